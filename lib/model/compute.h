@@ -1,0 +1,48 @@
+/// @file
+/// On what and how a learning stage computes: everything here can change the bits of a result, so all of it is config.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/config.h"
+#include "support/json.h"
+
+namespace pe::model {
+
+enum class DeviceKind { kAuto, kCpu, kCuda };
+enum class Isa { kAuto, kNative, kAvx512, kAvx2, kPortable };
+enum class Precision { kAuto, kFp32, kBf16 };
+
+/// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
+/// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), one thread, one rank, micro-batches of the
+/// whole batch (64 sequences on cuda).
+struct ComputeConfig {
+  DeviceKind device = DeviceKind::kAuto;
+  Isa isa = Isa::kAuto;
+  Precision dtype = Precision::kAuto;
+  std::optional<std::int64_t> threads;
+  std::optional<std::int64_t> ranks;
+  std::optional<std::int64_t> micro_batch;   ///< sequences of one forward and backward pass
+
+  void describe(support::FieldVisitor& v);
+};
+
+/// The same without `auto`; `batch` is the sequences of a step. @throws ConfigError for what cannot go together:
+/// bf16 on the CPU, more than one rank, a micro-batch that does not divide the batch.
+ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1);
+
+/// For StageInfo::prepare: reads the group `compute` of a stage's config and makes this process compute as it says,
+/// whatever its environment was: OMP_*, MKL_*, ATEN_*, ONEDNN_*, CUBLAS_* and NCCL_* are set (libraries read them when
+/// loaded, so the program re-executes itself once where they differ), then threads and deterministic kernels.
+void prepare(const Json& config, int argc, char** argv);
+
+/// What the environment must hold for a config, in the order "NAME=value"; for tests and records.
+std::vector<std::string> environment_of(const ComputeConfig& config);
+
+/// Threads and determinism of this process, without touching the environment. Tests use it.
+void set_threads(std::int64_t threads);
+
+}  // namespace pe::model

@@ -1,0 +1,26 @@
+/// @file
+/// The device that a model lives on, and the plug-in behind it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "model/compute.h"
+
+namespace pe::model {
+
+/// The device of a resolved config, ready to use. For cuda it loads LibTorch's CUDA library and then `pe-cuda.so`, which
+/// must happen before the first backward pass of the process.
+/// @throws ConfigError with one line that says what is missing: the plug-in, CUDA's libraries, a driver, a device.
+at::Device open_device(const ComputeConfig& compute);
+
+/// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for fingerprints and the first line of a log.
+std::string device_summary(const ComputeConfig& compute, at::Device device);
+
+/// Dense peak in the compute dtype, floating-point operations a second, where the vendor states one.
+std::optional<double> peak_flops(at::Device device, const std::string& device_name);
+
+}  // namespace pe::model

@@ -1,0 +1,82 @@
+/// @file
+/// The decoder, as a handle. Sources that train or evaluate see tensors and names, never modules.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace pe::encodings {
+class PositionalEncoding;
+}
+
+namespace pe::model {
+
+using at::Tensor;
+
+/// A tensor of the model under its name: "embedding", "layers.3.attention.query", "layers.3.feed_forward.gate",
+/// "norm", "head" (untied), "encoding.<name>" (of the encoding).
+struct Parameter {
+  std::string name;
+  Tensor tensor;          ///< a leaf that requires gradients; fp32 (the master copy on CUDA)
+  bool decay = false;     ///< weight decay applies: matrices, but not embeddings, tables and 1-D parameters
+};
+
+struct ForwardOptions {
+  std::int64_t position = 0;    ///< position of the first token of every row
+  std::int64_t pe_len = 0;      ///< the length that a length-dependent encoding is told; 0: T
+  bool training = false;
+  std::int64_t step = 0;        ///< optimizer step, for encodings that draw
+  std::int64_t first_sample = 0;  ///< id of row 0 in the order of samples; row b is first_sample + b
+  std::uint64_t seed = 0;       ///< of training draws
+};
+
+/// Copies share weights. Evaluation calls it under c10::InferenceMode or NoGradGuard.
+class LanguageModel {
+ public:
+  /// Weights from Philox keyed by (seed, tensor name): what two encodings share is bit-identical for a seed.
+  /// @param config `vocabulary` 0 takes `vocabulary`; `length` must be set.
+  /// @throws ConfigError when the shape does not hold together or the encoding refuses it.
+  static LanguageModel make(const ModelConfig& config, std::int64_t vocabulary, std::uint64_t seed,
+                            at::Device device = at::kCPU, at::ScalarType compute = at::kFloat);
+
+  /// @param ids [B, T] int64 on the model's device.
+  /// @return hidden states after the last norm, [B, T, d_m], in the compute dtype.
+  /// @throws RangeError of the encoding when positions lie beyond its table.
+  Tensor forward(const Tensor& ids, const ForwardOptions& options = {}) const;
+
+  /// Logits of a slice of positions. @param hidden [..., d_m] @return [..., V] fp32.
+  Tensor logits(const Tensor& hidden) const;
+
+  /// Sum over all rows of the negative log likelihood, in nats, as a differentiable fp32 scalar. Never holds more than a
+  /// chunk of logits. @param hidden [N, d_m]; @param targets [N] int64 (negative: not counted).
+  Tensor loss_sum(const Tensor& hidden, const Tensor& targets) const;
+
+  /// Negative log likelihood of each row, fp32 [N], without gradients, in chunks of rows.
+  Tensor losses(const Tensor& hidden, const Tensor& targets) const;
+
+  const ModelConfig& config() const;                 ///< with `vocabulary` resolved
+  const std::vector<Parameter>& parameters() const;  ///< in a fixed order: embedding, layers, norm, head, encoding
+  std::int64_t parameter_count() const;              ///< with those of the encoding
+  std::int64_t encoding_parameter_count() const;
+  at::Device device() const;
+  at::ScalarType compute_dtype() const;
+  encodings::PositionalEncoding& encoding() const;
+
+  /// After an optimizer step: refreshes the low-precision copies of the weights and lets the encoding clamp.
+  void after_step() const;
+
+ private:
+  struct State;
+  explicit LanguageModel(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace pe::model

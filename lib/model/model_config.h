@@ -1,0 +1,56 @@
+/// @file
+/// The shape of a decoder: a LLaMA-style stack (pre-norm RMSNorm, SwiGLU, no biases) whose every choice is a field.
+/// Sizes by name are config files (`configs/model/*.yml`) that set these fields.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "support/config.h"
+#include "support/json.h"
+
+namespace pe::model {
+
+struct ModelConfig {
+  std::int64_t width = 512;            ///< d_m
+  std::int64_t layers = 6;
+  std::int64_t heads = 8;              ///< H, query heads
+  std::int64_t key_value_heads = 0;    ///< G; 0: as many as heads
+  std::int64_t head_width = 0;         ///< d_h; 0: width / heads
+  std::int64_t feed_forward = 0;       ///< inner width of SwiGLU; 0: 4 · width
+  std::int64_t vocabulary = 0;         ///< V; 0: that of the data
+  bool tied = true;                    ///< the output head is the embedding
+  bool qk_norm = true;                 ///< RMSNorm per head on queries and keys, before any rotation
+  double norm_eps = 1e-6;
+  double init_std = 0.02;
+  bool scale_residual_init = true;     ///< output projections drawn with init_std / sqrt(2 · layers)
+  double embed_scale = 1.0;            ///< multiplies token embeddings
+  support::VariantValue encoding{"rope"};
+
+  /// T, the training context. No field of this group: a stage sets it from `train.length`, an artifact holds it.
+  std::int64_t length = 0;
+
+  void describe(support::FieldVisitor& v);
+
+  std::int64_t kv_heads() const { return key_value_heads == 0 ? heads : key_value_heads; }
+  std::int64_t d_h() const { return head_width == 0 ? width / heads : head_width; }
+  std::int64_t d_ff() const { return feed_forward == 0 ? 4 * width : feed_forward; }
+
+  bool operator==(const ModelConfig& other) const;
+};
+
+/// As artifacts hold it: every field of the group, plus "length", with `vocabulary` resolved.
+Json to_json(const ModelConfig& config);
+
+/// The inverse. @throws ArtifactError naming `where` when a field is missing, of another type or out of range.
+ModelConfig config_from_json(const Json& json, const std::string& where);
+
+/// Parameters of the decoder without those of its encoding. `vocabulary` must be resolved.
+///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm) + d
+std::int64_t parameter_count(const ModelConfig& config);
+
+/// Floating-point operations of forward and backward for one token of a sequence of `length` (PaLM convention: 6 per
+/// weight of every matrix including the head, embeddings not counted, attention 12 · layers · H · d_h · length).
+double flops_per_token(const ModelConfig& config, std::int64_t length);
+
+}  // namespace pe::model
