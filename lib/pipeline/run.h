@@ -1,0 +1,125 @@
+/// @file
+/// The executing loop: takes a graph and a plan, starts what is missing within the machine's capacity, publishes what
+/// comes back, and leaves the store whole however it ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/exit_code.h"
+#include "pipeline/failure.h"
+#include "pipeline/graph.h"
+#include "pipeline/runner.h"
+#include "pipeline/scheduler.h"
+#include "pipeline/store.h"
+
+namespace pe::pipeline {
+
+struct RunOptions {
+  /// Tasks asked for, as indices into the graph; what they need is added when it is missing.
+  std::vector<std::size_t> wanted;
+  /// Of those, the ones that run even though a result exists (`--force`).
+  std::set<std::size_t> forced;
+  Capacity capacity;
+  bool keep_going = true;          ///< false (`--fail-fast`): no new starts after a failure
+  bool strict = false;             ///< a conflict ends the run with 5
+  bool resume = true;              ///< continue from what earlier attempts left
+  bool check_configs = true;       ///< ask each stage once (`--check`) about all new configs before the first start
+  double grace_s = 120;            ///< how long stages may take to stop after the first interrupt
+  std::string run_id;              ///< empty: made of time and chance
+  /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
+  std::vector<std::string> command;
+};
+
+enum class TaskPhase {
+  kWaiting,       ///< for inputs
+  kReady,         ///< for a slot
+  kRunning,
+  kDone,          ///< made by this run
+  kReused,
+  kFailed,
+  kBlocked,       ///< something it needs failed, or is not there
+  kInterrupted,
+  kSkipped,       ///< not needed
+};
+std::string_view phase_name(TaskPhase phase);
+
+/// What happened, in order. The journal and every display are made of these.
+struct RunEvent {
+  /// plan, start, progress, checkpoint, snapshot, publish, reuse, exit, retry, requeue, conflict, fail, block, note,
+  /// warn, stop, end
+  std::string name;
+  std::int64_t task = -1;       ///< index into the graph; -1 for the run itself
+  int attempt = 0;
+  Json detail = Json::object();
+};
+
+struct RunningTask {
+  std::size_t task = 0;
+  int attempt = 0;
+  double started_s = 0;          ///< on the runner's clock
+  Json progress = Json::object();   ///< latest: {"what", "done", "total", …figures}
+};
+
+/// The state of a run at one moment.
+struct RunState {
+  const Graph* graph = nullptr;
+  std::string run_id;
+  std::vector<TaskPhase> phases;                 ///< by task
+  std::map<TaskPhase, std::size_t> counts;       ///< of the tasks that are needed
+  std::vector<RunningTask> running;
+  double now_s = 0;
+  double eta_s = -1;                             ///< -1: unknown
+  bool stopping = false;
+};
+
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  virtual void on_event(const RunEvent& event, const RunState& state) = 0;
+  /// A few times a second while something runs.
+  virtual void on_tick(const RunState& state) { (void)state; }
+};
+
+/// Why a task did not succeed.
+struct TaskFailure {
+  std::size_t task = 0;
+  Outcome outcome = Outcome::kPermanent;
+  std::string reason;                 ///< "exit code 70", "output 'model' is missing"
+  std::vector<std::string> tail;      ///< last lines of its log, at most 20
+  std::string log;                    ///< path; empty when it never started
+  std::vector<std::string> rerun;     ///< the command that runs this task alone
+};
+
+struct RunSummary {
+  int exit_code = kRunDone;
+  std::string run_id;                 ///< empty when there was nothing to do
+  std::size_t executed = 0;           ///< attempts that ended in a publish
+  std::size_t reused = 0;
+  std::size_t failed = 0;
+  std::size_t blocked = 0;
+  std::size_t interrupted = 0;
+  std::size_t conflicts = 0;
+  double wall_s = 0;
+  std::vector<TaskFailure> failures;
+  std::vector<TaskPhase> phases;      ///< by task
+  std::vector<std::string> reports;   ///< folders or files of the reports that are current now
+};
+
+/// Asked between events: 0 go on, 1 stop gently, 2 kill. The command line answers from its signals.
+using StopFunction = std::function<int()>;
+
+/// Runs. The caller holds the store's RunLock. Errors of tasks are in the summary; what is thrown is an IoError of the
+/// store (the run ends with 4) or our own mistake.
+RunSummary run(const Graph& graph, Store& store, Runner& runner, RunListener& listener, const RunOptions& options,
+               const StopFunction& stop = {});
+
+/// A word as a POSIX shell would read it back; for printing commands, never for running them.
+std::string shell_quoted(const std::string& word);
+std::string shell_command(const std::vector<std::string>& words);
+
+}  // namespace pe::pipeline
