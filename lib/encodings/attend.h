@@ -1,0 +1,44 @@
+/// @file
+/// Attention with an encoding: the one place that knows which kernels exist and which of them is exact for what an
+/// encoding does. Stages S2 to S8 run here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "encodings/positional_encoding.h"
+
+namespace pe::encodings {
+
+enum class Route {
+  kAuto,
+  kReference,   ///< explicit logits for all rows at once; the definition
+  kFused,       ///< a fused kernel: bare, with extra channels, or with an additive mask
+  kChunked,     ///< ranges of rows, computed again for the gradient; never a T×S tensor for all rows
+};
+
+/// What the row stages saw, for probes and `pe-score`. Needs the reference route.
+struct Trace {
+  Tensor logits;    ///< [B,H,T,S] after scale, bias and rewriting; −inf where masked
+  Tensor weights;   ///< [B,H,T,S]
+};
+
+struct AttendOptions {
+  Route route = Route::kAuto;
+  std::int64_t chunk_rows = 128;                 ///< query rows at a time on the chunked route
+  std::int64_t mask_bytes = std::int64_t{256} << 20;   ///< a larger mask is not made; the rows go in chunks
+  Trace* trace = nullptr;                        ///< not null: the reference route, and filled
+};
+
+/// Causal attention. q [B,H,T,d_h], k and v [B,G,S,d_h]; query row r sees keys 0 .. S − T + r of its document.
+/// @return [B,H,T,d_h], dtype of q.
+/// @throws ShapeError when shapes disagree with the span; ConfigError when a forced route cannot carry the encoding.
+Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options = {});
+
+/// The route that `attend` takes, as text for logs: "fused", "fused, 1 extra channel", "fused, additive mask",
+/// "chunked", "reference".
+/// @param needs_grad whether gradients will be asked for (parameters of a bias included).
+std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
+                       const AttendOptions& options = {});
+
+}  // namespace pe::encodings

@@ -1,0 +1,68 @@
+/// @file
+/// The list of encodings: one entry per source file of this folder, named in its meson.build.
+///
+///     auto encoding = make_encoding(config.encoding.json, shape);    // {"kind": "yarn", "factor": 4, …}
+///
+/// In a config: v.variant("encoding", encoding, encodings::variant_kinds(), "…", /*stackable=*/true).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "encodings/positional_encoding.h"
+#include "support/config.h"
+
+namespace pe::encodings {
+
+struct EncodingEntry {
+  std::string name;
+  std::vector<std::string> aliases;
+  std::string summary;
+  std::string reference;      ///< paper
+  Facts facts;                ///< with default options
+  support::Schema fields;     ///< options
+  /// @param options values by name; absent ones have their defaults.
+  std::function<std::unique_ptr<PositionalEncoding>(const Json& options, const Shape& shape)> make;
+};
+
+/// Sorted by name.
+const std::vector<EncodingEntry>& encodings();
+
+/// By name or alias; null when there is none.
+const EncodingEntry* find_encoding(std::string_view name);
+
+/// For a config's variant field.
+std::vector<support::VariantKind> variant_kinds();
+
+/// Builds an encoding, or a stack of them, from what a config holds: "rope", {"kind": "yarn", "factor": 4},
+/// {"stack": ["rope", {"kind": "ssmax"}]}; options that are absent have their defaults.
+/// @throws ConfigError for an unknown kind or option, a value that does not fit the shape, or members of a stack that
+/// exclude each other.
+std::unique_ptr<PositionalEncoding> make_encoding(const Json& value, const Shape& shape);
+
+/// "rope", "rope+ssmax": the column `pe` of tables. Takes what make_encoding takes.
+std::string encoding_name(const Json& value);
+
+/// An entry's `fields` and `make` from an options struct and a class whose constructor is (Options, Shape).
+template <typename Encoding, typename Options>
+EncodingEntry with_options(EncodingEntry entry) {
+  entry.fields = support::schema_of<Options>();
+  entry.make = [name = entry.name](const Json& options, const Shape& shape) -> std::unique_ptr<PositionalEncoding> {
+    return std::make_unique<Encoding>(support::bind<Options>(options, "encoding '" + name + "'"), shape);
+  };
+  return entry;
+}
+
+/// For encodings without options: the constructor is (Shape).
+template <typename Encoding>
+EncodingEntry without_options(EncodingEntry entry) {
+  entry.make = [](const Json&, const Shape& shape) -> std::unique_ptr<PositionalEncoding> {
+    return std::make_unique<Encoding>(shape);
+  };
+  return entry;
+}
+
+}  // namespace pe::encodings
