@@ -1,0 +1,47 @@
+/// @file
+/// Keys. A *plan key* names work before anything has run: the recipe, with each input as its producer's plan key. A *task
+/// key* addresses a result: the same document with the content digest of each input. Both are SHA-256 over deterministic
+/// CBOR of a typed document, so order, white space and the spelling of numbers cannot move them.
+///
+/// The document of a task:
+///     {"stage": "train", "version": 3, "config": {hashed part}, "inputs": {"data": [{"digest": "…"}]},
+///      "externals": {"path": [["name", "sha256"], …]}, "step": 100, "build": "…"}
+/// `step` stands there for one snapshot of a trajectory; `build` under `code: build`. A field of type path is absent from
+/// `config` and stands under `externals`. A trajectory whose horizon is free has no horizon in `config`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/graph.h"
+#include "support/json.h"
+
+namespace pe::pipeline {
+
+/// One input as a task key sees it, in the order of Task::inputs.
+struct InputDigest {
+  std::string role;
+  std::string digest;                 ///< content digest, hex
+  std::int64_t step = -1;             ///< of a snapshot, else -1
+};
+
+/// True when the horizon does not shape the steps before it, so that it is in no key.
+bool horizon_is_free(const Task& task);
+
+/// The document whose hash is the task key; `step` is that of a snapshot, and required for a trajectory's results.
+Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs, std::optional<std::int64_t> step = {});
+
+/// sha256 of the document, hex.
+std::string key_of_task_preimage(const Json& preimage);
+std::string task_key(const Task& task, const std::vector<InputDigest>& inputs, std::optional<std::int64_t> step = {});
+
+/// The document of the plan key: inputs are {"plan": producer's plan key, "output": role, "step": n}.
+Json plan_preimage(const Graph& graph, const Task& task);
+
+/// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (memo.h). A task with
+/// snapshots gets its trajectory key.
+void compute_plan_keys(Graph& graph);
+
+}  // namespace pe::pipeline

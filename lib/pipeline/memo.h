@@ -1,0 +1,89 @@
+/// @file
+/// What makes the second look cheap: contents of input files by (size, mtime, inode), and whole plans by the digest of
+/// everything they were made from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "pipeline/expand.h"
+#include "pipeline/graph.h"
+#include "pipeline/plan.h"
+#include "support/files.h"
+
+namespace pe::pipeline {
+
+/// SHA-256 of files, remembered by path, size, mtime and inode. A file changed within the last two seconds is hashed
+/// again next time, since its mtime cannot tell two writes apart.
+class ContentMemo {
+ public:
+  /// Reads `<store>/memo/content`; a missing or damaged one is empty.
+  explicit ContentMemo(const std::filesystem::path& store);
+  /// @throws IoError when the file cannot be read.
+  std::string digest(const std::filesystem::path& file);
+  /// Writes what is new. Failing to write is no error: it only costs time.
+  void save();
+
+ private:
+  struct Known {
+    std::uint64_t size, mtime_ns, inode;
+    std::string sha256;
+  };
+  std::filesystem::path path_;
+  std::unordered_map<std::string, Known> known_;
+  bool changed_ = false;
+};
+
+/// The files that a path field names, sorted: (name relative to the folder or glob root, path).
+struct ListedFiles {
+  std::vector<std::pair<std::string, std::filesystem::path>> files;
+  std::string missing;                ///< the first path that matches nothing, or empty
+};
+ListedFiles list_files(const std::vector<std::string>& paths);
+
+/// Fills ExternalInput::files and `missing` of every task.
+void hash_externals(Graph& graph, ContentMemo& memo);
+
+/// A finished plan, packed: enough to see that there is nothing to do without reading YAML, JSON or a description.
+class PlanMemo {
+ public:
+  struct Entry {
+    std::string_view id;
+    std::string_view plan_key;
+    std::string_view task_key;
+    std::vector<std::string_view> objects;   ///< file digests of its outputs
+  };
+
+  /// The memo of this pipeline and these options, if every file that it depends on is as it was (one stat each; what a
+  /// stat cannot tell is hashed). `store` is the store's folder.
+  static std::optional<PlanMemo> find(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
+                                      const ExpandOptions& options);
+
+  std::size_t size() const;
+  std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; entries count snapshots singly
+  std::string_view pipeline_name() const { return name_; }
+  std::vector<Entry> entries() const;
+
+  /// True when the store has every record and every object.
+  bool everything_present(const StoreView& store) const;
+
+  /// Remembers a plan in which every task is there; one that is not is not remembered.
+  /// Failing to write is no error: it only costs time.
+  static void remember(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
+                       const ExpandOptions& options, const Graph& graph, const Plan& plan, const StageCatalog& catalog);
+
+ private:
+  support::MappedFile file_;
+  std::size_t first_entry_ = 0;
+  std::size_t entries_ = 0;
+  std::size_t task_count_ = 0;
+  std::string_view name_;
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,116 @@
+/// @file
+/// A pipeline file (`pe-pipeline/1`) as written: checked for shape, not yet expanded. Values keep their YAML nodes, so
+/// that whatever is wrong later can be shown with line and caret.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/yaml.h"
+
+namespace pe::pipeline {
+
+struct AxisValue {
+  std::string label;
+  support::Node value;
+};
+
+struct Axis {
+  std::string name;
+  std::vector<AxisValue> values;
+  support::Mark mark;
+
+  const AxisValue* find(const std::string& label) const;
+  std::vector<std::string> labels() const;
+};
+
+/// `stage.output@snapshot[axis=label,…]`, as written; may still hold substitutions.
+struct ReferenceText {
+  std::string text;
+  support::Mark mark;
+};
+
+/// One entry of `exclude` or `only`: axis → labels; matches when every axis has one of its labels.
+using CellPattern = std::vector<std::pair<std::string, std::vector<std::string>>>;
+
+struct StageNode {
+  std::string label;
+  support::Mark mark;
+  std::string run;
+  support::Mark run_mark;
+  std::vector<std::pair<std::string, support::Mark>> over;
+  std::vector<Axis> axes;
+  std::vector<CellPattern> exclude;
+  std::vector<CellPattern> only;
+  /// role → references. `needs` holds one a role, `gather` any number, `each` one role at most.
+  struct Role {
+    std::string name;
+    support::Mark mark;
+    std::vector<ReferenceText> references;
+  };
+  std::vector<Role> needs, gather, each;
+  std::vector<support::Node> config_files;     ///< scalars; may hold substitutions
+  support::Node set;                           ///< a map, or null
+  std::vector<std::pair<std::string, support::Node>> snapshots;   ///< label → point
+  std::vector<support::Mark> snapshot_marks;
+  support::Node resources, retry, checkpoint, slurm;              ///< null when absent
+  bool allow_partial = false;
+  std::map<std::string, std::string> outputs;  ///< role → friendly name
+  support::Mark outputs_mark;
+};
+
+struct PipelineFile {
+  std::string name, title, description;
+  std::filesystem::path path;                  ///< as the user gave it
+  std::filesystem::path root;                  ///< absolute; what paths inside are relative to
+  std::vector<support::Node> default_config;   ///< scalars
+  support::Node default_resources, default_retry, default_checkpoint;
+  std::string numerics = "exact";              ///< or "tolerant"
+  std::string code = "result-version";         ///< or "build"
+  std::string on_diverge = "record";           ///< or "fail"
+  std::vector<Axis> axes;
+  support::Node vars;                          ///< a map, or null
+  support::Node resources;                     ///< name → map, or null
+  support::Node slurm;
+  struct Scale {
+    std::string name;
+    bool is_default = false;
+    support::Node vars;
+    std::vector<Axis> axes;
+    support::Mark mark;
+  };
+  std::vector<Scale> scales;
+  std::string claims;                          ///< path, or empty
+  support::Mark claims_mark;
+  std::vector<StageNode> stages;
+
+  const StageNode* find_stage(const std::string& label) const;
+};
+
+/// Checks and reads. @throws ConfigError with every mistake that can be told apart.
+PipelineFile parse_pipeline_file(std::string_view text, const std::string& name, const std::filesystem::path& root);
+
+/// Reads a file; the root is the nearest folder at or above it that holds `configs/`, else its own folder.
+PipelineFile read_pipeline_file(const std::filesystem::path& path);
+
+std::filesystem::path find_root(const std::filesystem::path& pipeline_file);
+
+/// An axis from its YAML form (a list of scalars, or a map label → value).
+std::optional<Axis> parse_axis(const std::string& name, const support::Mark& mark, const support::Node& node,
+                               support::Diagnostics& diagnostics);
+
+/// A reference with its substitutions done.
+struct Reference {
+  std::string stage, output, snapshot;
+  std::vector<std::pair<std::string, std::string>> pins;
+};
+
+/// Reads `stage.output@snapshot[axis=label]`. Mistakes go to `diagnostics`, at `mark`.
+std::optional<Reference> parse_reference(const std::string& text, const support::Mark& mark,
+                                         support::Diagnostics& diagnostics);
+
+}  // namespace pe::pipeline

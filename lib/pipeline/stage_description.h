@@ -1,0 +1,102 @@
+/// @file
+/// What a stage says of itself (`pe-stage/1`): its fields, inputs, outputs and habits. `pe-pipeline` knows stages only
+/// through this, so that planning links no LibTorch and starts no stage: the description is written at build time beside
+/// the executable and believed when its build id is the one in the ELF file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "artifact/kind.h"
+#include "support/config.h"
+#include "support/json.h"
+
+namespace pe::pipeline {
+
+struct InputDescription {
+  std::string name;
+  artifact::Kind kind;
+  bool many = false;
+  bool optional = false;
+};
+
+struct OutputDescription {
+  std::string name;
+  artifact::Kind kind;
+  bool is_volatile = false;   ///< outside early cutoff, conflicts and verify
+};
+
+/// See stage/stage_main.h: a training whose points can be asked for as snapshots.
+struct TrajectoryDescription {
+  std::string horizon;                         ///< config key of the horizon, in tokens
+  std::vector<std::string> tokens_per_step;    ///< config keys whose product is the tokens of a step
+  Json free_when = Json::object();             ///< config key → value, or list of values, that frees the horizon
+};
+
+struct StageDescription {
+  std::string name;                            ///< "train"
+  std::string program;                         ///< "pe-train"
+  int version = 1;                             ///< result version
+  std::string summary;
+  std::string build_id;                        ///< hex of the ELF note; recorded always, hashed under `code: build`
+  std::string release;
+  std::vector<InputDescription> inputs;
+  std::vector<OutputDescription> outputs;
+  support::Schema fields;
+  bool resumes = false;
+  bool takes_labels = false;
+  std::optional<TrajectoryDescription> trajectory;
+  Json costs = Json::object();                 ///< name → arithmetic expression over config keys
+
+  std::string executable;                      ///< absolute; empty for a description made in a test
+  std::string digest;                          ///< SHA-256 of the description's canonical form
+
+  const InputDescription* find_input(const std::string& role) const;
+  const OutputDescription* find_output(const std::string& role) const;
+  std::vector<std::string> input_names() const;
+  std::vector<std::string> output_names() const;
+};
+
+/// Reads a `pe-stage/1` document. `source` is what messages call it.
+/// @throws ConfigError when it is none, or of a newer schema.
+StageDescription parse_description(const Json& document, const std::string& source);
+
+/// Finds executables and reads what they say, each once.
+class StageCatalog {
+ public:
+  /// `folders` are searched before PATH; usually the one folder that holds `pe-pipeline`.
+  explicit StageCatalog(std::vector<std::filesystem::path> folders = {});
+
+  /// The description of what a stage's `run` names: a program found in the folders or on PATH, or a path relative to
+  /// `root`. @throws ConfigError at `place` when it is missing, describes nothing, or speaks a newer schema.
+  std::shared_ptr<const StageDescription> find(const std::string& run, const std::filesystem::path& root,
+                                               const support::Place& place);
+
+  /// Makes a description known under its program name, without an executable; for tests.
+  void add(StageDescription description);
+
+  /// A file that a description came from, for whoever remembers what depends on it.
+  struct SourceFile {
+    std::filesystem::path path;
+  };
+  const std::vector<SourceFile>& files() const { return files_; }
+
+  /// True when some description had to be asked for by starting the stage.
+  bool started_a_stage() const { return started_; }
+
+ private:
+  std::optional<std::filesystem::path> locate(const std::string& run, const std::filesystem::path& root) const;
+  std::vector<std::string> known_programs() const;
+
+  std::vector<std::filesystem::path> folders_;
+  std::map<std::string, std::shared_ptr<const StageDescription>> by_run_;
+  std::vector<SourceFile> files_;
+  bool started_ = false;
+};
+
+}  // namespace pe::pipeline
