@@ -21,7 +21,7 @@ struct ExpandOptions {
   std::vector<std::string> axis;       ///< "encoding=rope,alibi": keeps these labels
   std::string scale;                   ///< name of a scale, or empty for the one marked default
   std::filesystem::path folder;        ///< what paths in `set` are relative to; empty: the current folder
-  Machine machine = this_machine();
+  std::string isa = machine_isa();     ///< what `compute.isa: auto` becomes
 };
 
 /// @throws ConfigError with every mistake that can be told apart.

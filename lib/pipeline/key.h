@@ -5,13 +5,13 @@
 ///
 /// The document of a task:
 ///     {"stage": "train", "version": 3, "config": {hashed part}, "inputs": {"data": [{"digest": "…"}]},
-///      "externals": {"path": [["name", "sha256"], …]}, "step": 100, "build": "…"}
-/// `step` stands there for one snapshot of a trajectory; `build` under `code: build`. A field of type path is absent from
-/// `config` and stands under `externals`. A trajectory whose horizon is free has no horizon in `config`.
+///      "externals": {"path": [["name", "sha256"], …]}, "build": "…"}
+/// An input that is a snapshot also has its "step". `build` is there under `code: build`. A field of type path is absent
+/// from `config` and stands under `externals`. A trajectory whose horizon is free has no horizon in `config`, and its
+/// results are addressed by (key, step).
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,12 +30,12 @@ struct InputDigest {
 /// True when the horizon does not shape the steps before it, so that it is in no key.
 bool horizon_is_free(const Task& task);
 
-/// The document whose hash is the task key; `step` is that of a snapshot, and required for a trajectory's results.
-Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs, std::optional<std::int64_t> step = {});
+/// The document whose hash is the task key; for a trajectory, the key that its steps share.
+Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs);
 
 /// sha256 of the document, hex.
-std::string key_of_task_preimage(const Json& preimage);
-std::string task_key(const Task& task, const std::vector<InputDigest>& inputs, std::optional<std::int64_t> step = {});
+std::string task_key_of(const Json& preimage);
+std::string task_key(const Task& task, const std::vector<InputDigest>& inputs);
 
 /// The document of the plan key: inputs are {"plan": producer's plan key, "output": role, "step": n}.
 Json plan_preimage(const Graph& graph, const Task& task);

@@ -56,7 +56,8 @@ class PlanMemo {
   struct Entry {
     std::string_view id;
     std::string_view plan_key;
-    std::string_view task_key;
+    std::string_view key;                    ///< task or trajectory key
+    std::int64_t step = -1;                  ///< of a snapshot
     std::vector<std::string_view> objects;   ///< file digests of its outputs
   };
 

@@ -10,49 +10,45 @@
 
 #include "pipeline/graph.h"
 #include "pipeline/key.h"
+#include "pipeline/store.h"
 
 namespace pe::pipeline {
 
-/// One output in the store.
-struct StoredOutput {
-  std::string role;
-  std::string file_digest;            ///< names the object
-  std::string content_digest;         ///< what readers' keys hold
-  bool is_volatile = false;
-};
-
-/// A result record, as far as planning cares.
-struct StoredRecord {
-  std::string task_key;
-  bool diverged = false;
-  std::vector<StoredOutput> outputs;
-  const StoredOutput* find(const std::string& role) const;
-};
-
 /// An earlier result, for explanations.
 struct PastTask {
-  std::string task_key;
-  std::string pipeline;               ///< name of the pipeline that made it
-  std::string id;                     ///< instance id it had there
-  double time = 0;                    ///< when, seconds since 1970; newer is greater
-  Json preimage;                      ///< document of its task key
+  ResultKey key;
+  std::string id;                     ///< instance id it had
+  double time = 0;                    ///< orders them: newer is greater
+  Json preimage;                      ///< document that the key is the hash of
 };
 
-/// The store as planning sees it; implemented by the store, and by fakes in tests.
+/// The store as planning sees it: `StoreReader` (below) in earnest, fakes in tests.
 class StoreView {
  public:
   virtual ~StoreView() = default;
-  virtual std::optional<StoredRecord> find_record(const std::string& task_key) const = 0;
-  /// The task key that a plan key led to last; a hint.
-  virtual std::optional<std::string> find_plan(const std::string& plan_key) const = 0;
-  /// The task key of a snapshot; a hint like find_plan.
-  virtual std::optional<std::string> find_snapshot(const std::string& trajectory_key, std::int64_t step) const = 0;
-  /// True when the object is there; one stat, no reading.
-  virtual bool has_object(const std::string& file_digest) const = 0;
-  /// Cheaper than find_record where only presence matters.
-  virtual bool has_record(const std::string& task_key) const { return find_record(task_key).has_value(); }
+  virtual std::optional<Result> find(const ResultKey& key) const = 0;
+  /// Whether every object is there: stats, no reading.
+  virtual bool complete(const Result& result) const = 0;
+  /// The task or trajectory key that a plan key last led to; a hint, never the truth.
+  virtual std::optional<std::string> hint(const std::string& plan_key) const = 0;
+  virtual bool has_object(const std::string& digest) const = 0;
   /// Earlier results of a stage (by StageDescription::name); only asked for explanations.
   virtual std::vector<PastTask> past_tasks(const std::string& stage) const = 0;
+};
+
+/// A store, read.
+class StoreReader : public StoreView {
+ public:
+  explicit StoreReader(const Store& store) : store_(store) {}
+  std::optional<Result> find(const ResultKey& key) const override { return store_.find(key); }
+  bool complete(const Result& result) const override { return store_.complete(result); }
+  std::optional<std::string> hint(const std::string& plan_key) const override { return store_.hint(plan_key); }
+  bool has_object(const std::string& digest) const override { return store_.has_object(digest); }
+  std::vector<PastTask> past_tasks(const std::string& stage) const override;
+
+ private:
+  const Store& store_;
+  mutable std::optional<std::map<std::string, std::vector<PastTask>>> past_;
 };
 
 enum class TaskState {
@@ -85,9 +81,8 @@ struct PlannedSnapshot {
   std::string label;
   std::int64_t step = 0;
   bool needed = false;
-  std::string task_key;               ///< known or presumed; empty when neither
-  std::optional<StoredRecord> record; ///< when it is there
-  bool objects_present = false;
+  std::optional<Result> result;       ///< what the store knows under (task key, step)
+  bool present = false;               ///< and all of its objects are there
 };
 
 struct PlannedTask {
@@ -98,7 +93,8 @@ struct PlannedTask {
   bool forced = false;
   std::string task_key;               ///< exact when the digests of all inputs are known; else presumed, or empty
   bool key_is_exact = false;
-  std::optional<StoredRecord> record; ///< for a task without snapshots
+  std::optional<Result> result;       ///< of a task without snapshots: what the store knows under the task key
+  bool present = false;               ///< and all of its objects are there
   std::vector<PlannedSnapshot> snapshots;
   std::optional<std::size_t> same_as; ///< an earlier task of this graph with the same plan key: one run serves both,
                                       ///< never both at once
