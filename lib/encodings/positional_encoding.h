@@ -96,7 +96,7 @@ struct Shape {
 
 /// A trained tensor. Its handle is shared with the encoding: write through it (`copy_`, `set_data`), do not replace it.
 struct Parameter {
-  std::string name;              ///< unique in a model: "encoding.t5.table", "encoding.fire.3.w1" (layer 3)
+  std::string name;              ///< unique in the encoding: "t5.table", "fire.3.w1" (layer 3); a model calls it "encoding." + name
   std::string short_name;        ///< as configs and artifacts call it: "table", "w1"
   int layer = -1;                ///< −1: one for the whole model
   Tensor value;                  ///< a leaf that requires grad
@@ -262,7 +262,7 @@ class PositionalEncoding {
   virtual void after_step() {}
 
  protected:
-  /// Initial values are drawn by the tensor's name, so they depend on nothing but (Shape::seed, name).
+  /// Initial values are drawn by the name that the model gives, "encoding." + name: nothing but (Shape::seed, name) counts.
   Tensor add_normal(const std::string& kind, const std::string& short_name, at::IntArrayRef sizes, double mean,
                     double std, bool weight_decay, int layer = -1);
   Tensor add_uniform(const std::string& kind, const std::string& short_name, at::IntArrayRef sizes, double low,
