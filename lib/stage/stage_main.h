@@ -1,0 +1,68 @@
+/// @file
+/// What all stages share: flags, config reading, `--describe`, `--check`, logging, exit codes.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "artifact/kind.h"
+#include "artifact/workspace.h"
+#include "support/config.h"
+
+namespace pe::stage {
+
+struct InputRole {
+  std::string name;
+  artifact::Kind kind;
+  bool many = false;       ///< takes any number of artifacts (`gather`)
+  bool optional = false;
+};
+
+struct OutputRole {
+  std::string name;
+  artifact::Kind kind;
+  bool is_volatile = false;   ///< measured quantities: outside early cutoff, conflicts and verify
+};
+
+/// How a training moves along a trajectory whose points can be asked for as snapshots.
+struct Trajectory {
+  std::string horizon;                       ///< config key with the horizon in tokens, "train.tokens"
+  std::vector<std::string> tokens_per_step;  ///< config keys whose product is the tokens of a step
+  /// Config keys and values under which the horizon does not shape the steps before it, such as
+  /// {"train.schedule": "wsd"}; with other values the horizon is part of the trajectory.
+  Json free_when = Json::object();
+};
+
+struct StageInfo {
+  std::string name;          ///< "train"; the program is pe-train
+  int version = 1;           ///< result version: raised when the same config and inputs would give other contents
+  std::string summary;
+  std::vector<InputRole> inputs;
+  std::vector<OutputRole> outputs;
+  bool resumes = false;      ///< continues from what an earlier attempt left in its work folder
+  std::optional<Trajectory> trajectory;
+  Json costs = Json::object();   ///< arithmetic expressions over config keys: {"tokens": "train.tokens", "flops": …}
+  /// Shown by --help after the fields.
+  std::string epilogue;
+  /// Called before anything else with the bound config's Json, in stages that use LibTorch: sets threads, instruction
+  /// sets and determinism (it may re-execute the program). Null elsewhere.
+  std::function<void(const Json& config, int argc, char** argv)> prepare;
+  /// A gathered role's labels and the pipeline's title are written into this config key, for stages that print them.
+  bool takes_labels = false;
+};
+
+int run_stage(int argc, char** argv, const StageInfo& info, const support::Schema& schema,
+              const std::function<void(const Json& config)>& check,
+              const std::function<void(const Json& config, artifact::Workspace& workspace)>& body);
+
+/// Runs a stage; returns its exit code. `body` gets the filled config and the workspace.
+template <typename Config>
+int run(int argc, char** argv, const StageInfo& info, void (*body)(const Config&, artifact::Workspace&)) {
+  return run_stage(
+      argc, argv, info, support::schema_of<Config>(),
+      [](const Json& config) { support::bind<Config>(config); },
+      [body](const Json& config, artifact::Workspace& workspace) { body(support::bind<Config>(config), workspace); });
+}
+
+}  // namespace pe::stage

@@ -1,0 +1,116 @@
+/// @file
+/// What goes wrong, told once and well: the message, the place in the user's file, what was being done, and a way out.
+/// An exception ends a stage with the exit code of its type; `std::optional` says "not there" where that is expected.
+#pragma once
+
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::support {
+
+/// Exit codes of a stage. Those of `pe-pipeline` are in `pipeline/exit_code.h`.
+enum ExitCode : int {
+  kExitDone = 0,
+  kExitFailed = 1,          ///< a child failed, or a check did not hold
+  kExitConfig = 2,          ///< the user's flags or config
+  kExitArtifact = 3,        ///< an input artifact is missing, damaged or of another kind
+  kExitUnavailable = 69,    ///< a service that the stage needs does not answer
+  kExitBug = 70,            ///< our own mistake
+  kExitCannotCreate = 73,   ///< the output cannot be created
+  kExitIo = 74,             ///< reading or writing failed, disk full
+  kExitCheckpointed = 75,   ///< stopped at a checkpoint on request; run me again
+  kExitDiverged = 76,       ///< training diverged; the artifact says so
+  kExitInterrupted = 130,
+};
+
+/// A position in a text that the user wrote. Lines and columns count from 1; 0 means unknown.
+struct Place {
+  std::string file;       ///< as the user named it; "--set" for a flag
+  int line = 0;
+  int column = 0;
+  std::string excerpt;    ///< the source line, without its newline
+  int width = 1;          ///< how many columns the caret marks
+
+  /// "file:line:column", as much of it as is known.
+  std::string str() const;
+};
+
+/// One mistake, ready to be shown.
+struct Diagnostic {
+  std::string message;
+  Place place;
+  std::string hint;                   ///< "did you mean 'warmup_steps'?"; may be empty
+  std::vector<std::string> context;   ///< "while reading stage 'trunk' (a.yml:9:3)", innermost first
+
+  /// The text that a person sees, several lines, with the source line and a caret.
+  std::string render() const;
+};
+
+class Error : public std::exception {
+ public:
+  explicit Error(int exit_code, Diagnostic diagnostic);
+  Error(int exit_code, std::vector<Diagnostic> diagnostics);
+
+  const char* what() const noexcept override { return rendered_.c_str(); }
+  int exit_code() const { return exit_code_; }
+  const std::vector<Diagnostic>& diagnostics() const { return diagnostics_; }
+
+  /// Adds "while …" to every diagnostic; used when a caller knows more than the thrower.
+  void add_context(const std::string& context);
+
+ private:
+  int exit_code_;
+  std::vector<Diagnostic> diagnostics_;
+  std::string rendered_;
+};
+
+/// The user's YAML or flags.
+class ConfigError : public Error {
+ public:
+  explicit ConfigError(std::string message, Place place = {}, std::string hint = {});
+  explicit ConfigError(std::vector<Diagnostic> diagnostics);
+};
+
+/// An artifact that is missing, damaged, or of another kind. The message names file, dataset, expected and found.
+class ArtifactError : public Error {
+ public:
+  explicit ArtifactError(std::string message, std::string hint = {});
+};
+
+/// Reading or writing failed. `creating` tells an output that could not be made (exit 73) from one that broke (74).
+class IoError : public Error {
+ public:
+  explicit IoError(std::string message, bool creating = false);
+};
+
+/// An `IoError` whose text ends with what `errno` says.
+[[noreturn]] void throw_errno(std::string_view doing, std::string_view path, bool creating = false);
+
+/// Collects mistakes so that a file is reported whole; `throw_if_any` raises one ConfigError with all of them.
+class Diagnostics {
+ public:
+  void add(std::string message, Place place = {}, std::string hint = {});
+  bool empty() const { return items_.empty(); }
+  std::size_t size() const { return items_.size(); }
+  const std::vector<Diagnostic>& items() const { return items_; }
+  void add_context(const std::string& context, std::size_t from = 0);
+  void throw_if_any();
+
+ private:
+  std::vector<Diagnostic> items_;
+};
+
+/// Runs `body`; an Error that leaves it gains "while <doing>".
+template <typename Body>
+decltype(auto) with_context(const std::string& doing, Body&& body) {
+  try {
+    return body();
+  } catch (Error& error) {
+    error.add_context("while " + doing);
+    throw;
+  }
+}
+
+}  // namespace pe::support

@@ -1,0 +1,161 @@
+#include "support/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::support {
+
+namespace {
+
+void write_all(int fd, std::string_view content, const fs::path& path) {
+  while (!content.empty()) {
+    const ssize_t count = ::write(fd, content.data(), content.size());
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      throw_errno("write", path.string());
+    }
+    content.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path, std::uint64_t limit) {
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw_errno("read", path.string());
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno("read", path.string());
+  if (S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    throw_errno("read", path.string());
+  }
+  const auto too_large = [&] {
+    return IoError(cat("cannot read '", path.string(), "': it is larger than ", short_bytes(static_cast<double>(limit))));
+  };
+  if (S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) > limit) throw too_large();
+  std::string content;
+  if (S_ISREG(status.st_mode)) content.reserve(static_cast<std::size_t>(status.st_size));
+  char buffer[65536];
+  while (true) {
+    const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      throw_errno("read", path.string());
+    }
+    if (count == 0) return content;
+    if (content.size() + static_cast<std::size_t>(count) > limit) throw too_large();
+    content.append(buffer, static_cast<std::size_t>(count));
+  }
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content, bool durable) {
+  const fs::path temporary = unique_sibling(path);
+  try {
+    Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd) throw_errno("create", path.string(), true);
+    write_all(fd.get(), content, path);
+    if (durable && ::fsync(fd.get()) != 0) throw_errno("sync", path.string());
+    if (::close(fd.release()) != 0) throw_errno("close", path.string());
+    rename_durably(temporary, path, durable);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+}
+
+void append_file(const fs::path& path, std::string_view content) {
+  Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!fd) throw_errno("create", path.string(), true);
+  write_all(fd.get(), content, path);
+}
+
+void sync_path(const fs::path& path) {
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw_errno("sync", path.string());
+  // Some file systems refuse to sync a folder; they order renames themselves.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) throw_errno("sync", path.string());
+}
+
+void rename_durably(const fs::path& from, const fs::path& to, bool durable) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("rename to", to.string(), true);
+  if (durable) sync_path(to.has_parent_path() ? to.parent_path() : fs::path("."));
+}
+
+void make_folders(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error && !fs::is_directory(path)) {
+    errno = error.value();
+    throw_errno("create folder", path.string(), true);
+  }
+}
+
+fs::path unique_sibling(const fs::path& path) {
+  static std::atomic<unsigned> counter{0};
+  fs::path sibling = path;
+  sibling += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
+  return sibling;
+}
+
+void remove_tree(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error && error.value() != ENOENT) {
+    errno = error.value();
+    throw_errno("remove", path.string());
+  }
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  if (this != &other) {
+    close();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+void Descriptor::close() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+MappedFile::MappedFile(const fs::path& path) {
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw_errno("read", path.string());
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw_errno("read", path.string());
+  if (S_ISDIR(status.st_mode)) {
+    errno = EISDIR;
+    throw_errno("read", path.string());
+  }
+  size_ = static_cast<std::size_t>(status.st_size);
+  if (size_ == 0) return;
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (mapped == MAP_FAILED) throw_errno("map", path.string());
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept : data_(other.data_), size_(other.size_) {
+  other.data_ = nullptr;
+  other.size_ = 0;
+}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace pe::support

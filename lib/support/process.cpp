@@ -1,0 +1,215 @@
+#include "support/process.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::support {
+
+namespace {
+
+struct FileActions {
+  posix_spawn_file_actions_t raw;
+  FileActions() { posix_spawn_file_actions_init(&raw); }
+  ~FileActions() { posix_spawn_file_actions_destroy(&raw); }
+};
+
+struct Attributes {
+  posix_spawnattr_t raw;
+  Attributes() { posix_spawnattr_init(&raw); }
+  ~Attributes() { posix_spawnattr_destroy(&raw); }
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+}  // namespace
+
+pid_t spawn(const SpawnOptions& options) {
+  const std::string& program = options.arguments.at(0);
+  const auto found = find_program(program);
+  if (!found) {
+    errno = ENOENT;
+    throw_errno("start", program);
+  }
+  FileActions actions;
+  if (!options.directory.empty()) posix_spawn_file_actions_addchdir_np(&actions.raw, options.directory.c_str());
+
+  // Numbers wanted in the child may be those of other descriptors here, so all go through copies high up.
+  std::vector<std::pair<int, int>> wanted = options.descriptors;
+  if (options.stdin_fd >= 0) wanted.emplace_back(options.stdin_fd, 0);
+  else posix_spawn_file_actions_addopen(&actions.raw, 0, "/dev/null", O_RDONLY, 0);
+  if (options.stdout_fd >= 0) wanted.emplace_back(options.stdout_fd, 1);
+  if (options.stderr_fd >= 0) wanted.emplace_back(options.stderr_fd, 2);
+  std::vector<Descriptor> copies;
+  int highest = 2;
+  for (const auto& [ours, theirs] : wanted) {
+    Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, 64));
+    if (!copy) throw_errno("start", program);
+    posix_spawn_file_actions_adddup2(&actions.raw, copy.get(), theirs);
+    highest = std::max(highest, theirs);
+    copies.push_back(std::move(copy));
+  }
+  posix_spawn_file_actions_addclosefrom_np(&actions.raw, highest + 1);
+
+  Attributes attributes;
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes.raw, &none);
+  posix_spawnattr_setsigdefault(&attributes.raw, &all);
+  short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+  if (options.new_group) {
+    posix_spawnattr_setpgroup(&attributes.raw, 0);
+    flags |= POSIX_SPAWN_SETPGROUP;
+  }
+  posix_spawnattr_setflags(&attributes.raw, flags);
+
+  const std::vector<char*> arguments = pointers(options.arguments);
+  std::vector<char*> environment;
+  if (options.environment) environment = pointers(*options.environment);
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, found->c_str(), &actions.raw, &attributes.raw, arguments.data(),
+                                options.environment ? environment.data() : environ);
+  if (error != 0) {
+    errno = error;
+    throw_errno("start", found->string());
+  }
+  return pid;
+}
+
+ExitStatus decode_status(int status) {
+  if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
+  return {WEXITSTATUS(status), 0};
+}
+
+ExitStatus wait_for(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0) {
+    if (errno != EINTR) throw_errno("wait for", "process " + std::to_string(pid));
+  }
+  return decode_status(status);
+}
+
+Captured capture(const std::vector<std::string>& arguments, const std::string& input, std::size_t limit,
+                 const std::filesystem::path& directory) {
+  int in[2], out[2], err[2];
+  if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
+    throw_errno("make a pipe for", arguments.at(0));
+  }
+  Descriptor in_read(in[0]), in_write(in[1]), out_read(out[0]), out_write(out[1]), err_read(err[0]), err_write(err[1]);
+  SpawnOptions options;
+  options.arguments = arguments;
+  options.directory = directory;
+  options.stdin_fd = in_read.get();
+  options.stdout_fd = out_write.get();
+  options.stderr_fd = err_write.get();
+  const pid_t pid = spawn(options);
+  in_read.close();
+  out_write.close();
+  err_write.close();
+
+  // A child that leaves without reading must not kill us; the handler of the process stays as it was.
+  struct sigaction ignore {}, before {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &before);
+  ::fcntl(in_write.get(), F_SETFL, O_NONBLOCK);
+  Captured result;
+  std::size_t written = 0;
+  if (input.empty()) in_write.close();
+  char buffer[65536];
+  while (out_read || err_read) {
+    pollfd polled[3] = {{out_read.get(), POLLIN, 0}, {err_read.get(), POLLIN, 0}, {in_write.get(), POLLOUT, 0}};
+    if (::poll(polled, 3, -1) < 0 && errno != EINTR) break;
+    const auto drain = [&](Descriptor& fd, short events, std::string& into) {
+      if (!fd || !(events & (POLLIN | POLLHUP | POLLERR))) return;
+      const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+      if (count <= 0) fd.close();
+      else if (into.size() < limit) into.append(buffer, std::min(static_cast<std::size_t>(count), limit - into.size()));
+    };
+    drain(out_read, polled[0].revents, result.out);
+    drain(err_read, polled[1].revents, result.err);
+    if (in_write && (polled[2].revents & (POLLOUT | POLLERR | POLLHUP))) {
+      const ssize_t count = ::write(in_write.get(), input.data() + written, input.size() - written);
+      if (count > 0) written += static_cast<std::size_t>(count);
+      if ((count < 0 && errno != EAGAIN) || written == input.size()) in_write.close();
+    }
+  }
+  ::sigaction(SIGPIPE, &before, nullptr);
+  result.status = wait_for(pid);
+  return result;
+}
+
+std::optional<std::filesystem::path> find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) {
+    return ::access(name.c_str(), X_OK) == 0 ? std::optional<std::filesystem::path>(name) : std::nullopt;
+  }
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path ? path : "/usr/local/bin:/usr/bin:/bin", ':')) {
+    const auto candidate = std::filesystem::path(folder.empty() ? "." : folder) / name;
+    std::error_code error;
+    if (::access(candidate.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(candidate, error)) return candidate;
+  }
+  return std::nullopt;
+}
+
+std::filesystem::path own_executable() {
+  std::error_code error;
+  auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) throw IoError("cannot read /proc/self/exe: " + error.message());
+  return path;
+}
+
+std::string elf_build_id(const std::filesystem::path& executable) {
+  // A build id stands among the first pages, whatever the file's size.
+  Descriptor fd(::open(executable.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw_errno("read", executable.string());
+  Elf64_Ehdr header{};
+  if (::pread(fd.get(), &header, sizeof header, 0) != sizeof header ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) {
+    return "";
+  }
+  for (unsigned i = 0; i < header.e_phnum && i < 256; ++i) {
+    Elf64_Phdr segment{};
+    const auto at = static_cast<off_t>(header.e_phoff + std::uint64_t{i} * header.e_phentsize);
+    if (::pread(fd.get(), &segment, sizeof segment, at) != sizeof segment) return "";
+    if (segment.p_type != PT_NOTE || segment.p_filesz > (1u << 16)) continue;
+    std::string notes(segment.p_filesz, '\0');
+    if (::pread(fd.get(), notes.data(), notes.size(), static_cast<off_t>(segment.p_offset)) !=
+        static_cast<ssize_t>(notes.size())) {
+      return "";
+    }
+    for (std::size_t from = 0; from + sizeof(Elf64_Nhdr) <= notes.size();) {
+      Elf64_Nhdr note{};
+      std::memcpy(&note, notes.data() + from, sizeof note);
+      const std::size_t name = from + sizeof note;
+      const std::size_t content = name + (note.n_namesz + 3u) / 4 * 4;
+      const std::size_t next = content + (note.n_descsz + 3u) / 4 * 4;
+      if (next > notes.size() || next <= from) break;
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(notes.data() + name, "GNU", 4) == 0) {
+        return to_hex(reinterpret_cast<const std::uint8_t*>(notes.data()) + content, note.n_descsz);
+      }
+      from = next;
+    }
+  }
+  return "";
+}
+
+}  // namespace pe::support

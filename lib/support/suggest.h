@@ -1,0 +1,19 @@
+/// @file
+/// The nearest valid word, for messages that say which one was meant.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::support {
+
+/// The candidate nearest to `word` by edit distance with transpositions, if one is near enough to be a slip:
+/// at most one edit for three letters of the longer word. Ties go to the first.
+std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// "did you mean 'x'?", or "expected one of a, b, c" when nothing is near and the list is short, or "".
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace pe::support
