@@ -1,0 +1,24 @@
+/// @file
+/// Keys of test items. An item depends on its key alone: not on threads, batches, order, or which model reads it, so every
+/// model of a comparison meets the same items.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "support/hash.h"
+#include "support/random.h"
+
+namespace pe::evaluation {
+
+/// Fixed for all runs.
+constexpr std::uint64_t kTestSeed = 20260101;
+
+enum class Split : std::uint64_t { kTrain = 0, kValidation = 1, kTest = 2, kProbe = 3 };
+
+inline std::uint64_t item_key(std::string_view task, Split split, std::int64_t length, std::int64_t index) {
+  return support::make_key({kTestSeed, support::fnv1a64(task), static_cast<std::uint64_t>(split),
+                            static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(index)});
+}
+
+}  // namespace pe::evaluation

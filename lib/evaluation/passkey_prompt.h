@@ -1,0 +1,71 @@
+/// @file
+/// Passkey prompts of exact token lengths: a number is stated once in filler and asked for at the end.
+///
+///     [BOS] header  filler…  fact  filler…  question  answer
+///
+/// Parts are encoded apart and joined as ids; each line ends with a newline, the question does not, the answer begins
+/// with a space. The filler is one unit, repeated and cut to what the length leaves; the fact goes to
+/// round(depth · budget), moved back to a unit's boundary.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evaluation/text_codec.h"
+
+namespace pe::evaluation {
+
+enum class PasskeyForm {
+  kLong,    ///< header, a fact that states the key twice, a question in words
+  kShort,   ///< no header, `Code {K}.`, `Code`: for lengths at which the long one leaves no room
+};
+
+const char* passkey_form_name(PasskeyForm form);
+
+struct PasskeyPrompt {
+  std::vector<std::int32_t> ids;          ///< prompt and answer: exactly the length asked for
+  std::vector<std::int32_t> control;      ///< the same with filler in the fact's place
+  std::int64_t answer_begin = 0;          ///< ids[answer_begin ..) is the answer
+  std::int64_t fact_begin = 0;            ///< where the fact stands
+  std::int64_t fact_tokens = 0;
+};
+
+class PasskeyBuilder {
+ public:
+  /// @param spaced_digits writes `7 3 9 1 4`, for tokenizers that join digits
+  PasskeyBuilder(const TextCodec& codec, bool spaced_digits);
+
+  /// The key of an item: five digits, the first not zero, redrawn until its answer has the usual number of tokens.
+  std::string key(std::int64_t length, std::int64_t index) const;
+
+  /// `count` other keys with as many answer tokens, all different and none equal to `key`: candidates for ranking.
+  std::vector<std::string> other_keys(const std::string& key, std::int64_t length, std::int64_t index,
+                                      std::int64_t count) const;
+
+  /// The shortest length that holds header, fact, question and answer of any usual key.
+  std::int64_t minimum(PasskeyForm form) const;
+
+  /// Absent when the length is too short for this key.
+  std::optional<PasskeyPrompt> build(PasskeyForm form, std::int64_t length, double depth, const std::string& key) const;
+
+  /// The prompt with another key's answer, for ranking. Of the same length only when that answer has as many tokens.
+  std::vector<std::int32_t> answer(const std::string& key) const;
+
+  std::int64_t unit_tokens() const { return static_cast<std::int64_t>(unit_.size()); }
+  std::int64_t answer_tokens() const { return modal_tokens_; }
+
+ private:
+  std::string written(const std::string& key) const;
+  std::vector<std::int32_t> fact(PasskeyForm form, const std::string& key) const;
+  std::vector<std::int32_t> filler(std::int64_t begin, std::int64_t tokens) const;
+
+  const TextCodec& codec_;
+  bool spaced_digits_;
+  std::vector<std::int32_t> header_, unit_, question_long_, question_short_;
+  std::int64_t modal_tokens_ = 0;
+  std::int64_t longest_fact_long_ = 0, longest_fact_short_ = 0;
+};
+
+}  // namespace pe::evaluation

@@ -1,0 +1,67 @@
+/// @file
+/// What protocols and tasks ask of a model: for chosen positions of given sequences, how surprised it is and whether its
+/// first guess is right. Tasks see this and no tensors, so tests drive them with models that can be solved by hand.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pe::evaluation {
+
+/// What of a model decides how it may be evaluated.
+struct Capabilities {
+  std::int64_t vocabulary = 0;                ///< V
+  std::int64_t train_length = 0;              ///< L_tr, tokens
+  /// Longest sequence that the encoding has positions for; absent when there is no limit.
+  std::optional<std::int64_t> max_positions;
+  bool length_dependent = false;              ///< its constants follow the length it is told: no prefix sums
+  bool content_dependent = false;
+  bool stochastic = false;                    ///< draws at evaluation too: results are means over draws
+};
+
+/// A sequence that starts at position 0. Scored are the targets ids[first .. last), each predicted from all ids before
+/// it; 1 <= first <= last <= ids.size().
+struct Sequence {
+  std::vector<std::int32_t> ids;
+  std::int64_t first = 1;
+  std::int64_t last = 1;
+};
+
+/// One entry per target, in order.
+struct Score {
+  std::vector<float> nll;              ///< nats, from float32 log-softmax
+  std::vector<std::uint8_t> correct;   ///< the most probable token (the lowest id on a tie) is the target
+};
+
+class Scorer {
+ public:
+  virtual ~Scorer() = default;
+
+  virtual const Capabilities& capabilities() const = 0;
+
+  /// Scores sequences of one common length. What a stochastic encoding draws depends on `draw` and on the sequence's
+  /// number, which is first_sample + its place in the batch; other models ignore both.
+  virtual std::vector<Score> score(const std::vector<const Sequence*>& batch, std::int64_t draw,
+                                   std::int64_t first_sample) = 0;
+
+  /// Tokens that a batch should hold: bounds memory, and keeps short sequences from being scored one by one.
+  virtual std::int64_t batch_tokens() const { return 8192; }
+};
+
+/// The mean over draws of what a stochastic model says of a sequence; one draw else.
+struct MeanScore {
+  std::vector<double> nll;        ///< mean over draws
+  std::vector<double> correct;    ///< share of draws that are correct
+  double exact = 0;               ///< share of draws in which every target is correct
+};
+
+/// Scores any sequences: groups them by length, cuts batches of about `batch_tokens`, averages `draws` draws when the
+/// model is stochastic. Results are in the order of `sequences`. A sequence's number for draws is `first_sample` plus its
+/// place among the sequences of its length, so results do not depend on how batches are cut.
+std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& sequences, std::int64_t draws,
+                                 std::int64_t first_sample = 0);
+
+}  // namespace pe::evaluation

@@ -1,0 +1,51 @@
+/// @file
+/// Which parts of a document a protocol feeds to the model, and which of their tokens it scores. Extents follow the
+/// golden values: (n, L, S) = (10, 4, 2) gives [0,4) scored whole, [2,6) scored [4,6), [4,8) scored [6,8), …
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pe::evaluation {
+
+/// How a document is cut for a context of L tokens.
+enum class Protocol {
+  kPrefix,   ///< its first L tokens, once
+  kBlocks,   ///< [0, L), [L, 2L), …; the last, shorter one only when it has at least 32 tokens
+  kSliding,  ///< windows of L every S tokens; each scores what no earlier window scored
+};
+
+const char* protocol_name(Protocol protocol);
+
+/// What stands before a document's text.
+enum class BosPolicy {
+  kNone,         ///< nothing: the first token is never scored
+  kDocStart,     ///< a separator before the document, part of its first window
+  kEveryWindow,  ///< a separator before every window, which then holds L - 1 tokens of the document
+};
+
+const char* bos_policy_name(BosPolicy policy);
+
+/// Tokens [begin, end) of a document are fed, of which [score_begin, score_end) are scored. Whether the window's very
+/// first token can be scored depends on whether a separator stands before it, which is not this struct's business.
+struct Window {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t score_begin = 0;
+  std::int64_t score_end = 0;
+
+  bool operator==(const Window&) const = default;
+};
+
+constexpr std::int64_t kShortestBlock = 32;
+
+/// The windows of a document of `n` tokens. @param stride of kSliding, in 1..length; ignored by the others.
+/// @param shortest_block the shortest last block that is kept.
+std::vector<Window> windows(Protocol protocol, std::int64_t n, std::int64_t length, std::int64_t stride,
+                            std::int64_t shortest_block = kShortestBlock);
+
+/// The stride of kSliding where none is given: 256 from 1,024 tokens on, else a quarter of the length, at least 1.
+std::int64_t default_stride(std::int64_t length);
+
+}  // namespace pe::evaluation
