@@ -1,0 +1,21 @@
+/// @file
+/// How a training went (kind `metrics`): table `train`, a row per logged step, and `validation`, a row per validation.
+/// Written whole at the end; `metrics.jsonl` beside a running training is a log and no artifact. Times and speeds are
+/// measured and belong to a volatile output, never in here.
+#pragma once
+
+#include "artifact/table.h"
+
+namespace pe::artifact {
+
+/// step, tokens, loss (nats/token), bpb (bits/byte), lr, grad_norm, clipped (0 or 1)
+std::vector<ColumnSpec> train_columns();
+/// step, tokens, loss (nats/token), bpb (bits/byte), tokens_scored, bytes_scored
+std::vector<ColumnSpec> validation_columns();
+
+inline void write_metrics(const std::filesystem::path& path, const Recipe& recipe, const Tables& tables) {
+  write_tables(path, Kind::kMetrics, recipe, tables);
+}
+inline Tables read_metrics(const std::filesystem::path& path) { return read_tables(path, Kind::kMetrics); }
+
+}  // namespace pe::artifact

@@ -1,0 +1,79 @@
+/// @file
+/// Token ids of documents (kind `token-shards`): members `train-00000.h5`, `validation-00000.h5`, `test-00000.h5`, … and
+/// `dataset.h5`, which holds the tokenizer and the totals (doc/format-token-shards.md). Reading is in
+/// data/token_dataset.h.
+///
+/// A shard: /tokens uint16 or uint32 [n], contiguous, page-aligned; /doc_offsets uint64 [d + 1]; /doc_bytes uint32 [d],
+/// bytes of text; /doc_index uint64 [d], number in the raw text; attributes split, shard, vocabulary, tokenizer_digest.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "artifact/collection.h"
+
+namespace pe::artifact {
+
+enum class Split { kTrain = 0, kValidation = 1, kTest = 2 };
+inline constexpr std::array<Split, 3> kAllSplits{Split::kTrain, Split::kValidation, Split::kTest};
+std::string_view split_name(Split split);   ///< "train", "validation", "test"
+
+/// All about the tokenizer that a consumer needs; stored in `dataset.h5`.
+struct TokenizerRecord {
+  std::string kind;                      ///< "sentencepiece" or "bytes"
+  std::string model;                     ///< serialized model; empty for bytes
+  std::int64_t vocabulary = 0;
+  std::int64_t bos_id = -1, eos_id = -1, pad_id = -1, unk_id = -1;   ///< -1: none
+  bool bos_before_documents = false;
+  bool dummy_prefix = false;             ///< a space is put before each document, and counts no byte there
+  std::vector<std::uint16_t> token_bytes;   ///< [V] bytes of text that an id stands for; control and unknown ids 0
+  std::string content_hash;              ///< over pieces, types, scores and normaliser
+  std::string library;                   ///< "sentencepiece 0.1.97", of the program that encoded
+  /// Names the tokenizer in checkpoints: models and data that differ in it do not fit.
+  std::string digest() const;
+};
+
+struct SplitTotals {
+  std::uint64_t documents = 0, tokens = 0, bytes = 0;
+};
+
+struct DatasetTotals {
+  std::array<SplitTotals, 3> splits;     ///< by Split
+  std::uint64_t read = 0;                ///< documents of the raw text
+  std::uint64_t duplicates = 0;          ///< exact ones, dropped
+  std::uint64_t empty = 0;
+  std::uint64_t invalid_utf8 = 0;        ///< dropped or mended, as `utf8` said
+  std::uint64_t too_short = 0;
+  std::uint64_t unknown_tokens = 0;
+};
+
+/// Writes the shards of all splits; documents come in order, each to its split.
+class TokenShardsWriter {
+ public:
+  TokenShardsWriter(std::filesystem::path folder, const Recipe& recipe, const TokenizerRecord& tokenizer,
+                    std::uint64_t shard_tokens);
+  ~TokenShardsWriter();
+  void add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index);
+  /// `totals.splits` is filled in.
+  Manifest finish(DatasetTotals& totals);
+
+ private:
+  struct Open;
+  void flush(Split split);
+  Recipe recipe_;
+  CollectionWriter collection_;
+  TokenizerRecord tokenizer_;
+  std::uint64_t shard_tokens_;
+  std::array<std::unique_ptr<Open>, 3> open_;
+  std::array<SplitTotals, 3> totals_;
+};
+
+TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file);
+DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file);
+
+}  // namespace pe::artifact

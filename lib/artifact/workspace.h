@@ -1,0 +1,70 @@
+/// @file
+/// A stage's named inputs and outputs, its work folder, and its line to whoever watches. Made from `task.json`
+/// (`pe-task/1`) or from flags; a stage sees no difference.
+///
+/// task.json:
+///     {"schema": "pe-task/1", "stage": "train", "key": "<task key, hex, or empty>", "config": {complete},
+///      "inputs":  {"data": [{"path": "…", "kind": "token-shards", "digest": "<content digest>", "labels": {"seed": "42"}}]},
+///      "outputs": {"model": "<temporary path>", "metrics": "<temporary path>"},
+///      "snapshots": [{"label": "b25", "step": 100, "outputs": {"model": "<path>", "metrics": "<path>"}}],
+///      "work": "<folder>", "resume": "<folder of an earlier attempt>" or null, "events_fd": 3 or null}
+///
+/// An input or output of a collection kind is a folder that holds `manifest.json` (artifact/collection.h); any other is a
+/// file. A stage with snapshots writes those that are asked for and ends after the last; `outputs` is then empty.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "artifact/kind.h"
+#include "support/json.h"
+#include "support/progress.h"
+
+namespace pe::artifact {
+
+struct Input {
+  std::filesystem::path path;
+  Kind kind;
+  std::string digest;                          ///< content digest; empty when a person named the path
+  std::map<std::string, std::string> labels;   ///< axis → label, and "from" → stage label
+};
+
+struct Snapshot {
+  std::string label;
+  std::int64_t step = 0;
+  std::map<std::string, std::filesystem::path> outputs;   ///< role → path
+};
+
+/// What an artifact says of its making: written to `/pe/made_by`, outside the content digest.
+struct Recipe {
+  std::string stage;
+  int version = 0;
+  std::string task_key;                 ///< empty when run by hand
+  Json config;                          ///< complete
+  Json inputs;                          ///< role → list of content digests
+};
+
+class Workspace {
+ public:
+  std::map<std::string, std::vector<Input>> inputs;
+  std::map<std::string, std::filesystem::path> outputs;
+  std::vector<Snapshot> snapshots;          ///< ordered by step
+  std::filesystem::path work;               ///< private to this attempt; exists
+  std::optional<std::filesystem::path> resume;  ///< work folder of an earlier attempt; may equal `work`
+  Recipe recipe;
+  support::Progress* progress = nullptr;    ///< never null while a stage runs
+
+  /// The only input of a role. @throws ArtifactError when there is none or more than one.
+  const Input& input(const std::string& role) const;
+  bool has_input(const std::string& role) const;
+  /// All inputs of a role, in the order given; empty when none.
+  const std::vector<Input>& all_inputs(const std::string& role) const;
+  /// Where to write an output. @throws Error (bug) when the stage was not told of the role.
+  const std::filesystem::path& output(const std::string& role) const;
+  bool has_output(const std::string& role) const { return outputs.count(role) != 0; }
+};
+
+}  // namespace pe::artifact
