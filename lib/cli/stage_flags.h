@@ -1,0 +1,38 @@
+/// @file
+/// The flags that every stage has, as parsed; what they mean is `stage/stage_main.h`'s business.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pe::cli {
+
+struct StageFlags {
+  std::string task;                       ///< --task FILE
+  std::vector<std::string> config_files;  ///< --config FILE, in order
+  std::vector<std::string> sets;          ///< --set key=value, in order
+  std::vector<std::string> inputs;        ///< --input ROLE=PATH
+  std::vector<std::string> outputs;       ///< --output ROLE=PATH
+  std::string work;                       ///< --work DIR
+  bool describe = false;
+  bool check = false;
+  std::string color = "auto";             ///< auto, always, never
+  std::string progress = "auto";          ///< auto, plain, none
+};
+
+/// What the stage says of itself, for `--help` and `--version`.
+struct StageText {
+  std::string program;     ///< "pe-train"
+  std::string summary;
+  std::string version;     ///< "0.1.0, result version 3"
+  std::string roles;       ///< the inputs and outputs, one a line
+  std::string fields;      ///< the config fields
+  std::string epilogue;
+};
+
+/// Parses; prints help or the version itself. Returns an exit code when the program should end now.
+/// @throws ConfigError for a flag that does not exist, with the nearest one.
+std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& text, StageFlags& flags);
+
+}  // namespace pe::cli

@@ -1,0 +1,168 @@
+#include "stage/reporters.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <mutex>
+
+#include "support/text.h"
+
+namespace pe::stage {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string figure(const Json& value) {
+  if (value.is_number_float()) {
+    const double real = value.get<double>();
+    const double size = std::abs(real);
+    return size >= 1000 ? support::short_count(real) : fmt::format("{:.4g}", real);
+  }
+  if (value.is_number_integer()) return support::short_count(value.get<double>());
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string progress_line(std::string_view what, std::int64_t done, std::int64_t total, const Json& detail,
+                          double seconds, std::int64_t first) {
+  std::string line = support::cat(what, " ", support::with_commas(done));
+  if (total > 0) line += support::cat("/", support::with_commas(total));
+  if (detail.is_object()) {
+    for (const auto& [key, value] : detail.items()) line += support::cat("  ", key, " ", figure(value));
+  }
+  if (total > done && done > first && seconds > 1) {
+    const double left = seconds / static_cast<double>(done - first) * static_cast<double>(total - done);
+    line += "  " + support::short_duration(left) + " left";
+  }
+  return line;
+}
+
+/// Shared by both: how often something is shown, and since when the present activity runs.
+class Pace {
+ public:
+  explicit Pace(std::chrono::milliseconds interval) : interval_(interval) {}
+  bool due(std::string_view what, std::int64_t done, std::int64_t total) {
+    const auto now = Clock::now();
+    if (what != what_) {
+      what_ = what;
+      started_ = now;
+      first_ = done;
+      shown_ = {};
+    }
+    if (done < total && shown_ != Clock::time_point{} && now - shown_ < interval_) return false;
+    shown_ = now;
+    return true;
+  }
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
+  std::int64_t first() const { return first_; }
+
+ private:
+  std::chrono::milliseconds interval_;
+  std::string what_;
+  Clock::time_point started_, shown_;
+  std::int64_t first_ = 0;
+};
+
+class HumanReporter : public support::Progress {
+ public:
+  explicit HumanReporter(const std::string& how)
+      : quiet_(how == "none"), live_(how == "auto" && ::isatty(2) && getenv_text("TERM") != "dumb"),
+        pace_(std::chrono::milliseconds(live_ ? 100 : 5000)) {}
+  ~HumanReporter() override { clear(); }
+
+  void note(std::string_view line) override { print(line); }
+  void warn(std::string_view line) override { print(support::cat("warning: ", line)); }
+  void advance(std::string_view what, std::int64_t done, std::int64_t total, const Json& detail) override {
+    const std::scoped_lock lock(mutex_);
+    if (quiet_ || !pace_.due(what, done, total)) return;
+    std::string line = progress_line(what, done, total, detail, pace_.seconds(), pace_.first());
+    if (!live_) {
+      std::fprintf(stderr, "%s\n", line.c_str());
+      return;
+    }
+    winsize size{};
+    const std::size_t width = ::ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    while (support::display_width(line) >= width && !line.empty()) line.pop_back();
+    std::fprintf(stderr, "\r\033[K%s", line.c_str());
+    drawn_ = true;
+  }
+  void event(const Json&) override {}
+
+ private:
+  static std::string getenv_text(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  }
+  void clear() {
+    if (drawn_) std::fputs("\r\033[K", stderr);
+    drawn_ = false;
+  }
+  void print(std::string_view line) {
+    const std::scoped_lock lock(mutex_);
+    if (quiet_) return;
+    clear();
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  }
+
+  bool quiet_, live_, drawn_ = false;
+  Pace pace_;
+  std::mutex mutex_;
+};
+
+class EventReporter : public support::Progress {
+ public:
+  explicit EventReporter(int fd) : fd_(fd), pace_(std::chrono::milliseconds(250)) {}
+
+  void note(std::string_view line) override {
+    event({{"event", "note"}, {"text", line}});
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  }
+  void warn(std::string_view line) override {
+    event({{"event", "warn"}, {"text", line}});
+    std::fprintf(stderr, "warning: %.*s\n", static_cast<int>(line.size()), line.data());
+  }
+  void advance(std::string_view what, std::int64_t done, std::int64_t total, const Json& detail) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!pace_.due(what, done, total)) return;
+    }
+    Json line = {{"event", "progress"}, {"what", what}, {"done", done}, {"total", total}};
+    if (detail.is_object() && !detail.empty()) line["detail"] = detail;
+    event(line);
+  }
+  void event(const Json& event) override {
+    const std::scoped_lock lock(mutex_);
+    std::string line = event.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const char* at = line.data();
+    std::size_t left = line.size();
+    while (left > 0) {
+      const ssize_t count = ::write(fd_, at, left);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) {
+        if (errno == EPIPE) support::request_stop(15);   // nobody listens any more: we are an orphan
+        return;
+      }
+      at += count;
+      left -= static_cast<std::size_t>(count);
+    }
+  }
+
+ private:
+  int fd_;
+  Pace pace_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+std::unique_ptr<support::Progress> make_human_reporter(const std::string& how) {
+  return std::make_unique<HumanReporter>(how);
+}
+
+std::unique_ptr<support::Progress> make_event_reporter(int fd) { return std::make_unique<EventReporter>(fd); }
+
+}  // namespace pe::stage

@@ -1,0 +1,156 @@
+#include "stage/stage_main.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "cli/stage_flags.h"
+#include "stage/reporters.h"
+#include "stage/task_file.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::stage {
+
+namespace {
+
+Json describe(const StageInfo& info, const support::Schema& schema) {
+  Json out = {{"schema", "pe-stage/1"},
+              {"name", info.name},
+              {"program", "pe-" + info.name},
+              {"version", info.version},
+              {"release", PE_VERSION},
+              {"summary", info.summary},
+              {"build_id", support::elf_build_id(support::own_executable())},
+              {"inputs", Json::array()},
+              {"outputs", Json::array()},
+              {"fields", support::schema_to_json(schema)},
+              {"resumes", info.resumes},
+              {"takes_labels", info.takes_labels},
+              {"trajectory", nullptr},
+              {"costs", info.costs}};
+  for (const InputRole& role : info.inputs) {
+    out["inputs"].push_back({{"name", role.name}, {"kind", artifact::kind_name(role.kind)}, {"many", role.many},
+                             {"optional", role.optional}});
+  }
+  for (const OutputRole& role : info.outputs) {
+    out["outputs"].push_back({{"name", role.name}, {"kind", artifact::kind_name(role.kind)}, {"volatile", role.is_volatile}});
+  }
+  if (info.trajectory) {
+    out["trajectory"] = {{"horizon", info.trajectory->horizon},
+                         {"tokens_per_step", info.trajectory->tokens_per_step},
+                         {"free_when", info.trajectory->free_when}};
+  }
+  return out;
+}
+
+std::string roles_text(const StageInfo& info) {
+  std::string text = "Inputs:\n";
+  if (info.inputs.empty()) text += "  none\n";
+  for (const InputRole& role : info.inputs) {
+    text += support::cat("  ", role.name, "  ", artifact::kind_name(role.kind), role.many ? ", any number" : "",
+                         role.optional ? ", optional" : "", "\n");
+  }
+  text += "Outputs:\n";
+  for (const OutputRole& role : info.outputs) {
+    text += support::cat("  ", role.name, "  ", artifact::kind_name(role.kind),
+                         artifact::is_collection(role.kind) ? " (a folder)" : "",
+                         role.is_volatile ? ", measured: differs from run to run" : "", "\n");
+  }
+  return text;
+}
+
+int terminal_width() {
+  winsize size{};
+  return ::ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+}
+
+/// One answer a line: {"ok": true} or {"ok": false, "errors": [...]}; the orchestrator asks for all configs at once.
+int check_configs(const support::Schema& schema, const std::function<void(const Json&)>& check) {
+  std::string line;
+  bool all = true;
+  while (std::getline(std::cin, line)) {
+    if (line.empty()) continue;
+    Json answer = {{"ok", true}};
+    try {
+      Json config = support::defaults(schema);
+      support::Diagnostics diagnostics;
+      support::overlay(schema, support::from_json(Json::parse(line), "config"), config, nullptr, diagnostics);
+      diagnostics.throw_if_any();
+      check(config);
+    } catch (const support::Error& error) {
+      answer = {{"ok", false}, {"errors", Json::array()}};
+      for (const auto& diagnostic : error.diagnostics()) answer["errors"].push_back(diagnostic.render());
+      all = false;
+    } catch (const Json::exception& error) {
+      answer = {{"ok", false}, {"errors", {std::string("not a config: ") + error.what()}}};
+      all = false;
+    }
+    std::cout << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+  }
+  return all ? support::kExitDone : support::kExitConfig;
+}
+
+int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& flags,
+              const std::function<void(const Json&, artifact::Workspace&)>& body) {
+  std::unique_ptr<support::Progress> progress;
+  if (order.events_fd) {
+    support::stop_when_closed(*order.events_fd);
+    progress = make_event_reporter(*order.events_fd);
+  } else {
+    progress = make_human_reporter(flags.progress);
+  }
+  support::install_stop_signals();
+  support::make_folders(order.workspace.work);
+  order.workspace.progress = progress.get();
+  try {
+    body(order.config, order.workspace);
+  } catch (const support::Stopped& stopped) {
+    progress->note(stopped.resumable() ? "stopped at a checkpoint; the same command goes on from there" : "interrupted");
+    return stopped.resumable() ? support::kExitCheckpointed : support::kExitInterrupted;
+  }
+  return support::kExitDone;
+}
+
+}  // namespace
+
+int run_stage(int argc, char** argv, const StageInfo& info, const support::Schema& schema,
+              const std::function<void(const Json& config)>& check,
+              const std::function<void(const Json& config, artifact::Workspace& workspace)>& body) {
+  const std::string program = "pe-" + info.name;
+  try {
+    cli::StageFlags flags;
+    const cli::StageText text{program, info.summary,
+                              support::cat(PE_VERSION, ", result version ", info.version), roles_text(info),
+                              support::render_fields(schema, terminal_width()), info.epilogue};
+    if (const auto code = cli::parse_stage_flags(argc, argv, text, flags)) return *code;
+    if (flags.describe) {
+      std::printf("%s\n", describe(info, schema).dump(1).c_str());
+      return support::kExitDone;
+    }
+    if (flags.check) return check_configs(schema, check);
+    WorkOrder order = flags.task.empty() ? order_from_flags(flags, info, schema) : read_task(flags.task, info, schema);
+    check(order.config);
+    if (info.prepare) info.prepare(order.config, argc, argv);
+    return run_order(std::move(order), info, flags, body);
+  } catch (const support::Error& error) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+    if (error.exit_code() == support::kExitBug) {
+      std::fprintf(stderr, "This is a mistake of %s %s; please report it with this message.\n", program.c_str(), PE_VERSION);
+    }
+    return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "%s: out of memory\n", program.c_str());
+    return 137;   // what a kernel that kills for memory would leave
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\nThis is a mistake of %s %s; please report it with this message.\n", program.c_str(),
+                 error.what(), program.c_str(), PE_VERSION);
+    return support::kExitBug;
+  }
+}
+
+}  // namespace pe::stage

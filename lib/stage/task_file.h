@@ -1,0 +1,29 @@
+/// @file
+/// A stage's work order, from `task.json` or from flags.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "artifact/workspace.h"
+#include "cli/stage_flags.h"
+#include "stage/stage_main.h"
+#include "support/json.h"
+
+namespace pe::stage {
+
+struct WorkOrder {
+  Json config;                     ///< complete, typed by the schema
+  artifact::Workspace workspace;   ///< without progress
+  std::optional<int> events_fd;
+};
+
+/// Reads `task.json`; every role, kind and config value is checked against what the stage declares.
+WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, const support::Schema& schema);
+
+/// The same from a person's flags. Outputs and the work folder default to the current folder.
+WorkOrder order_from_flags(const cli::StageFlags& flags, const StageInfo& info, const support::Schema& schema);
+
+}  // namespace pe::stage

@@ -1,0 +1,46 @@
+#include "support/error.h"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace pe::support;
+
+BOOST_AUTO_TEST_SUITE(error)
+
+BOOST_AUTO_TEST_CASE(a_mistake_shows_its_line_with_a_caret) {
+  Diagnostic diagnostic{"unknown key 'warmup_step' in 'schedule'",
+                        {"pipelines/smoke.yml", 14, 5, "    warmup_step: 500", 11},
+                        "did you mean 'warmup_steps'?",
+                        {"while reading stage 'trunk' (pipelines/smoke.yml:9:3)"}};
+  BOOST_TEST(diagnostic.render() ==
+             "pipelines/smoke.yml:14:5: unknown key 'warmup_step' in 'schedule'\n"
+             "   14 |     warmup_step: 500\n"
+             "      |     ^^^^^^^^^^^ did you mean 'warmup_steps'?\n"
+             "  while reading stage 'trunk' (pipelines/smoke.yml:9:3)");
+}
+
+BOOST_AUTO_TEST_CASE(context_is_added_on_the_way_up) {
+  try {
+    with_context("reading 'a.h5'", [] { throw ArtifactError("it is empty"); });
+    BOOST_FAIL("nothing was thrown");
+  } catch (const Error& error) {
+    BOOST_TEST(error.exit_code() == kExitArtifact);
+    BOOST_TEST(std::string(error.what()) == "it is empty\n  while reading 'a.h5'");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_full_disk_is_told_from_a_place_that_cannot_be_written) {
+  errno = ENOSPC;
+  try {
+    throw_errno("create", "x", true);
+  } catch (const Error& error) {
+    BOOST_TEST(error.exit_code() == kExitIo);
+  }
+  errno = EACCES;
+  try {
+    throw_errno("create", "x", true);
+  } catch (const Error& error) {
+    BOOST_TEST(error.exit_code() == kExitCannotCreate);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,61 @@
+#include "support/process.h"
+
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+
+#include "support/error.h"
+#include "support/temp_folder.h"
+
+using namespace pe::support;
+
+BOOST_AUTO_TEST_SUITE(process)
+
+BOOST_AUTO_TEST_CASE(arguments_reach_the_child_as_they_are) {
+  const std::string nasty = "a b'c\"$(touch x)\n;`id`";
+  const Captured result = capture({"printf", "%s", nasty});
+  BOOST_TEST(result.status.code == 0);
+  BOOST_TEST(result.out == nasty);
+}
+
+BOOST_AUTO_TEST_CASE(much_input_and_output_pass_at_once) {
+  const std::string input(3'000'000, 'y');
+  BOOST_TEST(capture({"cat"}, input).out == input);
+}
+
+BOOST_AUTO_TEST_CASE(exit_codes_and_signals_are_told_apart) {
+  BOOST_TEST(capture({"sh", "-c", "exit 7"}).status.code == 7);
+  const ExitStatus killed = capture({"sh", "-c", "kill -9 $$"}).status;
+  BOOST_TEST(killed.signal == 9);
+  BOOST_TEST(killed.code == 137);
+}
+
+BOOST_AUTO_TEST_CASE(a_program_that_is_not_there_is_named) {
+  BOOST_CHECK_EXCEPTION(capture({"no-such-program"}), IoError, [](const IoError& error) {
+    return std::string(error.what()).find("no-such-program") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(a_child_sees_only_the_environment_and_descriptors_that_it_is_given) {
+  SpawnOptions options;
+  pe::test::TempFolder folder;
+  const auto out = folder / "out";
+  { std::ofstream create(out); }
+  FILE* file = std::fopen(out.c_str(), "w");
+  options.arguments = {"/bin/sh", "-c", "env; ls /proc/self/fd | tr '\\n' ' '; echo >&5 five"};
+  options.environment = {{"PATH=/usr/bin:/bin", "ONLY=this"}};
+  options.stdout_fd = fileno(file);
+  options.descriptors = {{fileno(file), 5}};
+  BOOST_TEST(wait_for(spawn(options)).code == 0);
+  std::fclose(file);
+  const std::string text = read_file(out);
+  BOOST_TEST(text.find("ONLY=this") != std::string::npos);
+  BOOST_TEST(text.find("HOME=") == std::string::npos);
+  BOOST_TEST(text.find("five") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(this_program_has_a_build_id) {
+  BOOST_TEST(elf_build_id(own_executable()).size() == 40u);
+  BOOST_TEST(elf_build_id("/etc/passwd").empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
