@@ -1,5 +1,6 @@
 /// @file
-/// Models in and out of `artifact::Checkpoint`.
+/// Models in and out of checkpoint artifacts. Weights are tensors "model/<parameter name>"; the metadata's `model` is the
+/// config (with "length", "vocabulary" and "seed"), `encoding` the encoding's.
 #pragma once
 
 #include <filesystem>
@@ -9,17 +10,27 @@
 
 namespace pe::model {
 
-/// Puts weights, model config and encoding into `checkpoint`, which keeps what else it holds. The tensors are copied.
-void store(const LanguageModel& model, artifact::Checkpoint& checkpoint);
+/// Fills what the metadata says of the model: `model` and `encoding`.
+void describe_model(const LanguageModel& model, artifact::CheckpointMeta& meta);
 
-/// The model of a checkpoint, its weights loaded.
+/// Adds every parameter. On a GPU each is copied to the host first.
+void write_weights(const LanguageModel& model, artifact::CheckpointWriter& writer);
+
+/// The config in a checkpoint, its encoding included. @throws ArtifactError naming the file and the field.
+ModelConfig config_of(const artifact::CheckpointReader& checkpoint);
+std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint);
+
+/// The model of a checkpoint, weights loaded. `replace_encoding` (canonical, or null) builds it with another encoding,
+/// whose own parameters are then freshly drawn.
 /// @throws ArtifactError with file and both values when a tensor is missing, surplus or of another shape.
-LanguageModel load(const artifact::Checkpoint& checkpoint, const std::filesystem::path& file,
-                   at::Device device = at::kCPU, at::ScalarType compute = at::kFloat);
+LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device = at::kCPU,
+                         at::ScalarType compute = at::kFloat, const Json& replace_encoding = nullptr);
 
-/// Copies the weights of `checkpoint` into `model`, whose shape must be that of the checkpoint.
-/// `encoding_differs`: leaves the encoding's own parameters alone (an encoding was dropped or changed).
-void load_weights(const LanguageModel& model, const artifact::Checkpoint& checkpoint, const std::filesystem::path& file,
-                  bool encoding_differs = false);
+/// Copies "<prefix><parameter name>" into tensors that lie like the model's parameters (the weights themselves, or
+/// moments in flat buffers). Names that begin with "encoding." are skipped with `skip_encoding`.
+void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
+                  const std::vector<at::Tensor>& flat, bool skip_encoding = false);
+void write_tensors(artifact::CheckpointWriter& writer, const std::string& prefix, const LanguageModel& model,
+                   const std::vector<at::Tensor>& flat);
 
 }  // namespace pe::model

@@ -10,6 +10,8 @@
 
 #include "model/compute.h"
 
+struct PeCudaTable;
+
 namespace pe::model {
 
 /// The device of a resolved config, ready to use. For cuda it loads LibTorch's CUDA library and then `pe-cuda.so`, which
@@ -17,10 +19,16 @@ namespace pe::model {
 /// @throws ConfigError with one line that says what is missing: the plug-in, CUDA's libraries, a driver, a device.
 at::Device open_device(const ComputeConfig& compute);
 
+/// What the plug-in offers (cuda/plugin.h); null until a CUDA device was opened.
+const PeCudaTable* cuda_table();
+
+/// The product's name, as the system states it.
+std::string device_name(at::Device device);
+
 /// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for fingerprints and the first line of a log.
 std::string device_summary(const ComputeConfig& compute, at::Device device);
 
 /// Dense peak in the compute dtype, floating-point operations a second, where the vendor states one.
-std::optional<double> peak_flops(at::Device device, const std::string& device_name);
+std::optional<double> peak_flops(at::Device device, const std::string& name);
 
 }  // namespace pe::model

@@ -33,9 +33,15 @@ struct ForwardOptions {
   std::int64_t position = 0;    ///< position of the first token of every row
   std::int64_t pe_len = 0;      ///< the length that a length-dependent encoding is told; 0: T
   bool training = false;
-  std::int64_t step = 0;        ///< optimizer step, for encodings that draw
-  std::int64_t first_sample = 0;  ///< id of row 0 in the order of samples; row b is first_sample + b
-  std::uint64_t seed = 0;       ///< of training draws
+  std::int64_t step = 0;        ///< optimizer step, or the number of the draw in an evaluation, for encodings that draw
+  std::vector<std::int64_t> samples;   ///< id of each row, for draws per sample; empty: 0 .. B − 1
+};
+
+/// Parameters of one kind, side by side in one buffer each, so that an optimizer and a norm are one call.
+struct FlatGroup {
+  Tensor values;       ///< 1-D; includes padding, which stays 0
+  Tensor gradients;    ///< the same layout; undefined until gradients are first asked for
+  bool decay = false;
 };
 
 /// Copies share weights. Evaluation calls it under c10::InferenceMode or NoGradGuard.
@@ -55,8 +61,8 @@ class LanguageModel {
   /// Logits of a slice of positions. @param hidden [..., d_m] @return [..., V] fp32.
   Tensor logits(const Tensor& hidden) const;
 
-  /// Sum over all rows of the negative log likelihood, in nats, as a differentiable fp32 scalar. Never holds more than a
-  /// chunk of logits. @param hidden [N, d_m]; @param targets [N] int64 (negative: not counted).
+  /// Sum over all rows of the negative log likelihood, in nats, as a differentiable float64 scalar. Never holds more than
+  /// a chunk of logits. @param hidden [N, d_m]; @param targets [N] int64 (negative: not counted).
   Tensor loss_sum(const Tensor& hidden, const Tensor& targets) const;
 
   /// Negative log likelihood of each row, fp32 [N], without gradients, in chunks of rows.
@@ -66,9 +72,21 @@ class LanguageModel {
   const std::vector<Parameter>& parameters() const;  ///< in a fixed order: embedding, layers, norm, head, encoding
   std::int64_t parameter_count() const;              ///< with those of the encoding
   std::int64_t encoding_parameter_count() const;
+  std::uint64_t seed() const;
   at::Device device() const;
   at::ScalarType compute_dtype() const;
   encodings::PositionalEncoding& encoding() const;
+
+  /// Values and gradients of everything, in at most two groups. Backward passes add to the gradients, which every
+  /// parameter sees as its `grad()`.
+  const std::vector<FlatGroup>& groups() const;
+  void zero_gradients() const;   ///< makes the buffers when there are none
+  /// "layers.0.attention.query" lives at groups()[group].values[offset …]; in the order of `parameters()`.
+  struct Location {
+    std::size_t group = 0;
+    std::int64_t offset = 0;
+  };
+  const std::vector<Location>& locations() const;
 
   /// After an optimizer step: refreshes the low-precision copies of the weights and lets the encoding clamp.
   void after_step() const;

@@ -1,0 +1,118 @@
+#include "model/checkpoint_io.h"
+
+#include <ATen/ops/empty.h>
+
+#include <span>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::model {
+namespace {
+
+using artifact::Dtype;
+using artifact::TensorInfo;
+using support::ArtifactError;
+using support::cat;
+
+Dtype dtype_of(const at::Tensor& tensor) { return tensor.scalar_type() == at::kDouble ? Dtype::kF64 : Dtype::kF32; }
+
+TensorInfo info_of(const std::string& name, const at::Tensor& parameter) {
+  return {name, dtype_of(parameter), parameter.sizes().vec()};
+}
+
+/// The part of flat buffers that is parameter number `index`.
+at::Tensor part(const LanguageModel& model, const std::vector<at::Tensor>& flat, std::size_t index) {
+  const auto& at = model.locations()[index];
+  const at::Tensor& parameter = model.parameters()[index].tensor;
+  return flat[at.group].narrow(0, at.offset, parameter.numel()).view(parameter.sizes());
+}
+
+std::vector<at::Tensor> values_of(const LanguageModel& model) {
+  std::vector<at::Tensor> flat;
+  for (const FlatGroup& group : model.groups()) flat.push_back(group.values);
+  return flat;
+}
+
+bool of_encoding(const std::string& name) { return name.rfind("encoding.", 0) == 0; }
+
+}  // namespace
+
+void describe_model(const LanguageModel& model, artifact::CheckpointMeta& meta) {
+  Json config = to_json(model.config());
+  meta.encoding = config["encoding"];
+  config.erase("encoding");
+  config["seed"] = model.seed();
+  meta.model = std::move(config);
+}
+
+void write_tensors(artifact::CheckpointWriter& writer, const std::string& prefix, const LanguageModel& model,
+                   const std::vector<at::Tensor>& flat) {
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    const Parameter& parameter = model.parameters()[i];
+    const at::Tensor host = part(model, flat, i).detach().cpu().contiguous();
+    writer.add(info_of(prefix + parameter.name, parameter.tensor),
+               {static_cast<const std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
+  }
+}
+
+void write_weights(const LanguageModel& model, artifact::CheckpointWriter& writer) {
+  write_tensors(writer, "model/", model, values_of(model));
+}
+
+ModelConfig config_of(const artifact::CheckpointReader& checkpoint) {
+  Json json = checkpoint.meta().model;
+  const std::string where = checkpoint.path().string();
+  if (!json.is_object()) throw ArtifactError(cat(where, ": the model config is missing"));
+  json.erase("seed");
+  json["encoding"] = checkpoint.meta().encoding;
+  return config_from_json(json, where);
+}
+
+std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint) {
+  const Json& json = checkpoint.meta().model;
+  const auto seed = json.find("seed");
+  if (seed == json.end() || !seed->is_number_integer()) {
+    throw ArtifactError(cat(checkpoint.path().string(), ": the model config lacks 'seed'"));
+  }
+  return seed->get<std::uint64_t>();
+}
+
+void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
+                  const std::vector<at::Tensor>& flat, bool skip_encoding) {
+  at::NoGradGuard no_gradients;
+  for (std::size_t i = 0; i < model.parameters().size(); ++i) {
+    const Parameter& parameter = model.parameters()[i];
+    if (skip_encoding && of_encoding(parameter.name)) continue;
+    at::Tensor host = at::empty(parameter.tensor.sizes(), parameter.tensor.options().device(at::kCPU).requires_grad(false));
+    checkpoint.read(info_of(prefix + parameter.name, parameter.tensor),
+                    {static_cast<std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
+    part(model, flat, i).copy_(host);
+  }
+}
+
+LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
+                         const Json& replace_encoding) {
+  ModelConfig config = config_of(checkpoint);
+  const bool replaced = !replace_encoding.is_null();
+  if (replaced) config.encoding.json = replace_encoding;
+  const std::string where = checkpoint.path().string();
+  LanguageModel model = support::with_context(cat("building the model of ", where), [&] {
+    return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute);
+  });
+  read_tensors(checkpoint, "model/", model, values_of(model), replaced);
+  for (const TensorInfo& info : checkpoint.tensors()) {
+    if (info.name.rfind("model/", 0) != 0) continue;
+    const std::string name = info.name.substr(6);
+    if (replaced && of_encoding(name)) continue;
+    bool known = false;
+    for (const Parameter& parameter : model.parameters()) known = known || parameter.name == name;
+    if (!known) {
+      throw ArtifactError(cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
+    }
+  }
+  model.after_step();
+  return model;
+}
+
+}  // namespace pe::model

@@ -1,0 +1,168 @@
+#include "model/compute.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "support/error.h"
+#include "support/text.h"
+
+extern char** environ;
+
+namespace pe::model {
+namespace {
+
+using support::cat;
+using support::ConfigError;
+
+Isa best_isa() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return Isa::kAvx512;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
+#endif
+  return Isa::kPortable;
+}
+
+const char* isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx2: return "avx2";
+    default: return "portable";
+  }
+}
+
+/// Names that change what libraries compute, and that a stage therefore sets itself.
+bool is_ours(std::string_view name) {
+  if (name == "NCCL_SOCKET_IFNAME" || name.rfind("NCCL_IB_", 0) == 0) return false;
+  for (const char* prefix : {"OMP_", "GOMP_", "KMP_", "MKL_", "ATEN_", "ONEDNN_", "DNNL_", "CUBLAS_", "TORCH_", "NCCL_"}) {
+    if (name.rfind(prefix, 0) == 0) return true;
+  }
+  return false;
+}
+
+constexpr const char* kMarker = "PE_COMPUTE_PREPARED";
+
+}  // namespace
+
+void ComputeConfig::describe(support::FieldVisitor& v) {
+  v.choice("device", device, {{"auto", DeviceKind::kAuto}, {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}},
+           "Where tensors live. auto: cuda where the stage's resources ask for GPUs, else cpu.");
+  v.choice("isa", isa,
+           {{"auto", Isa::kAuto}, {"native", Isa::kNative}, {"avx512", Isa::kAvx512}, {"avx2", Isa::kAvx2},
+            {"portable", Isa::kPortable}},
+           "Instruction sets of the CPU. portable gives the same bytes on every x86-64; auto and native: the machine's.");
+  v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
+           "Of activations and products; weights are kept in fp32. auto: bf16 on cuda, else fp32.");
+  v.field("threads", threads, "CPU threads. auto: the CPUs of the stage's resources; 1 by hand.", {.min = 1, .max = 1024});
+  v.field("ranks", ranks, "Processes that share a batch. auto: one per GPU, at least 1.", {.min = 1, .max = 65536});
+  v.field("micro_batch", micro_batch,
+          "Sequences of one forward and backward pass. auto: the whole batch on a CPU, 64 on cuda.",
+          {.unit = "sequences", .min = 1, .max = 1 << 24});
+}
+
+ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
+  ComputeConfig result = config;
+  if (result.device == DeviceKind::kAuto) result.device = DeviceKind::kCpu;
+  const bool cuda = result.device == DeviceKind::kCuda;
+  if (result.dtype == Precision::kAuto) result.dtype = cuda ? Precision::kBf16 : Precision::kFp32;
+  const Isa best = best_isa();
+  if (result.isa == Isa::kAuto || result.isa == Isa::kNative) result.isa = best;
+  if (result.isa < best) {   // enumerators go from the widest set to the narrowest
+    throw ConfigError(cat("compute.isa is ", isa_name(result.isa), ", but this machine has no more than ", isa_name(best)),
+                      {}, "use 'portable' for results that every machine can give");
+  }
+  if (!result.threads) result.threads = 1;
+  if (!result.ranks) result.ranks = 1;
+  if (*result.ranks != 1) {
+    throw ConfigError(cat("compute.ranks is ", *result.ranks, ", but a training runs in one process"), {},
+                      "set compute.ranks: 1 and ask for one GPU");
+  }
+  if (!result.micro_batch) {
+    result.micro_batch = batch;
+    if (cuda && batch > 64) result.micro_batch = batch % 64 == 0 ? 64 : 1;
+  }
+  if (batch % *result.micro_batch != 0) {
+    throw ConfigError(cat("compute.micro_batch is ", *result.micro_batch, ", which does not divide the batch of ", batch,
+                          " sequences"));
+  }
+  return result;
+}
+
+std::vector<std::string> environment_of(const ComputeConfig& config) {
+  const ComputeConfig compute = resolve(config);
+  const std::string threads = std::to_string(*compute.threads);
+  std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE",
+                                  "MKL_DYNAMIC=FALSE", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"};
+  switch (compute.isa) {
+    case Isa::kAvx512:
+      result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx512", "MKL_CBWR=AVX512", "ONEDNN_MAX_CPU_ISA=AVX512_CORE"});
+      break;
+    case Isa::kAvx2:
+      result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx2", "MKL_CBWR=AVX2", "ONEDNN_MAX_CPU_ISA=AVX2"});
+      break;
+    default:
+      result.insert(result.end(), {"ATEN_CPU_CAPABILITY=default", "MKL_CBWR=COMPATIBLE", "ONEDNN_MAX_CPU_ISA=SSE41"});
+  }
+  return result;
+}
+
+void set_threads(std::int64_t threads) {
+  at::set_num_threads(static_cast<int>(threads));
+  if (at::get_num_interop_threads() != 1) {
+    try {
+      at::set_num_interop_threads(1);
+    } catch (const c10::Error&) {
+      // Parallel work has begun; nothing of ours runs between operators, so the number does not matter then.
+    }
+  }
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  // Large blocks stay with the process: a fresh mapping for every activation costs a page fault for each 4 KiB.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void prepare(const Json& config, int argc, char** argv) {
+  ComputeConfig compute;
+  const auto group = config.find("compute");
+  if (group != config.end()) compute = support::bind<ComputeConfig>(*group, "compute");
+  const std::vector<std::string> wanted = environment_of(compute);
+
+  std::vector<std::string> names;
+  bool differs = false;
+  for (const std::string& entry : wanted) {
+    const std::size_t equals = entry.find('=');
+    names.push_back(entry.substr(0, equals));
+    const char* now = std::getenv(names.back().c_str());
+    if (now == nullptr || entry.substr(equals + 1) != now) differs = true;
+  }
+  std::vector<std::string> surplus;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string name(*entry, std::strcspn(*entry, "="));
+    if (is_ours(name) && std::find(names.begin(), names.end(), name) == names.end()) surplus.push_back(name);
+  }
+  if ((differs || !surplus.empty()) && std::getenv(kMarker) == nullptr) {
+    for (const std::string& name : surplus) unsetenv(name.c_str());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      setenv(names[i].c_str(), wanted[i].c_str() + names[i].size() + 1, 1);
+    }
+    setenv(kMarker, "1", 1);
+    execv("/proc/self/exe", argv);
+    support::throw_errno("re-executing", argc > 0 ? argv[0] : "this program");
+  }
+  unsetenv(kMarker);
+  set_threads(*resolve(compute).threads);
+}
+
+}  // namespace pe::model

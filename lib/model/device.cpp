@@ -1,0 +1,121 @@
+#include "model/device.h"
+
+#include <ATen/Context.h>
+#include <ATen/Version.h>
+#include <dlfcn.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "cuda/plugin.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::model {
+namespace {
+
+using support::cat;
+using support::ConfigError;
+
+constexpr const char* kWayOut = "set compute.device: cpu, or leave gpus out of the stage's resources";
+
+std::string dl_problem() {
+  const char* text = dlerror();
+  return text == nullptr ? "unknown reason" : text;
+}
+
+/// Beside this program as it was built, or as it was installed.
+std::filesystem::path find_plugin() {
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const char* place : {"../lib/cuda/pe-cuda.so", "pe-cuda.so", "../lib/pe-pipeline/pe-cuda.so"}) {
+    const std::filesystem::path file = program / place;
+    if (std::filesystem::exists(file, ignored)) return file.lexically_normal();
+  }
+  return {};
+}
+
+const PeCudaTable* loaded_table = nullptr;
+
+const PeCudaTable& load_plugin() {
+  if (loaded_table != nullptr) return *loaded_table;
+  const std::filesystem::path plugin = find_plugin();
+  if (plugin.empty()) {
+    throw ConfigError("a GPU was asked for, but this build has no CUDA plug-in (pe-cuda.so)", {},
+                      cat("build where nvcc is found, or ", kWayOut));
+  }
+  // In this order, and before the first backward pass: afterwards LibTorch keeps its stubs for the life of the process.
+  if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+    throw ConfigError(cat("a GPU was asked for, but LibTorch's CUDA library does not load: ", dl_problem()), {},
+                      cat("install the CUDA wheels (./bootstrap --cuda), or ", kWayOut));
+  }
+  void* handle = dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr) {
+    throw ConfigError(cat("a GPU was asked for, but ", plugin.string(), " does not load: ", dl_problem()), {}, kWayOut);
+  }
+  using Entry = const PeCudaTable* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(handle, kPeCudaEntry));
+  const PeCudaTable* table = entry == nullptr ? nullptr : entry();
+  if (table == nullptr || table->abi != kPeCudaAbi) {
+    throw ConfigError(cat(plugin.string(), " is of another build: it has interface ", table == nullptr ? -1 : table->abi,
+                          ", expected ", kPeCudaAbi), {}, "build again");
+  }
+  loaded_table = table;
+  return *table;
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const std::size_t colon = line.find(':');
+    if (colon != std::string::npos) return std::string(support::trim(line.substr(colon + 1)));
+  }
+  return "CPU";
+}
+
+}  // namespace
+
+const PeCudaTable* cuda_table() { return loaded_table; }
+
+at::Device open_device(const ComputeConfig& compute) {
+  if (compute.device != DeviceKind::kCuda) return at::kCPU;
+  const PeCudaTable& table = load_plugin();
+  char problem[256] = {};
+  const int devices = table.device_count(problem, sizeof problem);
+  if (devices <= 0) {
+    throw ConfigError(cat("a GPU was asked for, but none can be had: ", problem[0] == 0 ? "no device" : problem), {}, kWayOut);
+  }
+  if (!at::globalContext().hasCUDA()) {
+    throw ConfigError("a GPU was asked for, but LibTorch's CUDA backend did not come up", {}, kWayOut);
+  }
+  at::globalContext().lazyInitDevice(at::kCUDA);
+  return at::Device(at::kCUDA, 0);
+}
+
+std::string device_name(at::Device device) {
+  if (!device.is_cuda() || loaded_table == nullptr) return cpu_name();
+  PeCudaDevice properties{};
+  return loaded_table->device_properties(device.index(), &properties) == 0 ? properties.name : "CUDA device";
+}
+
+std::string device_summary(const ComputeConfig& compute, at::Device device) {
+  const char* dtype = compute.dtype == Precision::kBf16 ? "bf16" : "fp32";
+  if (device.is_cuda()) return cat(device_name(device), ", ", dtype);
+  const std::int64_t threads = compute.threads.value_or(1);
+  return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(), ", ",
+             dtype);
+}
+
+std::optional<double> peak_flops(at::Device device, const std::string& name) {
+  if (!device.is_cuda()) return std::nullopt;
+  // Dense bf16, as the vendor's data sheets state it.
+  const std::pair<const char*, double> known[] = {{"H200", 989e12}, {"H100 PCIe", 756e12}, {"H100", 989e12},
+                                                  {"A100", 312e12}, {"L40S", 362e12}, {"L4", 121e12}};
+  for (const auto& [word, peak] : known) {
+    if (name.find(word) != std::string::npos) return peak;
+  }
+  return std::nullopt;
+}
+
+}  // namespace pe::model

@@ -1,0 +1,512 @@
+#include "model/functions.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "model/kernels.h"
+
+namespace pe::model {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+const kernels::Table& kernel_table() {
+  static const kernels::Table& table = kernels::table_for(at::get_cpu_capability());
+  return table;
+}
+
+bool uses_kernels(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+
+/// What is computed at least in fp32.
+at::ScalarType wide(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+/// Runs body(first, last, slot) over rows in a fixed number of parts, so that sums over parts do not depend on threads.
+constexpr std::int64_t kParts = 16;
+template <typename Body>
+void over_parts(std::int64_t rows, const Body& body) {
+  const std::int64_t step = (rows + kParts - 1) / kParts;
+  at::parallel_for(0, kParts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const std::int64_t first = std::min(rows, part * step), last = std::min(rows, first + step);
+      if (first < last) body(first, last, part);
+    }
+  });
+}
+
+template <typename Body>
+void over_rows(std::int64_t rows, std::int64_t work, const Body& body) {
+  const std::int64_t grain = std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, work));
+  at::parallel_for(0, rows, grain, body);
+}
+
+void add_parts(const Tensor& gradient, const std::vector<float>& parts, std::int64_t width) {
+  float* to = gradient.data_ptr<float>();
+  for (std::int64_t part = 0; part < kParts; ++part) {
+    for (std::int64_t i = 0; i < width; ++i) to[i] += parts[static_cast<std::size_t>(part * width + i)];
+  }
+}
+
+/// gradient += aᵀ · b.
+void add_product(const Tensor& gradient, const Tensor& a, const Tensor& b) {
+  if (!gradient.defined()) return;
+  if (gradient.scalar_type() == a.scalar_type()) gradient.addmm_(a.t(), b);
+  else gradient.add_(at::mm(a.t(), b));
+}
+
+Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+// ---- RMSNorm ------------------------------------------------------------------------------------------------------
+
+struct Normed {
+  Tensor y;
+  Tensor rstd;   ///< [rows]
+};
+
+Normed norm_forward(const Tensor& x, const Tensor& weight, double eps) {
+  const std::int64_t width = x.size(-1), rows = x.numel() / width;
+  if (uses_kernels(x)) {
+    Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous), rstd = at::empty({rows}, x.options());
+    const float *from = x.data_ptr<float>(), *w = weight.data_ptr<float>();
+    float *to = y.data_ptr<float>(), *scale = rstd.data_ptr<float>();
+    over_rows(rows, width, [&](std::int64_t first, std::int64_t last) {
+      kernel_table().rms_norm(from + first * width, w, to + first * width, scale + first, last - first, width,
+                              static_cast<float>(eps));
+    });
+    return {y, rstd};
+  }
+  const Tensor values = x.to(wide(x));
+  const Tensor rstd = at::rsqrt((values * values).mean(-1, true) + eps);
+  return {(values * rstd * weight).to(x.scalar_type()), rstd.reshape({rows})};
+}
+
+/// The gradient by x, plus `add` where defined; adds the weight's own.
+Tensor norm_backward(const Tensor& dy, const Tensor& x, const Weight& weight, const Tensor& rstd, const Tensor& add) {
+  const std::int64_t width = x.size(-1), rows = x.numel() / width;
+  if (uses_kernels(x)) {
+    const Tensor g = dy.contiguous(), residual = add.defined() ? add.contiguous() : add;
+    Tensor dx = at::empty_like(x, at::MemoryFormat::Contiguous);
+    std::vector<float> parts(static_cast<std::size_t>(kParts * width), 0.0F);
+    const float *pg = g.data_ptr<float>(), *px = x.data_ptr<float>(), *pw = weight.value.data_ptr<float>();
+    const float *pr = rstd.data_ptr<float>(), *pa = residual.defined() ? residual.data_ptr<float>() : nullptr;
+    float* to = dx.data_ptr<float>();
+    over_parts(rows, [&](std::int64_t first, std::int64_t last, std::int64_t part) {
+      kernel_table().rms_norm_backward(pg + first * width, px + first * width, pw, pr + first,
+                                       pa == nullptr ? nullptr : pa + first * width, to + first * width,
+                                       parts.data() + part * width, last - first, width);
+    });
+    if (weight.gradient.defined()) add_parts(weight.gradient, parts, width);
+    return dx;
+  }
+  const Tensor g = dy.to(wide(x)), values = x.to(wide(x));
+  std::vector<std::int64_t> row_shape = x.sizes().vec();
+  row_shape.back() = 1;
+  const Tensor r = rstd.reshape(row_shape);
+  if (weight.gradient.defined()) weight.gradient.add_((g * values * r).reshape({rows, width}).sum(0));
+  const Tensor gw = g * weight.value;
+  Tensor dx = gw * r - values * r.pow(3) * ((gw * values).sum(-1, true) / static_cast<double>(width));
+  if (add.defined()) dx = dx + add;
+  return dx.to(x.scalar_type());
+}
+
+class RmsNorm : public Function<RmsNorm> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& weight, double eps) {
+    const Normed normed = norm_forward(x, weight.value, eps);
+    context->save_for_backward({x, normed.rstd, weight.value});
+    context->saved_data["gradient"] = weight.gradient;
+    return normed.y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const Weight weight{saved[2], context->saved_data["gradient"].toTensor()};
+    return {norm_backward(gradients[0], saved[0], weight, saved[1], {}), {}, {}};
+  }
+};
+
+// ---- Embedding ----------------------------------------------------------------------------------------------------
+
+Tensor embed_forward(const Tensor& ids, const Tensor& table, double scale) {
+  Tensor x = at::index_select(table, 0, ids.reshape({-1}));
+  if (scale != 1.0) x.mul_(scale);
+  return x.view({ids.size(0), ids.size(1), table.size(1)});
+}
+
+class Embed : public Function<Embed> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& ids, const Tensor& leaf, const Weight& weight,
+                        double scale) {
+    context->save_for_backward({ids});
+    context->saved_data["gradient"] = weight.gradient;
+    context->saved_data["scale"] = scale;
+    return embed_forward(ids, weight.value, scale);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Tensor gradient = context->saved_data["gradient"].toTensor();
+    const double scale = context->saved_data["scale"].toDouble();
+    const Tensor ids = context->get_saved_variables()[0];
+    if (gradient.defined()) {
+      if (uses_kernels(gradients[0])) {
+        // In the order of the tokens, on one thread: a sum whose order is fixed. A few microseconds a thousand tokens.
+        const Tensor g = gradients[0].contiguous(), index = ids.contiguous();
+        const std::int64_t width = gradient.size(1), count = index.numel();
+        const std::int64_t* row = index.data_ptr<std::int64_t>();
+        const float* from = g.data_ptr<float>();
+        float* table = gradient.data_ptr<float>();
+        const auto factor = static_cast<float>(scale);
+        for (std::int64_t i = 0; i < count; ++i) {
+          float* to = table + row[i] * width;
+          for (std::int64_t j = 0; j < width; ++j) to[j] += factor * from[i * width + j];
+        }
+      } else {
+        const Tensor wide_gradient = gradients[0].to(gradient.scalar_type()).reshape({-1, gradient.size(1)});
+        gradient.add_(at::embedding_dense_backward(wide_gradient, ids.reshape({-1}), gradient.size(0), -1, false), scale);
+      }
+    }
+    return {{}, {}, {}, {}};
+  }
+};
+
+// ---- Attention's input --------------------------------------------------------------------------------------------
+
+kernels::HeadStrides strides_of(const Tensor& heads) {
+  return {heads.stride(0), heads.stride(1), heads.stride(2)};
+}
+
+Normed split(const Tensor& packed, std::int64_t column, std::int64_t batch, std::int64_t heads, const Tensor& weight,
+             const AttentionShape& shape) {
+  const std::int64_t rows = packed.size(0), length = rows / batch, d = shape.head_width;
+  if (uses_kernels(packed)) {
+    Tensor out = at::empty({batch, heads, length, d}, packed.options());
+    Tensor rstd = weight.defined() ? at::empty({rows, heads}, packed.options()) : Tensor();
+    const float* w = weight.defined() ? weight.data_ptr<float>() : nullptr;
+    float* scale = rstd.defined() ? rstd.data_ptr<float>() : nullptr;
+    const float* from = packed.data_ptr<float>() + column;
+    float* to = out.data_ptr<float>();
+    const kernels::HeadShape layout{length, heads, d, packed.size(1)};
+    over_rows(rows, heads * d, [&](std::int64_t first, std::int64_t last) {
+      kernel_table().split_heads(from, w, static_cast<float>(shape.eps), to, strides_of(out), scale, layout, first, last);
+    });
+    return {out, rstd};
+  }
+  const Tensor part = packed.narrow(1, column, heads * d).reshape({batch, length, heads, d});
+  if (!weight.defined()) return {part.transpose(1, 2).contiguous(), {}};
+  const Normed normed = norm_forward(part, weight, shape.eps);
+  return {normed.y.transpose(1, 2).contiguous(), normed.rstd};
+}
+
+void split_backward(const Tensor& dout, const Tensor& packed, const Tensor& rstd, std::int64_t column,
+                    std::int64_t batch, std::int64_t heads, const Weight& weight, const AttentionShape& shape,
+                    const Tensor& dpacked) {
+  const std::int64_t rows = packed.size(0), length = rows / batch, d = shape.head_width;
+  if (!dout.defined()) {
+    dpacked.narrow(1, column, heads * d).zero_();
+    return;
+  }
+  if (uses_kernels(packed)) {
+    const Tensor g = dout.stride(3) == 1 ? dout : dout.contiguous();
+    const bool normed = weight.value.defined();
+    std::vector<float> parts(static_cast<std::size_t>(kParts * d), 0.0F);
+    const float *pg = g.data_ptr<float>(), *pp = packed.data_ptr<float>() + column;
+    const float *pw = normed ? weight.value.data_ptr<float>() : nullptr, *pr = normed ? rstd.data_ptr<float>() : nullptr;
+    float* to = dpacked.data_ptr<float>() + column;
+    const kernels::HeadShape layout{length, heads, d, packed.size(1)};
+    over_parts(rows, [&](std::int64_t first, std::int64_t last, std::int64_t part) {
+      kernel_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * d, layout, first, last);
+    });
+    if (normed && weight.gradient.defined()) add_parts(weight.gradient, parts, d);
+    return;
+  }
+  Tensor gradient = dout.transpose(1, 2);
+  if (weight.value.defined()) {
+    const Tensor part = packed.narrow(1, column, heads * d).reshape({batch, length, heads, d});
+    gradient = norm_backward(gradient, part, weight, rstd, {});
+  }
+  dpacked.narrow(1, column, heads * d).copy_(gradient.reshape({rows, heads * d}));
+}
+
+class NormProject : public Function<NormProject> {
+ public:
+  static variable_list forward(AutogradContext* context, const Tensor& x, const Weight& norm, const Weight& packed,
+                               const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape) {
+    const std::int64_t batch = x.size(0), q_width = shape.heads * shape.head_width;
+    const std::int64_t kv_width = shape.kv_heads * shape.head_width;
+    const Normed normed = norm_forward(x, norm.value, shape.eps);
+    const Tensor projected = at::mm(rows_of(normed.y), packed.value.t());
+    const Normed q = split(projected, 0, batch, shape.heads, query_norm.value, shape);
+    const Normed k = split(projected, q_width, batch, shape.kv_heads, key_norm.value, shape);
+    const Normed v = split(projected, q_width + kv_width, batch, shape.kv_heads, {}, shape);
+    if (context != nullptr) {
+      context->save_for_backward({x, normed.rstd, normed.y, projected, q.rstd, k.rstd});
+      // Weights are held as they are, not as saved variables: the optimizer writes them in place after backward.
+      auto& data = context->saved_data;
+      data["weights"] = std::vector<Tensor>{norm.value, packed.value};
+      data["norm_gradient"] = norm.gradient;
+      data["packed_gradient"] = packed.gradient;
+      data["query_norm"] = query_norm.value;
+      data["query_gradient"] = query_norm.gradient;
+      data["key_norm"] = key_norm.value;
+      data["key_gradient"] = key_norm.gradient;
+      data["shape"] = std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_width};
+      data["eps"] = shape.eps;
+    }
+    return {normed.y, q.y, k.y, v.y};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    auto& data = context->saved_data;
+    const auto weights = data["weights"].toTensorVector();
+    const auto sizes = data["shape"].toIntVector();
+    const AttentionShape shape{sizes[0], sizes[1], sizes[2], data["eps"].toDouble()};
+    const Weight norm{weights[0], data["norm_gradient"].toTensor()};
+    const Weight query_norm{data["query_norm"].toTensor(), data["query_gradient"].toTensor()};
+    const Weight key_norm{data["key_norm"].toTensor(), data["key_gradient"].toTensor()};
+    const Tensor &x = saved[0], &normed = saved[2], &projected = saved[3];
+    const std::int64_t batch = x.size(0), q_width = shape.heads * shape.head_width;
+    const std::int64_t kv_width = shape.kv_heads * shape.head_width;
+
+    const Tensor dprojected = at::empty_like(projected);
+    split_backward(gradients[1], projected, saved[4], 0, batch, shape.heads, query_norm, shape, dprojected);
+    split_backward(gradients[2], projected, saved[5], q_width, batch, shape.kv_heads, key_norm, shape, dprojected);
+    split_backward(gradients[3], projected, {}, q_width + kv_width, batch, shape.kv_heads, {}, shape, dprojected);
+    add_product(data["packed_gradient"].toTensor(), dprojected, rows_of(normed));
+    Tensor dnormed = at::mm(dprojected, weights[1]).view(x.sizes());
+    if (gradients[0].defined()) dnormed = dnormed + gradients[0];
+    return {norm_backward(dnormed, x, norm, saved[1], {}), {}, {}, {}, {}, {}};
+  }
+};
+
+// ---- Attention's output -------------------------------------------------------------------------------------------
+
+Tensor merge_heads(const Tensor& heads) {
+  return heads.transpose(1, 2).reshape({heads.size(0) * heads.size(2), heads.size(1) * heads.size(3)});
+}
+
+Tensor project_forward(const Tensor& x, const Tensor& merged, const Tensor& weight) {
+  return at::addmm(rows_of(x), merged, weight.t()).view(x.sizes());
+}
+
+class ProjectResidual : public Function<ProjectResidual> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& heads, const Weight& output) {
+    const Tensor merged = merge_heads(heads);
+    context->save_for_backward({merged});
+    context->saved_data["weight"] = output.value;
+    context->saved_data["gradient"] = output.gradient;
+    context->saved_data["shape"] = heads.sizes().vec();
+    return project_forward(x, merged, output.value);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto shape = context->saved_data["shape"].toIntVector();
+    const Tensor g = rows_of(gradients[0]);
+    add_product(context->saved_data["gradient"].toTensor(), g, context->get_saved_variables()[0]);
+    const Tensor dheads = at::mm(g, context->saved_data["weight"].toTensor())
+                              .view({shape[0], shape[2], shape[1], shape[3]})
+                              .transpose(1, 2);
+    return {gradients[0], dheads, {}};
+  }
+};
+
+// ---- Feed-forward -------------------------------------------------------------------------------------------------
+
+Tensor swiglu(const Tensor& gate_up) {
+  const std::int64_t rows = gate_up.size(0), inner = gate_up.size(1) / 2;
+  if (uses_kernels(gate_up)) {
+    Tensor a = at::empty({rows, inner}, gate_up.options());
+    const float* from = gate_up.data_ptr<float>();
+    float* to = a.data_ptr<float>();
+    over_rows(rows, 8 * inner, [&](std::int64_t first, std::int64_t last) {
+      kernel_table().swiglu(from + first * 2 * inner, to + first * inner, last - first, inner);
+    });
+    return a;
+  }
+  const Tensor gate = gate_up.narrow(1, 0, inner).to(wide(gate_up)), up = gate_up.narrow(1, inner, inner);
+  return (gate * at::sigmoid(gate) * up).to(gate_up.scalar_type());
+}
+
+Tensor swiglu_backward(const Tensor& da, const Tensor& gate_up) {
+  const std::int64_t rows = gate_up.size(0), inner = gate_up.size(1) / 2;
+  Tensor d = at::empty_like(gate_up);
+  if (uses_kernels(gate_up)) {
+    const float *pd = da.data_ptr<float>(), *from = gate_up.data_ptr<float>();
+    float* to = d.data_ptr<float>();
+    over_rows(rows, 8 * inner, [&](std::int64_t first, std::int64_t last) {
+      kernel_table().swiglu_backward(pd + first * inner, from + first * 2 * inner, to + first * 2 * inner, last - first,
+                                     inner);
+    });
+    return d;
+  }
+  const Tensor gate = gate_up.narrow(1, 0, inner).to(wide(gate_up)), up = gate_up.narrow(1, inner, inner);
+  const Tensor s = at::sigmoid(gate);
+  d.narrow(1, 0, inner).copy_(da * up * s * (1 + gate * (1 - s)));
+  d.narrow(1, inner, inner).copy_(da * gate * s);
+  return d;
+}
+
+class FeedForward : public Function<FeedForward> {
+ public:
+  static variable_list forward(AutogradContext* context, const Tensor& x, const Weight& norm, const Weight& gate_up,
+                               const Weight& down, double eps) {
+    const Normed normed = norm_forward(x, norm.value, eps);
+    const Tensor inner = at::mm(rows_of(normed.y), gate_up.value.t());
+    const Tensor a = swiglu(inner);
+    const Tensor y = at::mm(a, down.value.t()).view(x.sizes());
+    if (context != nullptr) {
+      context->save_for_backward({x, normed.rstd, normed.y, inner, a});
+      context->saved_data["weights"] = std::vector<Tensor>{norm.value, gate_up.value, down.value};
+      context->saved_data["norm_gradient"] = norm.gradient;
+      context->saved_data["gate_up_gradient"] = gate_up.gradient;
+      context->saved_data["down_gradient"] = down.gradient;
+    }
+    return {x + y, y};
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    auto& data = context->saved_data;
+    const auto weights = data["weights"].toTensorVector();
+    Tensor g = gradients[0].defined() ? gradients[0] : at::zeros_like(saved[0]);
+    const Tensor residual = g;
+    if (gradients[1].defined()) g = g + gradients[1];
+    g = rows_of(g);
+    add_product(data["down_gradient"].toTensor(), g, saved[4]);
+    const Tensor dinner = swiglu_backward(at::mm(g, weights[2]), saved[3]);
+    add_product(data["gate_up_gradient"].toTensor(), dinner, rows_of(saved[2]));
+    const Tensor dnormed = at::mm(dinner, weights[1]).view(saved[0].sizes());
+    const Weight norm{weights[0], data["norm_gradient"].toTensor()};
+    return {norm_backward(dnormed, saved[0], norm, saved[1], residual), {}, {}, {}, {}};
+  }
+};
+
+// ---- Cross entropy ------------------------------------------------------------------------------------------------
+
+/// Rows at a time: about four million logits on the CPU (which keeps them in a cache), more on a GPU.
+std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary) {
+  const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 19 : std::int64_t{1} << 28;
+  return std::clamp<std::int64_t>(logits / vocabulary, 16, std::max<std::int64_t>(16, hidden.size(0)));
+}
+
+/// Losses of a chunk; with `gradient`, `logits` (fp32) becomes softmax − one-hot.
+void chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
+  const std::int64_t rows = logits.size(0), vocabulary = logits.size(1);
+  if (uses_kernels(logits)) {
+    float *values = logits.data_ptr<float>(), *loss = losses.data_ptr<float>();
+    const std::int64_t* target = targets.data_ptr<std::int64_t>();
+    over_rows(rows, 4 * vocabulary, [&](std::int64_t first, std::int64_t last) {
+      kernel_table().cross_entropy(values + first * vocabulary, target + first, loss + first, last - first, vocabulary,
+                                   gradient);
+    });
+    return;
+  }
+  const Tensor counted = targets.ge(0), index = targets.clamp_min(0).unsqueeze(1);
+  const Tensor log_probabilities = at::log_softmax(logits, 1);
+  losses.copy_(log_probabilities.gather(1, index).squeeze(1).neg().mul(counted));
+  if (!gradient) return;
+  logits = log_probabilities.exp();
+  logits.scatter_add_(1, index, at::zeros_like(logits.narrow(1, 0, 1)).sub_(1));
+  logits.mul_(counted.unsqueeze(1));
+}
+
+struct CrossEntropy {
+  Tensor losses;     ///< [N]
+  Tensor dhidden;    ///< of the sum; undefined without gradients
+  Tensor dhead;
+};
+
+CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, bool gradient,
+                           bool head_gradient) {
+  const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0));
+  const auto precise = hidden.options().dtype(wide(hidden));
+  CrossEntropy result;
+  result.losses = at::empty({rows}, precise);
+  if (gradient) result.dhidden = at::empty_like(hidden, at::MemoryFormat::Contiguous);
+  if (gradient && head_gradient) result.dhead = at::zeros(head.sizes(), precise);
+  const Tensor index = targets.contiguous();
+  for (std::int64_t first = 0; first < rows; first += step) {
+    const std::int64_t count = std::min(step, rows - first);
+    const Tensor part = hidden.narrow(0, first, count);
+    Tensor logits = at::mm(part, head.t()).to(precise.dtype());
+    chunk_losses(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count), gradient);
+    if (!gradient) continue;
+    const Tensor dlogits = logits.to(hidden.scalar_type());
+    Tensor to = result.dhidden.narrow(0, first, count);
+    at::mm_out(to, dlogits, head);
+    if (head_gradient) add_product(result.dhead, dlogits, part);
+  }
+  return result;
+}
+
+class LinearCrossEntropy : public Function<LinearCrossEntropy> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head) {
+    const CrossEntropy result = cross_entropy(hidden, targets, head.value, true, head.gradient.defined());
+    context->save_for_backward({result.dhidden, result.dhead});
+    context->saved_data["gradient"] = head.gradient;
+    return result.losses.sum(at::kDouble);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor head_gradient = context->saved_data["gradient"].toTensor();
+    const Tensor scale = gradients[0].to(wide(saved[0]));
+    if (head_gradient.defined()) head_gradient.addcmul_(saved[1], scale);
+    return {(saved[0] * scale).to(saved[0].scalar_type()), {}, {}};
+  }
+};
+
+}  // namespace
+
+Tensor embed(const Tensor& ids, const Tensor& table, const Weight& weight, double scale) {
+  if (!at::GradMode::is_enabled()) return embed_forward(ids, weight.value, scale);
+  return Embed::apply(ids, table, weight, scale);
+}
+
+Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
+  if (!at::GradMode::is_enabled()) return norm_forward(x, weight.value, eps).y;
+  return RmsNorm::apply(x, weight, eps);
+}
+
+Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
+                       const Weight& key_norm, const AttentionShape& shape) {
+  const variable_list out = at::GradMode::is_enabled()
+                                ? NormProject::apply(x, norm, packed, query_norm, key_norm, shape)
+                                : NormProject::forward(nullptr, x, norm, packed, query_norm, key_norm, shape);
+  return {out[0], out[1], out[2], out[3]};
+}
+
+Tensor project_residual(const Tensor& x, const Tensor& heads, const Weight& output) {
+  if (!at::GradMode::is_enabled()) return project_forward(x, merge_heads(heads), output.value);
+  return ProjectResidual::apply(x, heads, output);
+}
+
+FeedForwardResult feed_forward(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps) {
+  const variable_list out = at::GradMode::is_enabled() ? FeedForward::apply(x, norm, gate_up, down, eps)
+                                                       : FeedForward::forward(nullptr, x, norm, gate_up, down, eps);
+  return {out[0], out[1]};
+}
+
+Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head) {
+  if (!at::GradMode::is_enabled()) return row_losses(hidden, targets, head.value).sum(at::kDouble);
+  return LinearCrossEntropy::apply(hidden, targets, head);
+}
+
+Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head) {
+  return cross_entropy(hidden.contiguous(), targets, head, false, false).losses;
+}
+
+}  // namespace pe::model

@@ -1,0 +1,63 @@
+/// @file
+/// The differentiable pieces of a decoder, one graph node each, that save what their backward pass needs and no more.
+/// Gradients of weights are added straight to `Weight::gradient`, so accumulating over micro-batches costs nothing.
+/// On the CPU in fp32 the parts between matrix products are the kernels of kernels.h, elsewhere plain tensor operations.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+
+namespace pe::model {
+
+using at::Tensor;
+
+struct Weight {
+  Tensor value;      ///< in the compute dtype (norms: at least fp32)
+  Tensor gradient;   ///< at least fp32; undefined when no gradients are wanted
+};
+
+struct AttentionShape {
+  std::int64_t heads = 1;      ///< H
+  std::int64_t kv_heads = 1;   ///< G
+  std::int64_t head_width = 1; ///< d_h
+  double eps = 1e-6;
+};
+
+struct Projected {
+  Tensor normed;   ///< [B, T, d_m], the input of the attention
+  Tensor q;        ///< [B, H, T, d_h]
+  Tensor k, v;     ///< [B, G, T, d_h]
+};
+
+/// scale · table[ids]. @param ids [B, T] int64. @param table the leaf that makes the graph start here.
+Tensor embed(const Tensor& ids, const Tensor& table, const Weight& weight, double scale);
+
+/// RMSNorm over the last dimension. @param x [..., d].
+Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
+
+/// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm per head on q and k where the weights are defined.
+Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
+                       const Weight& key_norm, const AttentionShape& shape);
+
+/// x + merge(heads) · Wᵀ. @param heads [B, H, T, d_h].
+Tensor project_residual(const Tensor& x, const Tensor& heads, const Weight& output);
+
+struct FeedForwardResult {
+  Tensor sum;   ///< x + y
+  Tensor y;     ///< down · (silu(gate · n) ∘ (up · n)), n = RMSNorm(x)
+};
+
+/// @param gate_up [2 · d_ff, d_m], gate first. @param down [d_m, d_ff].
+FeedForwardResult feed_forward(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps);
+
+/// Sum over rows of −log softmax(hidden · Wᵀ)[target], a float64 scalar; rows with negative targets do not count.
+/// Logits exist for a chunk of rows at a time; with gradients enabled the chunk's gradients are taken at once.
+/// @param hidden [N, d_m]. @param head [V, d_m].
+Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head);
+
+/// The same for each row, fp32 (float64 for float64) [N], without gradients.
+Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head);
+
+}  // namespace pe::model

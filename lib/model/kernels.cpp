@@ -1,0 +1,47 @@
+#include "model/kernels.h"
+
+#include <cstddef>
+#include <cstring>
+
+// One pass for every instruction set: the pragmas hold for the functions that follow, so all headers stand above.
+#pragma GCC diagnostic ignored "-Wpsabi"   // vectors are passed between inlined functions only
+#pragma GCC optimize("O3")
+
+namespace pe::model::kernels {
+
+namespace baseline {
+#include "model/kernels_body.inc"
+}  // namespace baseline
+
+#if defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+namespace avx2 {
+#include "model/kernels_body.inc"
+}  // namespace avx2
+#pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,fma")
+namespace avx512 {
+#include "model/kernels_body.inc"
+}  // namespace avx512
+#pragma GCC pop_options
+#endif
+
+#define PE_TABLE(set, name)                                                                                       \
+  Table{name,        set::rms_norm,        set::rms_norm_backward, set::split_heads, set::split_heads_backward, \
+        set::swiglu, set::swiglu_backward, set::cross_entropy}
+
+const Table& table_for(std::string_view capability) {
+  static const Table baseline_table = PE_TABLE(baseline, "portable");
+#if defined(__x86_64__)
+  static const Table avx2_table = PE_TABLE(avx2, "avx2");
+  static const Table avx512_table = PE_TABLE(avx512, "avx512");
+  if (capability == "AVX512") return avx512_table;
+  if (capability == "AVX2") return avx2_table;
+#endif
+  return baseline_table;
+}
+
+}  // namespace pe::model::kernels

@@ -1,0 +1,60 @@
+/// @file
+/// Fused fp32 kernels for the CPU, on ranges of rows; callers split the rows among threads. One form per instruction
+/// set, chosen to match the one that LibTorch took (`compute.isa`). None of them keeps state; all reduce in a fixed
+/// order. The same mathematics in plain tensor operations is in functions.cpp, for other devices and dtypes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace pe::model::kernels {
+
+/// Where head h, row (b, t) of a tensor begins: base + b · batch + h · head + t · row; d_h values follow each other.
+struct HeadStrides {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+};
+
+/// The shape of one projection's heads. Row r of the packed matrix is token (r / T, r % T).
+struct HeadShape {
+  std::int64_t length = 0;       ///< T
+  std::int64_t heads = 0;
+  std::int64_t width = 0;        ///< d_h
+  std::int64_t packed_row = 0;   ///< columns of the packed matrix
+};
+
+struct Table {
+  const char* name;
+
+  /// y = x · rstd · w with rstd = 1/sqrt(mean(x²) + eps), for rows [0, rows).
+  void (*rms_norm)(const float* x, const float* w, float* y, float* rstd, std::int64_t rows, std::int64_t width,
+                   float eps);
+  /// dx = add + the gradient by x; dw += the gradient by w. `add` may be null; dx may alias it.
+  void (*rms_norm_backward)(const float* dy, const float* x, const float* w, const float* rstd, const float* add,
+                            float* dx, float* dw, std::int64_t rows, std::int64_t width);
+
+  /// Heads out of a packed projection: out[b, h, t, :] = norm(packed[row, h · d_h …]), rows [first, last).
+  /// `w` null: copied. rstd [rows, heads], unused without w.
+  void (*split_heads)(const float* packed, const float* w, float eps, float* out, HeadStrides out_strides, float* rstd,
+                      HeadShape shape, std::int64_t first, std::int64_t last);
+  /// The inverse for gradients: dpacked from dout, and dw +=.
+  void (*split_heads_backward)(const float* dout, HeadStrides dout_strides, const float* packed, const float* w,
+                               const float* rstd, float* dpacked, float* dw, HeadShape shape, std::int64_t first,
+                               std::int64_t last);
+
+  /// a = silu(gate) · up, where a row of gate_up is gate, then up.
+  void (*swiglu)(const float* gate_up, float* a, std::int64_t rows, std::int64_t inner);
+  void (*swiglu_backward)(const float* da, const float* gate_up, float* dgate_up, std::int64_t rows,
+                          std::int64_t inner);
+
+  /// Per row: loss = logsumexp − logit of the target, and, with `gradient`, logits become softmax − one-hot.
+  /// A negative target gives loss 0 and a zero row.
+  void (*cross_entropy)(float* logits, const std::int64_t* targets, float* loss, std::int64_t rows,
+                        std::int64_t vocabulary, bool gradient);
+};
+
+/// The form for an instruction set as LibTorch names it: "DEFAULT", "AVX2", "AVX512"; anything else gets DEFAULT.
+const Table& table_for(std::string_view capability);
+
+}  // namespace pe::model::kernels
