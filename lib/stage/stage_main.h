@@ -61,8 +61,8 @@ template <typename Config>
 int run(int argc, char** argv, const StageInfo& info, void (*body)(const Config&, artifact::Workspace&)) {
   return run_stage(
       argc, argv, info, support::schema_of<Config>(),
-      [](const Json& config) { support::bind<Config>(config); },
-      [body](const Json& config, artifact::Workspace& workspace) { body(support::bind<Config>(config), workspace); });
+      [](const Json& config) { support::make_config<Config>(config); },
+      [body](const Json& config, artifact::Workspace& workspace) { body(support::make_config<Config>(config), workspace); });
 }
 
 }  // namespace pe::stage

@@ -17,7 +17,7 @@
 /// reading with places, flags, help, the canonical document that is hashed, and the filled struct.
 ///
 /// A config in flight is a Json object that holds every field: reading starts from `defaults`, lays files and flags over
-/// it with `overlay`, and ends with `bind`.
+/// it with `overlay`, and ends with `make_config`.
 #pragma once
 
 #include <cstdint>
@@ -163,7 +163,7 @@ Schema schema_of() {
 
 /// A filled struct. `config` may hold only some fields; the others keep their defaults.
 template <typename Config>
-Config bind(const Json& config, const std::string& name = "config") {
+Config make_config(const Json& config, const std::string& name = "config") {
   Config value;
   bind_config([&](FieldVisitor& v) { value.describe(v); }, config, name);
   return value;

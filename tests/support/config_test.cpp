@@ -90,7 +90,7 @@ BOOST_AUTO_TEST_CASE(defaults_are_complete_and_bind_back) {
   BOOST_TEST(config.at("schedule").at("shape") == "sqrt");
   BOOST_TEST(config.at("threads").is_null());
   BOOST_TEST(config.at("encoding") == Json({{"kind", "rope"}}));
-  const auto bound = bind<Config>(config);
+  const auto bound = make_config<Config>(config);
   BOOST_TEST(bound.schedule.warmup_steps == 500);
   BOOST_TEST((bound.schedule.shape == Shape::kSqrt));
 }
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(spelling_and_order_do_not_move_the_hash_and_values_do) {
 }
 
 BOOST_AUTO_TEST_CASE(checks_across_fields_are_told) {
-  BOOST_CHECK_EXCEPTION(bind<Config>(lay("schedule: {peak: 0}").config), ConfigError, [](const ConfigError& error) {
+  BOOST_CHECK_EXCEPTION(make_config<Config>(lay("schedule: {peak: 0}").config), ConfigError, [](const ConfigError& error) {
     return contains(error.what(), "a warm-up needs a positive peak") && error.exit_code() == kExitConfig;
   });
 }

@@ -10,7 +10,7 @@
 
 using namespace pe::support;
 
-BOOST_AUTO_TEST_SUITE(random)
+BOOST_AUTO_TEST_SUITE(random_functions)   // `random` is a function of libc
 
 BOOST_AUTO_TEST_CASE(mixing_and_keys_have_their_golden_values) {
   BOOST_TEST(mix(0) == 0xe220a8397b1dcdafULL);
@@ -37,7 +37,7 @@ BOOST_AUTO_TEST_CASE(doubles_shuffles_and_samples_have_their_golden_values) {
   Xoshiro doubles(0x4326beff96001635ULL);
   BOOST_TEST(std::abs(doubles.uniform() - .67413029483975) < 1e-14);
   BOOST_TEST(std::abs(doubles.uniform() - .44102400846732) < 1e-14);
-  BOOST_TEST(std::abs(doubles.uniform() - .95908399079067) < 1e-14);
+  BOOST_TEST(std::abs(doubles.uniform() - .95908399078167) < 1e-14);
   std::vector<int> items(10);
   std::iota(items.begin(), items.end(), 0);
   Xoshiro(0x4326beff96001635ULL).shuffle(items);

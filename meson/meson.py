@@ -1,0 +1,10 @@
+"""Runs the meson that ./bootstrap put into .deps/, so that ninja can call it again from any shell."""
+import os
+import sys
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(root, ".deps", "wheels"))
+from mesonbuild.mesonmain import main  # noqa: E402
+
+if __name__ == "__main__":
+    sys.exit(main())
