@@ -1,0 +1,220 @@
+#include "artifact/collection.h"
+
+#include <algorithm>
+#include <set>
+
+#include "artifact/content_digest.h"
+#include "artifact/header.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::artifact {
+
+namespace fs = std::filesystem;
+using support::ArtifactError;
+using support::cat;
+using support::IoError;
+using support::quote;
+
+namespace {
+
+constexpr std::string_view kSchema = "pe-collection/1";
+constexpr std::uint64_t kLargestManifest = 256ULL << 20;
+
+bool is_sha256(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+fs::path manifest_path(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored) ? path / kManifestName : path;
+}
+
+}  // namespace
+
+bool valid_member_name(std::string_view name) {
+  if (name.empty() || name == kManifestName || support::find_invalid_utf8(name) != std::string_view::npos) return false;
+  if (name.find('\0') != std::string_view::npos) return false;
+  for (const std::string& part : support::split(name, '/')) {
+    if (part.empty() || part == "." || part == "..") return false;
+  }
+  return true;
+}
+
+std::string Manifest::content_digest() const {
+  support::Sha256 hash;
+  for (const Member& member : members) {
+    const std::uint64_t length = member.name.size();
+    std::uint8_t bytes[8];
+    for (int i = 0; i < 8; ++i) bytes[i] = static_cast<std::uint8_t>(length >> (8 * i));
+    hash.update(bytes, sizeof bytes);
+    hash.update(member.name);
+    hash.update(member.content_digest);
+  }
+  return hash.hex();
+}
+
+Json Manifest::to_json() const {
+  Json list = Json::array();
+  for (const Member& member : members) {
+    list.push_back({{"name", member.name},
+                    {"bytes", member.bytes},
+                    {"file_digest", member.file_digest},
+                    {"content_digest", member.content_digest}});
+  }
+  return {{"schema", kSchema},
+          {"kind", kind_name(kind)},
+          {"content_digest", content_digest()},
+          {"made_by", recipe_to_json(recipe)},
+          {"members", list}};
+}
+
+Manifest Manifest::parse(std::string_view text, const std::string& where) {
+  const auto fail = [&](const std::string& what) -> void { throw ArtifactError(cat(quote(where), ": ", what)); };
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) fail("expected a manifest (a JSON object), found something else");
+  Manifest manifest;
+  try {
+    if (const std::string schema = json.at("schema"); schema != kSchema) {
+      fail(cat("expected schema ", quote(kSchema), ", found ", quote(schema)));
+    }
+    const std::string name = json.at("kind");
+    const std::optional<Kind> kind = find_kind(name);
+    if (!kind) fail(cat("unknown kind ", quote(name)));
+    manifest.kind = *kind;
+    manifest.recipe = recipe_from_json(json.value("made_by", Json::object()));
+    for (const Json& item : json.at("members")) {
+      Member member;
+      member.name = item.at("name").get<std::string>();
+      member.bytes = item.at("bytes").get<std::uint64_t>();
+      member.file_digest = item.at("file_digest").get<std::string>();
+      member.content_digest = item.at("content_digest").get<std::string>();
+      if (!valid_member_name(member.name)) fail(cat("member name ", quote(member.name), " may not be"));
+      if (!is_sha256(member.file_digest) || !is_sha256(member.content_digest)) {
+        fail(cat("member ", quote(member.name), " has a digest that is no SHA-256"));
+      }
+      if (!manifest.members.empty() && manifest.members.back().name >= member.name) {
+        fail(cat("member ", quote(member.name), " is out of order or there twice"));
+      }
+      manifest.members.push_back(std::move(member));
+    }
+    const std::string stated = json.at("content_digest");
+    if (const std::string found = manifest.content_digest(); stated != found) {
+      fail(cat("content digest: stated ", stated, ", found ", found));
+    }
+  } catch (const Json::exception& error) {
+    fail(cat("the manifest is not of schema ", kSchema, ": ", error.what()));
+  }
+  return manifest;
+}
+
+Manifest Manifest::read(const fs::path& path) {
+  const fs::path file = manifest_path(path);
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) {
+    throw ArtifactError(cat(quote(file.string()), ": there is no such file, so the collection is missing or unfinished"));
+  }
+  return parse(support::read_file(file, kLargestManifest), file.string());
+}
+
+const Member* Manifest::find(std::string_view name) const {
+  const auto at = std::lower_bound(members.begin(), members.end(), name,
+                                   [](const Member& member, std::string_view wanted) { return member.name < wanted; });
+  return at != members.end() && at->name == name ? &*at : nullptr;
+}
+
+CollectionWriter::CollectionWriter(fs::path folder, Kind kind, Recipe recipe) : folder_(std::move(folder)) {
+  manifest_.kind = kind;
+  manifest_.recipe = std::move(recipe);
+  support::make_folders(folder_);
+  if (!fs::is_empty(folder_)) {
+    throw IoError(cat("cannot write a collection into ", quote(folder_.string()), ": it already holds something"), true);
+  }
+}
+
+fs::path CollectionWriter::add(const std::string& name) {
+  if (!valid_member_name(name)) {
+    throw support::Error(support::kExitBug, support::Diagnostic{cat("a member cannot be named ", quote(name))});
+  }
+  for (const Member& member : manifest_.members) {
+    if (member.name == name) {
+      throw support::Error(support::kExitBug, support::Diagnostic{cat("member ", quote(name), " was added twice")});
+    }
+  }
+  manifest_.members.push_back({name, 0, "", ""});
+  const fs::path path = folder_ / name;
+  if (path.has_parent_path()) support::make_folders(path.parent_path());
+  return path;
+}
+
+Manifest CollectionWriter::finish(bool durable) {
+  std::sort(manifest_.members.begin(), manifest_.members.end(),
+            [](const Member& a, const Member& b) { return a.name < b.name; });
+  for (Member& member : manifest_.members) {
+    const fs::path path = folder_ / member.name;
+    member.bytes = fs::file_size(path);
+    member.file_digest = support::sha256_file(path);
+    member.content_digest = h5::looks_like_hdf5(path) ? content_digest(path) : member.file_digest;
+    if (durable) support::sync_path(path);
+  }
+  support::write_file_atomically(folder_ / kManifestName, manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                 durable);
+  return manifest_;
+}
+
+Collection::Collection(fs::path folder, Kind kind) : folder_(std::move(folder)) {
+  std::error_code ignored;
+  if (!fs::exists(folder_, ignored)) throw ArtifactError(cat(quote(folder_.string()), ": there is no such folder"));
+  if (!fs::is_directory(folder_, ignored)) {
+    throw ArtifactError(cat(quote(folder_.string()), ": expected a folder with ", kManifestName, " (", kind_name(kind), "), found a file"));
+  }
+  manifest_ = Manifest::read(folder_);
+  if (manifest_.kind != kind) {
+    throw ArtifactError(cat(quote(folder_.string()), ": expected kind ", kind_name(kind), ", found ", kind_name(manifest_.kind)));
+  }
+  for (const Member& member : manifest_.members) {
+    const fs::path at = path(member);
+    std::error_code error;
+    if (!fs::exists(at, error)) {
+      throw ArtifactError(cat(quote(at.string()), ": the manifest names this member, but it is missing"));
+    }
+    const std::uint64_t bytes = fs::file_size(at, error);
+    if (error || bytes != member.bytes) {
+      throw ArtifactError(cat(quote(at.string()), ": expected ", member.bytes, " bytes, found ", error ? 0 : bytes),
+                          "the file is damaged or was cut short");
+    }
+  }
+}
+
+std::vector<Member> Collection::members(std::string_view prefix) const {
+  std::vector<Member> found;
+  for (const Member& member : manifest_.members) {
+    if (member.name.starts_with(prefix)) found.push_back(member);
+  }
+  return found;
+}
+
+void Collection::verify() const {
+  for (const Member& member : manifest_.members) {
+    const fs::path at = path(member);
+    if (const std::string found = support::sha256_file(at); found != member.file_digest) {
+      throw ArtifactError(cat(quote(at.string()), ": expected file digest ", member.file_digest, ", found ", found),
+                          "the file is damaged");
+    }
+    if (const std::string found = content_digest(at); found != member.content_digest) {
+      throw ArtifactError(cat(quote(at.string()), ": expected content digest ", member.content_digest, ", found ", found));
+    }
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(folder_)) {
+    if (entry.is_directory()) continue;
+    const std::string name = entry.path().lexically_relative(folder_).generic_string();
+    if (name != kManifestName && manifest_.find(name) == nullptr) {
+      throw ArtifactError(cat(quote(entry.path().string()), ": the manifest does not name this file"));
+    }
+  }
+}
+
+}  // namespace pe::artifact

@@ -1,0 +1,222 @@
+#include "artifact/token_shards.h"
+
+#include <limits>
+
+#include "artifact/header.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::artifact {
+
+using support::ArtifactError;
+using support::cat;
+using support::quote;
+
+namespace {
+
+constexpr int kFormat = 1;
+constexpr std::int64_t kLargestVocabulary = 1LL << 24;
+
+}  // namespace
+
+std::string_view split_name(Split split) {
+  switch (split) {
+    case Split::kTrain: return "train";
+    case Split::kValidation: return "validation";
+    case Split::kTest: return "test";
+  }
+  return "?";
+}
+
+std::string TokenizerRecord::digest() const {
+  return support::canonical_hash("pe/tokenizer/1", {{"kind", kind},
+                                                    {"content", content_hash},
+                                                    {"vocabulary", vocabulary},
+                                                    {"bos_id", bos_id},
+                                                    {"eos_id", eos_id},
+                                                    {"pad_id", pad_id},
+                                                    {"unk_id", unk_id},
+                                                    {"bos_before_documents", bos_before_documents},
+                                                    {"dummy_prefix", dummy_prefix}});
+}
+
+/// The shard being filled. Ids are narrowed as they come.
+struct TokenShardsWriter::Open {
+  bool wide = false;
+  std::vector<std::uint16_t> narrow_tokens;
+  std::vector<std::uint32_t> wide_tokens;
+  std::vector<std::uint64_t> offsets{0};
+  std::vector<std::uint32_t> bytes;
+  std::vector<std::uint64_t> index;
+  int number = 0;
+
+  std::uint64_t tokens() const { return offsets.back(); }
+};
+
+TokenShardsWriter::TokenShardsWriter(std::filesystem::path folder, const Recipe& recipe, const TokenizerRecord& tokenizer,
+                                     std::uint64_t shard_tokens)
+    : recipe_(recipe), collection_(std::move(folder), Kind::kTokenShards, recipe), tokenizer_(tokenizer),
+      shard_tokens_(shard_tokens) {
+  for (auto& open : open_) {
+    open = std::make_unique<Open>();
+    open->wide = tokenizer.vocabulary > 65536;
+  }
+}
+
+TokenShardsWriter::~TokenShardsWriter() = default;
+
+void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index) {
+  const auto at = static_cast<std::size_t>(split);
+  Open& open = *open_[at];
+  if (open.tokens() > 0 && open.tokens() + count > shard_tokens_) flush(split);
+  for (std::size_t i = 0; i < count; ++i) {
+    if (ids[i] < 0 || ids[i] >= tokenizer_.vocabulary) {
+      throw support::Error(support::kExitBug, support::Diagnostic{cat("id ", ids[i], " is outside the vocabulary of ", tokenizer_.vocabulary)});
+    }
+  }
+  if (open.wide) {
+    open.wide_tokens.insert(open.wide_tokens.end(), ids, ids + count);
+  } else {
+    open.narrow_tokens.reserve(open.narrow_tokens.size() + count);
+    for (std::size_t i = 0; i < count; ++i) open.narrow_tokens.push_back(static_cast<std::uint16_t>(ids[i]));
+  }
+  open.offsets.push_back(open.offsets.back() + count);
+  open.bytes.push_back(text_bytes);
+  open.index.push_back(index);
+  totals_[at].documents += 1;
+  totals_[at].tokens += count;
+  totals_[at].bytes += text_bytes;
+}
+
+void TokenShardsWriter::flush(Split split) {
+  Open& open = *open_[static_cast<std::size_t>(split)];
+  const std::filesystem::path path = collection_.add(fmt::format("{}-{:05}.h5", split_name(split), open.number));
+  write_artifact(
+      path, Kind::kTokenShards, kFormat, recipe_,
+      [&](h5::Group& root) {
+        root.set_text("split", split_name(split));
+        root.set_integer("shard", open.number);
+        root.set_integer("vocabulary", tokenizer_.vocabulary);
+        root.set_integer("bos_id", tokenizer_.bos_id);
+        root.set_integer("bos_before_documents", tokenizer_.bos_before_documents ? 1 : 0);
+        root.set_text("tokenizer_digest", tokenizer_.digest());
+        if (open.wide) {
+          root.write("tokens", open.wide_tokens);
+        } else {
+          root.write("tokens", open.narrow_tokens);
+        }
+        root.write("doc_offsets", open.offsets);
+        root.write("doc_bytes", open.bytes);
+        root.write("doc_index", open.index);
+      },
+      {.alignment = 4096, .aligned_from = 4096});
+  ++open.number;
+  open.narrow_tokens.clear();
+  open.wide_tokens.clear();
+  open.offsets.assign(1, 0);
+  open.bytes.clear();
+  open.index.clear();
+}
+
+Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
+  for (const Split split : kAllSplits) {
+    const auto at = static_cast<std::size_t>(split);
+    // Each split has a shard, so that an empty one reads as empty and not as missing.
+    if (open_[at]->offsets.size() > 1 || open_[at]->number == 0) flush(split);
+    totals.splits[at] = totals_[at];
+  }
+  write_artifact(collection_.add("dataset.h5"), Kind::kTokenShards, kFormat, recipe_, [&](h5::Group& root) {
+    h5::Group group = root.create_group("tokenizer");
+    group.set_text("kind", tokenizer_.kind);
+    group.set_integer("vocabulary", tokenizer_.vocabulary);
+    group.set_integer("bos_id", tokenizer_.bos_id);
+    group.set_integer("eos_id", tokenizer_.eos_id);
+    group.set_integer("pad_id", tokenizer_.pad_id);
+    group.set_integer("unk_id", tokenizer_.unk_id);
+    group.set_integer("bos_before_documents", tokenizer_.bos_before_documents ? 1 : 0);
+    group.set_integer("dummy_prefix", tokenizer_.dummy_prefix ? 1 : 0);
+    group.set_text("content_hash", tokenizer_.content_hash);
+    group.set_text("library", tokenizer_.library);
+    group.set_text("digest", tokenizer_.digest());
+    group.write_raw("model", h5::Type::kU8, {tokenizer_.model.size()}, tokenizer_.model.data());
+    group.write("token_bytes", tokenizer_.token_bytes);
+    h5::Group sums = root.create_group("totals");
+    for (const Split split : kAllSplits) {
+      h5::Group part = sums.create_group(std::string(split_name(split)));
+      const SplitTotals& of = totals.splits[static_cast<std::size_t>(split)];
+      part.set_integer("documents", static_cast<std::int64_t>(of.documents));
+      part.set_integer("tokens", static_cast<std::int64_t>(of.tokens));
+      part.set_integer("bytes", static_cast<std::int64_t>(of.bytes));
+    }
+    sums.set_integer("read", static_cast<std::int64_t>(totals.read));
+    sums.set_integer("duplicates", static_cast<std::int64_t>(totals.duplicates));
+    sums.set_integer("empty", static_cast<std::int64_t>(totals.empty));
+    sums.set_integer("invalid_utf8", static_cast<std::int64_t>(totals.invalid_utf8));
+    sums.set_integer("too_short", static_cast<std::int64_t>(totals.too_short));
+    sums.set_integer("unknown_tokens", static_cast<std::int64_t>(totals.unknown_tokens));
+  });
+  return collection_.finish();
+}
+
+TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file) {
+  const h5::File file = h5::File::open(dataset_file);
+  require_kind(file, Kind::kTokenShards, kFormat);
+  const h5::Group group = file.root().open_group("tokenizer");
+  TokenizerRecord record;
+  record.kind = group.text("kind");
+  record.vocabulary = group.integer("vocabulary");
+  if (record.vocabulary < 1 || record.vocabulary > kLargestVocabulary) {
+    throw ArtifactError(cat(group.where(), ": a vocabulary of ", record.vocabulary, " cannot be"));
+  }
+  record.bos_id = group.integer("bos_id");
+  record.eos_id = group.integer("eos_id");
+  record.pad_id = group.integer("pad_id");
+  record.unk_id = group.integer("unk_id");
+  for (const std::int64_t id : {record.bos_id, record.eos_id, record.pad_id, record.unk_id}) {
+    if (id < -1 || id >= record.vocabulary) {
+      throw ArtifactError(cat(group.where(), ": id ", id, " is outside the vocabulary of ", record.vocabulary));
+    }
+  }
+  record.bos_before_documents = group.integer("bos_before_documents") != 0;
+  record.dummy_prefix = group.integer("dummy_prefix") != 0;
+  record.content_hash = group.text("content_hash");
+  record.library = group.text("library");
+  const h5::Dataset model = group.open_dataset("model");
+  model.require_rank(h5::Type::kU8, 1);
+  record.model.resize(model.count());
+  model.read_raw(record.model.data());
+  const h5::Dataset bytes = group.open_dataset("token_bytes");
+  bytes.require(h5::Type::kU16, {static_cast<std::uint64_t>(record.vocabulary)});
+  record.token_bytes = bytes.read<std::uint16_t>();
+  if (const std::string stated = group.text("digest"); stated != record.digest()) {
+    throw ArtifactError(cat(group.where(), ": expected tokenizer digest ", stated, ", found ", record.digest()),
+                        "the file is damaged");
+  }
+  return record;
+}
+
+DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file) {
+  const h5::File file = h5::File::open(dataset_file);
+  require_kind(file, Kind::kTokenShards, kFormat);
+  const h5::Group sums = file.root().open_group("totals");
+  const auto count = [](const h5::Group& group, const char* name) {
+    const std::int64_t value = group.integer(name);
+    if (value < 0) throw ArtifactError(cat(group.where(), ": ", name, " is negative"));
+    return static_cast<std::uint64_t>(value);
+  };
+  DatasetTotals totals;
+  for (const Split split : kAllSplits) {
+    const h5::Group part = sums.open_group(std::string(split_name(split)));
+    totals.splits[static_cast<std::size_t>(split)] = {count(part, "documents"), count(part, "tokens"), count(part, "bytes")};
+  }
+  totals.read = count(sums, "read");
+  totals.duplicates = count(sums, "duplicates");
+  totals.empty = count(sums, "empty");
+  totals.invalid_utf8 = count(sums, "invalid_utf8");
+  totals.too_short = count(sums, "too_short");
+  totals.unknown_tokens = count(sums, "unknown_tokens");
+  return totals;
+}
+
+}  // namespace pe::artifact
