@@ -1,0 +1,135 @@
+// The arrows of doc/architecture.md: who may include whom. A new arrow has to be drawn there first.
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "support/test_data.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"support", {}},
+    {"artifact", {"support"}},
+    {"cli", {"support"}},
+    {"stage", {"cli", "artifact", "support"}},
+    {"pipeline", {"artifact", "support"}},
+    {"data", {"artifact", "support"}},
+    {"report", {"artifact", "support"}},
+    {"encodings", {"support"}},
+    {"model", {"encodings", "artifact", "support", "cuda"}},
+    {"training", {"model", "encodings", "data", "artifact", "support"}},
+    {"evaluation", {"model", "encodings", "data", "artifact", "support"}},
+    {"cuda", {}},
+};
+
+/// A third-party header, by how its name begins, and the folders that may see it.
+const std::map<std::string, std::set<std::string>> kThirdParty = {
+    {"yaml-cpp/", {"support"}},
+    {"openssl/", {"support"}},
+    {"Random123/", {"support"}},
+    {"CLI/", {"cli"}},
+    {"hdf5", {"artifact"}},
+    {"sentencepiece", {"data"}},
+    {"arrow/", {"data"}},
+    {"parquet/", {"data"}},
+    {"zlib", {"data"}},
+    {"zstd", {"data"}},
+    {"Eigen/", {"report", "evaluation"}},
+    {"ATen/", {"encodings", "model", "training", "evaluation", "cuda"}},
+    {"torch/", {"encodings", "model", "training", "evaluation", "cuda"}},
+    {"c10/", {"encodings", "model", "training", "evaluation", "cuda"}},
+};
+
+struct Include {
+  fs::path file;
+  int line;
+  std::string name;
+  bool ours;
+};
+
+std::vector<Include> includes_below(const fs::path& folder) {
+  static const std::regex pattern(R"rx(^\s*#\s*include\s*([<"])([^>"]+)[>"])rx");
+  std::vector<Include> out;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    const auto extension = entry.path().extension();
+    if (extension != ".h" && extension != ".cpp" && extension != ".cu" && extension != ".inc") continue;
+    std::ifstream file(entry.path());
+    std::string line;
+    for (int number = 1; std::getline(file, line); ++number) {
+      std::smatch match;
+      if (std::regex_search(line, match, pattern)) out.push_back({entry.path(), number, match[2], match[1] == "\""});
+    }
+  }
+  return out;
+}
+
+std::string at(const Include& include) {
+  return include.file.lexically_relative(pe::test::source_root()).string() + ":" + std::to_string(include.line);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(layers)
+
+BOOST_AUTO_TEST_CASE(every_include_arrow_points_down) {
+  for (const auto& [folder, allowed] : kMayInclude) {
+    for (const Include& include : includes_below(pe::test::source_root() / "lib" / folder)) {
+      if (!include.ours) continue;
+      const std::string target = include.name.substr(0, include.name.find('/'));
+      const bool holds = target == folder || allowed.count(target) || !kMayInclude.count(target);
+      BOOST_TEST(holds, at(include) << ": " << folder << " includes " << include.name << ", which lies above it");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(third_party_headers_stay_in_their_folders) {
+  for (const auto& [folder, ignored] : kMayInclude) {
+    for (const Include& include : includes_below(pe::test::source_root() / "lib" / folder)) {
+      for (const auto& [prefix, allowed] : kThirdParty) {
+        if (include.name.rfind(prefix, 0) != 0) continue;
+        BOOST_TEST(allowed.count(folder), at(include) << ": " << include.name << " does not belong into " << folder);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(includes_of_ours_name_their_folder) {
+  for (const auto& [folder, ignored] : kMayInclude) {
+    for (const Include& include : includes_below(pe::test::source_root() / "lib" / folder)) {
+      if (!include.ours) continue;
+      BOOST_TEST(include.name.find('/') != std::string::npos, at(include) << ": \"" << include.name << "\" names no folder");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_is_a_thin_program) {
+  for (const auto& entry : fs::directory_iterator(pe::test::source_root() / "stages")) {
+    if (entry.path().extension() != ".cpp") continue;
+    std::ifstream file(entry.path());
+    int lines = 0;
+    for (std::string line; std::getline(file, line);) ++lines;
+    BOOST_TEST(lines <= 60, entry.path().filename() << " has " << lines << " lines");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_source_of_the_library_is_built) {
+  std::string listed;
+  for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib")) {
+    if (entry.path().filename() == "meson.build") listed += (std::stringstream() << std::ifstream(entry.path()).rdbuf()).str();
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib")) {
+    if (entry.path().extension() != ".cpp") continue;
+    const std::string stem = entry.path().stem().string();
+    BOOST_TEST((listed.find("'" + stem + ".cpp'") != std::string::npos || listed.find("'" + stem + "'") != std::string::npos ||
+                listed.find("/" + stem + ".cpp'") != std::string::npos),
+               entry.path().lexically_relative(pe::test::source_root()) << " is named by no meson.build");
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
