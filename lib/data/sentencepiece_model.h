@@ -1,0 +1,39 @@
+/// @file
+/// What a serialized sentencepiece model says, read from its protobuf wire format: the library's own classes for it are
+/// not installed in Debian 12. Field numbers are those of sentencepiece_model.proto.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::data {
+
+enum class PieceType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum class ModelType { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
+
+struct ModelPiece {
+  std::string text;
+  float score = 0;
+  PieceType type = PieceType::kNormal;
+};
+
+struct ParsedModel {
+  std::vector<ModelPiece> pieces;
+  ModelType model_type = ModelType::kUnigram;
+  bool whitespace_as_suffix = false;
+  std::string normalizer_name;
+  std::string normalizer_spec;       ///< serialized, for the content hash
+  std::size_t charsmap_bytes = 0;    ///< 0: text is taken as it is
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = true;
+};
+
+/// @throws ArtifactError that names `where` when the bytes are no such model.
+ParsedModel parse_model(std::string_view bytes, const std::string& where);
+
+/// SHA-256 over (piece, type, score) of every piece and the normaliser: what decides ids, and no paths.
+std::string content_hash(const ParsedModel& model);
+
+}  // namespace pe::data

@@ -1,0 +1,247 @@
+#include "data/token_dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "artifact/h5.h"
+#include "artifact/header.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::data {
+
+namespace fs = std::filesystem;
+using artifact::kAllSplits;
+using support::ArtifactError;
+using support::cat;
+using support::quote;
+namespace h5 = artifact::h5;
+
+namespace {
+
+struct Shard {
+  support::MappedFile map;
+  const std::byte* tokens = nullptr;
+  std::uint64_t first = 0;              // of its tokens in the split's stream
+  std::uint64_t count = 0;
+  std::uint64_t first_document = 0;
+  std::vector<std::uint64_t> offsets;   // of documents, within the shard
+  std::vector<std::uint32_t> bytes;
+  std::vector<std::uint64_t> index;
+};
+
+struct Stream {
+  std::vector<Shard> shards;
+  std::uint64_t tokens = 0;
+  std::uint64_t documents = 0;
+};
+
+[[noreturn]] void past_the_end(Split split, std::uint64_t end, std::uint64_t tokens) {
+  throw support::Error(support::kExitBug, support::Diagnostic{cat("token ", end, " of split ", artifact::split_name(split),
+                                                                  " was asked for, it has ", tokens)});
+}
+
+}  // namespace
+
+struct TokenDataset::State {
+  artifact::TokenizerRecord tokenizer;
+  std::string tokenizer_digest, content_digest;
+  artifact::DatasetTotals totals;
+  std::array<Stream, 3> streams;
+  bool wide = false;
+
+  const Stream& stream(Split split) const { return streams[static_cast<std::size_t>(split)]; }
+
+  Shard open_shard(const fs::path& path, Split split) const {
+    Shard shard;
+    std::optional<std::uint64_t> offset;
+    {
+      const h5::File file = h5::File::open(path);
+      artifact::require_kind(file, artifact::Kind::kTokenShards, 1);
+      const h5::Group root = file.root();
+      if (const std::string found = root.text("split"); found != artifact::split_name(split)) {
+        throw ArtifactError(cat(root.where(), ": expected split ", artifact::split_name(split), ", found ", found));
+      }
+      if (const std::int64_t found = root.integer("vocabulary"); found != tokenizer.vocabulary) {
+        throw ArtifactError(cat(root.where(), ": expected a vocabulary of ", tokenizer.vocabulary, ", found ", found));
+      }
+      if (const std::string found = root.text("tokenizer_digest"); found != tokenizer_digest) {
+        throw ArtifactError(cat(root.where(), ": expected tokenizer ", tokenizer_digest, ", found ", found),
+                            "the shard was made with another tokenizer");
+      }
+      const h5::Dataset tokens = root.open_dataset("tokens");
+      tokens.require_rank(wide ? h5::Type::kU32 : h5::Type::kU16, 1);
+      shard.count = tokens.count();
+      offset = tokens.file_offset();
+      shard.offsets = root.read<std::uint64_t>("doc_offsets");
+      shard.bytes = root.read<std::uint32_t>("doc_bytes");
+      shard.index = root.read<std::uint64_t>("doc_index");
+      if (shard.offsets.empty() || shard.offsets.front() != 0 || shard.offsets.back() != shard.count ||
+          !std::is_sorted(shard.offsets.begin(), shard.offsets.end())) {
+        throw ArtifactError(cat(root.where(), "doc_offsets do not rise from 0 to the ", shard.count, " tokens of /tokens"),
+                            "the file is damaged");
+      }
+      if (shard.bytes.size() + 1 != shard.offsets.size() || shard.index.size() != shard.bytes.size()) {
+        throw ArtifactError(cat(root.where(), "doc_offsets, doc_bytes and doc_index do not fit: ", shard.offsets.size(), ", ",
+                                shard.bytes.size(), ", ", shard.index.size()),
+                            "the file is damaged");
+      }
+    }
+    if (shard.count > 0) {
+      shard.map = support::MappedFile(path);
+      const std::uint64_t width = wide ? 4 : 2;
+      if (!offset || shard.map.size() < *offset + shard.count * width) {
+        throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its ", shard.count, " tokens"));
+      }
+      shard.tokens = shard.map.data() + *offset;
+      check_ids(shard, path);
+    }
+    return shard;
+  }
+
+  /// An id beyond the vocabulary would be an index error deep inside a model: look once, here.
+  void check_ids(const Shard& shard, const fs::path& path) const {
+    std::uint32_t largest = 0;
+    for (std::uint64_t i = 0; i < shard.count; ++i) largest = std::max(largest, at(shard, i));
+    if (largest >= tokenizer.vocabulary) {
+      throw ArtifactError(cat(quote(path.string()), ": /tokens holds id ", largest, ", the vocabulary has ", tokenizer.vocabulary),
+                          "the file is damaged");
+    }
+  }
+
+  std::uint32_t at(const Shard& shard, std::uint64_t i) const {
+    if (wide) {
+      std::uint32_t id;
+      std::memcpy(&id, shard.tokens + i * 4, 4);
+      return id;
+    }
+    std::uint16_t id;
+    std::memcpy(&id, shard.tokens + i * 2, 2);
+    return id;
+  }
+
+  template <typename T>
+  void read(Split split, std::uint64_t first, std::span<T> out) const {
+    const Stream& from = stream(split);
+    if (out.size() > from.tokens || first > from.tokens - out.size()) past_the_end(split, first + out.size(), from.tokens);
+    if (out.empty()) return;
+    auto shard = std::upper_bound(from.shards.begin(), from.shards.end(), first,
+                                  [](std::uint64_t wanted, const Shard& s) { return wanted < s.first; }) - 1;
+    std::size_t done = 0;
+    for (; done < out.size(); ++shard) {
+      const std::uint64_t start = first + done - shard->first;
+      const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(shard->count - start, out.size() - done));
+      if (wide) {
+        for (std::size_t i = 0; i < count; ++i) {
+          std::uint32_t id;
+          std::memcpy(&id, shard->tokens + (start + i) * 4, 4);
+          out[done + i] = static_cast<T>(id);
+        }
+      } else {
+        for (std::size_t i = 0; i < count; ++i) {
+          std::uint16_t id;
+          std::memcpy(&id, shard->tokens + (start + i) * 2, 2);
+          out[done + i] = static_cast<T>(id);
+        }
+      }
+      done += count;
+    }
+  }
+};
+
+TokenDataset::TokenDataset(const fs::path& folder) : state_(std::make_unique<State>()) {
+  const artifact::Collection collection(folder, artifact::Kind::kTokenShards);
+  const artifact::Member* dataset = collection.manifest().find("dataset.h5");
+  if (dataset == nullptr) throw ArtifactError(cat(quote(folder.string()), ": member dataset.h5 is missing"));
+  State& state = *state_;
+  state.tokenizer = artifact::read_tokenizer_record(collection.path(*dataset));
+  state.tokenizer_digest = state.tokenizer.digest();
+  state.totals = artifact::read_dataset_totals(collection.path(*dataset));
+  state.content_digest = collection.manifest().content_digest();
+  state.wide = state.tokenizer.vocabulary > 65536;
+  for (const Split split : kAllSplits) {
+    Stream& stream = state.streams[static_cast<std::size_t>(split)];
+    for (const artifact::Member& member : collection.members(cat(artifact::split_name(split), "-"))) {
+      Shard shard = state.open_shard(collection.path(member), split);
+      shard.first = stream.tokens;
+      shard.first_document = stream.documents;
+      stream.tokens += shard.count;
+      stream.documents += shard.bytes.size();
+      if (!shard.bytes.empty()) stream.shards.push_back(std::move(shard));
+    }
+    const artifact::SplitTotals& stated = state.totals.splits[static_cast<std::size_t>(split)];
+    if (stated.tokens != stream.tokens || stated.documents != stream.documents) {
+      throw ArtifactError(cat(quote(folder.string()), ": split ", artifact::split_name(split), ": expected ", stated.documents,
+                              " documents and ", stated.tokens, " tokens, found ", stream.documents, " and ", stream.tokens));
+    }
+  }
+}
+
+TokenDataset::~TokenDataset() = default;
+TokenDataset::TokenDataset(TokenDataset&&) noexcept = default;
+
+const artifact::TokenizerRecord& TokenDataset::tokenizer() const { return state_->tokenizer; }
+const std::string& TokenDataset::tokenizer_digest() const { return state_->tokenizer_digest; }
+const std::string& TokenDataset::content_digest() const { return state_->content_digest; }
+const artifact::DatasetTotals& TokenDataset::totals() const { return state_->totals; }
+std::uint64_t TokenDataset::tokens(Split split) const { return state_->stream(split).tokens; }
+std::uint64_t TokenDataset::documents(Split split) const { return state_->stream(split).documents; }
+
+void TokenDataset::read(Split split, std::uint64_t first, std::span<std::int64_t> out) const { state_->read(split, first, out); }
+void TokenDataset::read(Split split, std::uint64_t first, std::span<std::int32_t> out) const { state_->read(split, first, out); }
+
+std::uint64_t TokenDataset::windows(Split split, std::int64_t length) const {
+  const std::uint64_t tokens = state_->stream(split).tokens;
+  return tokens == 0 || length < 1 ? 0 : (tokens - 1) / static_cast<std::uint64_t>(length);
+}
+
+void TokenDataset::window(Split split, std::int64_t length, std::uint64_t w, std::span<std::int64_t> out) const {
+  if (out.size() != static_cast<std::size_t>(length) + 1) {
+    throw support::Error(support::kExitBug, support::Diagnostic{cat("a window of ", length, " + 1 tokens does not fit ", out.size())});
+  }
+  state_->read(split, w * static_cast<std::uint64_t>(length), out);
+}
+
+TokenDataset::Document TokenDataset::document(Split split, std::uint64_t number) const {
+  const Stream& stream = state_->stream(split);
+  if (number >= stream.documents) {
+    throw support::Error(support::kExitBug, support::Diagnostic{cat("document ", number, " of split ", artifact::split_name(split),
+                                                                    " was asked for, it has ", stream.documents)});
+  }
+  const auto shard = std::upper_bound(stream.shards.begin(), stream.shards.end(), number,
+                                      [](std::uint64_t wanted, const Shard& s) { return wanted < s.first_document; }) - 1;
+  const std::size_t at = static_cast<std::size_t>(number - shard->first_document);
+  return {shard->first + shard->offsets[at], shard->offsets[at + 1] - shard->offsets[at], shard->bytes[at], shard->index[at]};
+}
+
+std::vector<std::int64_t> TokenDataset::document_tokens(Split split, std::uint64_t number) const {
+  const Document of = document(split, number);
+  std::vector<std::int64_t> tokens(of.tokens);
+  state_->read<std::int64_t>(split, of.first, tokens);
+  return tokens;
+}
+
+std::vector<std::uint64_t> TokenDataset::documents_of_at_least(Split split, std::uint64_t tokens) const {
+  std::vector<std::uint64_t> numbers;
+  for (const Shard& shard : state_->stream(split).shards) {
+    for (std::size_t i = 0; i + 1 < shard.offsets.size(); ++i) {
+      if (shard.offsets[i + 1] - shard.offsets[i] >= tokens) numbers.push_back(shard.first_document + i);
+    }
+  }
+  return numbers;
+}
+
+std::uint64_t TokenDataset::text_bytes(std::span<const std::int64_t> tokens, std::size_t first, bool starts_document) const {
+  const artifact::TokenizerRecord& tokenizer = state_->tokenizer;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = first; i < tokens.size(); ++i) {
+    const std::uint16_t of = tokenizer.token_bytes.at(static_cast<std::size_t>(tokens[i]));
+    const bool opens = i == 0 ? starts_document : tokenizer.bos_id >= 0 && tokens[i - 1] == tokenizer.bos_id;
+    bytes += tokenizer.dummy_prefix && opens && of > 0 ? of - 1u : of;
+  }
+  return bytes;
+}
+
+}  // namespace pe::data
