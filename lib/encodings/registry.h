@@ -51,7 +51,7 @@ template <typename Encoding, typename Options>
 EncodingEntry with_options(EncodingEntry entry) {
   entry.fields = support::schema_of<Options>();
   entry.make = [name = entry.name](const Json& options, const Shape& shape) -> std::unique_ptr<PositionalEncoding> {
-    return std::make_unique<Encoding>(support::bind<Options>(options, "encoding '" + name + "'"), shape);
+    return std::make_unique<Encoding>(support::make_config<Options>(options, "encoding '" + name + "'"), shape);
   };
   return entry;
 }

@@ -1,0 +1,469 @@
+#include "encodings/attend.h"
+
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+#include "support/text.h"
+
+namespace pe::encodings {
+namespace {
+
+using support::cat;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+// A mask that needs a gradient gets one of its own size from the memory-efficient CUDA kernel.
+constexpr std::int64_t kMaskGradientBytes = std::int64_t{2} << 30;
+
+// ---------------------------------------------------------------- which route
+
+enum class Kernel { kBare, kChannels, kMask, kChunked, kReference };
+
+struct Plan {
+  Kernel kernel = Kernel::kBare;
+  Traits traits;
+  bool causal_flag = false;    // the kernel's own causal mask is what we mean
+};
+
+bool is_row_wise(const Traits& traits) {
+  return traits.own_logits || traits.rewrites_logits || traits.normalises || traits.rows_coupled;
+}
+
+/// Without documents, and with as many queries as keys or a single query, no mask has to be made.
+bool needs_no_mask(const Span& span) {
+  return !span.doc_start.defined() && (span.queries == span.keys || span.queries == 1);
+}
+
+Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
+               const AttendOptions& options) {
+  Plan plan{.traits = encoding.traits(span)};
+  const Traits& traits = plan.traits;
+  plan.causal_flag = span.queries == span.keys && span.queries > 1 && !span.doc_start.defined();
+  if (options.trace != nullptr || options.route == Route::kReference) {
+    plan.kernel = Kernel::kReference;
+    return plan;
+  }
+  if (options.route == Route::kChunked) {
+    plan.kernel = Kernel::kChunked;
+    return plan;
+  }
+  const std::int64_t mask_elements = span.queries * span.keys * encoding.shape().query_heads;
+  if (is_row_wise(traits)) {
+    plan.kernel = Kernel::kChunked;
+  } else if (traits.bias == BiasKind::kNone) {
+    plan.kernel = needs_no_mask(span) ? Kernel::kBare : Kernel::kMask;
+  } else if (traits.bias == BiasKind::kChannels && !traits.maps_positions && !traits.needs_row_constants &&
+             !traits.extra_values && needs_no_mask(span)) {
+    plan.kernel = Kernel::kChannels;
+  } else if (!needs_grad || !traits.bias_needs_grad) {
+    plan.kernel = Kernel::kMask;
+  } else {
+    // Only the memory-efficient CUDA kernel has a gradient for its mask; the CPU's fused kernel has none.
+    const bool fits = mask_elements * span.batch * at::elementSize(dtype) <= kMaskGradientBytes;
+    plan.kernel = span.device.is_cuda() && dtype != at::kDouble && fits ? Kernel::kMask : Kernel::kChunked;
+  }
+  if (options.route == Route::kFused && plan.kernel == Kernel::kChunked) {
+    throw support::ConfigError("the fused route was asked for, and this encoding has none here",
+                               {}, "use the route 'auto', 'chunked' or 'reference'");
+  }
+  return plan;
+}
+
+// ---------------------------------------------------------------- rows
+
+/// bool [1 or B, 1, rows, keys]
+Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std::int64_t keys) {
+  const at::TensorOptions options = at::TensorOptions(at::kLong).device(span.device);
+  const std::int64_t offset = span.keys - span.queries;
+  const Tensor columns = at::arange(keys, options);
+  const Tensor rows = at::arange(offset + begin, offset + end, options).unsqueeze(1);
+  Tensor visible = columns.le(rows).unsqueeze(0).unsqueeze(0);
+  if (span.doc_start.defined()) {
+    Tensor start = span.doc_start.narrow(-1, offset + begin, end - begin).unsqueeze(-1);   // [rows,1] or [B,rows,1]
+    Tensor same = columns.ge(start);
+    visible = visible.logical_and(same.dim() == 3 ? same.unsqueeze(1) : same);
+  }
+  return visible;
+}
+
+/// [B,H,rows,keys] · [B,G,keys,n] → [B,H,rows,n]
+Tensor mix(const Tensor& weights, const Tensor& values) {
+  const std::int64_t batch = weights.size(0), heads = weights.size(1), rows = weights.size(2), groups = values.size(1);
+  if (heads == groups) return at::matmul(weights, values);
+  return at::matmul(weights.reshape({batch, groups, heads / groups * rows, weights.size(3)}), values)
+      .reshape({batch, heads, rows, values.size(3)});
+}
+
+Tensor repeat_groups(const Tensor& t, std::int64_t heads) {
+  return t.size(1) == heads ? t : t.repeat_interleave(heads / t.size(1), 1);
+}
+
+/// All that the row stages read, in the order in which gradients are given back.
+struct RowSource {
+  Tensor q, k, v, raw_q, raw_k, extra;   // the last three may be undefined
+  std::vector<Tensor> inputs;
+};
+
+Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
+               std::int64_t end) {
+  const Span& span = context.span;
+  const std::int64_t offset = span.keys - span.queries, keys = offset + end, count = end - begin;
+  Rows rows{.context = context, .begin = begin, .end = end, .keys = keys};
+  rows.q = source.q.narrow(2, begin, count);
+  rows.k = source.k.narrow(2, 0, keys);
+  rows.v = source.v.narrow(2, 0, keys);
+  if (source.raw_q.defined()) {
+    rows.raw_q = source.raw_q.narrow(2, begin, count);
+    rows.raw_k = source.raw_k.narrow(2, 0, keys);
+  }
+  rows.scale = scale;
+  rows.query_positions = context.positions.narrow(-1, offset + begin, count);
+  rows.key_positions = context.positions.narrow(-1, 0, keys);
+  rows.visible = visible_keys(span, begin, end, keys);
+  rows.inputs = source.inputs;
+  return rows;
+}
+
+struct Mixed {
+  Tensor out;     // [B,H,rows,d_h]
+  Tensor extra;   // [B,H,rows,n] or undefined
+};
+
+/// S6, S5, S7 and S8 for some rows: the definition that all other routes must agree with.
+Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows& rows, const Tensor& extra,
+                  Trace* trace) {
+  Tensor s = encoding.logits(rows);
+  if (traits.bias != BiasKind::kNone) s = s + encoding.bias(rows);
+  if (traits.rewrites_logits) s = encoding.rewrite(rows, s);
+  s = s.masked_fill(rows.visible.logical_not(), kMinusInfinity);
+  Normaliser::Result result;
+  const std::unique_ptr<Normaliser> normaliser =
+      traits.normalises ? encoding.normaliser(rows.context, rows.inputs) : nullptr;
+  if (normaliser) result = normaliser->normalise(s, rows);
+  else result.weights = at::softmax(s, -1);
+  if (trace != nullptr) *trace = {.logits = s.detach(), .weights = result.weights.detach()};
+
+  const at::ScalarType type = s.scalar_type();
+  const std::int64_t heads = rows.q.size(1);
+  const Tensor values = rows.v.to(type);
+  Mixed mixed{.out = mix(result.weights, values)};
+  if (result.own.defined()) {
+    const Tensor own = repeat_groups(values.narrow(2, rows.keys - rows.count(), rows.count()), heads);
+    mixed.out = mixed.out + result.own.unsqueeze(-1) * own;
+  }
+  mixed.out = mixed.out.to(rows.v.scalar_type());
+  if (extra.defined()) mixed.extra = mix(result.weights, extra.narrow(2, 0, rows.keys).to(type)).to(extra.scalar_type());
+  return mixed;
+}
+
+// ---------------------------------------------------------------- the chunked route
+
+/// What the backward pass needs to run the rows again. The state is a copy: the pass that made it may be over by then.
+struct Job : torch::CustomClassHolder {
+  Job(PositionalEncoding& encoding, const LayerContext& from, const Traits& traits, double scale, std::int64_t chunk)
+      : encoding(encoding), state(from.state), traits(traits), scale(scale), chunk(chunk),
+        context{.state = state, .span = state.span, .layer = from.layer,
+                .x = from.x.defined() ? from.x.detach() : Tensor(), .positions = from.positions,
+                .contiguous = from.contiguous} {}
+
+  PositionalEncoding& encoding;
+  State state;
+  Traits traits;
+  double scale;
+  std::int64_t chunk;
+  LayerContext context;
+  std::vector<Tensor> carries;   // before each chunk, where rows are coupled
+};
+
+RowSource unpack(const variable_list& tensors) {
+  return {tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5],
+          std::vector<Tensor>(tensors.begin() + 6, tensors.end())};
+}
+
+class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Job> job, variable_list tensors) {
+    context->save_for_backward(tensors);
+    context->saved_data["job"] = c10::IValue::make_capsule(job);
+    const RowSource source = unpack(tensors);
+    std::vector<Tensor> outs, extras;
+    Tensor carry;
+    const std::int64_t queries = job->state.span.queries;
+    for (std::int64_t begin = 0; begin < queries; begin += job->chunk) {
+      Rows rows = make_rows(job->context, source, job->scale, begin, std::min(queries, begin + job->chunk));
+      if (job->traits.rows_coupled) {
+        job->carries.push_back(carry.defined() ? carry.detach() : Tensor());
+        rows.carry = &carry;
+      }
+      Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      outs.push_back(mixed.out);
+      if (mixed.extra.defined()) extras.push_back(mixed.extra);
+    }
+    variable_list result{outs.size() == 1 ? outs[0] : at::cat(outs, 2)};
+    if (!extras.empty()) result.push_back(extras.size() == 1 ? extras[0] : at::cat(extras, 2));
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list tensors = context->get_saved_variables();
+    const auto job = c10::static_intrusive_pointer_cast<Job>(context->saved_data["job"].toCapsule());
+    variable_list wanted(tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].defined() && context->needs_input_grad(i)) wanted[i] = at::zeros_like(tensors[i]);
+    }
+    const std::int64_t queries = job->state.span.queries, chunk = job->chunk;
+    const std::int64_t chunks = (queries + chunk - 1) / chunk;
+    Tensor carry_gradient;
+    for (std::int64_t c = chunks - 1; c >= 0; --c) {
+      const std::int64_t begin = c * chunk, end = std::min(queries, begin + chunk);
+      at::AutoGradMode with_gradients(true);
+      variable_list leaves(tensors.size());
+      variable_list asked;
+      std::vector<std::size_t> which;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (!tensors[i].defined()) continue;
+        leaves[i] = tensors[i].detach();
+        if (!wanted[i].defined()) continue;
+        leaves[i].requires_grad_(true);
+        asked.push_back(leaves[i]);
+        which.push_back(i);
+      }
+      const RowSource source = unpack(leaves);
+      Rows rows = make_rows(job->context, source, job->scale, begin, end);
+      Tensor carry, carry_before;
+      if (job->traits.rows_coupled) {
+        carry_before = job->carries[c];
+        if (carry_before.defined()) {
+          carry_before = carry_before.detach().requires_grad_(true);
+          asked.push_back(carry_before);
+        }
+        carry = carry_before;
+        rows.carry = &carry;
+      }
+      const Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      variable_list outputs, output_gradients;
+      const auto add_output = [&](const Tensor& output, const Tensor& gradient) {
+        if (!output.defined() || !gradient.defined() || !output.requires_grad()) return;
+        outputs.push_back(output);
+        output_gradients.push_back(gradient);
+      };
+      add_output(mixed.out, gradients[0].narrow(2, begin, end - begin));
+      if (gradients.size() > 1 && gradients[1].defined()) {
+        add_output(mixed.extra, gradients[1].narrow(2, begin, end - begin));
+      }
+      add_output(carry, carry_gradient);
+      if (outputs.empty() || asked.empty()) continue;
+      const variable_list found = torch::autograd::grad(outputs, asked, output_gradients, /*retain_graph=*/false,
+                                                        /*create_graph=*/false, /*allow_unused=*/true);
+      at::NoGradGuard without_gradients;
+      for (std::size_t n = 0; n < which.size(); ++n) {
+        if (found[n].defined()) wanted[which[n]].add_(found[n]);
+      }
+      carry_gradient = carry_before.defined() ? found.back() : Tensor();
+    }
+    variable_list result{Tensor()};   // the job has no gradient
+    result.insert(result.end(), wanted.begin(), wanted.end());
+    return result;
+  }
+};
+
+// ---------------------------------------------------------------- fused kernels
+
+/// The kernels want q, k and v of one width; zeros at the end change nothing.
+Tensor padded_to(const Tensor& t, std::int64_t width) {
+  return t.size(-1) == width ? t : at::constant_pad_nd(t, {0, width - t.size(-1)});
+}
+
+Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
+             double scale) {
+  if (q.is_cuda()) {
+    return at::scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale, q.size(1) != k.size(1));
+  }
+  return at::scaled_dot_product_attention(q, repeat_groups(k, q.size(1)), repeat_groups(v, q.size(1)), mask, 0.0,
+                                          causal, scale, false);
+}
+
+/// Splits a factor into numbers that `type` holds: their sum is the factor to `pieces` times its digits. Nothing is
+/// detached, so that each piece passes the gradient on exactly as far as it holds the value.
+std::vector<Tensor> pieces_of(const Tensor& factor, int pieces, at::ScalarType type) {
+  if (type != at::kBFloat16 && type != at::kHalf) return {factor.to(type)};
+  std::vector<Tensor> parts;
+  Tensor rest = factor;
+  for (int i = 0; i < pieces; ++i) {
+    parts.push_back(rest.to(type));
+    if (i + 1 < pieces) rest = rest - parts.back().to(factor.scalar_type());
+  }
+  return parts;
+}
+
+/// The scale goes into q beforehand, since the kernel would apply it to the channels too.
+Tensor attend_with_channels(const Channels& channels, const Heads& heads, bool causal) {
+  const at::ScalarType type = heads.q.scalar_type();
+  const std::vector<Tensor> query_parts = pieces_of(channels.query, channels.query_pieces, type);
+  const std::vector<Tensor> key_parts = pieces_of(channels.key, channels.key_pieces, type);
+  std::vector<Tensor> query_side{(heads.q.to(table_type(type)) * heads.scale).to(type)};
+  const std::int64_t batch = heads.q.size(0), head_count = heads.q.size(1);
+  const bool by_head = channels.key.size(1) != 1 && channels.key.size(1) != heads.k.size(1);
+  const Tensor k = by_head ? repeat_groups(heads.k, head_count) : heads.k;
+  const Tensor v = by_head ? repeat_groups(heads.v, head_count) : heads.v;
+  std::vector<Tensor> key_side{k};
+  for (const Tensor& a : query_parts) {
+    for (const Tensor& b : key_parts) {
+      query_side.push_back(a.expand({batch, head_count, heads.q.size(2), a.size(3)}));
+      key_side.push_back(b.expand({batch, k.size(1), k.size(2), b.size(3)}));
+    }
+  }
+  Tensor q = at::cat(query_side, -1), wide_k = at::cat(key_side, -1);
+  // CUDA kernels read eight elements at a time.
+  const std::int64_t width = q.is_cuda() ? (q.size(-1) + 7) / 8 * 8 : q.size(-1);
+  const Tensor out = fused(padded_to(q, width), padded_to(wide_k, width), padded_to(v, width), std::nullopt, causal, 1.0);
+  return out.narrow(-1, 0, heads.v.size(-1));
+}
+
+/// A fused kernel with an additive mask, for as many rows at a time as `mask_bytes` allow.
+Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& context, const Traits& traits,
+                        const RowSource& source, double scale, const AttendOptions& options) {
+  const Span& span = context.span;
+  const at::ScalarType type = source.q.scalar_type();
+  const std::int64_t mask_heads = traits.bias == BiasKind::kNone ? 1 : source.q.size(1);
+  const std::int64_t mask_batch = traits.bias_depends_on_batch || span.doc_start.defined() ? source.q.size(0) : 1;
+  const std::int64_t row_bytes = mask_heads * mask_batch * span.keys * static_cast<std::int64_t>(at::elementSize(type));
+  std::int64_t chunk = std::clamp<std::int64_t>(options.mask_bytes / row_bytes, std::min<std::int64_t>(16, span.queries),
+                                                span.queries);
+  // What makes a pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
+  if (traits.bias == BiasKind::kPairwise) chunk = std::min(chunk, options.chunk_rows);
+  std::vector<Tensor> outs;
+  for (std::int64_t begin = 0; begin < span.queries; begin += chunk) {
+    const Rows rows = make_rows(context, source, scale, begin, std::min(span.queries, begin + chunk));
+    const Tensor hidden = rows.visible.logical_not();
+    Tensor mask;
+    if (traits.bias == BiasKind::kNone) {
+      mask = at::zeros(hidden.sizes(), source.q.options()).masked_fill_(hidden, kMinusInfinity);
+    } else {
+      mask = encoding.bias(rows).to(type).masked_fill(hidden, kMinusInfinity);   // after the cast: −inf stays −inf
+    }
+    outs.push_back(fused(rows.q, rows.k, rows.v, mask, false, scale));
+  }
+  return outs.size() == 1 ? outs[0] : at::cat(outs, 2);
+}
+
+bool any_requires_grad(const RowSource& source) {
+  for (const Tensor* t : {&source.q, &source.k, &source.v, &source.raw_q, &source.raw_k, &source.extra}) {
+    if (t->defined() && t->requires_grad()) return true;
+  }
+  for (const Tensor& t : source.inputs) {
+    if (t.defined() && t.requires_grad()) return true;
+  }
+  return false;
+}
+
+std::string sizes(const Tensor& t) {
+  std::string text = "[";
+  for (std::int64_t i = 0; t.defined() && i < t.dim(); ++i) text += cat(i ? ", " : "", t.size(i));
+  return text + "]";
+}
+
+void check(const PositionalEncoding& encoding, const Span& span, const Heads& heads) {
+  const std::int64_t groups = heads.k.defined() && heads.k.dim() == 4 ? heads.k.size(1) : 0;
+  const bool q_fits = heads.q.dim() == 4 && heads.q.size(0) == span.batch && heads.q.size(2) == span.queries;
+  const bool k_fits = groups > 0 && heads.k.size(0) == span.batch && heads.k.size(2) == span.keys &&
+                      heads.k.size(3) == heads.q.size(3);
+  const bool v_fits = heads.v.dim() == 4 && heads.v.size(0) == span.batch && heads.v.size(1) == groups &&
+                      heads.v.size(2) == span.keys;
+  if (!q_fits || !k_fits || !v_fits) {
+    throw ShapeError(cat("attention over ", span.batch, " sequences with ", span.queries, " queries and ", span.keys,
+                         " keys: expected q [B, H, T, d_h], k and v [B, G, S, d_h], found q ", sizes(heads.q), ", k ",
+                         sizes(heads.k), ", v ", sizes(heads.v)));
+  }
+  if (heads.q.size(1) != encoding.shape().query_heads || groups != encoding.shape().key_value_heads) {
+    throw ShapeError(cat("the encoding was built for ", encoding.shape().query_heads, " query heads and ",
+                         encoding.shape().key_value_heads, " key/value heads, found ", heads.q.size(1), " and ", groups));
+  }
+}
+
+}  // namespace
+
+Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options) {
+  const Span& span = context.span;
+  check(encoding, span, heads);
+  const bool grad_mode = at::GradMode::is_enabled();
+  const Plan plan = make_plan(encoding, span, heads.q.scalar_type(), grad_mode, options);
+  const Traits& traits = plan.traits;
+  if (traits.needs_raw) {
+    heads.raw_q = heads.q;
+    heads.raw_k = heads.k;
+  }
+  encoding.transform(context, heads);
+
+  if (plan.kernel == Kernel::kChannels) {
+    return encoding.finish(context, attend_with_channels(encoding.channels(context, heads), heads, plan.causal_flag), {});
+  }
+  RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
+                   traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
+                   plan.kernel == Kernel::kBare ? std::vector<Tensor>() : encoding.row_inputs(context, heads)};
+  Mixed mixed;
+  Kernel kernel = plan.kernel;
+  // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
+  const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
+  if (kernel == Kernel::kMask && grad_mode && traits.bias_needs_grad && frozen && any_requires_grad(source)) {
+    kernel = Kernel::kChunked;
+  }
+  switch (kernel) {
+    case Kernel::kBare:
+      mixed.out = fused(heads.q, heads.k, heads.v, std::nullopt, plan.causal_flag, heads.scale);
+      if (source.extra.defined()) {
+        // Kernels want values as wide as keys, so what is mixed beside v goes in slices of that width.
+        std::vector<Tensor> slices;
+        const std::int64_t width = heads.q.size(-1), total = source.extra.size(-1);
+        const Tensor k = repeat_groups(heads.k, source.extra.size(1));
+        for (std::int64_t at = 0; at < total; at += width) {
+          const std::int64_t n = std::min(width, total - at);
+          slices.push_back(fused(heads.q, k, padded_to(source.extra.narrow(-1, at, n), width), std::nullopt,
+                                 plan.causal_flag, heads.scale).narrow(-1, 0, n));
+        }
+        mixed.extra = at::cat(slices, -1);
+      }
+      break;
+    case Kernel::kMask:
+      if (!source.extra.defined()) {
+        mixed.out = attend_with_mask(encoding, context, traits, source, heads.scale, options);
+        break;
+      }
+      [[fallthrough]];   // a mask and more than v to mix: rows give both at once
+    case Kernel::kChunked: {
+      const auto job = c10::make_intrusive<Job>(encoding, context, traits, heads.scale, options.chunk_rows);
+      variable_list tensors{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra};
+      tensors.insert(tensors.end(), source.inputs.begin(), source.inputs.end());
+      const variable_list out = ChunkedFunction::apply(job, tensors);
+      mixed.out = out[0];
+      if (out.size() > 1) mixed.extra = out[1];
+      break;
+    }
+    case Kernel::kReference: {
+      Rows rows = make_rows(context, source, heads.scale, 0, span.queries);
+      Tensor carry;
+      if (traits.rows_coupled) rows.carry = &carry;
+      mixed = attend_rows(encoding, traits, rows, source.extra, options.trace);
+      break;
+    }
+    case Kernel::kChannels: break;   // done above
+  }
+  return encoding.finish(context, mixed.out, mixed.extra);
+}
+
+std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
+                       const AttendOptions& options) {
+  switch (make_plan(encoding, span, dtype, needs_grad, options).kernel) {
+    case Kernel::kBare: return "fused";
+    case Kernel::kChannels: return "fused, extra channels";
+    case Kernel::kMask: return "fused, additive mask";
+    case Kernel::kChunked: return "chunked";
+    case Kernel::kReference: return "reference";
+  }
+  return "";
+}
+
+}  // namespace pe::encodings
