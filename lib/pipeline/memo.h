@@ -58,31 +58,28 @@ class PlanMemo {
     std::string_view plan_key;
     std::string_view key;                    ///< task or trajectory key
     std::int64_t step = -1;                  ///< of a snapshot
-    std::vector<std::string_view> objects;   ///< file digests of its outputs
   };
 
-  /// The memo of this pipeline and these options, if every file that it depends on is as it was (one stat each; what a
-  /// stat cannot tell is hashed). `store` is the store's folder.
+  /// The memo of this pipeline and these options, if every file that it depends on is as it was: one stat each; a small
+  /// file whose stat differs is hashed. `store` is the store's folder.
   static std::optional<PlanMemo> find(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
                                       const ExpandOptions& options);
 
-  std::size_t size() const;
-  std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; entries count snapshots singly
   std::string_view pipeline_name() const { return name_; }
-  std::vector<Entry> entries() const;
+  std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; entries count snapshots singly
+  const std::vector<Entry>& entries() const { return entries_; }
 
   /// True when the store has every record and every object.
   bool everything_present(const StoreView& store) const;
 
-  /// Remembers a plan in which every task is there; one that is not is not remembered.
+  /// Remembers a plan of the whole pipeline in which everything is there; any other is not remembered.
   /// Failing to write is no error: it only costs time.
   static void remember(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
                        const ExpandOptions& options, const Graph& graph, const Plan& plan, const StageCatalog& catalog);
 
  private:
-  support::MappedFile file_;
-  std::size_t first_entry_ = 0;
-  std::size_t entries_ = 0;
+  support::MappedFile file_;   ///< what the views below look into
+  std::vector<Entry> entries_;
   std::size_t task_count_ = 0;
   std::string_view name_;
 };

@@ -1,0 +1,278 @@
+#include "pipeline/explain.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::display;
+
+namespace {
+
+std::string shown(const Json& value) {
+  std::string text = value.is_null() ? "unset" : display(value);
+  constexpr std::size_t kLongest = 60;
+  if (text.size() > kLongest) text = cat(std::string_view(text).substr(0, kLongest), "…");
+  return text;
+}
+
+std::string short_digest(const std::string& digest) { return digest.substr(0, 12); }
+
+/// Where a dotted path, or what holds it, was written.
+support::Place place_of(const support::Origins& origins, const std::string& path) {
+  for (std::string at = path;;) {
+    if (const auto it = origins.find(at); it != origins.end()) return it->second;
+    const std::size_t dot = at.rfind('.');
+    if (dot == std::string::npos) return {};
+    at.resize(dot);
+  }
+}
+
+std::vector<std::string> digests_of(const Json& list) {
+  std::vector<std::string> found;
+  if (!list.is_array()) return found;
+  for (const Json& one : list) {
+    if (one.is_object()) found.push_back(one.value("digest", std::string()));
+  }
+  return found;
+}
+
+/// Compares documents of task keys. `inputs_known` is false when `now` has none yet.
+std::vector<Cause> compare(const StageDescription& stage, const Json& before, const Json& now, bool inputs_known) {
+  std::vector<Cause> causes;
+  if (before.value("version", Json()) != now.value("version", Json())) {
+    causes.push_back({ReasonKind::kVersion, cat("result version of ", stage.program), shown(before.value("version", Json())),
+                      shown(now.value("version", Json())), {}});
+  }
+  if (before.value("build", Json()) != now.value("build", Json())) {
+    causes.push_back({ReasonKind::kVersion, cat("build of ", stage.program),
+                      short_digest(before.value("build", std::string("unset"))),
+                      short_digest(now.value("build", std::string("unset"))), {}});
+  }
+  for (const auto& difference : support::differences(before.value("config", Json::object()),
+                                                     now.value("config", Json::object()))) {
+    causes.push_back({ReasonKind::kConfig, difference.path, shown(difference.before), shown(difference.after), {}});
+  }
+  const Json files_before = before.value("externals", Json::object());
+  const Json files_now = now.value("externals", Json::object());
+  for (const auto& [field, files] : files_now.items()) {
+    const Json old = files_before.value(field, Json::array());
+    if (old == files) continue;
+    std::map<std::string, std::string> known;
+    for (const Json& file : old) known[file.at(0).get<std::string>()] = file.at(1).get<std::string>();
+    std::size_t added = 0, changed = 0;
+    std::string example;
+    for (const Json& file : files) {
+      const auto it = known.find(file.at(0).get<std::string>());
+      if (it == known.end()) {
+        ++added;
+      } else {
+        changed += it->second != file.at(1).get<std::string>();
+        if (it->second == file.at(1).get<std::string>()) {
+          known.erase(it);
+          continue;
+        }
+        known.erase(it);
+      }
+      if (example.empty()) example = file.at(0).get<std::string>();
+    }
+    if (example.empty() && !known.empty()) example = known.begin()->first;
+    causes.push_back({ReasonKind::kExternal,
+                      cat("files of ", field, " (", changed, " changed, ", added, " new, ", known.size(), " gone; such as ",
+                          example, ")"),
+                      {}, {}, {}});
+  }
+  for (const auto& [field, files] : files_before.items()) {
+    if (!files_now.contains(field)) causes.push_back({ReasonKind::kExternal, cat(field, " names no file now"), {}, {}, {}});
+  }
+  if (!inputs_known) return causes;
+  const Json inputs_before = before.value("inputs", Json::object());
+  const Json inputs_now = now.value("inputs", Json::object());
+  for (const InputDescription& role : stage.inputs) {
+    const auto old = digests_of(inputs_before.value(role.name, Json::array()));
+    const auto fresh = digests_of(inputs_now.value(role.name, Json::array()));
+    if (old == fresh) continue;
+    if (old.size() == 1 && fresh.size() == 1) {
+      causes.push_back({ReasonKind::kInput, cat("content of input ", role.name), short_digest(old[0]),
+                        short_digest(fresh[0]), {}});
+      continue;
+    }
+    std::size_t changed = 0;
+    for (const std::string& digest : fresh) changed += std::find(old.begin(), old.end(), digest) == old.end();
+    causes.push_back({ReasonKind::kInput, cat("input ", role.name, ": ", changed, " of ", fresh.size(), " are new"),
+                      old.size() == fresh.size() ? "" : cat(old.size(), " artifacts"),
+                      old.size() == fresh.size() ? "" : cat(fresh.size(), " artifacts"), {}});
+  }
+  return causes;
+}
+
+/// Earlier results by stage and instance, asked of the store once.
+class Past {
+ public:
+  explicit Past(const StoreView& store) : store_(store) {}
+
+  /// The newest earlier result of an instance with another key; null when there is none.
+  const PastTask* find(const std::string& stage, const std::string& id, const std::string& other_than) {
+    const auto [it, fresh] = by_stage_.try_emplace(stage);
+    if (fresh) {
+      it->second.tasks = store_.past_tasks(stage);
+      for (const PastTask& task : it->second.tasks) it->second.by_id[task.id].push_back(&task);
+    }
+    const auto found = it->second.by_id.find(id);
+    if (found == it->second.by_id.end()) return nullptr;
+    const PastTask* newest = nullptr;
+    for (const PastTask* task : found->second) {
+      if (task->key.key == other_than) continue;
+      if (!newest || task->time > newest->time) newest = task;
+    }
+    return newest;
+  }
+
+ private:
+  struct OfStage {
+    std::vector<PastTask> tasks;
+    std::unordered_map<std::string, std::vector<const PastTask*>> by_id;
+  };
+  const StoreView& store_;
+  std::map<std::string, OfStage> by_stage_;
+};
+
+class Explainer {
+ public:
+  Explainer(const Graph& graph, const Plan& plan, const StoreView& store) : graph_(graph), plan_(plan), past_(store) {}
+
+  Explanation explain(std::size_t index) {
+    const Task& task = graph_.tasks[index];
+    const PlannedTask& planned = plan_.tasks[index];
+    Explanation explanation;
+    explanation.task = index;
+    for (const Edge& edge : task.inputs) {
+      const TaskState state = plan_.tasks[edge.producer].state;
+      if (state != TaskState::kRun) continue;
+      auto& follows = explanation.follows;
+      if (std::find(follows.begin(), follows.end(), edge.producer) == follows.end()) follows.push_back(edge.producer);
+    }
+    switch (planned.state) {
+      case TaskState::kReuse:
+      case TaskState::kNotNeeded:
+        explanation.against = planned.task_key;
+        explanation.causes.push_back({ReasonKind::kPresent, planned.reason, {}, {}, {}});
+        return explanation;
+      case TaskState::kLikelyReuse:
+        explanation.against = planned.task_key;
+        explanation.causes.push_back({ReasonKind::kFollows, planned.reason, {}, {}, {}});
+        return explanation;
+      case TaskState::kInputMissing:
+      case TaskState::kBlocked:
+        explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
+        return explanation;
+      case TaskState::kRun: break;
+    }
+    if (planned.reason_kind == ReasonKind::kForced || planned.reason_kind == ReasonKind::kObjectGone) {
+      explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
+      return explanation;
+    }
+    const auto inputs = known_inputs(graph_, plan_, index);
+    const Json now = task_preimage(task, inputs.value_or(std::vector<InputDigest>{}));
+    if (const PastTask* before = past_.find(task.stage->name, task.id, task.is_trajectory() ? "" : planned.task_key)) {
+      explanation.against = before->key.key;
+      explanation.against_id = before->id;
+      explanation.causes = compare(*task.stage, before->preimage, now, inputs.has_value());
+      for (Cause& cause : explanation.causes) {
+        if (cause.kind == ReasonKind::kConfig || cause.kind == ReasonKind::kExternal) cause.place = place(task, cause);
+      }
+      if (explanation.causes.empty() && explanation.follows.empty()) {
+        // The recipe is as it was: a step of the trajectory that nobody asked for yet, or a result that was forgotten.
+        explanation.causes.push_back({ReasonKind::kNew,
+                                      task.is_trajectory() ? "a snapshot that was not made yet" : "its result is not recorded",
+                                      {}, {}, {}});
+      }
+    } else if (explanation.follows.empty()) {
+      explanation.causes.push_back({ReasonKind::kNew, "no result yet", {}, {}, {}});
+    }
+    if (explanation.causes.empty()) {
+      std::vector<std::string> labels;
+      for (std::size_t producer : explanation.follows) {
+        const std::string& label = graph_.tasks[producer].label;
+        if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+      }
+      explanation.causes.push_back({ReasonKind::kFollows, cat("follows ", support::join(labels, ", ")), {}, {}, {}});
+    }
+    return explanation;
+  }
+
+ private:
+  /// Instances of a stage mostly take a value from the same line; the first one stands for them.
+  support::Place place(const Task& task, const Cause& cause) {
+    const std::string path = cause.kind == ReasonKind::kExternal && !task.externals.empty() ? task.externals[0].field
+                                                                                            : cause.what;
+    const auto [it, fresh] = places_.try_emplace(cat(task.label, '\n', path, '\n', cause.after));
+    if (fresh) it->second = place_of(graph_.origins_of(task), path);
+    return it->second;
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  Past past_;
+  std::map<std::string, support::Place> places_;
+};
+
+}  // namespace
+
+std::string Cause::str() const {
+  if (before.empty() && after.empty()) return what;
+  return cat(what, " ", before, " -> ", after);
+}
+
+std::vector<PastTask> StoreReader::past_tasks(const std::string& stage) const {
+  if (!past_) {
+    past_.emplace();
+    for (const ResultKey& key : store_.keys()) {
+      auto record = store_.read(key);
+      if (!record || !record->preimage.is_object()) continue;
+      PastTask past;
+      past.key = key;
+      past.id = record->task;
+      const auto ended = record->occasion.find("ended");
+      if (ended != record->occasion.end() && ended->is_number()) past.time = ended->get<double>();
+      past.preimage = std::move(record->preimage);
+      (*past_)[record->stage].push_back(std::move(past));
+    }
+  }
+  const auto it = past_->find(stage);
+  return it == past_->end() ? std::vector<PastTask>{} : it->second;
+}
+
+Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task) {
+  return Explainer(graph, plan, store).explain(task);
+}
+
+std::vector<CauseGroup> group_causes(const Graph& graph, const Plan& plan, const StoreView& store) {
+  Explainer explainer(graph, plan, store);
+  std::vector<CauseGroup> groups;
+  std::unordered_map<std::string, std::size_t> by_text;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const TaskState state = plan.tasks[i].state;
+    if (state == TaskState::kReuse || state == TaskState::kNotNeeded || state == TaskState::kLikelyReuse) continue;
+    const Explanation explanation = explainer.explain(i);
+    std::vector<std::string> texts;
+    support::Place place;
+    for (const Cause& cause : explanation.causes) {
+      texts.push_back(cause.str());
+      if (place.file.empty()) place = cause.place;
+    }
+    const std::string text = support::join(texts, "; ");
+    const auto [it, fresh] = by_text.try_emplace(cat(graph.tasks[i].label, '\n', text), groups.size());
+    if (fresh) groups.push_back({graph.tasks[i].label, text, place, {}});
+    groups[it->second].tasks.push_back(i);
+  }
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const CauseGroup& a, const CauseGroup& b) { return a.tasks.size() > b.tasks.size(); });
+  return groups;
+}
+
+}  // namespace pe::pipeline
