@@ -1,6 +1,6 @@
 /// @file
 /// The tables that an evaluation writes (artifact kind eval-table): names, columns, meaning. Every row begins with the
-/// columns of `identity_columns`, which the stage fills in; tasks give the rest. A real that is missing is NaN, never 0.
+/// columns of `identity_columns`, which the stage fills in; tasks give the rest. What is missing is said to be missing.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "support/json.h"
+#include "artifact/table.h"
 
 namespace pe::evaluation {
 
-enum class ColumnType { kText, kInteger, kReal };
-
 struct Column {
   std::string name;
-  ColumnType type;
+  artifact::ColumnType type = artifact::ColumnType::kReal;
+  std::string unit;
   std::string meaning;
 };
 
@@ -35,11 +34,17 @@ const std::vector<TableLayout>& table_layouts();
 /// @throws Error (bug) for an unknown name.
 const TableLayout& table_layout(const std::string& name);
 
-/// Cells in the order of the layout's columns. NaN is allowed in reals.
-using Row = std::vector<Json>;
+/// Cells in the order of the layout's columns. A real that is NaN becomes a missing cell when it is written.
+using Row = std::vector<artifact::Cell>;
+
+/// The number in a cell; NaN when it is missing or text.
+double number(const artifact::Cell& cell);
 
 /// Rows by table name.
 using Rows = std::map<std::string, std::vector<Row>>;
+
+/// The artifact's tables: identity before each row, tables in the order of `table_layouts`, only those that have rows.
+std::vector<artifact::Table> make_tables(const Rows& rows, const Row& identity);
 
 /// Words of the column `status`.
 namespace status {

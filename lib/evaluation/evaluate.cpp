@@ -1,0 +1,186 @@
+#include "evaluation/evaluate.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <span>
+
+#include "artifact/artifact_check.h"
+#include "artifact/checkpoint.h"
+#include "artifact/eval_table.h"
+#include "encodings/registry.h"
+#include "evaluation/journal.h"
+#include "evaluation/model_scorer.h"
+#include "evaluation/shard_documents.h"
+#include "model/checkpoint_io.h"
+#include "model/device.h"
+#include "support/hash.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+using support::ArtifactError;
+using support::cat;
+
+namespace {
+
+constexpr const char* kOverflowOption = "overflow";
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const TaskEntry& entry : tasks()) names.push_back(entry.name);
+  return names;
+}
+
+/// Sets the option `overflow` of an encoding, or of the members of a stack that have it. False when none does.
+bool set_overflow(Json& encoding, const std::string& policy) {
+  bool any = false;
+  if (encoding.contains("stack")) {
+    for (Json& member : encoding["stack"]) any = set_overflow(member, policy) || any;
+  } else if (encoding.contains(kOverflowOption)) {
+    encoding[kOverflowOption] = policy;
+    any = true;
+  }
+  return any;
+}
+
+/// The model with its encoding changed to go beyond its positions; a table that thereby grows keeps its rows in front.
+model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
+                                 const Json& encoding) {
+  const model::LanguageModel model = model::load_model(checkpoint, device, compute, encoding);
+  const at::NoGradGuard no_gradients;
+  for (const model::Parameter& parameter : model.parameters()) {
+    if (parameter.name.rfind("encoding.", 0) != 0) continue;
+    const artifact::TensorInfo* info = checkpoint.find("model/" + parameter.name);
+    if (info == nullptr) continue;
+    at::Tensor stored = at::empty(info->shape, parameter.tensor.options().device(at::kCPU).requires_grad(false));
+    const artifact::TensorInfo expected{info->name,
+                                        stored.scalar_type() == at::kDouble ? artifact::Dtype::kF64 : artifact::Dtype::kF32,
+                                        info->shape};
+    checkpoint.read(expected, {static_cast<std::byte*>(stored.data_ptr()), static_cast<std::size_t>(stored.nbytes())});
+    at::Tensor into = parameter.tensor.detach();
+    if (into.dim() > 0 && into.size(0) > stored.size(0)) into = into.narrow(0, 0, stored.size(0));
+    into.copy_(stored);
+  }
+  model.after_step();
+  return model;
+}
+
+data::Split data_split(DataSplit split) {
+  switch (split) {
+    case DataSplit::kTrain: return data::Split::kTrain;
+    case DataSplit::kValidation: return data::Split::kValidation;
+    case DataSplit::kTest: break;
+  }
+  return data::Split::kTest;
+}
+
+std::string digest_of(const artifact::Input& input) {
+  return input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
+}
+
+}  // namespace
+
+EvalGroup::EvalGroup() {
+  for (const TaskEntry& entry : evaluation::tasks()) all.push_back(entry.make());
+}
+
+void EvalGroup::describe(support::FieldVisitor& v) {
+  v.field("tasks", tasks, "What to measure: " + support::join(task_names(), ", ") + ".");
+  v.check(!tasks.empty(), "`tasks` names nothing to measure");
+  const std::vector<std::string> names = task_names();
+  for (const std::string& name : tasks) {
+    v.check(std::find(names.begin(), names.end(), name) != names.end(),
+            cat("unknown task ", support::quote(name), "; ", support::suggestion(name, names)));
+  }
+  settings.describe(v);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const TaskEntry& entry = evaluation::tasks()[i];
+    v.group(entry.name, *all[i], entry.summary);
+  }
+}
+
+void EvaluateConfig::describe(support::FieldVisitor& v) {
+  v.group("eval", eval, "What is measured, at which lengths, on what.");
+  v.group("compute", compute, "How it is computed.");
+}
+
+void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
+               Results& results, support::Progress& progress) {
+  TaskContext context{scorer, text, documents, group.settings,
+                      group.settings.contexts(scorer.capabilities().train_length), results, progress};
+  for (std::size_t i = 0; i < group.all.size(); ++i) {
+    const std::string& name = tasks()[i].name;
+    if (std::find(group.tasks.begin(), group.tasks.end(), name) == group.tasks.end()) continue;
+    support::with_context(cat("measuring ", name), [&] { group.all[i]->run(context); });
+  }
+}
+
+void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
+  const EvalGroup& group = config.eval;
+  support::Progress& progress = *workspace.progress;
+  const artifact::Input& model_input = workspace.input("model");
+  const artifact::Input& data_input = workspace.input("data");
+
+  const artifact::CheckpointReader checkpoint(model_input.path);
+  const data::TokenDataset dataset(data_input.path);
+  const artifact::CheckpointMeta& meta = checkpoint.meta();
+  if (meta.tokenizer_digest != dataset.tokenizer_digest()) {
+    throw ArtifactError(cat(model_input.path.string(), ": the model was trained on tokenizer ",
+                            meta.tokenizer_digest.substr(0, 12), ", but ", data_input.path.string(), " was made with ",
+                            dataset.tokenizer_digest().substr(0, 12)),
+                        "evaluate it on token shards of the tokenizer that it was trained on");
+  }
+  if (meta.status == artifact::TrainingStatus::kDiverged) {
+    progress.warn(cat(model_input.path.string(), ": the training of this model diverged at step ", meta.step));
+  }
+  const model::ComputeConfig compute = model::resolve(config.compute);
+  const at::Device device = model::open_device(compute);
+  const at::ScalarType dtype = compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+
+  Json encoding = meta.encoding;
+  const bool beyond = group.settings.beyond != Beyond::kReportNa && encoding.is_object() &&
+                      set_overflow(encoding, beyond_name(group.settings.beyond));
+  const model::LanguageModel model = beyond ? load_beyond(checkpoint, device, dtype, encoding)
+                                            : model::load_model(checkpoint, device, dtype);
+
+  const std::unique_ptr<data::Tokenizer> tokenizer =
+      data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
+  const auto documents = make_shard_documents(dataset, *tokenizer, data_split(group.settings.split));
+  const auto text = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
+  const auto scorer = make_model_scorer(model, group.settings.batch_tokens);
+
+  const std::string model_digest = digest_of(model_input);
+  const std::string identity = support::canonical_hash(
+      "pe/evaluation-journal/1",
+      {{"config", workspace.recipe.config}, {"model", model_digest}, {"data", dataset.content_digest()}});
+  const std::filesystem::path name = "evaluation.jsonl";
+  if (workspace.resume && *workspace.resume != workspace.work && std::filesystem::exists(*workspace.resume / name)) {
+    std::filesystem::copy_file(*workspace.resume / name, workspace.work / name,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  Journal journal(workspace.work / name, identity);
+  if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
+  run_tasks(group, *scorer, *text, *documents, journal, progress);
+
+  const std::string encoding_name = encodings::encoding_name(meta.encoding);
+  artifact::Tables tables;
+  tables.tables = make_tables(journal.rows(), {model_digest.substr(0, 12), encoding_name,
+                                               static_cast<std::int64_t>(model::seed_of(checkpoint)), meta.step});
+  tables.facts = {{"run_id", model_digest.substr(0, 12)},
+                  {"model_digest", model_digest},
+                  {"data_digest", dataset.content_digest()},
+                  {"tokenizer_digest", dataset.tokenizer_digest()},
+                  {"encoding", meta.encoding},
+                  {"pe", encoding_name},
+                  {"train_length", model.config().length},
+                  {"step", meta.step},
+                  {"tokens_seen", meta.tokens_seen},
+                  {"contexts", group.settings.contexts(model.config().length)},
+                  {"tasks", group.tasks}};
+  artifact::write_eval_tables(workspace.output("scores"), workspace.recipe, tables);
+}
+
+}  // namespace pe::evaluation

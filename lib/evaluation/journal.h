@@ -1,0 +1,33 @@
+/// @file
+/// Rows that an evaluation has finished, as JSON lines in its work folder, so that a killed one goes on where it was.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "evaluation/task.h"
+
+namespace pe::evaluation {
+
+class Journal final : public Results {
+ public:
+  /// Reads what `path` holds if it belongs to `identity`, a hash of config and inputs; else begins anew. A last line that
+  /// was cut short is dropped.
+  Journal(std::filesystem::path path, std::string identity);
+
+  const Rows& item(const std::string& name, const std::function<Rows()>& work) override;
+  void add(const Rows& rows) override;
+
+  /// Everything so far: items in the order in which they were asked for, and what was added.
+  const Rows& rows() const { return rows_; }
+  /// Items that an earlier attempt had done.
+  std::size_t recovered() const { return recovered_; }
+
+ private:
+  std::filesystem::path path_;
+  std::map<std::string, Rows> items_;
+  Rows rows_;
+  std::size_t recovered_ = 0;
+};
+
+}  // namespace pe::evaluation

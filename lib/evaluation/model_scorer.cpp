@@ -1,0 +1,111 @@
+#include "evaluation/model_scorer.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "encodings/positional_encoding.h"
+#include "evaluation/items.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+/// Positions whose logits exist at once: T x V never does.
+constexpr std::int64_t kLogitRows = 1024;
+
+class ModelScorer final : public Scorer {
+ public:
+  ModelScorer(model::LanguageModel model, std::int64_t batch_tokens)
+      : model_(std::move(model)), capabilities_(capabilities_of(model_)), batch_tokens_(batch_tokens) {}
+
+  const Capabilities& capabilities() const override { return capabilities_; }
+  std::int64_t batch_tokens() const override { return batch_tokens_; }
+
+  std::vector<Score> score(const std::vector<const Sequence*>& batch, std::int64_t draw,
+                           std::int64_t first_sample) override {
+    const c10::InferenceMode inference;
+    if (batch.empty()) return {};
+    const auto rows = static_cast<std::int64_t>(batch.size());
+    const auto length = static_cast<std::int64_t>(batch[0]->ids.size());
+    at::Tensor ids = at::empty({rows, length}, at::kLong);
+    std::vector<std::int64_t> where, targets;   // rows of the hidden states, and what follows them
+    auto* id = ids.data_ptr<std::int64_t>();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const Sequence& sequence = *batch[static_cast<std::size_t>(row)];
+      assert(static_cast<std::int64_t>(sequence.ids.size()) == length);
+      assert(sequence.first >= 1 && sequence.first <= sequence.last && sequence.last <= length);
+      id = std::copy(sequence.ids.begin(), sequence.ids.end(), id);
+      for (std::int64_t target = sequence.first; target < sequence.last; ++target) {
+        where.push_back(row * length + target - 1);
+        targets.push_back(sequence.ids[static_cast<std::size_t>(target)]);
+      }
+    }
+    const at::Device device = model_.device();
+    model::ForwardOptions options;
+    options.step = draw;
+    options.first_sample = first_sample;
+    options.seed = kTestSeed;
+    const at::Tensor hidden = model_.forward(ids.to(device), options);
+    const at::Tensor flat = hidden.reshape({rows * length, hidden.size(-1)});
+
+    std::vector<float> nll(targets.size());
+    std::vector<std::uint8_t> correct(targets.size());
+    const auto count = static_cast<std::int64_t>(targets.size());
+    for (std::int64_t begin = 0; begin < count; begin += kLogitRows) {
+      const std::int64_t n = std::min(kLogitRows, count - begin);
+      const at::Tensor at_rows = from_vector(where, begin, n).to(device);
+      const at::Tensor wanted = from_vector(targets, begin, n).to(device);
+      const at::Tensor logits = model_.logits(flat.index_select(0, at_rows));
+      const at::Tensor losses =
+          (logits.logsumexp(-1) - logits.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)).to(at::kCPU).contiguous();
+      const at::Tensor right = logits.argmax(-1).eq(wanted).to(at::kCPU).contiguous();
+      std::copy_n(losses.data_ptr<float>(), n, nll.begin() + begin);
+      std::copy_n(right.data_ptr<bool>(), n, correct.begin() + begin);
+    }
+
+    std::vector<Score> scores(batch.size());
+    std::size_t at = 0;
+    for (std::size_t row = 0; row < batch.size(); ++row) {
+      const auto n = static_cast<std::size_t>(batch[row]->last - batch[row]->first);
+      scores[row].nll.assign(nll.begin() + static_cast<std::ptrdiff_t>(at),
+                             nll.begin() + static_cast<std::ptrdiff_t>(at + n));
+      scores[row].correct.assign(correct.begin() + static_cast<std::ptrdiff_t>(at),
+                                 correct.begin() + static_cast<std::ptrdiff_t>(at + n));
+      at += n;
+    }
+    return scores;
+  }
+
+ private:
+  static at::Tensor from_vector(const std::vector<std::int64_t>& values, std::int64_t begin, std::int64_t n) {
+    at::Tensor tensor = at::empty({n}, at::kLong);
+    std::copy_n(values.begin() + begin, n, tensor.data_ptr<std::int64_t>());
+    return tensor;
+  }
+
+  model::LanguageModel model_;
+  Capabilities capabilities_;
+  std::int64_t batch_tokens_;
+};
+
+}  // namespace
+
+Capabilities capabilities_of(const model::LanguageModel& model) {
+  const encodings::Facts facts = model.encoding().facts();
+  return {.vocabulary = model.config().vocabulary,
+          .train_length = model.config().length,
+          .max_positions = facts.max_positions,
+          .length_dependent = facts.length_dependent,
+          .content_dependent = facts.content_dependent,
+          .stochastic = facts.stochastic};
+}
+
+std::unique_ptr<Scorer> make_model_scorer(model::LanguageModel model, std::int64_t batch_tokens) {
+  return std::make_unique<ModelScorer>(std::move(model), batch_tokens);
+}
+
+}  // namespace pe::evaluation

@@ -1,0 +1,62 @@
+#include "evaluation/scorer.h"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+
+namespace pe::evaluation {
+
+std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& sequences, std::int64_t draws,
+                                 std::int64_t first_sample) {
+  if (!scorer.capabilities().stochastic) draws = 1;
+  assert(draws >= 1);
+  std::vector<std::size_t> order(sequences.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return sequences[a].ids.size() < sequences[b].ids.size();
+  });
+
+  std::vector<MeanScore> results(sequences.size());
+  std::vector<const Sequence*> batch;
+  std::size_t group = 0;   // where the present length begins in `order`
+  for (std::size_t begin = 0; begin < order.size();) {
+    const std::size_t length = sequences[order[begin]].ids.size();
+    if (sequences[order[group]].ids.size() != length) group = begin;
+    const std::size_t most =
+        std::max<std::size_t>(1, static_cast<std::size_t>(scorer.batch_tokens()) / std::max<std::size_t>(1, length));
+    std::size_t end = begin;
+    batch.clear();
+    while (end < order.size() && end - begin < most && sequences[order[end]].ids.size() == length) {
+      batch.push_back(&sequences[order[end++]]);
+    }
+    for (std::int64_t draw = 0; draw < draws; ++draw) {
+      const std::vector<Score> scores = scorer.score(batch, draw, first_sample + static_cast<std::int64_t>(begin - group));
+      assert(scores.size() == batch.size());
+      for (std::size_t i = 0; i < scores.size(); ++i) {
+        MeanScore& into = results[order[begin + i]];
+        const std::size_t targets = scores[i].nll.size();
+        into.nll.resize(targets);
+        into.correct.resize(targets);
+        bool exact = true;
+        for (std::size_t j = 0; j < targets; ++j) {
+          into.nll[j] += scores[i].nll[j];
+          into.correct[j] += scores[i].correct[j];
+          exact = exact && scores[i].correct[j] != 0;
+        }
+        into.exact += exact ? 1 : 0;
+      }
+    }
+    begin = end;
+  }
+  if (draws > 1) {
+    const double share = 1.0 / static_cast<double>(draws);
+    for (MeanScore& result : results) {
+      for (double& value : result.nll) value *= share;
+      for (double& value : result.correct) value *= share;
+      result.exact *= share;
+    }
+  }
+  return results;
+}
+
+}  // namespace pe::evaluation

@@ -1,0 +1,45 @@
+/// @file
+/// What all tasks of an evaluation share: lengths, documents, draws.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "evaluation/windows.h"
+#include "support/config.h"
+
+namespace pe::evaluation {
+
+enum class DataSplit { kTrain, kValidation, kTest };
+
+const char* split_name(DataSplit split);
+
+/// What to do with lengths beyond an encoding's positions.
+enum class Beyond {
+  kReportNa,      ///< the cell is n/a
+  kClamp,         ///< the last position is used again
+  kUntrained,     ///< the table is enlarged with rows as they were initialised
+  kInterpolate,   ///< the table is stretched
+};
+
+const char* beyond_name(Beyond beyond);
+
+struct Settings {
+  std::vector<double> lengths = {1, 2, 4, 8};   ///< multiples of the training length
+  std::vector<std::int64_t> context;            ///< absolute lengths; take the place of `lengths` where given
+  DataSplit split = DataSplit::kTest;
+  std::int64_t documents = 200;
+  std::int64_t min_documents = 30;
+  std::int64_t document_tokens = 0;             ///< 0: the longest context
+  BosPolicy bos = BosPolicy::kDocStart;
+  Beyond beyond = Beyond::kReportNa;
+  std::int64_t draws = 5;                       ///< of a stochastic encoding
+  std::int64_t batch_tokens = 8192;
+
+  void describe(support::FieldVisitor& v);
+
+  /// Contexts for a model trained at `train_length`: rounded, at least 2, ascending, each once.
+  std::vector<std::int64_t> contexts(std::int64_t train_length) const;
+};
+
+}  // namespace pe::evaluation

@@ -1,0 +1,160 @@
+#include "evaluation/tables.h"
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+namespace pe::evaluation {
+
+namespace {
+
+using artifact::Cell;
+using artifact::ColumnType;
+
+constexpr ColumnType kText = ColumnType::kText;
+constexpr ColumnType kInteger = ColumnType::kInteger;
+constexpr ColumnType kReal = ColumnType::kReal;
+
+std::vector<TableLayout> make_layouts() {
+  return {
+      {"lm_doc",
+       "Likelihood of each document under each protocol and context length.",
+       {{"corpus", kText, "", "split of the data"},
+        {"protocol", kText, "", "prefix, blocks or sliding"},
+        {"L", kInteger, "tokens", "context length, tokens, separator included"},
+        {"stride", kInteger, "tokens", "tokens between window starts; L where windows do not overlap"},
+        {"doc_id", kInteger, "", "number of the document in its split"},
+        {"tokens_scored", kInteger, "tokens", "tokens whose likelihood is counted"},
+        {"bytes_scored", kInteger, "bytes", "bytes of text that those tokens stand for"},
+        {"nll_sum", kReal, "nats", "negative log likelihood, nats"}}},
+      {"lm_summary",
+       "Perplexity against context length: ratio of sums over documents.",
+       {{"corpus", kText, "", "split of the data"},
+        {"protocol", kText, "", "prefix, blocks or sliding"},
+        {"L", kInteger, "tokens", "context length, tokens, separator included"},
+        {"stride", kInteger, "tokens", "tokens between window starts; L where windows do not overlap"},
+        {"bos_policy", kText, "", "none, doc_start or every_window"},
+        {"n_docs", kInteger, "", "documents that were scored; for skipped_docs, how many are long enough"},
+        {"tokens_scored", kInteger, "tokens", "tokens whose likelihood is counted"},
+        {"nll_mean", kReal, "nats", "nats a token"},
+        {"ppl", kReal, "", "exp(nll_mean)"},
+        {"bpb", kReal, "bits/byte", "bits per byte"},
+        {"se_nll", kReal, "nats", "standard error of nll_mean over documents"},
+        {"ci_lo", kReal, "nats", "nll_mean - 1.96 se"},
+        {"ci_hi", kReal, "nats", "nll_mean + 1.96 se"},
+        {"status", kText, "", "ok, na_positions, overflow or skipped_docs"}}},
+      {"retrieval_trial",
+       "One question about something stated earlier, teacher-forced.",
+       {{"task", kText, "", "passkey"},
+        {"variant", kText, "", "wording"},
+        {"L", kInteger, "tokens", "tokens of prompt and answer"},
+        {"depth", kReal, "", "where the fact stands: 0 first, 1 last"},
+        {"trial", kInteger, "", "number of the item in its cell"},
+        {"prompt_tokens", kInteger, "tokens", "tokens before the answer"},
+        {"em", kReal, "", "S0: 1 when every answer token is the most probable one; mean over draws"},
+        {"digit_correct", kReal, "", "S1: answer tokens that are the most probable ones"},
+        {"digit_total", kInteger, "", "answer tokens"},
+        {"nll_key", kReal, "nats", "S2: nats of the answer"},
+        {"nll_key_control", kReal, "nats", "S2: the same with filler in the fact's place"},
+        {"rank", kReal, "", "S3: rank of the true key among the candidates, ties averaged"},
+        {"rank_score", kReal, "", "S3: 1 when the true key is best, 1 / tied where several are"},
+        {"n_candidates", kInteger, "", "S3: keys that were compared; 1: none but the true one"}}},
+      {"retrieval_summary",
+       "Retrieval by length and depth.",
+       {{"task", kText, "", "passkey"},
+        {"variant", kText, "", "wording"},
+        {"L", kInteger, "tokens", "tokens of prompt and answer"},
+        {"depth", kText, "", "depth, or `all`"},
+        {"n", kInteger, "", "trials"},
+        {"em", kReal, "", "S0: share of exact answers"},
+        {"em_lo", kReal, "", "Wilson, 95 %"},
+        {"em_hi", kReal, "", "Wilson, 95 %"},
+        {"digit_acc", kReal, "", "S1: share of answer tokens that are right"},
+        {"nll_token", kReal, "nats", "nats per answer token"},
+        {"nll_token_control", kReal, "nats", "the same with filler in the fact's place"},
+        {"gain", kReal, "nats", "S2: nll_token_control - nll_token"},
+        {"se_gain", kReal, "nats", "standard error of gain over trials"},
+        {"recovered", kReal, "", "S2: gain / nll_token_control"},
+        {"rank_acc", kReal, "", "S3: share of trials in which the true key is the best candidate"},
+        {"status", kText, "", "ok, na_positions or na_length"}}},
+      {"algo_trial",
+       "One item of a synthetic task.",
+       {{"task", kText, "", "copy"},
+        {"split", kText, "", "test"},
+        {"length", kInteger, "tokens", "context length, tokens"},
+        {"trial", kInteger, "", "number of the item"},
+        {"size", kInteger, "", "size of the item: pieces to repeat"},
+        {"em", kReal, "", "1 when every target is the most probable token; mean over draws"},
+        {"token_correct", kReal, "", "targets that are the most probable token"},
+        {"token_total", kInteger, "", "targets"},
+        {"nll_sum", kReal, "nats", "nats of the targets"}}},
+      {"algo_summary",
+       "Synthetic tasks by length.",
+       {{"task", kText, "", "copy"},
+        {"split", kText, "", "test"},
+        {"length", kInteger, "tokens", "context length, tokens"},
+        {"n", kInteger, "", "items"},
+        {"em", kReal, "", "share of items with every target right"},
+        {"token_acc", kReal, "", "share of targets that are right"},
+        {"nll_target", kReal, "nats", "nats a target"},
+        {"chance_em", kReal, "", "em of guessing among what the item shows"},
+        {"chance_tok", kReal, "", "token_acc of guessing among what the item shows"},
+        {"em_lo", kReal, "", "Wilson, 95 %"},
+        {"em_hi", kReal, "", "Wilson, 95 %"},
+        {"se_nll", kReal, "nats", "standard error of nll_target over items"},
+        {"status", kText, "", "ok, na_positions, na_length or na_vocabulary"}}},
+  };
+}
+
+}  // namespace
+
+const std::vector<Column>& identity_columns() {
+  static const std::vector<Column> columns = {
+      {"run_id", kText, "", "first 12 digits of the model's content digest"},
+      {"pe", kText, "", "encoding"},
+      {"seed", kInteger, "", "seed of the model"},
+      {"step", kInteger, "steps", "optimizer step of the model"}};
+  return columns;
+}
+
+const std::vector<TableLayout>& table_layouts() {
+  static const std::vector<TableLayout> layouts = make_layouts();
+  return layouts;
+}
+
+const TableLayout& table_layout(const std::string& name) {
+  for (const TableLayout& layout : table_layouts()) {
+    if (layout.name == name) return layout;
+  }
+  throw std::logic_error("no table is called '" + name + "'");
+}
+
+double number(const Cell& cell) {
+  if (const auto* integer = std::get_if<std::int64_t>(&cell.value())) return static_cast<double>(*integer);
+  if (const auto* real = std::get_if<double>(&cell.value())) return *real;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+std::vector<artifact::Table> make_tables(const Rows& rows, const Row& identity) {
+  std::vector<artifact::Table> tables;
+  for (const TableLayout& layout : table_layouts()) {
+    const auto found = rows.find(layout.name);
+    if (found == rows.end() || found->second.empty()) continue;
+    std::vector<artifact::ColumnSpec> columns;
+    for (const Column& column : identity_columns()) columns.push_back({column.name, column.type, column.unit});
+    for (const Column& column : layout.columns) columns.push_back({column.name, column.type, column.unit});
+    artifact::Table table(layout.name, std::move(columns));
+    for (const Row& row : found->second) {
+      std::vector<Cell> cells = identity;
+      for (const Cell& cell : row) {
+        const auto* real = std::get_if<double>(&cell.value());
+        cells.push_back(real != nullptr && std::isnan(*real) ? Cell() : cell);
+      }
+      table.add_row(std::move(cells));
+    }
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+}  // namespace pe::evaluation

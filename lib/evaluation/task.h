@@ -1,0 +1,68 @@
+/// @file
+/// A task of an evaluation: what it measures, its options, its rows. One file in `tasks/` and one line in the list of
+/// this folder's meson.build.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evaluation/documents.h"
+#include "evaluation/scorer.h"
+#include "evaluation/settings.h"
+#include "evaluation/tables.h"
+#include "evaluation/text_codec.h"
+#include "support/config.h"
+#include "support/progress.h"
+
+namespace pe::evaluation {
+
+/// Rows in the making. A task's work is cut into items; an item that an interrupted evaluation finished is not done
+/// again, its rows come from the journal in the work folder.
+class Results {
+ public:
+  virtual ~Results() = default;
+
+  /// Calls `work` for rows that are not there yet, keeps and returns what it gives. `name` is unique in the evaluation.
+  /// @throws Stopped when a stop was requested.
+  virtual const Rows& item(const std::string& name, const std::function<Rows()>& work) = 0;
+
+  /// Rows that follow from items and need no journal.
+  virtual void add(const Rows& rows) = 0;
+};
+
+struct TaskContext {
+  Scorer& scorer;
+  const TextCodec& text;
+  const DocumentSource& documents;
+  const Settings& settings;
+  std::vector<std::int64_t> lengths;   ///< contexts, tokens, ascending
+  Results& results;
+  support::Progress& progress;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  virtual void describe(support::FieldVisitor& v) = 0;   ///< the group `eval.<task>`
+  virtual void run(TaskContext& context) const = 0;
+};
+
+struct TaskEntry {
+  std::string name;
+  std::string summary;
+  std::vector<std::string> tables;   ///< that it writes
+  std::shared_ptr<Task> (*make)();
+};
+
+/// Sorted by name.
+const std::vector<TaskEntry>& tasks();
+
+template <typename T>
+std::shared_ptr<Task> make_task() {
+  return std::make_shared<T>();
+}
+
+}  // namespace pe::evaluation

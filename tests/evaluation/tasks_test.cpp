@@ -1,0 +1,312 @@
+// The tasks on models that can be solved by hand.
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <set>
+
+#include "evaluation/evaluate.h"
+#include "evaluation/fakes.h"
+
+using namespace pe::evaluation;
+using namespace pe::evaluation::testing;
+using pe::Json;
+
+namespace {
+
+/// Runs one task; `options` are of the group `eval`.
+Rows run(const std::string& task, Scorer& scorer, Json options, const DocumentSource& documents,
+         const TextCodec& codec = ByteCodec()) {
+  options["tasks"] = {task};
+  const auto config = pe::support::make_config<EvaluateConfig>(Json{{"eval", options}});
+  MemoryResults results;
+  run_tasks(config.eval, scorer, codec, documents, results, pe::support::silent_progress());
+  return results.rows;
+}
+
+double value(const std::string& table, const Row& row, const std::string& column) {
+  return number(cell(table, row, column));
+}
+
+const Json kLengths = {{"lengths", {0.5, 1, 2, 4}}, {"documents", 40}, {"min_documents", 30}};
+
+FakeDocuments long_documents(std::int64_t count = 48, std::int64_t tokens = 700) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < count; ++i) lengths.push_back(i % 6 == 5 ? 100 : tokens + i);
+  return FakeDocuments(std::move(lengths));
+}
+
+/// After `marker` ... knows: predicts what followed the last earlier occurrence of the two tokens before the target.
+FakeScorer induction_model(std::int64_t vocabulary) {
+  return FakeScorer(
+      [vocabulary](const std::vector<std::int32_t>& ids, std::int64_t target) {
+        const auto at = static_cast<std::size_t>(target);
+        for (std::size_t p = at - 1; p >= 2; --p) {
+          if (ids[p - 2] == ids[at - 2] && ids[p - 1] == ids[at - 1]) {
+            return ids[p] == ids[at] ? FakeScorer::Answer{0.0, true} : FakeScorer::Answer{20.0, false};
+          }
+        }
+        return FakeScorer::Answer{std::log(static_cast<double>(vocabulary)), false};
+      });
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(tasks)
+
+BOOST_AUTO_TEST_CASE(a_uniform_model_has_a_perplexity_of_its_vocabulary_everywhere) {
+  const FakeDocuments documents = long_documents();
+  for (const char* bos : {"none", "doc_start", "every_window"}) {
+    FakeScorer scorer = uniform_model(256);
+    Json options = kLengths;
+    options["bos"] = bos;
+    const Rows rows = run("perplexity", scorer, options, documents);
+    BOOST_TEST(rows.at("lm_summary").size() == 12);
+    for (const Row& row : rows.at("lm_summary")) {
+      const double tokens = value("lm_summary", row, "tokens_scored");
+      BOOST_TEST(text(cell("lm_summary", row, "status")) == "ok");
+      BOOST_TEST(std::abs(value("lm_summary", row, "ppl") / 256 - 1) < 1e-6);
+      BOOST_TEST(value("lm_summary", row, "n_docs") == 40);
+      BOOST_TEST(std::abs(value("lm_summary", row, "bpb") - tokens * 8 / (tokens * 3)) < 1e-6);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(prefixes_score_every_token_but_the_separator) {
+  FakeScorer scorer = uniform_model(256);
+  const Rows rows = run("perplexity", scorer, kLengths, long_documents());
+  for (const std::int64_t length : {64, 128, 256, 512}) {
+    const auto found = rows_where(rows, "lm_doc", {{"protocol", "prefix"}, {"L", std::to_string(length)}});
+    BOOST_TEST(found.size() == 40);
+    for (const Row& row : found) BOOST_TEST(value("lm_doc", row, "tokens_scored") == length - 1);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_length_has_the_same_documents) {
+  FakeScorer scorer = uniform_model(256);
+  const Rows rows = run("perplexity", scorer, kLengths, long_documents());
+  std::set<std::set<std::int64_t>> sets;
+  for (const char* length : {"64", "128", "256", "512"}) {
+    std::set<std::int64_t> ids;
+    for (const Row& row : rows_where(rows, "lm_doc", {{"protocol", "sliding"}, {"L", length}})) {
+      ids.insert(static_cast<std::int64_t>(value("lm_doc", row, "doc_id")));
+    }
+    sets.insert(ids);
+  }
+  BOOST_TEST(sets.size() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(a_bounded_model_is_na_beyond_its_positions_and_reads_the_same_documents) {
+  FakeScorer bounded = order_one_model({.vocabulary = 256, .train_length = 128, .max_positions = 128});
+  FakeScorer open = order_one_model();
+  const Rows rows = run("perplexity", bounded, kLengths, long_documents());
+  const Rows all = run("perplexity", open, kLengths, long_documents());
+  for (const char* length : {"256", "512"}) {
+    for (const Row& row : rows_where(rows, "lm_summary", {{"L", length}})) {
+      BOOST_TEST(text(cell("lm_summary", row, "status")) == "na_positions");
+      BOOST_TEST(std::isnan(value("lm_summary", row, "ppl")));
+      BOOST_TEST(std::isnan(value("lm_summary", row, "n_docs")));
+    }
+    BOOST_TEST(rows_where(rows, "lm_doc", {{"L", length}}).empty());
+  }
+  for (const char* protocol : {"prefix", "blocks", "sliding"}) {
+    const auto mine = rows_where(rows, "lm_doc", {{"L", "128"}, {"protocol", protocol}});
+    const auto other = rows_where(all, "lm_doc", {{"L", "128"}, {"protocol", protocol}});
+    BOOST_REQUIRE_EQUAL(mine.size(), other.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      BOOST_TEST(value("lm_doc", mine[i], "doc_id") == value("lm_doc", other[i], "doc_id"));
+      BOOST_TEST(std::abs(value("lm_doc", mine[i], "nll_sum") - value("lm_doc", other[i], "nll_sum")) < 1e-9);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sharing_passes_gives_what_separate_passes_give) {
+  // A model that claims to depend on the length is fed every window; the other reads prefixes off one pass.
+  FakeScorer shared = order_one_model();
+  FakeScorer apart = order_one_model({.vocabulary = 256, .train_length = 128, .length_dependent = true});
+  for (const char* bos : {"none", "doc_start", "every_window"}) {
+    Json options = kLengths;
+    options["bos"] = bos;
+    shared.tokens_fed = apart.tokens_fed = 0;
+    const Rows a = run("perplexity", shared, options, long_documents());
+    const Rows b = run("perplexity", apart, options, long_documents());
+    BOOST_TEST(shared.tokens_fed < apart.tokens_fed);
+    BOOST_REQUIRE_EQUAL(a.at("lm_doc").size(), b.at("lm_doc").size());
+    for (std::size_t i = 0; i < a.at("lm_doc").size(); ++i) {
+      const Row &x = a.at("lm_doc")[i], &y = b.at("lm_doc")[i];
+      BOOST_TEST(value("lm_doc", x, "tokens_scored") == value("lm_doc", y, "tokens_scored"));
+      BOOST_TEST(std::abs(value("lm_doc", x, "nll_sum") - value("lm_doc", y, "nll_sum")) < 1e-6);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sliding_windows_of_an_order_one_model_agree_at_every_length) {
+  // The loss depends on one token before the target, so every protocol that scores the same targets finds the same.
+  FakeScorer scorer = order_one_model();
+  Json options = kLengths;
+  options["document_tokens"] = 600;
+  options["perplexity"] = {{"protocols", {"sliding"}}, {"stride_share", 0.5}};
+  const Rows rows = run("perplexity", scorer, options, long_documents());
+  const double first = value("lm_summary", rows.at("lm_summary")[0], "nll_mean");
+  for (const Row& row : rows.at("lm_summary")) {
+    BOOST_TEST(value("lm_summary", row, "tokens_scored") == 40 * 599);
+    BOOST_TEST(std::abs(value("lm_summary", row, "nll_mean") - first) < 1e-6);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(too_few_long_documents_lower_the_longest_length) {
+  std::vector<std::int64_t> lengths(40, 300);
+  for (int i = 0; i < 10; ++i) lengths[static_cast<std::size_t>(i)] = 600;
+  FakeScorer scorer = uniform_model(256);
+  const Rows rows = run("perplexity", scorer, kLengths, FakeDocuments(lengths));
+  for (const Row& row : rows.at("lm_summary")) {
+    const bool longest = value("lm_summary", row, "L") == 512;
+    BOOST_TEST(text(cell("lm_summary", row, "status")) == (longest ? "skipped_docs" : "ok"));
+    BOOST_TEST(value("lm_summary", row, "n_docs") == (longest ? 10 : 40));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_cut_below_the_longest_context_is_refused) {
+  FakeScorer scorer = uniform_model(256);
+  Json options = kLengths;
+  options["document_tokens"] = 300;
+  BOOST_CHECK_EXCEPTION(run("perplexity", scorer, options, long_documents()), pe::support::ConfigError,
+                        [](const pe::support::ConfigError& error) {
+                          return std::string(error.what()).find("300") != std::string::npos &&
+                                 std::string(error.what()).find("512") != std::string::npos;
+                        });
+}
+
+BOOST_AUTO_TEST_CASE(a_perplexity_that_explodes_is_overflow) {
+  FakeScorer scorer([](const std::vector<std::int32_t>&, std::int64_t) { return FakeScorer::Answer{12.0, false}; });
+  for (const Row& row : run("perplexity", scorer, kLengths, long_documents()).at("lm_summary")) {
+    BOOST_TEST(text(cell("lm_summary", row, "status")) == "overflow");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_stochastic_model_is_averaged_over_draws) {
+  FakeScorer scorer = uniform_model(256, {.train_length = 128, .stochastic = true});
+  scorer.noise = 0.1;   // draws 0 to 4: 0.2 on average
+  const Rows rows = run("perplexity", scorer, kLengths, long_documents());
+  for (const Row& row : rows.at("lm_summary")) {
+    BOOST_TEST(std::abs(value("lm_summary", row, "nll_mean") - std::log(256.0) - 0.2) < 1e-5);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_oracle_answers_every_passkey) {
+  FakeScorer oracle = induction_model(257);
+  Json options = kLengths;
+  options["passkey"] = {{"depths", {0, 0.5, 1}}, {"trials", 4}, {"candidates", 5}};
+  const Rows rows = run("passkey", oracle, options, long_documents());
+  for (const Row& row : rows.at("retrieval_summary")) {
+    if (text(cell("retrieval_summary", row, "status")) != "ok") continue;
+    BOOST_TEST(value("retrieval_summary", row, "em") == 1);
+    BOOST_TEST(value("retrieval_summary", row, "digit_acc") == 1);
+    BOOST_TEST(value("retrieval_summary", row, "rank_acc") == 1);
+    BOOST_TEST(value("retrieval_summary", row, "gain") > 1);
+    BOOST_TEST(value("retrieval_summary", row, "recovered") > 0.9);
+  }
+  // 64 and 128 tokens of bytes hold the short wording alone.
+  BOOST_TEST(rows_where(rows, "retrieval_summary", {{"L", "64"}, {"variant", "short"}, {"depth", "all"}}).size() == 1);
+  BOOST_TEST(rows_where(rows, "retrieval_summary", {{"L", "512"}, {"variant", "long"}, {"depth", "all"}}).size() == 1);
+  BOOST_TEST(rows_where(rows, "retrieval_trial", {{"L", "512"}}).size() == 12);
+}
+
+BOOST_AUTO_TEST_CASE(a_uniform_model_ranks_by_chance_and_gains_nothing) {
+  FakeScorer uniform = uniform_model(257);
+  Json options = kLengths;
+  options["passkey"] = {{"depths", {0, 1}}, {"trials", 5}, {"candidates", 10}};
+  const Rows rows = run("passkey", uniform, options, long_documents());
+  for (const Row& row : rows.at("retrieval_summary")) {
+    BOOST_TEST(value("retrieval_summary", row, "em") == 0);
+    BOOST_TEST(value("retrieval_summary", row, "gain") == 0);
+    BOOST_TEST(std::abs(value("retrieval_summary", row, "rank_acc") - 0.1) < 1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(passkeys_without_room_or_positions_say_so) {
+  FakeScorer uniform = uniform_model(257, {.train_length = 16, .max_positions = 64});
+  Json options = {{"lengths", {1, 4, 8}}, {"passkey", {{"depths", {0}}, {"trials", 1}}}};
+  const Rows rows = run("passkey", uniform, options, long_documents());
+  for (const Row& row : rows.at("retrieval_summary")) {
+    const double length = value("retrieval_summary", row, "L");
+    BOOST_TEST(text(cell("retrieval_summary", row, "status")) ==
+               (length == 16 ? "na_length" : length == 64 ? "ok" : "na_positions"));
+    if (length != 64) BOOST_TEST(std::isnan(value("retrieval_summary", row, "em")));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(every_model_meets_the_same_passkeys_and_copies) {
+  for (const char* task : {"passkey", "copy"}) {
+    std::vector<std::vector<std::vector<std::int32_t>>> seen;
+    for (int model = 0; model < 2; ++model) {
+      std::vector<std::vector<std::int32_t>> ids;
+      FakeScorer recorder([&](const std::vector<std::int32_t>& sequence, std::int64_t) {
+        if (ids.empty() || ids.back() != sequence) ids.push_back(sequence);
+        return FakeScorer::Answer{model == 0 ? 1.0 : 2.0, false};
+      });
+      run(task, recorder, {{"lengths", {1, 2}}, {"passkey", {{"trials", 3}}}}, long_documents());
+      seen.push_back(std::move(ids));
+    }
+    BOOST_CHECK(seen[0] == seen[1]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_oracle_repeats_and_a_uniform_model_does_not) {
+  // The newline comes back before the first piece of the second half only, so two tokens of context suffice behind it.
+  FakeScorer oracle([](const std::vector<std::int32_t>& ids, std::int64_t target) {
+    const std::int64_t half = (static_cast<std::int64_t>(ids.size()) - 2) / 2;
+    const bool right = ids[static_cast<std::size_t>(target)] == ids[static_cast<std::size_t>(target - half - 1)];
+    return FakeScorer::Answer{right ? 0.0 : 9.0, right};
+  });
+  FakeScorer uniform = uniform_model(257);
+  const Json options = {{"lengths", {0.25, 1, 2, 8}}, {"copy", {{"trials", 6}}}};
+  const Rows good = run("copy", oracle, options, long_documents());
+  const Rows bad = run("copy", uniform, options, long_documents());
+  for (const std::int64_t length : {32, 128, 256}) {
+    const auto row = rows_where(good, "algo_summary", {{"length", std::to_string(length)}}).at(0);
+    BOOST_TEST(value("algo_summary", row, "em") == 1);
+    BOOST_TEST(value("algo_summary", row, "token_acc") == 1);
+    BOOST_TEST(value("algo_summary", row, "nll_target") == 0);
+    for (const Row& trial : rows_where(good, "algo_trial", {{"length", std::to_string(length)}})) {
+      BOOST_TEST(value("algo_trial", trial, "token_total") == (length - 2) / 2);
+    }
+    const auto chance = rows_where(bad, "algo_summary", {{"length", std::to_string(length)}}).at(0);
+    BOOST_TEST(std::abs(value("algo_summary", chance, "nll_target") - std::log(257.0)) < 1e-5);
+    BOOST_TEST(value("algo_summary", chance, "em") == 0);
+  }
+  // 511 distinct pieces are more than bytes have.
+  const auto many = rows_where(good, "algo_summary", {{"length", "1024"}}).at(0);
+  BOOST_TEST(text(cell("algo_summary", many, "status")) == "na_vocabulary");
+}
+
+BOOST_AUTO_TEST_CASE(copies_show_distinct_pieces_twice) {
+  std::set<std::vector<std::int32_t>> seen;
+  FakeScorer recorder([&](const std::vector<std::int32_t>& ids, std::int64_t) {
+    seen.insert(ids);
+    return FakeScorer::Answer{1.0, false};
+  });
+  run("copy", recorder, {{"context", {64}}, {"copy", {{"trials", 8}}}}, long_documents());
+  BOOST_TEST(seen.size() == 8);
+  for (const auto& ids : seen) {
+    BOOST_TEST(ids.size() == 64);
+    BOOST_TEST(ids[0] == 256);
+    BOOST_TEST(ids[32] == '\n');
+    const std::vector<std::int32_t> first(ids.begin() + 1, ids.begin() + 32), second(ids.begin() + 33, ids.end());
+    BOOST_TEST(first == second, boost::test_tools::per_element());
+    BOOST_TEST(std::set<std::int32_t>(first.begin(), first.end()).size() == 31);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_task_or_protocol_is_named_with_the_nearest_word) {
+  const auto message = [](const Json& options) {
+    try {
+      pe::support::make_config<EvaluateConfig>(Json{{"eval", options}});
+    } catch (const pe::support::ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  BOOST_TEST(message({{"tasks", {"perplexty"}}}).find("did you mean 'perplexity'?") != std::string::npos);
+  BOOST_TEST(message({{"perplexity", {{"protocols", {"block"}}}}}).find("did you mean 'blocks'?") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

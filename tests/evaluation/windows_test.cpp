@@ -1,0 +1,86 @@
+#include "evaluation/windows.h"
+
+#include <boost/test/unit_test.hpp>
+#include <vector>
+
+using namespace pe::evaluation;
+
+namespace {
+
+using Windows = std::vector<Window>;
+
+/// Every token is scored once, in order, without gaps.
+void covers(const Windows& windows, std::int64_t n) {
+  std::int64_t next = 0;
+  for (const Window& window : windows) {
+    BOOST_TEST(window.score_begin == next);
+    BOOST_TEST(window.begin <= window.score_begin);
+    BOOST_TEST(window.end == window.score_end);
+    next = window.score_end;
+  }
+  BOOST_TEST(next == n);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(windows_of_a_document)
+
+BOOST_AUTO_TEST_CASE(sliding_windows_have_their_golden_extents) {
+  BOOST_CHECK((windows(Protocol::kSliding, 10, 4, 2) ==
+               Windows{{0, 4, 0, 4}, {2, 6, 4, 6}, {4, 8, 6, 8}, {6, 10, 8, 10}}));
+  BOOST_CHECK((windows(Protocol::kSliding, 10, 4, 4) == Windows{{0, 4, 0, 4}, {4, 8, 4, 8}, {8, 10, 8, 10}}));
+  BOOST_CHECK((windows(Protocol::kSliding, 11, 4, 3) ==
+               Windows{{0, 4, 0, 4}, {3, 7, 4, 7}, {6, 10, 7, 10}, {9, 11, 10, 11}}));
+}
+
+BOOST_AUTO_TEST_CASE(sliding_scores_every_token_once) {
+  for (std::int64_t n : {1, 3, 4, 5, 17, 64, 65}) {
+    for (std::int64_t length : {1, 2, 4, 16, 64}) {
+      for (std::int64_t stride = 1; stride <= length; ++stride) {
+        covers(windows(Protocol::kSliding, n, length, stride), n);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(sliding_without_overlap_equals_blocks_but_for_the_short_tail) {
+  BOOST_CHECK(windows(Protocol::kSliding, 96, 32, 32) == windows(Protocol::kBlocks, 96, 32, 32));
+  BOOST_CHECK(windows(Protocol::kSliding, 100, 64, 64) == windows(Protocol::kBlocks, 100, 64, 64));
+  Windows sliding = windows(Protocol::kSliding, 100, 40, 40);
+  BOOST_TEST(sliding.back().end - sliding.back().begin == 20);
+  sliding.pop_back();
+  BOOST_CHECK(sliding == windows(Protocol::kBlocks, 100, 40, 40));
+}
+
+BOOST_AUTO_TEST_CASE(blocks_keep_a_tail_of_thirty_two_tokens) {
+  BOOST_TEST(windows(Protocol::kBlocks, 64 + 32, 64, 64).size() == 2);
+  BOOST_TEST(windows(Protocol::kBlocks, 64 + 31, 64, 64).size() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(all_protocols_agree_on_a_document_within_one_window) {
+  for (std::int64_t n : {1, 5, 31, 32, 64}) {
+    const Windows one = {{0, n, 0, n}};
+    for (Protocol protocol : {Protocol::kPrefix, Protocol::kBlocks, Protocol::kSliding}) {
+      BOOST_CHECK(windows(protocol, n, 64, 16) == one);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_prefix_is_one_window) {
+  BOOST_CHECK((windows(Protocol::kPrefix, 100, 40, 1) == Windows{{0, 40, 0, 40}}));
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_document_has_no_windows) {
+  for (Protocol protocol : {Protocol::kPrefix, Protocol::kBlocks, Protocol::kSliding}) {
+    BOOST_TEST(windows(protocol, 0, 64, 16).empty());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_default_stride_is_256_from_1024_tokens_on) {
+  BOOST_TEST(default_stride(1024) == 256);
+  BOOST_TEST(default_stride(16384) == 256);
+  BOOST_TEST(default_stride(512) == 128);
+  BOOST_TEST(default_stride(3) == 1);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
