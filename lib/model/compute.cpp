@@ -5,6 +5,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -89,8 +90,12 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
   }
   if (!result.micro_batch) {
     result.micro_batch = batch;
-    if (cuda && batch > 64) result.micro_batch = batch % 64 == 0 ? 64 : 1;
+    if (cuda) {
+      result.micro_batch = std::min<std::int64_t>(batch, 64);
+      while (batch % *result.micro_batch != 0) --*result.micro_batch;
+    }
   }
+  result.micro_batch = std::min(*result.micro_batch, batch);
   if (batch % *result.micro_batch != 0) {
     throw ConfigError(cat("compute.micro_batch is ", *result.micro_batch, ", which does not divide the batch of ", batch,
                           " sequences"));
@@ -136,7 +141,7 @@ void set_threads(std::int64_t threads) {
 void prepare(const Json& config, int argc, char** argv) {
   ComputeConfig compute;
   const auto group = config.find("compute");
-  if (group != config.end()) compute = support::bind<ComputeConfig>(*group, "compute");
+  if (group != config.end()) compute = support::make_config<ComputeConfig>(*group, "compute");
   const std::vector<std::string> wanted = environment_of(compute);
 
   std::vector<std::string> names;

@@ -99,6 +99,10 @@ std::string device_name(at::Device device) {
   return loaded_table->device_properties(device.index(), &properties) == 0 ? properties.name : "CUDA device";
 }
 
+at::ScalarType compute_type(const ComputeConfig& compute) {
+  return compute.dtype == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+}
+
 std::string device_summary(const ComputeConfig& compute, at::Device device) {
   const char* dtype = compute.dtype == Precision::kBf16 ? "bf16" : "fp32";
   if (device.is_cuda()) return cat(device_name(device), ", ", dtype);

@@ -25,6 +25,9 @@ const PeCudaTable* cuda_table();
 /// The product's name, as the system states it.
 std::string device_name(at::Device device);
 
+/// What activations are computed in.
+at::ScalarType compute_type(const ComputeConfig& compute);
+
 /// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for fingerprints and the first line of a log.
 std::string device_summary(const ComputeConfig& compute, at::Device device);
 

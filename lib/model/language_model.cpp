@@ -246,7 +246,7 @@ LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabu
     const Tensor view = state->groups[at.group].values.narrow(0, at.offset, value.numel()).view(value.sizes()).detach();
     view.copy_(value);
     value.set_data(view);
-    state->parameters.push_back({parameter.name, value, parameter.weight_decay});
+    state->parameters.push_back({"encoding." + parameter.name, value, parameter.weight_decay});
   }
   if (compute != state->master()) {
     for (std::size_t i = 0; i < 2; ++i) state->shadows[i] = state->groups[i].values.to(compute);
@@ -265,6 +265,9 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
   span.training = options.training;
   span.step = options.step;
   span.samples = options.samples;
+  if (span.samples.empty() && options.first_sample != 0) {
+    for (std::int64_t row = 0; row < batch; ++row) span.samples.push_back(options.first_sample + row);
+  }
   span.pe_len = options.pe_len == 0 ? length : options.pe_len;
   span.device = s.device;
   encodings::PositionalEncoding& encoding = *s.encoding;

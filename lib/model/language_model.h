@@ -34,7 +34,8 @@ struct ForwardOptions {
   std::int64_t pe_len = 0;      ///< the length that a length-dependent encoding is told; 0: T
   bool training = false;
   std::int64_t step = 0;        ///< optimizer step, or the number of the draw in an evaluation, for encodings that draw
-  std::vector<std::int64_t> samples;   ///< id of each row, for draws per sample; empty: 0 .. B − 1
+  std::int64_t first_sample = 0;       ///< id of row 0, for draws per sample; row b is first_sample + b
+  std::vector<std::int64_t> samples;   ///< the ids where they do not follow each other; else empty
 };
 
 /// Parameters of one kind, side by side in one buffer each, so that an optimizer and a norm are one call.

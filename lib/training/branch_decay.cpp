@@ -1,0 +1,68 @@
+#include "training/branch_decay.h"
+
+#include "model/checkpoint_io.h"
+#include "model/device.h"
+#include "support/error.h"
+#include "support/text.h"
+#include "training/run.h"
+
+namespace pe::training {
+
+using support::ArtifactError;
+using support::cat;
+
+DecaySpan decay_span(const DecayConfig& config, std::int64_t tokens_per_step) {
+  const std::int64_t horizon = horizon_steps(config.horizon_tokens, tokens_per_step);
+  return {share_of_steps(config.end * (1 - config.share), horizon), share_of_steps(config.end, horizon)};
+}
+
+void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspace) {
+  const artifact::CheckpointReader peek(workspace.input("init").path);
+  const std::int64_t length = model::config_of(peek).length;
+  const data::TokenDataset dataset = open_data(workspace, length);
+  const Snapshot snapshot = open_snapshot(workspace, dataset);
+  const std::string file = snapshot.checkpoint.path().string();
+  const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch);
+  const at::Device device = model::open_device(compute);
+
+  const DecaySpan span = decay_span(config.decay, snapshot.batch * snapshot.length);
+  if (snapshot.phase != "stable" && snapshot.phase != "constant") {
+    throw ArtifactError(cat(file, ": step ", snapshot.step, " lies in phase '", snapshot.phase,
+                            "' of its schedule; a decay branches off the stable phase"));
+  }
+  if (snapshot.step != span.begin) {
+    throw ArtifactError(cat(file, ": a snapshot at step ", snapshot.step, ", but a decay that ends at ",
+                            support::shortest(config.decay.end), " of the horizon begins at end · (1 − share), step ", span.begin),
+                        cat("take the snapshot at ", support::shortest(config.decay.end * (1 - config.decay.share))));
+  }
+  if (span.end <= span.begin) {
+    throw support::ConfigError(cat("the decay from step ", span.begin, " to ", span.end, " has no step"), {},
+                               "raise decay.share or decay.horizon_tokens");
+  }
+  Schedule schedule;
+  schedule.kind = ScheduleKind::kWsd;
+  schedule.shape = config.decay.shape;
+  schedule.peak = snapshot.optimizer.peak_lr;
+  schedule.final_share = config.decay.final_share;
+  schedule.begin = schedule.decay_begin = span.begin;
+  schedule.end = span.end;
+
+  Run run{.model = model::load_model(snapshot.checkpoint, device, model::compute_type(compute)),
+          .optimizer = snapshot.optimizer,
+          .optimizer_start = snapshot.optimizer_start,
+          .schedule = schedule,
+          .first_step = span.begin,
+          .last_step = span.end,
+          .batch = snapshot.batch,
+          .data_seed = snapshot.data_seed,
+          .watch = config.decay.watch,
+          .compute = compute,
+          .checkpoint = config.checkpoint,
+          .parents = snapshot.checkpoint.meta().parents,
+          .branch = {{"kind", "decay"}, {"step", span.begin}, {"end", span.end}},
+          .moments_from = &snapshot.checkpoint};
+  run.parents.push_back(snapshot.digest);
+  execute(run, dataset, workspace);
+}
+
+}  // namespace pe::training

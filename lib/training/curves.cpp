@@ -1,0 +1,130 @@
+#include "training/curves.h"
+
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::training {
+namespace {
+
+using artifact::Dtype;
+
+constexpr std::int64_t kTrainColumns = 7;
+constexpr std::int64_t kValidationColumns = 6;
+
+/// Integers go through float64, which holds them exactly below 2⁵³.
+std::vector<double> flatten(const std::vector<TrainRow>& rows) {
+  std::vector<double> flat;
+  for (const TrainRow& row : rows) {
+    flat.insert(flat.end(), {static_cast<double>(row.step), static_cast<double>(row.tokens), row.loss, row.bpb, row.lr,
+                             row.grad_norm, row.clipped ? 1.0 : 0.0});
+  }
+  return flat;
+}
+
+std::vector<double> flatten(const std::vector<ValidationRow>& rows) {
+  std::vector<double> flat;
+  for (const ValidationRow& row : rows) {
+    flat.insert(flat.end(), {static_cast<double>(row.step), static_cast<double>(row.tokens), row.loss, row.bpb,
+                             static_cast<double>(row.tokens_scored), static_cast<double>(row.bytes_scored)});
+  }
+  return flat;
+}
+
+void add_rows(artifact::CheckpointWriter& writer, const std::string& name, const std::vector<double>& flat,
+              std::int64_t columns) {
+  writer.add({name, Dtype::kF64, {static_cast<std::int64_t>(flat.size()) / columns, columns}},
+             std::as_bytes(std::span(flat)));
+}
+
+std::vector<double> read_rows(const artifact::CheckpointReader& checkpoint, const std::string& name,
+                              std::int64_t columns) {
+  const artifact::TensorInfo* info = checkpoint.find(name);
+  if (info == nullptr || info->dtype != Dtype::kF64 || info->shape.size() != 2 || info->shape[1] != columns) {
+    throw support::ArtifactError(support::cat(checkpoint.path().string(), ": '", name, "' is missing or not f64 [rows, ",
+                                              columns, "]"));
+  }
+  std::vector<double> flat(static_cast<std::size_t>(info->bytes() / sizeof(double)));
+  checkpoint.read(name, std::as_writable_bytes(std::span(flat)));
+  return flat;
+}
+
+std::int64_t integer(double value) { return static_cast<std::int64_t>(value); }
+
+}  // namespace
+
+artifact::Tables Curves::tables(const Json& facts) const {
+  artifact::Table rows("train", artifact::train_columns());
+  for (const TrainRow& row : train) {
+    rows.add_row({row.step, row.tokens, row.loss, row.bpb, row.lr, row.grad_norm, row.clipped ? 1 : 0});
+  }
+  artifact::Table checks("validation", artifact::validation_columns());
+  for (const ValidationRow& row : validation) {
+    checks.add_row({row.step, row.tokens, row.loss, row.bpb, row.tokens_scored, row.bytes_scored});
+  }
+  artifact::Tables result;
+  result.tables = {std::move(rows), std::move(checks)};
+  result.facts = facts;
+  return result;
+}
+
+void Curves::write(artifact::CheckpointWriter& writer) const {
+  add_rows(writer, "curves/train", flatten(train), kTrainColumns);
+  add_rows(writer, "curves/validation", flatten(validation), kValidationColumns);
+}
+
+Curves Curves::read(const artifact::CheckpointReader& checkpoint) {
+  Curves curves;
+  const std::vector<double> train = read_rows(checkpoint, "curves/train", kTrainColumns);
+  for (std::size_t i = 0; i < train.size(); i += kTrainColumns) {
+    curves.train.push_back({integer(train[i]), integer(train[i + 1]), train[i + 2], train[i + 3], train[i + 4],
+                            train[i + 5], train[i + 6] != 0});
+  }
+  const std::vector<double> validation = read_rows(checkpoint, "curves/validation", kValidationColumns);
+  for (std::size_t i = 0; i < validation.size(); i += kValidationColumns) {
+    curves.validation.push_back({integer(validation[i]), integer(validation[i + 1]), validation[i + 2], validation[i + 3],
+                                 integer(validation[i + 4]), integer(validation[i + 5])});
+  }
+  return curves;
+}
+
+Json json_number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
+}
+
+MetricsLog::MetricsLog(std::filesystem::path work, const std::filesystem::path& resume, std::int64_t step)
+    : file_(work / "metrics.jsonl") {
+  const std::filesystem::path earlier = resume.empty() ? file_ : resume / "metrics.jsonl";
+  std::error_code ignored;
+  if (!std::filesystem::exists(earlier, ignored)) {
+    if (std::filesystem::exists(file_, ignored)) support::write_file_atomically(file_, "", false);
+    return;
+  }
+  std::string kept, tail;
+  std::int64_t last_attempt = 0;
+  for (const std::string& line : support::split(support::read_file(earlier), '\n')) {
+    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_object()) continue;   // a line that a killed writer left unfinished
+    last_attempt = std::max<std::int64_t>(last_attempt, record.value("attempt", std::int64_t{0}));
+    std::string& to = record.value("step", std::int64_t{0}) <= step ? kept : tail;
+    to += line;
+    to += '\n';
+  }
+  attempt_ = last_attempt + 1;
+  if (!tail.empty()) {
+    support::write_file_atomically(work / support::cat("metrics.attempt-", last_attempt, ".jsonl"), tail, false);
+  }
+  support::write_file_atomically(file_, kept, false);
+}
+
+void MetricsLog::add(Json record) {
+  record["attempt"] = attempt_;
+  support::append_file(file_, record.dump() + "\n");
+}
+
+}  // namespace pe::training

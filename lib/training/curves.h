@@ -1,0 +1,62 @@
+/// @file
+/// What a training says of itself while it runs: rows for the metrics artifact, and `metrics.jsonl` in the work folder,
+/// a log that survives resuming (what lies beyond the checkpoint is moved aside, never counted twice).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "artifact/checkpoint.h"
+#include "artifact/metrics.h"
+#include "artifact/workspace.h"
+
+namespace pe::training {
+
+struct TrainRow {
+  std::int64_t step = 0;      ///< steps done
+  std::int64_t tokens = 0;    ///< tokens seen
+  double loss = 0;            ///< nats per token, of this step's batch, before its update
+  double bpb = 0;             ///< bits per byte of text
+  double lr = 0;
+  double grad_norm = 0;
+  bool clipped = false;
+};
+
+struct ValidationRow {
+  std::int64_t step = 0;
+  std::int64_t tokens = 0;
+  double loss = 0;
+  double bpb = 0;
+  std::int64_t tokens_scored = 0;
+  std::int64_t bytes_scored = 0;
+};
+
+struct Curves {
+  std::vector<TrainRow> train;
+  std::vector<ValidationRow> validation;
+
+  artifact::Tables tables(const Json& facts) const;
+  /// As tensors "curves/train" and "curves/validation" of a checkpoint to resume from.
+  void write(artifact::CheckpointWriter& writer) const;
+  static Curves read(const artifact::CheckpointReader& checkpoint);
+};
+
+/// JSON has no NaN: such numbers are the texts "NaN", "Infinity", "-Infinity".
+Json json_number(double value);
+
+/// Appends records to `<work>/metrics.jsonl`.
+class MetricsLog {
+ public:
+  /// @param resume the work folder of an earlier attempt, or empty; its records up to `step` are taken over.
+  MetricsLog(std::filesystem::path work, const std::filesystem::path& resume, std::int64_t step);
+  void add(Json record);
+  std::int64_t attempt() const { return attempt_; }
+
+ private:
+  std::filesystem::path file_;
+  std::int64_t attempt_ = 1;
+};
+
+}  // namespace pe::training

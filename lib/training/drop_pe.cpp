@@ -1,0 +1,78 @@
+#include "training/drop_pe.h"
+
+#include "encodings/registry.h"
+#include "model/checkpoint_io.h"
+#include "model/device.h"
+#include "support/error.h"
+#include "support/text.h"
+#include "training/run.h"
+
+namespace pe::training {
+
+using support::ArtifactError;
+using support::cat;
+
+Schedule drop_schedule(const DropConfig& config, double snapshot_peak, std::int64_t begin, std::int64_t end) {
+  Schedule schedule;
+  schedule.kind = ScheduleKind::kCosine;
+  schedule.peak = config.peak_lr > 0 ? config.peak_lr : config.peak_scale * snapshot_peak;
+  schedule.final_share = config.final_share;
+  schedule.begin = begin;
+  schedule.warmup = config.warmup_steps > 0 ? config.warmup_steps : share_of_steps(config.warmup_share, end - begin);
+  schedule.decay_begin = schedule.end = end;
+  return schedule;
+}
+
+void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
+  const artifact::CheckpointReader peek(workspace.input("init").path);
+  const std::int64_t length = model::config_of(peek).length;
+  const data::TokenDataset dataset = open_data(workspace, length);
+  const Snapshot snapshot = open_snapshot(workspace, dataset);
+  const std::string file = snapshot.checkpoint.path().string();
+  const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch);
+  const at::Device device = model::open_device(compute);
+
+  const std::int64_t end = horizon_steps(config.drop.horizon_tokens, snapshot.batch * snapshot.length);
+  if (snapshot.phase == "decay" || snapshot.phase == "done") {
+    throw ArtifactError(cat(file, ": step ", snapshot.step, " lies in phase '", snapshot.phase,
+                            "' of its schedule; a drop branches off before a decay"));
+  }
+  if (snapshot.step >= end) {
+    throw ArtifactError(cat(file, ": a snapshot at step ", snapshot.step, ", but the horizon of drop.horizon_tokens ends at step ",
+                            end));
+  }
+  const bool drops = config.drop.arm == DropConfig::Arm::kDrop;
+  const Json& had = snapshot.checkpoint.meta().encoding;
+  const Json& wanted = config.drop.encoding.json;
+  if (drops && had == (wanted.is_string() ? Json{{"kind", wanted}} : wanted)) {
+    throw ArtifactError(cat(file, ": its encoding is '", encodings::encoding_name(had), "' already, so there is nothing to drop"),
+                        "leave it out of the drops, or use drop.arm: nodrop as a control");
+  }
+  const Schedule schedule = drop_schedule(config.drop, snapshot.optimizer.peak_lr, snapshot.step, end);
+  if (schedule.warmup > end - snapshot.step) {
+    throw support::ConfigError(cat("the warm-up takes ", schedule.warmup, " steps, but only ", end - snapshot.step, " remain"));
+  }
+  const bool reset = config.drop.optimizer == DropConfig::Optimizer::kReset;
+  OptimizerSettings optimizer = snapshot.optimizer;
+  optimizer.peak_lr = schedule.peak;
+  Run run{.model = model::load_model(snapshot.checkpoint, device, model::compute_type(compute),
+                                     drops ? wanted : Json(nullptr)),
+          .optimizer = optimizer,
+          .optimizer_start = reset ? snapshot.step : snapshot.optimizer_start,
+          .schedule = schedule,
+          .first_step = snapshot.step,
+          .last_step = end,
+          .batch = snapshot.batch,
+          .data_seed = snapshot.data_seed,
+          .watch = config.drop.watch,
+          .compute = compute,
+          .checkpoint = config.checkpoint,
+          .parents = snapshot.checkpoint.meta().parents,
+          .branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}},
+          .encoding_replaced = drops,
+          .moments_from = reset ? nullptr : &snapshot.checkpoint};
+  run.parents.push_back(snapshot.digest);
+  execute(run, dataset, workspace);
+}
+
+}  // namespace pe::training

@@ -1,0 +1,465 @@
+#include "training/run.h"
+
+#include <ATen/Version.h>
+#include <ATen/ops/empty.h>
+#include <torch/version.h>
+
+#include <chrono>
+#include <cmath>
+#include <numbers>
+
+#include "artifact/content_digest.h"
+#include "model/checkpoint_io.h"
+#include "model/device.h"
+#include "support/error.h"
+#include "support/text.h"
+#include "training/resume.h"
+
+namespace pe::training {
+namespace {
+
+using artifact::Split;
+using support::ArtifactError;
+using support::cat;
+using Clock = std::chrono::steady_clock;
+
+struct Batch {
+  at::Tensor ids;       ///< [B, T]
+  at::Tensor targets;   ///< [B·T]
+  std::int64_t bytes = 0;
+};
+
+/// Windows as inputs and targets; `bytes` only where asked for.
+class BatchReader {
+ public:
+  BatchReader(const data::TokenDataset& dataset, Split split, std::int64_t length, at::Device device)
+      : dataset_(dataset), split_(split), length_(length), device_(device),
+        window_(static_cast<std::size_t>(length + 1)) {}
+
+  template <typename WindowOf>
+  Batch read(std::int64_t count, const WindowOf& window_of, bool count_bytes) {
+    const auto options = at::TensorOptions(at::kLong);
+    Batch batch{at::empty({count, length_}, options), at::empty({count * length_}, options), 0};
+    auto* ids = batch.ids.data_ptr<std::int64_t>();
+    auto* targets = batch.targets.data_ptr<std::int64_t>();
+    for (std::int64_t row = 0; row < count; ++row) {
+      dataset_.window(split_, length_, window_of(row), window_);
+      std::copy(window_.begin(), window_.end() - 1, ids + row * length_);
+      std::copy(window_.begin() + 1, window_.end(), targets + row * length_);
+      if (count_bytes) batch.bytes += static_cast<std::int64_t>(dataset_.text_bytes(window_, 1));
+    }
+    if (device_.is_cuda()) {
+      batch.ids = batch.ids.to(device_);
+      batch.targets = batch.targets.to(device_);
+    }
+    return batch;
+  }
+
+ private:
+  const data::TokenDataset& dataset_;
+  Split split_;
+  std::int64_t length_;
+  at::Device device_;
+  std::vector<std::int64_t> window_;
+};
+
+double bits_per_byte(double nats, std::int64_t bytes) {
+  return bytes == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / std::numbers::ln2 / static_cast<double>(bytes);
+}
+
+Json to_json(const OptimizerSettings& settings, std::int64_t start) {
+  return {{"peak_lr", settings.peak_lr}, {"beta1", settings.beta1},
+          {"beta2", settings.beta2},     {"eps", settings.eps},
+          {"weight_decay", settings.weight_decay}, {"clip", settings.clip},
+          {"start", start}};
+}
+
+/// Everything that lives while a run goes on.
+class Loop {
+ public:
+  Loop(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace)
+      : run_(run),
+        dataset_(dataset),
+        workspace_(workspace),
+        progress_(workspace.progress == nullptr ? support::silent_progress() : *workspace.progress),
+        length_(run.model.config().length),
+        order_(static_cast<std::uint64_t>(run.data_seed), dataset.windows(Split::kTrain, length_)),
+        reader_(dataset, Split::kTrain, length_, run.model.device()),
+        optimizer_(run.model, run.optimizer, run.optimizer_start),
+        store_(workspace, run.checkpoint.keep, progress_),
+        step_(run.first_step) {
+    check_snapshots();
+    if (run.moments_from != nullptr) {
+      model::read_tensors(*run.moments_from, "optim/m/", run.model, optimizer_.first_moments(), run.encoding_replaced);
+      model::read_tensors(*run.moments_from, "optim/v/", run.model, optimizer_.second_moments(), run.encoding_replaced);
+    }
+  }
+
+  void go() {
+    resume();
+    log_.emplace(workspace_.work, workspace_.resume.value_or(""), step_);
+    announce();
+    last_checkpoint_ = started_ = Clock::now();
+    resumed_at_ = step_;
+    std::size_t next_snapshot = 0;
+    const auto& snapshots = workspace_.snapshots;
+    while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step < step_) ++next_snapshot;
+    const std::int64_t end = snapshots.empty() ? run_.last_step : snapshots.back().step;
+    for (;;) {
+      while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step == step_) {
+        write_snapshot(snapshots[next_snapshot], false);
+        ++next_snapshot;
+      }
+      if (step_ >= end) break;
+      if (support::stop_requested()) stop();
+      if (!one_step()) diverged(next_snapshot);
+      if (run_.watch.validate_every > 0 && step_ % run_.watch.validate_every == 0) add_validation();
+      if (std::chrono::duration<double>(Clock::now() - last_checkpoint_).count() >= run_.checkpoint.every && step_ < end) {
+        save();
+      }
+    }
+    if (snapshots.empty()) write_artifacts(workspace_.outputs, run_.artifact_holds_moments, false);
+  }
+
+ private:
+  std::int64_t tokens(std::int64_t steps) const { return steps * run_.batch * length_; }
+
+  void check_snapshots() const {
+    for (const artifact::Snapshot& snapshot : workspace_.snapshots) {
+      if (snapshot.step < run_.first_step || snapshot.step > run_.last_step) {
+        throw support::ConfigError(cat("snapshot '", snapshot.label, "' is at step ", snapshot.step, ", outside of steps ",
+                                       run_.first_step, " to ", run_.last_step));
+      }
+      const bool at_end = snapshot.step == run_.schedule.end;
+      if (run_.schedule.kind == ScheduleKind::kWsd && !run_.schedule.free_of_horizon(snapshot.step) && !at_end) {
+        throw support::ConfigError(
+            cat("snapshot '", snapshot.label, "' at step ", snapshot.step, " lies inside the decay, which begins at step ",
+                run_.schedule.decay_begin),
+            {}, "set train.decay_share: 0 in a stage that only feeds branches, or move the snapshot");
+      }
+    }
+  }
+
+  /// One line for people about what begins.
+  void announce() {
+    const std::int64_t parameters = run_.model.parameter_count();
+    progress_.note(cat(support::short_count(static_cast<double>(parameters)), " parameters (", support::with_commas(parameters),
+                       "), steps ", step_, " to ", workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step,
+                       " of ", support::with_commas(tokens(1)), " tokens, ",
+                       model::device_summary(run_.compute, run_.model.device())));
+    const std::uint64_t windows = order_.windows();
+    const auto needed = static_cast<std::uint64_t>(run_.last_step * run_.batch);
+    if (needed > windows) {
+      progress_.note(cat("the data has ", windows, " windows; the run sees ", needed, ", that is ",
+                         support::shortest(std::round(100.0 * static_cast<double>(needed) / static_cast<double>(windows)) / 100),
+                         " epochs"));
+    }
+    peak_ = model::peak_flops(run_.model.device(), model::device_name(run_.model.device()));
+  }
+
+  /// @return false when loss or gradients were not finite; nothing was updated then.
+  bool one_step() {
+    const std::int64_t micro = *run_.compute.micro_batch;
+    const double scale = 1.0 / static_cast<double>(run_.batch * length_);
+    const bool logged = (step_ + 1) % run_.watch.log_every == 0;
+    run_.model.zero_gradients();
+    double loss = 0;
+    std::int64_t bytes = 0;
+    for (std::int64_t first = 0; first < run_.batch; first += micro) {
+      const std::int64_t sample = step_ * run_.batch + first;
+      const Batch batch = reader_.read(
+          micro, [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(sample + row)); }, logged);
+      model::ForwardOptions options;
+      options.training = true;
+      options.step = step_;
+      options.first_sample = sample;
+      const at::Tensor hidden = run_.model.forward(batch.ids, options);
+      const at::Tensor part = run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets) * scale;
+      part.backward();
+      loss += part.item<double>();
+      bytes += batch.bytes;
+    }
+    const double lr = run_.schedule.at(step_);
+    const AdamW::StepResult update = std::isfinite(loss) ? optimizer_.step(step_, lr) : AdamW::StepResult{.grad_norm = loss, .finite = false};
+    const bool finite = std::isfinite(loss) && update.finite;
+    ++step_;
+    if (logged || !finite) {
+      curves_.train.push_back({step_, tokens(step_), loss, bits_per_byte(loss / scale, bytes), lr, update.grad_norm, update.clipped});
+      const double seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+      const TrainRow& row = curves_.train.back();
+      log_->add({{"phase", "train"}, {"step", row.step}, {"tokens", row.tokens}, {"loss", json_number(row.loss)},
+                 {"bpb", json_number(row.bpb)}, {"lr", row.lr}, {"grad_norm", json_number(row.grad_norm)},
+                 {"clipped", row.clipped}, {"flops", flops() * static_cast<double>(row.tokens)}, {"wall_s", seconds}});
+    }
+    tell(loss);
+    return finite;
+  }
+
+  double flops() const { return model::flops_per_token(run_.model.config(), length_); }
+
+  void tell(double loss) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - started_).count();
+    const double speed = seconds > 0 ? static_cast<double>(tokens(step_ - resumed_at_)) / seconds : 0;
+    Json detail = {{"loss", json_number(loss)}, {"tokens_per_second", std::round(speed)}};
+    if (peak_) detail["mfu"] = speed * flops() / *peak_;
+    progress_.advance("train", step_ - run_.first_step,
+                      (workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step) - run_.first_step, detail);
+  }
+
+  std::optional<ValidationRow> validation_now() const {
+    std::optional<ValidationRow> row = validate(run_.model, dataset_, run_.watch.validate_windows, *run_.compute.micro_batch);
+    if (row) {
+      row->step = step_;
+      row->tokens = tokens(step_);
+    }
+    return row;
+  }
+
+  void add_validation() {
+    const std::optional<ValidationRow> row = validation_now();
+    if (!row) return;
+    curves_.validation.push_back(*row);
+    log_->add({{"phase", "validation"}, {"step", row->step}, {"tokens", row->tokens}, {"loss", json_number(row->loss)},
+               {"bpb", json_number(row->bpb)}, {"tokens_scored", row->tokens_scored}, {"bytes_scored", row->bytes_scored}});
+  }
+
+  artifact::CheckpointMeta meta(bool is_diverged) const {
+    artifact::CheckpointMeta meta;
+    meta.status = is_diverged ? artifact::TrainingStatus::kDiverged : artifact::TrainingStatus::kOk;
+    meta.step = step_;
+    meta.tokens_seen = tokens(step_);
+    meta.next_sample = step_ * run_.batch;
+    meta.tokenizer_digest = dataset_.tokenizer_digest();
+    meta.data_digest = dataset_.content_digest();
+    meta.parents = run_.parents;
+    model::describe_model(run_.model, meta);
+    meta.optimizer = to_json(run_.optimizer, run_.optimizer_start);
+    meta.data = {{"length", length_}, {"batch", run_.batch}, {"seed", run_.data_seed}};
+    meta.extra = {{"phase", run_.schedule.phase(step_)}, {"lr", step_ == run_.first_step ? 0.0 : run_.schedule.at(step_ - 1)}};
+    if (!run_.branch.empty()) meta.extra["branch"] = run_.branch;
+    return meta;
+  }
+
+  void write_checkpoint(const std::filesystem::path& path, const artifact::CheckpointMeta& meta, bool moments,
+                        bool curves) const {
+    artifact::CheckpointWriter writer(path, workspace_.recipe, meta);
+    model::write_weights(run_.model, writer);
+    if (moments) {
+      model::write_tensors(writer, "optim/m/", run_.model, optimizer_.first_moments());
+      model::write_tensors(writer, "optim/v/", run_.model, optimizer_.second_moments());
+    }
+    if (curves) curves_.write(writer);
+    writer.finish();
+  }
+
+  /// The roles that the stage was asked for, at the present step. The metrics end with a validation of this very model.
+  void write_artifacts(const std::map<std::string, std::filesystem::path>& outputs, bool moments, bool is_diverged) {
+    if (const auto model = outputs.find("model"); model != outputs.end()) {
+      write_checkpoint(model->second, meta(is_diverged), moments, false);
+    }
+    if (const auto metrics = outputs.find("metrics"); metrics != outputs.end()) {
+      Curves curves = curves_;
+      const bool validated = !curves.validation.empty() && curves.validation.back().step == step_;
+      if (!validated && !is_diverged) {
+        if (const auto row = validation_now()) curves.validation.push_back(*row);
+      }
+      const Json facts = {{"encoding", model::to_json(run_.model.config())["encoding"]},
+                          {"seed", run_.model.seed()},
+                          {"parameters", run_.model.parameter_count()},
+                          {"encoding_parameters", run_.model.encoding_parameter_count()},
+                          {"step", step_},
+                          {"first_step", run_.first_step},
+                          {"length", length_},
+                          {"status", is_diverged ? "diverged" : "ok"}};
+      artifact::write_metrics(metrics->second, workspace_.recipe, curves.tables(facts));
+    }
+  }
+
+  void write_snapshot(const artifact::Snapshot& snapshot, bool is_diverged) {
+    write_artifacts(snapshot.outputs, true, is_diverged);
+    Json event = {{"event", "snapshot"}, {"step", snapshot.step}, {"label", snapshot.label}};
+    if (is_diverged) event["status"] = "diverged";
+    progress_.event(event);
+  }
+
+  void save() {
+    artifact::CheckpointMeta now = meta(false);
+    now.fingerprint = fingerprint();
+    now.extra["run"] = identity();
+    store_.save(step_, [&](const std::filesystem::path& path) { write_checkpoint(path, now, true, true); });
+    last_checkpoint_ = Clock::now();
+  }
+
+  [[noreturn]] void stop() {
+    save();
+    progress_.note(cat("stopped at step ", step_, "; run again to continue"));
+    throw support::Stopped(true);
+  }
+
+  [[noreturn]] void diverged(std::size_t next_snapshot) {
+    const auto& snapshots = workspace_.snapshots;
+    for (; next_snapshot < snapshots.size(); ++next_snapshot) write_snapshot(snapshots[next_snapshot], true);
+    if (snapshots.empty()) write_artifacts(workspace_.outputs, false, true);
+    const TrainRow& row = curves_.train.back();
+    throw support::Error(support::kExitDiverged,
+                         support::Diagnostic{cat("training diverged at step ", step_, ": loss ", support::shortest(row.loss),
+                                                 ", gradient norm ", support::shortest(row.grad_norm)),
+                                             {}, "lower train.peak_lr, or lengthen the warm-up", {}});
+  }
+
+  Json fingerprint() const {
+    return {{"torch", TORCH_VERSION},
+            {"device", model::device_name(run_.model.device())},
+            {"isa", at::get_cpu_capability()},
+            {"threads", run_.compute.threads.value_or(1)},
+            {"micro_batch", run_.compute.micro_batch.value_or(run_.batch)}};
+  }
+
+  /// What else decides how the steps go; the horizon only where it shapes them.
+  Json identity() const {
+    const Schedule& schedule = run_.schedule;
+    Json json = {{"kind", static_cast<int>(schedule.kind)}, {"begin", schedule.begin},
+                 {"warmup", schedule.warmup},               {"peak", schedule.peak},
+                 {"log_every", run_.watch.log_every},       {"validate_every", run_.watch.validate_every},
+                 {"validate_windows", run_.watch.validate_windows}};
+    if (!schedule.free_of_horizon(schedule.end)) {
+      json["shape"] = static_cast<int>(schedule.shape);
+      json["final_share"] = schedule.final_share;
+      json["decay_begin"] = schedule.decay_begin;
+      json["end"] = schedule.end;
+    }
+    return json;
+  }
+
+  void resume() {
+    artifact::CheckpointMeta expected = meta(false);
+    expected.extra["run"] = identity();
+    const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
+    store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint) {
+      curves_ = Curves::read(checkpoint);
+      std::vector<at::Tensor> values;
+      for (const model::FlatGroup& group : run_.model.groups()) values.push_back(group.values);
+      model::read_tensors(checkpoint, "model/", run_.model, values);
+      model::read_tensors(checkpoint, "optim/m/", run_.model, optimizer_.first_moments());
+      model::read_tensors(checkpoint, "optim/v/", run_.model, optimizer_.second_moments());
+      run_.model.after_step();
+      step_ = checkpoint.meta().step;
+      if (checkpoint.meta().fingerprint != fingerprint()) {
+        progress_.warn(cat("resuming from ", checkpoint.path().string(), ", which another library, device or thread count "
+                           "wrote: the result will not be bit-exact (", checkpoint.meta().fingerprint.dump(), " there, ",
+                           fingerprint().dump(), " here)"));
+      }
+      progress_.note(cat("resuming at step ", step_));
+    });
+  }
+
+  const Run& run_;
+  const data::TokenDataset& dataset_;
+  artifact::Workspace& workspace_;
+  support::Progress& progress_;
+  std::int64_t length_;
+  data::SampleOrder order_;
+  BatchReader reader_;
+  AdamW optimizer_;
+  ResumeStore store_;
+  Curves curves_;
+  std::optional<MetricsLog> log_;
+  std::int64_t step_;
+  std::int64_t resumed_at_ = 0;
+  std::optional<double> peak_;
+  Clock::time_point started_, last_checkpoint_;
+};
+
+template <typename Value>
+Value required(const Json& json, const char* name, const std::filesystem::path& file, const char* group) {
+  const auto found = json.find(name);
+  if (found == json.end() || !found->is_number()) {
+    throw ArtifactError(cat(file.string(), ": ", group, " lacks the number '", name, "'; this is no checkpoint of a training"));
+  }
+  return found->get<Value>();
+}
+
+}  // namespace
+
+void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace) {
+  Loop(run, dataset, workspace).go();
+}
+
+data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length) {
+  const std::filesystem::path& path = workspace.input("data").path;
+  data::TokenDataset dataset(path);
+  if (dataset.windows(Split::kTrain, length) == 0) {
+    throw ArtifactError(cat(path.string(), ": the train split has ", dataset.tokens(Split::kTrain),
+                            " tokens, too few for one window of ", length, " + 1"),
+                        "give it more text, or lower train.length");
+  }
+  return dataset;
+}
+
+Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset) {
+  const artifact::Input& input = workspace.input("init");
+  const std::filesystem::path& file = input.path;
+  Snapshot snapshot{.checkpoint = artifact::CheckpointReader(file),
+                    .digest = input.digest.empty() ? artifact::content_digest(file) : input.digest};
+  const artifact::CheckpointMeta& meta = snapshot.checkpoint.meta();
+  if (meta.status == artifact::TrainingStatus::kDiverged) {
+    throw ArtifactError(cat(file.string(), ": this training diverged at step ", meta.step, "; nothing branches off it"));
+  }
+  if (meta.tokenizer_digest != dataset.tokenizer_digest()) {
+    throw ArtifactError(cat(file.string(), ": trained with tokenizer ", meta.tokenizer_digest, ", but the data has ",
+                            dataset.tokenizer_digest()));
+  }
+  if (meta.data_digest != dataset.content_digest()) {
+    throw ArtifactError(cat(file.string(), ": trained on token shards ", meta.data_digest, ", but the input is ",
+                            dataset.content_digest()),
+                        "a branch continues the order of the same data");
+  }
+  if (snapshot.checkpoint.find("optim/m/embedding") == nullptr) {
+    throw ArtifactError(cat(file.string(), ": holds no optimizer state, so it is the end of a training and no snapshot"),
+                        "take a snapshot of a training: 'trunk@label'");
+  }
+  snapshot.optimizer.peak_lr = required<double>(meta.optimizer, "peak_lr", file, "optimizer");
+  snapshot.optimizer.beta1 = required<double>(meta.optimizer, "beta1", file, "optimizer");
+  snapshot.optimizer.beta2 = required<double>(meta.optimizer, "beta2", file, "optimizer");
+  snapshot.optimizer.eps = required<double>(meta.optimizer, "eps", file, "optimizer");
+  snapshot.optimizer.weight_decay = required<double>(meta.optimizer, "weight_decay", file, "optimizer");
+  snapshot.optimizer.clip = required<double>(meta.optimizer, "clip", file, "optimizer");
+  snapshot.optimizer_start = required<std::int64_t>(meta.optimizer, "start", file, "optimizer");
+  snapshot.batch = required<std::int64_t>(meta.data, "batch", file, "data");
+  snapshot.length = required<std::int64_t>(meta.data, "length", file, "data");
+  snapshot.data_seed = required<std::int64_t>(meta.data, "seed", file, "data");
+  snapshot.step = meta.step;
+  snapshot.phase = meta.extra.value("phase", "");
+  snapshot.lr = required<double>(meta.extra, "lr", file, "extra");
+  if (meta.next_sample != snapshot.step * snapshot.batch) {
+    throw ArtifactError(cat(file.string(), ": the next sample is ", meta.next_sample, ", but ", snapshot.step, " steps of ",
+                            snapshot.batch, " sequences were taken"));
+  }
+  return snapshot;
+}
+
+std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
+                                      std::int64_t windows, std::int64_t micro_batch) {
+  const at::NoGradGuard no_gradients;   // not inference mode: encodings may keep tables that training then uses
+  const std::int64_t length = model.config().length;
+  const std::int64_t count = std::min<std::int64_t>(windows, static_cast<std::int64_t>(dataset.windows(Split::kValidation, length)));
+  if (count == 0) return std::nullopt;
+  BatchReader reader(dataset, Split::kValidation, length, model.device());
+  double loss = 0;
+  ValidationRow row;
+  for (std::int64_t first = 0; first < count; first += micro_batch) {
+    const std::int64_t size = std::min(micro_batch, count - first);
+    const Batch batch = reader.read(size, [&](std::int64_t i) { return static_cast<std::uint64_t>(first + i); }, true);
+    model::ForwardOptions options;
+    options.first_sample = first;
+    const at::Tensor hidden = model.forward(batch.ids, options);
+    loss += model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets).item<double>();
+    row.bytes_scored += batch.bytes;
+    row.tokens_scored += size * length;
+  }
+  row.loss = loss / static_cast<double>(row.tokens_scored);
+  row.bpb = bits_per_byte(loss, row.bytes_scored);
+  return row;
+}
+
+}  // namespace pe::training

@@ -1,0 +1,71 @@
+/// @file
+/// The training loop that the three stages share. A stage fills in a Run: the model, where it starts, the schedule and the
+/// end; `execute` does the rest: batches in keyed order, accumulation, updates, validation, logs, checkpoints to resume
+/// from, snapshots, artifacts, stopping and divergence.
+///
+/// The integer step is the only clock. A run that was stopped or killed at any step, any number of times, ends with the
+/// same bytes as one that was not.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "artifact/workspace.h"
+#include "data/sample_order.h"
+#include "data/token_dataset.h"
+#include "model/language_model.h"
+#include "training/curves.h"
+#include "training/optimizer.h"
+#include "training/schedule.h"
+#include "training/train_config.h"
+
+namespace pe::training {
+
+struct Run {
+  model::LanguageModel model;
+  OptimizerSettings optimizer;
+  std::int64_t optimizer_start = 0;       ///< step at which the moments were zero
+  Schedule schedule;
+  std::int64_t first_step = 0;            ///< steps done before
+  std::int64_t last_step = 0;             ///< steps done at the end
+  std::int64_t batch = 1;
+  std::int64_t data_seed = 0;
+  WatchConfig watch;
+  model::ComputeConfig compute;           ///< resolved
+  CheckpointConfig checkpoint;
+  std::vector<std::string> parents;       ///< content digests of the checkpoints it descends from
+  Json branch = Json::object();           ///< what artifacts say of a branch: kind, step, settings
+  bool encoding_replaced = false;         ///< the model's encoding is not that of `moments_from`
+  bool artifact_holds_moments = false;    ///< of the final artifact; snapshots always hold them
+  /// Moments to begin with, when the optimizer goes on from a checkpoint.
+  const artifact::CheckpointReader* moments_from = nullptr;
+};
+
+/// @throws support::Stopped after a checkpoint when asked to stop; Error with kExitDiverged after writing what was asked
+/// for with status `diverged`.
+void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace);
+
+/// Opens the token shards of role "data". @throws ArtifactError when there is no window to train on.
+data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length);
+
+/// A checkpoint that another training left for branches: what is needed to go on. @throws ArtifactError naming the file
+/// when it is no snapshot (no moments, diverged), or was trained on other data or with another tokenizer.
+struct Snapshot {
+  artifact::CheckpointReader checkpoint;
+  std::string digest;                     ///< content digest
+  OptimizerSettings optimizer;
+  std::int64_t optimizer_start = 0;
+  std::int64_t step = 0;
+  std::int64_t batch = 0, length = 0, data_seed = 0;
+  std::string phase;                      ///< of its schedule at `step`
+  double lr = 0;                          ///< of its last update
+};
+Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset);
+
+/// Loss of the first windows of the validation split, by the model as it is.
+std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
+                                      std::int64_t windows, std::int64_t micro_batch);
+
+}  // namespace pe::training

@@ -1,0 +1,42 @@
+/// @file
+/// The learning rate as a pure function of the integer step: nothing is accumulated, so a resumed run cannot differ.
+/// Step s is the s-th update, from 0; a run of N steps takes steps 0 … N − 1, so the value at N is approached, not used.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "support/json.h"
+
+namespace pe::training {
+
+enum class ScheduleKind { kWsd, kCosine, kConstant };
+enum class DecayShape { kLinear, kCosine, kOneMinusSqrt };
+
+/// f(x): what is left of the peak after the share x in [0, 1] of a decay; f(0) = 1, f(1) = 0.
+double decay_factor(DecayShape shape, double x);
+
+/// ⌈tokens / tokens_per_step⌉, at least 1.
+std::int64_t horizon_steps(std::int64_t tokens, std::int64_t tokens_per_step);
+
+/// share · steps, rounded half up. A hair (1e-9) is added, so that 0.7 · 15 = 10.499… counts as the half that was meant.
+std::int64_t share_of_steps(double share, std::int64_t steps);
+
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::kWsd;
+  DecayShape shape = DecayShape::kOneMinusSqrt;
+  double peak = 0;
+  double final_share = 0;          ///< of the peak, reached at `end`
+  std::int64_t begin = 0;          ///< first step of this schedule
+  std::int64_t warmup = 0;         ///< steps: the rate is peak · (s − begin + 1) / warmup
+  std::int64_t decay_begin = 0;    ///< wsd: first step below the peak; `end` when there is no decay
+  std::int64_t end = 0;            ///< one past the last step
+
+  double at(std::int64_t step) const;
+  /// "warm-up", "stable", "decay", "cosine", "constant"; at `end` and beyond "done".
+  std::string_view phase(std::int64_t step) const;
+  /// True when the steps before `step` would be the same for every longer horizon.
+  bool free_of_horizon(std::int64_t step) const;
+};
+
+}  // namespace pe::training

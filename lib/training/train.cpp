@@ -1,0 +1,43 @@
+#include "training/train.h"
+
+#include "model/device.h"
+#include "training/run.h"
+
+namespace pe::training {
+
+Schedule schedule_of(const TrainSettings& settings) {
+  const std::int64_t steps = horizon_steps(settings.tokens, settings.batch * settings.length);
+  Schedule schedule;
+  schedule.kind = settings.schedule;
+  schedule.shape = settings.decay_shape;
+  schedule.peak = settings.optimizer.peak_lr;
+  schedule.final_share = settings.final_share;
+  schedule.warmup = settings.warmup_share > 0 ? share_of_steps(settings.warmup_share, steps) : settings.warmup_steps;
+  schedule.end = steps;
+  schedule.decay_begin = steps - (settings.schedule == ScheduleKind::kWsd ? share_of_steps(settings.decay_share, steps) : 0);
+  return schedule;
+}
+
+void train(const TrainConfig& config, artifact::Workspace& workspace) {
+  const TrainSettings& settings = config.train;
+  const model::ComputeConfig compute = model::resolve(config.compute, settings.batch);
+  const at::Device device = model::open_device(compute);
+  const data::TokenDataset dataset = open_data(workspace, settings.length);
+  model::ModelConfig shape = config.model;
+  shape.length = settings.length;
+  const Schedule schedule = schedule_of(settings);
+  const Run run{.model = model::LanguageModel::make(shape, dataset.vocabulary(), static_cast<std::uint64_t>(settings.seed),
+                                                    device, model::compute_type(compute)),
+                .optimizer = settings.optimizer,
+                .schedule = schedule,
+                .last_step = schedule.end,
+                .batch = settings.batch,
+                .data_seed = settings.seed,
+                .watch = {settings.log_every, settings.validate_every, settings.validate_windows},
+                .compute = compute,
+                .checkpoint = config.checkpoint,
+                .artifact_holds_moments = schedule.free_of_horizon(schedule.end)};
+  execute(run, dataset, workspace);
+}
+
+}  // namespace pe::training

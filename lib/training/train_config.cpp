@@ -1,0 +1,119 @@
+#include "training/train_config.h"
+
+#include "encodings/registry.h"
+#include "support/text.h"
+
+namespace pe::training {
+
+using support::FieldVisitor;
+
+namespace {
+
+constexpr double kMostTokens = 1e15;
+constexpr double kMostSteps = 1e9;
+
+void describe_shape(FieldVisitor& v, std::string_view name, DecayShape& shape) {
+  v.choice(name, shape,
+           {{"linear", DecayShape::kLinear}, {"cosine", DecayShape::kCosine}, {"1-sqrt", DecayShape::kOneMinusSqrt}},
+           "Shape of the decay.");
+}
+
+void describe_watch(FieldVisitor& v, std::int64_t& log_every, std::int64_t& validate_every, std::int64_t& windows) {
+  v.field("log_every", log_every, "A row of metrics every so many steps.", {.unit = "steps", .min = 1, .max = kMostSteps});
+  v.field("validate_every", validate_every, "Validation every so many steps, and at each artifact; 0: only there.",
+          {.unit = "steps", .min = 0, .max = kMostSteps});
+  v.field("validate_windows", windows, "Windows of the validation split, always the first ones; 0: no validation.",
+          {.min = 0, .max = 1e9});
+}
+
+}  // namespace
+
+void CheckpointConfig::describe(FieldVisitor& v) {
+  v.field("every", every, "Time between checkpoints to resume from.", {.unit = "s", .min = 0, .max = 1e7, .hashed = false});
+  v.field("keep", keep, "How many of them are kept.", {.min = 1, .max = 1000, .hashed = false});
+}
+
+void TrainSettings::describe(FieldVisitor& v) {
+  v.field("tokens", tokens, "The horizon: tokens of the whole run.", {.unit = "tokens", .min = 1, .max = kMostTokens});
+  v.field("batch", batch, "Sequences of a step.", {.unit = "sequences", .min = 1, .max = 1 << 24});
+  v.field("length", length, "Training context T.", {.unit = "tokens", .min = 1, .max = 1 << 24});
+  v.field("seed", seed, "Of weights, data order and training draws.", {.min = 0});
+  v.choice("schedule", schedule,
+           {{"wsd", ScheduleKind::kWsd}, {"cosine", ScheduleKind::kCosine}, {"constant", ScheduleKind::kConstant}},
+           "Learning rate: warm-up, stable, decay; cosine; or constant after the warm-up.");
+  v.field("decay_share", decay_share, "wsd: share of the horizon that the decay takes; 0 for a trunk that only feeds branches.",
+          {.min = 0, .max = 1});
+  describe_shape(v, "decay_shape", decay_shape);
+  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
+  v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});
+  v.field("warmup_share", warmup_share, "Warm-up as a share of the horizon, in place of warmup_steps; 0: not used.",
+          {.min = 0, .max = 1});
+  v.field("peak_lr", optimizer.peak_lr, "Learning rate after the warm-up.", {.min = 0, .max = 10});
+  v.field("beta1", optimizer.beta1, "AdamW: decay of the first moment.", {.min = 0, .max = 0.999999});
+  v.field("beta2", optimizer.beta2, "AdamW: decay of the second moment.", {.min = 0, .max = 0.999999999});
+  v.field("eps", optimizer.eps, "AdamW: added to the root of the second moment.", {.min = 0, .max = 1});
+  v.field("weight_decay", optimizer.weight_decay, "AdamW, on matrices; never on norms, embeddings and tables.",
+          {.min = 0, .max = 10});
+  v.field("clip", optimizer.clip, "Largest norm of all gradients together; 0: no clipping.", {.min = 0, .max = 1e9});
+  describe_watch(v, log_every, validate_every, validate_windows);
+  v.check(schedule != ScheduleKind::kWsd || decay_share + warmup_share <= 1,
+          "decay_share and warmup_share together exceed the horizon");
+  const std::int64_t steps = horizon_steps(tokens, batch * length);
+  const std::int64_t warm = warmup_share > 0 ? share_of_steps(warmup_share, steps) : warmup_steps;
+  const std::int64_t decay = schedule == ScheduleKind::kWsd ? share_of_steps(decay_share, steps) : 0;
+  v.check(warm + decay <= steps,
+          support::cat("the horizon is ", steps, " steps of ", batch, " x ", length, " tokens, but warm-up and decay take ",
+                       warm, " + ", decay));
+}
+
+void TrainConfig::describe(FieldVisitor& v) {
+  v.group("model", model, "The decoder.");
+  v.group("train", train, "The run.");
+  v.group("compute", compute, "On what and how it is computed.");
+  v.group("checkpoint", checkpoint, "What a killed run loses.");
+}
+
+void WatchConfig::describe(FieldVisitor& v) { describe_watch(v, log_every, validate_every, validate_windows); }
+
+void DecayConfig::describe(FieldVisitor& v) {
+  v.field("horizon_tokens", horizon_tokens, "The horizon that `end` is a share of.",
+          {.unit = "tokens", .min = 1, .max = kMostTokens});
+  v.field("end", end, "Where the decay ends, as a share of the horizon.", {.min = 0, .max = 1});
+  v.field("share", share, "Share of `end` that the decay takes: it begins at end · (1 − share).", {.min = 0, .max = 1});
+  describe_shape(v, "shape", shape);
+  v.field("final_share", final_share, "Learning rate at the end, as a share of the snapshot's.", {.min = 0, .max = 1});
+  v.group("watch", watch, "Metrics and validation.");
+  v.check(end > 0, "end must be above 0");
+  v.check(share > 0, "share must be above 0: a decay takes at least one step");
+}
+
+void BranchDecayConfig::describe(FieldVisitor& v) {
+  v.group("decay", decay, "The decay.");
+  v.group("compute", compute, "On what and how it is computed.");
+  v.group("checkpoint", checkpoint, "What a killed run loses.");
+}
+
+void DropConfig::describe(FieldVisitor& v) {
+  v.field("horizon_tokens", horizon_tokens, "Where the whole run ends, counted from its first step.",
+          {.unit = "tokens", .min = 1, .max = kMostTokens});
+  v.choice("arm", arm, {{"drop", Arm::kDrop}, {"nodrop", Arm::kNoDrop}},
+           "drop: another encoding from here on; nodrop: the control, the same schedule with the encoding kept.");
+  v.choice("optimizer", optimizer, {{"reset", Optimizer::kReset}, {"keep", Optimizer::kKeep}},
+           "Moments: from zero, or as the snapshot has them.");
+  v.variant("encoding", encoding, encodings::variant_kinds(), "What the model has after the drop.", /*stackable=*/true);
+  v.field("peak_lr", peak_lr, "Peak of the fresh cosine schedule; 0: peak_scale times the snapshot's.", {.min = 0, .max = 10});
+  v.field("peak_scale", peak_scale, "Peak relative to the snapshot's, where peak_lr is 0.", {.min = 0, .max = 1000});
+  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
+  v.field("warmup_steps", warmup_steps, "Linear warm-up of the fresh schedule; 0: warmup_share holds.",
+          {.unit = "steps", .min = 0, .max = kMostSteps});
+  v.field("warmup_share", warmup_share, "Warm-up as a share of the steps that remain.", {.min = 0, .max = 1});
+  v.group("watch", watch, "Metrics and validation.");
+}
+
+void DropPeConfig::describe(FieldVisitor& v) {
+  v.group("drop", drop, "The drop.");
+  v.group("compute", compute, "On what and how it is computed.");
+  v.group("checkpoint", checkpoint, "What a killed run loses.");
+}
+
+}  // namespace pe::training

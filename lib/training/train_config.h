@@ -1,0 +1,107 @@
+/// @file
+/// The configs of the three stages that train.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "model/compute.h"
+#include "model/model_config.h"
+#include "support/config.h"
+#include "training/schedule.h"
+
+namespace pe::training {
+
+/// Group `checkpoint`: what a killed run loses. In no key.
+struct CheckpointConfig {
+  double every = 600;        ///< seconds
+  std::int64_t keep = 2;
+  void describe(support::FieldVisitor& v);
+};
+
+/// What an optimizer is told; travels in checkpoints.
+struct OptimizerSettings {
+  double peak_lr = 3e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double clip = 1.0;         ///< largest norm of all gradients together; 0: none
+};
+
+/// Group `train`.
+struct TrainSettings {
+  std::int64_t tokens = 2'400'000'000;   ///< the horizon
+  std::int64_t batch = 128;              ///< sequences of a step
+  std::int64_t length = 1024;            ///< T
+  std::int64_t seed = 42;                ///< of weights, data order and training draws
+  ScheduleKind schedule = ScheduleKind::kWsd;
+  double decay_share = 0.2;
+  DecayShape decay_shape = DecayShape::kOneMinusSqrt;
+  double final_share = 0;
+  std::int64_t warmup_steps = 500;
+  double warmup_share = 0;
+  OptimizerSettings optimizer;
+  std::int64_t log_every = 10;
+  std::int64_t validate_every = 250;
+  std::int64_t validate_windows = 128;
+  void describe(support::FieldVisitor& v);
+};
+
+struct TrainConfig {
+  model::ModelConfig model;
+  TrainSettings train;
+  model::ComputeConfig compute;
+  CheckpointConfig checkpoint;
+  void describe(support::FieldVisitor& v);
+};
+
+/// How a branch logs and validates; the rest comes from the snapshot.
+struct WatchConfig {
+  std::int64_t log_every = 10;
+  std::int64_t validate_every = 250;
+  std::int64_t validate_windows = 128;
+  void describe(support::FieldVisitor& v);
+};
+
+struct DecayConfig {
+  std::int64_t horizon_tokens = 2'400'000'000;
+  double end = 1.0;
+  double share = 0.2;
+  DecayShape shape = DecayShape::kOneMinusSqrt;
+  double final_share = 0;
+  WatchConfig watch;
+  void describe(support::FieldVisitor& v);
+};
+
+struct BranchDecayConfig {
+  DecayConfig decay;
+  model::ComputeConfig compute;
+  CheckpointConfig checkpoint;
+  void describe(support::FieldVisitor& v);
+};
+
+struct DropConfig {
+  enum class Arm { kDrop, kNoDrop };
+  enum class Optimizer { kReset, kKeep };
+  std::int64_t horizon_tokens = 2'400'000'000;
+  Arm arm = Arm::kDrop;
+  Optimizer optimizer = Optimizer::kReset;
+  support::VariantValue encoding{"none"};
+  double peak_lr = 0;
+  double peak_scale = 1.0;
+  double final_share = 0.1;
+  std::int64_t warmup_steps = 0;
+  double warmup_share = 0.035;
+  WatchConfig watch;
+  void describe(support::FieldVisitor& v);
+};
+
+struct DropPeConfig {
+  DropConfig drop;
+  model::ComputeConfig compute;
+  CheckpointConfig checkpoint;
+  void describe(support::FieldVisitor& v);
+};
+
+}  // namespace pe::training

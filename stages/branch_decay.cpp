@@ -1,0 +1,21 @@
+// pe-branch-decay: from a stable-phase snapshot, decays the learning rate to reach a smaller budget.
+#include "model/compute.h"
+#include "stage/stage_main.h"
+#include "training/branch_decay.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::training::BranchDecayConfig>(
+      argc, argv,
+      {.name = "branch-decay",
+       .version = 1,
+       .summary = "Decay the learning rate from a snapshot of the stable phase.",
+       .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
+       .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
+       .resumes = true,
+       .costs = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}},
+       .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must lie at\n"
+                   "end * (1 - share) of the horizon.\n",
+       .prepare = pe::model::prepare},
+      pe::training::branch_decay);
+}

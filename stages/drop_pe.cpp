@@ -1,0 +1,20 @@
+// pe-drop-pe: from a snapshot, continues without the positional encoding, or with it as the control.
+#include "model/compute.h"
+#include "stage/stage_main.h"
+#include "training/drop_pe.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::training::DropPeConfig>(
+      argc, argv,
+      {.name = "drop-pe",
+       .version = 1,
+       .summary = "Drop the positional encoding at a snapshot and train on with a fresh schedule.",
+       .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
+       .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
+       .resumes = true,
+       .epilogue = "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
+                   "control with the same schedule.\n",
+       .prepare = pe::model::prepare},
+      pe::training::drop_pe);
+}
