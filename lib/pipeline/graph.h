@@ -30,7 +30,7 @@ struct Resources {
 
 struct RetryPolicy {
   int max = 1;
-  std::vector<std::string> on{"transient", "oom", "node"};
+  std::vector<std::string> on{"transient", "oom", "node", "network"};
   double backoff_s = 0;
   double oom_mem = 1.5;
 };

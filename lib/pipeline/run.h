@@ -13,6 +13,7 @@
 #include "pipeline/exit_code.h"
 #include "pipeline/failure.h"
 #include "pipeline/graph.h"
+#include "pipeline/plan.h"
 #include "pipeline/runner.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/store.h"
@@ -20,10 +21,6 @@
 namespace pe::pipeline {
 
 struct RunOptions {
-  /// Tasks asked for, as indices into the graph; what they need is added when it is missing.
-  std::vector<std::size_t> wanted;
-  /// Of those, the ones that run even though a result exists (`--force`).
-  std::set<std::size_t> forced;
   Capacity capacity;
   bool keep_going = true;          ///< false (`--fail-fast`): no new starts after a failure
   bool strict = false;             ///< a conflict ends the run with 5
@@ -107,15 +104,17 @@ struct RunSummary {
   double wall_s = 0;
   std::vector<TaskFailure> failures;
   std::vector<TaskPhase> phases;      ///< by task
-  std::vector<std::string> reports;   ///< folders or files of the reports that are current now
+  std::vector<std::string> reports;   ///< folders of the reports that are current now
+  std::string store_error;            ///< why the exit code is 4
 };
 
 /// Asked between events: 0 go on, 1 stop gently, 2 kill. The command line answers from its signals.
 using StopFunction = std::function<int()>;
 
-/// Runs. The caller holds the store's RunLock. Errors of tasks are in the summary; what is thrown is an IoError of the
-/// store (the run ends with 4) or our own mistake.
-RunSummary run(const Graph& graph, Store& store, Runner& runner, RunListener& listener, const RunOptions& options,
+/// Runs what `plan` calls for; what is selected, forced and needed stands there. The caller holds the store's RunLock. Errors of tasks are in the summary; what is thrown is an IoError of the
+/// store before anything started (exit 4), a ConfigError when a task asks for more than there is or a stage
+/// refuses its config (exit 2), or our own mistake.
+RunSummary run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener, const RunOptions& options,
                const StopFunction& stop = {});
 
 /// A word as a POSIX shell would read it back; for printing commands, never for running them.

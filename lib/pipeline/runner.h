@@ -45,6 +45,11 @@ class Runner {
   virtual std::vector<RunnerEvent> wait(double timeout_s) = 0;
   /// Sends a signal to a stage and to the processes it started.
   virtual void signal(std::uint64_t ticket, int signal) = 0;
+  /// Process id of a running stage, or 0 when there is none to name.
+  virtual std::int64_t pid(std::uint64_t ticket) const {
+    (void)ticket;
+    return 0;
+  }
   /// Seconds on a clock that only goes forward; a fake turns it.
   virtual double now() const = 0;
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/gpu_lease.h"
 #include "pipeline/graph.h"
 
 namespace pe::pipeline {
@@ -43,12 +44,12 @@ class Slots {
  public:
   explicit Slots(Capacity capacity);
   /// Takes what `demand` asks for, or nothing. `mem_factor` enlarges the memory (retries), capped at the machine.
-  std::optional<Slot> take(const Resources& demand, double mem_factor = 1);
+  /// Of the free GPUs it takes those that `leases` can lock; null locks nothing.
+  std::optional<Slot> take(const Resources& demand, double mem_factor = 1, GpuLeases* leases = nullptr);
   void give_back(const Slot& slot);
   bool idle() const { return taken_ == 0; }
+  bool full() const { return cpus_ < 1; }   ///< every task takes a CPU
   const Capacity& capacity() const { return capacity_; }
-  /// GPUs that another program holds right now are left alone; see gpu_lease.h.
-  void withdraw_gpu(const std::string& id);
 
  private:
   Capacity capacity_;
@@ -69,7 +70,7 @@ class ReadyQueue {
   bool empty() const { return ready_.empty(); }
   std::size_t size() const { return ready_.size(); }
   /// Best first.
-  std::vector<std::size_t> ordered() const;
+  const auto& ordered() const { return ready_; }
   /// Seconds from the start of `task` to the end of everything that waits for it.
   double remaining(std::size_t task) const { return rank_[task].path_s; }
 

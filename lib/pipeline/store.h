@@ -58,7 +58,7 @@ struct Produced {
   fs::path path;
 };
 
-/// How publishing a record ended.
+/// How publishing a record ended. A forced run that gives other contents is a conflict too; `forget` first to replace.
 struct Published {
   bool existed = false;        ///< the key had a record already, with the same contents
   bool conflict = false;       ///< it had one with other contents: the first stays, this one is kept beside it
@@ -83,7 +83,7 @@ class Store {
   std::optional<Result> find(const ResultKey& key) const;
   /// The whole record. Empty when there is none; a damaged one counts as none and is named in `warnings`.
   std::optional<Record> read(const ResultKey& key) const;
-  /// Whether every object (members too) is there: one stat each, nothing rehashed.
+  /// Whether every object (members too) is there, single files with their size: one stat each, nothing rehashed.
   bool complete(const Result& result) const;
   bool has_object(const std::string& digest) const;
   fs::path object_path(const std::string& digest) const;
@@ -91,7 +91,7 @@ class Store {
   std::optional<std::string> hint(const std::string& plan_key) const;
   /// Steps of a trajectory that have records, ascending.
   std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
-  /// Keys of all records, sorted.
+  /// Keys of all records, sorted; from the folders, not the index.
   std::vector<ResultKey> keys() const;
   /// Records whose key, plan key, or an output's object or content digest begins with `prefix` (at least 4 digits).
   std::vector<ResultKey> matching(const std::string& prefix) const;
@@ -102,8 +102,6 @@ class Store {
   OutputRecord publish_output(const Produced& produced);
   /// The commit point. Keeps a record that exists; see Published.
   Published commit(const Record& record);
-  /// Replaces a record, for a forced run that gave other contents; the old one goes to the trash.
-  Published replace(const Record& record);
   void set_hint(const std::string& plan_key, const std::string& key);
   /// Moves a record to the trash. False when there was none.
   bool forget(const ResultKey& key);
@@ -111,6 +109,9 @@ class Store {
   void discard_object(const std::string& digest);
   /// Rehashes the objects of an output. Returns the digests that are missing or do not match.
   std::vector<std::string> damaged(const OutputRecord& output) const;
+
+  /// Merges index files once there are many, or when one is damaged.
+  void tidy_index();
 
   /// Where a reader finds an artifact: the object itself, or for a collection `folder`, made and filled with links to
   /// the members and the manifest.

@@ -1,0 +1,33 @@
+/// @file
+/// Attempt folders: who works in one, which of them a stage can continue from, and what may be thrown away. Two writers
+/// of one folder never happen: each attempt has its own, and nobody continues from one whose process still lives.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace pe::pipeline {
+
+struct Orphan {
+  std::int64_t pid = 0;
+  std::filesystem::path folder;
+};
+
+/// Notes in `owner.json` that this process works in the folder: host, boot, pid and when it began.
+void write_owner(const std::filesystem::path& attempt, std::int64_t pid);
+
+/// The first attempt whose process, on this host since its last boot, is still alive.
+std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& attempts);
+
+/// Kills it and what it started.
+void end_orphan(const Orphan& orphan);
+
+/// The attempt with the newest file of the stage's own making (not its log, inputs or outputs, and nothing unfinished).
+std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts);
+
+/// Removes what a finished attempt no longer needs; log and descriptions stay, and the stage's own files if asked.
+void strip_attempt(const std::filesystem::path& attempt, bool keep_own_files);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,604 @@
+#include "pipeline/store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <set>
+
+#include "artifact/artifact_check.h"
+#include "artifact/collection.h"
+#include "pipeline/index.h"
+#include "pipeline/journal.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::ArtifactError;
+using support::cat;
+using support::Descriptor;
+using support::IoError;
+using support::throw_errno;
+
+namespace {
+
+constexpr std::size_t kTooManyIndexFiles = 16;
+
+
+std::string utc_date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
+  return text;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  if (DIR* dir = ::opendir(folder.c_str())) {
+    while (const dirent* entry = ::readdir(dir)) {
+      const std::string name = entry->d_name;
+      if (name != "." && name != "..") names.push_back(name);
+    }
+    ::closedir(dir);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_key(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 18 && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+Result to_result(const Record& record) {
+  Result result;
+  result.status = record.status;
+  result.plan_key = record.plan_key;
+  if (record.occasion.is_object()) result.wall_s = record.occasion.value("wall_s", 0.0);
+  result.outputs = record.outputs;
+  return result;
+}
+
+}  // namespace
+
+const OutputRecord* Result::output(std::string_view role) const {
+  for (const OutputRecord& output : outputs) {
+    if (output.role == role) return &output;
+  }
+  return nullptr;
+}
+
+struct Store::State {
+  fs::path root;
+  StoreOptions options;
+  mutable IndexContent index;
+  Descriptor objects;             // folder, for fstatat
+  Descriptor index_file;          // of this process, opened at the first write
+  mutable std::vector<std::string> warnings;
+  mutable std::set<std::string> warned;
+
+  void step(std::string_view name) const {
+    if (options.before_step) options.before_step(name);
+  }
+
+  void warn(const std::string& text) const {
+    if (warned.insert(text).second) warnings.push_back(text);
+  }
+
+  fs::path object(const std::string& digest) const { return root / "objects" / digest.substr(0, 2) / digest; }
+
+  fs::path record(const ResultKey& key) const {
+    if (key.is_snapshot()) return root / "tracks" / key.key / (std::to_string(key.step) + ".json");
+    return root / "tasks" / key.key.substr(0, 2) / (key.key + ".json");
+  }
+
+  fs::path hint(const std::string& plan_key) const { return root / "plans" / plan_key.substr(0, 2) / plan_key; }
+
+  void folder_of(const fs::path& path) const {
+    const fs::path folder = path.parent_path();
+    if (::access(folder.c_str(), F_OK) == 0) return;
+    support::make_folders(folder);
+    if (options.durable) support::sync_path(folder.parent_path());
+  }
+
+  void sync_folder(const fs::path& path) const {
+    if (options.durable) support::sync_path(path.parent_path());
+  }
+
+  void append_index(const std::string& entry, bool sync = false) {
+    if (!index_file) {
+      const fs::path folder = root / "index";
+      support::make_folders(folder);
+      const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+                           std::chrono::system_clock::now().time_since_epoch()).count();
+      char stamp[32];
+      std::snprintf(stamp, sizeof stamp, "%016lld", static_cast<long long>(now));
+      const fs::path path = folder / cat(stamp, "-", host_name(), "-", ::getpid(), ".log");
+      index_file = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+      if (!index_file) throw_errno("create", path.string(), true);
+      write_index(index_header());
+    }
+    write_index(entry);
+    if (sync && options.durable && ::fsync(index_file.get()) != 0) throw_errno("sync", "the index");
+  }
+
+  void write_index(const std::string& bytes) {
+    // One write per entry: what a crash leaves is a torn tail, which readers ignore. A short write (full disk) leaves
+    // one in the middle, so nothing more may be appended to that file.
+    const ssize_t count = ::write(index_file.get(), bytes.data(), bytes.size());
+    if (count == static_cast<ssize_t>(bytes.size())) return;
+    if (count >= 0) errno = ENOSPC;
+    const int error = errno;
+    index_file.close();
+    errno = error;
+    throw_errno("append to", (root / "index").string());
+  }
+
+  /// Links `from` into objects/ under `digest`; what is there already with the same size stays.
+  void place_object(const fs::path& from, const std::string& digest, std::uint64_t bytes) {
+    const fs::path to = object(digest);
+    folder_of(to);
+    step("chmod");
+    if (::chmod(from.c_str(), 0444) != 0) throw_errno("protect", from.string());
+    step("sync object");
+    if (options.durable) support::sync_path(from);
+    step("link object");
+    if (::link(from.c_str(), to.c_str()) != 0) {
+      if (errno != EEXIST) throw_errno("publish into", to.string(), true);
+      struct stat status {};
+      if (::stat(to.c_str(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != bytes) {
+        // Damaged since: the fresh bytes take its place in one step.
+        const fs::path fresh = support::unique_sibling(to);
+        if (::link(from.c_str(), fresh.c_str()) != 0) throw_errno("publish into", to.string(), true);
+        support::rename_durably(fresh, to, options.durable);
+      }
+    }
+    step("sync objects");
+    sync_folder(to);
+  }
+
+  std::optional<Record> read(const ResultKey& key) const {
+    const fs::path path = record(key);
+    if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
+    try {
+      const std::string text = support::read_file(path);
+      const Json json = Json::parse(text, nullptr, false);
+      if (json.is_discarded()) throw ArtifactError(cat("'", path.string(), "' is no JSON"));
+      Record found = record_from_json(json, path.string());
+      if (found.key != key) throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
+      return found;
+    } catch (const support::Error& error) {
+      warn(cat("a damaged record counts as missing: ", error.diagnostics().front().message));
+      return std::nullopt;
+    }
+  }
+
+  void move_to_trash(const fs::path& path) {
+    const fs::path folder = root / "trash" / utc_date();
+    support::make_folders(folder);
+    const fs::path to = support::unique_sibling(folder / path.filename());
+    step("trash");
+    if (::rename(path.c_str(), to.c_str()) != 0 && errno != ENOENT) throw_errno("move to the trash", path.string());
+    sync_folder(path);
+  }
+
+};
+
+Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<State>()) {
+  state_->root = fs::absolute(root).lexically_normal();
+  if (!state_->root.has_filename()) state_->root = state_->root.parent_path();
+  state_->options = std::move(options);
+  const fs::path& folder = state_->root;
+  const fs::path version_file = folder / "VERSION";
+  if (::access(version_file.c_str(), F_OK) == 0) {
+    const std::string text = support::read_file(version_file, 4096);
+    std::string why;
+    const auto version = support::parse_integer(support::trim(text), support::Suffixes::kNone, &why);
+    if (!version) throw IoError(cat("'", version_file.string(), "' holds ", support::quote(support::trim(text)), ", expected the number of a store format"));
+    if (*version > kStoreVersion) {
+      throw IoError(cat("the store '", folder.string(), "' has format ", *version, "; this pe-pipeline knows formats up to ",
+                        kStoreVersion, ": use the newer program, or another --store"));
+    }
+  } else {
+    // What a lock, the plan memo or an interrupted creation leave may be there; anything else is somebody's folder.
+    for (const std::string& name : names_in(folder)) {
+      if (name == "run.lock" || name == "memo" || name == "lost+found" || name.rfind("VERSION.tmp.", 0) == 0) continue;
+      throw IoError(cat("'", folder.string(), "' is no store: it holds '", name, "' but no file VERSION; name a store or an empty folder with --store"));
+    }
+    if (state_->options.create) {
+      support::make_folders(folder);
+      support::write_file_atomically(version_file, cat(kStoreVersion, "\n"), state_->options.durable);
+    }
+  }
+  if (state_->options.create) {
+    for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs"}) {
+      const fs::path sub = folder / name;
+      if (::access(sub.c_str(), F_OK) != 0) support::make_folders(sub);
+    }
+  }
+  state_->objects = Descriptor(::open((folder / "objects").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  state_->index = read_index(folder / "index");
+  if (state_->index.damaged != 0) {
+    state_->warn(cat("the index of '", folder.string(), "' is damaged in ", state_->index.damaged,
+                     " file(s); records answer in its place"));
+  }
+}
+
+Store::~Store() = default;
+Store::Store(Store&&) noexcept = default;
+Store& Store::operator=(Store&&) noexcept = default;
+
+const fs::path& Store::root() const { return state_->root; }
+bool Store::durable() const { return state_->options.durable; }
+
+std::optional<Result> Store::find(const ResultKey& key) const {
+  const auto found = state_->index.results.find(key);
+  if (found != state_->index.results.end()) return found->second;
+  const auto record = state_->read(key);
+  if (!record) return std::nullopt;
+  Result result = to_result(*record);
+  state_->index.results.emplace(key, result);
+  return result;
+}
+
+std::optional<Record> Store::read(const ResultKey& key) const { return state_->read(key); }
+
+bool Store::complete(const Result& result) const {
+  char name[68];
+  const auto there = [&](const std::string& digest, const std::uint64_t* bytes) {
+    if (digest.size() != 64 || !state_->objects) return false;
+    name[0] = digest[0];
+    name[1] = digest[1];
+    name[2] = '/';
+    std::copy(digest.begin(), digest.end(), name + 3);
+    name[67] = '\0';
+    struct stat status {};
+    if (::fstatat(state_->objects.get(), name, &status, 0) != 0) return false;
+    return bytes == nullptr || static_cast<std::uint64_t>(status.st_size) == *bytes;
+  };
+  for (const OutputRecord& output : result.outputs) {
+    if (!there(output.object, output.collection ? nullptr : &output.bytes)) return false;
+    for (const std::string& member : output.members) {
+      if (!there(member, nullptr)) return false;
+    }
+  }
+  return true;
+}
+
+bool Store::has_object(const std::string& digest) const {
+  return is_key(digest) && ::access(state_->object(digest).c_str(), F_OK) == 0;
+}
+
+fs::path Store::object_path(const std::string& digest) const { return state_->object(digest); }
+
+std::optional<std::string> Store::hint(const std::string& plan_key) const {
+  const auto found = state_->index.hints.find(plan_key);
+  if (found != state_->index.hints.end()) return found->second;
+  if (!is_key(plan_key)) return std::nullopt;
+  const fs::path path = state_->hint(plan_key);
+  if (::access(path.c_str(), R_OK) != 0) return std::nullopt;
+  const std::string key(support::trim(support::read_file(path, 4096)));
+  if (!is_key(key)) return std::nullopt;
+  state_->index.hints.emplace(plan_key, key);
+  return key;
+}
+
+std::vector<std::int64_t> Store::steps(const std::string& trajectory_key) const {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(state_->root / "tracks" / trajectory_key)) {
+    const std::string_view stem = std::string_view(name).substr(0, name.find('.'));
+    if (is_number(stem) && name == cat(stem, ".json")) steps.push_back(std::stoll(std::string(stem)));
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::vector<ResultKey> Store::keys() const {
+  std::vector<ResultKey> keys;
+  for (const std::string& shard : names_in(state_->root / "tasks")) {
+    for (const std::string& name : names_in(state_->root / "tasks" / shard)) {
+      if (name.size() == 69 && name.compare(64, 5, ".json") == 0 && is_key(std::string_view(name).substr(0, 64))) {
+        keys.push_back({name.substr(0, 64), -1});
+      }
+    }
+  }
+  for (const std::string& track : names_in(state_->root / "tracks")) {
+    if (!is_key(track)) continue;
+    for (const std::int64_t step : steps(track)) keys.push_back({track, step});
+  }
+  std::sort(keys.begin(), keys.end());
+  return keys;
+}
+
+std::vector<ResultKey> Store::matching(const std::string& prefix) const {
+  std::vector<ResultKey> found;
+  if (prefix.size() < 4 || prefix.find_first_not_of("0123456789abcdef") != std::string::npos) return found;
+  const auto begins = [&](const std::string& text) { return text.rfind(prefix, 0) == 0; };
+  for (const ResultKey& key : keys()) {
+    bool match = begins(key.key);
+    if (!match) {
+      const auto result = find(key);
+      if (!result) continue;
+      match = begins(result->plan_key) ||
+              std::any_of(result->outputs.begin(), result->outputs.end(), [&](const OutputRecord& output) {
+                return begins(output.object) || begins(output.content);
+              });
+    }
+    if (match) found.push_back(key);
+  }
+  return found;
+}
+
+OutputRecord Store::publish_output(const Produced& produced) {
+  OutputRecord output;
+  output.role = produced.role;
+  output.kind = std::string(artifact::kind_name(produced.kind));
+  output.is_volatile = produced.is_volatile;
+  output.collection = artifact::is_collection(produced.kind);
+  state_->step("check");
+  artifact::check_artifact(produced.path, produced.kind);
+  if (!output.collection) {
+    struct stat status {};
+    if (::stat(produced.path.c_str(), &status) != 0) throw_errno("read", produced.path.string());
+    output.bytes = static_cast<std::uint64_t>(status.st_size);
+    output.content = artifact::artifact_content_digest(produced.path);
+    output.object = support::sha256_file(produced.path);
+    state_->place_object(produced.path, output.object, output.bytes);
+    return output;
+  }
+  const fs::path manifest_path = produced.path / artifact::kManifestName;
+  const std::string text = support::read_file(manifest_path);
+  const artifact::Manifest manifest = artifact::Manifest::parse(text, manifest_path.string());
+  for (const artifact::Member& member : manifest.members) {
+    const fs::path path = produced.path / member.name;
+    // Hashed again although the manifest says it: an object's name must be true, whoever wrote the manifest.
+    const std::string digest = support::sha256_file(path);
+    if (digest != member.file_digest) {
+      throw ArtifactError(cat("'", path.string(), "' has SHA-256 ", digest.substr(0, 12), "…, but its manifest says ",
+                              member.file_digest.substr(0, 12), "…: it changed after it was closed"));
+    }
+    state_->place_object(path, digest, member.bytes);
+    output.members.push_back(digest);
+    output.bytes += member.bytes;
+  }
+  output.object = support::sha256_hex(text);
+  output.content = manifest.content_digest();
+  output.bytes += text.size();
+  state_->place_object(manifest_path, output.object, text.size());
+  return output;
+}
+
+Published Store::commit(const Record& record) {
+  Published published;
+  const fs::path path = state_->record(record.key);
+  state_->folder_of(path);
+  const std::string text = to_json(record).dump(1) + "\n";
+  for (int tries = 0;; ++tries) {
+    const bool occupied = ::access(path.c_str(), F_OK) == 0;
+    auto existing = state_->read(record.key);
+    if (existing && complete(to_result(*existing))) {
+      if (same_contents(*existing, record)) {
+        published.existed = true;
+      } else {
+        published.conflict = true;
+        for (int n = 1;; ++n) {
+          fs::path beside = path;
+          beside.replace_extension(cat("conflict.", n, ".json"));
+          if (::access(beside.c_str(), F_OK) == 0) continue;
+          state_->step("write conflict");
+          support::write_file_atomically(beside, text, state_->options.durable);
+          published.conflict_file = beside;
+          break;
+        }
+      }
+      published.record = *std::move(existing);
+      break;
+    }
+    const fs::path fresh = support::unique_sibling(path);
+    state_->step("write record");
+    support::write_file_atomically(fresh, text, state_->options.durable);
+    state_->step("commit record");
+    if (occupied) {
+      // Damaged, or its objects are gone: it says nothing worth keeping.
+      state_->move_to_trash(path);
+    }
+    const int linked = ::link(fresh.c_str(), path.c_str());
+    const int error = errno;
+    ::unlink(fresh.c_str());
+    if (linked != 0) {
+      if (error == EEXIST && tries < 8) continue;   // someone was faster: compare with theirs
+      errno = error;
+      throw_errno("publish record", path.string(), true);
+    }
+    state_->step("sync record");
+    state_->sync_folder(path);
+    published.record = record;
+    break;
+  }
+  Result result = to_result(published.record);
+  state_->step("append index");
+  state_->append_index(encode_result(record.key, result));
+  state_->index.results[record.key] = std::move(result);
+  return published;
+}
+
+void Store::set_hint(const std::string& plan_key, const std::string& key) {
+  const auto known = state_->index.hints.find(plan_key);
+  if (known != state_->index.hints.end() && known->second == key) return;
+  const fs::path path = state_->hint(plan_key);
+  state_->folder_of(path);
+  state_->step("write hint");
+  support::write_file_atomically(path, key + "\n", false);   // a hint: losing it costs a look-up
+  state_->append_index(encode_hint(plan_key, key));
+  state_->index.hints[plan_key] = key;
+}
+
+bool Store::forget(const ResultKey& key) {
+  const fs::path path = state_->record(key);
+  if (::access(path.c_str(), F_OK) != 0) {
+    if (state_->index.results.erase(key) != 0) state_->append_index(encode_forgotten(key), true);
+    return false;
+  }
+  // The index first: were it the other way round, a crash between would leave an entry without a record.
+  state_->append_index(encode_forgotten(key), true);
+  state_->index.results.erase(key);
+  state_->move_to_trash(path);
+  return true;
+}
+
+void Store::discard_object(const std::string& digest) {
+  if (has_object(digest)) state_->move_to_trash(state_->object(digest));
+}
+
+std::vector<std::string> Store::damaged(const OutputRecord& output) const {
+  std::vector<std::string> bad;
+  const auto look = [&](const std::string& digest) {
+    try {
+      if (!has_object(digest) || support::sha256_file(state_->object(digest)) != digest) bad.push_back(digest);
+    } catch (const IoError&) {
+      bad.push_back(digest);
+    }
+  };
+  look(output.object);
+  for (const std::string& member : output.members) look(member);
+  return bad;
+}
+
+void Store::tidy_index() {
+  const fs::path folder = state_->root / "index";
+  std::vector<std::string> names = names_in(folder);
+  const bool wasteful = state_->index.entries > 2 * (state_->index.results.size() + state_->index.hints.size()) + 1000;
+  if (names.size() <= kTooManyIndexFiles && state_->index.damaged == 0 && !wasteful) return;
+  state_->index_file.close();
+  // Sorts before every other; should we die before the rest is removed, reading them again changes nothing.
+  const std::string merged = "0000000000000000-merged.log";
+  state_->step("write merged index");
+  support::write_file_atomically(folder / merged, render_index(state_->index), state_->options.durable);
+  for (const std::string& name : names) {
+    if (name == merged) continue;
+    state_->step("remove index file");
+    ::unlink((folder / name).c_str());
+  }
+  state_->index.damaged = 0;
+  state_->index.entries = state_->index.results.size() + state_->index.hints.size();
+}
+
+fs::path Store::materialise(const OutputRecord& output, const fs::path& folder) const {
+  if (!output.collection) return state_->object(output.object);
+  const fs::path manifest_path = state_->object(output.object);
+  const artifact::Manifest manifest = artifact::Manifest::parse(support::read_file(manifest_path), manifest_path.string());
+  support::make_folders(folder);
+  const auto link = [&](const std::string& digest, const std::string& name) {
+    const fs::path at = folder / name;
+    if (at.parent_path() != folder) support::make_folders(at.parent_path());
+    ::unlink(at.c_str());
+    if (::symlink(state_->object(digest).c_str(), at.c_str()) != 0) throw_errno("create link", at.string(), true);
+  };
+  for (const artifact::Member& member : manifest.members) link(member.file_digest, member.name);
+  link(output.object, std::string(artifact::kManifestName));
+  return folder;
+}
+
+fs::path Store::work_folder(const std::string& plan_key) const { return state_->root / "work" / plan_key; }
+
+std::vector<fs::path> Store::attempts(const std::string& plan_key) const {
+  std::vector<std::pair<int, fs::path>> found;
+  const fs::path folder = work_folder(plan_key);
+  for (const std::string& name : names_in(folder)) {
+    if (name.size() > 1 && name.size() < 8 && name[0] == 'a' && is_number(std::string_view(name).substr(1))) {
+      found.emplace_back(std::stoi(name.substr(1)), folder / name);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<fs::path> paths;
+  for (auto& [number, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+fs::path Store::new_attempt(const std::string& plan_key, int* number) {
+  const fs::path folder = work_folder(plan_key);
+  support::make_folders(folder);
+  const auto before = attempts(plan_key);
+  int next = before.empty() ? 1 : std::stoi(before.back().filename().string().substr(1)) + 1;
+  for (;; ++next) {
+    char name[16];
+    std::snprintf(name, sizeof name, "a%02d", next);
+    const fs::path path = folder / name;
+    if (::mkdir(path.c_str(), 0777) == 0) {
+      if (number) *number = next;
+      return path;
+    }
+    if (errno != EEXIST) throw_errno("create folder", path.string(), true);
+  }
+}
+
+std::vector<std::string> Store::runs() const {
+  std::vector<std::string> ids;
+  for (const std::string& name : names_in(runs_folder())) {
+    if (fs::exists(runs_folder() / name / "plan.json")) ids.push_back(name);
+  }
+  return ids;
+}
+
+std::vector<std::string> Store::take_warnings() const { return std::exchange(state_->warnings, {}); }
+
+// ---- the lock -------------------------------------------------------------------------------------------------------
+
+std::optional<RunLock> RunLock::acquire(const fs::path& store, const std::string& pipeline, LockOwner* owner) {
+  support::make_folders(store);
+  const fs::path path = store / "run.lock";
+  Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+  if (!fd) throw_errno("create", path.string(), true);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) throw_errno("lock", path.string());
+    if (owner) {
+      const Json json = Json::parse(support::read_file(path, 65536), nullptr, false);
+      if (json.is_object()) {
+        owner->host = json.value("host", "");
+        owner->pid = json.value("pid", std::int64_t{0});
+        owner->pipeline = json.value("pipeline", "");
+        owner->started = json.value("started", "");
+      }
+    }
+    return std::nullopt;
+  }
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char started[32];
+  std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  const std::string text =
+      Json{{"host", host_name()}, {"pid", ::getpid()}, {"pipeline", pipeline}, {"started", started}}.dump(
+          -1, ' ', false, Json::error_handler_t::replace) + "\n";
+  // Who holds the lock is a courtesy to whoever is refused; a full disk must not stop us here.
+  if (::ftruncate(fd.get(), 0) == 0 && ::pwrite(fd.get(), text.data(), text.size(), 0) < 0) errno = 0;
+  return RunLock(fd.release());
+}
+
+RunLock::RunLock(RunLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+RunLock& RunLock::operator=(RunLock&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+RunLock::~RunLock() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+}  // namespace pe::pipeline
