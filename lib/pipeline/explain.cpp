@@ -127,7 +127,7 @@ class Past {
     const PastTask* newest = nullptr;
     for (const PastTask* task : found->second) {
       if (task->key.key == other_than) continue;
-      if (!newest || task->time > newest->time) newest = task;
+      if (!newest || task->ended > newest->ended) newest = task;
     }
     return newest;
   }
@@ -237,8 +237,7 @@ std::vector<PastTask> StoreReader::past_tasks(const std::string& stage) const {
       PastTask past;
       past.key = key;
       past.id = record->task;
-      const auto ended = record->occasion.find("ended");
-      if (ended != record->occasion.end() && ended->is_number()) past.time = ended->get<double>();
+      past.ended = record->occasion.value("ended", std::string());
       past.preimage = std::move(record->preimage);
       (*past_)[record->stage].push_back(std::move(past));
     }

@@ -18,7 +18,7 @@ namespace pe::pipeline {
 struct PastTask {
   ResultKey key;
   std::string id;                     ///< instance id it had
-  double time = 0;                    ///< orders them: newer is greater
+  std::string ended;                  ///< UTC text that sorts: newer is greater
   Json preimage;                      ///< document that the key is the hash of
 };
 

@@ -41,7 +41,7 @@ Selector parse(const std::string& text) {
   }
   const std::size_t bracket = rest.find('[');
   selector.label = std::string(rest.substr(0, bracket));
-  if (selector.label.empty()) selector.label = "*";   // `[axis=label]` alone means any stage
+  if (selector.label.empty()) selector.label = std::string(1, '*');   // `[axis=label]` alone means any stage
   const auto fail = [&](const std::string& what) -> Selector {
     throw ConfigError(what, place_of(text), "such as trunk, 'trunk[encoding=rope,seed=*]', +report or trunk+");
   };
