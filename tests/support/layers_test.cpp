@@ -102,7 +102,8 @@ BOOST_AUTO_TEST_CASE(third_party_headers_stay_in_their_folders) {
 BOOST_AUTO_TEST_CASE(includes_of_ours_name_their_folder) {
   for (const auto& [folder, ignored] : kMayInclude) {
     for (const Include& include : includes_below(pe::test::source_root() / "lib" / folder)) {
-      if (!include.ours) continue;
+      const bool embedded = include.name.size() > 4 && include.name.substr(include.name.size() - 4) == ".inc";
+      if (!include.ours || embedded) continue;   // a file that the build turned into a literal
       BOOST_TEST(include.name.find('/') != std::string::npos, at(include) << ": \"" << include.name << "\" names no folder");
     }
   }
