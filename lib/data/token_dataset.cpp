@@ -22,6 +22,7 @@ namespace h5 = artifact::h5;
 namespace {
 
 struct Shard {
+  fs::path path;
   support::MappedFile map;
   const std::byte* tokens = nullptr;
   std::uint64_t first = 0;              // of its tokens in the split's stream
@@ -37,6 +38,19 @@ struct Stream {
   std::uint64_t tokens = 0;
   std::uint64_t documents = 0;
 };
+
+/// Copies stored ids into a wider type; returns the largest.
+template <typename Stored, typename T>
+std::uint32_t widen(const std::byte* from, std::size_t count, T* out) {
+  Stored largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    Stored id;
+    std::memcpy(&id, from + i * sizeof(Stored), sizeof(Stored));
+    largest = std::max(largest, id);
+    out[i] = static_cast<T>(id);
+  }
+  return largest;
+}
 
 [[noreturn]] void past_the_end(Split split, std::uint64_t end, std::uint64_t tokens) {
   throw support::Error(support::kExitBug, support::Diagnostic{cat("token ", end, " of split ", artifact::split_name(split),
@@ -56,6 +70,7 @@ struct TokenDataset::State {
 
   Shard open_shard(const fs::path& path, Split split) const {
     Shard shard;
+    shard.path = path;
     std::optional<std::uint64_t> offset;
     {
       const h5::File file = h5::File::open(path);
@@ -96,30 +111,8 @@ struct TokenDataset::State {
         throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its ", shard.count, " tokens"));
       }
       shard.tokens = shard.map.data() + *offset;
-      check_ids(shard, path);
     }
     return shard;
-  }
-
-  /// An id beyond the vocabulary would be an index error deep inside a model: look once, here.
-  void check_ids(const Shard& shard, const fs::path& path) const {
-    std::uint32_t largest = 0;
-    for (std::uint64_t i = 0; i < shard.count; ++i) largest = std::max(largest, at(shard, i));
-    if (largest >= tokenizer.vocabulary) {
-      throw ArtifactError(cat(quote(path.string()), ": /tokens holds id ", largest, ", the vocabulary has ", tokenizer.vocabulary),
-                          "the file is damaged");
-    }
-  }
-
-  std::uint32_t at(const Shard& shard, std::uint64_t i) const {
-    if (wide) {
-      std::uint32_t id;
-      std::memcpy(&id, shard.tokens + i * 4, 4);
-      return id;
-    }
-    std::uint16_t id;
-    std::memcpy(&id, shard.tokens + i * 2, 2);
-    return id;
   }
 
   template <typename T>
@@ -133,18 +126,12 @@ struct TokenDataset::State {
     for (; done < out.size(); ++shard) {
       const std::uint64_t start = first + done - shard->first;
       const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(shard->count - start, out.size() - done));
-      if (wide) {
-        for (std::size_t i = 0; i < count; ++i) {
-          std::uint32_t id;
-          std::memcpy(&id, shard->tokens + (start + i) * 4, 4);
-          out[done + i] = static_cast<T>(id);
-        }
-      } else {
-        for (std::size_t i = 0; i < count; ++i) {
-          std::uint16_t id;
-          std::memcpy(&id, shard->tokens + (start + i) * 2, 2);
-          out[done + i] = static_cast<T>(id);
-        }
+      const std::uint32_t largest = wide ? widen<std::uint32_t>(shard->tokens + start * 4, count, out.data() + done)
+                                         : widen<std::uint16_t>(shard->tokens + start * 2, count, out.data() + done);
+      // Said here, an id beyond the vocabulary is a damaged shard; in a model it is an index error without a name.
+      if (largest >= static_cast<std::uint64_t>(tokenizer.vocabulary)) {
+        throw ArtifactError(cat(quote(shard->path.string()), ": /tokens holds id ", largest, ", the vocabulary has ", tokenizer.vocabulary),
+                            "the file is damaged");
       }
       done += count;
     }

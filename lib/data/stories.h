@@ -1,0 +1,23 @@
+/// @file
+/// Little stories from a grammar of our own, for studies that need no network. A story is a small world: people with
+/// trades and door numbers, things that lie somewhere or are carried, and what happens to them. Later lines ask for what
+/// earlier ones said, so that position and distance matter; one story in twenty holds a line that comes back word for
+/// word.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pe::data {
+
+struct Story {
+  std::string text;            ///< paragraphs parted by blank lines, no newline at the end
+  std::int64_t words = 0;
+  std::string repeated_line;   ///< empty for most
+};
+
+/// Story number `index` of the supply with that seed; depends on nothing else. Between min_words (50 at least) and
+/// max_words (150 or more above it) words; lengths are drawn with density ∝ w^(-3/2), so most are short.
+Story make_story(std::uint64_t seed, std::uint64_t index, std::int64_t min_words, std::int64_t max_words);
+
+}  // namespace pe::data

@@ -1,0 +1,401 @@
+#include "data/tokenize.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+
+#include "artifact/raw_text.h"
+#include "artifact/token_shards.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::data {
+
+using artifact::RawTextReader;
+using support::cat;
+using support::with_commas;
+
+void TokenizeConfig::Bpe::describe(support::FieldVisitor& v) {
+  v.field("character_coverage", character_coverage, "Share of the text's characters that get a piece; the rest become bytes.",
+          {.min = 0.98, .max = 1.0});
+  v.field("split_digits", split_digits, "Make every digit a piece of its own.");
+  v.field("dummy_prefix", dummy_prefix, "Put a space before each document, so that its first word is as any other.");
+  v.field("train_bytes", train_bytes, "Text that the training sees: documents of the train split, drawn by their hash.",
+          {.unit = "bytes", .min = 1000, .max = 2e9});
+}
+
+void TokenizeConfig::Split::describe(support::FieldVisitor& v) {
+  v.field("train", train, "Share of the documents for training.", {.min = 0, .max = 1});
+  v.field("validation", validation, "Share for validation while training.", {.min = 0, .max = 1});
+  v.field("test", test, "Share for evaluation.", {.min = 0, .max = 1});
+  v.check(std::abs(train + validation + test - 1) < 1e-9, "split.train, split.validation and split.test must sum to 1");
+}
+
+void TokenizeConfig::describe(support::FieldVisitor& v) {
+  v.choice("tokenizer", tokenizer, {{"bpe", Tokenizer::kBpe}, {"bytes", Tokenizer::kBytes}, {"file", Tokenizer::kFile}},
+           "Train a sentencepiece BPE model on the text, take bytes, or take the model in a file.");
+  v.field("vocabulary", vocabulary, "Pieces of a trained model, the 256 bytes and 3 control pieces among them.",
+          {.unit = "tokens", .min = 300, .max = 1 << 20});
+  v.path("model", model, "A sentencepiece model, for tokenizer: file.");
+  v.group("bpe", bpe, "How a BPE model is trained.");
+  v.group("split", split, "Documents are split by the SHA-256 of their text.");
+  v.choice("duplicates", duplicates, {{"drop", Duplicates::kDrop}, {"keep", Duplicates::kKeep}},
+           "Documents with exactly the same text as an earlier one.");
+  v.choice("utf8", utf8, {{"error", Utf8::kError}, {"replace", Utf8::kReplace}, {"skip", Utf8::kSkip}},
+           "Documents that are not UTF-8: end the stage, put U+FFFD where they are broken, or leave them out.");
+  v.field("min_tokens", min_tokens, "Leave out documents with fewer tokens, BOS not counted.", {.unit = "tokens", .min = 0});
+  v.field("shard_tokens", shard_tokens, "Most tokens of a shard file; a longer document has one of its own.",
+          {.unit = "tokens", .min = 1000, .max = 1LL << 31});
+  v.field("workers", workers, "Threads that encode; auto: one a processor.", {.min = 1, .max = 1024, .hashed = false});
+  v.field("check_roundtrip", check_roundtrip, "Decode every document and say how many do not come back byte for byte.",
+          {.hashed = false});
+  v.check(tokenizer != Tokenizer::kFile || !model.empty(), "tokenizer: file needs model");
+}
+
+namespace {
+
+using Hash = std::array<std::uint8_t, 32>;
+
+Hash hash_of(std::string_view text) {
+  support::Sha256 hash;
+  hash.update(text);
+  return hash.digest();
+}
+
+/// Bytes [at, at + 8) of the hash as a number in [0, 1).
+double fraction(const Hash& hash, int at) {
+  std::uint64_t value = 0;
+  for (int i = 0; i < 8; ++i) value = value << 8 | hash[static_cast<std::size_t>(at + i)];
+  return static_cast<double>(value >> 11) * 0x1p-53;
+}
+
+artifact::Split split_of(const Hash& hash, const TokenizeConfig::Split& shares) {
+  const double at = fraction(hash, 0);
+  if (at < shares.train) return artifact::Split::kTrain;
+  return at < shares.train + shares.validation ? artifact::Split::kValidation : artifact::Split::kTest;
+}
+
+std::string train_model(const TokenizeConfig& config, RawTextReader& reader, support::Progress& progress) {
+  // Drawn by hash as the split is, so that neither order nor a further file changes who is in the sample.
+  const double share = std::min(1.0, static_cast<double>(config.bpe.train_bytes) /
+                                         std::max(1.0, static_cast<double>(reader.bytes()) * std::max(config.split.train, 1e-9)));
+  std::uint64_t taken = 0, bytes = 0;
+  const auto started = std::chrono::steady_clock::now();
+  const auto next = [&](std::string& text) {
+    RawTextReader::Document document;
+    while (reader.next(document)) {
+      if (support::stop_requested()) throw support::Stopped(false);
+      if (document.text.empty() || support::find_invalid_utf8(document.text) != std::string_view::npos) continue;
+      const Hash hash = hash_of(document.text);
+      if (split_of(hash, config.split) != artifact::Split::kTrain || fraction(hash, 8) >= share) continue;
+      text = document.text;
+      ++taken;
+      bytes += text.size();
+      return true;
+    }
+    return false;
+  };
+  const std::string model = train_bpe({config.vocabulary, config.bpe.character_coverage, config.bpe.split_digits, config.bpe.dummy_prefix}, next);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  progress.note(cat("tokenizer: ", with_commas(config.vocabulary), " pieces, trained on ", with_commas(static_cast<std::int64_t>(taken)),
+                    " documents (", support::short_bytes(static_cast<double>(bytes)), ") in ", support::short_duration(seconds)));
+  reader.rewind();
+  return model;
+}
+
+std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizeConfig& config, RawTextReader& reader, support::Progress& progress) {
+  switch (config.tokenizer) {
+    case TokenizeConfig::Tokenizer::kBytes: return make_byte_tokenizer();
+    case TokenizeConfig::Tokenizer::kFile: {
+      std::error_code ignored;
+      if (!std::filesystem::exists(config.model, ignored)) {
+        throw support::ConfigError(cat("model: ", support::quote(config.model), ": there is no such file"));
+      }
+      return make_sentencepiece(support::read_file(config.model, 1ULL << 30), config.model);
+    }
+    case TokenizeConfig::Tokenizer::kBpe: break;
+  }
+  return make_sentencepiece(train_model(config, reader, progress), "the trained model");
+}
+
+/// The cache is sound by what the model says of itself; this looks whether that is so, on the first documents.
+bool cache_agrees(const Tokenizer& tokenizer, RawTextReader& reader, support::Progress& progress) {
+  CachedEncoder cached(tokenizer);
+  if (!cached.caches()) return false;
+  bool agrees = true;
+  std::vector<std::int32_t> expected, found;
+  RawTextReader::Document document;
+  std::size_t bytes = 0;
+  for (int i = 0; i < 64 && bytes < (1 << 20) && reader.next(document); ++i) {
+    const std::string_view text = document.text.substr(0, 1 << 16);
+    bytes += text.size();
+    tokenizer.encode(text, expected);
+    cached.encode(text, found);
+    agrees = agrees && expected == found;
+  }
+  reader.rewind();
+  if (!agrees) progress.warn("the word cache gives other ids than the tokenizer on the first documents; it is not used");
+  return agrees;
+}
+
+struct Batch {
+  std::uint64_t number = 0;
+  std::vector<RawTextReader::Document> documents;
+};
+
+struct Encoded {
+  struct Document {
+    std::size_t first = 0, count = 0;   // of its ids
+    std::uint32_t bytes = 0;
+    std::uint64_t index = 0;
+    Hash hash{};
+    bool dropped = false;               // by the UTF-8 policy, or for being empty
+    bool broken_utf8 = false;
+    bool roundtrip = true;
+  };
+  std::vector<Document> documents;
+  std::vector<std::int32_t> ids;
+  std::uint64_t unknown = 0;
+  std::exception_ptr error;
+};
+
+/// Encodes batches on several threads; results come back by number.
+class EncoderPool {
+ public:
+  EncoderPool(const Tokenizer& tokenizer, const TokenizeConfig& config, bool cache, int workers)
+      : tokenizer_(tokenizer), config_(config), cache_(cache) {
+    for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~EncoderPool() {
+    {
+      const std::lock_guard lock(mutex_);
+      ended_ = true;
+      queue_.clear();
+    }
+    ready_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void submit(Batch batch) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(batch));
+    }
+    ready_.notify_one();
+  }
+
+  Encoded take(std::uint64_t number) {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return results_.count(number) != 0; });
+    Encoded result = std::move(results_.at(number));
+    results_.erase(number);
+    return result;
+  }
+
+ private:
+  void work() {
+    CachedEncoder encoder(tokenizer_);
+    std::vector<std::int32_t> ids;
+    while (true) {
+      Batch batch;
+      {
+        std::unique_lock lock(mutex_);
+        ready_.wait(lock, [&] { return ended_ || !queue_.empty(); });
+        if (ended_) return;
+        batch = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      Encoded result;
+      try {
+        encode(batch, encoder, ids, result);
+      } catch (...) {
+        result.error = std::current_exception();
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        results_.emplace(batch.number, std::move(result));
+      }
+      done_.notify_one();
+    }
+  }
+
+  void encode(const Batch& batch, CachedEncoder& encoder, std::vector<std::int32_t>& ids, Encoded& result) const {
+    for (const RawTextReader::Document& from : batch.documents) {
+      Encoded::Document to;
+      to.index = from.index;
+      to.first = result.ids.size();
+      std::string mended;
+      std::string_view text = from.text;
+      if (const std::size_t at = support::find_invalid_utf8(text); at != std::string_view::npos) {
+        if (config_.utf8 == TokenizeConfig::Utf8::kError) {
+          throw support::ArtifactError(cat("document ", from.index, " of the raw text: byte ", at, " is not UTF-8"),
+                                       "utf8: replace or skip says what to do with such documents");
+        }
+        to.broken_utf8 = true;
+        mended = support::replace_invalid_utf8(text);
+        text = mended;
+      }
+      if (text.size() > std::numeric_limits<std::uint32_t>::max()) {
+        throw support::ArtifactError(cat("document ", from.index, " of the raw text has ", text.size(), " bytes, more than 4 GiB"));
+      }
+      to.dropped = text.empty() || (to.broken_utf8 && config_.utf8 == TokenizeConfig::Utf8::kSkip);
+      if (!to.dropped) {
+        to.bytes = static_cast<std::uint32_t>(text.size());
+        to.hash = hash_of(text);
+        if (cache_) {
+          encoder.encode(text, ids);
+        } else {
+          tokenizer_.encode(text, ids);
+        }
+        if (tokenizer_.bos_id() >= 0) result.ids.push_back(static_cast<std::int32_t>(tokenizer_.bos_id()));
+        result.ids.insert(result.ids.end(), ids.begin(), ids.end());
+        if (tokenizer_.unk_id() >= 0) {
+          result.unknown += static_cast<std::uint64_t>(std::count(ids.begin(), ids.end(), static_cast<std::int32_t>(tokenizer_.unk_id())));
+        }
+        if (config_.check_roundtrip) to.roundtrip = tokenizer_.decode(ids) == text;
+      }
+      to.count = result.ids.size() - to.first;
+      result.documents.push_back(to);
+    }
+  }
+
+  const Tokenizer& tokenizer_;
+  const TokenizeConfig& config_;
+  bool cache_;
+  std::mutex mutex_;
+  std::condition_variable ready_, done_;
+  std::deque<Batch> queue_;
+  std::map<std::uint64_t, Encoded> results_;
+  bool ended_ = false;
+  std::vector<std::thread> threads_;
+};
+
+int processors() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+struct HashBytes {
+  std::size_t operator()(const std::array<std::uint64_t, 2>& key) const { return static_cast<std::size_t>(key[0]); }
+};
+
+void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config, std::uint64_t not_back, support::Progress& progress) {
+  const auto number = [](std::uint64_t value) { return with_commas(static_cast<std::int64_t>(value)); };
+  std::uint64_t tokens = 0, bytes = 0;
+  for (const artifact::Split split : artifact::kAllSplits) {
+    const artifact::SplitTotals& of = totals.splits[static_cast<std::size_t>(split)];
+    progress.note(cat(artifact::split_name(split), ": ", number(of.documents), " documents, ", number(of.tokens), " tokens, ",
+                      support::short_bytes(static_cast<double>(of.bytes))));
+    if (of.documents == 0) progress.warn(cat("split ", artifact::split_name(split), " is empty: there are too few documents"));
+    tokens += of.tokens;
+    bytes += of.bytes;
+  }
+  if (tokens > 0) progress.note(fmt::format("{:.3f} bytes a token", static_cast<double>(bytes) / static_cast<double>(tokens)));
+  if (totals.duplicates > 0) progress.note(cat(number(totals.duplicates), " exact duplicates were left out"));
+  if (totals.empty > 0) progress.note(cat(number(totals.empty), " empty documents were left out"));
+  if (totals.too_short > 0) progress.note(cat(number(totals.too_short), " documents under ", config.min_tokens, " tokens were left out"));
+  if (totals.invalid_utf8 > 0) {
+    progress.warn(cat(number(totals.invalid_utf8), " documents were not UTF-8 and were ",
+                      config.utf8 == TokenizeConfig::Utf8::kSkip ? "left out" : "mended with U+FFFD"));
+  }
+  if (totals.unknown_tokens > 0) {
+    progress.warn(fmt::format("{} tokens ({:.2f} %) are unknown to the tokenizer; bits per byte count their text as nothing",
+                              number(totals.unknown_tokens), 100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(tokens)));
+  }
+  if (config.check_roundtrip) progress.note(cat(number(not_back), " documents do not come back byte for byte when decoded"));
+}
+
+}  // namespace
+
+void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
+  support::Progress& progress = *workspace.progress;
+  RawTextReader reader(workspace.input("raw").path);
+  const std::unique_ptr<Tokenizer> tokenizer = choose_tokenizer(config, reader, progress);
+  if (tokenizer->bos_id() < 0) progress.warn("the model has no BOS; documents follow each other without a mark");
+
+  const int workers = config.workers ? static_cast<int>(*config.workers) : processors();
+  EncoderPool pool(*tokenizer, config, cache_agrees(*tokenizer, reader, progress), workers);
+  artifact::TokenShardsWriter writer(workspace.output("data"), workspace.recipe, tokenizer->record(),
+                                     static_cast<std::uint64_t>(config.shard_tokens));
+  artifact::DatasetTotals totals;
+  std::unordered_set<std::array<std::uint64_t, 2>, HashBytes> seen;
+  std::uint64_t not_back = 0, bytes_done = 0, tokens_done = 0;
+  const auto started = std::chrono::steady_clock::now();
+
+  const auto write = [&](const Encoded& batch) {
+    for (const Encoded::Document& document : batch.documents) {
+      ++totals.read;
+      if (document.broken_utf8) ++totals.invalid_utf8;
+      if (document.dropped) {
+        if (!document.broken_utf8) ++totals.empty;
+        continue;
+      }
+      if (config.duplicates == TokenizeConfig::Duplicates::kDrop) {
+        std::array<std::uint64_t, 2> key{};
+        std::memcpy(key.data(), document.hash.data(), sizeof key);
+        if (!seen.insert(key).second) {
+          ++totals.duplicates;
+          continue;
+        }
+      }
+      if (document.count < static_cast<std::size_t>(config.min_tokens) + (tokenizer->bos_id() >= 0 ? 1 : 0)) {
+        ++totals.too_short;
+        continue;
+      }
+      if (!document.roundtrip) ++not_back;
+      writer.add(split_of(document.hash, config.split), batch.ids.data() + document.first, document.count, document.bytes, document.index);
+      bytes_done += document.bytes;
+      tokens_done += document.count;
+    }
+    totals.unknown_tokens += batch.unknown;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    progress.advance("documents", static_cast<std::int64_t>(totals.read), static_cast<std::int64_t>(reader.documents()),
+                     {{"tokens", tokens_done}, {"megabytes_per_second", static_cast<double>(bytes_done) / 1e6 / std::max(seconds, 1e-9)}});
+  };
+
+  // Batches in flight are bounded, so a slow early one cannot make the others pile up.
+  const std::uint64_t most_in_flight = 2 * static_cast<std::uint64_t>(workers) + 4;
+  std::uint64_t submitted = 0, written = 0;
+  bool more = true;
+  while (more || written < submitted) {
+    if (support::stop_requested()) throw support::Stopped(false);
+    while (more && submitted - written < most_in_flight) {
+      Batch batch;
+      std::size_t bytes = 0;
+      RawTextReader::Document document;
+      while (batch.documents.size() < 256 && bytes < (1 << 20) && (more = reader.next(document))) {
+        bytes += document.text.size();
+        batch.documents.push_back(std::move(document));
+      }
+      if (batch.documents.empty()) break;
+      batch.number = submitted++;
+      pool.submit(std::move(batch));
+    }
+    if (written == submitted) continue;
+    const Encoded result = pool.take(written++);
+    if (result.error) std::rethrow_exception(result.error);
+    write(result);
+  }
+  if (tokens_done == 0) throw support::ArtifactError("the raw text holds no document that can be kept");
+  writer.finish(totals);
+  report(totals, config, not_back, progress);
+}
+
+}  // namespace pe::data

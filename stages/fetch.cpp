@@ -1,0 +1,14 @@
+// pe-fetch: documents from files or from our own grammar, as raw text.
+#include "data/fetch.h"
+#include "stage/stage_main.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::data::FetchConfig>(
+      argc, argv,
+      {.name = "fetch",
+       .version = 1,
+       .summary = "Read documents from files, folders and globs, or tell stories, and write raw text.",
+       .outputs = {{"raw", Kind::kRawText}}},
+      pe::data::fetch);
+}

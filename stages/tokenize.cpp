@@ -1,0 +1,15 @@
+// pe-tokenize: raw text to token shards, with a tokenizer that is trained on it, given, or plain bytes.
+#include "data/tokenize.h"
+#include "stage/stage_main.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::data::TokenizeConfig>(
+      argc, argv,
+      {.name = "tokenize",
+       .version = 1,
+       .summary = "Train or load a tokenizer, encode every document, split by the text's hash, write token shards.",
+       .inputs = {{"raw", Kind::kRawText}},
+       .outputs = {{"data", Kind::kTokenShards}}},
+      pe::data::tokenize);
+}
