@@ -1,0 +1,67 @@
+#include <boost/test/unit_test.hpp>
+
+#include "model/compute.h"
+#include "model/device.h"
+#include "support/error.h"
+
+namespace {
+
+using pe::model::ComputeConfig;
+
+bool mentions(const std::exception& error, const std::string& text) { return std::string(error.what()).find(text) != std::string::npos; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(compute)
+
+BOOST_AUTO_TEST_CASE(auto_by_hand_is_one_thread_on_the_cpu_in_fp32) {
+  const ComputeConfig compute = pe::model::resolve({}, 16);
+  BOOST_TEST((compute.device == pe::model::DeviceKind::kCpu));
+  BOOST_TEST((compute.dtype == pe::model::Precision::kFp32));
+  BOOST_TEST(*compute.threads == 1);
+  BOOST_TEST(*compute.ranks == 1);
+  BOOST_TEST(*compute.micro_batch == 16);
+}
+
+BOOST_AUTO_TEST_CASE(a_micro_batch_must_divide_the_batch) {
+  ComputeConfig config;
+  config.micro_batch = 5;
+  BOOST_CHECK_EXCEPTION(pe::model::resolve(config, 16), pe::support::ConfigError,
+                        [](const auto& error) { return mentions(error, "5") && mentions(error, "16"); });
+  config.micro_batch = 64;
+  BOOST_TEST(*pe::model::resolve(config, 16).micro_batch == 16);
+}
+
+BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
+  ComputeConfig config;
+  config.isa = pe::model::Isa::kPortable;
+  config.threads = 2;
+  const auto environment = pe::model::environment_of(config);
+  for (const char* entry : {"ATEN_CPU_CAPABILITY=default", "MKL_CBWR=COMPATIBLE", "ONEDNN_MAX_CPU_ISA=SSE41", "OMP_NUM_THREADS=2",
+                            "MKL_NUM_THREADS=2"}) {
+    BOOST_TEST_CONTEXT(entry) BOOST_TEST((std::find(environment.begin(), environment.end(), entry) != environment.end()));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_words_of_the_group_read_back) {
+  const auto config = pe::support::bind<ComputeConfig>({{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"threads", 3}});
+  BOOST_TEST((config.device == pe::model::DeviceKind::kCuda));
+  BOOST_TEST((config.isa == pe::model::Isa::kAvx2));
+  BOOST_TEST((config.dtype == pe::model::Precision::kBf16));
+  BOOST_TEST(*config.threads == 3);
+  BOOST_TEST(!config.micro_batch.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(a_gpu_that_is_not_there_is_one_clear_line) {
+  ComputeConfig config;
+  config.device = pe::model::DeviceKind::kCuda;
+  try {
+    const at::Device device = pe::model::open_device(pe::model::resolve(config));
+    BOOST_TEST(device.is_cuda());   // this machine has one
+  } catch (const pe::support::ConfigError& error) {
+    BOOST_TEST(mentions(error, "a GPU was asked for"));
+    BOOST_TEST(mentions(error, "compute.device: cpu"));
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,203 @@
+// The kernels against the same mathematics in float64 tensor operations, and those against naive loops.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <boost/test/unit_test.hpp>
+
+#include "model/functions.h"
+#include "model/kernels.h"
+#include "support/random.h"
+
+namespace {
+
+using at::Tensor;
+using pe::model::Weight;
+
+Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape, double scale = 1) {
+  Tensor t = at::empty(shape, at::kDouble);
+  pe::support::philox_normal(key, t.data_ptr<double>(), static_cast<std::size_t>(t.numel()));
+  return t * scale;
+}
+
+Weight weight_of(const Tensor& value, at::ScalarType type) {
+  const Tensor converted = value.to(type);
+  return {converted, at::zeros_like(converted)};
+}
+
+double difference(const Tensor& a, const Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
+
+/// What a piece gave in one dtype: outputs, the gradient by x, those by weights.
+struct Outcome {
+  std::vector<Tensor> outputs;
+  std::vector<Tensor> gradients;
+};
+
+void compare(const Outcome& kernel, const Outcome& reference, double allowed) {
+  BOOST_REQUIRE(kernel.outputs.size() == reference.outputs.size());
+  for (std::size_t i = 0; i < kernel.outputs.size(); ++i) BOOST_TEST(difference(kernel.outputs[i], reference.outputs[i]) <= allowed);
+  BOOST_REQUIRE(kernel.gradients.size() == reference.gradients.size());
+  for (std::size_t i = 0; i < kernel.gradients.size(); ++i) {
+    BOOST_TEST_CONTEXT("gradient " << i) BOOST_TEST(difference(kernel.gradients[i], reference.gradients[i]) <= allowed);
+  }
+}
+
+// Widths that are no multiple of the kernels' sixteen lanes, so that tails are covered.
+constexpr std::int64_t kWidth = 37, kBatch = 2, kLength = 5;
+
+Outcome run_norm(at::ScalarType type) {
+  const Tensor x = normals(1, {kBatch, kLength, kWidth}).to(type).requires_grad_(true);
+  const Weight w = weight_of(normals(2, {kWidth}), type);
+  const Tensor y = pe::model::rms_norm(x, w, 1e-6);
+  (y * normals(3, {kBatch, kLength, kWidth}).to(type)).sum().backward();
+  return {{y.detach()}, {x.grad(), w.gradient}};
+}
+
+Outcome run_project(at::ScalarType type, bool qk_norm) {
+  const pe::model::AttentionShape shape{4, 2, 6, 1e-6};
+  const Tensor x = normals(1, {kBatch, kLength, kWidth}).to(type).requires_grad_(true);
+  const Weight norm = weight_of(normals(2, {kWidth}), type), packed = weight_of(normals(3, {48, kWidth}, 0.3), type);
+  const Weight q_norm = qk_norm ? weight_of(normals(4, {6}), type) : Weight{};
+  const Weight k_norm = qk_norm ? weight_of(normals(5, {6}), type) : Weight{};
+  const auto out = pe::model::norm_project(x, norm, packed, q_norm, k_norm, shape);
+  (out.q * normals(6, {kBatch, 4, kLength, 6}).to(type)).sum().add_((out.k * normals(7, {kBatch, 2, kLength, 6}).to(type)).sum())
+      .add_((out.v * normals(8, {kBatch, 2, kLength, 6}).to(type)).sum())
+      .add_((out.normed * normals(9, {kBatch, kLength, kWidth}).to(type)).sum())
+      .backward();
+  Outcome outcome{{out.normed.detach(), out.q.detach(), out.k.detach(), out.v.detach()},
+                  {x.grad(), norm.gradient, packed.gradient}};
+  if (qk_norm) outcome.gradients.insert(outcome.gradients.end(), {q_norm.gradient, k_norm.gradient});
+  return outcome;
+}
+
+Outcome run_feed_forward(at::ScalarType type) {
+  const Tensor x = normals(1, {kBatch, kLength, kWidth}).to(type).requires_grad_(true);
+  const Weight norm = weight_of(normals(2, {kWidth}), type), gate_up = weight_of(normals(3, {42, kWidth}, 0.3), type);
+  const Weight down = weight_of(normals(4, {kWidth, 21}, 0.3), type);
+  const auto out = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
+  ((out.sum * normals(5, {kBatch, kLength, kWidth}).to(type)).sum() + (out.y * normals(6, {kBatch, kLength, kWidth}).to(type)).sum())
+      .backward();
+  return {{out.sum.detach(), out.y.detach()}, {x.grad(), norm.gradient, gate_up.gradient, down.gradient}};
+}
+
+Outcome run_cross_entropy(at::ScalarType type) {
+  const Tensor hidden = normals(1, {40, kWidth}).to(type).requires_grad_(true);
+  const Weight head = weight_of(normals(2, {53, kWidth}, 0.5), type);
+  Tensor targets = at::empty({40}, at::kLong);
+  for (std::int64_t i = 0; i < 40; ++i) targets.data_ptr<std::int64_t>()[i] = i == 7 ? -1 : (i * 11) % 53;
+  const Tensor loss = pe::model::linear_cross_entropy(hidden, targets, head);
+  (loss * 0.25).backward();
+  return {{loss.detach() / 40, pe::model::row_losses(hidden.detach(), targets, head.value)}, {hidden.grad(), head.gradient}};
+}
+
+/// Central differences of f by every element of x, in float64.
+template <typename F>
+Tensor numeric(Tensor x, const F& f) {
+  Tensor result = at::zeros_like(x);
+  double *values = x.data_ptr<double>(), *out = result.data_ptr<double>();
+  constexpr double kStep = 1e-5;
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    const double kept = values[i];
+    values[i] = kept + kStep;
+    const double up = f();
+    values[i] = kept - kStep;
+    const double down = f();
+    values[i] = kept;
+    out[i] = (up - down) / (2 * kStep);
+  }
+  return result;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(functions)
+
+BOOST_AUTO_TEST_CASE(the_norm_kernel_agrees_with_float64) { compare(run_norm(at::kFloat), run_norm(at::kDouble), 2e-5); }
+
+BOOST_AUTO_TEST_CASE(the_projection_kernel_agrees_with_float64) {
+  compare(run_project(at::kFloat, true), run_project(at::kDouble, true), 1e-4);
+  compare(run_project(at::kFloat, false), run_project(at::kDouble, false), 1e-4);
+}
+
+BOOST_AUTO_TEST_CASE(the_feed_forward_kernel_agrees_with_float64) {
+  compare(run_feed_forward(at::kFloat), run_feed_forward(at::kDouble), 1e-4);
+}
+
+BOOST_AUTO_TEST_CASE(the_cross_entropy_kernel_agrees_with_float64) {
+  compare(run_cross_entropy(at::kFloat), run_cross_entropy(at::kDouble), 2e-5);
+}
+
+BOOST_AUTO_TEST_CASE(cross_entropy_is_minus_log_softmax_by_a_naive_loop) {
+  const Tensor hidden = normals(1, {4, 5}), head = normals(2, {7, 5});
+  const std::vector<std::int64_t> wanted{3, 0, 6, 2};
+  Tensor targets = at::empty({4}, at::kLong);
+  std::copy(wanted.begin(), wanted.end(), targets.data_ptr<std::int64_t>());
+  const Tensor losses = pe::model::row_losses(hidden, targets, head);
+  for (std::int64_t row = 0; row < 4; ++row) {
+    std::vector<double> logits(7, 0.0);
+    double total = 0;
+    for (std::int64_t v = 0; v < 7; ++v) {
+      for (std::int64_t i = 0; i < 5; ++i) {
+        logits[static_cast<std::size_t>(v)] += hidden[row][i].item<double>() * head[v][i].item<double>();
+      }
+      total += std::exp(logits[static_cast<std::size_t>(v)]);
+    }
+    const double expected = std::log(total) - logits[static_cast<std::size_t>(wanted[static_cast<std::size_t>(row)])];
+    BOOST_TEST(losses[row].item<double>() == expected, boost::test_tools::tolerance(1e-12));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_agree_with_differences) {
+  const Tensor x = normals(1, {1, 3, 8}).requires_grad_(true);
+  const Weight norm = weight_of(normals(2, {8}), at::kDouble), gate_up = weight_of(normals(3, {12, 8}, 0.5), at::kDouble);
+  const Weight down = weight_of(normals(4, {8, 6}, 0.5), at::kDouble), head = weight_of(normals(5, {9, 8}), at::kDouble);
+  Tensor targets = at::empty({3}, at::kLong);
+  for (std::int64_t i = 0; i < 3; ++i) targets.data_ptr<std::int64_t>()[i] = 2 * i;
+  const auto loss = [&] {
+    const Tensor y = pe::model::feed_forward(x, norm, gate_up, down, 1e-6).sum;
+    return pe::model::linear_cross_entropy(y.reshape({3, 8}), targets, head);
+  };
+  loss().backward();
+  const auto value = [&] {
+    const at::NoGradGuard guard;
+    return loss().item<double>();
+  };
+  BOOST_TEST(difference(x.grad(), numeric(x.detach(), value)) <= 1e-7);
+  BOOST_TEST(difference(norm.gradient, numeric(norm.value, value)) <= 1e-7);
+  BOOST_TEST(difference(gate_up.gradient, numeric(gate_up.value, value)) <= 1e-7);
+  BOOST_TEST(difference(down.gradient, numeric(down.value, value)) <= 1e-7);
+  BOOST_TEST(difference(head.gradient, numeric(head.value, value)) <= 1e-7);
+}
+
+// Large, small, huge and not-a-number logits, in every instruction set that this machine has.
+BOOST_AUTO_TEST_CASE(every_instruction_set_gives_the_same_losses) {
+  const Tensor logits = normals(1, {6, 100}, 10).to(at::kFloat);
+  logits[1].mul_(100);
+  logits[2].fill_(-50);
+  logits[3][17] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<std::int64_t> targets{0, 99, 50, 3, -1, 7};
+  std::vector<std::string> sets{"DEFAULT"};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back("AVX2");
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) sets.push_back("AVX512");
+  for (const std::string& set : sets) {
+    const auto& table = pe::model::kernels::table_for(set);
+    Tensor values = logits.clone();
+    std::vector<float> losses(6);
+    table.cross_entropy(values.data_ptr<float>(), targets.data(), losses.data(), 6, 100, true);
+    BOOST_TEST_CONTEXT(set) {
+      for (const std::size_t row : {0, 1, 2, 5}) {
+        const Tensor row_logits = logits[static_cast<std::int64_t>(row)].to(at::kDouble);
+        const double expected = row_logits.logsumexp(0).item<double>() - row_logits[targets[row]].item<double>();
+        BOOST_TEST(std::abs(losses[row] - expected) <= 1e-5 * std::max(1.0, std::abs(expected)));
+        BOOST_TEST(std::abs(values[static_cast<std::int64_t>(row)].sum().item<double>()) <= 1e-5);
+      }
+      BOOST_TEST(std::isnan(losses[3]));
+      BOOST_TEST(losses[4] == 0.0F);
+      BOOST_TEST(values[4].abs().max().item<float>() == 0.0F);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

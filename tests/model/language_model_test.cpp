@@ -1,0 +1,281 @@
+#include <ATen/ops/empty.h>
+#include <torch/types.h>
+#include <boost/test/unit_test.hpp>
+
+#include "encodings/registry.h"
+#include "model/language_model.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/random.h"
+
+namespace {
+
+using at::Tensor;
+using pe::model::LanguageModel;
+using pe::model::ModelConfig;
+
+ModelConfig small(const std::string& encoding = "none") {
+  ModelConfig config;
+  config.width = 16;
+  config.layers = 2;
+  config.heads = 4;
+  config.key_value_heads = 2;
+  config.feed_forward = 24;
+  config.length = 8;
+  config.encoding.json = encoding;
+  return config;
+}
+
+Tensor some_ids(std::int64_t batch, std::int64_t length, std::int64_t vocabulary) {
+  Tensor ids = at::empty({batch, length}, at::kLong);
+  pe::support::Xoshiro random(7);
+  for (std::int64_t i = 0; i < ids.numel(); ++i) {
+    ids.data_ptr<std::int64_t>()[i] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(vocabulary)));
+  }
+  return ids;
+}
+
+using Matrix = std::vector<std::vector<double>>;
+
+/// The decoder without positions by naive loops, from the definition: one sequence, GQA, QK-norm.
+class Naive {
+ public:
+  explicit Naive(const LanguageModel& model) : config_(model.config()) {
+    for (const auto& parameter : model.parameters()) {
+      const Tensor t = parameter.tensor.detach().to(at::kDouble).contiguous();
+      weights_[parameter.name] = {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()};
+    }
+  }
+
+  Matrix hidden(const std::vector<std::int64_t>& ids) const {
+    Matrix x;
+    for (const std::int64_t id : ids) {
+      const auto& table = at("embedding");
+      x.emplace_back(table.begin() + id * config_.width, table.begin() + (id + 1) * config_.width);
+    }
+    for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+      const std::string prefix = "layers." + std::to_string(layer) + ".";
+      add(x, attention(norm(x, at(prefix + "attention.norm")), prefix + "attention."));
+      add(x, mlp(norm(x, at(prefix + "feed_forward.norm")), prefix + "feed_forward."));
+    }
+    return norm(x, at("norm"));
+  }
+
+ private:
+  const std::vector<double>& at(const std::string& name) const { return weights_.at(name); }
+
+  static void add(Matrix& x, const Matrix& y) {
+    for (std::size_t t = 0; t < x.size(); ++t)
+      for (std::size_t i = 0; i < x[t].size(); ++i) x[t][i] += y[t][i];
+  }
+
+  Matrix norm(const Matrix& x, const std::vector<double>& weight) const {
+    Matrix y = x;
+    for (auto& row : y) {
+      double squares = 0;
+      for (const double value : row) squares += value * value;
+      const double scale = 1 / std::sqrt(squares / static_cast<double>(row.size()) + config_.norm_eps);
+      for (std::size_t i = 0; i < row.size(); ++i) row[i] *= scale * weight[i];
+    }
+    return y;
+  }
+
+  static Matrix times(const Matrix& x, const std::vector<double>& weight) {
+    const std::size_t in = x[0].size(), out = weight.size() / in;
+    Matrix y(x.size(), std::vector<double>(out, 0.0));
+    for (std::size_t t = 0; t < x.size(); ++t)
+      for (std::size_t o = 0; o < out; ++o)
+        for (std::size_t i = 0; i < in; ++i) y[t][o] += weight[o * in + i] * x[t][i];
+    return y;
+  }
+
+  Matrix attention(const Matrix& x, const std::string& prefix) const {
+    const Matrix q = times(x, at(prefix + "query")), k = times(x, at(prefix + "key")), v = times(x, at(prefix + "value"));
+    const auto d = static_cast<std::size_t>(config_.d_h());
+    const auto heads = static_cast<std::size_t>(config_.heads), groups = static_cast<std::size_t>(config_.kv_heads());
+    Matrix mixed(x.size(), std::vector<double>(heads * d, 0.0));
+    const auto head = [&](const Matrix& m, std::size_t t, std::size_t h, const std::string& norm_name) {
+      Matrix row{{m[t].begin() + static_cast<std::ptrdiff_t>(h * d), m[t].begin() + static_cast<std::ptrdiff_t>((h + 1) * d)}};
+      return norm_name.empty() ? row[0] : norm(row, at(prefix + norm_name))[0];
+    };
+    for (std::size_t h = 0; h < heads; ++h) {
+      const std::size_t g = h * groups / heads;
+      for (std::size_t t = 0; t < x.size(); ++t) {
+        const auto query = head(q, t, h, "query_norm");
+        std::vector<double> weights;
+        double total = 0;
+        for (std::size_t s = 0; s <= t; ++s) {
+          const auto key = head(k, s, g, "key_norm");
+          double dot = 0;
+          for (std::size_t i = 0; i < d; ++i) dot += query[i] * key[i];
+          weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(d))));
+          total += weights.back();
+        }
+        for (std::size_t s = 0; s <= t; ++s) {
+          const auto value = head(v, s, g, "");
+          for (std::size_t i = 0; i < d; ++i) mixed[t][h * d + i] += weights[s] / total * value[i];
+        }
+      }
+    }
+    return times(mixed, at(prefix + "output"));
+  }
+
+  Matrix mlp(const Matrix& x, const std::string& prefix) const {
+    Matrix gate = times(x, at(prefix + "gate"));
+    const Matrix up = times(x, at(prefix + "up"));
+    for (std::size_t t = 0; t < gate.size(); ++t)
+      for (std::size_t i = 0; i < gate[t].size(); ++i) gate[t][i] = gate[t][i] / (1 + std::exp(-gate[t][i])) * up[t][i];
+    return times(gate, at(prefix + "down"));
+  }
+
+  ModelConfig config_;
+  std::map<std::string, std::vector<double>> weights_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(language_model)
+
+BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
+  ModelConfig config = small();
+  config.init_std = 0.3;   // so that every part matters
+  for (const auto& [type, allowed] : {std::pair{at::kDouble, 1e-10}, {at::kFloat, 2e-4}}) {
+    const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, type);
+    const Tensor ids = some_ids(2, 7, 19);
+    const at::NoGradGuard guard;
+    const Tensor hidden = model.forward(ids).to(at::kDouble);
+    const Naive naive(model);
+    for (std::int64_t b = 0; b < 2; ++b) {
+      const auto* row = ids.data_ptr<std::int64_t>() + b * 7;
+      const Matrix expected = naive.hidden({row, row + 7});
+      for (std::int64_t t = 0; t < 7; ++t)
+        for (std::int64_t i = 0; i < 16; ++i) {
+          BOOST_TEST(std::abs(hidden[b][t][i].item<double>() - expected[static_cast<std::size_t>(t)][static_cast<std::size_t>(i)]) <= allowed);
+        }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_gradient_is_that_of_differences_for_a_parameter_of_each_kind) {
+  ModelConfig config = small("rope");
+  config.init_std = 0.3;
+  const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, at::kDouble);
+  const Tensor ids = some_ids(2, 6, 19), targets = some_ids(1, 12, 19).reshape({12});
+  const auto loss = [&] { return model.loss_sum(model.forward(ids).reshape({12, 16}), targets); };
+  model.zero_gradients();
+  loss().backward();
+  const at::NoGradGuard guard;
+  for (const auto& parameter : model.parameters()) {
+    Tensor values = parameter.tensor.detach().view({-1});
+    const Tensor gradient = parameter.tensor.grad().reshape({-1});
+    for (const std::int64_t at : {std::int64_t{0}, values.numel() / 3, values.numel() - 1}) {
+      double* value = values.data_ptr<double>() + at;
+      const double kept = *value;
+      *value = kept + 1e-5;
+      const double up = loss().item<double>();
+      *value = kept - 1e-5;
+      const double down = loss().item<double>();
+      *value = kept;
+      BOOST_TEST_CONTEXT(parameter.name << " " << at)
+      BOOST_TEST(std::abs(gradient[at].item<double>() - (up - down) / 2e-5) <= 1e-6);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_two_encodings_share_is_bit_identical_for_a_seed) {
+  const LanguageModel base = LanguageModel::make(small("none"), 19, 42);
+  for (const auto& entry : pe::encodings::encodings()) {
+    ModelConfig config = small(entry.name);
+    config.key_value_heads = 0;
+    ModelConfig plain = small("none");
+    plain.key_value_heads = 0;
+    const LanguageModel other = LanguageModel::make(config, 19, 42), reference = LanguageModel::make(plain, 19, 42);
+    BOOST_TEST_CONTEXT(entry.name) {
+      for (std::size_t i = 0; i < reference.parameters().size(); ++i) {
+        BOOST_REQUIRE(reference.parameters()[i].name == other.parameters()[i].name);
+        BOOST_TEST(reference.parameters()[i].tensor.equal(other.parameters()[i].tensor));
+      }
+      BOOST_TEST(other.parameter_count() - other.encoding_parameter_count() == reference.parameter_count());
+    }
+  }
+}
+
+// Golden values of the project's random functions: key(42, fnv1a64("embedding")) and its first normals.
+BOOST_AUTO_TEST_CASE(initial_weights_come_from_their_name_and_seed) {
+  const LanguageModel model = LanguageModel::make(small(), 19, 42);
+  const Tensor embedding = model.parameters().front().tensor;
+  BOOST_TEST(model.parameters().front().name == "embedding");
+  const double expected[] = {1.338102019, -.687162228, -.080811292, -1.000357242, 1.090459951, -1.160227044, .628166204, -.733905954};
+  for (std::int64_t i = 0; i < 8; ++i) {
+    BOOST_TEST(embedding[0][i].item<float>() == static_cast<float>(0.02 * expected[i]), boost::test_tools::tolerance(1e-6F));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(output_projections_start_smaller_by_the_root_of_twice_the_layers) {
+  ModelConfig config = small();
+  config.width = 128;
+  const LanguageModel model = LanguageModel::make(config, 19, 42);
+  for (const auto& parameter : model.parameters()) {
+    const bool residual = parameter.name.find("output") != std::string::npos || parameter.name.find("down") != std::string::npos;
+    if (parameter.tensor.dim() != 2) {
+      BOOST_TEST(parameter.tensor.eq(1).all().item<bool>());
+      continue;
+    }
+    const double expected = residual ? 0.02 / std::sqrt(4.0) : 0.02;
+    BOOST_TEST(parameter.tensor.std().item<double>() == expected, boost::test_tools::tolerance(0.06));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(matrices_decay_and_nothing_else_does) {
+  ModelConfig config = small("learned");
+  config.tied = false;
+  const LanguageModel model = LanguageModel::make(config, 19, 42);
+  for (const auto& parameter : model.parameters()) {
+    const bool expected = parameter.tensor.dim() == 2 && parameter.name != "embedding" && parameter.name.rfind("encoding.", 0) != 0;
+    BOOST_TEST_CONTEXT(parameter.name) BOOST_TEST(parameter.decay == expected);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_future_does_not_matter) {
+  const LanguageModel model = LanguageModel::make(small("rope"), 19, 42);
+  const at::NoGradGuard guard;
+  Tensor ids = some_ids(1, 8, 19);
+  const Tensor before = model.forward(ids);
+  ids[0][5] = (ids[0][5].item<std::int64_t>() + 1) % 19;
+  const Tensor after = model.forward(ids);
+  BOOST_TEST(before.narrow(1, 0, 5).allclose(after.narrow(1, 0, 5), 0, 1e-6));
+  BOOST_TEST(!before.narrow(1, 5, 3).allclose(after.narrow(1, 5, 3), 0, 1e-4));
+}
+
+BOOST_AUTO_TEST_CASE(losses_and_logits_agree) {
+  const LanguageModel model = LanguageModel::make(small("alibi"), 19, 42);
+  const at::NoGradGuard guard;
+  const Tensor ids = some_ids(2, 8, 19), targets = some_ids(1, 16, 19).reshape({16});
+  const Tensor hidden = model.forward(ids);
+  const Tensor logits = model.logits(hidden).reshape({16, 19});
+  const Tensor expected = logits.logsumexp(1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1);
+  BOOST_TEST(model.losses(hidden, targets).allclose(expected, 1e-5, 1e-5));
+  BOOST_TEST(std::abs(model.loss_sum(hidden.reshape({16, 16}), targets).item<double>() - expected.sum().item<double>()) <= 1e-3);
+}
+
+BOOST_AUTO_TEST_CASE(low_precision_stays_near_full_precision) {
+  ModelConfig config = small("rope");
+  config.init_std = 0.1;
+  const at::NoGradGuard guard;
+  const Tensor ids = some_ids(2, 8, 19);
+  const Tensor full = LanguageModel::make(config, 19, 42).forward(ids);
+  const Tensor low = LanguageModel::make(config, 19, 42, at::kCPU, at::kBFloat16).forward(ids);
+  BOOST_TEST((low.scalar_type() == at::kBFloat16));
+  BOOST_TEST((full - low.to(at::kFloat)).abs().max().item<double>() <= 0.1);
+}
+
+BOOST_AUTO_TEST_CASE(a_vocabulary_below_the_datas_is_refused) {
+  ModelConfig config = small();
+  config.vocabulary = 10;
+  BOOST_CHECK_EXCEPTION(LanguageModel::make(config, 19, 1), pe::support::ConfigError, [](const auto& error) {
+    const std::string text = error.what();
+    return text.find("10") != std::string::npos && text.find("19") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
