@@ -1,0 +1,367 @@
+#include "report/figure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/text_escape.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+bool is_log(Scale scale) { return scale != Scale::kLinear; }
+
+const char* role_name(Series::Role role) {
+  switch (role) {
+    case Series::Role::kMain: return "main";
+    case Series::Role::kLine: return "line";
+    case Series::Role::kSeed: return "seed";
+    case Series::Role::kRaw: return "raw";
+    case Series::Role::kContext: return "context";
+  }
+  return "main";
+}
+
+// The step of about `about` ticks over `width`: 1, 2 or 5 times a power of ten.
+double nice_step(double width, int about) {
+  const double rough = width / std::max(1, about);
+  const double unit = std::pow(10, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (factor * unit >= rough * 0.999) return factor * unit;
+  }
+  return 10 * unit;
+}
+
+std::string trimmed(double value, int decimals) {
+  std::string text = fmt::format("{:.{}f}", value, decimals);
+  if (text.find('.') != std::string::npos) {
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+  }
+  if (text == "-0") text = "0";
+  if (text[0] == '-') text.replace(0, 1, "−");
+  return text;
+}
+
+std::string tick_label(double value, const Axis& axis, double largest, int decimals) {
+  if (axis.ticks == TickStyle::kPercent) return trimmed(value * 100, std::max(0, decimals - 2)) + " %";
+  if (axis.scale == Scale::kLog2) {
+    const double k = value / 1024;
+    return k >= 1 && k == std::floor(k) ? trimmed(k, 0) + "k" : trimmed(value, 3);
+  }
+  if (axis.ticks == TickStyle::kCount || (axis.scale == Scale::kLog10 && value >= 1000)) {
+    // One unit for an axis, so that 0.5M stands beside 1M and not 500k.
+    const double size = axis.scale == Scale::kLog10 ? value : largest;
+    for (const auto& [unit, suffix] : {std::pair{1e12, "T"}, {1e9, "B"}, {1e6, "M"}, {1e3, "k"}}) {
+      if (size >= unit) return value == 0 ? "0" : trimmed(value / unit, 3) + suffix;
+    }
+  }
+  return trimmed(value, decimals);
+}
+
+std::vector<Tick> linear_ticks(const Axis& axis, double low, double high, int about) {
+  const double step = nice_step(high - low, about);
+  const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
+  std::vector<Tick> ticks;
+  const double slack = step * 1e-6;
+  for (double k = std::ceil((low - slack) / step); k * step <= high + slack && ticks.size() < 100; ++k) {
+    ticks.push_back({k * step, tick_label(k * step, axis, std::max(std::abs(low), std::abs(high)), decimals)});
+  }
+  return ticks;
+}
+
+// Solves the least-squares problem with order constraints: pooled neighbours share their mean.
+struct Pool {
+  double sum;
+  double count;
+  double mean() const { return sum / count; }
+};
+
+}  // namespace
+
+double position_in(Scale scale, double low, double high, double value) {
+  if (is_log(scale)) return std::log(value / low) / std::log(high / low);
+  return (value - low) / (high - low);
+}
+
+double value_at(Scale scale, double low, double high, double position) {
+  if (is_log(scale)) return low * std::pow(high / low, position);
+  return low + (high - low) * position;
+}
+
+std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about) {
+  if (axis.scale == Scale::kLog2) {
+    std::vector<Tick> ticks;
+    const double first = std::ceil(std::log2(low) - 1e-9), last = std::floor(std::log2(high) + 1e-9);
+    const double step = std::max(1.0, std::ceil((last - first + 1) / std::max(2, about + 3)));
+    for (double k = first; k <= last; k += step) ticks.push_back({std::exp2(k), tick_label(std::exp2(k), axis, high, 0)});
+    return ticks;
+  }
+  if (axis.scale == Scale::kLog10) {
+    const double decades = std::log10(high / low);
+    std::vector<Tick> ticks;
+    for (double k = std::floor(std::log10(low)); k <= std::ceil(std::log10(high)); ++k) {
+      for (const double factor : {1.0, 2.0, 5.0}) {
+        if (decades > 2.5 && factor != 1.0) continue;
+        const double at = factor * std::pow(10, k);
+        if (at >= low * 0.9999 && at <= high * 1.0001) ticks.push_back({at, tick_label(at, axis, high, 6)});
+      }
+    }
+    return ticks.size() >= 3 ? ticks : linear_ticks(axis, low, high, about);
+  }
+  return linear_ticks(axis, low, high, about);
+}
+
+Range range_of(const Axis& axis, const std::vector<double>& values) {
+  double low = kUnknown, high = kUnknown;
+  for (const double value : values) {
+    if (!std::isfinite(value) || (is_log(axis.scale) && value <= 0)) continue;
+    low = std::isnan(low) ? value : std::min(low, value);
+    high = std::isnan(high) ? value : std::max(high, value);
+  }
+  if (std::isnan(low)) {
+    low = std::isnan(axis.low) ? (is_log(axis.scale) ? 1 : 0) : axis.low;
+    high = std::isnan(axis.high) ? (is_log(axis.scale) ? 2 * low : low + 1) : axis.high;
+  }
+  if (axis.scale == Scale::kLinear) {
+    const double air = high > low ? 0.04 * (high - low) : std::max(0.05 * std::abs(low), 1e-3);
+    low -= air;
+    high += air;
+  } else {
+    const double air = high > low * 1.0001 ? std::pow(high / low, 0.05) : (axis.scale == Scale::kLog2 ? 2.0 : 1.1);
+    low /= air;
+    high *= air;
+  }
+  if (!std::isnan(axis.low)) low = axis.low;
+  if (!std::isnan(axis.high)) high = axis.high;
+  if (!(low < high)) high = is_log(axis.scale) ? low * 2 : low + 1;
+  return {low, high, ticks_of(axis, low, high, 5)};
+}
+
+std::vector<double> spread_labels(const std::vector<double>& wanted, double gap, double low, double high) {
+  const std::size_t n = wanted.size();
+  std::vector<std::size_t> order(n);
+  for (std::size_t i = 0; i < n; ++i) order[i] = i;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return wanted[a] < wanted[b]; });
+  // With the k-th label moved down by k·gap, "at least gap apart" becomes "not decreasing": isotonic regression.
+  std::vector<Pool> pools;
+  for (std::size_t k = 0; k < n; ++k) {
+    pools.push_back({wanted[order[k]] - gap * static_cast<double>(k), 1});
+    while (pools.size() > 1 && pools[pools.size() - 2].mean() >= pools.back().mean()) {
+      const Pool last = pools.back();
+      pools.pop_back();
+      pools.back().sum += last.sum;
+      pools.back().count += last.count;
+    }
+  }
+  std::vector<double> placed(n);
+  const double top = high - gap * (n ? static_cast<double>(n - 1) : 0);   // bound of every moved label
+  std::size_t k = 0;
+  for (const Pool& pool : pools) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(pool.count + 0.5); ++i, ++k) {
+      placed[order[k]] = std::max(low, std::min(top, pool.mean())) + gap * static_cast<double>(k);
+    }
+  }
+  return placed;
+}
+
+std::vector<Point> thin(const std::vector<Point>& points, std::size_t limit) {
+  if (points.size() <= limit || limit < 8) return points;
+  const std::size_t stretches = limit / 2 - 1;
+  std::vector<Point> kept{points.front()};
+  for (std::size_t s = 0; s < stretches; ++s) {
+    const std::size_t first = 1 + s * (points.size() - 2) / stretches;
+    const std::size_t last = 1 + (s + 1) * (points.size() - 2) / stretches;
+    std::size_t low = first, high = first;
+    for (std::size_t i = first; i < last; ++i) {
+      if (points[i].y < points[low].y) low = i;
+      if (points[i].y > points[high].y) high = i;
+    }
+    if (first >= last) continue;
+    kept.push_back(points[std::min(low, high)]);
+    if (low != high) kept.push_back(points[std::max(low, high)]);
+  }
+  kept.push_back(points.back());
+  return kept;
+}
+
+Clipped clip_line(const std::vector<Point>& points, Scale y_scale, double low, double high) {
+  Clipped result;
+  std::vector<Point> piece;
+  const auto flush = [&] {
+    if (!piece.empty()) result.pieces.push_back(std::move(piece));
+    piece.clear();
+  };
+  const auto inside = [&](double y) { return y >= low && y <= high; };
+  // Where a segment meets the level; an infinite end is met at its own x.
+  const auto crossing = [&](const Point& a, const Point& b, double level) {
+    Point cut = std::isinf(b.y) ? b : a;
+    cut.y = level;
+    if (std::isfinite(a.y) && std::isfinite(b.y)) {
+      const double from = position_in(y_scale, low, high, std::max(a.y, is_log(y_scale) ? 1e-300 : a.y));
+      const double to = position_in(y_scale, low, high, std::max(b.y, is_log(y_scale) ? 1e-300 : b.y));
+      const double at = position_in(y_scale, low, high, level);
+      cut.x = a.x + (b.x - a.x) * (at - from) / (to - from);
+    }
+    return cut;
+  };
+  const Point* previous = nullptr;
+  for (const Point& point : points) {
+    if (std::isnan(point.y) || std::isnan(point.x)) {
+      flush();
+      previous = nullptr;
+      continue;
+    }
+    const bool now = inside(point.y);
+    if (previous) {
+      const bool before = inside(previous->y);
+      if (before && !now) {
+        piece.push_back(crossing(*previous, point, point.y > high ? high : low));
+        flush();
+        if (point.y > high) result.exit_x = result.pieces.back().back().x;
+      } else if (!before && now) {
+        flush();
+        piece.push_back(crossing(point, *previous, previous->y > high ? high : low));
+      }
+    }
+    if (now) piece.push_back(point);
+    result.leaves_top = point.y > high;
+    if (result.leaves_top && !previous) result.exit_x = point.x;
+    result.last_y = point.y;
+    previous = &point;
+  }
+  flush();
+  return result;
+}
+
+std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Scale y_scale, double low, double high,
+                                           int samples) {
+  std::vector<std::vector<Point>> pieces;
+  std::vector<Point> piece;
+  const auto usable = [](const Point& p) { return !std::isnan(p.low) && !std::isnan(p.high) && !std::isnan(p.y); };
+  const auto clamped = [&](double y) { return std::min(high, std::max(low, y)); };
+  // Interpolates on the scale; where one end is infinite the other end's value holds until the end is reached.
+  const auto between = [&](double a, double b, double t) {
+    if (!std::isfinite(a) || !std::isfinite(b)) return t < 1 ? a : b;
+    if (is_log(y_scale)) return std::exp(std::log(std::max(a, 1e-300)) * (1 - t) + std::log(std::max(b, 1e-300)) * t);
+    return a * (1 - t) + b * t;
+  };
+  const auto flush = [&] {
+    if (piece.size() > 1) pieces.push_back(std::move(piece));
+    piece.clear();
+  };
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!usable(points[i])) {
+      flush();
+      continue;
+    }
+    if (!piece.empty()) {
+      const Point& a = points[i - 1];
+      const Point& b = points[i];
+      const bool leaves = a.low < low || a.high > high || b.low < low || b.high > high;
+      const int steps = leaves ? samples : 1;   // inside the range two straight edges are exact on the page
+      for (int s = 1; s < steps; ++s) {
+        const double t = static_cast<double>(s) / steps;
+        Point at = a;
+        at.x = a.x + (b.x - a.x) * t;
+        at.low = clamped(between(a.low, b.low, t));
+        at.high = clamped(between(a.high, b.high, t));
+        piece.push_back(at);
+      }
+    }
+    Point at = points[i];
+    at.low = clamped(at.low);
+    at.high = clamped(at.high);
+    piece.push_back(at);
+  }
+  flush();
+  return pieces;
+}
+
+double text_width(std::string_view text) {
+  double width = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte >= 0x80) {
+      if (byte >= 0xC0) width += byte >= 0xE3 ? 1.0 : 0.75;   // beginnings only; from U+3000 on full width
+      continue;
+    }
+    const char c = text[i];
+    if (std::string_view("iljI|'.,:;!").find(c) != std::string_view::npos) width += 0.32;
+    else if (std::string_view(" ftr()[]-/").find(c) != std::string_view::npos) width += 0.39;
+    else if (std::string_view("mwMW%@").find(c) != std::string_view::npos) width += 0.95;
+    else if (c >= 'A' && c <= 'Z') width += 0.70;
+    else width += 0.63;
+  }
+  return width;
+}
+
+std::string figure_csv(const Figure& figure) {
+  const auto number = [](double value) { return std::isfinite(value) ? support::shortest(value) : std::isinf(value) ? "inf" : ""; };
+  std::string text = "panel,series,seed,role,x,y,low,high,n\r\n";
+  for (const Panel& panel : figure.panels) {
+    for (const Series& series : panel.series) {
+      for (const Point& p : series.points) {
+        text += cat(quote_csv(panel.title), ",", quote_csv(series.name), ",", quote_csv(series.seed), ",", role_name(series.role), ",",
+                    number(p.x), ",", number(p.y), ",", number(p.low), ",", number(p.high), ",", number(p.n), "\r\n");
+      }
+    }
+    for (const HeatCell& cell : panel.cells) {
+      text += cat(quote_csv(panel.title), ",,,cell,", quote_csv(figure.x_names.at(static_cast<std::size_t>(cell.column))), ",",
+                  quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value), "\r\n");
+    }
+  }
+  return text;
+}
+
+Json figure_json(const Figure& figure, std::size_t limit) {
+  const auto axis = [](const Axis& a) {
+    static const char* const scales[] = {"linear", "log2", "log10"};
+    static const char* const styles[] = {"plain", "count", "percent"};
+    return Json{{"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
+  };
+  // JSON has neither NaN nor infinity: null is a gap, "inf" is beyond any range. Five digits are enough to look at.
+  const auto number = [](double value) -> Json {
+    if (std::isfinite(value)) return std::stod(fmt::format("{:.5g}", value));
+    return std::isinf(value) ? Json("inf") : Json();
+  };
+  Json json{{"id", figure.id}, {"title", figure.title}, {"x", axis(figure.x)}, {"y", axis(figure.y)}, {"panels", Json::array()}};
+  for (const Panel& panel : figure.panels) {
+    Json series = Json::array();
+    std::vector<double> ys, xs;
+    for (const Series& s : panel.series) {
+      Json points = Json::array();
+      for (const Point& p : thin(s.points, limit)) {
+        Json point = Json::array({std::isfinite(p.x) ? Json(std::stod(fmt::format("{:.8g}", p.x))) : Json(), number(p.y)});
+        if (!std::isnan(p.low) && !std::isnan(p.high)) {
+          point.push_back(number(p.low));
+          point.push_back(number(p.high));
+        }
+        points.push_back(std::move(point));
+      }
+      series.push_back({{"name", s.name}, {"seed", s.seed}, {"role", role_name(s.role)}, {"colour", s.look.colour},
+                        {"dash", static_cast<int>(s.look.dash)}, {"shape", static_cast<int>(s.look.shape)}, {"points", std::move(points)}});
+    }
+    Json rules = Json::array();
+    for (const Rule& rule : panel.rules) rules.push_back({{"vertical", rule.vertical}, {"at", rule.at}, {"label", rule.label}});
+    Json flags = Json::array();
+    for (const Flag& flag : panel.flags) flags.push_back({{"x", flag.x}, {"y", number(flag.y)}, {"text", flag.text}});
+    Json entry{{"title", panel.title}, {"series", std::move(series)}, {"rules", std::move(rules)}, {"flags", std::move(flags)}};
+    const auto bound = [&](const char* name, const std::optional<double>& own, double shared) {
+      if (own) entry[name] = *own;
+      else if (!std::isnan(shared)) entry[name] = shared;
+    };
+    bound("x_low", panel.x_low, figure.x.low);
+    bound("x_high", panel.x_high, figure.x.high);
+    bound("y_low", panel.y_low, figure.y.low);
+    bound("y_high", panel.y_high, figure.y.high);
+    json["panels"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,152 @@
+/// @file
+/// A figure before it is a picture: axes, panels, series of typed points, and what is written into them. Two back ends
+/// draw it: gnuplot for files and the static page, Chart.js for a page that is asked to come alive. All judgement (which
+/// ticks, where labels go, what leaves the plot) is made here, so that both agree and no label covers another.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/palette.h"
+#include "support/json.h"
+
+namespace pe::report {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+enum class Scale { kLinear, kLog2, kLog10 };
+enum class TickStyle { kPlain, kCount, kPercent };   ///< 0.5 · 512, 1k, 2M · a share as "50 %"
+
+struct Axis {
+  std::string title;
+  Scale scale = Scale::kLinear;
+  TickStyle ticks = TickStyle::kPlain;
+  double low = kUnknown;     ///< absent: from the data
+  double high = kUnknown;
+};
+
+struct Point {
+  double x = 0;
+  double y = 0;              ///< infinite: beyond any range; NaN: a gap
+  double low = kUnknown;     ///< of the band or whisker
+  double high = kUnknown;
+  double n = kUnknown;       ///< documents, trials or seeds behind the point
+};
+
+struct Series {
+  enum class Role {
+    kMain,     ///< labelled line with markers; its band is drawn where bounds are finite
+    kLine,     ///< labelled line without markers
+    kSeed,     ///< one seed of it: thin
+    kRaw,      ///< what was smoothed: faint
+    kContext,  ///< others, in grey
+  };
+  std::string name;          ///< label at the line's end, once per name
+  std::string seed;          ///< of a seed's line
+  Role role = Role::kMain;
+  Look look;
+  std::vector<Point> points; ///< by x
+  std::string end_note;      ///< why the line ends early: "n/a beyond 128"
+  bool labelled = true;      ///< has a label at its end
+  bool whiskers = false;     ///< bounds as whiskers and not as a band
+};
+
+struct Rule {                ///< a straight line across a panel
+  bool vertical = true;
+  double at = 0;
+  std::string label;
+};
+
+struct Flag {                ///< a marked point: "encoding dropped"
+  double x = 0;
+  double y = 0;
+  std::string text;
+  std::string colour;
+};
+
+/// A cell of a heat map: column and row count from 0 at the lower left.
+struct HeatCell {
+  int column = 0;
+  int row = 0;
+  double value = 0;          ///< NaN: not measured
+  std::string text;
+};
+
+struct Panel {
+  std::string title;
+  std::vector<Series> series;
+  std::vector<Rule> rules;
+  std::vector<Flag> flags;
+  std::vector<HeatCell> cells;
+  std::optional<double> x_low, x_high, y_low, y_high;   ///< a zoom; else the figure's axes
+};
+
+struct Figure {
+  enum class Kind { kLines, kHeatMap, kForest };
+  std::string id;            ///< file name without its ending
+  std::string title;
+  std::string caption;
+  std::string description;   ///< what someone who cannot see it should know
+  Kind kind = Kind::kLines;
+  Axis x;
+  Axis y;
+  std::vector<Panel> panels;
+  int columns = 2;           ///< panels side by side
+  /// Of heat maps (both axes) and forest plots (y): names of the places 0, 1, 2, …
+  std::vector<std::string> x_names, y_names;
+  double heat_low = 0, heat_high = 1;
+  std::string heat_title;
+};
+
+/// The figure's data, a row per point: panel, series, seed, role, x, y, low, high, n.
+std::string figure_csv(const Figure& figure);
+/// The same for the page and report.json, at most `points` a series.
+Json figure_json(const Figure& figure, std::size_t points = 2000);
+
+/// A range, with its ticks. `low < high` always.
+struct Tick {
+  double at = 0;
+  std::string label;
+};
+struct Range {
+  double low = 0;
+  double high = 1;
+  std::vector<Tick> ticks;
+};
+
+/// The range of an axis: stated bounds, else the data's with a little air, and its ticks.
+/// `around` always lies inside. A single value, or none, still gives a range.
+Range range_of(const Axis& axis, const std::vector<double>& values);
+std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about);
+/// Where `value` stands between low (0) and high (1), on the axis's scale.
+double position_in(Scale scale, double low, double high, double value);
+double value_at(Scale scale, double low, double high, double position);
+
+/// Moves labels apart: places nearest to `wanted` (least squares) that keep `gap` between neighbours, inside [low, high]
+/// if they fit there. Order is kept; equal wishes keep the order given.
+std::vector<double> spread_labels(const std::vector<double>& wanted, double gap, double low, double high);
+
+/// Thins to about `limit` points: first, last, and the extremes of y of each stretch.
+std::vector<Point> thin(const std::vector<Point>& points, std::size_t limit);
+
+/// Clips a line to [low, high] in y on the axis's scale, cutting segments where they cross. Gaps split it.
+struct Clipped {
+  std::vector<std::vector<Point>> pieces;
+  bool leaves_top = false;
+  double exit_x = 0;         ///< where it first leaves for good
+  double last_y = 0;         ///< its last value, which may be infinite
+};
+Clipped clip_line(const std::vector<Point>& points, Scale y_scale, double low, double high);
+
+/// A band clamped to [low, high], each segment resampled in the axis's own space, so that no back end clips areas.
+std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Scale y_scale, double low, double high,
+                                           int samples = 24);
+
+/// About how wide `text` is in DejaVu Sans, in units of the font size.
+double text_width(std::string_view text);
+
+}  // namespace pe::report

@@ -1,0 +1,43 @@
+/// @file
+/// Pictures of figures, by gnuplot through a pipe (no shell, no file but the picture). A figure gives the same bytes each
+/// time: data travels in the script with fixed precision, creation dates are stripped, layouts are computed here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/figure.h"
+
+namespace pe::report {
+
+/// What a picture is drawn on. Lengths are in the terminal's unit: px for SVG, pt for PDF.
+struct Canvas {
+  enum class Format { kSvg, kPdf };
+  Format format = Format::kSvg;
+  double panel_width = 440;
+  double panel_height = 300;
+  double font_size = 11;
+  double line = 1;           ///< gnuplot line width that stands for one hair line of the design
+  int columns = 0;           ///< panels side by side; 0: as the figure says
+};
+
+Canvas svg_canvas(const Figure& figure);
+/// 3.25 in wide for one column of panels, 6.75 in for more.
+Canvas pdf_canvas(const Figure& figure);
+
+/// The script, complete; everything that depends on the reader's taste is decided in it.
+std::string gnuplot_script(const Figure& figure, const Canvas& canvas);
+
+/// An SVG document with title and description of its own.
+/// @throws Error naming Debian's package when gnuplot is missing; Error (bug) with gnuplot's words when it refuses.
+std::string render_svg(const Figure& figure);
+/// One panel as an element for a page: no XML header, ids that begin with `prefix`.
+std::string render_panel_svg(const Figure& figure, std::size_t panel, const std::string& prefix);
+std::string render_pdf(const Figure& figure);
+/// PNG of an SVG document, by rsvg-convert, so that both look alike.
+std::string render_png(const std::string& svg);
+
+/// The names of programs that pictures need and that are not on the PATH, with their Debian packages: to ask early.
+void require_plot_programs();
+
+}  // namespace pe::report

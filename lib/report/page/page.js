@@ -1,0 +1,141 @@
+// Wakes a figure on demand: the static picture gives way to charts drawn from the data that the page holds once.
+(function () {
+  'use strict';
+  var holder = document.getElementById('figures');
+  if (!holder || typeof Chart === 'undefined') return;
+  var figures = JSON.parse(holder.textContent);
+  var dashes = [[], [7, 4], [2, 3]];
+  var shapes = ['circle', 'rect', 'triangle', 'triangle', 'rectRot', 'circle'];
+
+  function count(v) {
+    var units = [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e3, 'k']];
+    for (var i = 0; i < units.length; i++) if (Math.abs(v) >= units[i][0]) return +(v / units[i][0]).toPrecision(4) + units[i][1];
+    return String(+v.toPrecision(4));
+  }
+  function words(axis, v) {
+    if (axis.ticks === 'percent') return +(v * 100).toPrecision(3) + ' %';
+    if (axis.scale === 'log2') return v >= 1024 && v % 1024 === 0 ? v / 1024 + 'k' : String(+v.toPrecision(6));
+    return axis.ticks === 'count' ? count(v) : String(+v.toPrecision(4));
+  }
+  function scale(axis, low, high) {
+    var log = axis.scale !== 'linear';
+    var s = { type: log ? 'logarithmic' : 'linear', title: { display: true, text: axis.title }, grid: { color: '#eee' },
+              ticks: { maxRotation: 0, callback: function (v) { return words(axis, v); } } };
+    if (low !== undefined) s.min = low;
+    if (high !== undefined) s.max = high;
+    if (axis.scale === 'log2') {
+      s.afterBuildTicks = function (own) {
+        own.ticks = [];
+        for (var k = Math.ceil(Math.log2(own.min)); k <= Math.log2(own.max) + 1e-9; k++) own.ticks.push({ value: Math.pow(2, k) });
+      };
+    }
+    if (axis.scale === 'log10') {
+      s.afterBuildTicks = function (own) {
+        var ticks = [], wide = Math.log10(own.max / own.min) > 2.5;
+        for (var k = Math.floor(Math.log10(own.min)); k <= Math.ceil(Math.log10(own.max)); k++) {
+          (wide ? [1] : [1, 2, 5]).forEach(function (f) { var v = f * Math.pow(10, k); if (v >= own.min && v <= own.max) ticks.push({ value: v }); });
+        }
+        if (ticks.length > 2) own.ticks = ticks;
+      };
+    }
+    return s;
+  }
+  // Straight lines across a chart, such as the training length.
+  var rules = {
+    id: 'rules',
+    beforeDatasetsDraw: function (chart) {
+      var c = chart.ctx, area = chart.chartArea;
+      (chart.options.plugins.rules.list || []).forEach(function (rule) {
+        var at = rule.vertical ? chart.scales.x.getPixelForValue(rule.at) : chart.scales.y.getPixelForValue(rule.at);
+        c.save();
+        c.strokeStyle = '#666'; c.fillStyle = '#666'; c.setLineDash([4, 4]); c.font = '11px sans-serif';
+        c.beginPath();
+        if (rule.vertical) { c.moveTo(at, area.top); c.lineTo(at, area.bottom); } else { c.moveTo(area.left, at); c.lineTo(area.right, at); }
+        c.stroke();
+        if (rule.label) c.fillText(rule.label, rule.vertical ? at + 4 : area.left + 4, rule.vertical ? area.top + 10 : at - 4);
+        c.restore();
+      });
+    }
+  };
+
+  function datasets(panel) {
+    var list = [];
+    panel.series.forEach(function (s) {
+      function points(at) {
+        return s.points.map(function (p) { var y = p.length > at ? p[at] : null; return { x: p[0], y: y === 'inf' ? null : y }; });
+      }
+      var main = s.role === 'main' || s.role === 'line';
+      if (main && s.points.some(function (p) { return p.length > 2; })) {
+        list.push({ label: s.name, extra: true, data: points(2), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', spanGaps: false });
+        list.push({ label: s.name, extra: true, data: points(3), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', backgroundColor: s.colour + '29', fill: '-1' });
+      }
+      list.push({ label: s.name, seed: s.seed, extra: !main, data: points(1), borderColor: main ? s.colour : s.colour + '66', backgroundColor: s.colour, borderDash: dashes[s.dash],
+                  borderWidth: main ? 2 : 1, pointRadius: s.role === 'main' ? 3 : 0, pointStyle: shapes[s.shape], spanGaps: false, order: main ? 0 : 1 });
+    });
+    return list;
+  }
+
+  function chart(canvas, figure, panel) {
+    return new Chart(canvas, {
+      type: 'line', plugins: [rules], data: { datasets: datasets(panel) },
+      options: {
+        animation: false, maintainAspectRatio: false, parsing: false, interaction: { mode: 'x', intersect: false },
+        scales: { x: scale(figure.x, panel.x_low, panel.x_high), y: scale(figure.y, panel.y_low, panel.y_high) },
+        plugins: {
+          rules: { list: panel.rules },
+          legend: {
+            position: 'bottom',
+            labels: { usePointStyle: true, filter: function (item, data) {
+              var own = data.datasets[item.datasetIndex];
+              return !own.extra && data.datasets.findIndex(function (d) { return !d.extra && d.label === own.label; }) === item.datasetIndex;
+            } },
+            onClick: function (event, item, legend) {
+              var all = legend.chart.data.datasets, shown = legend.chart.isDatasetVisible(item.datasetIndex);
+              all.forEach(function (d, i) { if (d.label === all[item.datasetIndex].label) legend.chart.setDatasetVisibility(i, !shown); });
+              legend.chart.update();
+            }
+          },
+          tooltip: {
+            filter: function (item) { return !item.dataset.extra; },
+            callbacks: {
+              title: function (items) { return items.length ? figure.x.title + ': ' + words(figure.x, items[0].parsed.x) : ''; },
+              label: function (item) { return item.dataset.label + ': ' + words(figure.y, item.parsed.y); }
+            }
+          }
+        }
+      }
+    });
+  }
+
+  document.querySelectorAll('figure[data-live]').forEach(function (element) {
+    var figure = figures[element.getAttribute('data-live')];
+    if (!figure) return;
+    var panels = element.querySelector('.panels'), still = panels.innerHTML, charts = null;
+    var button = document.createElement('button');
+    button.type = 'button';
+    button.className = 'wake';
+    button.textContent = 'Interactive';
+    button.setAttribute('aria-pressed', 'false');
+    element.insertBefore(button, panels);
+    button.addEventListener('click', function () {
+      if (charts) {
+        charts.forEach(function (c) { c.destroy(); });
+        charts = null;
+        panels.innerHTML = still;
+      } else {
+        panels.textContent = '';
+        charts = figure.panels.map(function (panel) {
+          var box = document.createElement('div'), title = document.createElement('h4'), room = document.createElement('div'), canvas = document.createElement('canvas');
+          box.className = 'live';
+          title.textContent = panel.title;
+          canvas.setAttribute('role', 'img');
+          canvas.setAttribute('aria-label', figure.title + ' ' + panel.title);
+          room.appendChild(canvas); box.appendChild(title); box.appendChild(room); panels.appendChild(box);
+          return chart(canvas, figure, panel);
+        });
+      }
+      button.textContent = charts ? 'Static' : 'Interactive';
+      button.setAttribute('aria-pressed', charts ? 'true' : 'false');
+    });
+  });
+})();

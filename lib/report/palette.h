@@ -1,0 +1,38 @@
+/// @file
+/// One look per encoding, the same in every figure: colour, marker and dash, so that prints in grey can be read too.
+/// The looks come from configs/encodings_palette.yml, which is built into the program; a report's config may change some.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::report {
+
+enum class Shape { kCircle, kSquare, kTriangle, kTriangleDown, kDiamond, kPentagon };
+enum class Dash { kSolid, kDashed, kDotted };
+
+struct Look {
+  std::string colour = "#000000";   ///< "#RRGGBB"
+  Shape shape = Shape::kCircle;
+  bool open = false;                ///< outlined marker
+  Dash dash = Dash::kSolid;
+};
+
+inline const std::string kGrey = "#9a9a9a";
+
+/// "rope #0072B2 triangle solid" → name and look. @throws ConfigError that says what is wrong with the entry.
+std::pair<std::string, Look> parse_look(std::string_view entry);
+
+class Palette {
+ public:
+  /// The built-in looks, then `entries` over them. @throws ConfigError
+  explicit Palette(const std::vector<std::string>& entries = {});
+  /// Of a listed encoding, or of the next that is not listed: first come, first served, so ask in a fixed order.
+  const Look& look(const std::string& encoding);
+
+ private:
+  std::vector<std::pair<std::string, Look>> looks_;
+};
+
+}  // namespace pe::report

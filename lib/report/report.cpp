@@ -1,0 +1,118 @@
+#include "report/report.h"
+
+#include <map>
+#include <set>
+
+#include "artifact/collection.h"
+#include "report/gnuplot.h"
+#include "report/html.h"
+#include "report/text_escape.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+constexpr std::size_t kPanelsOnPage = 12;   // a figure's, so that a page with ten runs stays below 2 MB
+
+std::string lead_of(const Results& results) {
+  std::set<std::string> seeds;
+  for (const Run& run : results.runs) seeds.insert(run.seed);
+  std::vector<std::string> names;
+  for (const std::string& encoding : results.encodings) names.push_back(encoding);
+  std::string text = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "model" : "models", ", ", results.curves.size(),
+                         " training ", results.curves.size() == 1 ? "log" : "logs");
+  if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
+  if (tells_variants(results)) text += cat(". Models: ", support::join(results.variants, "; "));
+  return text + ".";
+}
+
+// Ids come from task names in artifacts, and become file names.
+std::string file_name(const std::string& id) {
+  std::string name;
+  for (const char c : id) name += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ? c : '_';
+  return name.empty() ? "unnamed" : name.substr(0, 80);
+}
+
+}  // namespace
+
+std::vector<Section> make_sections(const Results& results) {
+  std::vector<Section> sections;
+  Palette palette(results.palette);
+  for (const std::string& encoding : results.encodings) palette.look(encoding);   // unlisted ones in a fixed order
+  std::set<std::string> ids;
+  const auto unique = [&](std::string& id, const char* kind) {
+    id = file_name(id);
+    std::string name = id;
+    for (int k = 2; !ids.insert(kind + name).second; ++k) name = cat(id, "_", k);
+    id = name;
+  };
+  for (const SectionEntry& entry : section_table()) {
+    Section section = entry.make(results, palette);
+    if (section.empty()) continue;
+    for (Figure& figure : section.figures) unique(figure.id, "figure ");
+    for (Table& table : section.tables) unique(table.id, "table ");
+    sections.push_back(std::move(section));
+  }
+  return sections;
+}
+
+void write_report(const ReportConfig& config, artifact::Workspace& workspace) {
+  require_plot_programs();
+  if (workspace.all_inputs("scores").empty() && workspace.all_inputs("curves").empty()) {
+    throw support::ArtifactError("nothing was gathered: a report needs 'scores' (eval-table) or 'curves' (metrics)");
+  }
+  const Results results = read_results(config, workspace);
+  const std::vector<Section> sections = make_sections(results);
+  const bool shows = std::any_of(sections.begin(), sections.end(), [](const Section& section) { return section.id != "inventory"; });
+  if (!shows) {
+    const auto& inputs = workspace.all_inputs(workspace.all_inputs("scores").empty() ? "curves" : "scores");
+    throw support::ArtifactError(cat(inputs.front().path.string(), inputs.size() > 1 ? cat(" and ", inputs.size() - 1, " more") : std::string(),
+                                     ": found no rows that a report can show; expected lm_summary, lm_doc, retrieval_trial, algo_summary, train or validation"));
+  }
+
+  artifact::CollectionWriter out(workspace.output("report"), artifact::Kind::kReport, workspace.recipe);
+  const auto put = [&](const std::string& name, const std::string& content) { support::write_file_atomically(out.add(name), content, false); };
+
+  Page page{.title = clean_text(results.title), .lead = lead_of(results), .sections = {}};
+  Json json{{"schema", "pe-report/1"}, {"title", clean_text(results.title)}, {"baseline", results.baseline}, {"train_length", results.train_length},
+            {"encodings", results.encodings}, {"missing", results.missing}, {"sections", Json::array()}};
+  std::int64_t total = 0, done = 0;
+  for (const Section& section : sections) total += static_cast<std::int64_t>(section.figures.size());
+  for (const Section& section : sections) {
+    PageSection shown{.section = &section, .figures = {}};
+    Json entry{{"id", section.id}, {"title", section.title}, {"findings", section.findings}, {"figures", Json::array()}, {"tables", Json::array()}};
+    for (const Figure& figure : section.figures) {
+      const std::string svg = render_svg(figure);
+      put(cat("figures/", figure.id, ".svg"), svg);
+      put(cat("figures/", figure.id, ".pdf"), render_pdf(figure));
+      put(cat("figures/", figure.id, ".png"), render_png(svg));
+      put(cat("data/figure_", figure.id, ".csv"), figure_csv(figure));
+      PageFigure on_page{.figure = &figure, .panels = {}};
+      for (std::size_t i = 0; i < figure.panels.size() && i < kPanelsOnPage; ++i) {
+        on_page.panels.push_back(render_panel_svg(figure, i, cat(figure.id, "-", i, "-")));
+      }
+      shown.figures.push_back(std::move(on_page));
+      entry["figures"].push_back({{"id", figure.id}, {"title", figure.title}, {"caption", figure.caption}});
+      workspace.progress->advance("figures", ++done, total);
+    }
+    for (const Table& table : section.tables) {
+      put(cat("tables/", table.id, ".csv"), to_csv(table));
+      put(cat("tables/", table.id, ".md"), to_markdown(table));
+      put(cat("tables/", table.id, ".tex"), to_latex(table));
+      entry["tables"].push_back(to_json(table));
+    }
+    page.sections.push_back(std::move(shown));
+    json["sections"].push_back(std::move(entry));
+  }
+  for (const auto& [name, text] : results.data) put(cat("data/", file_name(name.substr(0, name.size() - 4)), ".csv"), text);
+  put("report.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  put("report.html", render_page(page));
+  out.finish();
+  workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures; open ", (workspace.output("report") / "report.html").string()));
+}
+
+}  // namespace pe::report

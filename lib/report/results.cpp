@@ -1,0 +1,414 @@
+#include "report/results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "artifact/eval_table.h"
+#include "artifact/metrics.h"
+#include "report/text_escape.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Cells by name, whatever their type: a column that is not there is missing in every row.
+class Reader {
+ public:
+  Reader(const artifact::Table& table, std::string where) : table_(table), where_(std::move(where)) {}
+
+  double real(std::size_t row, std::string_view name, bool required = false) const {
+    const auto column = find(name, required);
+    if (!column || table_.missing(row, *column)) return kNaN;
+    const artifact::Cell cell = table_.cell(row, *column);
+    if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) return static_cast<double>(*whole);
+    if (const auto* real = std::get_if<double>(&cell.value())) return *real;
+    if (const auto* text = std::get_if<std::string>(&cell.value())) return support::parse_real(*text).value_or(kNaN);
+    return kNaN;
+  }
+  std::int64_t whole(std::size_t row, std::string_view name) const {
+    const double value = real(row, name, true);
+    if (!std::isfinite(value)) throw support::ArtifactError(cat(where_, ": row ", row, " has no ", name));
+    return std::llround(value);
+  }
+  std::string text(std::size_t row, std::string_view name) const {
+    const auto column = table_.find_column(name);
+    if (!column || table_.missing(row, *column)) return "";
+    const artifact::Cell cell = table_.cell(row, *column);
+    if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) return std::to_string(*whole);
+    if (const auto* real = std::get_if<double>(&cell.value())) return support::shortest(*real);
+    if (const auto* text = std::get_if<std::string>(&cell.value())) return *text;
+    return "";
+  }
+
+ private:
+  std::optional<std::size_t> find(std::string_view name, bool required) const {
+    if (required) return table_.column(name);   // throws with the nearest name
+    return table_.find_column(name);
+  }
+  const artifact::Table& table_;
+  std::string where_;
+};
+
+std::string label_of(const Labels& labels, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const auto found = labels.find(name); found != labels.end()) return found->second;
+  }
+  return "";
+}
+
+// The axes, besides encoding and seed, that tell these runs apart, in a fixed order: who made it first.
+std::vector<std::string> telling_axes(const std::vector<const Labels*>& all) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const Labels* labels : all) {
+    for (const auto& [axis, label] : *labels) values[axis].insert(label);
+  }
+  std::vector<std::string> axes;
+  for (const auto& [axis, labels] : values) {
+    if (axis == "encoding" || axis == "pe" || axis == "seed") continue;
+    bool everywhere = true;
+    for (const Labels* own : all) everywhere = everywhere && own->count(axis) != 0;
+    if (labels.size() > 1 || !everywhere) axes.push_back(axis);
+  }
+  const auto rank = [](const std::string& axis) { return axis == "stage" ? 0 : axis == "from" ? 1 : 2; };
+  std::stable_sort(axes.begin(), axes.end(), [&](const auto& a, const auto& b) { return rank(a) < rank(b); });
+  return axes;
+}
+
+std::string variant_of(const Labels& labels, const std::vector<std::string>& axes) {
+  std::vector<std::string> parts;
+  for (const std::string& axis : axes) {
+    const auto found = labels.find(axis);
+    if (found == labels.end()) continue;
+    // Names speak for themselves; a bare number needs its axis.
+    const bool number = support::parse_real(found->second).has_value();
+    parts.push_back(number ? cat(axis, " ", found->second) : found->second);
+  }
+  return support::join(parts, ", ");
+}
+
+void append_unique(std::vector<std::string>& list, const std::string& item) {
+  if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+}
+
+// Tables of one name from several artifacts as one CSV, with the artifacts' labels in front.
+class DataFiles {
+ public:
+  void add(const std::string& name, const artifact::Table& table, const Labels& labels) {
+    File& file = files_[name];
+    if (std::find(order_.begin(), order_.end(), name) == order_.end()) order_.push_back(name);
+    for (const auto& [axis, label] : labels) append_unique(file.axes, axis);
+    for (const artifact::ColumnSpec& column : table.columns()) append_unique(file.columns, column.name);
+    file.parts.push_back({table, labels});
+  }
+
+  std::vector<std::pair<std::string, std::string>> render() const {
+    std::vector<std::pair<std::string, std::string>> result;
+    for (const std::string& name : order_) {
+      const File& file = files_.at(name);
+      std::vector<std::string> header;
+      for (const std::string& axis : file.axes) header.push_back(quote_csv("label_" + axis));
+      for (const std::string& column : file.columns) header.push_back(quote_csv(column));
+      std::string text = support::join(header, ",") + "\r\n";
+      for (const auto& [table, labels] : file.parts) {
+        std::string front;
+        for (const std::string& axis : file.axes) front += quote_csv(label_of(labels, {axis.c_str()})) + ",";
+        std::vector<std::optional<std::size_t>> places;
+        for (const std::string& column : file.columns) places.push_back(table.find_column(column));
+        for (std::size_t row = 0; row < table.rows(); ++row) {
+          text += front;
+          for (std::size_t i = 0; i < places.size(); ++i) {
+            text += i ? "," : "";
+            if (!places[i] || table.missing(row, *places[i])) continue;
+            const artifact::Cell cell = table.cell(row, *places[i]);
+            if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) text += std::to_string(*whole);
+            if (const auto* real = std::get_if<double>(&cell.value())) text += support::shortest(*real);
+            if (const auto* words = std::get_if<std::string>(&cell.value())) text += quote_csv(*words);
+          }
+          text += "\r\n";
+        }
+      }
+      result.emplace_back(name + ".csv", std::move(text));
+    }
+    return result;
+  }
+
+ private:
+  struct Part {
+    artifact::Table table;
+    Labels labels;
+  };
+  struct File {
+    std::vector<std::string> axes, columns;
+    std::vector<Part> parts;
+  };
+  std::map<std::string, File> files_;
+  std::vector<std::string> order_;
+};
+
+std::string pe_of(const Json& facts) {
+  if (const auto found = facts.find("pe"); found != facts.end() && found->is_string()) return found->get<std::string>();
+  const auto encoding = facts.find("encoding");
+  if (encoding == facts.end() || !encoding->is_object()) return "";
+  const auto kind = encoding->find("kind");
+  return kind != encoding->end() && kind->is_string() ? kind->get<std::string>() : "";
+}
+
+void read_lm(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
+  std::map<std::tuple<std::string, std::string, std::int64_t>, std::size_t> cells;
+  const auto cell_of = [&](const std::string& corpus, const std::string& protocol, std::int64_t length) -> LmCell& {
+    const auto [at, fresh] = cells.try_emplace({corpus, protocol, length}, results.lm.size());
+    if (fresh) results.lm.push_back({.run = run, .corpus = corpus, .protocol = protocol, .length = length, .nll = kNaN, .bpb = kNaN});
+    return results.lm[at->second];
+  };
+  if (const artifact::Table* table = tables.find("lm_summary")) {
+    const Reader read(*table, cat(where, ": lm_summary"));
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      LmCell& cell = cell_of(read.text(row, "corpus"), read.text(row, "protocol"), read.whole(row, "L"));
+      cell.stride = static_cast<std::int64_t>(std::isfinite(read.real(row, "stride")) ? read.real(row, "stride") : 0);
+      cell.bos_policy = read.text(row, "bos_policy");
+      cell.status = read.text(row, "status").empty() ? "ok" : read.text(row, "status");
+      cell.nll = read.real(row, "nll_mean", true);
+      cell.bpb = read.real(row, "bpb");
+      cell.documents = read.real(row, "n_docs");
+    }
+  }
+  if (const artifact::Table* table = tables.find("lm_doc")) {
+    const Reader read(*table, cat(where, ": lm_doc"));
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      LmCell& cell = cell_of(read.text(row, "corpus"), read.text(row, "protocol"), read.whole(row, "L"));
+      cell.scores.push_back({read.text(row, "doc_id"), read.real(row, "tokens_scored", true), read.real(row, "bytes_scored"),
+                             read.real(row, "nll_sum", true)});
+    }
+  }
+  constexpr double kOverflow = 1e4;   // perplexity beyond which no number is shown
+  for (const auto& [key, index] : cells) {
+    LmCell& cell = results.lm[index];
+    std::sort(cell.scores.begin(), cell.scores.end(), [](const auto& a, const auto& b) {
+      return a.id.size() != b.id.size() ? a.id.size() < b.id.size() : a.id < b.id;
+    });
+    if (std::isnan(cell.nll) && cell.status == "ok" && !cell.scores.empty()) {
+      std::vector<double> nll, tokens;
+      for (const DocumentScore& score : cell.scores) {
+        nll.push_back(score.nll);
+        tokens.push_back(score.tokens);
+      }
+      cell.nll = ratio_of_sums(nll, tokens).value;
+      cell.documents = static_cast<double>(cell.scores.size());
+      if (std::isnan(cell.nll)) cell.status = "overflow";
+    }
+    if (cell.status == "ok" && !(cell.nll <= std::log(kOverflow))) cell.status = std::isnan(cell.nll) ? "not_measured" : "overflow";
+    if (cell.status == "overflow") cell.nll = std::numeric_limits<double>::infinity();
+    if (cell.status != "ok" && cell.status != "overflow") cell.nll = kNaN;
+  }
+}
+
+void read_tasks(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
+  if (const artifact::Table* table = tables.find("retrieval_trial")) {
+    const Reader read(*table, cat(where, ": retrieval_trial"));
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      results.trials.push_back({.run = run, .task = read.text(row, "task"), .length = read.whole(row, "L"), .depth = read.real(row, "depth", true),
+                                .exact = read.real(row, "em", true), .digits_right = read.real(row, "digit_correct"),
+                                .digits = read.real(row, "digit_total"), .nll = read.real(row, "nll_key"),
+                                .nll_control = read.real(row, "nll_key_control")});
+    }
+  }
+  if (const artifact::Table* table = tables.find("retrieval_summary")) {
+    const Reader read(*table, cat(where, ": retrieval_summary"));
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      if (read.text(row, "depth") != "all") continue;
+      results.retrieval.push_back({.run = run, .task = read.text(row, "task"), .length = read.whole(row, "L"), .n = read.real(row, "n"),
+                                   .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
+    }
+  }
+  if (const artifact::Table* table = tables.find("algo_summary")) {
+    const Reader read(*table, cat(where, ": algo_summary"));
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      results.tasks.push_back({.run = run, .task = read.text(row, "task"), .length = read.whole(row, "length"), .n = read.real(row, "n"),
+                               .exact = read.real(row, "em"), .token_accuracy = read.real(row, "token_acc"),
+                               .nll = read.real(row, "nll_target"), .chance = read.real(row, "chance_tok"),
+                               .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
+    }
+  }
+}
+
+std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* name, const std::string& where) {
+  std::vector<CurvePoint> points;
+  const artifact::Table* table = tables.find(name);
+  if (!table) return points;
+  const Reader read(*table, cat(where, ": ", name));
+  for (std::size_t row = 0; row < table->rows(); ++row) {
+    points.push_back({read.real(row, "step", true), read.real(row, "tokens", true), read.real(row, "loss", true), read.real(row, "bpb")});
+  }
+  std::stable_sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
+  return points;
+}
+
+// Labels of a role's artifacts: the config's, which are part of the report's key, else those of the inputs.
+std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Workspace& workspace, const std::string& role) {
+  std::vector<Labels> labels;
+  for (const std::string& text : config.labels) {
+    auto [own_role, own] = parse_labels(text);
+    if (own_role == role) labels.push_back(std::move(own));
+  }
+  const auto& inputs = workspace.all_inputs(role);
+  if (labels.empty()) {
+    for (const artifact::Input& input : inputs) labels.push_back(input.labels);
+    return labels;
+  }
+  if (labels.size() != inputs.size()) {
+    throw support::ConfigError(cat("'labels' names ", labels.size(), " artifacts of the role '", role, "', but ", inputs.size(), " were given"), {},
+                               "leave 'labels' empty to take the labels of the inputs");
+  }
+  return labels;
+}
+
+}  // namespace
+
+void ReportConfig::describe(support::FieldVisitor& v) {
+  v.field("title", title, "Title of the report.");
+  v.field("labels", labels, "Labels of the gathered artifacts in their order, each 'role axis=label,axis=label'; written by pe-pipeline.");
+  v.field("missing", missing, "Gathered artifacts that are not there, with the reason; written by pe-pipeline.");
+  v.field("baseline", baseline, "Encoding that paired differences are taken against; the first one when it is not among them.");
+  v.field("train_length", train_length, "Training length to mark; 0: as the artifacts say.", {.unit = "tokens", .min = 0, .max = 1e12});
+  v.field("palette", palette, "Looks that differ from the built-in ones, each 'encoding #RRGGBB shape dash'.");
+  v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
+}
+
+const LmCell* Results::find_lm(std::size_t run, const std::string& protocol, std::int64_t length) const {
+  for (const LmCell& cell : lm) {
+    if (cell.run == run && cell.protocol == protocol && cell.length == length) return &cell;
+  }
+  return nullptr;
+}
+
+std::pair<std::string, Labels> parse_labels(const std::string& text) {
+  const auto space = text.find(' ');
+  const std::string role = text.substr(0, space);
+  Labels labels;
+  if (space != std::string::npos) {
+    for (const std::string& part : support::split(text.substr(space + 1), ',')) {
+      if (support::trim(part).empty()) continue;
+      const auto equals = part.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        throw support::ConfigError(cat("expected 'axis=label' in 'labels', but found ", support::quote(part), " in ", support::quote(text)));
+      }
+      labels[std::string(support::trim(part.substr(0, equals)))] = part.substr(equals + 1);
+    }
+  }
+  if (role.empty()) throw support::ConfigError(cat("expected 'role axis=label,…' in 'labels', but found ", support::quote(text)));
+  return {role, labels};
+}
+
+Results read_results(const ReportConfig& config, const artifact::Workspace& workspace) {
+  Results results;
+  results.title = config.title;
+  results.missing = config.missing;
+  results.notes = config.notes;
+  results.palette = config.palette;
+  DataFiles data;
+  std::set<std::int64_t> lengths;
+  std::set<std::string> task_axes;
+
+  const auto score_labels = labels_of(config, workspace, "scores");
+  for (std::size_t i = 0; i < workspace.all_inputs("scores").size(); ++i) {
+    const artifact::Input& input = workspace.all_inputs("scores")[i];
+    const artifact::Tables tables = artifact::read_eval_tables(input.path);
+    const std::string where = input.path.string();
+    Run run{.labels = score_labels[i], .encoding = label_of(score_labels[i], {"encoding", "pe"}), .seed = label_of(score_labels[i], {"seed"}),
+            .file = input.path.filename().string(), .facts = tables.facts};
+    for (const artifact::Table& table : tables.tables) {
+      const Reader read(table, where);
+      if (table.rows() > 0) {
+        if (run.encoding.empty()) run.encoding = read.text(0, "pe");
+        if (run.seed.empty()) run.seed = read.text(0, "seed");
+        if (run.run_id.empty()) run.run_id = read.text(0, "run_id");
+        if (run.step < 0 && std::isfinite(read.real(0, "step"))) run.step = std::llround(read.real(0, "step"));
+      }
+      data.add(table.name(), table, run.labels);
+    }
+    if (run.encoding.empty()) run.encoding = pe_of(run.facts);
+    if (run.encoding.empty()) run.encoding = cat("model ", i + 1);
+    if (run.facts.contains("tokens_seen") && run.facts["tokens_seen"].is_number()) run.tokens_seen = run.facts["tokens_seen"].get<double>();
+    if (run.facts.contains("train_length") && run.facts["train_length"].is_number_integer()) lengths.insert(run.facts["train_length"].get<std::int64_t>());
+    // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
+    const auto same = std::find_if(results.runs.begin(), results.runs.end(), [&](const Run& other) {
+      return !run.run_id.empty() && other.run_id == run.run_id && other.encoding == run.encoding && other.seed == run.seed;
+    });
+    const std::size_t index = static_cast<std::size_t>(same - results.runs.begin());
+    if (same == results.runs.end()) {
+      results.runs.push_back(std::move(run));
+    } else {
+      for (const auto& [axis, label] : run.labels) {
+        if (label_of(same->labels, {axis.c_str()}) != label) task_axes.insert(axis);
+      }
+      same->file += cat(", ", run.file);
+    }
+    read_lm(tables, where, index, results);
+    read_tasks(tables, where, index, results);
+  }
+
+  const auto curve_labels = labels_of(config, workspace, "curves");
+  for (std::size_t i = 0; i < workspace.all_inputs("curves").size(); ++i) {
+    const artifact::Input& input = workspace.all_inputs("curves")[i];
+    const artifact::Tables tables = artifact::read_metrics(input.path);
+    const std::string where = input.path.string();
+    Curve curve;
+    curve.run = {.labels = curve_labels[i], .encoding = label_of(curve_labels[i], {"encoding", "pe"}), .seed = label_of(curve_labels[i], {"seed"}),
+                 .file = input.path.filename().string(), .facts = tables.facts};
+    if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
+    if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", i + 1);
+    curve.train = read_points(tables, "train", where);
+    curve.validation = read_points(tables, "validation", where);
+    if (curve.run.seed.empty() && tables.facts.contains("seed")) curve.run.seed = tables.facts["seed"].dump();
+    if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number()) curve.first_step = tables.facts["first_step"].get<double>();
+    curve.diverged = tables.facts.contains("status") && tables.facts["status"] == "diverged";
+    if (tables.facts.contains("length") && tables.facts["length"].is_number_integer()) lengths.insert(tables.facts["length"].get<std::int64_t>());
+    for (const artifact::Table& table : tables.tables) data.add("curve_" + table.name(), table, curve.run.labels);
+    results.curves.push_back(std::move(curve));
+  }
+
+  for (Run& run : results.runs) {
+    for (const std::string& axis : task_axes) run.labels.erase(axis);
+  }
+
+  std::vector<const Labels*> of_runs, of_curves;
+  for (const Run& run : results.runs) of_runs.push_back(&run.labels);
+  for (const Curve& curve : results.curves) of_curves.push_back(&curve.run.labels);
+  const auto run_axes = telling_axes(of_runs), curve_axes = telling_axes(of_curves);
+  for (Run& run : results.runs) {
+    run.variant = variant_of(run.labels, run_axes);
+    append_unique(results.variants, run.variant);
+    append_unique(results.encodings, run.encoding);
+  }
+  for (Curve& curve : results.curves) {
+    curve.run.variant = variant_of(curve.run.labels, curve_axes);
+    append_unique(results.encodings, curve.run.encoding);
+  }
+  for (const std::string& variant : results.variants) {
+    for (const std::string& encoding : results.encodings) {
+      Arm arm{encoding, variant, {}};
+      for (std::size_t i = 0; i < results.runs.size(); ++i) {
+        if (results.runs[i].encoding == encoding && results.runs[i].variant == variant) arm.runs.push_back(i);
+      }
+      if (!arm.runs.empty()) results.arms.push_back(std::move(arm));
+    }
+  }
+  const bool known = std::any_of(results.runs.begin(), results.runs.end(), [&](const Run& run) { return run.encoding == config.baseline; });
+  results.baseline = known || results.runs.empty() ? config.baseline : results.runs.front().encoding;
+  results.train_length = config.train_length > 0 ? config.train_length : lengths.size() == 1 ? *lengths.begin() : 0;
+  results.data = data.render();
+  return results;
+}
+
+std::string arm_name(const Arm& arm, bool with_variant) {
+  return with_variant && !arm.variant.empty() ? cat(arm.encoding, ", ", arm.variant) : arm.encoding;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,215 @@
+#include "report/section.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+ArmScore arm_score(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length) {
+  ArmScore score;
+  std::map<std::string, std::pair<DocumentScore, std::size_t>> pooled;
+  std::vector<std::string> bad;
+  for (const std::size_t run : arm.runs) {
+    const LmCell* cell = results.find_lm(run, protocol, length);
+    const std::string status = cell ? cell->status : "not_measured";
+    score.seeds.push_back(results.runs[run].seed);
+    score.nll.push_back(cell ? cell->nll : kNaN);
+    if (status != "ok") {
+      if (score.ok()) score.status = status;
+      bad.push_back(results.runs[run].seed);
+      continue;
+    }
+    score.documents = std::max(score.documents, cell->documents);
+    score.bpb += cell->bpb;
+    for (const DocumentScore& document : cell->scores) {
+      auto& [sums, seeds] = pooled[document.id];
+      sums.id = document.id;
+      sums.tokens += document.tokens;
+      sums.nll += document.nll;
+      ++seeds;
+    }
+  }
+  if (score.ok()) {
+    score.bpb /= static_cast<double>(arm.runs.size());
+    for (const auto& [id, entry] : pooled) {
+      if (entry.second == arm.runs.size()) score.pooled.push_back(entry.first);
+    }
+  } else {
+    score.bpb = kNaN;
+    score.reason = reason_of(score.status);
+    if (bad.size() < arm.runs.size()) score.reason += cat(", in ", bad.size(), " of ", arm.runs.size(), " seeds (", support::join(bad, ", "), ")");
+  }
+  return score;
+}
+
+std::optional<PairedDifference> Comparisons::compare(const ArmScore& a, const ArmScore& b) {
+  if (!a.ok() || !b.ok()) return std::nullopt;
+  std::vector<double> nll_a, tokens_a, nll_b, tokens_b;
+  auto other = b.pooled.begin();
+  for (const DocumentScore& document : a.pooled) {   // both are sorted by id
+    while (other != b.pooled.end() && other->id < document.id) ++other;
+    if (other == b.pooled.end()) break;
+    if (other->id != document.id) continue;
+    nll_a.push_back(document.nll);
+    tokens_a.push_back(document.tokens);
+    nll_b.push_back(other->nll);
+    tokens_b.push_back(other->tokens);
+  }
+  if (nll_a.size() < 2) return std::nullopt;
+  auto& resamples = resamples_[nll_a.size()];
+  if (!resamples) resamples = std::make_unique<Bootstrap>(nll_a.size());
+  return paired_difference(ratio_of_sums(nll_a, tokens_a).value, ratio_of_sums(nll_b, tokens_b).value,
+                           resamples->ratios(nll_a, tokens_a), resamples->ratios(nll_b, tokens_b));
+}
+
+std::vector<std::string> protocols_of(const Results& results) {
+  std::vector<std::string> found;
+  for (const char* known : {"prefix", "blocks", "sliding"}) {
+    if (std::any_of(results.lm.begin(), results.lm.end(), [&](const LmCell& cell) { return cell.protocol == known; })) found.push_back(known);
+  }
+  for (const LmCell& cell : results.lm) {
+    if (std::find(found.begin(), found.end(), cell.protocol) == found.end()) found.push_back(cell.protocol);
+  }
+  return found;
+}
+
+std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol) {
+  std::set<std::int64_t> lengths;
+  for (const LmCell& cell : results.lm) {
+    if (cell.protocol == protocol) lengths.insert(cell.length);
+  }
+  return {lengths.begin(), lengths.end()};
+}
+
+bool tells_variants(const Results& results) { return results.variants.size() > 1; }
+
+std::string reason_of(const std::string& status) {
+  if (status == "na_positions") return "the length is beyond the positions that the encoding has";
+  if (status == "overflow") return "perplexity above 10,000 or not finite";
+  if (status == "skipped_docs") return "too few documents are long enough";
+  if (status == "na_length") return "the length cannot hold the shortest item";
+  if (status == "na_vocabulary") return "the tokenizer has too few distinct pieces";
+  if (status == "not_measured") return "not measured";
+  return status;
+}
+
+std::string mark_of(const std::string& status) {
+  if (status == "overflow") return "overflow";
+  return status == "not_measured" ? "–" : "n/a";
+}
+
+std::string length_header(const Results& results, std::int64_t length) {
+  std::string text = support::with_commas(length);
+  if (results.train_length > 0 && length % results.train_length == 0) text += cat(" (", length / results.train_length, "×)");
+  return text;
+}
+
+std::string training_sentence(const Results& results) {
+  std::string text = results.train_length > 0 ? cat("Training length: ", support::with_commas(results.train_length), " tokens.")
+                                              : std::string("The training length is not known, or differs between models.");
+  // How absolute encodings were scaled against the tokens decides comparisons, so it is said wherever it is known.
+  std::set<std::string> scales;
+  for (const Run& run : results.runs) {
+    const auto encoding = run.facts.find("encoding");
+    if (encoding == run.facts.end() || !encoding->is_object()) continue;
+    for (const char* key : {"pe_scale", "scale"}) {
+      const auto scale = encoding->find(key);
+      if (scale != encoding->end() && (scale->is_string() || scale->is_number()) && std::string(key) == "pe_scale") {
+        scales.insert(cat(run.encoding, " ", scale->is_string() ? scale->get<std::string>() : scale->dump()));
+      }
+    }
+  }
+  if (!scales.empty()) text += cat(" Scale of absolute encodings (pe_scale): ", support::join({scales.begin(), scales.end()}, ", "), ".");
+  for (const std::string& note : results.notes) text += " " + note;
+  return text;
+}
+
+std::string seeds_sentence(const Results& results) {
+  std::set<std::string> seeds;
+  std::size_t fewest = std::numeric_limits<std::size_t>::max(), most = 0;
+  for (const Arm& arm : results.arms) {
+    fewest = std::min(fewest, arm.runs.size());
+    most = std::max(most, arm.runs.size());
+    for (const std::size_t run : arm.runs) {
+      if (!results.runs[run].seed.empty()) seeds.insert(results.runs[run].seed);
+    }
+  }
+  if (most == 0) return "";
+  const std::string count = fewest == most ? cat(most) : cat(fewest, " to ", most);
+  std::string text = cat(count, most == 1 ? " seed" : " seeds", " per model");
+  if (!seeds.empty() && seeds.size() <= 8) text += cat(" (", support::join({seeds.begin(), seeds.end()}, ", "), ")");
+  return text + ".";
+}
+
+std::vector<Column> arm_columns(const Results& results) {
+  std::vector<Column> columns{{.id = "encoding", .header = "Encoding", .text = true}};
+  if (tells_variants(results)) columns.push_back({.id = "model", .header = "Model", .text = true});
+  return columns;
+}
+
+std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
+  std::vector<Cell> cells{Cell::of_text(arm.encoding)};
+  if (tells_variants(results)) cells.push_back(Cell::of_text(arm.variant));
+  return cells;
+}
+
+void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
+                    const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
+                    double (*transform)(double), const std::string& end_note) {
+  Series main{.name = arm.encoding, .role = Series::Role::kMain, .look = look, .end_note = end_note};
+  for (std::size_t i = 0; i < xs.size(); ++i) {
+    std::vector<double> over_seeds;
+    for (const auto& seed : values) over_seeds.push_back(seed[i]);
+    const SeedSummary summary = summarise_seeds(over_seeds);
+    Point point{.x = xs[i], .y = transform(summary.mean), .n = static_cast<double>(over_seeds.size())};
+    if (std::isfinite(summary.half_width)) {
+      point.low = transform(summary.mean - summary.half_width);
+      point.high = transform(summary.mean + summary.half_width);
+    }
+    main.points.push_back(point);
+  }
+  if (values.size() > 1) {
+    for (std::size_t s = 0; s < values.size(); ++s) {
+      Series thin{.name = arm.encoding, .seed = seeds[s], .role = Series::Role::kSeed, .look = look, .labelled = false};
+      for (std::size_t i = 0; i < xs.size(); ++i) thin.points.push_back({.x = xs[i], .y = transform(values[s][i])});
+      panel.series.push_back(std::move(thin));
+    }
+  }
+  panel.series.push_back(std::move(main));
+}
+
+void mark_best(std::vector<Cell*> cells, const std::vector<const ArmScore*>& scores, Comparisons& comparisons) {
+  std::size_t best = cells.size();
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i]->number && (best == cells.size() || *cells[i]->number < *cells[best]->number)) best = i;
+  }
+  if (best == cells.size()) return;
+  std::vector<Cell*> tied{cells[best]};
+  std::size_t numbers = 0, unknown = 0;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i]->number) continue;
+    ++numbers;
+    if (i == best) continue;
+    const auto difference = comparisons.compare(*scores[best], *scores[i]);
+    if (!difference) {
+      ++unknown;
+    } else if (!difference->excludes_zero()) {
+      tied.push_back(cells[i]);
+    }
+  }
+  // Bold says "better than some other": where nothing is told apart, or pairs are not comparable, nothing is bold.
+  if (numbers < 2 || tied.size() == numbers || unknown > 0) return;
+  for (Cell* cell : tied) cell->best = true;
+}
+
+}  // namespace pe::report

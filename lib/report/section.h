@@ -1,0 +1,81 @@
+/// @file
+/// A report is a list of sections, each a file in `sections/` and a line in `meson.build`. A section looks at the results
+/// and says what it can: sentences, figures, tables. One that has nothing to show stays empty and is left out.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "report/figure.h"
+#include "report/palette.h"
+#include "report/results.h"
+#include "report/statistics.h"
+#include "report/table.h"
+
+namespace pe::report {
+
+struct Section {
+  std::string id;
+  std::string title;
+  std::vector<std::string> paragraphs;   ///< how to read what follows
+  std::vector<std::string> findings;     ///< sentences for the top of the page
+  std::vector<Figure> figures;
+  std::vector<Table> tables;
+  bool empty() const { return paragraphs.empty() && figures.empty() && tables.empty(); }
+};
+
+struct SectionEntry {
+  const char* name;
+  Section (*make)(const Results& results, Palette& palette);
+};
+
+/// All sections, in the order of the page.
+const std::vector<SectionEntry>& section_table();
+
+// What sections share.
+
+/// One arm under one protocol at one length, over its seeds.
+struct ArmScore {
+  std::string status = "ok";             ///< the first that is not, else ok
+  std::string reason;                    ///< of a status that is not ok
+  std::vector<double> nll;               ///< of each seed; infinite or NaN where the status says so
+  std::vector<std::string> seeds;
+  double documents = 0;
+  double bpb = 0;                        ///< mean over seeds
+  std::vector<DocumentScore> pooled;     ///< sums over seeds, of the documents that all seeds have
+  bool ok() const { return status == "ok"; }
+};
+/// "not_measured" where no seed of the arm has the cell.
+ArmScore arm_score(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length);
+
+/// Differences on shared documents. Keeps resamples, which are the same for every pair with as many documents.
+class Comparisons {
+ public:
+  /// Empty when one side has no number, or they share fewer than two documents.
+  std::optional<PairedDifference> compare(const ArmScore& a, const ArmScore& b);
+
+ private:
+  std::map<std::size_t, std::unique_ptr<Bootstrap>> resamples_;
+};
+
+std::vector<std::string> protocols_of(const Results& results);       ///< prefix, blocks, sliding, then others
+std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol);
+bool tells_variants(const Results& results);                         ///< more than one variant
+std::string reason_of(const std::string& status);                    ///< a status in words
+std::string mark_of(const std::string& status);                      ///< "overflow", "n/a", "–"
+std::string length_header(const Results& results, std::int64_t length);      ///< "512 (4×)"
+std::string training_sentence(const Results& results);               ///< "Training length: 128 tokens. …", notes too
+std::string seeds_sentence(const Results& results);                  ///< "2 seeds each (42, 43)."
+/// Columns "Encoding" and, where variants are told apart, "Model"; and their cells.
+std::vector<Column> arm_columns(const Results& results);
+std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
+/// Adds main, seed lines and band of an arm; `values` [seed][point]; `transform` maps them to the axis.
+void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
+                    const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
+                    double (*transform)(double), const std::string& end_note = {});
+/// "no model is better" or the name: bold for the best and those that the paired interval does not tell from it.
+void mark_best(std::vector<Cell*> cells, const std::vector<const ArmScore*>& scores, Comparisons& comparisons);
+
+}  // namespace pe::report

@@ -1,0 +1,286 @@
+// Loss against tokens: trunks, the branches that fork off them, and what is left at the end of each.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+// A centred mean over up to 2·half + 1 logged steps, truncated at the ends.
+std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half) {
+  std::vector<Point> result;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const std::size_t reach = std::min({half, i, points.size() - 1 - i});
+    double sum = 0;
+    for (std::size_t k = i - reach; k <= i + reach; ++k) sum += points[k].loss;
+    result.push_back({.x = points[i].tokens, .y = sum / static_cast<double>(2 * reach + 1)});
+  }
+  return result;
+}
+
+std::vector<Point> plain(const std::vector<CurvePoint>& points) {
+  std::vector<Point> result;
+  for (const CurvePoint& point : points) result.push_back({.x = point.tokens, .y = point.loss});
+  return result;
+}
+
+bool begins_like(const std::vector<CurvePoint>& longer, const std::vector<CurvePoint>& shorter) {
+  if (shorter.size() > longer.size()) return false;
+  for (std::size_t i = 0; i < shorter.size(); ++i) {
+    if (longer[i].step != shorter[i].step || longer[i].loss != shorter[i].loss) return false;
+  }
+  return true;
+}
+
+const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch) {
+  for (const Curve* curve : curves) {
+    if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 && curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed) return curve;
+  }
+  return nullptr;
+}
+
+// Snapshots of one trunk hold the same training up to different steps: the longest says all.
+std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
+  std::vector<const Curve*> kept;
+  for (const Curve& curve : curves) {
+    bool contained = false;
+    for (const Curve& other : curves) {
+      if (&other == &curve || other.run.encoding != curve.run.encoding || other.run.seed != curve.run.seed) continue;
+      if (other.first_step != curve.first_step || curve.train.empty() || !begins_like(other.train, curve.train)) continue;
+      contained = contained || other.train.size() > curve.train.size() || &other < &curve;
+    }
+    if (!contained) kept.push_back(&curve);
+  }
+  return kept;
+}
+
+bool drops_encoding(const Curve& branch, const Curve* trunk) {
+  if (branch.first_step == 0 || !branch.run.facts.contains("encoding")) return false;
+  if (trunk && trunk->run.facts.contains("encoding")) return branch.run.facts["encoding"] != trunk->run.facts["encoding"];
+  const Json& encoding = branch.run.facts["encoding"];
+  return encoding.is_object() && encoding.value("kind", "") == "none" && branch.run.encoding != "none";
+}
+
+// With the trunk's last point before the fork in front, so that a branch leaves its trunk and not thin air.
+std::vector<Point> from_fork(std::vector<Point> points, const std::vector<Point>& trunk, double fork_tokens) {
+  const Point* fork = nullptr;
+  for (const Point& point : trunk) {
+    if (point.x <= fork_tokens * (1 + 1e-9)) fork = &point;
+  }
+  if (fork && (points.empty() || fork->x < points.front().x)) points.insert(points.begin(), *fork);
+  return points;
+}
+
+double fork_tokens_of(const Curve& branch, const Curve& trunk) {
+  double tokens = 0;
+  for (const CurvePoint& point : trunk.train) {
+    if (point.step <= branch.first_step) tokens = point.tokens;
+  }
+  // Validations stand at the fork itself, logged steps perhaps before it.
+  for (const CurvePoint& point : trunk.validation) {
+    if (point.step <= branch.first_step) tokens = std::max(tokens, point.tokens);
+  }
+  return tokens;
+}
+
+// The mean over seeds at the places that all of them have.
+std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds) {
+  std::map<double, std::vector<double>> at;
+  for (const auto& points : seeds) {
+    for (const Point& point : points) at[point.x].push_back(point.y);
+  }
+  std::vector<Point> mean;
+  for (const auto& [x, values] : at) {
+    if (values.size() == seeds.size()) mean.push_back({.x = x, .y = summarise_seeds(values).mean, .n = static_cast<double>(values.size())});
+  }
+  return mean;
+}
+
+Figure figure_of(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
+  Figure figure{.id = "loss_tokens", .title = "Loss against training tokens", .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
+                .y = {.title = "Loss, nats per token, lower is better"}};
+  figure.x.low = 0;
+  std::vector<std::string> variants;
+  double last = 0;
+  std::size_t longest = 0;
+  for (const Curve* curve : curves) {
+    if (curve->first_step > 0 && std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end()) variants.push_back(curve->run.variant);
+    for (const auto* list : {&curve->train, &curve->validation}) {
+      for (const CurvePoint& point : *list) last = std::max(last, point.tokens);
+    }
+    longest = std::max(longest, curve->train.size());
+  }
+  const std::size_t half = longest / 100;
+  Panel training{.title = "Training, smoothed"}, validation{.title = "Validation, later half"};
+  double early = 0;   // what the loss is once the steep beginning is over
+  bool drops = false;
+
+  std::vector<std::pair<std::string, std::string>> arms;
+  for (const Curve* curve : curves) {
+    const std::pair arm{curve->run.encoding, curve->run.variant};
+    if (std::find(arms.begin(), arms.end(), arm) == arms.end()) arms.push_back(arm);
+  }
+  for (const auto& [encoding, variant] : arms) {
+    std::vector<std::vector<Point>> train_seeds, validation_seeds;
+    std::vector<std::string> seeds;
+    Look look = palette.look(encoding);
+    bool branch = false;
+    for (const Curve* curve : curves) {
+      if (curve->run.encoding != encoding || curve->run.variant != variant) continue;
+      std::vector<Point> train = smoothed(curve->train, half), checks = plain(curve->validation);
+      const Curve* trunk = trunk_of(curves, *curve);
+      branch = branch || curve->first_step > 0;
+      if (trunk) {
+        const double fork = fork_tokens_of(*curve, *trunk);
+        train = from_fork(std::move(train), smoothed(trunk->train, half), fork);
+        checks = from_fork(std::move(checks), plain(trunk->validation), fork);
+      }
+      if (drops_encoding(*curve, trunk)) {
+        drops = true;
+        if (!train.empty() && seeds.empty()) training.flags.push_back({train.front().x, train.front().y, "", look.colour});
+        if (!checks.empty() && seeds.empty() && trunk) validation.flags.push_back({checks.front().x, checks.front().y, "", look.colour});
+      }
+      if (seeds.empty() && curves.size() <= 6 && half > 0) {
+        training.series.push_back({.name = encoding, .seed = curve->run.seed, .role = Series::Role::kRaw, .look = look, .points = plain(curve->train), .labelled = false});
+      }
+      for (const Point& point : train) {
+        if (point.x >= 0.04 * last && !branch) {
+          early = std::max(early, std::isfinite(point.y) ? point.y : 0);
+          break;
+        }
+      }
+      train_seeds.push_back(std::move(train));
+      validation_seeds.push_back(std::move(checks));
+      seeds.push_back(curve->run.seed);
+    }
+    if (branch) {
+      const auto index = std::find(variants.begin(), variants.end(), variant) - variants.begin();
+      look.dash = index % 2 == 0 ? Dash::kDashed : Dash::kDotted;
+    }
+    const auto add = [&](Panel& panel, const std::vector<std::vector<Point>>& lines, Series::Role role) {
+      if (lines.size() > 1) {
+        for (std::size_t s = 0; s < lines.size(); ++s) {
+          panel.series.push_back({.name = encoding, .seed = seeds[s], .role = Series::Role::kSeed, .look = look, .points = lines[s], .labelled = false});
+        }
+      }
+      Series main{.name = encoding, .role = role, .look = look, .points = mean_of(lines)};
+      if (!main.points.empty()) panel.series.push_back(std::move(main));
+    };
+    add(training, train_seeds, Series::Role::kLine);
+    add(validation, validation_seeds, Series::Role::kMain);
+  }
+
+  double lowest = INFINITY;
+  for (const Series& series : training.series) {
+    for (const Point& point : series.points) {
+      if (std::isfinite(point.y)) lowest = std::min(lowest, point.y);
+    }
+  }
+  if (early > lowest) figure.y.high = early + 0.1 * (early - lowest);
+  if (!training.series.empty()) figure.panels.push_back(std::move(training));
+
+  // The zoom has a range of its own, where final differences can be seen.
+  double low = INFINITY, high = -INFINITY;
+  for (const Series& series : validation.series) {
+    for (const Point& point : series.points) {
+      if (point.x < 0.5 * last || !std::isfinite(point.y)) continue;
+      low = std::min(low, point.y);
+      high = std::max(high, point.y);
+    }
+  }
+  if (low <= high) {
+    const double air = std::max(0.06 * (high - low), 0.002);
+    validation.x_low = 0.5 * last;
+    validation.x_high = 1.02 * last;
+    validation.y_low = low - air;
+    validation.y_high = high + air;
+    figure.panels.push_back(std::move(validation));
+  }
+  figure.x.high = 1.02 * last;
+  figure.caption = cat("Left: training loss, centred mean over ", 2 * half + 1, " logged steps. Right: validation loss, later half of the tokens, on its own scale. "
+                       "Thick: mean over seeds; thin: single seeds.");
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    figure.caption += cat(i == 0 ? " Branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], i % 2 == 0 ? " dashed" : " dotted", i + 1 == variants.size() ? "." : "");
+  }
+  if (drops) figure.caption += " × marks where the encoding is dropped.";
+  figure.caption += " " + training_sentence(results);
+  figure.description = cat("Line charts of loss against tokens for ", support::join(results.encodings, ", "), ". Final values are in the table.");
+  return figure;
+}
+
+Table table_of(const Results& results, const std::vector<const Curve*>& curves) {
+  Table table{.id = "final_loss", .title = "Validation loss at the end of training"};
+  std::vector<std::string> variants;
+  for (const Curve* curve : curves) {
+    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end()) variants.push_back(curve->run.variant);
+  }
+  table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
+  if (variants.size() > 1) table.columns.push_back({.id = "model", .header = "Model", .text = true});
+  table.columns.insert(table.columns.end(), {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                                             {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
+                                             {.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens},
+                                             {.id = "loss", .header = "nats/token", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
+                                             {.id = "bpb", .header = "bits/byte", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter}});
+  for (const std::string& variant : variants) {
+    bool first = !table.rows.empty();
+    for (const std::string& encoding : results.encodings) {
+      std::vector<double> losses, bits;
+      double tokens = 0, parameters = 0;
+      std::string bad;
+      std::size_t seeds = 0;
+      for (const Curve* curve : curves) {
+        if (curve->run.encoding != encoding || curve->run.variant != variant) continue;
+        ++seeds;
+        if (curve->run.facts.contains("parameters") && curve->run.facts["parameters"].is_number()) parameters = curve->run.facts["parameters"].get<double>();
+        if (curve->diverged) bad = cat("the training with seed ", curve->run.seed, " diverged");
+        else if (curve->validation.empty()) bad = "no validation was logged";
+        if (!bad.empty()) continue;
+        losses.push_back(curve->validation.back().loss);
+        bits.push_back(curve->validation.back().bpb);
+        tokens = curve->validation.back().tokens;
+      }
+      if (seeds == 0) continue;
+      Row row{.cells = {Cell::of_text(encoding)}, .rule_above = first};
+      first = false;
+      if (variants.size() > 1) row.cells.push_back(Cell::of_text(variant));
+      row.cells.push_back(Cell::of_number(static_cast<double>(seeds)));
+      row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", bad.empty() ? "not logged" : bad));
+      row.cells.push_back(parameters > 0 ? Cell::of_number(parameters) : Cell::missing("–", "the artifact does not say"));
+      for (const auto* values : {&losses, &bits}) {
+        if (!bad.empty()) {
+          row.cells.push_back(Cell::missing(bad.find("diverged") != std::string::npos ? "diverged" : "–", bad));
+          continue;
+        }
+        const SeedSummary summary = summarise_seeds(*values);
+        Cell cell = Cell::of_number(summary.mean);
+        if (cell.number && std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
+        else if (cell.number && values->size() == 2) cell.parts = *values;
+        row.cells.push_back(std::move(cell));
+      }
+      table.rows.push_back(std::move(row));
+    }
+  }
+  table.caption = cat("Last validation of each training, at the training length. Mean over seeds; ± is the 95 % t interval over seeds, from three on; two seeds are both printed. "
+                      "A claim about longer contexts needs parity here first. ", training_sentence(results));
+  return table;
+}
+
+}  // namespace
+
+Section loss_section(const Results& results, Palette& palette) {
+  Section section{.id = "loss", .title = "Training"};
+  const auto curves = distinct(results.curves);
+  const bool points = std::any_of(curves.begin(), curves.end(), [](const Curve* c) { return !c->train.empty() || !c->validation.empty(); });
+  if (!points) return section;
+  Figure figure = figure_of(results, curves, palette);
+  if (!figure.panels.empty()) section.figures.push_back(std::move(figure));
+  section.tables.push_back(table_of(results, curves));
+  return section;
+}
+
+}  // namespace pe::report

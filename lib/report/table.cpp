@@ -1,0 +1,417 @@
+#include "report/table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "report/text_escape.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+std::string with_minus(std::string digits) {
+  if (!digits.empty() && digits[0] == '-') {
+    // "-0.0000" is zero.
+    if (digits.find_first_not_of("-0.") == std::string::npos) return digits.substr(1);
+    digits.replace(0, 1, "−");
+  }
+  return digits;
+}
+
+// Decimals that a number of this style shows; perplexities above 100 lose theirs.
+int decimals_of(double value, NumberStyle style) {
+  switch (style) {
+    case NumberStyle::kPerplexity: {
+      const double size = std::abs(value);
+      return size < 99.995 ? 2 : 0;
+    }
+    case NumberStyle::kNats:
+    case NumberStyle::kSignedNats: return 4;
+    case NumberStyle::kPercent:
+    case NumberStyle::kSignedPercent: return 1;
+    case NumberStyle::kProbability: return 3;
+    case NumberStyle::kCount:
+    case NumberStyle::kTokens: return 0;
+  }
+  return 4;
+}
+
+double shown_scale(NumberStyle style) {
+  return style == NumberStyle::kPercent || style == NumberStyle::kSignedPercent ? 100 : 1;
+}
+
+// Three significant digits for large perplexities: 1234.5 is 1230.
+double rounded_for(double value, NumberStyle style) {
+  if (style != NumberStyle::kPerplexity || std::abs(value) < 999.5) return value;
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 2);
+  return std::round(value / unit) * unit;
+}
+
+std::string arrow_of(Direction direction) {
+  if (direction == Direction::kLowerIsBetter) return " ↓";
+  if (direction == Direction::kHigherIsBetter) return " ↑";
+  return "";
+}
+
+bool has_groups(const Table& table) {
+  return std::any_of(table.columns.begin(), table.columns.end(), [](const Column& c) { return !c.group.empty(); });
+}
+
+template <typename Member>
+bool column_uses(const Table& table, std::size_t column, Member Cell::*member) {
+  return std::any_of(table.rows.begin(), table.rows.end(),
+                     [&](const Row& row) { return (row.cells[column].*member).has_value(); });
+}
+
+// Runs of neighbouring columns with one group: {group, first, count}.
+struct Span {
+  std::string group;
+  std::size_t first;
+  std::size_t count;
+};
+std::vector<Span> spans_of(const Table& table) {
+  std::vector<Span> spans;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const std::string& group = table.columns[i].group;
+    if (!spans.empty() && spans.back().group == group && !group.empty()) {
+      ++spans.back().count;
+    } else {
+      spans.push_back({group, i, 1});
+    }
+  }
+  return spans;
+}
+
+std::string number_csv(std::optional<double> number) {
+  return number && std::isfinite(*number) ? support::shortest(*number) : "";
+}
+
+}  // namespace
+
+Cell Cell::of_text(std::string text) {
+  Cell cell;
+  cell.text = std::move(text);
+  return cell;
+}
+
+Cell Cell::of_number(double number) {
+  if (std::isnan(number)) return missing("n/a", "not a number");
+  if (std::isinf(number)) return missing("overflow", "not finite");
+  Cell cell;
+  cell.number = number;
+  return cell;
+}
+
+Cell Cell::missing(std::string mark, std::string reason) {
+  Cell cell;
+  cell.text = std::move(mark);
+  cell.reason = std::move(reason);
+  return cell;
+}
+
+std::string format_number(double value, NumberStyle style) {
+  if (!std::isfinite(value)) return std::isnan(value) ? "n/a" : "overflow";
+  switch (style) {
+    case NumberStyle::kCount: return with_minus(support::with_commas(std::llround(value)));
+    case NumberStyle::kTokens: return with_minus(support::short_count(value));
+    case NumberStyle::kProbability:
+      return value < 0.001 ? "<0.001" : fmt::format("{:.3f}", value);
+    case NumberStyle::kSignedNats:
+    case NumberStyle::kSignedPercent: {
+      const std::string digits =
+          with_minus(fmt::format("{:.{}f}", value * shown_scale(style), decimals_of(value, style)));
+      const bool zero = digits.find_first_not_of("0.") == std::string::npos;
+      return value > 0 && !zero ? "+" + digits : digits;
+    }
+    default:
+      return with_minus(fmt::format("{:.{}f}", rounded_for(value, style) * shown_scale(style), decimals_of(value, style)));
+  }
+}
+
+std::string format_cell(const Cell& cell, const Column& column) {
+  if (!cell.number) return cell.text;
+  std::string text = format_number(*cell.number, column.style);
+  if (cell.half_width && std::isfinite(*cell.half_width)) {
+    text += cat(" ± ", fmt::format("{:.{}f}", *cell.half_width * shown_scale(column.style),
+                                   decimals_of(*cell.number, column.style)));
+  }
+  if (cell.interval) {
+    text += cat(" [", format_number(cell.interval->low, column.style), ", ",
+                format_number(cell.interval->high, column.style), "]");
+  }
+  if (!cell.parts.empty()) {
+    std::vector<std::string> parts;
+    for (const double part : cell.parts) parts.push_back(format_number(part, column.style));
+    text += cat(" (", support::join(parts, ", "), ")");
+  }
+  return text;
+}
+
+std::vector<std::string> table_notes(const Table& table) {
+  // Reasons in the order of their first cell, each with the cells that it explains.
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const Row& row : table.rows) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < row.cells.size() && i < 3; ++i) {
+      if (table.columns[i].text && !row.cells[i].text.empty()) names.push_back(row.cells[i].text);
+    }
+    const std::string row_name = support::join(names, ", ");
+    for (std::size_t i = 0; i < row.cells.size(); ++i) {
+      const Cell& cell = row.cells[i];
+      if (cell.reason.empty()) continue;
+      const Column& column = table.columns[i];
+      const std::string reason = cat(cell.text, ": ", cell.reason);
+      const std::string where =
+          cat(row_name, row_name.empty() ? "" : ", ", column.group, column.group.empty() ? "" : " ", column.header);
+      auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == reason; });
+      if (found == reasons.end()) found = reasons.insert(reasons.end(), {reason, {}});
+      found->second.push_back(where);
+    }
+  }
+  std::vector<std::string> notes;
+  for (auto& [reason, cells] : reasons) {
+    const std::size_t count = cells.size();
+    if (count > 6) cells.resize(6);
+    notes.push_back(cat(reason, " — ", support::join(cells, "; "), count > 6 ? cat("; and ", count - 6, " more") : ""));
+  }
+  return notes;
+}
+
+std::string to_csv(const Table& table) {
+  std::vector<std::string> header;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Column& column = table.columns[i];
+    header.push_back(quote_csv(column.id));
+    if (column.text) continue;
+    if (column_uses(table, i, &Cell::half_width)) header.push_back(quote_csv(column.id + "_half_width"));
+    if (column_uses(table, i, &Cell::interval)) {
+      header.push_back(quote_csv(column.id + "_low"));
+      header.push_back(quote_csv(column.id + "_high"));
+    }
+  }
+  header.push_back("missing");
+  std::string text = support::join(header, ",") + "\r\n";
+  for (const Row& row : table.rows) {
+    std::vector<std::string> fields, missing;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      const Column& column = table.columns[i];
+      const Cell& cell = row.cells[i];
+      if (!cell.reason.empty()) missing.push_back(cat(column.id, ": ", cell.text, " (", cell.reason, ")"));
+      if (column.text) {
+        fields.push_back(quote_csv(cell.text));
+        continue;
+      }
+      fields.push_back(number_csv(cell.number));
+      if (column_uses(table, i, &Cell::half_width)) fields.push_back(number_csv(cell.half_width));
+      if (column_uses(table, i, &Cell::interval)) {
+        fields.push_back(cell.interval ? number_csv(cell.interval->low) : "");
+        fields.push_back(cell.interval ? number_csv(cell.interval->high) : "");
+      }
+    }
+    fields.push_back(quote_csv(support::join(missing, "; ")));
+    text += support::join(fields, ",") + "\r\n";
+  }
+  return text;
+}
+
+std::string to_markdown(const Table& table) {
+  std::string text = cat("**", escape_markdown(table.title), ".** ", escape_markdown(table.caption), "\n\n|");
+  std::string rule = "|";
+  for (const Column& column : table.columns) {
+    text += cat(" ", escape_markdown(column.group), column.group.empty() ? "" : " ", escape_markdown(column.header),
+                arrow_of(column.direction), " |");
+    rule += column.text ? " --- |" : " ---: |";
+  }
+  text += "\n" + rule + "\n";
+  for (const Row& row : table.rows) {
+    text += "|";
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      const std::string shown = escape_markdown(format_cell(row.cells[i], table.columns[i]));
+      text += row.cells[i].best ? cat(" **", shown, "** |") : cat(" ", shown, " |");
+    }
+    text += "\n";
+  }
+  for (const std::string& note : table_notes(table)) text += cat("\n- ", escape_markdown(note));
+  if (!table_notes(table).empty()) text += "\n";
+  return text;
+}
+
+std::string to_latex(const Table& table) {
+  // An S column needs its widest number: digits before the point, decimals, and the digits of an uncertainty.
+  const auto plain = [](const std::string& number) {
+    std::string text = number;
+    if (const auto at = text.find("−"); at != std::string::npos) text.replace(at, std::string_view("−").size(), "-");
+    text.erase(std::remove(text.begin(), text.end(), ','), text.end());
+    return text;
+  };
+  // siunitx reads neither "<0.001" nor "1.21B": such numbers, and marks of missing ones, are braced text.
+  const auto is_plain_number = [](const std::string& text) {
+    return !text.empty() && text.find_first_not_of("+-0123456789.") == std::string::npos;
+  };
+  const auto uncertainty = [](const Cell& cell, const Column& column) -> std::string {
+    if (!cell.half_width || !std::isfinite(*cell.half_width)) return "";
+    const int decimals = decimals_of(*cell.number, column.style);
+    const double digits = std::round(*cell.half_width * shown_scale(column.style) * std::pow(10, decimals));
+    return cat("(", static_cast<std::int64_t>(std::max(1.0, digits)), ")");
+  };
+
+  std::string spec;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Column& column = table.columns[i];
+    if (column.text) {
+      spec += "l";
+      continue;
+    }
+    std::size_t whole = 1, decimals = 0, error = 0;
+    bool sign = false;
+    for (const Row& row : table.rows) {
+      if (!row.cells[i].number) continue;
+      std::string number = plain(format_number(*row.cells[i].number, column.style));
+      if (!is_plain_number(number)) continue;
+      if (number[0] == '+' || number[0] == '-') {
+        sign = true;
+        number.erase(0, 1);
+      }
+      const auto point = number.find('.');
+      whole = std::max(whole, std::min(point, number.size()));
+      if (point != std::string::npos) decimals = std::max(decimals, number.size() - point - 1);
+      const std::string spread = uncertainty(row.cells[i], column);
+      if (!spread.empty()) error = std::max(error, spread.size() - 2);
+    }
+    spec += cat("S[table-format=", sign ? "+" : "", whole, ".", decimals, error ? cat("(", error, ")") : "", "]");
+  }
+
+  std::string text = cat("% Needs \\usepackage{booktabs,siunitx,graphicx} and \\sisetup{detect-weight=true,mode=text}.\n",
+                         "\\begin{table}\n\\centering\n\\caption{", escape_latex(table.title), ". ",
+                         escape_latex(table.caption), "}\n\\label{tab:", table.id, "}\n",
+                         "\\begin{tabular}{", spec, "}\n\\toprule\n");
+  if (has_groups(table)) {
+    std::string rules;
+    bool first = true;
+    for (const Span& span : spans_of(table)) {
+      if (!first) text += " & ";
+      first = false;
+      if (span.group.empty()) continue;
+      text += cat("\\multicolumn{", span.count, "}{c}{", escape_latex(span.group), "}");
+      rules += cat("\\cmidrule(lr){", span.first + 1, "-", span.first + span.count, "}");
+    }
+    text += " \\\\\n" + rules + "\n";
+  }
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Column& column = table.columns[i];
+    text += cat(i ? " & " : "", "{", escape_latex(column.header + arrow_of(column.direction)), "}");
+  }
+  text += " \\\\\n\\midrule\n";
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    const Row& row = table.rows[r];
+    if (row.rule_above && r > 0) text += "\\midrule\n";
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      const Cell& cell = row.cells[i];
+      const Column& column = table.columns[i];
+      text += i ? " & " : "";
+      if (column.text) {
+        text += escape_latex(cell.text);
+      } else if (!cell.number) {
+        text += cat("{", escape_latex(cell.text), "}");
+      } else if (const std::string number = plain(format_number(*cell.number, column.style)); is_plain_number(number)) {
+        text += cat(cell.best ? "\\bfseries " : "", number, uncertainty(cell, column));
+      } else {
+        text += cat("{", escape_latex(format_number(*cell.number, column.style)), "}");
+      }
+    }
+    text += " \\\\\n";
+  }
+  text += "\\bottomrule\n\\end{tabular}\n";
+  for (const std::string& note : table_notes(table)) text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(note), "\n");
+  return text + "\\end{table}\n";
+}
+
+std::string to_html(const Table& table) {
+  std::string text = cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
+                         escape_html(table.title), ".</b> ", escape_html(table.caption),
+                         "</figcaption>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"",
+                         escape_html(table.title), "\">\n<table>\n<thead>\n");
+  if (has_groups(table)) {
+    text += "<tr>";
+    for (const Span& span : spans_of(table)) {
+      text += span.group.empty() ? "<td></td>"
+                                 : cat("<th scope=\"colgroup\" colspan=\"", span.count, "\">", escape_html(span.group), "</th>");
+    }
+    text += "</tr>\n";
+  }
+  text += "<tr>";
+  for (const Column& column : table.columns) {
+    text += cat("<th scope=\"col\"", column.text ? "" : " class=\"n\"", ">", escape_html(column.header),
+                arrow_of(column.direction), "</th>");
+  }
+  text += "</tr>\n</thead>\n<tbody>\n";
+  for (const Row& row : table.rows) {
+    text += row.rule_above ? "<tr class=\"rule\">" : "<tr>";
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      const Cell& cell = row.cells[i];
+      const Column& column = table.columns[i];
+      if (i == 0) {
+        text += cat("<th scope=\"row\">", escape_html(format_cell(cell, column)), "</th>");
+        continue;
+      }
+      std::string shown;
+      if (cell.number) {
+        Cell bare = cell;
+        bare.parts.clear();
+        bare.half_width.reset();
+        bare.interval.reset();
+        shown = escape_html(format_cell(bare, column));
+        if (cell.best) shown = "<b>" + shown + "</b>";
+        const std::string whole = format_cell(cell, column);
+        const std::string rest = whole.substr(format_cell(bare, column).size());
+        if (!rest.empty()) shown += "<small>" + escape_html(rest) + "</small>";
+      } else {
+        shown = escape_html(cell.text);
+      }
+      const char* kind = column.text ? "" : cell.number ? " class=\"n\"" : " class=\"n miss\"";
+      text += cat("<td", kind, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">", shown, "</td>");
+    }
+    text += "</tr>\n";
+  }
+  text += "</tbody>\n</table>\n</div>\n";
+  const auto notes = table_notes(table);
+  if (!notes.empty()) {
+    text += "<ul class=\"notes\">\n";
+    for (const std::string& note : notes) text += "<li>" + escape_html(note) + "</li>\n";
+    text += "</ul>\n";
+  }
+  return text + "</figure>\n";
+}
+
+Json to_json(const Table& table) {
+  Json json{{"id", table.id}, {"title", table.title}, {"caption", table.caption}, {"columns", Json::array()},
+            {"rows", Json::array()}};
+  for (const Column& column : table.columns) {
+    json["columns"].push_back({{"id", column.id}, {"header", column.header}, {"group", column.group}});
+  }
+  for (const Row& row : table.rows) {
+    Json cells = Json::array();
+    for (const Cell& cell : row.cells) {
+      if (!cell.number) {
+        cells.push_back(cell.reason.empty() ? Json{{"text", cell.text}} : Json{{"text", cell.text}, {"missing", cell.reason}});
+        continue;
+      }
+      Json value{{"value", *cell.number}};
+      if (cell.half_width && std::isfinite(*cell.half_width)) value["half_width"] = *cell.half_width;
+      if (cell.interval) value["interval"] = {cell.interval->low, cell.interval->high};
+      if (!cell.parts.empty()) value["seeds"] = cell.parts;
+      if (cell.best) value["best"] = true;
+      cells.push_back(std::move(value));
+    }
+    json["rows"].push_back(std::move(cells));
+  }
+  return json;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,117 @@
+#include "report/figure.h"
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <limits>
+
+using namespace pe::report;
+namespace tt = boost::test_tools;
+
+BOOST_AUTO_TEST_SUITE(figure)
+
+BOOST_AUTO_TEST_CASE(labels_keep_their_distance_and_move_as_little_as_they_can) {
+  const auto placed = spread_labels({10, 10.2, 10.1, 50}, 2, 0, 100);
+  BOOST_TEST(placed[3] == 50.0);
+  BOOST_TEST(placed[2] - placed[0] == 2.0, tt::tolerance(1e-12));
+  BOOST_TEST(placed[1] - placed[2] == 2.0, tt::tolerance(1e-12));
+  BOOST_TEST((placed[0] + placed[1] + placed[2]) / 3 == 10.1, tt::tolerance(1e-12));
+}
+
+BOOST_AUTO_TEST_CASE(labels_stay_inside) {
+  const auto placed = spread_labels({-5, 0, 99, 120}, 3, 0, 100);
+  BOOST_TEST(placed[0] == 0.0);
+  BOOST_TEST(placed[1] == 3.0);
+  BOOST_TEST(placed[2] == 97.0);
+  BOOST_TEST(placed[3] == 100.0);
+  BOOST_TEST(spread_labels({}, 3, 0, 100).empty());
+}
+
+BOOST_AUTO_TEST_CASE(lengths_are_ticked_as_512_and_1k) {
+  const Axis axis{.title = {}, .scale = Scale::kLog2};
+  const Range range = range_of(axis, {512, 1024, 2048, 16384});
+  BOOST_REQUIRE(range.ticks.size() == 6u);
+  BOOST_TEST(range.ticks[0].label == "512");
+  BOOST_TEST(range.ticks[1].label == "1k");
+  BOOST_TEST(range.ticks[5].label == "16k");
+  BOOST_TEST(range.high > 16384);   // the last tick is inside, whatever rounding does
+}
+
+BOOST_AUTO_TEST_CASE(perplexities_are_ticked_1_2_5) {
+  const Axis axis{.title = {}, .scale = Scale::kLog10};
+  std::vector<std::string> labels;
+  for (const Tick& tick : ticks_of(axis, 18, 120, 5)) labels.push_back(tick.label);
+  BOOST_TEST(labels == (std::vector<std::string>{"20", "50", "100"}), tt::per_element());
+  BOOST_TEST(ticks_of(axis, 30, 41, 5).size() >= 3u);   // a narrow range still gets ticks
+}
+
+BOOST_AUTO_TEST_CASE(tokens_share_one_unit) {
+  const Axis axis{.title = {}, .scale = Scale::kLinear, .ticks = TickStyle::kCount};
+  std::vector<std::string> labels;
+  for (const Tick& tick : ticks_of(axis, 0, 1.1e6, 5)) labels.push_back(tick.label);
+  BOOST_TEST(labels == (std::vector<std::string>{"0", "0.5M", "1M"}), tt::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(a_single_value_and_no_value_have_a_range) {
+  for (const Scale scale : {Scale::kLinear, Scale::kLog2, Scale::kLog10}) {
+    for (const std::vector<double>& values : {std::vector<double>{}, {128}, {NAN, INFINITY}}) {
+      const Range range = range_of({.title = {}, .scale = scale}, values);
+      BOOST_TEST(range.low < range.high);
+      BOOST_TEST(std::isfinite(range.low));
+      BOOST_TEST(std::isfinite(range.high));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_line_that_leaves_is_cut_where_it_leaves) {
+  const Clipped clipped = clip_line({{1, 10}, {2, 20}, {4, 2000}}, Scale::kLog10, 5, 200);
+  BOOST_REQUIRE(clipped.pieces.size() == 1u);
+  BOOST_TEST(clipped.leaves_top);
+  BOOST_TEST(clipped.exit_x == 3.0, tt::tolerance(1e-9));   // half way from 20 to 2000 on the scale
+  BOOST_TEST(clipped.pieces[0].back().y == 200.0);
+  BOOST_TEST(clipped.last_y == 2000.0);
+}
+
+BOOST_AUTO_TEST_CASE(overflow_goes_to_the_top_and_gaps_split) {
+  const Clipped overflow = clip_line({{1, 10}, {2, INFINITY}}, Scale::kLog10, 5, 200);
+  BOOST_TEST(overflow.leaves_top);
+  BOOST_TEST(overflow.pieces.at(0).back().x == 2.0);
+  BOOST_TEST(overflow.pieces.at(0).back().y == 200.0);
+  const Clipped gap = clip_line({{1, 10}, {2, NAN}, {3, 12}, {4, 13}}, Scale::kLog10, 5, 200);
+  BOOST_TEST(gap.pieces.size() == 2u);
+  BOOST_TEST(!gap.leaves_top);
+}
+
+BOOST_AUTO_TEST_CASE(bands_are_clamped_by_us) {
+  const auto pieces = clamp_band({{.x = 1, .y = 10, .low = 8, .high = 12}, {.x = 2, .y = 100, .low = 50, .high = 9000}}, Scale::kLog10, 5, 200);
+  BOOST_REQUIRE(pieces.size() == 1u);
+  BOOST_TEST(pieces[0].size() > 20u);
+  for (const Point& point : pieces[0]) {
+    BOOST_TEST(point.low >= 5);
+    BOOST_TEST(point.high <= 200);
+    BOOST_TEST(point.low <= point.high);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(thinning_keeps_ends_and_extremes) {
+  std::vector<Point> points;
+  for (int i = 0; i < 5000; ++i) points.push_back({static_cast<double>(i), i == 1234 ? 99.0 : std::sin(i * 0.01)});
+  const auto kept = thin(points, 200);
+  BOOST_TEST(kept.size() <= 200u);
+  BOOST_TEST(kept.front().x == 0.0);
+  BOOST_TEST(kept.back().x == 4999.0);
+  BOOST_TEST(std::any_of(kept.begin(), kept.end(), [](const Point& p) { return p.y == 99.0; }));
+}
+
+BOOST_AUTO_TEST_CASE(an_unlisted_encoding_takes_a_look_that_is_free) {
+  Palette palette({"mine #123456 square-open dotted"});
+  BOOST_TEST(palette.look("mine").colour == "#123456");
+  const Look first = palette.look("new one"), second = palette.look("another");
+  BOOST_TEST((first.colour != second.colour || first.shape != second.shape || first.dash != second.dash));
+  BOOST_TEST(palette.look("new one").colour == first.colour);
+  BOOST_CHECK_EXCEPTION(parse_look("rope blue circle solid"), std::exception,
+                        [](const std::exception& e) { return std::string(e.what()).find("#RRGGBB") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(parse_look("rope #000000 cirle solid"), std::exception,
+                        [](const std::exception& e) { return std::string(e.what()).find("did you mean 'circle'") != std::string::npos; });
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,78 @@
+#include "report/table.h"
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <limits>
+
+using namespace pe::report;
+
+namespace {
+
+Table sample() {
+  Table table{.id = "t", .title = "A & B", .caption = "n = 3"};
+  table.columns = {{.id = "name", .header = "Name", .text = true},
+                   {.id = "ppl", .header = "128 (1×)", .group = "prefix", .style = NumberStyle::kPerplexity, .direction = Direction::kLowerIsBetter},
+                   {.id = "ppl2", .header = "256 (2×)", .group = "prefix", .style = NumberStyle::kPerplexity}};
+  Cell best = Cell::of_number(12.344);
+  best.best = true;
+  best.half_width = 0.2;
+  Cell two = Cell::of_number(99.5);
+  two.parts = {99.0, 100.0};
+  table.rows = {{{Cell::of_text("a_b"), best, two}}, {{Cell::of_text("c,d"), Cell::missing("overflow", "perplexity above 10,000 or not finite"), Cell::of_number(1234.5)}, true}};
+  return table;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(report_table)
+
+BOOST_AUTO_TEST_CASE(numbers_have_the_digits_that_their_kind_deserves) {
+  BOOST_TEST(format_number(12.344, NumberStyle::kPerplexity) == "12.34");
+  BOOST_TEST(format_number(123.4, NumberStyle::kPerplexity) == "123");
+  BOOST_TEST(format_number(1234.5, NumberStyle::kPerplexity) == "1230");
+  BOOST_TEST(format_number(99.996, NumberStyle::kPerplexity) == "100");
+  BOOST_TEST(format_number(-0.01234, NumberStyle::kSignedNats) == "−0.0123");
+  BOOST_TEST(format_number(0.01234, NumberStyle::kSignedNats) == "+0.0123");
+  BOOST_TEST(format_number(-0.00001, NumberStyle::kSignedNats) == "0.0000");
+  BOOST_TEST(format_number(0.1234, NumberStyle::kPercent) == "12.3");
+  BOOST_TEST(format_number(0.0002, NumberStyle::kProbability) == "<0.001");
+  BOOST_TEST(format_number(1234567, NumberStyle::kCount) == "1,234,567");
+}
+
+BOOST_AUTO_TEST_CASE(a_number_that_is_none_is_never_shown_as_one) {
+  BOOST_TEST(Cell::of_number(std::nan("")).text == "n/a");
+  BOOST_TEST(!Cell::of_number(std::nan("")).number.has_value());
+  BOOST_TEST(Cell::of_number(std::numeric_limits<double>::infinity()).text == "overflow");
+}
+
+BOOST_AUTO_TEST_CASE(csv_has_full_precision_and_says_what_is_missing) {
+  BOOST_TEST(to_csv(sample()) ==
+             "name,ppl,ppl_half_width,ppl2,missing\r\n"
+             "a_b,12.344,0.2,99.5,\r\n"
+             "\"c,d\",,,1234.5,\"ppl: overflow (perplexity above 10,000 or not finite)\"\r\n");
+}
+
+BOOST_AUTO_TEST_CASE(markdown_shows_bold_uncertainty_and_reasons) {
+  const std::string text = to_markdown(sample());
+  BOOST_TEST(text.find("| a\\_b | **12.34 ± 0.20** | 99.50 (99.00, 100) |") != std::string::npos, text);
+  BOOST_TEST(text.find("| c,d | overflow | 1230 |") != std::string::npos, text);
+  BOOST_TEST(text.find("- overflow: perplexity above 10,000 or not finite — c,d, prefix 128 (1×)") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(latex_has_rules_s_columns_and_escapes) {
+  const std::string text = to_latex(sample());
+  BOOST_TEST(text.find("\\begin{tabular}{lS[table-format=2.2(2)]S[table-format=4.2]}") != std::string::npos, text);
+  BOOST_TEST(text.find("\\multicolumn{2}{c}{prefix} \\\\\n\\cmidrule(lr){2-3}") != std::string::npos, text);
+  BOOST_TEST(text.find("a\\_b & \\bfseries 12.34(20) & 99.50 \\\\") != std::string::npos, text);
+  BOOST_TEST(text.find("c,d & {overflow} & 1230 \\\\") != std::string::npos, text);
+  BOOST_TEST(text.find("\\caption{A \\& B. n = 3}") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(html_names_rows_and_explains_what_is_missing) {
+  const std::string text = to_html(sample());
+  BOOST_TEST(text.find("<th scope=\"colgroup\" colspan=\"2\">prefix</th>") != std::string::npos, text);
+  BOOST_TEST(text.find("<b>12.34</b><small> ± 0.20</small>") != std::string::npos, text);
+  BOOST_TEST(text.find("title=\"perplexity above 10,000 or not finite\"") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,160 @@
+// Whole reports, from artifacts to files.
+#include "report/report.h"
+
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <fstream>
+
+#include "artifact/collection.h"
+#include "report/sample_results.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+
+using namespace pe;
+using namespace pe::report;
+
+namespace {
+
+struct HasPlotPrograms {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(support::find_program("gnuplot") && support::find_program("rsvg-convert"));
+    if (!result) result.message() << "gnuplot or rsvg-convert is not on the PATH";
+    return result;
+  }
+};
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const support::Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(report, *boost::unit_test::precondition(HasPlotPrograms{}))
+
+BOOST_AUTO_TEST_CASE(a_report_holds_page_figures_tables_and_data_and_is_the_same_again) {
+  test::TempFolder folder;
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope", "alibi"}, .retrieval = false, .copy = false});
+  ReportConfig config;
+  config.title = "Four encodings";
+  config.missing = {"scores from=decay,encoding=rope,seed=44: the training failed"};
+  write_report(config, workspace);
+  const artifact::Collection first(folder / "report", artifact::Kind::kReport);
+  first.verify();
+  for (const char* name : {"report.html", "report.json", "figures/perplexity_length.svg", "figures/perplexity_length.pdf", "figures/perplexity_length.png", "figures/loss_tokens.svg",
+                           "tables/perplexity_length.csv", "tables/perplexity_length.md", "tables/perplexity_length.tex", "tables/differences.csv", "tables/inventory.csv",
+                           "data/lm_doc.csv", "data/figure_perplexity_length.csv", "data/curve_train.csv"}) {
+    BOOST_TEST((first.manifest().find(name) != nullptr), name);
+  }
+  const std::string page = support::read_file(folder / "report" / "report.html");
+  BOOST_TEST(page.size() < 2u << 20);
+  BOOST_TEST(page.find("http://") == page.find("http://www.w3.org"));   // namespaces only: nothing is fetched
+  BOOST_TEST(page.find("src=") == page.find("src=\"data:"));
+  BOOST_TEST(page.find("missing: the training failed") != std::string::npos);
+  BOOST_TEST(page.find("Training length: 128 tokens.") != std::string::npos);
+  BOOST_TEST(page.find("n = 32 documents") != std::string::npos);
+  BOOST_TEST(count(page, "<svg") == count(page, "</svg>"));
+
+  workspace.outputs["report"] = folder / "again";
+  write_report(config, workspace);
+  BOOST_TEST(artifact::Manifest::read(folder / "again").content_digest() == first.manifest().content_digest());
+}
+
+BOOST_AUTO_TEST_CASE(labels_of_any_kind_stay_text) {
+  test::TempFolder folder;
+  const std::vector<std::string> names{"a_b & <script>x</script>", "$x^2$ 'q' \"d\" 100%", "位置編碼 `date` $(rm -rf)", "caf\xC3\xA9 \xFF"};
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = names, .seeds = {1}, .lengths = {128, 256}, .documents = 3, .retrieval = false, .copy = false, .curves = false});
+  ReportConfig config;
+  config.title = "<b>Title</b> \\ 'x'";
+  write_report(config, workspace);
+  const std::string page = support::read_file(folder / "report" / "report.html");
+  BOOST_TEST(page.find("<script>x") == std::string::npos);
+  BOOST_TEST(page.find("<b>Title") == std::string::npos);
+  BOOST_TEST(page.find("a_b &amp; &lt;script&gt;x&lt;/script&gt;") != std::string::npos);
+  BOOST_TEST(page.find("位置編碼 `date` $(rm -rf)") != std::string::npos);
+  const std::string latex = support::read_file(folder / "report" / "tables" / "perplexity_length.tex");
+  BOOST_TEST(latex.find("\\$x\\textasciicircum{}2\\$") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(one_model_at_one_length_is_a_report_too) {
+  test::TempFolder folder;
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1}, .lengths = {128}, .documents = 1});
+  write_report({}, workspace);
+  BOOST_TEST(std::filesystem::exists(folder / "report" / "report.html"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_beyond_a_models_positions_is_na_with_a_reason_and_never_zero) {
+  test::TempFolder folder;
+  const artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"learned", "rope"}, .lengths = {128, 256}, .retrieval = false, .copy = false, .curves = false});
+  const Results results = read_results({}, workspace);
+  Palette palette;
+  const std::vector<Section> sections = make_sections(results);
+  const Table& table = sections.front().tables.front();
+  BOOST_TEST(to_csv(table).find("ppl_prefix_256: n/a (the length is beyond the positions that the encoding has)") != std::string::npos, to_csv(table));
+  BOOST_TEST(to_markdown(table).find("| learned | 2 |") != std::string::npos, to_markdown(table));
+}
+
+BOOST_AUTO_TEST_CASE(bold_says_that_the_documents_tell_it_apart) {
+  test::TempFolder folder;
+  const artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope"}, .lengths = {128, 1024}, .retrieval = false, .copy = false, .curves = false});
+  const std::vector<Section> sections = make_sections(read_results({}, workspace));
+  const Table& table = sections.front().tables.front();
+  const std::size_t last = table.columns.size() - 1;   // sliding, 1,024: none is far below rope
+  BOOST_TEST(table.rows[0].cells[last].best);
+  BOOST_TEST(!table.rows[1].cells[last].best);
+}
+
+BOOST_AUTO_TEST_CASE(labels_in_the_config_name_the_artifacts_in_order) {
+  test::TempFolder folder;
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1, 2}, .lengths = {128}, .curves = false});
+  ReportConfig config;
+  config.labels = {"scores from=decay,encoding=one,seed=7", "scores from=decay,encoding=two,seed=7"};
+  const Results results = read_results(config, workspace);
+  BOOST_TEST(results.runs[0].encoding == "one");
+  BOOST_TEST(results.runs[1].encoding == "two");
+  BOOST_TEST(results.runs[1].seed == "7");
+  config.labels.pop_back();
+  BOOST_TEST(error_of([&] { read_results(config, workspace); }).find("'labels' names 1 artifacts of the role 'scores', but 2 were given") != std::string::npos);
+  config.labels = {"scores encoding", "scores encoding=two"};
+  BOOST_TEST(error_of([&] { read_results(config, workspace); }).find("expected 'axis=label'") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(tables_without_rows_are_an_error_that_names_the_file) {
+  test::TempFolder folder;
+  artifact::Tables tables;
+  tables.tables.push_back(artifact::make_eval_table("lm_doc"));
+  artifact::write_eval_tables(folder / "empty.h5", {}, tables);
+  artifact::Workspace workspace;
+  workspace.progress = &support::silent_progress();
+  workspace.outputs["report"] = folder / "report";
+  workspace.inputs["scores"] = {{folder / "empty.h5", artifact::Kind::kEvalTable, "", {{"encoding", "rope"}}}};
+  const std::string message = error_of([&] { write_report({}, workspace); });
+  BOOST_TEST(message.find("empty.h5") != std::string::npos, message);
+  BOOST_TEST(message.find("found no rows that a report can show") != std::string::npos, message);
+  BOOST_TEST(!std::filesystem::exists(folder / "report" / "manifest.json"));
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_named_with_its_package) {
+  test::TempFolder folder;
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", folder.path().c_str(), 1);
+  artifact::Workspace workspace;
+  const std::string message = error_of([&] { write_report({}, workspace); });
+  ::setenv("PATH", path.c_str(), 1);
+  BOOST_TEST(message.find("'gnuplot' is not on the PATH") != std::string::npos, message);
+  BOOST_TEST(message.find("gnuplot-nox") != std::string::npos, message);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
