@@ -44,6 +44,27 @@ const Words kRhymeStarts{"Turn the wheel and", "Lift the latch and", "Light the 
 const Words kRhymeMiddles{"count the stars", "call the rain", "wake the hill", "hush the owl", "follow the crow", "mind the tide"};
 const Words kRhymeEnds{"before the morning finds the door", "until the river knows your name", "when seven ravens cross the moon",
                        "and never tell the miller why", "for winter keeps what summer lends", "so every traveller comes home"};
+// Family names and villages are put together from two parts, so that some words are rare, as in real text.
+const Words kNameHeads{"Ash", "Birch", "Black", "Brook", "Clay", "Cran", "Dun", "East", "Elm", "Fair", "Fen", "Gar", "Glen", "Hart",
+                       "Haw", "Hol", "Kel", "Kings", "Lang", "Lin", "March", "Mill", "Nor", "Oak", "Pem", "Quen", "Rad", "Red",
+                       "Sand", "Stan", "Tarn", "Thorn", "Under", "Wal", "West", "Whit", "Win", "Wood", "Yar", "York"};
+const Words kNameTails{"well", "ford", "bury", "field", "wick", "man", "stone", "worth", "land", "mark", "hurst", "croft", "dale", "more",
+                       "ner", "son", "rick", "shaw", "gate", "lock", "smith", "water", "beck", "low"};
+const Words kVillageTails{"ton", "ham", "by", "mouth", "bridge", "haven", "minster", "stead", "combe", "over", "burgh", "thorpe"};
+const Words kAdverbs{"slowly", "quickly", "gladly", "silently", "carefully", "at once", "without a word", "with a smile", "before noon",
+                     "after supper", "in the rain", "by moonlight", "twice", "reluctantly", "happily", "nervously"};
+const Words kFoods{"soup", "bread", "cheese", "apples", "porridge", "honey", "pancakes", "fish", "plums", "dumplings", "cabbage", "walnuts",
+                   "cherries", "butter", "noodles", "pumpkin"};
+const Words kBeasts{"goose", "donkey", "spaniel", "sparrow", "hedgehog", "pony", "tortoise", "squirrel", "heron", "goat", "kitten", "badger",
+                    "rooster", "swallow", "otter", "fox"};
+const Words kBeastDeeds{"followed", "watched", "ran from", "slept beside", "stole breakfast from", "waited for", "barely noticed", "trusted"};
+const Words kWorks{"mended the fence", "counted the sacks", "swept the stairs", "wrote a long list", "carried water", "painted the shutters",
+                   "sharpened the tools", "told a joke", "planted beans", "folded the sails", "measured the room", "polished the windows",
+                   "studied the sky", "sorted buttons", "built a small wall", "practised the fiddle", "hummed a tune", "chopped firewood"};
+const Words kThoughts{"that summer would be short", "that strangers often mean well", "that the road was longer than it looked",
+                      "that nothing gets lost for ever", "that promises should be kept", "that the old clock ran late",
+                      "that a good neighbour is worth more than gold", "that the harvest might fail", "that somebody had left the window open",
+                      "that yesterday had been easier", "that silence is also an answer", "that there was still time"};
 const Words kOnes{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
                   "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"};
 const Words kTens{"", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"};
@@ -66,6 +87,7 @@ std::int64_t count_words(std::string_view text) {
 
 struct Person {
   std::string name;
+  std::string family;
   std::string trade;
   std::string number;       // on the door
   std::size_t place = 0;
@@ -93,8 +115,15 @@ class Teller {
     const auto where = random_.sample(kPlaces.size(), places);
     for (const auto place : where) places_.emplace_back(kPlaces[place]);
     for (const auto name : names) {
-      people_.push_back({std::string(kNames[name]), std::string(pick(kTrades)), number_word(1 + random_.below(99)), any_place()});
+      Person person;
+      person.name = kNames[name];
+      person.family = cat(pick(kNameHeads), pick(kNameTails));
+      person.trade = pick(kTrades);
+      person.number = number_word(1 + random_.below(99));
+      person.place = any_place();
+      people_.push_back(std::move(person));
     }
+    village_ = cat(pick(kNameHeads), pick(kVillageTails));
     for (const auto thing : random_.sample(kThings.size(), things)) {
       Thing made;
       made.name = cat(random_.below(2) ? pick(kColours) : pick(kMatters), " ", kThings[thing]);
@@ -165,7 +194,8 @@ class Teller {
 
   void opening() {
     const Person& first = people_[0];
-    say(cat(first.name, " was a ", first.trade, " and lived at number ", first.number, ", near the ", places_[first.place], "."));
+    say(cat(first.name, " ", first.family, " was a ", first.trade, " in ", village_, " and lived at number ", first.number, ", near the ",
+            places_[first.place], "."));
     introduced_ = 1;
     introduce();
     bring(0);
@@ -175,9 +205,9 @@ class Teller {
   void introduce() {
     const Person& person = people_[introduced_];
     switch (random_.below(3)) {
-      case 0: say(cat(person.name, ", the ", person.trade, ", lived at number ", person.number, ".")); break;
-      case 1: say(cat("There was also ", person.name, ", a ", person.trade, ", whose door had the number ", person.number, ".")); break;
-      default: say(cat("At number ", person.number, " lived ", person.name, " the ", person.trade, "."));
+      case 0: say(cat(person.name, " ", person.family, ", the ", person.trade, ", lived at number ", person.number, ".")); break;
+      case 1: say(cat("There was also ", person.name, " ", person.family, ", a ", person.trade, ", whose door had the number ", person.number, ".")); break;
+      default: say(cat("At number ", person.number, " lived ", person.name, " ", person.family, " the ", person.trade, "."));
     }
     ++introduced_;
   }
@@ -216,7 +246,7 @@ class Teller {
         if (!things_[i].known) return bring(i);
       }
     }
-    switch (random_.below(12)) {
+    switch (random_.below(18)) {
       case 0: return sky();
       case 1: return mood();
       case 2:
@@ -228,6 +258,12 @@ class Teller {
       case 8: return ask_where();
       case 9: return ask_number();
       case 10: return ask_trade();
+      case 11: return ask_family();
+      case 12: return eat();
+      case 13: return beast();
+      case 14:
+      case 15: return work();
+      case 16: return think();
       default: return recall_origin();
     }
   }
@@ -325,6 +361,31 @@ class Teller {
     }
   }
 
+  void ask_family() {
+    const Person& person = people_[present()];
+    if (random_.below(4) == 0) {
+      say(cat("\"Which village is this?\" asked a traveller. \"This is ", village_, ",\" said ", person.name, "."));
+    } else {
+      say(cat("\"What is your family name?\" a traveller asked ", person.name, ". \"My name is ", person.name, " ", person.family,
+              ",\" was the answer."));
+    }
+  }
+
+  void eat() {
+    const Person& person = people_[present()];
+    const Person& other = people_[another(static_cast<std::size_t>(&person - people_.data()))];
+    say(cat(person.name, " and ", other.name, " ate ", pick(kFoods), " with ", pick(kFoods), " and talked about ", village_, "."));
+  }
+
+  void beast() { say(cat("The ", pick(kBeasts), " ", pick(kBeastDeeds), " ", people_[present()].name, ", ", pick(kAsides), ".")); }
+
+  void work() {
+    const Person& person = people_[present()];
+    say(cat(person.name, " ", pick(kWorks), " ", pick(kAdverbs), "."));
+  }
+
+  void think() { say(cat(people_[present()].name, " thought ", pick(kThoughts), ".")); }
+
   void recall_origin() {
     const Thing& thing = known_thing();
     say(cat(people_[another(thing.finder)].name, " still remembered that ", people_[thing.finder].name, " had brought the ", thing.name,
@@ -347,12 +408,13 @@ class Teller {
     switch (random_.below(3)) {
       case 0: return cat("So ", person.name, " the ", person.trade, " went home to number ", person.number, ".");
       case 1: return cat("At last the lamp went out at number ", person.number, ", and ", person.name, " slept.");
-      default: return cat("And that is all there is to tell of ", person.name, ", the ", person.trade, " at number ", person.number, ".");
+      default: return cat("And that is all there is to tell of ", person.name, ", the ", person.trade, " of ", village_, ".");
     }
   }
 
   Xoshiro random_;
   std::int64_t target_;
+  std::string village_;
   std::vector<std::string> places_;
   std::vector<Person> people_;
   std::vector<Thing> things_;

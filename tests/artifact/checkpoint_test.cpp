@@ -1,0 +1,147 @@
+#include "artifact/checkpoint.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include <fstream>
+#include <numeric>
+
+#include "artifact/artifact_check.h"
+#include "artifact/content_digest.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/temp_folder.h"
+
+using namespace pe;
+using artifact::CheckpointMeta;
+using artifact::CheckpointReader;
+using artifact::CheckpointWriter;
+using artifact::Dtype;
+using artifact::TensorInfo;
+using support::ArtifactError;
+
+BOOST_AUTO_TEST_SUITE(checkpoint)
+
+namespace {
+
+CheckpointMeta sample_meta() {
+  CheckpointMeta meta;
+  meta.step = 12;
+  meta.tokens_seen = 4096;
+  meta.next_sample = 96;
+  meta.tokenizer_digest = "aa";
+  meta.parents = {"11", "22"};
+  meta.model = {{"width", 64}, {"layers", 4}};
+  meta.encoding = {{"kind", "rope"}, {"base", 10000.0}};
+  meta.optimizer = {{"lr", 0.003}};
+  return meta;
+}
+
+std::vector<float> values(std::size_t count) {
+  std::vector<float> v(count);
+  std::iota(v.begin(), v.end(), 0.5f);
+  return v;
+}
+
+void write_sample(const std::filesystem::path& path, const CheckpointMeta& meta = sample_meta()) {
+  CheckpointWriter writer(path, {}, meta);
+  const auto weights = values(6 * 4);
+  writer.add({"model/embedding", Dtype::kF32, {6, 4}}, std::as_bytes(std::span(weights)));
+  writer.add({"optim/m/embedding", Dtype::kF32, {6, 4}}, std::as_bytes(std::span(weights)));
+  const std::vector<std::uint16_t> half{0x3f80, 0x4000};
+  writer.add({"model/half", Dtype::kBF16, {2}}, std::as_bytes(std::span(half)));
+  const std::int64_t step = 12;
+  writer.add({"optim/step", Dtype::kI64, {}}, std::as_bytes(std::span(&step, 1)));
+  writer.add({"model/none", Dtype::kF32, {0, 3}}, {});
+  writer.finish(false);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(tensors_and_metadata_come_back) {
+  const test::TempFolder folder;
+  write_sample(folder / "c.h5");
+  const CheckpointReader reader(folder / "c.h5");
+  const CheckpointMeta& meta = reader.meta();
+  BOOST_TEST(meta.step == 12);
+  BOOST_TEST(meta.next_sample == 96);
+  BOOST_TEST(meta.parents == (std::vector<std::string>{"11", "22"}));
+  BOOST_TEST(meta.encoding == sample_meta().encoding);
+  BOOST_TEST((meta.status == artifact::TrainingStatus::kOk));
+  BOOST_TEST(reader.tensors().size() == 5u);
+  BOOST_TEST(reader.tensors().front().name == "model/embedding");
+  std::vector<float> weights(24);
+  reader.read({"model/embedding", Dtype::kF32, {6, 4}}, std::as_writable_bytes(std::span(weights)));
+  BOOST_TEST(weights == values(24));
+  BOOST_TEST((reader.find("model/half")->dtype == Dtype::kBF16));
+  BOOST_TEST(reader.find("optim/step")->shape.empty());
+  BOOST_TEST(reader.read("model/none").empty());
+  reader.verify();
+  artifact::check_artifact(folder / "c.h5", artifact::Kind::kCheckpoint);
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_model_names_both_shapes) {
+  const test::TempFolder folder;
+  write_sample(folder / "c.h5");
+  const CheckpointReader reader(folder / "c.h5");
+  std::vector<std::byte> out(6 * 8 * 4);
+  const auto says = [](const char* a, const char* b) {
+    return [a, b](const ArtifactError& e) {
+      const std::string text = e.what();
+      return text.find(a) != std::string::npos && text.find(b) != std::string::npos;
+    };
+  };
+  BOOST_CHECK_EXCEPTION(reader.read({"model/embedding", Dtype::kF32, {6, 8}}, out), ArtifactError, says("f32 [6, 8]", "f32 [6, 4]"));
+  BOOST_CHECK_EXCEPTION(reader.read("model/embeding"), ArtifactError, says("missing", "model/embedding"));
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_tensor_is_caught_when_it_is_read) {
+  const test::TempFolder folder;
+  write_sample(folder / "c.h5");
+  std::string bytes = support::read_file(folder / "c.h5");
+  const auto weights = values(24);
+  const std::string needle(reinterpret_cast<const char*>(weights.data()), 96);
+  const std::size_t at = bytes.find(needle);
+  BOOST_REQUIRE(at != std::string::npos);
+  BOOST_TEST(at % 64 == 0u);
+  bytes[at + 10] ^= 4;
+  std::ofstream(folder / "bad.h5", std::ios::binary) << bytes;
+  const CheckpointReader reader(folder / "bad.h5");
+  BOOST_CHECK_EXCEPTION(reader.verify(), ArtifactError, [](const auto& e) { return std::string(e.what()).find("CRC-32C") != std::string::npos; });
+}
+
+BOOST_AUTO_TEST_CASE(a_file_cut_short_anywhere_is_an_artifact_error) {
+  const test::TempFolder folder;
+  write_sample(folder / "c.h5");
+  const std::string whole = support::read_file(folder / "c.h5");
+  for (std::size_t bytes = 0; bytes < whole.size(); bytes += 1 + whole.size() / 61) {
+    std::ofstream(folder / "cut.h5", std::ios::binary) << whole.substr(0, bytes);
+    BOOST_CHECK_THROW(CheckpointReader(folder / "cut.h5").verify(), ArtifactError);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(nothing_half_done_stays_under_any_name) {
+  const test::TempFolder folder;
+  {
+    CheckpointWriter writer(folder / "c.h5", {}, sample_meta());
+    const auto weights = values(4);
+    writer.add({"model/w", Dtype::kF32, {4}}, std::as_bytes(std::span(weights)));
+    BOOST_CHECK_THROW(writer.add({"model/w", Dtype::kF32, {4}}, std::as_bytes(std::span(weights))), support::Error);
+    BOOST_CHECK_THROW(writer.add({"model/v", Dtype::kF32, {5}}, std::as_bytes(std::span(weights))), support::Error);
+    BOOST_CHECK_THROW(writer.add({"pe/v", Dtype::kF32, {4}}, std::as_bytes(std::span(weights))), support::Error);
+  }
+  BOOST_TEST(std::filesystem::is_empty(folder.path()));
+}
+
+BOOST_AUTO_TEST_CASE(the_same_state_gives_the_same_bytes_and_status_is_content) {
+  const test::TempFolder folder;
+  write_sample(folder / "a.h5");
+  write_sample(folder / "b.h5");
+  CheckpointMeta diverged = sample_meta();
+  diverged.status = artifact::TrainingStatus::kDiverged;
+  write_sample(folder / "c.h5", diverged);
+  BOOST_TEST(support::read_file(folder / "a.h5") == support::read_file(folder / "b.h5"));
+  BOOST_TEST(artifact::content_digest(folder / "a.h5") != artifact::content_digest(folder / "c.h5"));
+  BOOST_TEST((CheckpointReader(folder / "c.h5").meta().status == artifact::TrainingStatus::kDiverged));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
