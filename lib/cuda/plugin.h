@@ -35,7 +35,7 @@ struct PeCudaTable {
   int (*cross_entropy)(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                        std::int64_t vocabulary, bool gradient, void* stream);
 
-  /// NCCL. `id` is 128 bytes made by rank 0 and given to all.
+  /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all.
   int (*nccl_unique_id)(char id[128]);
   int (*nccl_open)(const char id[128], int ranks, int rank, int device, void** communicator, char* problem, std::size_t size);
   int (*nccl_all_reduce_sum)(void* communicator, float* data, std::int64_t count, void* stream);

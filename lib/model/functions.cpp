@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/argsort.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -18,7 +19,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "cuda/plugin.h"
+#include "model/device.h"
 #include "model/kernels.h"
+#include "support/error.h"
+#include "support/text.h"
 
 namespace pe::model {
 namespace {
@@ -33,6 +38,17 @@ const kernels::Table& kernel_table() {
 }
 
 bool uses_kernels(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+
+/// The plug-in's kernels take fp32 and bf16 on a GPU; null elsewhere.
+const PeCudaTable* plugin_for(const Tensor& x) {
+  if (!x.is_cuda() || (x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16)) return nullptr;
+  return cuda_table();
+}
+
+void require_launched(int status, const char* kernel) {
+  if (status == 0) return;
+  throw support::Error(support::kExitBug, support::Diagnostic{support::cat("CUDA error ", status, " from ", kernel)});
+}
 
 /// What is computed at least in fp32.
 at::ScalarType wide(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
@@ -174,6 +190,15 @@ class Embed : public Function<Embed> {
           float* to = table + row[i] * width;
           for (std::int64_t j = 0; j < width; ++j) to[j] += factor * from[i * width + j];
         }
+      } else if (const PeCudaTable* plugin = plugin_for(gradients[0]);
+                 plugin != nullptr && gradient.scalar_type() == at::kFloat) {
+        const Tensor g = gradients[0].contiguous(), index = ids.reshape({-1}).contiguous();
+        const Tensor order = at::argsort(index, /*stable=*/true, 0, false);
+        require_launched(plugin->embedding_gradient(index.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(),
+                                                    g.data_ptr(), g.scalar_type() == at::kBFloat16,
+                                                    gradient.data_ptr<float>(), index.numel(), gradient.size(1),
+                                                    static_cast<float>(scale), plugin->current_stream(g.get_device())),
+                         "embedding_gradient");
       } else {
         const Tensor wide_gradient = gradients[0].to(gradient.scalar_type()).reshape({-1, gradient.size(1)});
         gradient.add_(at::embedding_dense_backward(wide_gradient, ids.reshape({-1}), gradient.size(0), -1, false), scale);
@@ -402,7 +427,7 @@ std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary) {
   return std::clamp<std::int64_t>(logits / vocabulary, 16, std::max<std::int64_t>(16, hidden.size(0)));
 }
 
-/// Losses of a chunk; with `gradient`, `logits` (fp32) becomes softmax − one-hot.
+/// Losses of a chunk; with `gradient`, `logits` (fp32, or bf16 where the plug-in takes it) becomes softmax − one-hot.
 void chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
   const std::int64_t rows = logits.size(0), vocabulary = logits.size(1);
   if (uses_kernels(logits)) {
@@ -412,6 +437,13 @@ void chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, b
       kernel_table().cross_entropy(values + first * vocabulary, target + first, loss + first, last - first, vocabulary,
                                    gradient);
     });
+    return;
+  }
+  if (const PeCudaTable* plugin = plugin_for(logits)) {
+    require_launched(plugin->cross_entropy(logits.data_ptr(), logits.scalar_type() == at::kBFloat16,
+                                           targets.data_ptr<std::int64_t>(), losses.data_ptr<float>(), rows, vocabulary,
+                                           gradient, plugin->current_stream(logits.get_device())),
+                     "cross_entropy");
     return;
   }
   const Tensor counted = targets.ge(0), index = targets.clamp_min(0).unsqueeze(1);
@@ -441,7 +473,8 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t count = std::min(step, rows - first);
     const Tensor part = hidden.narrow(0, first, count);
-    Tensor logits = at::mm(part, head.t()).to(precise.dtype());
+    Tensor logits = at::mm(part, head.t());
+    if (plugin_for(logits) == nullptr) logits = logits.to(precise.dtype());
     chunk_losses(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count), gradient);
     if (!gradient) continue;
     const Tensor dlogits = logits.to(hidden.scalar_type());

@@ -1,0 +1,15 @@
+/// @file
+/// Launchers of the plug-in's kernels, between kernels.cu (nvcc, no LibTorch) and glue.cpp. Each returns a cudaError_t.
+#pragma once
+
+#include <cstdint>
+
+namespace pe::cuda {
+
+int launch_embedding_gradient(const std::int64_t* ids, const std::int64_t* order, const void* rows, bool rows_bf16,
+                              float* gradient, std::int64_t count, std::int64_t width, float scale, void* stream);
+
+int launch_cross_entropy(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
+                         std::int64_t vocabulary, bool gradient, void* stream);
+
+}  // namespace pe::cuda
