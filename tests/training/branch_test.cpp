@@ -1,0 +1,191 @@
+// Decays and drops that branch off a trunk.
+#include <boost/test/unit_test.hpp>
+
+#include "small_run.h"
+#include "support/error.h"
+#include "training/branch_decay.h"
+#include "training/drop_pe.h"
+
+namespace {
+
+using namespace pe;
+using namespace pe::test;
+
+/// A trunk of 20 steps with snapshots at 8, 10 and 16.
+struct Trunk {
+  Trunk() : data(write_shards(folder / "data")) {
+    artifact::Workspace workspace = workspace_in(folder / "trunk", data, {{"s8", 8}, {"s10", 10}, {"s16", 16}});
+    training::train(small_config(), workspace);
+  }
+  artifact::Workspace branch(const std::string& name, const std::string& snapshot) const {
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    workspace.inputs["init"] = {{folder / ("trunk/" + snapshot + "-model.h5"), artifact::Kind::kCheckpoint, "", {}}};
+    return workspace;
+  }
+  static training::BranchDecayConfig decay(double end, double share) {
+    training::BranchDecayConfig config;
+    config.decay.horizon_tokens = small_config().train.tokens;
+    config.decay.end = end;
+    config.decay.share = share;
+    config.decay.watch = {1, 5, 6};
+    return config;
+  }
+  static training::DropPeConfig drop() {
+    training::DropPeConfig config;
+    config.drop.horizon_tokens = small_config().train.tokens;
+    config.drop.watch = {1, 5, 6};
+    return config;
+  }
+  TempFolder folder;
+  std::filesystem::path data;
+};
+
+bool says(const std::exception& error, const std::vector<std::string>& parts) {
+  const std::string text = error.what();
+  for (const std::string& part : parts) {
+    if (text.find(part) == std::string::npos) {
+      BOOST_TEST_MESSAGE("'" << part << "' is not in: " << text);
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<float> tensor(const std::filesystem::path& file, const std::string& name) {
+  const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
+  std::vector<float> values(raw.size() / sizeof(float));
+  std::memcpy(values.data(), raw.data(), raw.size());
+  return values;
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(branch, Trunk)
+
+// The trunk with a decay of its own takes the same steps, so the branch must end with the same weights.
+BOOST_AUTO_TEST_CASE(a_decay_equals_the_run_that_would_have_decayed_itself) {
+  training::TrainConfig whole = small_config();
+  whole.train.decay_share = 0.2;   // steps 16 to 20
+  artifact::Workspace direct = workspace_in(folder / "direct", data);
+  training::train(whole, direct);
+  artifact::Workspace workspace = branch("decay", "s16");
+  training::branch_decay(decay(1.0, 0.2), workspace);
+  for (const char* name : {"model/embedding", "model/layers.1.feed_forward.down", "model/norm"}) {
+    BOOST_TEST(tensor(folder / "decay/model.h5", name) == tensor(folder / "direct/model.h5", name), boost::test_tools::per_element());
+  }
+  const artifact::CheckpointReader end(folder / "decay/model.h5");
+  BOOST_TEST(end.meta().step == 20);
+  BOOST_TEST(end.meta().next_sample == 80);
+  BOOST_TEST(end.meta().parents.size() == 1U);
+  BOOST_TEST(end.meta().extra["branch"]["kind"] == "decay");
+  BOOST_TEST(end.find("optim/m/embedding") == nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(a_decay_falls_to_zero_at_its_end) {
+  artifact::Workspace workspace = branch("decay", "s8");
+  training::branch_decay(decay(0.5, 0.2), workspace);   // steps 8 to 10
+  const auto lr = artifact::read_metrics(folder / "decay/metrics.h5").at("train").reals("lr");
+  BOOST_REQUIRE(lr.size() == 2U);
+  BOOST_TEST(lr[0] == 1e-2);
+  BOOST_TEST(lr[1] == 1e-2 * (1 - std::sqrt(0.5)), boost::test_tools::tolerance(1e-12));
+  const auto validation = artifact::read_metrics(folder / "decay/metrics.h5").at("validation").integers("step");
+  BOOST_TEST(validation.back() == 10);
+}
+
+BOOST_AUTO_TEST_CASE(a_branch_resumes_exactly) {
+  artifact::Workspace whole = branch("whole", "s10");
+  training::drop_pe(drop(), whole);
+  struct Stop : support::Progress {
+    void note(std::string_view) override {}
+    void warn(std::string_view) override {}
+    void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
+      if (done == 4) support::request_stop(15);
+    }
+    void event(const Json&) override {}
+  } stop;
+  artifact::Workspace parts = branch("parts", "s10");
+  parts.progress = &stop;
+  BOOST_CHECK_THROW(training::drop_pe(drop(), parts), support::Stopped);
+  support::request_stop(0);
+  parts.progress = &support::silent_progress();
+  training::drop_pe(drop(), parts);
+  BOOST_TEST((support::read_file(folder / "parts/model.h5") == support::read_file(folder / "whole/model.h5")));
+}
+
+BOOST_AUTO_TEST_CASE(a_snapshot_elsewhere_names_the_step_that_is_needed) {
+  artifact::Workspace workspace = branch("decay", "s10");
+  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"s10-model.h5", "step 10", "step 16"}); });
+}
+
+BOOST_AUTO_TEST_CASE(a_drop_changes_the_encoding_and_its_control_does_not) {
+  artifact::Workspace dropped = branch("drop", "s10"), control = branch("nodrop", "s10");
+  training::drop_pe(drop(), dropped);
+  training::DropPeConfig config = drop();
+  config.drop.arm = training::DropConfig::Arm::kNoDrop;
+  training::drop_pe(config, control);
+  const artifact::CheckpointReader a(folder / "drop/model.h5"), b(folder / "nodrop/model.h5");
+  BOOST_TEST(a.meta().encoding["kind"] == "none");
+  BOOST_TEST(b.meta().encoding["kind"] == "rope");
+  BOOST_TEST(a.meta().step == 20);
+  BOOST_TEST(a.meta().next_sample == b.meta().next_sample);
+  const auto lr_a = artifact::read_metrics(folder / "drop/metrics.h5").at("train").reals("lr");
+  const auto lr_b = artifact::read_metrics(folder / "nodrop/metrics.h5").at("train").reals("lr");
+  BOOST_TEST(lr_a == lr_b, boost::test_tools::per_element());
+  BOOST_TEST(a.meta().optimizer["start"] == 10);   // moments from zero
+}
+
+BOOST_AUTO_TEST_CASE(the_optimizer_is_reset_or_kept) {
+  training::DropPeConfig config = drop();
+  artifact::Workspace reset = branch("reset", "s10"), keep = branch("keep", "s10");
+  training::drop_pe(config, reset);
+  config.drop.optimizer = training::DropConfig::Optimizer::kKeep;
+  training::drop_pe(config, keep);
+  BOOST_TEST(artifact::CheckpointReader(folder / "keep/model.h5").meta().optimizer["start"] == 0);
+  BOOST_TEST(tensor(folder / "reset/model.h5", "model/norm") != tensor(folder / "keep/model.h5", "model/norm"), boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(nothing_to_drop_is_told) {
+  training::TrainConfig config = small_config();
+  config.model.encoding.json = "none";
+  artifact::Workspace trunk = workspace_in(folder / "bare", data, {{"s10", 10}});
+  training::train(config, trunk);
+  artifact::Workspace workspace = workspace_in(folder / "drop", data);
+  workspace.inputs["init"] = {{folder / "bare/s10-model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  BOOST_CHECK_EXCEPTION(training::drop_pe(drop(), workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"'none'", "nothing to drop"}); });
+}
+
+BOOST_AUTO_TEST_CASE(a_horizon_before_the_snapshot_is_told) {
+  training::DropPeConfig config = drop();
+  config.drop.horizon_tokens = 10 * 32;
+  artifact::Workspace workspace = branch("drop", "s16");
+  BOOST_CHECK_EXCEPTION(training::drop_pe(config, workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"step 16", "step 10"}); });
+}
+
+BOOST_AUTO_TEST_CASE(other_data_and_other_tokenizers_are_refused_with_both_names) {
+  artifact::Workspace workspace = branch("a", "s16");
+  workspace.inputs["data"] = {{write_shards(folder / "other", 40, 2), artifact::Kind::kTokenShards, "", {}}};
+  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"token shards"}); });
+  workspace.inputs["data"] = {{write_shards(folder / "third", 40, 1, "another"), artifact::Kind::kTokenShards, "", {}}};
+  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"tokenizer"}); });
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_a_decay_and_a_damaged_file_are_no_snapshots) {
+  artifact::Workspace first = branch("first", "s16");
+  training::branch_decay(decay(1.0, 0.2), first);
+  artifact::Workspace second = workspace_in(folder / "second", data);
+  second.inputs["init"] = {{folder / "first/model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), second), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"first/model.h5", "no optimizer state"}); });
+  const auto file = folder / "trunk/s16-model.h5";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  artifact::Workspace third = branch("third", "s16");
+  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), third), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"s16-model.h5"}); });
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,276 @@
+#include <boost/test/unit_test.hpp>
+
+#include "small_run.h"
+#include "support/error.h"
+#include "training/run.h"
+
+namespace {
+
+using namespace pe;
+using namespace pe::test;
+using training::TrainConfig;
+
+/// Asks for a stop after so many steps, and keeps what it is told.
+class StopAfter : public support::Progress {
+ public:
+  explicit StopAfter(std::int64_t steps) : steps_(steps) {}
+  void note(std::string_view) override {}
+  void warn(std::string_view line) override { warnings.emplace_back(line); }
+  void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
+    if (++seen_ == steps_) support::request_stop(15);
+    last = done;
+  }
+  void event(const Json& event) override { events.push_back(event); }
+  std::vector<std::string> warnings;
+  std::vector<Json> events;
+  std::int64_t last = 0;
+
+ private:
+  std::int64_t steps_, seen_ = 0;
+};
+
+/// Undoes a request to stop when a test ends.
+struct NoStop {
+  NoStop() { support::request_stop(0); }
+  ~NoStop() { support::request_stop(0); }
+};
+
+std::string bytes_of(const std::filesystem::path& file) { return support::read_file(file); }
+
+bool says(const std::exception& error, const std::vector<std::string>& parts) {
+  const std::string text = error.what();
+  for (const std::string& part : parts) {
+    if (text.find(part) == std::string::npos) {
+      BOOST_TEST_MESSAGE("'" << part << "' is not in: " << text);
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(train, *boost::unit_test::fixture<NoStop>())
+
+BOOST_AUTO_TEST_CASE(the_loss_falls_and_a_tiny_set_is_learned) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data", 3);
+  TrainConfig config = small_config();
+  config.train.tokens = 150 * 4 * 8;
+  config.train.decay_share = 0.2;
+  config.train.validate_windows = 0;
+  artifact::Workspace workspace = workspace_in(folder.path(), data);
+  training::train(config, workspace);
+  const artifact::Tables tables = artifact::read_metrics(folder / "metrics.h5");
+  const std::vector<double> losses = tables.at("train").reals("loss");
+  BOOST_REQUIRE(losses.size() == 75U);
+  BOOST_TEST(losses.front() > 2.9);    // ln 23 = 3.1
+  BOOST_TEST(losses.back() < 0.8);
+}
+
+BOOST_AUTO_TEST_CASE(the_same_run_gives_the_same_bytes) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  for (const char* name : {"a", "b"}) {
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    training::train(small_config(), workspace);
+  }
+  BOOST_TEST((bytes_of(folder / "a/model.h5") == bytes_of(folder / "b/model.h5")));
+  BOOST_TEST((bytes_of(folder / "a/metrics.h5") == bytes_of(folder / "b/metrics.h5")));
+}
+
+// Stopped at each of these steps in turn, in new work folders that resume from the one before.
+BOOST_AUTO_TEST_CASE(stopped_and_resumed_gives_the_same_bytes_as_undisturbed) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace undisturbed = workspace_in(folder / "whole", data);
+  training::train(small_config(), undisturbed);
+
+  std::filesystem::path earlier;
+  int stops = 0;
+  for (const std::int64_t steps : {1, 4, 3, 5, 2, 100}) {
+    const std::filesystem::path attempt = folder / ("attempt" + std::to_string(stops));
+    artifact::Workspace workspace = workspace_in(attempt, data);
+    if (!earlier.empty()) workspace.resume = earlier;
+    StopAfter progress(steps);
+    workspace.progress = &progress;
+    support::request_stop(0);
+    if (steps == 100) {
+      training::train(small_config(), workspace);
+      BOOST_TEST((bytes_of(attempt / "model.h5") == bytes_of(folder / "whole/model.h5")));
+      BOOST_TEST((bytes_of(attempt / "metrics.h5") == bytes_of(folder / "whole/metrics.h5")));
+    } else {
+      BOOST_CHECK_EXCEPTION(training::train(small_config(), workspace), support::Stopped,
+                            [](const auto& stopped) { return stopped.resumable(); });
+      ++stops;
+    }
+    BOOST_TEST(progress.warnings.empty());
+    earlier = workspace.work;
+  }
+  BOOST_TEST(stops == 5);
+}
+
+BOOST_AUTO_TEST_CASE(a_kill_falls_back_to_the_newest_whole_checkpoint) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace whole = workspace_in(folder / "whole", data);
+  training::train(small_config(), whole);
+
+  TrainConfig config = small_config();
+  config.checkpoint.every = 0;   // after every step
+  config.checkpoint.keep = 3;
+  artifact::Workspace workspace = workspace_in(folder / "killed", data);
+  StopAfter stop(9);
+  workspace.progress = &stop;
+  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  support::request_stop(0);
+  // What a killed writer and a failing disk leave: a file without its end, and one with a flipped byte.
+  const auto checkpoints = workspace.work / "checkpoints";
+  std::filesystem::resize_file(checkpoints / "step-9.h5", 4000);
+  std::string damaged = bytes_of(checkpoints / "step-8.h5");
+  damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] ^ 0x10);
+  support::write_file_atomically(checkpoints / "step-8.h5", damaged);
+  BOOST_TEST(!std::filesystem::exists(checkpoints / "step-6.h5"));
+
+  StopAfter watch(-1);
+  workspace.progress = &watch;
+  training::train(small_config(), workspace);
+  BOOST_TEST(watch.warnings.size() >= 1U);
+  BOOST_TEST((bytes_of(folder / "killed/model.h5") == bytes_of(folder / "whole/model.h5")));
+  BOOST_TEST((bytes_of(folder / "killed/metrics.h5") == bytes_of(folder / "whole/metrics.h5")));
+}
+
+BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace workspace = workspace_in(folder / "run", data);
+  StopAfter stop(6);
+  workspace.progress = &stop;
+  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::Stopped);
+  support::request_stop(0);
+  support::append_file(workspace.work / "metrics.jsonl", "{\"attempt\":1,\"step\":8,\"loss\":1}\n{\"attempt\":1,\"st");
+  workspace.progress = &support::silent_progress();
+  training::train(small_config(), workspace);
+  std::vector<std::int64_t> steps;
+  for (const std::string& line : support::split(support::read_file(workspace.work / "metrics.jsonl"), '\n')) {
+    if (line.empty()) continue;
+    const Json record = Json::parse(line);
+    if (record["phase"] == "train") steps.push_back(record["step"].get<std::int64_t>());
+  }
+  BOOST_TEST(steps == (std::vector<std::int64_t>{2, 4, 6, 8, 10, 12, 14, 16, 18, 20}), boost::test_tools::per_element());
+  BOOST_TEST(std::filesystem::exists(workspace.work / "metrics.attempt-1.jsonl"));
+}
+
+BOOST_AUTO_TEST_CASE(a_snapshot_is_the_run_up_to_there) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"early", 7}, {"late", 12}});
+  StopAfter progress(-1);
+  trunk.progress = &progress;
+  training::train(small_config(), trunk);
+  BOOST_REQUIRE(progress.events.size() == 2U);
+  BOOST_TEST(progress.events[0]["label"] == "early");
+  BOOST_TEST(progress.events[1]["step"] == 12);
+  BOOST_TEST(progress.last == 12);   // it ended there, eight steps before the horizon
+
+  // A longer horizon and other snapshots: the same point of the same trajectory.
+  TrainConfig longer = small_config();
+  longer.train.tokens *= 3;
+  artifact::Workspace other = workspace_in(folder / "other", data, {{"late", 12}});
+  training::train(longer, other);
+  BOOST_TEST((bytes_of(folder / "trunk/late-model.h5") == bytes_of(folder / "other/late-model.h5")));
+  BOOST_TEST((bytes_of(folder / "trunk/late-metrics.h5") == bytes_of(folder / "other/late-metrics.h5")));
+  const artifact::CheckpointReader snapshot(folder / "trunk/late-model.h5");
+  BOOST_TEST(snapshot.meta().step == 12);
+  BOOST_TEST(snapshot.meta().next_sample == 48);
+  BOOST_TEST(snapshot.meta().extra["phase"] == "stable");
+  BOOST_TEST(snapshot.find("optim/m/embedding") != nullptr);
+}
+
+BOOST_AUTO_TEST_CASE(accumulating_gradients_equals_one_large_batch) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  for (const std::int64_t micro : {4, 1}) {
+    TrainConfig config = small_config();
+    config.compute.micro_batch = micro;
+    artifact::Workspace workspace = workspace_in(folder / std::to_string(micro), data);
+    training::train(config, workspace);
+  }
+  const auto whole = artifact::read_metrics(folder / "4/metrics.h5"), parts = artifact::read_metrics(folder / "1/metrics.h5");
+  const auto a = whole.at("train").reals("loss"), b = parts.at("train").reals("loss");
+  BOOST_REQUIRE(a.size() == b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) BOOST_TEST(std::abs(a[i] - b[i]) <= 2e-4);
+}
+
+BOOST_AUTO_TEST_CASE(an_encoding_with_parameters_and_draws_resumes_exactly) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  TrainConfig config = small_config();
+  config.model.encoding.json = Json::parse(R"({"stack": [{"kind": "randomised", "max_random_position": 64, "per_sample": true}, "rope", "ssmax"]})");
+  artifact::Workspace whole = workspace_in(folder / "whole", data);
+  training::train(config, whole);
+  artifact::Workspace parts = workspace_in(folder / "parts", data);
+  StopAfter stop(11);
+  parts.progress = &stop;
+  BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+  support::request_stop(0);
+  parts.progress = &support::silent_progress();
+  training::train(config, parts);
+  BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
+}
+
+BOOST_AUTO_TEST_CASE(divergence_is_a_result) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  TrainConfig config = small_config();
+  config.model.embed_scale = 1e6;
+  config.model.init_std = 10;
+  config.model.qk_norm = false;
+  config.train.optimizer.peak_lr = 10;
+  config.train.optimizer.clip = 0;
+  config.train.tokens *= 20;
+  artifact::Workspace workspace = workspace_in(folder.path(), data);
+  try {
+    training::train(config, workspace);
+    BOOST_TEST_MESSAGE("this run did not diverge; its losses stayed finite");
+  } catch (const support::Error& error) {
+    BOOST_TEST(error.exit_code() == support::kExitDiverged);
+    BOOST_TEST(says(error, {"diverged at step"}));
+    BOOST_TEST((artifact::CheckpointReader(folder / "model.h5").meta().status == artifact::TrainingStatus::kDiverged));
+    BOOST_TEST(artifact::read_metrics(folder / "metrics.h5").facts["status"] == "diverged");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_snapshot_inside_the_decay_is_refused) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  TrainConfig config = small_config();
+  config.train.decay_share = 0.5;
+  artifact::Workspace workspace = workspace_in(folder.path(), data, {{"mid", 15}});
+  BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::ConfigError,
+                        [](const auto& error) { return says(error, {"'mid'", "15", "10"}); });
+}
+
+BOOST_AUTO_TEST_CASE(data_that_is_too_short_is_told) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data", 2);
+  TrainConfig config = small_config();
+  config.train.length = 500;
+  config.train.tokens = 10'000'000;
+  artifact::Workspace workspace = workspace_in(folder.path(), data);
+  BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"122 tokens", "500"}) && error.exit_code() == 3; });
+}
+
+BOOST_AUTO_TEST_CASE(a_truncated_shard_is_an_artifact_error) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  for (const auto& entry : std::filesystem::directory_iterator(data)) {
+    if (entry.path().filename().string().rfind("train-", 0) == 0) std::filesystem::resize_file(entry.path(), 3000);
+  }
+  artifact::Workspace workspace = workspace_in(folder.path(), data);
+  BOOST_CHECK_EXCEPTION(training::train(small_config(), workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"train-"}); });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
