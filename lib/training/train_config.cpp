@@ -82,7 +82,7 @@ void DecayConfig::describe(FieldVisitor& v) {
   v.field("share", share, "Share of `end` that the decay takes: it begins at end · (1 − share).", {.min = 0, .max = 1});
   describe_shape(v, "shape", shape);
   v.field("final_share", final_share, "Learning rate at the end, as a share of the snapshot's.", {.min = 0, .max = 1});
-  v.group("watch", watch, "Metrics and validation.");
+  watch.describe(v);
   v.check(end > 0, "end must be above 0");
   v.check(share > 0, "share must be above 0: a decay takes at least one step");
 }
@@ -107,7 +107,7 @@ void DropConfig::describe(FieldVisitor& v) {
   v.field("warmup_steps", warmup_steps, "Linear warm-up of the fresh schedule; 0: warmup_share holds.",
           {.unit = "steps", .min = 0, .max = kMostSteps});
   v.field("warmup_share", warmup_share, "Warm-up as a share of the steps that remain.", {.min = 0, .max = 1});
-  v.group("watch", watch, "Metrics and validation.");
+  watch.describe(v);
 }
 
 void DropPeConfig::describe(FieldVisitor& v) {

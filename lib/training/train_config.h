@@ -56,7 +56,7 @@ struct TrainConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// How a branch logs and validates; the rest comes from the snapshot.
+/// How a branch logs and validates: fields of its own group. The rest comes from the snapshot.
 struct WatchConfig {
   std::int64_t log_every = 10;
   std::int64_t validate_every = 250;
