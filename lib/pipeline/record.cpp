@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "support/error.h"
+#include "support/hash.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -165,6 +166,10 @@ Record record_from_json(const Json& json, const std::string& where) {
     record.inputs.push_back(std::move(input));
   }
   return record;
+}
+
+std::string diverged_digest(const ResultKey& key) {
+  return support::canonical_hash("pe/diverged/1", {{"key", key.key}, {"step", key.step}});
 }
 
 bool same_contents(const Record& a, const Record& b) {

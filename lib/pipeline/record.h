@@ -79,6 +79,9 @@ Json to_json(const Record& record);
 /// @throws ArtifactError naming `where` and what is wrong.
 Record record_from_json(const Json& json, const std::string& where);
 
+/// What stands in a reader's key for an output that a diverged result lacks.
+std::string diverged_digest(const ResultKey& key);
+
 /// True when both name the same contents: roles and content digests of the outputs that are not volatile.
 bool same_contents(const Record& a, const Record& b);
 

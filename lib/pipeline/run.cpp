@@ -160,7 +160,7 @@ class Run {
       const PlannedTask& planned = plan_.tasks[i];
       Node& node = nodes_[i];
       node.forced = planned.forced;
-      node.key = planned.key_is_exact ? planned.task_key : "";
+      node.key = planned.task_key;
       if (planned.present && planned.result && !node.forced) node.result = planned.result;
       for (std::size_t k = 0; k < planned.snapshots.size() && !node.forced; ++k) {
         if (planned.snapshots[k].present) node.snapshots[planned.snapshots[k].label] = *planned.snapshots[k].result;
@@ -212,18 +212,22 @@ class Run {
       for (const std::size_t i : tasks) lines += graph_.tasks[i].config.dump() + "\n";
       const support::Captured captured = support::capture({executable, "--check"}, lines);
       if (captured.status.code == 0) continue;
+      // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.
       std::vector<support::Diagnostic> diagnostics;
+      std::map<std::string, std::pair<std::size_t, std::size_t>> refused;   // message → (first task, how many)
+      std::size_t at = 0;
       for (const std::string& line : support::split(captured.out, '\n')) {
-        // One line of answer per config that is refused: {"line": n, "errors": ["…"]}.
         const Json answer = Json::parse(line, nullptr, false);
-        if (!answer.is_object() || !answer.contains("errors") || !answer["errors"].is_array()) continue;
-        const std::int64_t number = answer.value("line", std::int64_t{0});
-        const bool known = number >= 1 && number <= static_cast<std::int64_t>(tasks.size());
+        if (!answer.is_object() || at >= tasks.size()) continue;
+        const std::size_t task = tasks[at++];
+        if (!answer.contains("errors") || !answer["errors"].is_array()) continue;
         for (const Json& error : answer["errors"]) {
-          diagnostics.push_back({known ? cat(graph_.tasks[tasks[static_cast<std::size_t>(number - 1)]].id, ": ",
-                                             error.is_string() ? error.get<std::string>() : error.dump())
-                                       : error.dump()});
+          ++refused.try_emplace(error.is_string() ? error.get<std::string>() : error.dump(), task, 0).first->second.second;
         }
+      }
+      for (const auto& [message, where] : refused) {
+        diagnostics.push_back({cat(graph_.tasks[where.first].id,
+                                   where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string(), ": ", message)});
       }
       if (diagnostics.empty()) {
         const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));
@@ -344,6 +348,8 @@ class Run {
         continue;
       }
       if (result && has_diverged) {
+        // Nothing to read, but the key must still tell whose place is empty.
+        digests.push_back({edge.role, diverged_digest({nodes_[edge.producer].key, step_of(edge)}), step_of(edge)});
         record.missing = "diverged";
         records.push_back(std::move(record));
         continue;
@@ -371,7 +377,8 @@ class Run {
       return;
     }
     if (pending) return;
-    if (task.allow_partial && !task.inputs.empty() && digests.empty()) {
+    const bool nothing = std::all_of(records.begin(), records.end(), [](const InputRecord& record) { return !record.missing.empty(); });
+    if (task.allow_partial && !task.inputs.empty() && nothing) {
       block(i, "nothing that it gathers is there");
       return;
     }
@@ -731,7 +738,11 @@ class Run {
       return;
     }
     if (name == "snapshot") {
-      const std::int64_t step = message.value("step", std::int64_t{-1});
+      const Json* number = message.contains("step") && message["step"].is_number_integer() ? &message["step"] : nullptr;
+      const std::int64_t step = number ? number->get<std::int64_t>() : -1;
+      const bool has_diverged = message.contains("status") && message["status"] == "diverged";
+      // Whether divergence may be published is decided when the stage has ended.
+      if (has_diverged) return;
       for (const std::size_t k : active.snapshots) {
         if (graph_.tasks[active.task].snapshots[k].step == step) publish_snapshot(active, k, ResultStatus::kDone);
       }
@@ -1198,7 +1209,7 @@ class Run {
         const fs::path root = graph_.root;
         write_view(graph_, store_, items, root / "out");
         summary_.reports = write_reports(graph_, store_, items, root / "reports", summary_.run_id);
-        write_view_mark(graph_, root / "out", summary_.reports);
+        if (options_.whole) write_view_mark(graph_, root / "out", summary_.reports);
       });
     }
     if (stop_level_ == 2) summary_.exit_code = kRunInterrupted;

@@ -26,6 +26,7 @@ struct RunOptions {
   bool strict = false;             ///< a conflict ends the run with 5
   bool resume = true;              ///< continue from what earlier attempts left
   bool check_configs = true;       ///< ask each stage once (`--check`) about all new configs before the first start
+  bool whole = true;               ///< the whole pipeline is asked for, not a selection
   double grace_s = 120;            ///< how long stages may take to stop after the first interrupt
   std::string run_id;              ///< empty: made of time and chance
   /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.

@@ -58,7 +58,9 @@ void write_view(const Graph& graph, const Store& store, const std::vector<ViewIt
     const fs::path folder = outputs / graph.name / task.label;
     if (folders.insert(task.label).second) support::make_folders(folder);
     std::string name = name_of(task, item.snapshot);
-    if (task.stage->outputs.size() > 1) name += "." + item.output.role;
+    const auto friendly = task.output_names.find(item.output.role);
+    if (friendly != task.output_names.end()) name += "." + friendly->second;
+    else if (task.stage->outputs.size() > 1) name += "." + item.output.role;
     if (item.output.collection) set_collection(store, item.output, folder / name);
     else set_link(store.object_path(item.output.object), folder / (name + ".h5"));
   }

@@ -1,0 +1,24 @@
+/// @file
+/// What the commands of `pe-pipeline` do: between the parsed command line (cli) and the library (pipeline). Answers go to
+/// standard output, lines for people to standard error.
+#pragma once
+
+#include "cli/command_line.h"
+
+namespace pe::commands {
+
+/// The whole program: parses, carries out, prints errors; returns the exit code.
+int pipeline_main(int argc, char** argv);
+
+int run_command(const cli::CommandLine& line);
+int plan_command(const cli::CommandLine& line);
+int explain_command(const cli::CommandLine& line);
+int status_command(const cli::CommandLine& line);
+int logs_command(const cli::CommandLine& line);
+int graph_command(const cli::CommandLine& line);
+int show_command(const cli::CommandLine& line);
+int list_command(const cli::CommandLine& line);
+int config_command(const cli::CommandLine& line);
+int forget_command(const cli::CommandLine& line);
+
+}  // namespace pe::commands

@@ -1,0 +1,55 @@
+#include <cstdio>
+#include <map>
+
+#include "commands/commands.h"
+#include "commands/session.h"
+#include "pipeline/exit_code.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+int dispatch(const cli::CommandLine& line) {
+  static const std::map<std::string, int (*)(const cli::CommandLine&)> table = {
+      {"run", run_command},   {"plan", plan_command}, {"explain", explain_command}, {"status", status_command},
+      {"logs", logs_command}, {"graph", graph_command}, {"show", show_command},     {"list", list_command},
+      {"config", config_command}, {"forget", forget_command}};
+  return table.at(line.verb)(line);
+}
+
+/// Errors of the library as exit codes of this program: what a stage calls 3, 73 or 74 is trouble with the store here.
+int exit_code_of(const support::Error& error) {
+  if (error.exit_code() == support::kExitConfig) return pipeline::kRunUsage;
+  if (error.exit_code() == support::kExitArtifact || error.exit_code() == support::kExitIo ||
+      error.exit_code() == support::kExitCannotCreate) {
+    return pipeline::kRunStore;
+  }
+  return error.exit_code();
+}
+
+}  // namespace
+
+int pipeline_main(int argc, char** argv) {
+  try {
+    cli::CommandLine line;
+    if (const auto code = cli::parse_command_line(argc, argv, PE_VERSION, line)) return *code;
+    const int code = dispatch(line);
+    if (std::fflush(stdout) != 0) {
+      std::fputs("pe-pipeline: cannot write to standard output\n", stderr);
+      return code == 0 ? static_cast<int>(pipeline::kRunStore) : code;
+    }
+    return code;
+  } catch (const support::Error& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s\n", error.what());
+    return exit_code_of(error);
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "pe-pipeline: %s\nThis is a mistake of pe-pipeline %s; please report it with this message.\n", error.what(), PE_VERSION);
+    return support::kExitBug;
+  }
+}
+
+}  // namespace pe::commands

@@ -1,0 +1,216 @@
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+
+#include "commands/commands.h"
+#include "commands/display.h"
+#include "commands/session.h"
+#include "pipeline/journal.h"
+#include "pipeline/local_runner.h"
+#include "pipeline/memo.h"
+#include "pipeline/pipeline_file.h"
+#include "pipeline/run.h"
+#include "pipeline/selection.h"
+#include "pipeline/status.h"
+#include "pipeline/view.h"
+#include "support/error.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+using pipeline::Store;
+using pipeline::StoreReader;
+using support::cat;
+
+std::atomic<int> interrupts{0};
+
+void on_interrupt(int) { interrupts.fetch_add(1, std::memory_order_relaxed); }
+
+/// Counts SIGINT and SIGTERM while it lives.
+class InterruptCounter {
+ public:
+  InterruptCounter() {
+    interrupts = 0;
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    sigemptyset(&action.sa_mask);
+    ::sigaction(SIGINT, &action, &before_int_);
+    ::sigaction(SIGTERM, &action, &before_term_);
+    ::signal(SIGPIPE, SIG_IGN);
+  }
+  ~InterruptCounter() {
+    ::sigaction(SIGINT, &before_int_, nullptr);
+    ::sigaction(SIGTERM, &before_term_, nullptr);
+  }
+
+ private:
+  struct sigaction before_int_ {}, before_term_ {};
+};
+
+double since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// A path as people would type it: relative to the current folder when it lies below.
+std::string short_path(const fs::path& path) {
+  const fs::path relative = path.lexically_relative(fs::current_path());
+  const std::string text = relative.string();
+  return text.empty() || text.rfind("..", 0) == 0 ? path.string() : text;
+}
+
+void print_reports(const std::vector<std::string>& reports) {
+  for (const std::string& report : reports) print(cat("report: ", short_path(pipeline::front_page(report)), "\n"));
+}
+
+void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, std::size_t tasks,
+                         const std::vector<std::string>& reports, double seconds) {
+  if (line.progress == "json") {
+    print(Json{{"event", "end"}, {"schema_version", 1}, {"run", nullptr}, {"pipeline", name}, {"exit_code", 0},
+               {"executed", 0}, {"reused", tasks}, {"reports", reports}}.dump() + "\n");
+    return;
+  }
+  print(cat(name, ": nothing to do, ", tasks == 1 ? "its 1 task is" : cat("all ", counted(tasks, "task"), " are"), " in the store (",
+            fmt::format("{:.2f}", seconds), " s)\n"));
+  print_reports(reports);
+}
+
+int lock_refused(const fs::path& store, const pipeline::LockOwner& owner) {
+  std::string who = owner.pid == 0 ? "another run" : cat("process ", owner.pid, " on ", owner.host);
+  if (!owner.pipeline.empty()) who += cat(", running ", support::quote(owner.pipeline));
+  if (!owner.started.empty()) who += cat(" since ", owner.started);
+  say(cat("pe-pipeline: the store ", support::quote(store.string()), " is held by ", who,
+          "; wait for it, stop it, or use another --store\n"));
+  return pipeline::kRunStore;
+}
+
+void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, const pipeline::RunSummary& summary) {
+  if (line.progress == "json") return;
+  const cli::Style style = out_style(line);
+  std::vector<std::string> parts = {cat(summary.executed, " made"), cat(summary.reused, " reused")};
+  if (summary.failed) parts.push_back(style.bad(cat(summary.failed, " failed")));
+  if (summary.blocked) parts.push_back(style.warn(cat(summary.blocked, " blocked")));
+  std::size_t unfinished = 0;
+  for (const auto phase : summary.phases) {
+    unfinished += phase == pipeline::TaskPhase::kWaiting || phase == pipeline::TaskPhase::kReady ||
+                  phase == pipeline::TaskPhase::kInterrupted;
+  }
+  if (unfinished) parts.push_back(style.warn(cat(unfinished, " unfinished")));
+  if (summary.conflicts) parts.push_back(style.warn(counted(summary.conflicts, "conflict")));
+  print(cat(graph.name, ": ", support::join(parts, ", "), " in ", support::short_duration(summary.wall_s), "  (run ",
+            summary.run_id, ")\n"));
+  if (!summary.store_error.empty()) print(cat("store: ", summary.store_error, "\n"));
+  if (unfinished && summary.exit_code != pipeline::kRunStore) print("the same command goes on from here\n");
+  print_reports(summary.reports);
+}
+
+/// Everything before the selection, for the command that runs one task alone.
+std::vector<std::string> command_prefix(const cli::CommandLine& line) {
+  std::vector<std::string> words = {line.given.at(0), "run", line.words.at(0)};
+  for (const std::string& set : line.set) words.insert(words.end(), {"--set", set});
+  for (const std::string& axis : line.axis) words.insert(words.end(), {"--axis", axis});
+  if (!line.scale.empty()) words.insert(words.end(), {"--scale", line.scale});
+  if (!line.store.empty()) words.insert(words.end(), {"--store", line.store});
+  if (line.jobs) words.insert(words.end(), {"-j", std::to_string(*line.jobs)});
+  if (line.mem_bytes) words.insert(words.end(), {"--mem", std::to_string(*line.mem_bytes)});
+  if (line.gpus) words.insert(words.end(), {"--gpus", line.gpus->empty() ? "none" : *line.gpus});
+  for (const std::string& pool : line.pools) words.insert(words.end(), {"--pool", pool});
+  return words;
+}
+
+}  // namespace
+
+int run_command(const cli::CommandLine& line) {
+  const auto started = std::chrono::steady_clock::now();
+  if (line.dry_run) return plan_command(line);
+  const std::string file = pipeline_file_of(line);
+  const std::vector<std::string> selectors = selectors_of(line);
+  const fs::path root = pipeline::find_root(file);
+  const fs::path store_folder = store_path(line, root);
+  const pipeline::ExpandOptions options = expand_options(line);
+
+  // The usual case: the same command again, and everything is there. No YAML, no lock.
+  if (selectors.empty() && !line.force) {
+    if (const auto memo = pipeline::PlanMemo::find(store_folder, file, options)) {
+      std::vector<std::string> reports;
+      const Store store = open_for_reading(store_folder);
+      if (memo->everything_present(StoreReader(store)) &&
+          pipeline::view_stands(root / "out", std::string(memo->pipeline_name()), &reports)) {
+        print_nothing_to_do(line, std::string(memo->pipeline_name()), memo->task_count(), reports, since(started));
+        return pipeline::kRunDone;
+      }
+    }
+  }
+
+  pipeline::LockOwner owner;
+  // A pipeline file that is wrong should say so before anything is made, the store included.
+  Loaded loaded = load(line, file, store_folder);
+  const pipeline::Graph& graph = loaded.graph;
+  pipeline::PlanOptions plan_options;
+  plan_options.selected = pipeline::select(graph, selectors);
+  plan_options.force = line.force;
+  const pipeline::Capacity capacity = capacity_of(line);
+  auto lock = pipeline::RunLock::acquire(store_folder, graph.name, &owner);
+  if (!lock) return lock_refused(store_folder, owner);
+  pipeline::StoreOptions store_options;
+  store_options.durable = line.durability != "off";
+  Store store(store_folder, store_options);
+  StoreReader reader(store);
+  const auto remember = [&](const pipeline::Plan& plan) {
+    if (selectors.empty()) pipeline::PlanMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog);
+  };
+  const pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
+  print_warnings(store);
+  if (plan.nothing_to_do()) {
+    std::vector<pipeline::ViewItem> items;
+    std::size_t needed = 0;
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      const pipeline::PlannedTask& task = plan.tasks[i];
+      if (task.state == pipeline::TaskState::kNotNeeded) continue;
+      ++needed;
+      if (task.result) {
+        for (const auto& output : task.result->outputs) items.push_back({i, "", output});
+      }
+      for (const auto& snapshot : task.snapshots) {
+        if (!snapshot.result) continue;
+        for (const auto& output : snapshot.result->outputs) items.push_back({i, snapshot.label, output});
+      }
+    }
+    pipeline::write_view(graph, store, items, root / "out");
+    const auto reports = pipeline::write_reports(graph, store, items, root / "reports", pipeline::new_run_id());
+    if (selectors.empty()) pipeline::write_view_mark(graph, root / "out", reports);
+    remember(plan);
+    print_nothing_to_do(line, graph.name, needed, reports, since(started));
+    return pipeline::kRunDone;
+  }
+
+  pipeline::RunOptions run_options;
+  run_options.capacity = capacity;
+  run_options.keep_going = !line.fail_fast;
+  run_options.strict = line.strict;
+  run_options.resume = line.resume == "auto";
+  run_options.grace_s = line.grace_s;
+  run_options.command = command_prefix(line);
+  run_options.whole = selectors.empty();
+  const auto display = make_display(line);
+  pipeline::RunSummary summary;
+  {
+    InterruptCounter counter;
+    pipeline::LocalRunner runner;
+    summary = pipeline::run(graph, plan, store, runner, *display, run_options, [] { return interrupts.load(); });
+    display->finish();
+  }
+  print_warnings(store);
+  if (summary.exit_code == pipeline::kRunDone) {
+    plan_options.force = false;
+    remember(pipeline::make_plan(graph, reader, plan_options));
+  }
+  print_summary(line, graph, summary);
+  return summary.exit_code;
+}
+
+}  // namespace pe::commands

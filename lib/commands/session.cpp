@@ -1,0 +1,149 @@
+#include "commands/session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "pipeline/key.h"
+#include "pipeline/memo.h"
+#include "pipeline/pipeline_file.h"
+#include "support/error.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+namespace {
+
+bool names_pipeline_file(const std::string& word) {
+  const auto dot = word.rfind('.');
+  const std::string ending = dot == std::string::npos ? "" : word.substr(dot);
+  return ending == ".yml" || ending == ".yaml";
+}
+
+void write_out(std::FILE* stream, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+}
+
+}  // namespace
+
+std::string pipeline_file_of(const cli::CommandLine& line) {
+  if (line.words.empty()) {
+    throw ConfigError("no pipeline file is named", {"pe-pipeline " + line.verb, 0, 0, "", 1},
+                      cat("as in: pe-pipeline ", line.verb, " pipelines/quickstart.yml"));
+  }
+  return line.words.front();
+}
+
+std::vector<std::string> selectors_of(const cli::CommandLine& line) { return {line.words.begin() + 1, line.words.end()}; }
+
+fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
+  if (!line.store.empty()) return fs::absolute(line.store);
+  const char* named = std::getenv("PE_STORE");
+  if (named && *named) return fs::absolute(named);
+  return root / "store";
+}
+
+fs::path store_path_for(cli::CommandLine& line) {
+  fs::path root = fs::current_path();
+  if (!line.words.empty() && names_pipeline_file(line.words.front())) {
+    if (!fs::exists(line.words.front())) throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1});
+    root = pipeline::find_root(line.words.front());
+    line.words.erase(line.words.begin());
+  }
+  return store_path(line, root);
+}
+
+pipeline::ExpandOptions expand_options(const cli::CommandLine& line) {
+  pipeline::ExpandOptions options;
+  options.set = line.set;
+  options.axis = line.axis;
+  options.scale = line.scale;
+  return options;
+}
+
+pipeline::StageCatalog stage_catalog() { return pipeline::StageCatalog({support::own_executable().parent_path()}); }
+
+pipeline::Capacity capacity_of(const cli::CommandLine& line) {
+  pipeline::Capacity capacity = pipeline::detect_capacity();
+  // More CPUs than there are may be asked for (they are only counted); memory likewise.
+  if (line.jobs) capacity.cpus = *line.jobs;
+  if (line.mem_bytes) capacity.mem_bytes = *line.mem_bytes;
+  if (line.gpus) {
+    capacity.gpus.clear();
+    for (const std::string& id : support::split(*line.gpus, ',')) {
+      if (!support::trim(id).empty()) capacity.gpus.emplace_back(support::trim(id));
+    }
+  }
+  for (const std::string& pool : line.pools) {
+    const auto equals = pool.find('=');
+    const auto size = equals == std::string::npos ? std::nullopt : support::parse_integer(pool.substr(equals + 1));
+    if (!size || *size < 1 || equals == 0) {
+      throw ConfigError(cat("expected NAME=N with N of 1 or more, found ", quote(pool)), {"--pool", 0, 0, "", 1});
+    }
+    capacity.pools[pool.substr(0, equals)] = *size;
+  }
+  return capacity;
+}
+
+Loaded load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
+  Loaded loaded;
+  loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
+  loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));
+  pipeline::ContentMemo memo(store);
+  pipeline::hash_externals(loaded.graph, memo);
+  pipeline::compute_plan_keys(loaded.graph);
+  return loaded;
+}
+
+pipeline::Store open_for_reading(const fs::path& path) {
+  pipeline::StoreOptions options;
+  options.create = false;
+  return pipeline::Store(path, options);
+}
+
+void print_warnings(const pipeline::Store& store) {
+  for (const std::string& warning : store.take_warnings()) say(cat("pe-pipeline: warning: ", warning, "\n"));
+}
+
+void print(const std::string& text) { write_out(stdout, text); }
+void say(const std::string& text) {
+  std::fflush(stdout);
+  write_out(stderr, text);
+}
+
+void print_json(const Json& json) { print(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"); }
+
+cli::Style out_style(const cli::CommandLine& line) { return cli::Style(cli::use_color(line.color, 1)); }
+cli::Style err_style(const cli::CommandLine& line) { return cli::Style(cli::use_color(line.color, 2)); }
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    if (widths.size() < row.size()) widths.resize(row.size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], support::display_width(row[i]));
+  }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string text;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      text += row[i];
+      if (i + 1 < row.size()) text += std::string(widths[i] - support::display_width(row[i]) + 2, ' ');
+    }
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    out += text + "\n";
+  }
+  return out;
+}
+
+std::string counted(std::size_t count, const std::string& noun) {
+  return cat(support::with_commas(static_cast<std::int64_t>(count)), " ", noun, count == 1 ? "" : "s");
+}
+
+}  // namespace pe::commands

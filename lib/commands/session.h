@@ -1,0 +1,66 @@
+/// @file
+/// What most commands begin with: the pipeline file, its graph with keys, its store and a plan.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/color.h"
+#include "cli/command_line.h"
+#include "pipeline/expand.h"
+#include "pipeline/graph.h"
+#include "pipeline/plan.h"
+#include "pipeline/scheduler.h"
+#include "pipeline/store.h"
+
+namespace pe::commands {
+
+namespace fs = std::filesystem;
+
+/// The first word, which must name a pipeline file. @throws ConfigError
+std::string pipeline_file_of(const cli::CommandLine& line);
+/// The words after it.
+std::vector<std::string> selectors_of(const cli::CommandLine& line);
+
+/// --store, else $PE_STORE, else store/ at `root`.
+fs::path store_path(const cli::CommandLine& line, const fs::path& root);
+
+/// For commands that may do without a pipeline file: takes the first word off when it names one.
+fs::path store_path_for(cli::CommandLine& line);
+
+pipeline::ExpandOptions expand_options(const cli::CommandLine& line);
+pipeline::StageCatalog stage_catalog();
+
+/// What the machine has, narrowed by -j, --mem, --gpus, --pool. @throws ConfigError
+pipeline::Capacity capacity_of(const cli::CommandLine& line);
+
+/// A pipeline, expanded, hashed and keyed.
+struct Loaded {
+  std::unique_ptr<pipeline::StageCatalog> catalog;
+  pipeline::Graph graph;
+};
+Loaded load(const cli::CommandLine& line, const std::string& file, const fs::path& store);
+
+/// Reads a store without touching it; says on standard error what was odd.
+pipeline::Store open_for_reading(const fs::path& path);
+void print_warnings(const pipeline::Store& store);
+
+/// Prints JSON and a newline to standard output; texts that are no UTF-8 do not stop it.
+void print_json(const Json& json);
+void print(const std::string& text);
+/// To standard error.
+void say(const std::string& text);
+
+cli::Style out_style(const cli::CommandLine& line);
+cli::Style err_style(const cli::CommandLine& line);
+
+/// Columns side by side, two spaces between; the last is not padded.
+std::string table(const std::vector<std::vector<std::string>>& rows);
+
+/// "1 task", "3 tasks".
+std::string counted(std::size_t count, const std::string& noun);
+
+}  // namespace pe::commands

@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <set>
+
+#include "artifact/collection.h"
+#include "artifact/content_digest.h"
+#include "artifact/artifact_check.h"
+#include "artifact/h5.h"
+#include "artifact/header.h"
+#include "cli/terminal.h"
+#include "commands/commands.h"
+#include "commands/session.h"
+#include "pipeline/exit_code.h"
+#include "pipeline/record.h"
+#include "pipeline/store.h"
+#include "support/config.h"
+#include "support/error.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+using pipeline::Record;
+using pipeline::Store;
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+/// What an artifact says of itself, without any store.
+int show_file(const cli::CommandLine& line, const fs::path& path) {
+  artifact::Recipe recipe;
+  std::string kind;
+  std::vector<artifact::Member> members;
+  const bool folder = fs::is_directory(path);
+  if (folder || path.filename() == artifact::kManifestName) {
+    const artifact::Manifest manifest = artifact::Manifest::read(path);
+    recipe = manifest.recipe;
+    kind = artifact::kind_name(manifest.kind);
+    members = manifest.members;
+  } else {
+    const artifact::h5::File file = artifact::h5::File::open(path);
+    kind = artifact::kind_name(artifact::read_header(file).kind);
+    recipe = artifact::read_recipe(file);
+  }
+  const std::string digest = artifact::artifact_content_digest(path);
+  if (line.json) {
+    Json json{{"schema", "pe-show/1"}, {"schema_version", 1}, {"path", path.string()}, {"kind", kind}, {"content_digest", digest},
+              {"made_by", artifact::recipe_to_json(recipe)}};
+    if (!members.empty()) {
+      json["members"] = Json::array();
+      for (const auto& member : members) {
+        json["members"].push_back({{"name", member.name}, {"bytes", member.bytes}, {"content_digest", member.content_digest}});
+      }
+    }
+    print_json(json);
+    return pipeline::kRunDone;
+  }
+  const cli::Style style = out_style(line);
+  std::string out = cat(style.bold(path.string()), "\n");
+  out += cat("  kind      ", kind, "\n  content   ", digest, "\n");
+  out += cat("  made by   pe-", recipe.stage, ", result version ", recipe.version, "\n");
+  out += cat("  task key  ", recipe.task_key.empty() ? "none: a person ran the stage" : recipe.task_key, "\n");
+  if (!members.empty()) out += cat("  members   ", members.size(), "\n");
+  if (recipe.inputs.is_object()) {
+    for (const auto& [role, digests] : recipe.inputs.items()) {
+      for (const Json& each : digests) out += cat("  input     ", role, "  ", each.is_string() ? each.get<std::string>() : each.dump(), "\n");
+    }
+  }
+  out += "  config\n";
+  const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
+    for (const auto& [name, value] : node.items()) {
+      const std::string path_of = prefix.empty() ? name : prefix + "." + name;
+      if (value.is_object() && !value.contains("kind") && !value.contains("stack")) self(self, value, path_of);
+      else out += cat("    ", path_of, ": ", support::display(value), "\n");
+    }
+  };
+  if (recipe.config.is_object()) walk(walk, recipe.config, "");
+  print(cli::harmless(out));
+  return pipeline::kRunDone;
+}
+
+/// The record that made some content, if the store has it.
+const Record* maker_of(const std::vector<Record>& records, const std::string& content) {
+  for (const Record& record : records) {
+    for (const auto& output : record.outputs) {
+      if (output.content == content) return &record;
+    }
+  }
+  return nullptr;
+}
+
+Json tree_json(const std::vector<Record>& records, const Record& record, int depth) {
+  Json inputs = Json::array();
+  for (const auto& input : record.inputs) {
+    Json json{{"role", input.role}, {"producer", input.producer}, {"digest", input.digest}};
+    const Record* maker = depth > 0 && !input.digest.empty() ? maker_of(records, input.digest) : nullptr;
+    if (maker) json["made_by"] = tree_json(records, *maker, depth - 1);
+    inputs.push_back(std::move(json));
+  }
+  return {{"task", record.task}, {"key", record.key.short_name()}, {"inputs", std::move(inputs)}};
+}
+
+void print_tree(const std::vector<Record>& records, const Record& record, const std::string& indent, std::set<std::string>& seen,
+                std::string& out) {
+  for (const auto& input : record.inputs) {
+    const Record* maker = input.digest.empty() ? nullptr : maker_of(records, input.digest);
+    out += cat(indent, input.role, ": ", input.producer, "  ",
+               input.digest.empty() ? cat("(", input.missing, ")") : input.digest.substr(0, 12));
+    if (!maker) {
+      out += input.digest.empty() ? "\n" : "  (its record is gone)\n";
+      continue;
+    }
+    const bool again = !seen.insert(maker->key.short_name()).second;
+    out += again && !maker->inputs.empty() ? "  (above)\n" : "\n";
+    if (!again) print_tree(records, *maker, indent + "  ", seen, out);
+  }
+}
+
+std::string record_text(const Record& record, const Store& store, const cli::Style& style) {
+  std::string out = cat(style.bold(record.task), record.key.is_snapshot() ? cat(" at step ", record.key.step) : "", "\n");
+  out += cat("  key       ", record.key.key, "\n  plan key  ", record.plan_key, "\n");
+  out += cat("  stage     pe-", record.stage, ", result version ", record.version, "\n  status    ", status_name(record.status), "\n");
+  for (const auto& output : record.outputs) {
+    out += cat("  output    ", output.role, "  ", output.kind, "  ", support::short_bytes(static_cast<double>(output.bytes)), "  content ",
+               output.content.substr(0, 12), output.is_volatile ? "  measured" : "",
+               store.has_object(output.object) ? "" : style.bad("  its object is gone"), "\n            ",
+               store.object_path(output.object).string(), "\n");
+  }
+  for (const auto& input : record.inputs) {
+    out += cat("  input     ", input.role, "  ", input.producer, "  ",
+               input.digest.empty() ? cat("missing: ", input.missing) : input.digest.substr(0, 12), "\n");
+  }
+  for (const char* name : {"run", "host", "started", "ended", "wall_s", "attempts", "build_id", "executable", "work", "inherited_from"}) {
+    if (!record.occasion.is_object() || !record.occasion.contains(name)) continue;
+    const Json& value = record.occasion[name];
+    out += cat("  ", name, std::string(std::max<std::size_t>(1, 10 - std::min<std::size_t>(10, std::string_view(name).size())), ' '),
+               value.is_string() ? value.get<std::string>() : value.dump(), "\n");
+  }
+  return out;
+}
+
+}  // namespace
+
+int show_command(const cli::CommandLine& given) {
+  cli::CommandLine line = given;
+  if (line.words.empty()) {
+    throw ConfigError("nothing to show is named", {"pe-pipeline show", 0, 0, "", 1}, "a key, the path of an artifact, or a task's id");
+  }
+  fs::path store_folder;
+  if (line.words.size() > 1) store_folder = store_path_for(line);
+  if (line.words.size() != 1) throw ConfigError("expected one key, path or id", {"pe-pipeline show", 0, 0, "", 1});
+  const std::string word = line.words.front();
+  if (fs::exists(word)) return show_file(line, word);
+  if (store_folder.empty()) store_folder = store_path(line, fs::current_path());
+  const Store store = open_for_reading(store_folder);
+  print_warnings(store);
+
+  std::vector<Record> records;
+  std::vector<Record> found;
+  std::vector<std::string> ids;
+  std::vector<pipeline::ResultKey> keys = store.matching(word);
+  if (!keys.empty()) {
+    for (const auto& key : keys) {
+      if (auto record = store.read(key)) found.push_back(*std::move(record));
+    }
+  }
+  if (found.empty() || line.tree) {
+    for (const auto& key : store.keys()) {
+      auto record = store.read(key);
+      if (!record) continue;
+      ids.push_back(record->task);
+      if (keys.empty() && (record->task == word || cat(record->task, "@", record->key.step) == word)) found.push_back(*record);
+      records.push_back(*std::move(record));
+    }
+  }
+  if (found.empty()) {
+    throw ConfigError(cat("no artifact, record or file is called ", quote(word), " (store ", store_folder.string(), ")"), {},
+                      support::suggestion(word, ids));
+  }
+  // The newest first: an id may have had several results.
+  std::stable_sort(found.begin(), found.end(), [](const Record& a, const Record& b) {
+    const auto ended = [](const Record& record) { return record.occasion.is_object() ? record.occasion.value("ended", "") : ""; };
+    return ended(a) > ended(b);
+  });
+  if (line.json) {
+    Json list = Json::array();
+    for (const Record& record : found) {
+      Json json = to_json(record);
+      if (!line.preimage) json.erase("preimage");
+      if (line.tree) json["tree"] = tree_json(records, record, 16);
+      list.push_back(std::move(json));
+    }
+    print_json({{"schema", "pe-show/1"}, {"schema_version", 1}, {"records", std::move(list)}});
+    return pipeline::kRunDone;
+  }
+  const cli::Style style = out_style(line);
+  constexpr std::size_t kMost = 5;
+  for (std::size_t i = 0; i < found.size() && i < kMost; ++i) {
+    std::string out = record_text(found[i], store, style);
+    if (line.tree) {
+      std::set<std::string> seen;
+      out += "  made from\n";
+      print_tree(records, found[i], "    ", seen, out);
+    }
+    if (line.preimage) out += cat("  preimage\n", found[i].preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+    print(out);
+  }
+  if (found.size() > kMost) print(cat("and ", counted(found.size() - kMost, "more record"), "; give more digits, or --json\n"));
+  return pipeline::kRunDone;
+}
+
+}  // namespace pe::commands
