@@ -1,0 +1,248 @@
+#include <zlib.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <fstream>
+#include <set>
+
+#include "data/byte_stream.h"
+#include "data/document_source.h"
+#include "data/parquet_text.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/json.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+#include "support/text.h"
+
+using namespace pe;
+using data::DocumentSource;
+using support::ArtifactError;
+using support::ConfigError;
+using Outcome = DocumentSource::Outcome;
+using test::HasData;
+namespace fs = std::filesystem;
+
+BOOST_AUTO_TEST_SUITE(local_source)
+
+namespace {
+
+void put(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+struct Read {
+  std::vector<std::string> texts, sources, problems;
+  std::vector<std::uint64_t> rows;
+  int nulls = 0;
+};
+
+Read read_all(const std::vector<std::string>& paths, const data::TextOptions& options = {}) {
+  const auto source = data::make_local_source(paths, options, support::silent_progress());
+  Read read;
+  DocumentSource::Item item;
+  while (true) {
+    switch (source->next(item)) {
+      case Outcome::kEnd: return read;
+      case Outcome::kNull: ++read.nulls; break;
+      case Outcome::kBad: read.problems.push_back(item.problem); break;
+      case Outcome::kDocument:
+        read.texts.push_back(item.text);
+        read.sources.push_back(item.source);
+        read.rows.push_back(item.row);
+    }
+  }
+}
+
+std::string gzip(const std::string& text) {
+  z_stream z{};
+  deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(text.size() + 1000, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  deflate(&z, Z_FINISH);
+  out.resize(z.total_out);
+  deflateEnd(&z);
+  return out;
+}
+
+std::string message_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const support::Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string joined(const std::vector<std::string>& parts) { return support::join(parts, ""); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_folder_is_read_recursively_in_order_and_says_what_it_left_out) {
+  const test::TempFolder folder;
+  put(folder / "b.txt", "bee");
+  put(folder / "a dir's \"$(x)\"\n/z.TXT", "zed");
+  put(folder / "c.jsonl", "{\"text\": \"sea\"}\n");
+  put(folder / "picture.png", "x");
+  put(folder / "README", "x");
+  put(folder / ".hidden/d.txt", "x");
+  const Read read = read_all({folder.path().string()});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"zed", "bee", "sea"}));
+  BOOST_TEST(read.sources[0] == "a dir's \"$(x)\"\n/z.TXT");
+  const auto found = data::find_local_files({folder.path().string()});
+  BOOST_REQUIRE(found.notes.size() == 1u);
+  BOOST_TEST(has(found.notes[0], "2 files of other kinds were left out (no extension 1, .png 1)"));
+}
+
+BOOST_AUTO_TEST_CASE(globs_lists_and_odd_names_are_taken_as_they_are) {
+  const test::TempFolder folder;
+  put(folder / "x1.txt", "1");
+  put(folder / "x2.txt", "2");
+  put(folder / "[x].txt", "3");
+  put(folder / "y.dat", "4");
+  BOOST_TEST(joined(read_all({(folder / "x*.txt").string()}).texts) == "12");
+  BOOST_TEST(joined(read_all({(folder / "[x].txt").string(), (folder / "x2.txt").string(), (folder / "x?.txt").string()}).texts) == "321");
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "y.dat").string()}); }), "known are .txt, .jsonl"));
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "nowhere").string()}); }), "there is no such file or folder"));
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "q*.txt").string()}); }), "nothing matches"));
+  fs::create_directories(folder / "empty");
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "empty").string()}); }), "holds no text"));
+}
+
+BOOST_AUTO_TEST_CASE(a_separator_line_parts_documents) {
+  const test::TempFolder folder;
+  put(folder / "s.txt", "<|end|>\none\ntwo\n<|end|>\nthree <|end|>\n\n<|end|>\r\nfour\r\n<|end|>\n<|end|>\nlast\n");
+  const Read read = read_all({(folder / "s.txt").string()}, {.separator = "<|end|>"});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"one\ntwo", "three <|end|>\n", "four", "last\n"}));
+  BOOST_TEST(read.rows == (std::vector<std::uint64_t>{0, 1, 2, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(cutting_at_blank_lines_loses_no_byte_and_keeps_paragraphs_whole) {
+  const test::TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += std::string(static_cast<std::size_t>(10 + i * 37 % 300), 'x') + (i % 3 ? "\n" : "\r\n\r\n\n");
+  put(folder / "t.txt", text);
+  for (const std::int64_t limit : {1, 50, 700, 100'000}) {
+    const Read read = read_all({(folder / "t.txt").string()}, {.document_bytes = limit});
+    BOOST_TEST(joined(read.texts) == text);
+    if (limit == 700) {
+      for (const std::string& part : read.texts) BOOST_TEST((part.size() <= 700 || !has(part, "\r\n\r\n\nx")));
+    }
+    if (limit == 100'000) BOOST_TEST(read.texts.size() == 1u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(compressed_files_may_have_several_members_and_damage_is_noticed) {
+  const test::TempFolder folder;
+  const std::string lines = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";
+  put(folder / "a.jsonl.gz", gzip(lines) + gzip("{\"text\": \"three\"}"));
+  BOOST_TEST(joined(read_all({(folder / "a.jsonl.gz").string()}).texts) == "onetwothree");
+  const std::string whole = gzip(std::string(100'000, 'a') + "b");
+  for (const std::size_t cut : {0ul, 5ul, 40ul, whole.size() - 1}) {
+    put(folder / "b.txt.gz", whole.substr(0, cut));
+    BOOST_CHECK_THROW(read_all({(folder / "b.txt.gz").string()}), ArtifactError);
+  }
+  put(folder / "c.txt.gz", "not gzip at all");
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "c.txt.gz").string()}); }), "expected gzip data"));
+  put(folder / "d.txt.zst", "not zstd at all");
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "d.txt.zst").string()}); }), "expected zstd data"));
+}
+
+BOOST_AUTO_TEST_CASE(real_gzip_and_zstd_lines_are_read, *boost::unit_test::precondition(HasData{"fineweb/web-100.jsonl.gz"})) {
+  BOOST_TEST(read_all({test::test_data("fineweb/web-100.jsonl.gz")->string()}).texts.size() == 100u);
+  BOOST_TEST(read_all({test::test_data("fineweb/web-100b.jsonl.zst")->string()}).texts.size() == 100u);
+}
+
+BOOST_AUTO_TEST_CASE(json_lines_of_every_kind_are_classified, *boost::unit_test::precondition(HasData{"text/edge.jsonl"})) {
+  const Json expected = Json::parse(support::read_file(*test::test_data("text/edge-expected.json")));
+  const Read read = read_all({test::test_data("text/edge.jsonl")->string()});
+  std::map<std::uint64_t, std::string> texts;
+  std::set<std::uint64_t> bad;
+  for (std::size_t i = 0; i < read.texts.size(); ++i) texts[read.rows[i] + 1] = read.texts[i];
+  for (const std::string& problem : read.problems) {
+    const std::size_t at = problem.find("edge.jsonl:") + 11;
+    bad.insert(std::stoul(problem.substr(at)));
+  }
+  int nulls = 0;
+  for (const Json& item : expected) {
+    const std::uint64_t line = item["line"];
+    const std::string kind = item["class"];
+    if (kind == "ok") BOOST_TEST(texts[line] == item["text"].get<std::string>(), "line " << line);
+    if (kind == "either") BOOST_TEST(texts.count(line) == 1u);
+    if (kind == "error" || kind == "no-text" || kind == "error-or-replaced") BOOST_TEST(bad.count(line) == 1u, "line " << line);
+    if (kind == "blank") BOOST_TEST((texts.count(line) == 0 && bad.count(line) == 0));
+    nulls += kind == "null";
+  }
+  BOOST_TEST(read.nulls == nulls);
+}
+
+BOOST_AUTO_TEST_CASE(parquet_files_of_every_writer_hold_the_same_rows, *boost::unit_test::precondition(HasData{"parquet-matrix"})) {
+  std::vector<std::optional<std::string>> expected;
+  std::ifstream in(*test::test_data("parquet-matrix/expected.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    const Json text = Json::parse(line)["text"];
+    expected.push_back(text.is_null() ? std::nullopt : std::optional(text.get<std::string>()));
+  }
+  BOOST_TEST(expected.size() == 81u);
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(*test::test_data("parquet-matrix"))) {
+    const std::string name = entry.path().stem().string();
+    if (entry.path().extension() != ".parquet") continue;
+    if (name == "no-text-column") {
+      BOOST_TEST(has(message_of([&] { data::ParquetText(entry.path(), "text"); }), "there is no column 'text'; it has"));
+      continue;
+    }
+    if (name == "text-is-int") {
+      BOOST_TEST(has(message_of([&] { data::ParquetText(entry.path(), "text"); }), "expected text, found INT"));
+      continue;
+    }
+    auto wanted = expected;
+    if (name == "required-not-null") std::erase_if(wanted, [](const auto& text) { return !text; });
+    if (name == "all-null") wanted.assign(40, std::nullopt);
+    if (name == "zero-rows" || name == "zero-rowgroups") wanted.clear();
+    data::ParquetText file(entry.path(), name == "column-name-content" ? "content" : "text");
+    std::vector<std::optional<std::string>> found;
+    for (std::optional<std::string_view> text; file.next(text);) found.emplace_back(text);
+    BOOST_TEST((found == wanted), name << ": " << found.size() << " rows");
+    ++files;
+  }
+  BOOST_TEST(files > 25);
+}
+
+BOOST_AUTO_TEST_CASE(malformed_parquet_ends_in_a_message_within_a_second, *boost::unit_test::precondition(HasData{"parquet-matrix/malformed"})) {
+  std::vector<fs::path> paths;
+  for (const char* folder : {"parquet-matrix/malformed", "parquet-testing/bad_data", "parquet-testing"}) {
+    for (const auto& entry : fs::directory_iterator(*test::test_data(folder))) {
+      if (entry.is_regular_file() && entry.path().string().find(".parquet") != std::string::npos) paths.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : paths) {
+    const bool malformed = path.string().find("/malformed/") != std::string::npos;
+    const auto started = std::chrono::steady_clock::now();
+    std::string message;
+    std::uint64_t broken = 0;
+    for (const char* column : {"text", "a", "binary_col", "_1", "string_col"}) {   // whichever the file has
+      try {
+        data::ParquetText file(path, column);
+        for (std::optional<std::string_view> text; file.next(text);) broken += text && support::find_invalid_utf8(*text) != std::string::npos;
+      } catch (const ArtifactError& error) {
+        message = error.what();
+        BOOST_TEST(has(message, path.filename().string()));
+      }
+      if (malformed) break;
+    }
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    BOOST_TEST(seconds < 1.0, path << " took " << seconds << " s");
+    if (malformed) BOOST_TEST((!message.empty() || broken > 0), path);
+  }
+  BOOST_TEST(paths.size() > 40u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

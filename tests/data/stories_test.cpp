@@ -1,0 +1,90 @@
+#include "data/stories.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include <set>
+
+#include "data/document_source.h"
+#include "support/text.h"
+
+using namespace pe;
+using data::make_story;
+using data::Story;
+
+BOOST_AUTO_TEST_SUITE(stories)
+
+namespace {
+
+std::int64_t words_of(const std::string& text) {
+  std::int64_t words = 0;
+  bool inside = false;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n';
+    words += !space && !inside;
+    inside = !space;
+  }
+  return words;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_story_depends_on_its_seed_and_number_alone) {
+  const Story again = make_story(7, 123, 50, 20000);
+  make_story(7, 5, 50, 20000);
+  BOOST_TEST(make_story(7, 123, 50, 20000).text == again.text);
+  std::set<std::string> texts;
+  for (std::uint64_t i = 0; i < 200; ++i) texts.insert(make_story(7, i, 50, 20000).text);
+  texts.insert(make_story(8, 0, 50, 20000).text);
+  BOOST_TEST(texts.size() == 201u);
+}
+
+BOOST_AUTO_TEST_CASE(lengths_keep_their_bounds_and_are_counted_right) {
+  for (const auto& [low, high] : {std::pair{50, 20000}, {50, 200}, {1000, 1150}, {19850, 20000}}) {
+    const int count = low > 10000 ? 20 : 500;
+    for (int i = 0; i < count; ++i) {
+      const Story story = make_story(3, static_cast<std::uint64_t>(i), low, high);
+      BOOST_REQUIRE(story.words == words_of(story.text));
+      BOOST_REQUIRE(story.words >= low);
+      BOOST_REQUIRE(story.words <= high);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(one_story_in_twenty_says_a_line_twice_word_for_word) {
+  int repeated = 0;
+  for (std::uint64_t i = 0; i < 2000; ++i) {
+    const Story story = make_story(11, i, 50, 2000);
+    if (story.repeated_line.empty()) continue;
+    ++repeated;
+    const std::size_t first = story.text.find(story.repeated_line);
+    BOOST_REQUIRE(first != std::string::npos);
+    BOOST_REQUIRE(story.text.find(story.repeated_line, first + 1) != std::string::npos);
+  }
+  BOOST_TEST(repeated > 60);
+  BOOST_TEST(repeated < 140);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_asked_was_said_before) {
+  int questions = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    const std::string text = make_story(5, i, 200, 3000).text;
+    const std::string mark = "It was number ";
+    for (std::size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at + 1)) {
+      const std::string number = text.substr(at + mark.size(), text.find('.', at) - at - mark.size());
+      BOOST_REQUIRE(text.find("number " + number) < at);
+      ++questions;
+    }
+  }
+  BOOST_TEST(questions > 100);
+}
+
+BOOST_AUTO_TEST_CASE(the_supply_ends_with_the_story_that_reaches_its_words) {
+  const auto source = data::make_story_source({.seed = 1, .words = 5000});
+  data::DocumentSource::Item item;
+  std::int64_t words = 0, last = 0;
+  while (source->next(item) == data::DocumentSource::Outcome::kDocument) words += last = words_of(item.text);
+  BOOST_TEST(words >= 5000);
+  BOOST_TEST(words - last < 5000);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,265 @@
+#include "data/tokenize.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <fstream>
+
+#include "artifact/artifact_check.h"
+#include "artifact/h5.h"
+#include "artifact/raw_text.h"
+#include "data/fetch.h"
+#include "data/stories.h"
+#include "data/token_dataset.h"
+#include "data/tokenizer.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+
+using namespace pe;
+using artifact::Kind;
+using artifact::Split;
+using data::TokenDataset;
+using data::TokenizeConfig;
+using support::ArtifactError;
+using test::HasData;
+namespace fs = std::filesystem;
+
+BOOST_AUTO_TEST_SUITE(tokenize)
+
+namespace {
+
+void write_raw(const fs::path& folder, const std::vector<std::string>& texts) {
+  artifact::RawTextWriter writer(folder, {}, 20'000);
+  for (std::size_t i = 0; i < texts.size(); ++i) writer.add(texts[i], "texts", i);
+  writer.finish();
+}
+
+std::vector<std::string> some_stories(std::uint64_t count) {
+  std::vector<std::string> texts;
+  for (std::uint64_t i = 0; i < count; ++i) texts.push_back(data::make_story(1, i, 50, 400).text);
+  return texts;
+}
+
+void run(const TokenizeConfig& config, const fs::path& raw, const fs::path& out) {
+  artifact::Workspace workspace;
+  workspace.inputs["raw"] = {{raw, Kind::kRawText, "", {}}};
+  workspace.outputs["data"] = out;
+  workspace.progress = &support::silent_progress();
+  data::tokenize(config, workspace);
+}
+
+TokenizeConfig bytes_config() {
+  TokenizeConfig config;
+  config.tokenizer = TokenizeConfig::Tokenizer::kBytes;
+  config.workers = 2;
+  return config;
+}
+
+std::string digest_of(const fs::path& folder) { return artifact::artifact_content_digest(folder); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(shards_are_the_same_for_any_number_of_workers) {
+  const test::TempFolder folder;
+  write_raw(folder / "raw", some_stories(700));
+  TokenizeConfig config;
+  config.vocabulary = 700;
+  config.shard_tokens = 20'000;
+  for (const int workers : {1, 4}) {
+    config.workers = workers;
+    run(config, folder / "raw", folder / std::to_string(workers));
+  }
+  BOOST_TEST(support::read_file(folder / "1" / "manifest.json") == support::read_file(folder / "4" / "manifest.json"));
+  artifact::check_artifact(folder / "1", Kind::kTokenShards);
+  artifact::Collection(folder / "1", Kind::kTokenShards).verify();
+  BOOST_TEST(TokenDataset(folder / "1").documents(Split::kTrain) > 560u);
+}
+
+BOOST_AUTO_TEST_CASE(documents_windows_and_bytes_read_as_they_were_written) {
+  const test::TempFolder folder;
+  const auto texts = some_stories(300);
+  write_raw(folder / "raw", texts);
+  TokenizeConfig config;
+  config.vocabulary = 600;
+  config.shard_tokens = 3000;   // many shards, so that windows cross their borders
+  config.workers = 2;
+  run(config, folder / "raw", folder / "data");
+  const TokenDataset dataset(folder / "data");
+  const auto tokenizer = data::make_tokenizer(dataset.tokenizer(), "data");
+  std::uint64_t documents = 0;
+  for (const Split split : artifact::kAllSplits) {
+    std::vector<std::int64_t> stream(dataset.tokens(split));
+    dataset.read(split, 0, stream);
+    std::vector<std::int64_t> expected;
+    std::uint64_t bytes = 0;
+    for (std::uint64_t i = 0; i < dataset.documents(split); ++i) {
+      const auto document = dataset.document(split, i);
+      const auto tokens = dataset.document_tokens(split, i);
+      BOOST_REQUIRE(tokens.front() == dataset.tokenizer().bos_id);
+      const std::vector<std::int32_t> ids(tokens.begin() + 1, tokens.end());
+      BOOST_REQUIRE(tokenizer->decode(ids) == texts[document.index]);
+      BOOST_REQUIRE(document.bytes == texts[document.index].size());
+      BOOST_REQUIRE(dataset.text_bytes(tokens, 1) == document.bytes);
+      BOOST_REQUIRE(document.first == expected.size());
+      expected.insert(expected.end(), tokens.begin(), tokens.end());
+      bytes += document.bytes;
+    }
+    documents += dataset.documents(split);
+    BOOST_TEST((stream == expected));
+    BOOST_TEST(dataset.text_bytes(stream, 0, false) == bytes);
+    const std::int64_t length = 128;
+    const std::uint64_t windows = dataset.windows(split, length);
+    BOOST_TEST(windows == (stream.size() - 1) / 128);
+    std::vector<std::int64_t> window(129);
+    for (std::uint64_t w = 0; w < windows; ++w) {
+      dataset.window(split, length, w, window);
+      BOOST_REQUIRE(std::equal(window.begin(), window.end(), stream.begin() + static_cast<std::ptrdiff_t>(w * 128)));
+    }
+    for (const std::uint64_t number : dataset.documents_of_at_least(split, 300)) BOOST_TEST(dataset.document(split, number).tokens >= 300u);
+    std::vector<std::int64_t> over(stream.size() + 1);
+    BOOST_CHECK_THROW(dataset.read(split, 0, over), support::Error);
+  }
+  BOOST_TEST(documents == 300u);
+}
+
+BOOST_AUTO_TEST_CASE(splits_go_by_the_text_and_duplicates_are_counted) {
+  const test::TempFolder folder;
+  auto texts = some_stories(400);
+  write_raw(folder / "one", texts);
+  std::reverse(texts.begin(), texts.end());
+  texts.insert(texts.begin() + 7, texts[300]);
+  texts.push_back(texts[0]);
+  write_raw(folder / "two", texts);
+  run(bytes_config(), folder / "one", folder / "a");
+  run(bytes_config(), folder / "two", folder / "b");
+  const TokenDataset a(folder / "a"), b(folder / "b");
+  BOOST_TEST(a.totals().duplicates == 0u);
+  BOOST_TEST(b.totals().duplicates == 2u);
+  BOOST_TEST(b.totals().read == 402u);
+  for (const Split split : artifact::kAllSplits) {
+    BOOST_TEST(a.documents(split) == b.documents(split));
+    std::vector<std::vector<std::int64_t>> x, y;
+    for (std::uint64_t i = 0; i < a.documents(split); ++i) x.push_back(a.document_tokens(split, i)), y.push_back(b.document_tokens(split, i));
+    std::sort(x.begin(), x.end());
+    std::sort(y.begin(), y.end());
+    BOOST_TEST((x == y));
+  }
+  BOOST_TEST(a.documents(Split::kTrain) > 330u);
+  BOOST_TEST(a.documents(Split::kValidation) > 2u);
+  BOOST_TEST(a.documents(Split::kTest) > 12u);
+  TokenizeConfig keep = bytes_config();
+  keep.duplicates = TokenizeConfig::Duplicates::kKeep;
+  run(keep, folder / "two", folder / "c");
+  BOOST_TEST(TokenDataset(folder / "c").totals().duplicates == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_handled_as_asked, *boost::unit_test::precondition(HasData{"text/malformed-utf8.tsv"})) {
+  const test::TempFolder folder;
+  std::vector<std::string> texts;
+  std::ifstream in(*test::test_data("text/malformed-utf8.tsv"), std::ios::binary);
+  for (std::string line; std::getline(in, line);) texts.push_back(line.substr(line.find('\t') + 1));
+  BOOST_TEST(texts.size() == 39u);
+  write_raw(folder / "raw", texts);
+  TokenizeConfig config = bytes_config();
+  BOOST_CHECK_EXCEPTION(run(config, folder / "raw", folder / "a"), ArtifactError,
+                        [](const auto& e) { return std::string(e.what()).find("is not UTF-8") != std::string::npos; });
+  config.utf8 = TokenizeConfig::Utf8::kSkip;
+  config.duplicates = TokenizeConfig::Duplicates::kKeep;
+  run(config, folder / "raw", folder / "b");
+  const auto skipped = TokenDataset(folder / "b").totals();
+  BOOST_TEST(skipped.invalid_utf8 == 18u);
+  BOOST_TEST(skipped.splits[0].documents + skipped.splits[1].documents + skipped.splits[2].documents == 21u);
+  config.utf8 = TokenizeConfig::Utf8::kReplace;
+  run(config, folder / "raw", folder / "c");
+  const auto mended = TokenDataset(folder / "c").totals();
+  BOOST_TEST(mended.invalid_utf8 == 18u);
+  BOOST_TEST(mended.splits[0].documents + mended.splits[1].documents + mended.splits[2].documents == 39u);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_shards_are_refused_with_both_values) {
+  const test::TempFolder folder;
+  write_raw(folder / "raw", some_stories(100));
+  run(bytes_config(), folder / "raw", folder / "data");
+  TokenizeConfig other;
+  other.vocabulary = 500;
+  run(other, folder / "raw", folder / "other");
+  const auto shard = folder / "data" / "train-00000.h5";
+  const auto message = [&] {
+    try {
+      TokenDataset dataset(folder / "data");
+    } catch (const ArtifactError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const std::string whole = support::read_file(shard);
+  std::ofstream(shard, std::ios::binary) << whole.substr(0, whole.size() / 2);
+  BOOST_TEST(message().find("bytes, found") != std::string::npos);
+  std::ofstream(shard, std::ios::binary) << support::read_file(folder / "other" / "train-00000.h5");
+  // The manifest is made to fit again, as a careless hand would.
+  artifact::Manifest manifest = artifact::Manifest::read(folder / "data");
+  for (auto& member : manifest.members) member.bytes = fs::file_size(folder / "data" / member.name);
+  std::ofstream(folder / "data" / "manifest.json") << manifest.to_json().dump();
+  BOOST_TEST(message().find("expected a vocabulary of 258, found 500") != std::string::npos);
+  BOOST_CHECK_THROW(artifact::check_artifact(folder / "data", Kind::kTokenShards), ArtifactError);
+}
+
+BOOST_AUTO_TEST_CASE(the_golden_ids_come_through_the_whole_stage, *boost::unit_test::precondition(HasData{"models/golden-ids.tsv"})) {
+  const test::TempFolder folder;
+  data::FetchConfig fetch;
+  fetch.path = {test::test_data("text/tinystories.txt")->string()};
+  fetch.text.separator = "<|endoftext|>";
+  artifact::Workspace workspace;
+  workspace.outputs["raw"] = folder / "raw";
+  workspace.progress = &support::silent_progress();
+  data::fetch(fetch, workspace);
+  TokenizeConfig config;
+  config.tokenizer = TokenizeConfig::Tokenizer::kFile;
+  config.model = test::test_data("models/mistral-v1-32000.model")->string();
+  config.duplicates = TokenizeConfig::Duplicates::kKeep;
+  for (const int workers : {1, 4}) {
+    config.workers = workers;
+    run(config, folder / "raw", folder / std::to_string(workers));
+  }
+  BOOST_TEST(digest_of(folder / "1") == digest_of(folder / "4"));
+  const TokenDataset dataset(folder / "4");
+  std::vector<std::vector<std::int64_t>> documents(735);
+  for (const Split split : artifact::kAllSplits) {
+    for (std::uint64_t i = 0; i < dataset.documents(split); ++i) {
+      documents.at(dataset.document(split, i).index) = dataset.document_tokens(split, i);
+    }
+  }
+  support::Sha256 hash;
+  for (const auto& tokens : documents) {
+    for (std::size_t i = 1; i < tokens.size(); ++i) {
+      const auto id = static_cast<std::uint32_t>(tokens[i]);
+      hash.update(&id, sizeof id);
+    }
+  }
+  BOOST_TEST(hash.hex() == "8fce84f38077e3b847b7f8f8cc097db84b2f32af6e3988e3971cfae496a208af");
+}
+
+BOOST_AUTO_TEST_CASE(fetching_skips_and_counts_only_when_asked) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "a.jsonl") << "{\"text\": \"good\"}\n{\"text\": oops}\n{\"text\": \"\"}\n{\"text\": \"better\"}\n";
+  data::FetchConfig config;
+  config.path = {(folder / "a.jsonl").string()};
+  artifact::Workspace workspace;
+  workspace.outputs["raw"] = folder / "one";
+  workspace.progress = &support::silent_progress();
+  BOOST_CHECK_EXCEPTION(data::fetch(config, workspace), ArtifactError,
+                        [](const auto& e) { return std::string(e.what()).find("a.jsonl:2:") != std::string::npos; });
+  config.on_bad = data::FetchConfig::OnBad::kSkip;
+  workspace.outputs["raw"] = folder / "two";
+  data::fetch(config, workspace);
+  BOOST_TEST(artifact::RawTextReader(folder / "two").documents() == 2u);
+  config.path = {(folder / "nothing").string()};
+  workspace.outputs["raw"] = folder / "three";
+  BOOST_CHECK_THROW(data::fetch(config, workspace), support::ConfigError);
+  BOOST_TEST(!fs::exists(folder / "three"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
