@@ -8,7 +8,6 @@
 #include <cassert>
 
 #include "encodings/positional_encoding.h"
-#include "evaluation/items.h"
 
 namespace pe::evaluation {
 
@@ -48,7 +47,6 @@ class ModelScorer final : public Scorer {
     model::ForwardOptions options;
     options.step = draw;
     options.first_sample = first_sample;
-    options.seed = kTestSeed;
     const at::Tensor hidden = model_.forward(ids.to(device), options);
     const at::Tensor flat = hidden.reshape({rows * length, hidden.size(-1)});
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "evaluation/evaluate.h"
+#include "evaluation/eval_group.h"
 #include "evaluation/fakes.h"
 
 using namespace pe::evaluation;
@@ -12,11 +12,16 @@ using pe::Json;
 
 namespace {
 
+struct EvalConfig {
+  EvalGroup eval;
+  void describe(pe::support::FieldVisitor& v) { v.group("eval", eval, "What is measured."); }
+};
+
 /// Runs one task; `options` are of the group `eval`.
 Rows run(const std::string& task, Scorer& scorer, Json options, const DocumentSource& documents,
          const TextCodec& codec = ByteCodec()) {
   options["tasks"] = {task};
-  const auto config = pe::support::make_config<EvaluateConfig>(Json{{"eval", options}});
+  const auto config = pe::support::make_config<EvalConfig>(Json{{"eval", options}});
   MemoryResults results;
   run_tasks(config.eval, scorer, codec, documents, results, pe::support::silent_progress());
   return results.rows;
@@ -299,7 +304,7 @@ BOOST_AUTO_TEST_CASE(copies_show_distinct_pieces_twice) {
 BOOST_AUTO_TEST_CASE(an_unknown_task_or_protocol_is_named_with_the_nearest_word) {
   const auto message = [](const Json& options) {
     try {
-      pe::support::make_config<EvaluateConfig>(Json{{"eval", options}});
+      pe::support::make_config<EvalConfig>(Json{{"eval", options}});
     } catch (const pe::support::ConfigError& error) {
       return std::string(error.what());
     }

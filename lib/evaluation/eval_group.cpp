@@ -1,0 +1,52 @@
+#include "evaluation/eval_group.h"
+
+#include <algorithm>
+
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+using support::cat;
+
+namespace {
+
+std::vector<std::string> task_names() {
+  std::vector<std::string> names;
+  for (const TaskEntry& entry : tasks()) names.push_back(entry.name);
+  return names;
+}
+
+}  // namespace
+
+EvalGroup::EvalGroup() {
+  for (const TaskEntry& entry : evaluation::tasks()) all.push_back(entry.make());
+}
+
+void EvalGroup::describe(support::FieldVisitor& v) {
+  v.field("tasks", tasks, "What to measure: " + support::join(task_names(), ", ") + ".");
+  v.check(!tasks.empty(), "`tasks` names nothing to measure");
+  const std::vector<std::string> names = task_names();
+  for (const std::string& name : tasks) {
+    v.check(std::find(names.begin(), names.end(), name) != names.end(),
+            cat("unknown task ", support::quote(name), "; ", support::suggestion(name, names)));
+  }
+  settings.describe(v);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const TaskEntry& entry = evaluation::tasks()[i];
+    v.group(entry.name, *all[i], entry.summary);
+  }
+}
+
+void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
+               Results& results, support::Progress& progress) {
+  TaskContext context{scorer, text, documents, group.settings,
+                      group.settings.contexts(scorer.capabilities().train_length), results, progress};
+  for (std::size_t i = 0; i < group.all.size(); ++i) {
+    const std::string& name = tasks()[i].name;
+    if (std::find(group.tasks.begin(), group.tasks.end(), name) == group.tasks.end()) continue;
+    support::with_context(cat("measuring ", name), [&] { group.all[i]->run(context); });
+  }
+}
+
+}  // namespace pe::evaluation

@@ -1,0 +1,29 @@
+/// @file
+/// What an evaluation's config asks for, and doing it on any scorer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evaluation/settings.h"
+#include "evaluation/task.h"
+#include "support/config.h"
+
+namespace pe::evaluation {
+
+/// The group `eval`: which tasks, what they share, and a group of options for each task.
+struct EvalGroup {
+  std::vector<std::string> tasks = {"perplexity"};
+  Settings settings;
+  std::vector<std::shared_ptr<Task>> all;   ///< in the order of evaluation::tasks()
+
+  EvalGroup();
+  void describe(support::FieldVisitor& v);
+};
+
+/// Runs the selected tasks in the order of their names. `results` keeps what they find.
+void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
+               Results& results, support::Progress& progress);
+
+}  // namespace pe::evaluation

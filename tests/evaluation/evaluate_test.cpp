@@ -1,0 +1,149 @@
+// The stage's body on real artifacts: token shards of bytes and an untrained model.
+#include "evaluation/evaluate.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "artifact/artifact_check.h"
+#include "artifact/checkpoint.h"
+#include "artifact/eval_table.h"
+#include "data/tokenizer.h"
+#include "model/checkpoint_io.h"
+#include "support/files.h"
+#include "support/random.h"
+#include "support/temp_folder.h"
+
+using namespace pe;
+using namespace pe::evaluation;
+
+namespace {
+
+/// Token shards and a checkpoint in a folder, and workspaces that evaluate the one on the other.
+struct Bench {
+  test::TempFolder folder;
+
+  explicit Bench(const Json& encoding = "rope", const std::string& tokenizer_digest = {}) {
+    const auto tokenizer = data::make_byte_tokenizer();
+    artifact::TokenizerRecord record = tokenizer->record();
+    record.bos_before_documents = true;
+    artifact::TokenShardsWriter shards(folder / "data", {}, record, 1 << 20);
+    for (std::uint64_t document = 0; document < 12; ++document) {
+      support::Xoshiro random(document);
+      std::vector<std::int32_t> ids = {static_cast<std::int32_t>(tokenizer->bos_id())};
+      const std::uint64_t bytes = 150 + random.below(40);
+      for (std::uint64_t i = 0; i < bytes; ++i) ids.push_back(static_cast<std::int32_t>('a' + random.below(26)));
+      shards.add(document < 2 ? artifact::Split::kTrain : artifact::Split::kTest, ids.data(), ids.size(),
+                 static_cast<std::uint32_t>(bytes), document);
+    }
+    artifact::DatasetTotals totals;
+    shards.finish(totals);
+
+    model::ModelConfig config;
+    config.width = 16;
+    config.layers = 1;
+    config.heads = 2;
+    config.length = 32;
+    config.encoding.json = encoding;
+    const model::LanguageModel model = model::LanguageModel::make(config, tokenizer->vocabulary(), 42);
+    artifact::CheckpointMeta meta;
+    meta.step = 17;
+    meta.tokenizer_digest = tokenizer_digest.empty() ? record.digest() : tokenizer_digest;
+    model::describe_model(model, meta);
+    artifact::CheckpointWriter writer(folder / "model.h5", {}, meta);
+    model::write_weights(model, writer);
+    writer.finish();
+  }
+
+  artifact::Workspace workspace(const std::string& name) const {
+    artifact::Workspace workspace;
+    workspace.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
+    workspace.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
+    workspace.outputs["scores"] = folder / (name + ".h5");
+    workspace.work = folder / "work";
+    support::make_folders(workspace.work);
+    workspace.progress = &support::silent_progress();
+    return workspace;
+  }
+
+  static EvaluateConfig config(Json more = Json::object()) {
+    Json options = {{"tasks", {"perplexity", "passkey", "copy"}},
+                    {"lengths", {1, 2, 4}},
+                    {"documents", 8},
+                    {"min_documents", 4},
+                    {"passkey", {{"depths", {0, 1}}, {"trials", 2}, {"wording", "short"}}},
+                    {"copy", {{"trials", 2}}}};
+    options.update(more);
+    return support::make_config<EvaluateConfig>(Json{{"eval", options}});
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(evaluate_stage)
+
+BOOST_AUTO_TEST_CASE(every_row_tells_run_encoding_seed_and_step) {
+  const Bench bench;
+  artifact::Workspace workspace = bench.workspace("scores");
+  evaluate(Bench::config(), workspace);
+  const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
+  const std::string run = artifact::artifact_content_digest(bench.folder / "model.h5").substr(0, 12);
+  for (const char* name : {"lm_doc", "lm_summary", "retrieval_trial", "retrieval_summary", "algo_trial", "algo_summary"}) {
+    const artifact::Table& table = tables.at(name);
+    BOOST_TEST(table.rows() > 0);
+    for (std::size_t row = 0; row < table.rows(); ++row) {
+      BOOST_TEST(table.texts("run_id")[row] == run);
+      BOOST_TEST(table.texts("pe")[row] == "rope");
+      BOOST_TEST(table.integers("seed")[row] == 42);
+      BOOST_TEST(table.integers("step")[row] == 17);
+    }
+  }
+  BOOST_TEST(tables.at("lm_summary").rows() == 9);
+  BOOST_TEST(tables.at("lm_doc").rows() == 72);
+  BOOST_TEST(tables.facts["train_length"] == 32);
+  // Letters drawn evenly, an untrained model of 258 ids: the perplexity is about its vocabulary.
+  for (const double perplexity : tables.at("lm_summary").reals("ppl")) {
+    BOOST_TEST(perplexity > 200);
+    BOOST_TEST(perplexity < 330);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_killed_evaluation_goes_on_to_the_same_bytes) {
+  const Bench bench;
+  artifact::Workspace first = bench.workspace("first");
+  evaluate(Bench::config(), first);
+  const std::filesystem::path journal = first.work / "evaluation.jsonl";
+  const std::string whole = support::read_file(journal);
+  // Killed in the middle of writing an item.
+  support::write_file_atomically(journal, whole.substr(0, whole.size() / 2), false);
+  artifact::Workspace second = bench.workspace("second");
+  second.resume = second.work;
+  evaluate(Bench::config(), second);
+  BOOST_TEST(support::read_file(first.output("scores")) == support::read_file(second.output("scores")));
+  BOOST_TEST(support::read_file(journal) == whole);
+}
+
+BOOST_AUTO_TEST_CASE(lengths_beyond_a_learned_table_are_na_or_follow_the_policy) {
+  const Bench bench("learned");
+  for (const char* policy : {"report_na", "clamp", "untrained", "interpolate"}) {
+    artifact::Workspace workspace = bench.workspace(policy);
+    evaluate(Bench::config({{"beyond", policy}}), workspace);
+    const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
+    const artifact::Table& summary = tables.at("lm_summary");
+    for (std::size_t row = 0; row < summary.rows(); ++row) {
+      const bool beyond = summary.integers("L")[row] > 32;
+      const bool na = beyond && policy == std::string("report_na");
+      BOOST_TEST(summary.texts("status")[row] == (na ? "na_positions" : "ok"));
+      BOOST_TEST(summary.missing(row, summary.column("ppl")) == na);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_model_of_another_tokenizer_is_refused) {
+  const Bench bench("none", "0123456789abcdef");
+  artifact::Workspace workspace = bench.workspace("scores");
+  BOOST_CHECK_EXCEPTION(evaluate(Bench::config(), workspace), support::ArtifactError, [](const auto& error) {
+    return std::string(error.what()).find("0123456789ab") != std::string::npos;
+  });
+  BOOST_TEST(!std::filesystem::exists(workspace.output("scores")));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
