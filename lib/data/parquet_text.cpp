@@ -78,22 +78,24 @@ struct ParquetText::State {
   std::int64_t levels_read = 0, level_at = 0, value_at = 0, values_read = 0;
 
   template <typename Body>
-  auto guarded(const std::string& doing, Body&& body) {
+  auto guarded(Body&& body) {
     try {
       return body();
     } catch (const support::Error&) {
       throw;
     } catch (const std::exception& error) {
-      throw ArtifactError(cat(quote(path.string()), ": ", doing, ": ", one_line(error.what())), "the file is damaged");
+      throw ArtifactError(cat(quote(path.string()), ": ", place(), ": ", one_line(error.what())), "the file is damaged");
     }
   }
 
-  std::string place() const { return cat("reading column ", quote(column), ", row group ", row_group); }
+  std::string place() const {
+    return row_group < 0 ? "reading the footer" : cat("reading column ", quote(column), ", row group ", row_group);
+  }
 
   void open() {
     const std::uint64_t size = fs::file_size(path);
     check_magic(path, size);
-    guarded("reading the footer", [&] {
+    guarded([&] {
       // What a sane file asks for, and no more: a page of a tiny file does not unpack to a gigabyte.
       const auto cap = static_cast<std::int64_t>(std::min<std::uint64_t>((64ULL << 20) + 64 * size, 2ULL << 30));
       pool = std::make_unique<arrow::CappedMemoryPool>(arrow::default_memory_pool(), cap);
@@ -179,7 +181,7 @@ std::uint64_t ParquetText::rows() const { return state_->rows; }
 
 bool ParquetText::next(std::optional<std::string_view>& text) {
   State& state = *state_;
-  return state.guarded(state.row_group < 0 ? "reading" : state.place(), [&] {
+  return state.guarded([&] {
     if (!state.fill()) return false;
     const bool present = state.max_definition == 0 || state.definitions[static_cast<std::size_t>(state.level_at)] == state.max_definition;
     ++state.level_at;

@@ -228,7 +228,8 @@ BOOST_AUTO_TEST_CASE(malformed_parquet_ends_in_a_message_within_a_second, *boost
     const auto started = std::chrono::steady_clock::now();
     std::string message;
     std::uint64_t broken = 0;
-    for (const char* column : {"text", "a", "binary_col", "_1", "string_col"}) {   // whichever the file has
+    // Whichever the file has; of the malformed ones all, since a column that is not asked for is not read.
+    for (const char* column : {"text", "id", "a", "binary_col", "_1", "string_col"}) {
       try {
         data::ParquetText file(path, column);
         for (std::optional<std::string_view> text; file.next(text);) broken += text && support::find_invalid_utf8(*text) != std::string::npos;
@@ -236,7 +237,7 @@ BOOST_AUTO_TEST_CASE(malformed_parquet_ends_in_a_message_within_a_second, *boost
         message = error.what();
         BOOST_TEST(has(message, path.filename().string()));
       }
-      if (malformed) break;
+      if (malformed && (broken > 0 || !message.empty())) break;
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     BOOST_TEST(seconds < 1.0, path << " took " << seconds << " s");
