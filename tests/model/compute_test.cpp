@@ -44,7 +44,7 @@ BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
 }
 
 BOOST_AUTO_TEST_CASE(the_words_of_the_group_read_back) {
-  const auto config = pe::support::bind<ComputeConfig>({{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"threads", 3}});
+  const auto config = pe::support::make_config<ComputeConfig>({{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"threads", 3}});
   BOOST_TEST((config.device == pe::model::DeviceKind::kCuda));
   BOOST_TEST((config.isa == pe::model::Isa::kAvx2));
   BOOST_TEST((config.dtype == pe::model::Precision::kBf16));

@@ -27,7 +27,7 @@ ModelConfig read_size(const std::string& name) {
   const auto path = pe::test::source_root() / "configs" / "model" / (name + ".yml");
   pe::support::overlay(schema, pe::support::read_yaml(path), config, nullptr, diagnostics);
   diagnostics.throw_if_any();
-  return pe::support::bind<ModelConfig>(config["model"], name);
+  return pe::support::make_config<ModelConfig>(config["model"], name);
 }
 
 }  // namespace
@@ -104,8 +104,8 @@ BOOST_AUTO_TEST_CASE(a_config_survives_an_artifact) {
 }
 
 BOOST_AUTO_TEST_CASE(heads_that_do_not_divide_are_a_config_error) {
-  BOOST_CHECK_THROW(pe::support::bind<ModelConfig>({{"width", 64}, {"heads", 6}}), pe::support::ConfigError);
-  BOOST_CHECK_THROW(pe::support::bind<ModelConfig>({{"width", 64}, {"heads", 4}, {"key_value_heads", 3}}),
+  BOOST_CHECK_THROW(pe::support::make_config<ModelConfig>({{"width", 64}, {"heads", 6}}), pe::support::ConfigError);
+  BOOST_CHECK_THROW(pe::support::make_config<ModelConfig>({{"width", 64}, {"heads", 4}, {"key_value_heads", 3}}),
                     pe::support::ConfigError);
 }
 

@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(a_drop_has_a_fresh_cosine_over_what_remains) {
 
 BOOST_AUTO_TEST_CASE(a_warm_up_that_does_not_fit_is_told_with_its_steps) {
   BOOST_CHECK_EXCEPTION(
-      pe::support::bind<TrainSettings>({{"tokens", 2048}, {"batch", 16}, {"length", 128}}), pe::support::ConfigError,
+      pe::support::make_config<TrainSettings>({{"tokens", 2048}, {"batch", 16}, {"length", 128}}), pe::support::ConfigError,
       [](const auto& error) { return std::string(error.what()).find("1 steps") != std::string::npos; });
 }
 

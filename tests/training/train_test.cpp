@@ -2,6 +2,7 @@
 
 #include "small_run.h"
 #include "support/error.h"
+#include "support/text.h"
 #include "training/run.h"
 
 namespace {
