@@ -1,5 +1,7 @@
 #include "evaluation/journal.h"
 
+#include <limits>
+
 #include "support/files.h"
 #include "support/text.h"
 
@@ -21,7 +23,10 @@ Cell cell_from(const Json& json) {
   if (json.is_number_integer()) return json.get<std::int64_t>();
   if (json.is_string()) return json.get<std::string>();
   if (json.is_array() && json.size() == 1 && json[0].is_string()) {
-    return support::parse_real(json[0].get<std::string>());
+    const std::string text = json[0].get<std::string>();
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (text == "inf" || text == "-inf") return text == "inf" ? kInfinity : -kInfinity;
+    return support::parse_real(text).value_or(std::numeric_limits<double>::quiet_NaN());
   }
   return {};
 }
