@@ -4,21 +4,17 @@
 #pragma once
 
 #include <boost/test/unit_test.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 namespace pe::test {
 
-inline std::filesystem::path source_root() { return PE_SOURCE_ROOT; }
-inline std::filesystem::path build_root() { return PE_BUILD_ROOT; }
+std::filesystem::path source_root();
+std::filesystem::path build_root();
 
-inline std::optional<std::filesystem::path> test_data(const std::string& name) {
-  const char* folder = std::getenv("PE_TEST_DATA");
-  const auto path = (folder ? std::filesystem::path(folder) : source_root().parent_path() / "shared" / "data") / name;
-  return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
-}
+/// The file or folder of that name, where it is on this machine.
+std::optional<std::filesystem::path> test_data(const std::string& name);
 
 /// A precondition for a test case: `*boost::unit_test::precondition(pe::test::HasData{"fineweb"})`.
 struct HasData {
