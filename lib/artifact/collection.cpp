@@ -127,12 +127,20 @@ const Member* Manifest::find(std::string_view name) const {
 }
 
 CollectionWriter::CollectionWriter(fs::path folder, Kind kind, Recipe recipe) : folder_(std::move(folder)) {
+  if (!folder_.has_filename()) folder_ = folder_.parent_path();   // "out/" is "out"
   manifest_.kind = kind;
   manifest_.recipe = std::move(recipe);
-  support::make_folders(folder_);
-  if (!fs::is_empty(folder_)) {
-    throw IoError(cat("cannot write a collection into ", quote(folder_.string()), ": it already holds something"), true);
+  std::error_code ignored;
+  if (fs::exists(folder_, ignored) && !(fs::is_directory(folder_, ignored) && fs::is_empty(folder_, ignored))) {
+    throw IoError(cat("cannot write a collection as ", quote(folder_.string()), ": something of that name is there already"), true);
   }
+  building_ = support::unique_sibling(folder_);
+  support::make_folders(building_);
+}
+
+CollectionWriter::~CollectionWriter() {
+  std::error_code ignored;
+  if (!building_.empty()) fs::remove_all(building_, ignored);
 }
 
 fs::path CollectionWriter::add(const std::string& name) {
@@ -145,8 +153,8 @@ fs::path CollectionWriter::add(const std::string& name) {
     }
   }
   manifest_.members.push_back({name, 0, "", ""});
-  const fs::path path = folder_ / name;
-  if (path.has_parent_path()) support::make_folders(path.parent_path());
+  const fs::path path = building_ / name;
+  support::make_folders(path.parent_path());
   return path;
 }
 
@@ -154,14 +162,16 @@ Manifest CollectionWriter::finish(bool durable) {
   std::sort(manifest_.members.begin(), manifest_.members.end(),
             [](const Member& a, const Member& b) { return a.name < b.name; });
   for (Member& member : manifest_.members) {
-    const fs::path path = folder_ / member.name;
+    const fs::path path = building_ / member.name;
     member.bytes = fs::file_size(path);
     member.file_digest = support::sha256_file(path);
     member.content_digest = h5::looks_like_hdf5(path) ? content_digest(path) : member.file_digest;
     if (durable) support::sync_path(path);
   }
-  support::write_file_atomically(folder_ / kManifestName, manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+  support::write_file_atomically(building_ / kManifestName, manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
                                  durable);
+  support::rename_durably(building_, folder_, durable);
+  building_.clear();
   return manifest_;
 }
 

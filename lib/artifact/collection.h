@@ -45,19 +45,21 @@ struct Manifest {
 /// True when `name` may name a member.
 bool valid_member_name(std::string_view name);
 
-/// Builds a collection in a folder of its own. Members are written by the caller, in full, at the paths it is given;
-/// `finish` hashes them and writes the manifest last, so a folder without one is unfinished.
+/// Builds a collection beside its final name. Members are written by the caller, in full, at the paths it is given;
+/// `finish` hashes them, writes the manifest and renames the folder. Without `finish` nothing stays behind, unless the
+/// process is killed, and then under a temporary name.
 class CollectionWriter {
  public:
-  /// Makes the folder. @throws IoError when it cannot, or when it already holds something.
+  /// @throws IoError when the folder cannot be made, or something of that name is there already (an empty folder may be).
   CollectionWriter(std::filesystem::path folder, Kind kind, Recipe recipe);
-  const std::filesystem::path& folder() const { return folder_; }
+  ~CollectionWriter();
+  CollectionWriter(const CollectionWriter&) = delete;
   /// Where to write a member; each name once. Folders on the way are made.
   std::filesystem::path add(const std::string& name);
   Manifest finish(bool durable = true);
 
  private:
-  std::filesystem::path folder_;
+  std::filesystem::path folder_, building_;
   Manifest manifest_;
 };
 

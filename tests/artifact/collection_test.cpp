@@ -62,10 +62,20 @@ BOOST_AUTO_TEST_CASE(members_are_sorted_and_the_digest_is_of_content_alone) {
 
 BOOST_AUTO_TEST_CASE(a_folder_without_a_manifest_is_unfinished) {
   const test::TempFolder folder;
-  artifact::CollectionWriter writer(folder / "half", Kind::kReport, {});
-  put(writer.add("index.html"), "x");
+  std::filesystem::create_directories(folder / "half");
+  put(folder / "half" / "index.html", "x");
   BOOST_TEST(has(message_of([&] { Collection(folder / "half", Kind::kReport); }), "unfinished"));
   BOOST_CHECK_THROW(artifact::CollectionWriter(folder / "half", Kind::kReport, {}), support::IoError);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_not_finished_leaves_nothing_behind) {
+  const test::TempFolder folder;
+  {
+    artifact::CollectionWriter writer(folder / "new", Kind::kReport, {});
+    put(writer.add("index.html"), "x");
+    BOOST_TEST(!std::filesystem::exists(folder / "new"));
+  }
+  BOOST_TEST(std::filesystem::is_empty(folder.path()));
 }
 
 BOOST_AUTO_TEST_CASE(members_that_miss_or_change_are_noticed) {
