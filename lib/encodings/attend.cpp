@@ -175,20 +175,25 @@ struct Job : torch::CustomClassHolder {
   double scale;
   std::int64_t chunk;
   LayerContext context;
+  std::vector<std::size_t> slots;
   std::vector<Tensor> carries;   // before each chunk, where rows are coupled
 };
 
-RowSource unpack(const variable_list& tensors) {
-  return {tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5],
-          std::vector<Tensor>(tensors.begin() + 6, tensors.end())};
+constexpr std::size_t kFixedSlots = 6;   // q, k, v, raw q, raw k, extra; then the inputs
+
+/// Autograd is given the defined tensors alone; `slots` says what each is.
+RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots) {
+  std::vector<Tensor> all(std::max(kFixedSlots, slots.back() + 1));
+  for (std::size_t i = 0; i < slots.size(); ++i) all[slots[i]] = tensors[i];
+  return {all[0], all[1], all[2], all[3], all[4], all[5], std::vector<Tensor>(all.begin() + kFixedSlots, all.end())};
 }
 
 class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
  public:
-  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Job> job, variable_list tensors) {
-    context->save_for_backward(tensors);
+  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Job> job, at::TensorList tensors) {
+    context->save_for_backward(tensors.vec());
     context->saved_data["job"] = c10::IValue::make_capsule(job);
-    const RowSource source = unpack(tensors);
+    const RowSource source = unpack(tensors, job->slots);
     std::vector<Tensor> outs, extras;
     Tensor carry;
     const std::int64_t queries = job->state.span.queries;
@@ -212,7 +217,7 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
     const auto job = c10::static_intrusive_pointer_cast<Job>(context->saved_data["job"].toCapsule());
     variable_list wanted(tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (tensors[i].defined() && context->needs_input_grad(i)) wanted[i] = at::zeros_like(tensors[i]);
+      if (context->needs_input_grad(i)) wanted[i] = at::zeros_like(tensors[i]);
     }
     const std::int64_t queries = job->state.span.queries, chunk = job->chunk;
     const std::int64_t chunks = (queries + chunk - 1) / chunk;
@@ -224,14 +229,13 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
       variable_list asked;
       std::vector<std::size_t> which;
       for (std::size_t i = 0; i < tensors.size(); ++i) {
-        if (!tensors[i].defined()) continue;
         leaves[i] = tensors[i].detach();
         if (!wanted[i].defined()) continue;
         leaves[i].requires_grad_(true);
         asked.push_back(leaves[i]);
         which.push_back(i);
       }
-      const RowSource source = unpack(leaves);
+      const RowSource source = unpack(leaves, job->slots);
       Rows rows = make_rows(job->context, source, job->scale, begin, end);
       Tensor carry, carry_before;
       if (job->traits.rows_coupled) {
@@ -435,9 +439,14 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       [[fallthrough]];   // a mask and more than v to mix: rows give both at once
     case Kernel::kChunked: {
       const auto job = c10::make_intrusive<Job>(encoding, context, traits, heads.scale, options.chunk_rows);
-      variable_list tensors{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra};
-      tensors.insert(tensors.end(), source.inputs.begin(), source.inputs.end());
-      const variable_list out = ChunkedFunction::apply(job, tensors);
+      std::vector<Tensor> all{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra}, defined;
+      all.insert(all.end(), source.inputs.begin(), source.inputs.end());
+      for (std::size_t slot = 0; slot < all.size(); ++slot) {
+        if (!all[slot].defined()) continue;
+        defined.push_back(all[slot]);
+        job->slots.push_back(slot);
+      }
+      const variable_list out = ChunkedFunction::apply(job, at::TensorList(defined));
       mixed.out = out[0];
       if (out.size() > 1) mixed.extra = out[1];
       break;

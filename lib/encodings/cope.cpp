@@ -31,7 +31,11 @@ class Cope : public PositionalEncoding {
     }
   }
 
-  Facts facts() const override { return {.learned = true, .content_dependent = true}; }
+  // Where a rotated q reads the table, its place shows in the added logit.
+  Facts facts() const override {
+    return {.shift_invariant = options_.z == Reading::kRaw ? ShiftInvariance::kAlways : ShiftInvariance::kNever,
+            .learned = true, .content_dependent = true};
+  }
   Traits traits(const Span& span) const override {
     return {.rewrites_logits = true, .needs_row_constants = true, .needs_raw = true};
   }

@@ -1,0 +1,335 @@
+// What every encoding must keep, run over the registry: a new encoding is under test once it is listed.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "fixture.h"
+
+namespace data = boost::unit_test::data;
+using namespace pe;
+using namespace pe::encodings;
+using namespace pe::test;
+
+namespace {
+
+std::unique_ptr<PositionalEncoding> stirred(const Json& config, const Shape& shape) {
+  auto encoding = make_encoding(config, shape);
+  stir(*encoding);
+  return encoding;
+}
+
+Span whole(std::int64_t batch, std::int64_t length) {
+  Span span = Span::whole(batch, length);
+  span.pe_len = length;
+  return span;
+}
+
+const AttendOptions kReference{.route = Route::kReference};
+const AttendOptions kChunked{.route = Route::kChunked, .chunk_rows = 3};
+
+bool has_fused_route(PositionalEncoding& encoding, const Span& span) {
+  return route_name(encoding, span, at::kDouble, false) != "chunked";
+}
+
+/// The slopes of one subject are for two heads.
+std::vector<Subject> subjects_for_any_heads() {
+  std::vector<Subject> some = subjects();
+  std::erase_if(some, [](const Subject& s) { return s.config.dump().find("slopes") != std::string::npos; });
+  return some;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(encoding_battery)
+
+BOOST_DATA_TEST_CASE(a_later_token_changes_nothing_before_it, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  const Toy toy(small_shape(), 2, 9);
+  const Tensor before = toy.run(*encoding, whole(2, 9), kReference);
+  for (const std::int64_t t : {1, 5, 8}) {
+    Toy other = toy;
+    for (Tensor Toy::*member : {&Toy::x}) (other.*member = (toy.*member).clone()).select(1, t).add_(1);
+    for (Tensor Toy::*member : {&Toy::q, &Toy::k, &Toy::v}) (other.*member = (toy.*member).clone()).select(2, t).add_(1);
+    const Tensor after = other.run(*encoding, whole(2, 9), kReference);
+    BOOST_TEST(at::equal(before.narrow(2, 0, t), after.narrow(2, 0, t)), "token " << t << " is seen before it comes");
+    BOOST_TEST(!at::equal(before.select(2, t), after.select(2, t)));
+    const Tensor fast = other.run(*encoding, whole(2, 9));
+    BOOST_TEST(largest_difference(after, fast) <= 1e-10);
+  }
+}
+
+BOOST_DATA_TEST_CASE(all_routes_agree_on_outputs_and_gradients,
+                     data::make(subjects_for_any_heads()) * data::make({1, 2, 4}), subject, groups) {
+  const Shape shape = small_shape(4, groups);
+  const auto encoding = stirred(subject.config, shape);
+  const Toy toy(shape, 2, 10);
+  const Span span = whole(2, 10);
+  const Evaluated reference = evaluate(*encoding, toy, span, kReference);
+  const Evaluated automatic = evaluate(*encoding, toy, span, {});
+  const Evaluated chunked = evaluate(*encoding, toy, span, kChunked);
+  BOOST_TEST(largest_difference(reference.out, automatic.out) <= 1e-11);
+  BOOST_TEST(largest_difference(reference.out, chunked.out) <= 1e-12);
+  for (std::size_t i = 0; i < reference.gradients.size(); ++i) {
+    BOOST_TEST(largest_difference(reference.gradients[i], automatic.gradients[i]) <= 1e-10, "gradient " << i);
+    BOOST_TEST(largest_difference(reference.gradients[i], chunked.gradients[i]) <= 1e-11, "gradient " << i);
+  }
+  at::NoGradGuard no_grad;   // without gradients more can be fused
+  if (has_fused_route(*encoding, span)) {
+    BOOST_TEST(largest_difference(reference.out, toy.run(*encoding, span, {.route = Route::kFused})) <= 1e-11);
+    // A small limit makes the mask come in pieces.
+    BOOST_TEST(largest_difference(reference.out, toy.run(*encoding, span, {.route = Route::kFused, .mask_bytes = 1})) <= 1e-11);
+  }
+}
+
+BOOST_DATA_TEST_CASE(gradients_are_those_of_finite_differences, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  const std::int64_t batch = 2, length = 5;
+  Toy toy(small_shape(), batch, length);
+  const Span span = whole(batch, length);
+  const Evaluated found = evaluate(*encoding, toy, span, kChunked);
+  std::vector<Tensor> inputs;
+  for (Tensor Toy::*member : {&Toy::x, &Toy::q, &Toy::k, &Toy::v}) inputs.push_back(toy.*member = (toy.*member).clone());
+  for (const Parameter& parameter : encoding->parameters()) inputs.push_back(parameter.value);
+  at::NoGradGuard no_grad;
+  const Tensor direction = normals("direction", found.out.sizes()).to(at::kBFloat16).to(at::kDouble);   // as in evaluate
+  const double step = 1e-6;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor flat = inputs[i].view(-1);
+    const Tensor gradient = found.gradients[i].reshape(-1);
+    const std::int64_t stride = std::max<std::int64_t>(1, flat.numel() / 24);   // of a large table, every so many
+    for (std::int64_t e = 0; e < flat.numel(); e += stride) {
+      double* entry = element(flat, e);
+      const double kept = *entry;
+      *entry = kept + step;
+      const double above = value((toy.run(*encoding, span, kReference) * direction).sum());
+      *entry = kept - step;
+      const double below = value((toy.run(*encoding, span, kReference) * direction).sum());
+      *entry = kept;
+      const double expected = (above - below) / (2 * step), got = value(gradient[e]);
+      BOOST_TEST(std::abs(expected - got) <= 1e-6 * (1 + std::abs(expected)),
+                 "input " << i << ", element " << e << ": expected " << expected << ", got " << got);
+    }
+  }
+}
+
+BOOST_DATA_TEST_CASE(row_by_row_over_all_earlier_keys_equals_one_pass, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  // A draw is for a number of tokens; a longer one is another draw.
+  if (encoding->facts().stochastic) return;
+  at::NoGradGuard no_grad;
+  const std::int64_t length = 9;
+  const Toy toy(small_shape(), 2, length);
+  for (const bool reference : {true, false}) {
+    const AttendOptions options = reference ? kReference : AttendOptions{};
+    const Tensor once = toy.run(*encoding, whole(2, length), options);
+    for (std::int64_t row = 0; row < length; ++row) {
+      const Toy prefix = toy.part(0, row + 1);
+      Span one{.batch = 2, .queries = 1, .keys = row + 1, .pe_len = length};
+      BOOST_TEST(largest_difference(once.narrow(2, row, 1), prefix.run(*encoding, one, options)) <= 1e-11);
+    }
+    Span last_four{.batch = 2, .queries = 4, .keys = length, .pe_len = length};
+    BOOST_TEST(largest_difference(once.narrow(2, length - 4, 4), toy.run(*encoding, last_four, options)) <= 1e-11);
+  }
+}
+
+BOOST_DATA_TEST_CASE(a_common_shift_of_positions_does_what_the_facts_say, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  const Facts facts = encoding->facts();
+  // Draws ignore where a text starts.
+  if (facts.stochastic) return;
+  at::NoGradGuard no_grad;
+  const Toy toy(small_shape(), 1, 7);
+  const auto at_shift = [&](std::int64_t shift) {
+    Span span = whole(1, 7);
+    span.first_position = shift;
+    span.pe_len = 8192;
+    return std::pair(toy.run(*encoding, span, kReference), toy.run(*encoding, span));
+  };
+  const auto [reference, fast] = at_shift(0);
+  BOOST_TEST(largest_difference(reference, fast) <= 1e-11);
+  bool changed = false;
+  for (const std::int64_t shift : {1, 9, 4096}) {
+    if (facts.max_positions && shift + 7 > *facts.max_positions) continue;
+    const auto [moved, moved_fast] = at_shift(shift);
+    const double difference = largest_difference(reference, moved);
+    BOOST_TEST(largest_difference(moved, moved_fast) <= 1e-9);
+    if (facts.shift_invariant == ShiftInvariance::kAlways) BOOST_TEST(difference <= 1e-9, "shift " << shift);
+    changed = changed || difference > 1e-3;
+  }
+  BOOST_TEST(changed == (facts.shift_invariant != ShiftInvariance::kAlways));
+}
+
+BOOST_DATA_TEST_CASE(four_times_the_training_length_is_finite_or_refused, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  at::NoGradGuard no_grad;
+  const std::int64_t length = 4 * small_shape().train_length;
+  const Toy toy(small_shape(), 1, length);
+  const std::optional<std::int64_t> bound = encoding->facts().max_positions;
+  if (bound && *bound < length) {
+    BOOST_CHECK_THROW(toy.run(*encoding, whole(1, length)), RangeError);
+    BOOST_TEST(all_finite(toy.part(0, *bound).run(*encoding, whole(1, *bound))));
+    return;
+  }
+  const Tensor out = toy.run(*encoding, whole(1, length));
+  BOOST_TEST(all_finite(out));
+  BOOST_TEST(largest_difference(out, toy.run(*encoding, whole(1, length), kReference)) <= 1e-10);
+}
+
+BOOST_DATA_TEST_CASE(packed_documents_are_as_if_they_stood_alone, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  if (encoding->facts().stochastic) return;
+  at::NoGradGuard no_grad;
+  const Toy toy(small_shape(), 2, 8);
+  Span span = whole(2, 8);
+  span.restart_positions = true;
+  for (const bool by_sequence : {false, true}) {
+    span.doc_start = torch::tensor({0, 0, 0, 3, 3, 3, 3, 3}, at::TensorOptions(at::kLong));
+    if (by_sequence) span.doc_start = span.doc_start.expand({2, 8});
+    for (const AttendOptions& options : {kReference, kChunked, AttendOptions{}}) {
+      const Tensor packed = toy.run(*encoding, span, options);
+      for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 5}}) {
+        Span alone = whole(2, count);
+        alone.pe_len = 8;
+        const Tensor expected = toy.part(begin, count).run(*encoding, alone, kReference);
+        BOOST_TEST(largest_difference(packed.narrow(2, begin, count), expected) <= 1e-11);
+      }
+    }
+  }
+}
+
+BOOST_DATA_TEST_CASE(bfloat16_stays_near_float32, data::make(subjects()), subject) {
+  Shape shape = small_shape();
+  shape.dtype = at::kFloat;   // parameters are never less than float32
+  const auto encoding = stirred(subject.config, shape);
+  for (const Parameter& parameter : encoding->parameters()) BOOST_TEST((parameter.value.scalar_type() == at::kFloat));
+  Span span = whole(2, 48);
+  if (encoding->facts().max_positions.value_or(4096) < 48) span = whole(2, 16);
+  Toy low(shape, 2, span.keys);
+  // Both see the same numbers as q, k and v: nothing but attention is compared.
+  for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (low.*member).zero_();
+  low = low.to(at::kBFloat16);
+  const Toy high = low.to(at::kFloat);
+  const Evaluated expected = evaluate(*encoding, high, span, kReference);
+  // A count of gates that a rounded q moves past a whole number has another slope there.
+  const double allowed = encoding->facts().content_dependent ? 6e-2 : 2e-2;
+  for (const AttendOptions& options : {AttendOptions{}, kChunked}) {
+    const Evaluated got = evaluate(*encoding, low, span, options);
+    BOOST_TEST(relative_difference(got.out, expected.out) <= 2e-2);
+    for (std::size_t i = 0; i < got.gradients.size(); ++i) {
+      const double off = relative_difference(got.gradients[i], expected.gradients[i]);
+      BOOST_TEST(off <= allowed, "gradient " << i << " is off by " << off);
+    }
+  }
+  at::NoGradGuard no_grad;
+  State one = begin_pass(*encoding, span), two = begin_pass(*encoding, span);
+  const Tensor sum = add_to_tokens(*encoding, low.x, one);
+  BOOST_TEST((sum.scalar_type() == at::kBFloat16));
+  BOOST_TEST(relative_difference(sum, add_to_tokens(*encoding, high.x, two)) <= 4e-3);
+}
+
+// bfloat16 holds no whole number above 256: a position in it, far out, would be another one.
+BOOST_DATA_TEST_CASE(far_positions_in_bfloat16_are_still_exact, data::make(subjects()), subject) {
+  Shape shape = small_shape();
+  shape.dtype = at::kFloat;
+  const auto encoding = stirred(subject.config, shape);
+  const Facts facts = encoding->facts();
+  if (facts.stochastic || facts.max_positions) return;
+  at::NoGradGuard no_grad;
+  const Toy low = Toy(shape, 1, 12).to(at::kBFloat16);
+  Span span = whole(1, 12);
+  span.first_position = 20011;
+  span.pe_len = 32768;
+  const Tensor expected = low.to(at::kFloat).run(*encoding, span, kReference);
+  const Tensor got = low.run(*encoding, span).to(at::kFloat);
+  BOOST_TEST(relative_difference(got, expected) <= 2e-2);
+}
+
+BOOST_DATA_TEST_CASE(float32_routes_agree, data::make(subjects()), subject) {
+  Shape shape = small_shape();
+  shape.dtype = at::kFloat;
+  const auto encoding = stirred(subject.config, shape);
+  const std::int64_t length = std::min<std::int64_t>(encoding->facts().max_positions.value_or(120), 120);
+  const Toy toy(shape, 1, length, at::kFloat);
+  const Evaluated reference = evaluate(*encoding, toy, whole(1, length), kReference);
+  const Evaluated fast = evaluate(*encoding, toy, whole(1, length), {});
+  const Evaluated chunked = evaluate(*encoding, toy, whole(1, length), {.route = Route::kChunked, .chunk_rows = 50});
+  BOOST_TEST(largest_difference(reference.out, chunked.out) <= 1e-5);
+  // One channel holds slope times place in float32, up to 60 here.
+  BOOST_TEST(largest_difference(reference.out, fast.out) <= 2e-4);
+  for (std::size_t i = 0; i < reference.gradients.size(); ++i) {
+    const double size = 1 + value(reference.gradients[i].abs().max());
+    BOOST_TEST(largest_difference(reference.gradients[i], chunked.gradients[i]) <= 2e-5 * size, "gradient " << i);
+    BOOST_TEST(largest_difference(reference.gradients[i], fast.gradients[i]) <= 3e-4 * size, "gradient " << i);
+  }
+}
+
+BOOST_DATA_TEST_CASE(facts_hold, data::make(subjects()), subject) {
+  const auto encoding = make_encoding(subject.config, small_shape());
+  const Facts facts = encoding->facts();
+  BOOST_TEST(facts.learned == !encoding->parameters().empty());
+  const Toy toy(small_shape(), 2, 8);
+  at::NoGradGuard no_grad;
+  Span span = whole(2, 8);
+  span.training = true;
+  const Tensor first = toy.run(*encoding, span), again = toy.run(*encoding, span);
+  BOOST_TEST(at::equal(first, again));   // the same step draws the same
+  span.step = 1;
+  if (facts.stochastic) {
+    // On its own a position map moves nothing.
+    const bool moves = subject.name.find("stack") != std::string::npos;
+    BOOST_TEST(at::equal(first, toy.run(*encoding, span)) == !moves);
+  } else {
+    BOOST_TEST(at::equal(first, toy.run(*encoding, span)));
+  }
+  if (facts.prefixes_agree()) {
+    Span prefix = whole(2, 5);
+    BOOST_TEST(largest_difference(first.narrow(2, 0, 5), toy.part(0, 5).run(*encoding, prefix)) <= 1e-12);
+  }
+  if (facts.length_dependent) {
+    span.pe_len = 64;
+    BOOST_TEST(largest_difference(first, toy.run(*encoding, span)) > 1e-6);
+    span.pe_len.reset();
+    BOOST_CHECK_THROW(toy.run(*encoding, span), support::ConfigError);
+  }
+}
+
+BOOST_DATA_TEST_CASE(initial_values_come_from_seed_and_name_alone, data::make(subjects()), subject) {
+  const auto one = make_encoding(subject.config, small_shape()), two = make_encoding(subject.config, small_shape());
+  Shape other = small_shape();
+  other.seed = 6;
+  const auto reseeded = make_encoding(subject.config, other);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < one->parameters().size(); ++i) {
+    const Parameter& p = one->parameters()[i];
+    BOOST_TEST(at::equal(p.value, two->parameters()[i].value), p.name);
+    BOOST_TEST((p.value.is_leaf() && p.value.requires_grad()), p.name);
+    const bool constant = p.value.numel() < 2 || all_equal(p.value);
+    BOOST_TEST((constant || !at::equal(p.value, reseeded->parameters()[i].value)), p.name);
+    BOOST_TEST((!p.weight_decay || p.value.dim() == 2), p.name);
+    BOOST_TEST(std::count(names.begin(), names.end(), p.name) == 0, p.name);
+    names.push_back(p.name);
+  }
+}
+
+BOOST_DATA_TEST_CASE(a_frozen_model_still_trains_its_encoding, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  if (encoding->parameters().empty()) return;
+  const Toy frozen(small_shape(), 2, 8);
+  const auto gradients = [&](const AttendOptions& options) {
+    for (const Parameter& p : encoding->parameters()) Tensor(p.value).mutable_grad() = Tensor();
+    (frozen.run(*encoding, whole(2, 8), options) * normals("direction", {2, 2, 8, 4})).sum().backward();
+    std::vector<Tensor> found;
+    for (const Parameter& p : encoding->parameters()) {
+      found.push_back(p.value.grad().defined() ? p.value.grad().clone() : at::zeros_like(p.value));
+    }
+    return found;
+  };
+  const std::vector<Tensor> reference = gradients(kReference), fast = gradients({});
+  double largest = 0;
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    BOOST_TEST(largest_difference(reference[i], fast[i]) <= 1e-11);
+    largest = std::max(largest, value(reference[i].abs().max()));
+  }
+  BOOST_TEST(largest > 0);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
