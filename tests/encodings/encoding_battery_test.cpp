@@ -209,8 +209,9 @@ BOOST_DATA_TEST_CASE(bfloat16_stays_near_float32, data::make(subjects()), subjec
   low = low.to(at::kBFloat16);
   const Toy high = low.to(at::kFloat);
   const Evaluated expected = evaluate(*encoding, high, span, kReference);
-  // A count of gates that a rounded q moves past a whole number has another slope there.
-  const double allowed = encoding->facts().content_dependent ? 6e-2 : 2e-2;
+  // A count of gates that a rounded q moves past a whole number has another slope there, and a gradient that is one
+  // number sums such terms of both signs.
+  const double allowed = encoding->facts().content_dependent ? 0.15 : 2e-2;
   for (const AttendOptions& options : {AttendOptions{}, kChunked}) {
     const Evaluated got = evaluate(*encoding, low, span, options);
     BOOST_TEST(relative_difference(got.out, expected.out) <= 2e-2);
