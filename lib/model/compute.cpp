@@ -69,6 +69,7 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
   v.field("micro_batch", micro_batch,
           "Sequences of one forward and backward pass. auto: the whole batch on a CPU, 64 on cuda.",
           {.unit = "sequences", .min = 1, .max = 1 << 24});
+  v.check(ranks.value_or(1) == 1, "more than one rank is not supported: set compute.ranks: 1, and gpus: 1 in the resources");
 }
 
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {

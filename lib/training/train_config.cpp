@@ -71,6 +71,9 @@ void TrainConfig::describe(FieldVisitor& v) {
   v.group("train", train, "The run.");
   v.group("compute", compute, "On what and how it is computed.");
   v.group("checkpoint", checkpoint, "What a killed run loses.");
+  const std::int64_t micro = compute.micro_batch.value_or(train.batch);
+  v.check(micro >= train.batch || train.batch % micro == 0,
+          support::cat("compute.micro_batch is ", micro, ", which does not divide train.batch, ", train.batch));
 }
 
 void WatchConfig::describe(FieldVisitor& v) { describe_watch(v, log_every, validate_every, validate_windows); }
