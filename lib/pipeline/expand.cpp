@@ -95,7 +95,8 @@ Node single(const std::string& key, Node value) {
   Node map;
   map.kind = Node::Kind::kMap;
   map.mark = value.mark;
-  Mark key_mark = value.mark;
+  Mark key_mark;   // a flag's key has no line
+  key_mark.source = value.mark.source;
   map.members.push_back({key, std::move(key_mark), std::move(value)});
   return map;
 }
@@ -306,7 +307,7 @@ void Expander::take_sets() {
           known.push_back(member.key);
           if (member.key == parts[i]) next = &member.value;
         }
-        if (!next) report(cat("no var ", quote(flag.key)), value.place(), suggest_or_list(parts[i], known));
+        if (!next) report(cat("no var ", quote(flag.key)), Place{name}, suggest_or_list(parts[i], known));
         at = next;
       }
       if (at) *at = std::move(value);
@@ -333,12 +334,12 @@ void Expander::take_sets() {
           }
         }
       }
-      if (!found) report(cat("no axis ", quote(flag.key)), value.place(), suggest_or_list(flag.key, axis_names_));
+      if (!found) report(cat("no axis ", quote(flag.key)), Place{name}, suggest_or_list(flag.key, axis_names_));
     } else if (flag.target == "resources") {
       if (!parse()) continue;
       const std::size_t last = flag.key.rfind('.');
       if (last == std::string::npos) {
-        report("a setting of resources is resources.NAME.key=value", value.place(), "such as --set resources.cpu.cpus=2");
+        report("a setting of resources is resources.NAME.key=value", Place{name}, "such as --set resources.cpu.cpus=2");
         continue;
       }
       resource_flags_[flag.key.substr(0, last)].emplace_back(flag.key.substr(last + 1), std::move(value));
@@ -364,11 +365,13 @@ void Expander::narrow_axes() {
     const auto narrow = [&](Axis& axis) {
       if (axis.name != name) return;
       found = true;
+      bool good = true;
       for (const std::string& label : labels) {
-        if (!axis.find(label)) {
-          report(cat("axis ", quote(name), " has no label ", quote(label)), place, suggest_or_list(label, axis.labels()));
-        }
+        if (axis.find(label)) continue;
+        report(cat("axis ", quote(name), " has no label ", quote(label)), place, suggest_or_list(label, axis.labels()));
+        good = false;
       }
+      if (!good) return;   // an axis without labels would only bring more messages
       std::erase_if(axis.values, [&](const AxisValue& value) {
         return std::find(labels.begin(), labels.end(), value.label) == labels.end();
       });
@@ -447,7 +450,7 @@ void Expander::read_flags() {
     if (resources_.count(name) || by_label_.count(name)) continue;
     std::vector<std::string> known = stage_labels();
     for (const auto& [key, value] : resources_) known.push_back(key);
-    report(cat("no resources ", quote(name)), values.front().second.place(), suggest_or_list(name, known));
+    report(cat("no resources ", quote(name)), Place{cat("--set resources.", name)}, suggest_or_list(name, known));
   }
 }
 
@@ -623,21 +626,20 @@ std::vector<std::size_t> Expander::order_stages() {
 void Expander::check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
                               const std::set<std::string>& bound) {
   for (const CellPattern& pattern : patterns) {
-    for (const auto& [axis, labels] : pattern) {
+    for (const auto& [axis, axis_mark, labels, label_marks] : pattern) {
       if (!bound.count(axis)) {
         report(cat(quote(what), " of stage ", quote(stage.node->label), " names axis ", quote(axis),
                    ", which no instance of it has"),
-               stage.node->mark.place(), suggest_or_list(axis, {bound.begin(), bound.end()}));
+               axis_mark.place(), suggest_or_list(axis, {bound.begin(), bound.end()}));
         continue;
       }
       const auto known = known_labels_.find(axis);
       if (known == known_labels_.end()) continue;
-      for (const std::string& label : labels) {
-        if (!known->second.count(label)) {
-          report(cat(quote(what), " of stage ", quote(stage.node->label), ": axis ", quote(axis), " has no label ",
-                     quote(label)),
-                 stage.node->mark.place(), suggest_or_list(label, {known->second.begin(), known->second.end()}));
-        }
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        if (known->second.count(labels[i])) continue;
+        report(cat(quote(what), " of stage ", quote(stage.node->label), ": axis ", quote(axis), " has no label ",
+                   quote(labels[i])),
+               label_marks[i].place(), suggest_or_list(labels[i], {known->second.begin(), known->second.end()}));
       }
     }
   }
@@ -647,8 +649,8 @@ bool Expander::excluded(const Stage& stage, const std::vector<Binding>& bindings
   const auto matches = [&](const CellPattern& pattern) {
     return std::all_of(pattern.begin(), pattern.end(), [&](const auto& entry) {
       for (const Binding& binding : bindings) {
-        if (binding.axis != entry.first) continue;
-        return std::find(entry.second.begin(), entry.second.end(), binding.value->label) != entry.second.end();
+        if (binding.axis != entry.axis) continue;
+        return std::find(entry.labels.begin(), entry.labels.end(), binding.value->label) != entry.labels.end();
       }
       return false;
     });

@@ -65,7 +65,8 @@ class Reader {
     for (const auto& member : map.members) {
       if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
       std::string hint = suggestion(member.key, known);
-      if (hint.empty()) hint = otherwise.empty() ? cat("expected one of ", support::join(known, ", ")) : otherwise;
+      if (hint.empty()) hint = cat("expected one of ", support::join(known, ", "));
+      if (!otherwise.empty() && hint.rfind("did you mean", 0) != 0) hint = otherwise;
       diagnostics_.add(cat("unknown key ", quote(member.key), " in ", what), member.key_mark.place(), hint);
     }
   }
@@ -156,11 +157,12 @@ std::vector<CellPattern> Reader::patterns(const Node& node, const std::string& w
     if (!expect_map(item, cat("an entry of ", what))) continue;
     CellPattern pattern;
     for (const auto& member : item.members) {
-      std::vector<std::string> labels;
+      AxisPattern axis{member.key, member.key_mark, {}, {}};
       for (const Node& label : scalars(member.value, cat("the labels of axis ", quote(member.key)))) {
-        labels.push_back(label.text);
+        axis.labels.push_back(label.text);
+        axis.label_marks.push_back(label.mark);
       }
-      pattern.emplace_back(member.key, std::move(labels));
+      pattern.push_back(std::move(axis));
     }
     if (pattern.empty()) {
       diagnostics_.add(cat("an empty entry of ", what, " would match everything"), item.place());

@@ -34,8 +34,14 @@ struct ReferenceText {
   support::Mark mark;
 };
 
-/// One entry of `exclude` or `only`: axis → labels; matches when every axis has one of its labels.
-using CellPattern = std::vector<std::pair<std::string, std::vector<std::string>>>;
+/// One axis of an entry of `exclude` or `only`, and the labels that it may have.
+struct AxisPattern {
+  std::string axis;
+  support::Mark mark;
+  std::vector<std::string> labels;
+  std::vector<support::Mark> label_marks;
+};
+using CellPattern = std::vector<AxisPattern>;   ///< matches when every axis has one of its labels
 
 struct StageNode {
   std::string label;
