@@ -50,6 +50,8 @@ class ModelScorer final : public Scorer {
     const at::Tensor hidden = model_.forward(ids.to(device), options);
     const at::Tensor flat = hidden.reshape({rows * length, hidden.size(-1)});
 
+    bool guesses = false;
+    for (const Sequence* sequence : batch) guesses = guesses || sequence->guesses;
     std::vector<float> nll(targets.size());
     std::vector<std::uint8_t> correct(targets.size());
     const auto count = static_cast<std::int64_t>(targets.size());
@@ -57,7 +59,13 @@ class ModelScorer final : public Scorer {
       const std::int64_t n = std::min(kLogitRows, count - begin);
       const at::Tensor at_rows = from_vector(where, begin, n).to(device);
       const at::Tensor wanted = from_vector(targets, begin, n).to(device);
-      const at::Tensor logits = model_.logits(flat.index_select(0, at_rows));
+      const at::Tensor chosen = flat.index_select(0, at_rows);
+      if (!guesses) {
+        const at::Tensor losses = model_.losses(chosen, wanted).to(at::kFloat).to(at::kCPU).contiguous();
+        std::copy_n(losses.data_ptr<float>(), n, nll.begin() + begin);
+        continue;
+      }
+      const at::Tensor logits = model_.logits(chosen);
       const at::Tensor losses =
           (logits.logsumexp(-1) - logits.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)).to(at::kCPU).contiguous();
       const at::Tensor right = logits.argmax(-1).eq(wanted).to(at::kCPU).contiguous();
@@ -71,8 +79,10 @@ class ModelScorer final : public Scorer {
       const auto n = static_cast<std::size_t>(batch[row]->last - batch[row]->first);
       scores[row].nll.assign(nll.begin() + static_cast<std::ptrdiff_t>(at),
                              nll.begin() + static_cast<std::ptrdiff_t>(at + n));
-      scores[row].correct.assign(correct.begin() + static_cast<std::ptrdiff_t>(at),
-                                 correct.begin() + static_cast<std::ptrdiff_t>(at + n));
+      if (batch[row]->guesses) {
+        scores[row].correct.assign(correct.begin() + static_cast<std::ptrdiff_t>(at),
+                                   correct.begin() + static_cast<std::ptrdiff_t>(at + n));
+      }
       at += n;
     }
     return scores;

@@ -34,12 +34,11 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
       assert(scores.size() == batch.size());
       for (std::size_t i = 0; i < scores.size(); ++i) {
         MeanScore& into = results[order[begin + i]];
-        const std::size_t targets = scores[i].nll.size();
-        into.nll.resize(targets);
-        into.correct.resize(targets);
-        bool exact = true;
-        for (std::size_t j = 0; j < targets; ++j) {
-          into.nll[j] += scores[i].nll[j];
+        into.nll.resize(scores[i].nll.size());
+        into.correct.resize(scores[i].correct.size());
+        for (std::size_t j = 0; j < into.nll.size(); ++j) into.nll[j] += scores[i].nll[j];
+        bool exact = batch[i]->guesses;
+        for (std::size_t j = 0; j < into.correct.size(); ++j) {
           into.correct[j] += scores[i].correct[j];
           exact = exact && scores[i].correct[j] != 0;
         }

@@ -28,12 +28,13 @@ struct Sequence {
   std::vector<std::int32_t> ids;
   std::int64_t first = 1;
   std::int64_t last = 1;
+  bool guesses = true;   ///< whether `correct` is wanted; it is the dearer half of scoring
 };
 
 /// One entry per target, in order.
 struct Score {
   std::vector<float> nll;              ///< nats, from float32 log-softmax
-  std::vector<std::uint8_t> correct;   ///< the most probable token (the lowest id on a tie) is the target
+  std::vector<std::uint8_t> correct;   ///< the most probable token (the lowest id on a tie) is the target; or empty
 };
 
 class Scorer {
@@ -54,8 +55,8 @@ class Scorer {
 /// The mean over draws of what a stochastic model says of a sequence; one draw else.
 struct MeanScore {
   std::vector<double> nll;        ///< mean over draws
-  std::vector<double> correct;    ///< share of draws that are correct
-  double exact = 0;               ///< share of draws in which every target is correct
+  std::vector<double> correct;    ///< share of draws that are correct; empty without guesses
+  double exact = 0;               ///< share of draws in which every target is correct; 0 without guesses
 };
 
 /// Scores any sequences: groups them by length, cuts batches of about `batch_tokens`, averages `draws` draws when the

@@ -38,7 +38,7 @@ class FakeScorer : public Scorer {
       for (std::int64_t target = sequence->first; target < sequence->last; ++target) {
         const Answer answer = model_(sequence->ids, target);
         score.nll.push_back(static_cast<float>(answer.nll + noise * static_cast<double>(draw)));
-        score.correct.push_back(answer.correct ? 1 : 0);
+        if (sequence->guesses) score.correct.push_back(answer.correct ? 1 : 0);
       }
       scores.push_back(std::move(score));
     }

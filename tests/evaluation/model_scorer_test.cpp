@@ -2,6 +2,7 @@
 #include "evaluation/model_scorer.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <boost/test/unit_test.hpp>
@@ -88,6 +89,9 @@ BOOST_AUTO_TEST_CASE(losses_are_those_of_a_float64_softmax) {
   const LanguageModel model = small_model("rope");
   const auto ids = keyed_ids(5, 20, 48);
   const std::vector<double> losses = prefix_losses(model, ids, 20);
+  const Sequence alone{ids, 1, 20, /*guesses=*/false};
+  const MeanScore fused = score_all(*make_model_scorer(model, 64), {alone}, 1)[0];
+  BOOST_TEST(fused.correct.empty());
   at::Tensor tensor = at::empty({1, 20}, at::kLong);
   for (std::int64_t i = 0; i < 20; ++i) tensor.data_ptr<std::int64_t>()[i] = ids[static_cast<std::size_t>(i)];
   const at::NoGradGuard no_gradients;
@@ -98,6 +102,7 @@ BOOST_AUTO_TEST_CASE(losses_are_those_of_a_float64_softmax) {
     for (int v = 0; v < 48; ++v) sum += std::exp(row[v]);
     const double expected = std::log(sum) - row[ids[static_cast<std::size_t>(i + 1)]];
     BOOST_TEST(std::abs(losses[static_cast<std::size_t>(i)] - expected) < 1e-5);
+    BOOST_TEST(std::abs(fused.nll[static_cast<std::size_t>(i)] - expected) < 1e-5);
   }
 }
 

@@ -187,6 +187,7 @@ class Perplexity final : public Task {
         sequence.ids.insert(sequence.ids.end(), texts[d].ids.begin() + begin, texts[d].ids.begin() + end);
         sequence.first = from - begin + shift;
         sequence.last = to - begin + shift;
+        sequence.guesses = false;
         sequences.push_back(std::move(sequence));
         sources.push_back({d, from, &wanted});
       }
