@@ -82,6 +82,7 @@ class Stack : public PositionalEncoding {
       all.needs_raw |= t.needs_raw;
       all.extra_values |= t.extra_values;
     }
+    all.bias_depends_on_batch |= all.maps_positions;   // a draw for each sequence gives each its own distances
     if (all.bias != BiasKind::kNone && every_bias_is_channels) all.bias = BiasKind::kChannels;
     if (all.bias != BiasKind::kNone && every_bias_is_toeplitz && !all.maps_positions) all.bias = BiasKind::kToeplitz;
     return all;
