@@ -32,7 +32,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 double relative_difference(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.detach().to(at::kDouble), y = b.detach().to(at::kDouble);
+  const Tensor x = a.detach().to(at::kCPU, at::kDouble), y = b.detach().to(at::kCPU, at::kDouble);
   return value((x - y).norm() / (y.norm() + 1e-3));
 }
 
@@ -50,7 +50,7 @@ void stir(encodings::PositionalEncoding& encoding) {
   at::NoGradGuard no_grad;
   for (const encodings::Parameter& parameter : encoding.parameters()) {
     Tensor value = parameter.value;
-    value.add_(normals("stir " + parameter.name, value.sizes()).to(value.scalar_type()), 0.2);
+    value.add_(normals("stir " + parameter.name, value.sizes()).to(value.options().requires_grad(false)), 0.2);
   }
 }
 
@@ -79,6 +79,15 @@ Toy Toy::to(at::ScalarType dtype) const {
   for (Tensor Toy::*member : {&Toy::x, &Toy::q, &Toy::k, &Toy::v, &Toy::wq, &Toy::wk, &Toy::wv}) {
     other.*member = (this->*member).detach().to(dtype);
   }
+  return other;
+}
+
+Toy Toy::on(at::Device device) const {
+  Toy other = *this;
+  for (Tensor Toy::*member : {&Toy::x, &Toy::q, &Toy::k, &Toy::v, &Toy::wq, &Toy::wk, &Toy::wv}) {
+    other.*member = (this->*member).detach().to(device);
+  }
+  other.shape.device = device;
   return other;
 }
 
@@ -153,7 +162,7 @@ Evaluated evaluate(encodings::PositionalEncoding& encoding, const Toy& toy, cons
   std::vector<Tensor> wanted = leaves.inputs();
   for (const encodings::Parameter& parameter : encoding.parameters()) wanted.push_back(parameter.value);
   // Numbers that bfloat16 holds, so that all types are asked for the same gradient.
-  const Tensor direction = normals("direction", out.sizes()).to(at::kBFloat16).to(out.scalar_type());
+  const Tensor direction = normals("direction", out.sizes()).to(at::kBFloat16).to(out.options().requires_grad(false));
   std::vector<Tensor> gradients = torch::autograd::grad({(out * direction).sum()}, wanted, {}, std::nullopt, false,
                                                         /*allow_unused=*/true);
   for (std::size_t i = 0; i < gradients.size(); ++i) {

@@ -45,6 +45,7 @@ struct Toy {
   /// The token rows begin .. begin + count − 1 of all inputs.
   Toy part(std::int64_t begin, std::int64_t count) const;
   Toy to(at::ScalarType dtype) const;
+  Toy on(at::Device device) const;
   void require_gradients();
   std::vector<Tensor> inputs() const { return {x, q, k, v}; }
 

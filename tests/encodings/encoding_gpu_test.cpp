@@ -1,0 +1,93 @@
+// The same encodings on a GPU; skipped where there is none.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "fixture.h"
+#include "model/device.h"
+
+namespace data = boost::unit_test::data;
+using namespace pe;
+using namespace pe::encodings;
+using namespace pe::test;
+
+namespace {
+
+struct HasGpu {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    try {
+      model::ComputeConfig compute;
+      compute.device = model::DeviceKind::kCuda;
+      return model::open_device(model::resolve(compute)).is_cuda();
+    } catch (const std::exception& error) {
+      boost::test_tools::assertion_result result(false);
+      result.message() << error.what();
+      return result;
+    }
+  }
+};
+
+struct BothDevices {
+  std::unique_ptr<PositionalEncoding> cpu, gpu;
+  Toy on_cpu, on_gpu;
+  Span cpu_span, gpu_span;
+};
+
+/// bfloat16 inputs, wide enough for the kernels' needs, and the same numbers in float32 on the CPU.
+BothDevices on_both(const Json& config, std::int64_t groups) {
+  Shape shape{.width = 64, .layers = 2, .query_heads = 4, .key_value_heads = groups, .head_width = 16,
+              .train_length = 64, .seed = 5};
+  Toy toy(shape, 2, 64);
+  for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (toy.*member).zero_();
+  Shape gpu = shape;
+  gpu.device = at::Device(at::kCUDA, 0);
+  const Toy rounded = toy.to(at::kBFloat16);
+  BothDevices pair{make_encoding(config, shape), make_encoding(config, gpu), rounded.to(at::kFloat), rounded.on(gpu.device),
+            Span::whole(2, 64), Span::whole(2, 64)};
+  pair.cpu_span.pe_len = pair.gpu_span.pe_len = 64;
+  pair.gpu_span.device = gpu.device;
+  stir(*pair.cpu);
+  stir(*pair.gpu);
+  return pair;
+}
+
+std::vector<Subject> some() {
+  std::vector<Subject> all = subjects();
+  std::erase_if(all, [](const Subject& s) { return s.config.dump().find("slopes") != std::string::npos; });
+  return all;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(encoding_gpu, *boost::unit_test::precondition(HasGpu{}))
+
+BOOST_DATA_TEST_CASE(all_routes_agree_with_the_reference_on_the_cpu, data::make(some()) * data::make({2, 4}), subject, groups) {
+  const BothDevices pair = on_both(subject.config, groups);
+  const Evaluated expected = evaluate(*pair.cpu, pair.on_cpu, pair.cpu_span, {.route = Route::kReference});
+  const double allowed = pair.cpu->facts().content_dependent ? 0.15 : 2e-2;
+  for (const Route route : {Route::kAuto, Route::kChunked, Route::kReference}) {
+    const Evaluated got = evaluate(*pair.gpu, pair.on_gpu, pair.gpu_span, {.route = route, .chunk_rows = 24});
+    BOOST_TEST(relative_difference(got.out, expected.out) <= 2e-2, "route " << static_cast<int>(route));
+    for (std::size_t i = 0; i < got.gradients.size(); ++i) {
+      BOOST_TEST(relative_difference(got.gradients[i], expected.gradients[i]) <= allowed, "gradient " << i);
+    }
+  }
+}
+
+// A mask that needs a gradient while q, k and v are frozen would have the fused kernel write where it must not.
+BOOST_DATA_TEST_CASE(a_frozen_model_trains_its_bias, data::make({"t5", "fire"}), name) {
+  const BothDevices pair = on_both(name, 4);
+  const auto gradients = [](PositionalEncoding& encoding, const Toy& toy, const Span& span, Route route) {
+    const Tensor out = toy.run(encoding, span, {.route = route});
+    (out.to(at::kFloat) * normals("direction", out.sizes()).to(at::kBFloat16).to(out.device(), at::kFloat)).sum().backward();
+    std::vector<Tensor> found;
+    for (const Parameter& p : encoding.parameters()) {
+      found.push_back(p.value.grad().defined() ? p.value.grad() : at::zeros_like(p.value));
+    }
+    return found;
+  };
+  const auto expected = gradients(*pair.cpu, pair.on_cpu, pair.cpu_span, Route::kReference);
+  const auto got = gradients(*pair.gpu, pair.on_gpu, pair.gpu_span, Route::kAuto);
+  for (std::size_t i = 0; i < got.size(); ++i) BOOST_TEST(relative_difference(got[i], expected[i]) <= 2e-2);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
