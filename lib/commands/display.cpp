@@ -25,6 +25,12 @@ std::string text_of(const Json& json, const char* name) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+/// A text of a stage on one line.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return cli::harmless(text);
+}
+
 double number_of(const Json& json, const char* name, double fallback = 0) {
   const auto found = json.find(name);
   return found != json.end() && found->is_number() ? found->get<double>() : fallback;
@@ -96,8 +102,8 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
                "\n         `forget` it first if the new one is right; a stage whose bytes change needs a new result version");
   }
   if (event.name == "block") return cat(style.warn("blocked "), " ", id, "  ", text_of(detail, "reason"));
-  if (event.name == "warn") return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", text_of(detail, "text"));
-  if (event.name == "note" && event.task >= 0) return cat("note     ", id, "  ", text_of(detail, "text"));
+  if (event.name == "warn") return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", one_line(text_of(detail, "text")));
+  if (event.name == "note" && event.task >= 0) return cat("note     ", id, "  ", one_line(text_of(detail, "text")));
   if (event.name == "stop") {
     const std::string stages = counted(static_cast<std::size_t>(number_of(detail, "running")), "stage");
     return number_of(detail, "level") > 1 ? cat("killing ", stages)
