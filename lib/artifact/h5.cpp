@@ -39,6 +39,8 @@ class Locked {
  public:
   Locked() : guard_(hdf5_mutex()) {
     static const bool silenced = [] {
+      // Files are closed by us. What a full disk kept from closing would be tried again at exit, and crash there.
+      H5dont_atexit();
       H5open();
       H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
       return true;
@@ -64,6 +66,13 @@ std::string hdf5_reason() {
       },
       &frames);
   H5Eclear2(H5E_DEFAULT);
+  // What the operating system said is worth more than the frames around it, and than pointers and times beside it.
+  for (const std::string& text : frames.texts) {
+    const std::string mark = "error message = '";
+    const std::size_t at = text.find(mark);
+    const std::size_t end = at == std::string::npos ? at : text.find('\'', at + mark.size());
+    if (end != std::string::npos) return text.substr(at + mark.size(), end - at - mark.size());
+  }
   std::string reason = support::join(frames.texts, "; ");
   return reason.empty() ? "HDF5 gives no reason" : reason;
 }
@@ -211,8 +220,9 @@ struct Object::Core {
   std::string where() const { return cat(quote(file->path.string()), ": ", path); }
   std::string child(const std::string& name) const { return path == "/" ? "/" + name : path + "/" + name; }
 
-  [[noreturn]] void fail(const std::string& what) const {
-    const std::string reason = hdf5_reason();
+  [[noreturn]] void fail(const std::string& what) const { fail(what, hdf5_reason()); }
+  /// For callers that had to ask for the reason earlier: every further HDF5 call, closing included, forgets it.
+  [[noreturn]] void fail(const std::string& what, const std::string& reason) const {
     if (file->writing) throw IoError(cat(where(), ": ", what, " failed: ", reason));
     throw ArtifactError(cat(where(), ": ", what, " failed: ", reason), "the file is damaged");
   }
@@ -295,26 +305,26 @@ std::vector<std::string> Object::attribute_names() const {
 
 namespace {
 
-void write_attribute(hid_t object, const std::string& name, hid_t type, const void* value, bool& failed) {
+/// Returns why it failed, or nothing.
+std::string write_attribute(hid_t object, const std::string& name, hid_t type, const void* value) {
   const Id space(H5Screate(H5S_SCALAR), H5Sclose);
   const Id attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-  failed = !attribute.ok() || H5Awrite(attribute, type, value) < 0;
+  if (!attribute.ok() || H5Awrite(attribute, type, value) < 0) return hdf5_reason();
+  return {};
 }
 
 }  // namespace
 
 void Object::set_integer(const std::string& name, std::int64_t value) {
   const Locked lock;
-  bool failed = false;
-  write_attribute(core_->id, name, H5T_STD_I64LE, &value, failed);
-  if (failed) core_->fail(cat("writing attribute ", quote(name)));
+  const std::string reason = write_attribute(core_->id, name, H5T_STD_I64LE, &value);
+  if (!reason.empty()) core_->fail(cat("writing attribute ", quote(name)), reason);
 }
 
 void Object::set_real(const std::string& name, double value) {
   const Locked lock;
-  bool failed = false;
-  write_attribute(core_->id, name, H5T_IEEE_F64LE, &value, failed);
-  if (failed) core_->fail(cat("writing attribute ", quote(name)));
+  const std::string reason = write_attribute(core_->id, name, H5T_IEEE_F64LE, &value);
+  if (!reason.empty()) core_->fail(cat("writing attribute ", quote(name)), reason);
 }
 
 void Object::set_text(const std::string& name, std::string_view value) {
@@ -322,11 +332,10 @@ void Object::set_text(const std::string& name, std::string_view value) {
   if (value.size() > kLongestAttribute) {
     throw IoError(cat(where(), ": attribute ", quote(name), " has ", value.size(), " bytes, more than an attribute holds"));
   }
-  bool failed = false;
   std::string padded(value);
   if (padded.empty()) padded.push_back('\0');
-  write_attribute(core_->id, name, text_type(padded.size()), padded.data(), failed);
-  if (failed) core_->fail(cat("writing attribute ", quote(name)));
+  const std::string reason = write_attribute(core_->id, name, text_type(padded.size()), padded.data());
+  if (!reason.empty()) core_->fail(cat("writing attribute ", quote(name)), reason);
 }
 
 Object::RawAttribute Object::raw_attribute(const std::string& name) const {
@@ -521,16 +530,18 @@ Group Group::open_group(const std::string& name) const {
 
 namespace {
 
-/// Writes one dataset under `parent`; returns its identifier or a failed one.
-hid_t write_dataset(hid_t parent, const std::string& name, hid_t type, const Shape& shape, const void* data) {
+/// Writes one dataset under `parent`; returns its identifier, or -1 and why.
+hid_t write_dataset(hid_t parent, const std::string& name, hid_t type, const Shape& shape, const void* data, std::string& reason) {
   const Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation, false);
   H5Pset_layout(creation, H5D_CONTIGUOUS);
   H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER);
   const Id space = make_space(shape);
   Id id(H5Dcreate2(parent, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose);
-  if (!id.ok()) return -1;
-  if (element_count(shape) > 0 && H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0) return -1;
+  if (!id.ok() || (element_count(shape) > 0 && H5Dwrite(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)) {
+    reason = hdf5_reason();
+    return -1;
+  }
   H5Iinc_ref(id);   // the caller takes it over
   return id.get();
 }
@@ -548,8 +559,9 @@ Dataset Group::write_raw(const std::string& name, Type type, const Shape& shape,
   check_name(name);
   const auto [folder, leaf] = split_parent(name);
   Group parent = folder.empty() ? *this : create_group(folder);
-  const hid_t raw = write_dataset(parent.core_->id, leaf, file_type(type), shape, data);
-  if (raw < 0) core_->fail(cat("writing dataset ", quote(name)));
+  std::string reason;
+  const hid_t raw = write_dataset(parent.core_->id, leaf, file_type(type), shape, data, reason);
+  if (raw < 0) core_->fail(cat("writing dataset ", quote(name)), reason);
   auto core = std::make_shared<Core>(core_->file, Id(raw, H5Dclose), core_->child(name));
   core->type = type;
   core->element_bytes = type_bytes(type);
@@ -565,8 +577,9 @@ Dataset Group::write_text(const std::string& name, std::string_view value) {
   Group parent = folder.empty() ? *this : create_group(folder);
   const std::string padded = value.empty() ? std::string(1, '\0') : std::string(value);
   const Id type = text_type(padded.size());
-  const hid_t raw = write_dataset(parent.core_->id, leaf, type, {}, padded.data());
-  if (raw < 0) core_->fail(cat("writing dataset ", quote(name)));
+  std::string reason;
+  const hid_t raw = write_dataset(parent.core_->id, leaf, type, {}, padded.data(), reason);
+  if (raw < 0) core_->fail(cat("writing dataset ", quote(name)), reason);
   auto core = std::make_shared<Core>(core_->file, Id(raw, H5Dclose), core_->child(name));
   core->type = Type::kText;
   core->element_bytes = padded.size();
@@ -584,8 +597,9 @@ Dataset Group::write_texts(const std::string& name, const std::vector<std::strin
   std::string padded(width * values.size(), '\0');
   for (std::size_t i = 0; i < values.size(); ++i) std::copy(values[i].begin(), values[i].end(), padded.begin() + i * width);
   const Id type = text_type(width);
-  const hid_t raw = write_dataset(parent.core_->id, leaf, type, {values.size()}, padded.data());
-  if (raw < 0) core_->fail(cat("writing dataset ", quote(name)));
+  std::string reason;
+  const hid_t raw = write_dataset(parent.core_->id, leaf, type, {values.size()}, padded.data(), reason);
+  if (raw < 0) core_->fail(cat("writing dataset ", quote(name)), reason);
   auto core = std::make_shared<Core>(core_->file, Id(raw, H5Dclose), core_->child(name));
   core->type = Type::kText;
   core->element_bytes = width;

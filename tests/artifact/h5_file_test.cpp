@@ -1,5 +1,8 @@
 #include "artifact/h5.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
@@ -173,6 +176,27 @@ BOOST_AUTO_TEST_CASE(a_failed_body_leaves_nothing_behind) {
   BOOST_CHECK_THROW(artifact::write_artifact(folder / "a.h5", artifact::Kind::kMetrics, 1, {}, fail), support::IoError);
   BOOST_TEST(std::filesystem::is_empty(folder.path()));
   BOOST_CHECK_THROW(write_sample(folder / "no such folder" / "a.h5"), support::IoError);
+}
+
+BOOST_AUTO_TEST_CASE(a_disk_that_takes_no_more_is_an_io_error_with_its_reason) {
+  const test::TempFolder folder;
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit tight = before;
+  tight.rlim_cur = 100'000;
+  ::setrlimit(RLIMIT_FSIZE, &tight);
+  std::string message;
+  try {
+    artifact::write_artifact(folder / "a.h5", artifact::Kind::kMetrics, 1, {},
+                             [](h5::Group& root) { root.write("big", std::vector<double>(100'000, 1.0)); });
+  } catch (const support::IoError& error) {
+    message = error.what();
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, SIG_DFL);
+  BOOST_TEST(message.find("File too large") != std::string::npos, message);
+  BOOST_TEST(std::filesystem::is_empty(folder.path()));
 }
 
 BOOST_AUTO_TEST_CASE(h5py_reads_what_we_write) {
