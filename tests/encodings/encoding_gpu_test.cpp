@@ -13,10 +13,11 @@ using namespace pe::test;
 namespace {
 
 struct HasGpu {
+  model::DeviceKind kind = model::DeviceKind::kCuda;
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
     try {
       model::ComputeConfig compute;
-      compute.device = model::DeviceKind::kCuda;
+      compute.device = kind;
       return model::open_device(model::resolve(compute)).is_cuda();
     } catch (const std::exception& error) {
       boost::test_tools::assertion_result result(false);
