@@ -78,7 +78,6 @@ void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t co
   if (open.wide) {
     open.wide_tokens.insert(open.wide_tokens.end(), ids, ids + count);
   } else {
-    open.narrow_tokens.reserve(open.narrow_tokens.size() + count);
     for (std::size_t i = 0; i < count; ++i) open.narrow_tokens.push_back(static_cast<std::uint16_t>(ids[i]));
   }
   open.offsets.push_back(open.offsets.back() + count);
