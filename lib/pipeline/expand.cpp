@@ -176,6 +176,8 @@ class Expander {
   void check_config_file(const Node& file);
   std::optional<Json> compose(const Stage& stage, const Scope& scope, support::Origins* origins,
                               Diagnostics& diagnostics);
+  Json checkpoint_policy(const Stage& stage, const Scope& scope, Diagnostics& diagnostics) const;
+  void lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, Diagnostics& diagnostics) const;
   bool declared_anywhere(const std::string& dotted) const;
   void finish_paths(const Stage& stage, Task& task);
   void finish_labels(const Stage& stage, Task& task);
@@ -505,6 +507,7 @@ void Expander::describe_stages() {
     collect_path_fields(stage.description->fields, "", stage.path_fields);
     std::set<std::string> names;
     collect_names(stage.node->set, names);
+    collect_names(stage.node->checkpoint, names);
     for (const Node& file : stage.node->config_files) collect_names(file, names);
     stage.config_axes.assign(names.begin(), names.end());
     check_roles(stage);
@@ -991,6 +994,25 @@ void Expander::check_config_file(const Node& file) {
   walk(file, "");
 }
 
+Json Expander::checkpoint_policy(const Stage& stage, const Scope& scope, Diagnostics& diagnostics) const {
+  Json checkpoint = Json::object();
+  if (!file_.default_checkpoint.is_null()) read_checkpoint(file_.default_checkpoint, checkpoint, diagnostics);
+  if (stage.node->checkpoint.is_null()) return checkpoint;
+  if (const auto value = substitute(stage.node->checkpoint, scope, diagnostics)) {
+    read_checkpoint(*value, checkpoint, diagnostics);
+  }
+  return checkpoint;
+}
+
+/// A stage hears of the policy through its config, below whatever files and sets say; only fields that no key holds.
+void Expander::lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, Diagnostics& diagnostics) const {
+  const Json policy = checkpoint_policy(stage, scope, diagnostics);
+  for (const auto& [name, field_name] : {std::pair{"every_s", "every"}, std::pair{"keep", "keep"}}) {
+    const support::Field* field = support::find_field(stage.description->fields, cat("checkpoint.", field_name));
+    if (field && !field->options.hashed && policy.contains(name)) config["checkpoint"][field_name] = policy[name];
+  }
+}
+
 std::optional<Json> Expander::compose(const Stage& stage, const Scope& scope, support::Origins* origins,
                                       Diagnostics& diagnostics) {
   const StageDescription& description = *stage.description;
@@ -998,6 +1020,7 @@ std::optional<Json> Expander::compose(const Stage& stage, const Scope& scope, su
   const std::string owner = cat("stage ", quote(stage.node->label), " (", description.program, ")");
   const std::size_t before = diagnostics.size();
   bool good = true;
+  lay_checkpoint(stage, scope, config, diagnostics);
   const support::OverlayOptions foreign{[](const std::string&) { return true; }, owner};
   const auto lay_file = [&](const Node& name) {
     const auto path = substitute_text(name.text, name.mark, scope, diagnostics);
@@ -1120,10 +1143,7 @@ void Expander::finish_policy(const Stage& stage, const Scope& scope, Task& task)
   if (!node.retry.is_null()) {
     if (const auto value = substitute(node.retry, scope, local)) read_retry(*value, task.retry, local);
   }
-  if (!file_.default_checkpoint.is_null()) read_checkpoint(file_.default_checkpoint, task.checkpoint, local);
-  if (!node.checkpoint.is_null()) {
-    if (const auto value = substitute(node.checkpoint, scope, local)) read_checkpoint(*value, task.checkpoint, local);
-  }
+  task.checkpoint = checkpoint_policy(stage, scope, local);
   report(local);
   task.allow_partial = node.allow_partial;
   task.record_divergence = file_.on_diverge == "record";
@@ -1168,7 +1188,8 @@ void Expander::finish_snapshots(const Stage& stage, const Scope& scope, Task& ta
         local.add(cat(what, " must be a fraction from 0 to 1, found ", point->found()), point->place(),
                   "a point in tokens is {tokens: 1M}, one in steps {step: 1000}");
       } else {
-        step = static_cast<std::int64_t>(std::floor(*fraction * static_cast<double>(horizon_steps) + 0.5));
+        // Half up; the small number undoes what binary fractions lose, as in the training's own schedule.
+        step = static_cast<std::int64_t>(std::floor(*fraction * static_cast<double>(horizon_steps) + 0.5 + 1e-9));
       }
     } else if (point && point->is_map() && point->members.size() == 1 &&
                (point->members[0].key == "tokens" || point->members[0].key == "step")) {

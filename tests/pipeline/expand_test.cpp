@@ -69,6 +69,8 @@ BOOST_AUTO_TEST_CASE(an_instance_carries_its_axes_config_and_policy) {
   BOOST_TEST(trunk.retry.max == 2);
   BOOST_TEST(trunk.retry.backoff_s == 30);
   BOOST_TEST(trunk.checkpoint["every_s"] == 600.0);
+  BOOST_TEST(trunk.config["checkpoint"]["every"] == 600.0);   // the stage hears of it, and no key does
+  BOOST_TEST(trunk.config["checkpoint"]["keep"] == 2);
   // 6.6e9 tokens at 512 x 1024 a step are 12,589 steps, the last one short.
   BOOST_REQUIRE(trunk.snapshots.size() == 5u);
   BOOST_TEST(trunk.snapshots[0].label == "b25");

@@ -89,14 +89,25 @@ struct Train {
   }
 };
 
+struct Checkpoint {
+  double every = 300;
+  std::int64_t keep = 1;
+  void describe(FieldVisitor& v) {
+    v.field("every", every, "Time between checkpoints.", {.unit = "s", .min = 0, .hashed = false});
+    v.field("keep", keep, "How many are kept.", {.min = 1, .hashed = false});
+  }
+};
+
 struct TrainStage {
   Model model;
   Train train;
   Compute compute;
+  Checkpoint checkpoint;
   void describe(FieldVisitor& v) {
     v.group("model", model, "The model.");
     v.group("train", train, "The training.");
     v.group("compute", compute, "What changes bits.");
+    v.group("checkpoint", checkpoint, "What a killed run loses.");
   }
 };
 
