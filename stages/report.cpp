@@ -4,9 +4,11 @@
 // config, where they are hashed:
 //
 //     title     text            the pipeline's title
-//     labels    list of text    one per gathered artifact, in order: "scores from=decay,encoding=rope,seed=42",
+//     labels    list of text    one per artifact that is gathered, in order: "scores from=decay,encoding=rope,seed=42",
 //                               "curves stage=decay,encoding=rope,seed=42"
-//     missing   list of text    what a partial gather lacks: "scores encoding=rope,seed=43: the training failed"
+//     missing   list of text    results to list as absent: "scores encoding=rope,seed=43: the training failed"
+//
+// In a partial gather the labels that no input carries are listed as missing, with the reason from the task's document.
 //
 // Run by hand, it takes labels from the inputs, or else encoding and seed from the tables themselves.
 #include "report/report.h"

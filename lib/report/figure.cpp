@@ -15,6 +15,12 @@ using support::cat;
 
 bool is_log(Scale scale) { return scale != Scale::kLinear; }
 
+// A straight line on the scale, from a (t = 0) to b (t = 1).
+double between(Scale scale, double a, double b, double t) {
+  if (is_log(scale)) return std::exp(std::log(std::max(a, 1e-300)) * (1 - t) + std::log(std::max(b, 1e-300)) * t);
+  return a * (1 - t) + b * t;
+}
+
 const char* role_name(Series::Role role) {
   switch (role) {
     case Series::Role::kMain: return "main";
@@ -189,7 +195,7 @@ std::vector<Point> thin(const std::vector<Point>& points, std::size_t limit) {
   return kept;
 }
 
-Clipped clip_line(const std::vector<Point>& points, Scale y_scale, double low, double high) {
+Clipped clip_line(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low, double high) {
   Clipped result;
   std::vector<Point> piece;
   const auto flush = [&] {
@@ -205,7 +211,7 @@ Clipped clip_line(const std::vector<Point>& points, Scale y_scale, double low, d
       const double from = position_in(y_scale, low, high, std::max(a.y, is_log(y_scale) ? 1e-300 : a.y));
       const double to = position_in(y_scale, low, high, std::max(b.y, is_log(y_scale) ? 1e-300 : b.y));
       const double at = position_in(y_scale, low, high, level);
-      cut.x = a.x + (b.x - a.x) * (at - from) / (to - from);
+      cut.x = between(x_scale, a.x, b.x, (at - from) / (to - from));
     }
     return cut;
   };
@@ -238,17 +244,15 @@ Clipped clip_line(const std::vector<Point>& points, Scale y_scale, double low, d
   return result;
 }
 
-std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Scale y_scale, double low, double high,
-                                           int samples) {
+std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low,
+                                           double high, int samples) {
   std::vector<std::vector<Point>> pieces;
   std::vector<Point> piece;
   const auto usable = [](const Point& p) { return !std::isnan(p.low) && !std::isnan(p.high) && !std::isnan(p.y); };
   const auto clamped = [&](double y) { return std::min(high, std::max(low, y)); };
   // Interpolates on the scale; where one end is infinite the other end's value holds until the end is reached.
-  const auto between = [&](double a, double b, double t) {
-    if (!std::isfinite(a) || !std::isfinite(b)) return t < 1 ? a : b;
-    if (is_log(y_scale)) return std::exp(std::log(std::max(a, 1e-300)) * (1 - t) + std::log(std::max(b, 1e-300)) * t);
-    return a * (1 - t) + b * t;
+  const auto bound = [&](double a, double b, double t) {
+    return std::isfinite(a) && std::isfinite(b) ? between(y_scale, a, b, t) : t < 1 ? a : b;
   };
   const auto flush = [&] {
     if (piece.size() > 1) pieces.push_back(std::move(piece));
@@ -267,9 +271,9 @@ std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Sca
       for (int s = 1; s < steps; ++s) {
         const double t = static_cast<double>(s) / steps;
         Point at = a;
-        at.x = a.x + (b.x - a.x) * t;
-        at.low = clamped(between(a.low, b.low, t));
-        at.high = clamped(between(a.high, b.high, t));
+        at.x = between(x_scale, a.x, b.x, t);
+        at.low = clamped(bound(a.low, b.low, t));
+        at.high = clamped(bound(a.high, b.high, t));
         piece.push_back(at);
       }
     }

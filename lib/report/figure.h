@@ -133,18 +133,18 @@ std::vector<double> spread_labels(const std::vector<double>& wanted, double gap,
 /// Thins to about `limit` points: first, last, and the extremes of y of each stretch.
 std::vector<Point> thin(const std::vector<Point>& points, std::size_t limit);
 
-/// Clips a line to [low, high] in y on the axis's scale, cutting segments where they cross. Gaps split it.
+/// Clips a line to [low, high] in y, cutting segments where they, drawn straight on both scales, cross. Gaps split it.
 struct Clipped {
   std::vector<std::vector<Point>> pieces;
   bool leaves_top = false;
   double exit_x = 0;         ///< where it first leaves for good
   double last_y = 0;         ///< its last value, which may be infinite
 };
-Clipped clip_line(const std::vector<Point>& points, Scale y_scale, double low, double high);
+Clipped clip_line(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low, double high);
 
-/// A band clamped to [low, high], each segment resampled in the axis's own space, so that no back end clips areas.
-std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Scale y_scale, double low, double high,
-                                           int samples = 24);
+/// A band clamped to [low, high], each segment resampled on both scales, so that no back end clips areas.
+std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low,
+                                           double high, int samples = 24);
 
 /// About how wide `text` is in DejaVu Sans, in units of the font size.
 double text_width(std::string_view text);

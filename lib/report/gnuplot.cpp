@@ -54,6 +54,7 @@ int point_type(const Look& look) {
 std::string dash_type(Dash dash) {
   if (dash == Dash::kDashed) return "(7,4)";
   if (dash == Dash::kDotted) return "(2,3)";
+  if (dash == Dash::kDashDotted) return "(8,3,2,3)";
   return "1";
 }
 
@@ -98,18 +99,27 @@ class Script {
   }
 
   std::string build() {
+    if (figure_.kind == Figure::Kind::kLines) {
+      // Panels leave equal room for labels, so that their plots are equally wide.
+      for (const Panel& p : figure_.panels) {
+        Frame f{.right = 1, .top = 1};
+        ranges(p, f);
+        for (const EndLabel& l : end_labels(p, f)) label_room_ = std::max(label_room_, text_width(l.text));
+      }
+    }
     for (std::size_t i = 0; i < figure_.panels.size(); ++i) panel(i);
     return header() + data_ + "set multiplot\n" + body_ + "unset multiplot\n";
   }
 
  private:
   std::string header() const {
+    // pdfcairo counts 96 dots an inch for text and 72 for all else: three quarters make a point a point.
     const bool svg = canvas_.format == Canvas::Format::kSvg;
     std::string text =
         svg ? cat("set terminal svg size ", num(std::ceil(width_)), ",", num(std::ceil(height_)),
                   " dynamic rounded noenhanced font 'DejaVu Sans,", num(em_), "' background '#ffffff'\n")
             : cat("set terminal pdfcairo size ", num(width_ / 72), "in,", num(height_ / 72),
-                  "in rounded noenhanced font 'DejaVu Sans,", num(em_), "' background '#ffffff'\n");
+                  "in rounded noenhanced fontscale 0.75 font 'DejaVu Sans,", num(em_), "' background '#ffffff'\n");
     return text + "set encoding utf8\nunset key\nset tics nomirror out scale 0.5\nset style fill solid 1 noborder\n";
   }
 
@@ -165,7 +175,7 @@ class Script {
     std::vector<EndLabel> labels;
     if (figure_.kind == Figure::Kind::kLines) labels = end_labels(panel, f);
     double label_width = 0;
-    for (const EndLabel& l : labels) label_width = std::max(label_width, text_width(l.text));
+    if (!labels.empty()) label_width = label_room_;
     double right_margin = em_ * (labels.empty() ? 1.6 : label_width + 1.9);
     if (figure_.kind == Figure::Kind::kHeatMap) right_margin = em_ * 4.6;
     f.right = std::max(f.cell_right - right_margin, f.left + 0.3 * canvas_.panel_width);
@@ -242,7 +252,7 @@ class Script {
       return "(" + support::join(texts, ", ") + ")";
     };
     body_ += cat("set xrange [", num(f.x.low), ":", num(f.x.high), "] noextend\nset yrange [", num(f.y.low), ":", num(f.y.high), "] noextend\n");
-    body_ += cat("set xtics ", ticks(f.x.ticks), " textcolor rgb '#333333'", heat ? " scale 0" : "", "\n");
+    body_ += cat("set xtics ", ticks(f.x.ticks), " textcolor rgb '#333333'", heat ? " scale 0" : "", " offset 0,", num(tick_offset()), "\n");
     body_ += cat("set ytics ", ticks(f.y.ticks), " textcolor rgb '#333333'",
                  heat || figure_.kind == Figure::Kind::kForest ? " scale 0" : "", "\n");
     if (x_scale() == Scale::kLog2) body_ += "set logscale x 2\n";
@@ -284,7 +294,7 @@ class Script {
     for (const Series& series : panel.series) {
       const bool owner = series.role == Series::Role::kMain || series.role == Series::Role::kLine;
       if (!owner || !series.labelled || series.name.empty()) continue;
-      const Clipped clipped = clip_line(series.points, y_scale(), f.y.low, f.y.high);
+      const Clipped clipped = clip_line(series.points, x_scale(), y_scale(), f.y.low, f.y.high);
       EndLabel label;
       label.text = shortened(series.name);
       label.colour = series.look.colour;
@@ -337,7 +347,7 @@ class Script {
     // Bands lie lowest, then what is faint, then the lines that are named.
     for (const Series& series : panel.series) {
       if (series.role != Series::Role::kMain || series.whiskers) continue;
-      for (const auto& piece : clamp_band(trimmed(series), y_scale(), f.y.low, f.y.high)) {
+      for (const auto& piece : clamp_band(trimmed(series), x_scale(), y_scale(), f.y.low, f.y.high)) {
         std::string rows;
         for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.low), " ", num(p.high), "\n");
         plots.push_back(cat(block(rows), " using 1:2:3 with filledcurves fs transparent solid 0.16 noborder lc rgb '", series.look.colour, "'"));
@@ -345,7 +355,7 @@ class Script {
     }
     const auto strokes = [&](const Series& series, double width, const std::string& colour, bool markers) {
       const auto points = trimmed(series);
-      const Clipped clipped = clip_line(points, y_scale(), f.y.low, f.y.high);
+      const Clipped clipped = clip_line(points, x_scale(), y_scale(), f.y.low, f.y.high);
       std::string rows;
       for (const auto& piece : clipped.pieces) {
         if (!rows.empty()) rows += "\n";
@@ -401,6 +411,7 @@ class Script {
 
   void forest(const Panel& panel, const Frame& f) {
     std::vector<std::string> plots;
+    for (const Flag& flag : panel.flags) label(flag.text, f.left + em_ * 0.6, y_at(f, flag.y), "left", "#777777", false, 0.9);
     for (const Series& s : panel.series) {
       std::string whiskers, marks;
       for (const Point& p : s.points) {
@@ -456,6 +467,8 @@ class Script {
     }
   }
 
+  // gnuplot leaves a line's height between axis and labels; half of it is enough.
+  double tick_offset() const { return 0.45; }
   double point_scale() const { return canvas_.format == Canvas::Format::kSvg ? 0.62 : 0.5; }
 
   static std::string mixed_with_white(const std::string& colour, double white) {
@@ -470,6 +483,7 @@ class Script {
   int rows_ = 1;
   double width_ = 0;
   double height_ = 0;
+  double label_room_ = 0;
   std::string data_;
   std::string body_;
   int blocks_ = 0;
@@ -496,7 +510,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 
 void erase_between(std::string& text, std::string_view begin, std::string_view end) {
   for (std::size_t at = text.find(begin); at != std::string::npos; at = text.find(begin, at)) {
-    const std::size_t stop = text.find(end, at);
+    const std::size_t stop = text.find(end, at + begin.size());
     if (stop == std::string::npos) return;
     text.erase(at, stop + end.size() - at);
   }
@@ -511,6 +525,7 @@ std::string tidy_svg(std::string svg, const std::string& title, const std::strin
   replace_all(svg, "id='gp", cat("id='", prefix, "gp"));
   replace_all(svg, "href='#gp", cat("href='#", prefix, "gp"));
   erase_between(svg, " id=\"gnuplot_", "\"");
+  replace_all(svg, "font-family=\"DejaVu Sans:Bold\"", "font-weight=\"bold\" font-family=\"DejaVu Sans\"");
   replace_all(svg, "font-family=\"DejaVu Sans\"", "font-family=\"DejaVu Sans,Verdana,sans-serif\"");
   const std::size_t open = svg.find("<svg");
   const std::size_t close = svg.find('>', open);

@@ -21,11 +21,11 @@ constexpr const char kChartJsLicence[] =
 #include "chart_copyright.inc"
     ;
 
-std::string figure_html(const PageFigure& shown) {
+std::string figure_html(const PageFigure& shown, const std::string& section_title) {
   const Figure& figure = *shown.figure;
   const bool live = figure.kind == Figure::Kind::kLines;
   std::string text = cat("<figure id=\"figure-", escape_html(figure.id), "\"", live ? cat(" data-live=\"", escape_html(figure.id), "\"") : "",
-                         ">\n<h3>", escape_html(figure.title), "</h3>\n<div class=\"panels\">\n");
+                         ">\n", figure.title == section_title ? std::string() : cat("<h3>", escape_html(figure.title), "</h3>\n"), "<div class=\"panels\">\n");
   for (const std::string& panel : shown.panels) text += cat("<div>", panel, "</div>\n");
   text += "</div>\n<figcaption>" + escape_html(figure.caption);
   if (shown.panels.size() < figure.panels.size()) {
@@ -61,7 +61,7 @@ std::string render_page(const Page& page) {
     text += cat("<section id=\"", escape_html(shown.section->id), "\">\n<h2>", escape_html(shown.section->title), "</h2>\n");
     for (const std::string& paragraph : shown.section->paragraphs) text += "<p>" + escape_html(paragraph) + "</p>\n";
     for (const PageFigure& figure : shown.figures) {
-      text += figure_html(figure);
+      text += figure_html(figure, shown.section->title);
       if (figure.figure->kind == Figure::Kind::kLines) figures[figure.figure->id] = figure_json(*figure.figure, 400);
     }
     for (const Table& table : shown.section->tables) text += to_html(table);

@@ -18,7 +18,7 @@ constexpr const char* kBuiltIn =
 
 const std::array<const char*, 7> kColours{"#000000", "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"};
 const std::vector<std::string> kShapes{"circle", "square", "triangle", "triangle-down", "diamond", "pentagon"};
-const std::vector<std::string> kDashes{"solid", "dashed", "dotted"};
+const std::vector<std::string> kDashes{"solid", "dashed", "dotted", "dash-dotted"};
 
 std::size_t index_of(const std::vector<std::string>& words, const std::string& word, std::string_view entry) {
   const auto found = std::find(words.begin(), words.end(), word);

@@ -10,7 +10,7 @@
 namespace pe::report {
 
 enum class Shape { kCircle, kSquare, kTriangle, kTriangleDown, kDiamond, kPentagon };
-enum class Dash { kSolid, kDashed, kDotted };
+enum class Dash { kSolid, kDashed, kDotted, kDashDotted };
 
 struct Look {
   std::string colour = "#000000";   ///< "#RRGGBB"

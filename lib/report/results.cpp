@@ -10,6 +10,7 @@
 #include "artifact/metrics.h"
 #include "report/text_escape.h"
 #include "support/error.h"
+#include "support/files.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -250,29 +251,64 @@ std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* 
   return points;
 }
 
-// Labels of a role's artifacts: the config's, which are part of the report's key, else those of the inputs.
-std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Workspace& workspace, const std::string& role) {
+std::string labels_text(const std::string& role, const Labels& labels) {
+  std::vector<std::string> parts;
+  for (const auto& [axis, label] : labels) parts.push_back(cat(axis, "=", label));
+  return cat(role, " ", support::join(parts, ","));
+}
+
+// Reasons for what a partial gather lacks, by the text of its labels: the task's document lists them.
+std::map<std::string, std::string> missing_reasons(const artifact::Workspace& workspace) {
+  std::map<std::string, std::string> reasons;
+  const auto document = workspace.work / "task.json";
+  if (workspace.work.empty() || !std::filesystem::exists(document)) return reasons;
+  const Json task = Json::parse(support::read_file(document), nullptr, false);
+  if (!task.is_object() || !task.contains("missing") || !task["missing"].is_object()) return reasons;
+  for (const auto& [role, list] : task["missing"].items()) {
+    for (const Json& item : list) {
+      if (!item.is_object() || !item.contains("labels")) continue;
+      reasons[labels_text(role, item["labels"].get<Labels>())] = item.value("reason", "");
+    }
+  }
+  return reasons;
+}
+
+// Labels of a role's artifacts. The config's list, part of the report's key, names all that were asked for, in order; in
+// a partial gather those that no input carries are missing.
+std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Workspace& workspace, const std::string& role,
+                              std::vector<std::string>& missing) {
   std::vector<Labels> labels;
   for (const std::string& text : config.labels) {
     auto [own_role, own] = parse_labels(text);
     if (own_role == role) labels.push_back(std::move(own));
   }
   const auto& inputs = workspace.all_inputs(role);
-  if (labels.empty()) {
-    for (const artifact::Input& input : inputs) labels.push_back(input.labels);
-    return labels;
+  std::vector<Labels> carried;
+  for (const artifact::Input& input : inputs) carried.push_back(input.labels);
+  if (labels.empty()) return carried;
+  if (labels.size() == inputs.size()) return labels;
+  const auto reasons = missing_reasons(workspace);
+  std::size_t found = 0;
+  for (const Labels& own : labels) {
+    if (std::find(carried.begin(), carried.end(), own) != carried.end()) {
+      ++found;
+      continue;
+    }
+    const std::string text = labels_text(role, own);
+    const auto reason = reasons.find(text);
+    missing.push_back(cat(text, ": ", reason == reasons.end() || reason->second.empty() ? "it was not made" : reason->second));
   }
-  if (labels.size() != inputs.size()) {
+  if (found != inputs.size()) {
     throw support::ConfigError(cat("'labels' names ", labels.size(), " artifacts of the role '", role, "', but ", inputs.size(), " were given"), {},
                                "leave 'labels' empty to take the labels of the inputs");
   }
-  return labels;
+  return carried;
 }
 
 }  // namespace
 
 void ReportConfig::describe(support::FieldVisitor& v) {
-  v.field("title", title, "Title of the report.");
+  v.field("title", title, "Title of the report; pe-pipeline fills in its own.");
   v.field("labels", labels, "Labels of the gathered artifacts in their order, each 'role axis=label,axis=label'; written by pe-pipeline.");
   v.field("missing", missing, "Gathered artifacts that are not there, with the reason; written by pe-pipeline.");
   v.field("baseline", baseline, "Encoding that paired differences are taken against; the first one when it is not among them.");
@@ -308,7 +344,7 @@ std::pair<std::string, Labels> parse_labels(const std::string& text) {
 
 Results read_results(const ReportConfig& config, const artifact::Workspace& workspace) {
   Results results;
-  results.title = config.title;
+  results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
   results.missing = config.missing;
   results.notes = config.notes;
   results.palette = config.palette;
@@ -316,7 +352,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   std::set<std::int64_t> lengths;
   std::set<std::string> task_axes;
 
-  const auto score_labels = labels_of(config, workspace, "scores");
+  const auto score_labels = labels_of(config, workspace, "scores", results.missing);
   for (std::size_t i = 0; i < workspace.all_inputs("scores").size(); ++i) {
     const artifact::Input& input = workspace.all_inputs("scores")[i];
     const artifact::Tables tables = artifact::read_eval_tables(input.path);
@@ -354,7 +390,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     read_tasks(tables, where, index, results);
   }
 
-  const auto curve_labels = labels_of(config, workspace, "curves");
+  const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
   for (std::size_t i = 0; i < workspace.all_inputs("curves").size(); ++i) {
     const artifact::Input& input = workspace.all_inputs("curves")[i];
     const artifact::Tables tables = artifact::read_metrics(input.path);

@@ -17,8 +17,8 @@
 namespace pe::report {
 
 struct ReportConfig {
-  std::string title = "Comparison of positional encodings";
-  std::vector<std::string> labels;     ///< "scores from=decay,encoding=rope,seed=42", one per gathered artifact
+  std::string title;                   ///< empty: the pipeline's, else words of our own
+  std::vector<std::string> labels;     ///< "scores from=decay,encoding=rope,seed=42", one per artifact that was asked for
   std::vector<std::string> missing;    ///< "scores encoding=rope,seed=43: the training failed"
   std::string baseline = "rope";
   std::int64_t train_length = 0;       ///< 0: as the artifacts say

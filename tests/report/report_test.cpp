@@ -127,14 +127,29 @@ BOOST_AUTO_TEST_CASE(labels_in_the_config_name_the_artifacts_in_order) {
   BOOST_TEST(results.runs[1].seed == "7");
   config.labels.pop_back();
   BOOST_TEST(error_of([&] { read_results(config, workspace); }).find("'labels' names 1 artifacts of the role 'scores', but 2 were given") != std::string::npos);
-  config.labels = {"scores encoding", "scores encoding=two"};
+  config.labels = {"scores encoding", "scores encoding=two"};   // no label
   BOOST_TEST(error_of([&] { read_results(config, workspace); }).find("expected 'axis=label'") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_partial_gather_lacks_is_listed_with_its_reason) {
+  test::TempFolder folder;
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1}, .lengths = {128}, .curves = false});
+  workspace.work = folder.path();
+  ReportConfig config;
+  config.labels = {"scores stage=evaluate,encoding=rope,from=decay,seed=1", "scores stage=evaluate,encoding=rope,from=decay,seed=2"};
+  support::write_file_atomically(folder / "task.json", Json{{"missing", {{"scores", {{{"labels", {{"stage", "evaluate"}, {"encoding", "rope"}, {"from", "decay"}, {"seed", "2"}}},
+                                                                                   {"reason", "it failed: exit code 70"}}}}}}}.dump(), false);
+  const Results results = read_results(config, workspace);
+  BOOST_REQUIRE(results.missing.size() == 1u);
+  BOOST_TEST(results.missing[0] == "scores encoding=rope,from=decay,seed=2,stage=evaluate: it failed: exit code 70");
+  const std::vector<Section> sections = make_sections(results);
+  BOOST_TEST(to_csv(sections.back().tables.front()).find("missing: it failed: exit code 70") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(tables_without_rows_are_an_error_that_names_the_file) {
   test::TempFolder folder;
   artifact::Tables tables;
-  tables.tables.push_back(artifact::make_eval_table("lm_doc"));
+  tables.tables.push_back(artifact::Table("lm_doc", {{"L", artifact::ColumnType::kInteger, ""}}));
   artifact::write_eval_tables(folder / "empty.h5", {}, tables);
   artifact::Workspace workspace;
   workspace.progress = &support::silent_progress();

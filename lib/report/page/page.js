@@ -4,7 +4,7 @@
   var holder = document.getElementById('figures');
   if (!holder || typeof Chart === 'undefined') return;
   var figures = JSON.parse(holder.textContent);
-  var dashes = [[], [7, 4], [2, 3]];
+  var dashes = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
   var shapes = ['circle', 'rect', 'triangle', 'triangle', 'rectRot', 'circle'];
 
   function count(v) {
@@ -85,7 +85,7 @@
           rules: { list: panel.rules },
           legend: {
             position: 'bottom',
-            labels: { usePointStyle: true, filter: function (item, data) {
+            labels: { usePointStyle: true, boxWidth: 7, boxHeight: 7, filter: function (item, data) {
               var own = data.datasets[item.datasetIndex];
               return !own.extra && data.datasets.findIndex(function (d) { return !d.extra && d.label === own.label; }) === item.datasetIndex;
             } },

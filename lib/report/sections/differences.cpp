@@ -49,7 +49,7 @@ Table table_of(const Results& results, const std::vector<Pair>& pairs, const std
                         {.id = "delta_nll", .header = "Δ nats/token", .style = NumberStyle::kSignedNats, .direction = Direction::kLowerIsBetter},
                         {.id = "low", .header = "95 % low", .style = NumberStyle::kSignedNats},
                         {.id = "high", .header = "95 % high", .style = NumberStyle::kSignedNats},
-                        {.id = "relative_ppl", .header = "Perplexity", .style = NumberStyle::kSignedPercent},
+                        {.id = "relative_ppl", .header = "Perplexity, %", .style = NumberStyle::kSignedPercent},
                         {.id = "p", .header = "p", .style = NumberStyle::kProbability},
                         {.id = "p_holm", .header = "p (Holm)", .style = NumberStyle::kProbability}});
   std::vector<double> p;
@@ -67,12 +67,12 @@ Table table_of(const Results& results, const std::vector<Pair>& pairs, const std
     if (pair.difference) {
       const PairedDifference& d = *pair.difference;
       Cell delta = Cell::of_number(d.delta);
-      delta.best = d.excludes_zero() && d.delta < 0;
+      delta.best = d.excludes_zero() && d.delta < 0 && adjusted[i] < 0.05;
       row.cells.insert(row.cells.end(), {delta, Cell::of_number(d.interval.low), Cell::of_number(d.interval.high), Cell::of_number(std::exp(d.delta) - 1),
                                          Cell::of_number(d.p), Cell::of_number(adjusted[i])});
     } else {
       const ArmScore& bad = pair.score.ok() ? pair.base_score : pair.score;
-      const std::string reason = bad.ok() ? "fewer than two documents in common" : cat(pair.score.ok() ? cat("the other side: ") : "", bad.reason);
+      const std::string reason = bad.ok() ? "fewer than two documents in common" : cat(pair.score.ok() ? cat("other side: ") : "", bad.reason);
       row.cells.push_back(Cell::missing(bad.ok() ? "n/a" : mark_of(bad.status), reason));
       for (int k = 0; k < 5; ++k) row.cells.push_back(Cell::of_text("–"));
     }
@@ -80,7 +80,7 @@ Table table_of(const Results& results, const std::vector<Pair>& pairs, const std
   }
   table.caption = cat("Mean NLL minus that of ", against, ", in nats per token, on the same documents; below zero is better. Seeds are pooled per document. "
                       "Interval and two-sided p: paired bootstrap over documents, 10,000 resamples; Holm's correction over the ", tests,
-                      " tests of this table. Bold: below zero with an interval that excludes it. The interval is test-set noise and not seed noise: "
+                      " tests of this table. Bold: below zero, with an interval that excludes it and a corrected p below 0.05. The interval is test-set noise and not seed noise: "
                       "differences between single seeds below about 0.03 nats are no findings. ", seeds_sentence(results), " ", training_sentence(results));
   return table;
 }
@@ -98,8 +98,14 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
     Panel panel{.title = cat(length_header(results, length), " tokens")};
     double low = 0, high = 0;
     for (const Pair& pair : pairs) {
-      if (pair.protocol != protocol || pair.length != length || !pair.difference) continue;
+      if (pair.protocol != protocol || pair.length != length) continue;
       const auto row = static_cast<double>(std::find(rows.begin(), rows.end(), pair.arm) - rows.begin());
+      if (!pair.difference) {
+        const bool own = !pair.score.ok();
+        const ArmScore& bad = own ? pair.score : pair.base_score;
+        panel.flags.push_back({0, row, bad.ok() ? "n/a" : own ? mark_of(bad.status) : cat("other side: ", mark_of(bad.status)), ""});
+        continue;
+      }
       const PairedDifference& d = *pair.difference;
       Series series{.name = figure.y_names[static_cast<std::size_t>(row)], .look = palette.look(pair.arm->encoding), .labelled = false};
       series.points.push_back({.x = d.delta, .y = row, .low = d.interval.low, .high = d.interval.high, .n = static_cast<double>(pair.score.pooled.size())});

@@ -1,5 +1,6 @@
 // Loss against tokens: trunks, the branches that fork off them, and what is left at the end of each.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 
@@ -10,6 +11,8 @@ namespace pe::report {
 namespace {
 
 using support::cat;
+
+constexpr std::array<std::pair<Dash, const char*>, 3> kBranchDashes{{{Dash::kDashed, "dashed"}, {Dash::kDotted, "dotted"}, {Dash::kDashDotted, "dash-dotted"}}};
 
 // A centred mean over up to 2·half + 1 logged steps, truncated at the ends.
 std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half) {
@@ -160,7 +163,7 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
     }
     if (branch) {
       const auto index = std::find(variants.begin(), variants.end(), variant) - variants.begin();
-      look.dash = index % 2 == 0 ? Dash::kDashed : Dash::kDotted;
+      look.dash = kBranchDashes[static_cast<std::size_t>(index) % kBranchDashes.size()].first;
     }
     const auto add = [&](Panel& panel, const std::vector<std::vector<Point>>& lines, Series::Role role) {
       if (lines.size() > 1) {
@@ -205,7 +208,7 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
   figure.caption = cat("Left: training loss, centred mean over ", 2 * half + 1, " logged steps. Right: validation loss, later half of the tokens, on its own scale. "
                        "Thick: mean over seeds; thin: single seeds.");
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    figure.caption += cat(i == 0 ? " Branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], i % 2 == 0 ? " dashed" : " dotted", i + 1 == variants.size() ? "." : "");
+    figure.caption += cat(i == 0 ? " Branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ", kBranchDashes[i % kBranchDashes.size()].second, i + 1 == variants.size() ? "." : "");
   }
   if (drops) figure.caption += " × marks where the encoding is dropped.";
   figure.caption += " " + training_sentence(results);

@@ -176,10 +176,7 @@ Section retrieval_section(const Results& results, Palette& palette) {
               cell.value = exact_leads ? cells.right / cells.trials : summarise_seeds(cells.gain).mean;
               if (!std::isfinite(cell.value)) cell.value = kUnknown;
               else cell.text = exact_leads ? cat(std::llround(cell.value * 100)) : format_number(std::round(cell.value * 100) / 100, NumberStyle::kPerplexity);
-              if (!exact_leads && std::isfinite(cell.value)) {
-                map.heat_high = std::max(map.heat_high, cell.value);
-                map.heat_low = std::min(map.heat_low, cell.value);
-              }
+              if (!exact_leads && std::isfinite(cell.value)) map.heat_high = std::max(map.heat_high, cell.value);
             }
             panel.cells.push_back(cell);
           }
@@ -190,7 +187,8 @@ Section retrieval_section(const Results& results, Palette& palette) {
         }
         map.panels.push_back(std::move(panel));
       }
-      map.caption = cat(exact_leads ? "Share of exact answers, %; colours from 0 to 1. " : cat("Mean over seeds. ", gain_words, " One colour scale for all panels. "), protocol);
+      if (!exact_leads) map.heat_high = map.heat_high > 0.5 ? std::ceil(2 * map.heat_high) / 2 : std::ceil(10 * map.heat_high) / 10;
+      map.caption = cat(exact_leads ? "Share of exact answers, %; colours from 0 to 1. " : cat("Mean over seeds. ", gain_words, " Colours begin at 0; one scale for all panels. "), protocol);
       map.description = "Heat maps, one per model; the marginals over depth are in the table.";
       section.figures.push_back(std::move(map));
     }
