@@ -64,9 +64,10 @@ class Alibi : public PositionalEncoding {
 }  // namespace
 
 EncodingEntry alibi_entry() {
-  return with_options<Alibi, AlibiOptions>({.name = "alibi",
-                                            .summary = "Subtracts from each logit its distance times a slope of the head.",
-                                            .reference = "Press et al. 2021, arXiv:2108.12409"});
+  return with_options<Alibi, AlibiOptions>(
+      {.name = "alibi",
+       .summary = "Subtracts from each logit its distance times a slope of the head.",
+       .reference = "Press et al. 2021, arXiv:2108.12409"});
 }
 
 }  // namespace pe::encodings

@@ -1,5 +1,7 @@
 #include "encodings/angles.h"
 
+#include <c10/core/InferenceMode.h>
+
 namespace pe::encodings {
 
 std::vector<double> geometric_frequencies(double base, std::int64_t width) {
@@ -31,6 +33,8 @@ AngleTable::Values AngleTable::operator()(const LayerContext& context, std::int6
   const at::Device device = context.positions.device();
   if (!cache_.cos.defined() || cache_.cos.size(0) < first + count || cache_.cos.scalar_type() != table ||
       cache_.cos.device() != device) {
+    // What an evaluation makes here a training step may save for its backward pass.
+    const c10::InferenceMode ordinary_tensors(false);
     std::int64_t length = 64;
     while (length < first + count) length *= 2;
     cache_ = compute(at::arange(length, at::TensorOptions(at::kLong).device(device)), table);

@@ -155,7 +155,8 @@ Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows
     mixed.out = mixed.out + result.own.unsqueeze(-1) * own;
   }
   mixed.out = mixed.out.to(rows.v.scalar_type());
-  if (extra.defined()) mixed.extra = mix(result.weights, extra.narrow(2, 0, rows.keys).to(type)).to(extra.scalar_type());
+  if (extra.defined())
+    mixed.extra = mix(result.weights, extra.narrow(2, 0, rows.keys).to(type)).to(extra.scalar_type());
   return mixed;
 }
 
@@ -323,7 +324,8 @@ Tensor attend_with_channels(const Channels& channels, const Heads& heads, bool c
   Tensor q = at::cat(query_side, -1), wide_k = at::cat(key_side, -1);
   // CUDA kernels read eight elements at a time.
   const std::int64_t width = q.is_cuda() ? (q.size(-1) + 7) / 8 * 8 : q.size(-1);
-  const Tensor out = fused(padded_to(q, width), padded_to(wide_k, width), padded_to(v, width), std::nullopt, causal, 1.0);
+  const Tensor out =
+      fused(padded_to(q, width), padded_to(wide_k, width), padded_to(v, width), std::nullopt, causal, 1.0);
   return out.narrow(-1, 0, heads.v.size(-1));
 }
 
@@ -335,8 +337,8 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   const std::int64_t mask_heads = traits.bias == BiasKind::kNone ? 1 : source.q.size(1);
   const std::int64_t mask_batch = traits.bias_depends_on_batch || span.doc_start.defined() ? source.q.size(0) : 1;
   const std::int64_t row_bytes = mask_heads * mask_batch * span.keys * static_cast<std::int64_t>(at::elementSize(type));
-  std::int64_t chunk = std::clamp<std::int64_t>(options.mask_bytes / row_bytes, std::min<std::int64_t>(16, span.queries),
-                                                span.queries);
+  std::int64_t chunk =
+      std::clamp<std::int64_t>(options.mask_bytes / row_bytes, std::min<std::int64_t>(16, span.queries), span.queries);
   // What makes a pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
   if (traits.bias == BiasKind::kPairwise) chunk = std::min(chunk, options.chunk_rows);
   std::vector<Tensor> outs;
@@ -384,7 +386,8 @@ void check(const PositionalEncoding& encoding, const Span& span, const Heads& he
   }
   if (heads.q.size(1) != encoding.shape().query_heads || groups != encoding.shape().key_value_heads) {
     throw ShapeError(cat("the encoding was built for ", encoding.shape().query_heads, " query heads and ",
-                         encoding.shape().key_value_heads, " key/value heads, found ", heads.q.size(1), " and ", groups));
+                         encoding.shape().key_value_heads, " key/value heads, found ", heads.q.size(1), " and ",
+                         groups));
   }
 }
 
@@ -403,7 +406,8 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   encoding.transform(context, heads);
 
   if (plan.kernel == Kernel::kChannels) {
-    return encoding.finish(context, attend_with_channels(encoding.channels(context, heads), heads, plan.causal_flag), {});
+    return encoding.finish(context, attend_with_channels(encoding.channels(context, heads), heads, plan.causal_flag),
+                           {});
   }
   RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
                    traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),

@@ -47,7 +47,8 @@ class Fire : public PositionalEncoding {
     at::NoGradGuard no_grad;
     std::vector<Tensor> multipliers;
     for (const Layer& layer : layers_) multipliers.push_back(layer.length_multiplier);
-    effective_length_ = static_cast<double>(options_.initial_length) * at::stack(multipliers).abs().min().item<double>();
+    effective_length_ =
+        static_cast<double>(options_.initial_length) * at::stack(multipliers).abs().min().item<double>();
   }
 
   Tensor table(LayerContext& context, std::int64_t n) override {

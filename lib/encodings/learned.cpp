@@ -53,7 +53,8 @@ class Learned : public AbsoluteEncoding {
     // Positions that run are known here; those that a map made must be asked for their largest.
     const bool runs = context.contiguous && !span.restart_positions;
     const std::int64_t last = runs ? span.first_position + span.keys - 1 : positions.max().item<std::int64_t>();
-    const std::int64_t first = runs ? span.first_position + span.keys - span.queries : positions.min().item<std::int64_t>();
+    const std::int64_t first =
+        runs ? span.first_position + span.keys - span.queries : positions.min().item<std::int64_t>();
     if (first < 0) throw RangeError(cat("position ", first, " lies before the table of encoding 'learned'"));
     if (options_.overflow == Overflow::kInterpolate) return stretched(span, positions, last);
     if (last < rows_) return runs ? table_.narrow(0, first, span.queries) : lookup(table_, positions);
@@ -67,7 +68,8 @@ class Learned : public AbsoluteEncoding {
  private:
   static Tensor lookup(const Tensor& table, const Tensor& positions) {
     if (positions.is_floating_point()) {
-      throw support::ConfigError("encoding 'learned' has a row for each whole position, and the position map gives fractions");
+      throw support::ConfigError(
+          "encoding 'learned' has a row for each whole position, and the position map gives fractions");
     }
     std::vector<std::int64_t> sizes = positions.sizes().vec();
     sizes.push_back(table.size(1));
@@ -87,7 +89,8 @@ class Learned : public AbsoluteEncoding {
   /// Place p·(L − 1)/(L′ − 1), end points aligned, between its two rows.
   Tensor stretched(const Span& span, const Tensor& positions, std::int64_t last) const {
     if (!span.pe_len) {
-      throw support::ConfigError("encoding 'learned' with overflow: interpolate needs pe_len, the length that it works at");
+      throw support::ConfigError(
+          "encoding 'learned' with overflow: interpolate needs pe_len, the length that it works at");
     }
     const std::int64_t length = *span.pe_len;
     if (last >= std::max(length, rows_)) {

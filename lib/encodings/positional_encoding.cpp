@@ -171,8 +171,8 @@ Tensor add_to_tokens(PositionalEncoding& encoding, const Tensor& x, State& state
   if (!encoding.traits(state.span).adds_to_tokens) return x;
   const Shape& shape = encoding.shape();
   if (x.dim() != 3 || x.size(1) != state.span.queries || x.size(2) != shape.width) {
-    throw ShapeError(cat("token embeddings: expected [B, ", state.span.queries, ", ", shape.width, "] (B T d_m), found ",
-                         x.dim(), " dimensions, the last of ", x.dim() > 0 ? x.size(-1) : 0));
+    throw ShapeError(cat("token embeddings: expected [B, ", state.span.queries, ", ", shape.width,
+                         "] (B T d_m), found ", x.dim(), " dimensions, the last of ", x.dim() > 0 ? x.size(-1) : 0));
   }
   LayerContext context = layer_context(encoding, state, -1, x);
   return encoding.add_to_tokens(context, x);

@@ -96,7 +96,7 @@ struct Shape {
 
 /// A trained tensor. Its handle is shared with the encoding: write through it (`copy_`, `set_data`), do not replace it.
 struct Parameter {
-  std::string name;              ///< unique in the encoding: "t5.table", "fire.3.w1" (layer 3); a model calls it "encoding." + name
+  std::string name;              ///< "t5.table", "fire.3.w1" (layer 3); unique; a model puts "encoding." before it
   std::string short_name;        ///< as configs and artifacts call it: "table", "w1"
   int layer = -1;                ///< −1: one for the whole model
   Tensor value;                  ///< a leaf that requires grad
@@ -119,7 +119,7 @@ struct Span {
   std::optional<std::int64_t> pe_len;     ///< the length that a length-dependent encoding is told
   at::Device device = at::kCPU;
 
-  static Span whole(std::int64_t batch, std::int64_t length) { return {.batch = batch, .queries = length, .keys = length}; }
+  static Span whole(std::int64_t batch, std::int64_t rows) { return {.batch = batch, .queries = rows, .keys = rows}; }
 };
 
 /// What lives for one forward pass: shared tables, TAPE's angles, carries.
@@ -204,7 +204,7 @@ struct Traits {
   bool rewrites_logits = false;          ///< S7
   bool normalises = false;               ///< S8
   bool rows_coupled = false;             ///< chunks of rows must run in order (Rows::carry)
-  bool needs_row_constants = false;      ///< a bias may not drop what is constant in a row (sinks, S7, other normalisers)
+  bool needs_row_constants = false;      ///< a bias may not drop a constant of the row (sinks, S7, other normalisers)
   bool needs_raw = false;                ///< wants q and k before S2
   bool extra_values = false;             ///< S8 mixes more than v (TAPE)
 };
@@ -262,7 +262,7 @@ class PositionalEncoding {
   virtual void after_step() {}
 
  protected:
-  /// Initial values are drawn by the name that the model gives, "encoding." + name: nothing but (Shape::seed, name) counts.
+  /// Initial values are drawn by the name that a model gives, "encoding." + name: only (Shape::seed, name) counts.
   Tensor add_normal(const std::string& kind, const std::string& short_name, at::IntArrayRef sizes, double mean,
                     double std, bool weight_decay, int layer = -1);
   Tensor add_uniform(const std::string& kind, const std::string& short_name, at::IntArrayRef sizes, double low,

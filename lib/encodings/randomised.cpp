@@ -25,7 +25,9 @@ struct RandomisedOptions {
              "A draw for each layer, as the reference does for rotary encodings, or one for the model.");
     v.field("per_sample", per_sample, "A draw for each sequence rather than one for the batch.");
     v.choice("eval", eval,
-             {{"sample", Evaluation::kSample}, {"sequential", Evaluation::kSequential}, {"fixed_seed", Evaluation::kFixedSeed}},
+             {{"sample", Evaluation::kSample},
+              {"sequential", Evaluation::kSequential},
+              {"fixed_seed", Evaluation::kFixedSeed}},
              "In evaluations: draw, use 0, 1, 2, …, or always the same draw.");
   }
 };

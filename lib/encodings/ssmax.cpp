@@ -26,7 +26,8 @@ class Ssmax : public PositionalEncoding {
       if (shape.train_length < 2) {
         throw support::ConfigError("encoding 'ssmax' with initial: neutral needs a training length of at least 2");
       }
-      start = static_cast<double>(shape.train_length) / std::lgamma(static_cast<double>(shape.train_length) + 1);   // ln L!
+      start =
+          static_cast<double>(shape.train_length) / std::lgamma(static_cast<double>(shape.train_length) + 1);  // ln L!
     }
     for (int layer = 0; layer < shape.layers; ++layer) {
       s_.push_back(add_constant("ssmax", "s", {shape.query_heads}, start, false, layer));

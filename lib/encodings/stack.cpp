@@ -9,15 +9,17 @@ using support::cat;
 
 class Stack : public PositionalEncoding {
  public:
-  Stack(std::vector<StackMember> members, const Shape& shape) : PositionalEncoding(shape), members_(std::move(members)) {
+  Stack(std::vector<StackMember> members, const Shape& shape)
+      : PositionalEncoding(shape), members_(std::move(members)) {
     const Span span = Span::whole(1, std::max<std::int64_t>(shape.train_length, 1));
     const auto exclusive = [&](const char* what, const auto& does) {
       const StackMember* first = nullptr;
       for (const StackMember& member : members_) {
         if (!does(*member.encoding)) continue;
         if (first != nullptr) {
-          throw support::ConfigError(cat("encodings '", first->name, "' and '", member.name, "' of a stack both ", what),
-                                     {}, "leave one of them out");
+          throw support::ConfigError(
+              cat("encodings '", first->name, "' and '", member.name, "' of a stack both ", what), {},
+              "leave one of them out");
         }
         first = &member;
       }
@@ -32,13 +34,14 @@ class Stack : public PositionalEncoding {
     by_trait("normalise the weights", &Traits::normalises);
     by_trait("mix more than the values", &Traits::extra_values);
     by_trait("carry something from row to row", &Traits::rows_coupled);
-    std::stable_partition(members_.begin(), members_.end(), [](const StackMember& m) { return m.encoding->facts().rotates; });
+    std::stable_partition(members_.begin(), members_.end(),
+                          [](const StackMember& m) { return m.encoding->facts().rotates; });
     for (const StackMember& member : members_) {
       for (const Parameter& parameter : member.encoding->parameters()) {
         for (const Parameter& other : parameters_) {
           if (other.name != parameter.name) continue;
-          throw support::ConfigError(cat("encoding '", member.name, "' stands in a stack twice, and it has parameters"), {},
-                                     "leave one of them out");
+          throw support::ConfigError(cat("encoding '", member.name, "' stands in a stack twice, and it has parameters"),
+                                     {}, "leave one of them out");
         }
         parameters_.push_back(parameter);
       }
@@ -142,7 +145,8 @@ class Stack : public PositionalEncoding {
     std::vector<Tensor> all;
     for (StackMember& member : members_) {
       const std::vector<Tensor> own = member.encoding->row_inputs(context, heads);
-      context.state.numbers[count_name(context.layer, &member - members_.data())] = static_cast<std::int64_t>(own.size());
+      context.state.numbers[count_name(context.layer, &member - members_.data())] =
+          static_cast<std::int64_t>(own.size());
       all.insert(all.end(), own.begin(), own.end());
     }
     return all;

@@ -10,7 +10,8 @@ struct T5Options {
   std::int64_t max_distance = 128;
   void describe(support::FieldVisitor& v) {
     v.field("buckets", buckets, "Half of them hold one distance each, the others grow logarithmically.", {.min = 2});
-    v.field("max_distance", max_distance, "Distances from here on share the last bucket.", {.unit = "tokens", .min = 2});
+    v.field("max_distance", max_distance, "Distances from here on share the last bucket.",
+            {.unit = "tokens", .min = 2});
     v.check(buckets % 2 == 0, "buckets is even");
     v.check(max_distance > buckets / 2, "max_distance lies beyond the buckets of one distance each");
   }
@@ -44,7 +45,8 @@ class T5 : public PositionalEncoding {
     const std::int64_t exact = options_.buckets / 2;
     if (d < exact) return d;
     const double e = static_cast<double>(exact), n = static_cast<double>(options_.buckets);
-    const double grown = std::log(static_cast<double>(d) / e) / std::log(static_cast<double>(options_.max_distance) / e);
+    const double grown =
+        std::log(static_cast<double>(d) / e) / std::log(static_cast<double>(options_.max_distance) / e);
     return std::min(options_.buckets - 1, exact + static_cast<std::int64_t>(grown * (n - e)));
   }
 

@@ -17,7 +17,8 @@ class ToeplitzFunction : public torch::autograd::Function<ToeplitzFunction> {
     context->saved_data["end"] = end;
     context->saved_data["n"] = table.size(1);
     const std::int64_t rows = end - begin;
-    const Tensor padded = at::constant_pad_nd(table.narrow(1, 0, end).flip(1), {0, std::max<std::int64_t>(0, rows - 1)});
+    const Tensor padded =
+        at::constant_pad_nd(table.narrow(1, 0, end).flip(1), {0, std::max<std::int64_t>(0, rows - 1)});
     return padded.unfold(1, keys, 1).narrow(1, 0, rows).flip(1);
   }
 

@@ -1,5 +1,6 @@
 /// @file
-/// A table over distances laid out as a matrix of biases, without a gather: one copy forward, one sum of diagonals back.
+/// A table over distances laid out as a matrix of biases, without a gather: one copy forward, one sum of diagonals
+/// back.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -49,8 +49,11 @@ struct YarnOptions : RotaryOptions {
 class Yarn : public Rotary {
  public:
   Yarn(const YarnOptions& options, const Shape& shape)
-      : Rotary("yarn", shape, options), yarn_(options), train_length_(options.train_length.value_or(shape.train_length)) {
-    if (train_length_ < 1) throw support::ConfigError("encoding 'yarn' needs train_length, the length that is extended");
+      : Rotary("yarn", shape, options),
+        yarn_(options),
+        train_length_(options.train_length.value_or(shape.train_length)) {
+    if (train_length_ < 1)
+      throw support::ConfigError("encoding 'yarn' needs train_length, the length that is extended");
   }
 
   Facts facts() const override { return {.rotates = true, .length_dependent = yarn_.dynamic}; }
@@ -61,7 +64,8 @@ class Yarn : public Rotary {
                            .attention_factor = attention_factor(s)};
     if (s == 1) return made;
     for (std::size_t i = 0; i < made.theta.size(); ++i) {
-      const double slowed = yarn_.ramp == Ramp::kIndex ? index_ramp(static_cast<double>(i)) : rotations_ramp(made.theta[i]);
+      const double slowed =
+          yarn_.ramp == Ramp::kIndex ? index_ramp(static_cast<double>(i)) : rotations_ramp(made.theta[i]);
       made.theta[i] = slowed * made.theta[i] / s + (1 - slowed) * made.theta[i];
     }
     return made;

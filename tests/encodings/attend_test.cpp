@@ -95,7 +95,8 @@ Tensor parameter(const PositionalEncoding& encoding, const std::string& kind, co
 double number(const Tensor& t) { return t.item<double>(); }
 
 /// half: pairs (i, i + d/2), else (2i, 2i + 1).
-std::function<Vector(Vector, double)> rotation(bool half, std::function<double(int pair, int width)> theta, double factor) {
+std::function<Vector(Vector, double)> rotation(bool half, std::function<double(int pair, int width)> theta,
+                                               double factor) {
   return [=](Vector x, double position) {
     const int width = static_cast<int>(x.size());
     Vector y(x.size());
@@ -123,7 +124,9 @@ Formula formula_of(const Json& config, const PositionalEncoding& encoding, const
       const auto theta = [=](int i, int width) {
         const double plain = std::pow(10000.0, -2.0 * i / width);
         if (!extends) return plain;
-        const auto pair = [&](double turns) { return width * std::log(length / (2 * M_PI * turns)) / (2 * std::log(1e4)); };
+        const auto pair = [&](double turns) {
+          return width * std::log(length / (2 * M_PI * turns)) / (2 * std::log(1e4));
+        };
         const double low = std::max(std::floor(pair(32)), 0.0);
         double high = std::min(std::ceil(pair(1)), width - 1.0);
         if (low == high) high += .001;
@@ -144,7 +147,8 @@ Formula formula_of(const Json& config, const PositionalEncoding& encoding, const
       });
     } else if (kind == "fire") {
       const double c = number(parameter(encoding, kind, "c"));
-      const double length = std::abs(options.value("initial_length", 512.0) * number(parameter(encoding, kind, "length_multiplier")));
+      const double length =
+          std::abs(options.value("initial_length", 512.0) * number(parameter(encoding, kind, "length_multiplier")));
       const Tensor w1 = parameter(encoding, kind, "w1"), b1 = parameter(encoding, kind, "b1"),
                    w2 = parameter(encoding, kind, "w2"), b2 = parameter(encoding, kind, "b2");
       biases.push_back([=](int h, double i, double j) {
@@ -181,15 +185,28 @@ Json json(std::string text) {
   return Json::parse(text);
 }
 
-const char* const kFormulas[] = {
-    "'none'", "'rope'", "{'kind': 'rope', 'layout': 'interleaved'}", "{'kind': 'yarn', 'factor': 4}", "'alibi'", "'t5'",
-    "'fire'", "{'kind': 'fire', 'initial_length': 3}", "'ssmax'", "'cope'", "{'kind': 'cope', 'positions': 3}",
-    "{'stack': ['ssmax', 'rope']}", "{'stack': ['rope', 'alibi']}", "{'stack': ['alibi', 'cope']}",
-    "{'stack': ['t5', 'fire', 'rope', 'ssmax']}", "{'stack': ['randomised', 'rope']}",
-    "{'stack': ['randomised', 'alibi', 'fire']}", "{'stack': [{'kind': 'randomised', 'per_sample': true}, 't5', 'rope']}"};
+const char* const kFormulas[] = {"'none'",
+                                 "'rope'",
+                                 "{'kind': 'rope', 'layout': 'interleaved'}",
+                                 "{'kind': 'yarn', 'factor': 4}",
+                                 "'alibi'",
+                                 "'t5'",
+                                 "'fire'",
+                                 "{'kind': 'fire', 'initial_length': 3}",
+                                 "'ssmax'",
+                                 "'cope'",
+                                 "{'kind': 'cope', 'positions': 3}",
+                                 "{'stack': ['ssmax', 'rope']}",
+                                 "{'stack': ['rope', 'alibi']}",
+                                 "{'stack': ['alibi', 'cope']}",
+                                 "{'stack': ['t5', 'fire', 'rope', 'ssmax']}",
+                                 "{'stack': ['randomised', 'rope']}",
+                                 "{'stack': ['randomised', 'alibi', 'fire']}",
+                                 "{'stack': [{'kind': 'randomised', 'per_sample': true}, 't5', 'rope']}"};
 
 struct Inputs {
-  Tensor q = normals("attend q", {2, 4, 7, 4}), k = normals("attend k", {2, 2, 7, 4}), v = normals("attend v", {2, 2, 7, 4});
+  Tensor q = normals("attend q", {2, 4, 7, 4}), k = normals("attend k", {2, 2, 7, 4}),
+         v = normals("attend v", {2, 2, 7, 4});
 };
 
 }  // namespace
@@ -223,7 +240,8 @@ BOOST_DATA_TEST_CASE(every_route_gives_what_naive_loops_give, data::make(kFormul
     for (const Route route : {Route::kReference, Route::kAuto, Route::kChunked}) {
       const Tensor got = pe::encodings::attend(*encoding, context, {.q = in.q, .k = in.k, .v = in.v, .scale = 0.5},
                                                {.route = route, .chunk_rows = 3});
-      BOOST_TEST(largest_difference(expected, got) <= 1e-12, "route " << static_cast<int>(route) << ", documents " << documents);
+      BOOST_TEST(largest_difference(expected, got) <= 1e-12,
+                 "route " << static_cast<int>(route) << ", documents " << documents);
     }
   }
 }
@@ -261,8 +279,8 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
     return route_name(*make_encoding(json(config), small_shape()), span, at::kFloat, gradients);
   };
   for (const bool gradients : {false, true}) {
-    for (const char* bare : {"'none'", "'sinusoidal'", "'learned'", "'rope'", "'yarn'", "'ssmax'", "{'stack': ['rope', 'ssmax']}",
-                             "{'stack': ['randomised', 'rope']}"}) {
+    for (const char* bare : {"'none'", "'sinusoidal'", "'learned'", "'rope'", "'yarn'", "'ssmax'",
+                             "{'stack': ['rope', 'ssmax']}", "{'stack': ['randomised', 'rope']}"}) {
       BOOST_TEST(route(bare, gradients) == "fused");
     }
     BOOST_TEST(route("'alibi'", gradients) == "fused, extra channels");
@@ -270,7 +288,8 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
     BOOST_TEST(route("{'stack': ['randomised', 'alibi']}", gradients) == "fused, additive mask");
     BOOST_TEST(route("'cope'", gradients) == "chunked");
     BOOST_TEST(route("{'stack': ['alibi', 'cope']}", gradients) == "chunked");
-    for (const char* learned : {"'t5'", "'fire'", "{'kind': 'fire', 'initial_length': 3}", "{'stack': ['alibi', 't5']}"}) {
+    for (const char* learned :
+         {"'t5'", "'fire'", "{'kind': 'fire', 'initial_length': 3}", "{'stack': ['alibi', 't5']}"}) {
       BOOST_TEST(route(learned, gradients) == (gradients ? "chunked" : "fused, additive mask"));
     }
   }
@@ -338,12 +357,17 @@ BOOST_AUTO_TEST_CASE(channels_in_bfloat16_hold_a_far_distance_exactly) {
     const std::int64_t length = 700;
     // Without q·k the weights are those of the bias alone, and values tell which key was seen.
     const Tensor q = at::zeros({1, 2, length, 4}, at::kBFloat16), k = at::zeros({1, groups, length, 4}, at::kBFloat16);
-    const Tensor v = at::arange(length, at::kFloat).remainder(7).view({1, 1, length, 1}).expand({1, groups, length, 4}).to(at::kBFloat16);
+    const Tensor v = at::arange(length, at::kFloat)
+                         .remainder(7)
+                         .view({1, 1, length, 1})
+                         .expand({1, groups, length, 4})
+                         .to(at::kBFloat16);
     State state = begin_pass(*alibi, Span::whole(1, length));
     LayerContext context = layer_context(*alibi, state, 0);
     const Tensor fast = pe::encodings::attend(*alibi, context, {.q = q, .k = k, .v = v});
-    const Tensor expected = pe::encodings::attend(*alibi, context, {.q = q.to(at::kFloat), .k = k.to(at::kFloat), .v = v.to(at::kFloat)},
-                                                  {.route = Route::kReference});
+    const Tensor expected =
+        pe::encodings::attend(*alibi, context, {.q = q.to(at::kFloat), .k = k.to(at::kFloat), .v = v.to(at::kFloat)},
+                              {.route = Route::kReference});
     BOOST_TEST(relative_difference(fast, expected) <= 4e-3);
   }
 }

@@ -1,4 +1,6 @@
 // What every encoding must keep, run over the registry: a new encoding is under test once it is listed.
+#include <c10/core/InferenceMode.h>
+
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
@@ -48,7 +50,8 @@ BOOST_DATA_TEST_CASE(a_later_token_changes_nothing_before_it, data::make(subject
   for (const std::int64_t t : {1, 5, 8}) {
     Toy other = toy;
     for (Tensor Toy::*member : {&Toy::x}) (other.*member = (toy.*member).clone()).select(1, t).add_(1);
-    for (Tensor Toy::*member : {&Toy::q, &Toy::k, &Toy::v}) (other.*member = (toy.*member).clone()).select(2, t).add_(1);
+    for (Tensor Toy::*member : {&Toy::q, &Toy::k, &Toy::v})
+      (other.*member = (toy.*member).clone()).select(2, t).add_(1);
     const Tensor after = other.run(*encoding, whole(2, 9), kReference);
     BOOST_TEST(at::equal(before.narrow(2, 0, t), after.narrow(2, 0, t)), "token " << t << " is seen before it comes");
     BOOST_TEST(!at::equal(before.select(2, t), after.select(2, t)));
@@ -76,7 +79,8 @@ BOOST_DATA_TEST_CASE(all_routes_agree_on_outputs_and_gradients,
   if (has_fused_route(*encoding, span)) {
     BOOST_TEST(largest_difference(reference.out, toy.run(*encoding, span, {.route = Route::kFused})) <= 1e-11);
     // A small limit makes the mask come in pieces.
-    BOOST_TEST(largest_difference(reference.out, toy.run(*encoding, span, {.route = Route::kFused, .mask_bytes = 1})) <= 1e-11);
+    BOOST_TEST(largest_difference(reference.out, toy.run(*encoding, span, {.route = Route::kFused, .mask_bytes = 1})) <=
+               1e-11);
   }
 }
 
@@ -87,10 +91,11 @@ BOOST_DATA_TEST_CASE(gradients_are_those_of_finite_differences, data::make(subje
   const Span span = whole(batch, length);
   const Evaluated found = evaluate(*encoding, toy, span, kChunked);
   std::vector<Tensor> inputs;
-  for (Tensor Toy::*member : {&Toy::x, &Toy::q, &Toy::k, &Toy::v}) inputs.push_back(toy.*member = (toy.*member).clone());
+  for (Tensor Toy::*member : {&Toy::x, &Toy::q, &Toy::k, &Toy::v})
+    inputs.push_back(toy.*member = (toy.*member).clone());
   for (const Parameter& parameter : encoding->parameters()) inputs.push_back(parameter.value);
   at::NoGradGuard no_grad;
-  const Tensor direction = normals("direction", found.out.sizes()).to(at::kBFloat16).to(at::kDouble);   // as in evaluate
+  const Tensor direction = normals("direction", found.out.sizes()).to(at::kBFloat16).to(at::kDouble);  // as in evaluate
   const double step = 1e-6;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Tensor flat = inputs[i].view(-1);
@@ -291,6 +296,18 @@ BOOST_DATA_TEST_CASE(facts_hold, data::make(subjects()), subject) {
     span.pe_len.reset();
     BOOST_CHECK_THROW(toy.run(*encoding, span), support::ConfigError);
   }
+}
+
+BOOST_DATA_TEST_CASE(training_goes_on_after_an_evaluation_in_inference_mode, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  const Toy toy(small_shape(), 2, 8);
+  Tensor evaluated;
+  {
+    const c10::InferenceMode inference;
+    evaluated = toy.run(*encoding, whole(2, 8)).clone();
+  }
+  const Evaluated trained = evaluate(*encoding, toy, whole(2, 8), {});
+  BOOST_TEST(largest_difference(evaluated, trained.out) <= 1e-12);
 }
 
 BOOST_DATA_TEST_CASE(initial_values_come_from_seed_and_name_alone, data::make(subjects()), subject) {

@@ -42,8 +42,8 @@ BothDevices on_both(const Json& config, std::int64_t groups) {
   Shape gpu = shape;
   gpu.device = at::Device(at::kCUDA, 0);
   const Toy rounded = toy.to(at::kBFloat16);
-  BothDevices pair{make_encoding(config, shape), make_encoding(config, gpu), rounded.to(at::kFloat), rounded.on(gpu.device),
-            Span::whole(2, 64), Span::whole(2, 64)};
+  BothDevices pair{make_encoding(config, shape), make_encoding(config, gpu), rounded.to(at::kFloat),
+                   rounded.on(gpu.device),       Span::whole(2, 64),         Span::whole(2, 64)};
   pair.cpu_span.pe_len = pair.gpu_span.pe_len = 64;
   pair.gpu_span.device = gpu.device;
   stir(*pair.cpu);
@@ -61,7 +61,8 @@ std::vector<Subject> some() {
 
 BOOST_AUTO_TEST_SUITE(encoding_gpu, *boost::unit_test::precondition(HasGpu{}))
 
-BOOST_DATA_TEST_CASE(all_routes_agree_with_the_reference_on_the_cpu, data::make(some()) * data::make({2, 4}), subject, groups) {
+BOOST_DATA_TEST_CASE(all_routes_agree_with_the_reference_on_the_cpu, data::make(some()) * data::make({2, 4}), subject,
+                     groups) {
   const BothDevices pair = on_both(subject.config, groups);
   const Evaluated expected = evaluate(*pair.cpu, pair.on_cpu, pair.cpu_span, {.route = Route::kReference});
   const double allowed = pair.cpu->facts().content_dependent ? 0.15 : 2e-2;
@@ -79,7 +80,9 @@ BOOST_DATA_TEST_CASE(a_frozen_model_trains_its_bias, data::make({"t5", "fire"}),
   const BothDevices pair = on_both(name, 4);
   const auto gradients = [](PositionalEncoding& encoding, const Toy& toy, const Span& span, Route route) {
     const Tensor out = toy.run(encoding, span, {.route = route});
-    (out.to(at::kFloat) * normals("direction", out.sizes()).to(at::kBFloat16).to(out.device(), at::kFloat)).sum().backward();
+    (out.to(at::kFloat) * normals("direction", out.sizes()).to(at::kBFloat16).to(out.device(), at::kFloat))
+        .sum()
+        .backward();
     std::vector<Tensor> found;
     for (const Parameter& p : encoding.parameters()) {
       found.push_back(p.value.grad().defined() ? p.value.grad() : at::zeros_like(p.value));

@@ -53,7 +53,8 @@ BOOST_AUTO_TEST_CASE(every_entry_says_what_it_is) {
 }
 
 BOOST_AUTO_TEST_CASE(the_eleven_of_the_ground_floor_are_there) {
-  for (const char* name : {"none", "sinusoidal", "learned", "rope", "yarn", "alibi", "t5", "fire", "cope", "ssmax", "randomised"}) {
+  for (const char* name :
+       {"none", "sinusoidal", "learned", "rope", "yarn", "alibi", "t5", "fire", "cope", "ssmax", "randomised"}) {
     BOOST_TEST((find_encoding(name) != nullptr), name);
   }
 }
@@ -67,13 +68,15 @@ BOOST_AUTO_TEST_CASE(an_alias_is_the_encoding) {
 }
 
 BOOST_AUTO_TEST_CASE(counts_of_parameters) {
-  const Shape shape{.width = 512, .layers = 6, .query_heads = 8, .key_value_heads = 8, .head_width = 64, .train_length = 1024};
+  const Shape shape{
+      .width = 512, .layers = 6, .query_heads = 8, .key_value_heads = 8, .head_width = 64, .train_length = 1024};
   const auto count = [&](const std::string& config) {
     std::int64_t n = 0;
     for (const Parameter& p : make_encoding(parse(config), shape)->parameters()) n += p.value.numel();
     return n;
   };
-  for (const char* free : {"'none'", "'sinusoidal'", "'rope'", "'yarn'", "'alibi'", "'randomised'"}) BOOST_TEST(count(free) == 0);
+  for (const char* free : {"'none'", "'sinusoidal'", "'rope'", "'yarn'", "'alibi'", "'randomised'"})
+    BOOST_TEST(count(free) == 0);
   BOOST_TEST(count("'learned'") == 1024 * 512);
   BOOST_TEST(count("'t5'") == 256);
   BOOST_TEST(count("'fire'") == 6 * 330);
@@ -111,7 +114,8 @@ BOOST_AUTO_TEST_CASE(what_two_encodings_share_starts_alike) {
 
 BOOST_AUTO_TEST_CASE(unknown_names_and_options_are_told_with_the_nearest_word) {
   check_says(refusal("'roope'"), {"unknown encoding 'roope'", "did you mean 'rope'?"});
-  check_says(refusal("{'kind': 'yarn', 'facotr': 4}"), {"encoding 'yarn' has no option 'facotr'", "did you mean 'factor'?"});
+  check_says(refusal("{'kind': 'yarn', 'facotr': 4}"),
+             {"encoding 'yarn' has no option 'facotr'", "did you mean 'factor'?"});
   check_says(refusal("{'kind': 'none', 'base': 4}"), {"encoding 'none' has no option 'base'", "no options"});
   check_says(refusal("{'stack': ['rope', 'ssmx']}"), {"'ssmx'", "ssmax"});
   check_says(refusal("{'stack': []}"), {"at least one member"});
@@ -172,7 +176,8 @@ BOOST_AUTO_TEST_CASE(a_config_reads_encodings_as_a_variant) {
     BOOST_TEST(encoding_name(canonical) == encoding_name(subject.config));
     make_encoding(canonical, small_shape());
   }
-  for (const EncodingEntry& entry : encodings::encodings()) make_encoding(read("encoding: " + entry.name), small_shape());
+  for (const EncodingEntry& entry : encodings::encodings())
+    make_encoding(read("encoding: " + entry.name), small_shape());
   const auto refused = [&](const std::string& text) {
     try {
       read(text);

@@ -238,8 +238,10 @@ BOOST_AUTO_TEST_CASE(ssmax_on_four_tokens) {
 }
 
 BOOST_AUTO_TEST_CASE(ssmax_starts_with_the_mean_temperature_of_plain_attention) {
-  for (const auto& [length, s] : {std::pair{256, .219318}, {512, .190614}, {1024, .168471}, {2048, .150899}, {4096, .136631}}) {
-    const auto ssmax = make_encoding("ssmax", {.width = 2, .head_width = 2, .train_length = length, .dtype = at::kDouble});
+  for (const auto& [length, s] :
+       {std::pair{256, .219318}, {512, .190614}, {1024, .168471}, {2048, .150899}, {4096, .136631}}) {
+    const auto ssmax =
+        make_encoding("ssmax", {.width = 2, .head_width = 2, .train_length = length, .dtype = at::kDouble});
     check(ssmax->parameters()[0].value, {s});
   }
 }
@@ -377,10 +379,12 @@ BOOST_AUTO_TEST_CASE(yarn_scores_and_attention_factors) {
   check(numbers(frequencies(parts), {4}), {.47223991188, .025044979764, .0025, .00025}, 1e-11);
   check_near(parts(q, k, 5, 2), .596387320616, 1e-11);
   for (const auto& [factor, a] : {std::pair{2, 1.069314718056}, {8, 1.207944154168}, {32, 1.346573590280}}) {
-    check_near(attention_factor(score(R"({"kind": "yarn", "factor": )" + std::to_string(factor) + "}", 8, 64)), a, 1e-12);
+    check_near(attention_factor(score(R"({"kind": "yarn", "factor": )" + std::to_string(factor) + "}", 8, 64)), a,
+               1e-12);
   }
-  check_near(attention_factor(score(R"({"kind": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707})", 8, 64)),
-             1, 1e-15);
+  check_near(
+      attention_factor(score(R"({"kind": "yarn", "factor": 40, "mscale": 0.707, "mscale_all_dim": 0.707})", 8, 64)), 1,
+      1e-15);
 }
 
 BOOST_AUTO_TEST_CASE(yarn_that_extends_nothing_is_rope) {
@@ -423,7 +427,8 @@ BOOST_AUTO_TEST_CASE(sinusoids) {
                                    -.692951165256, .853674282965, .520807275875}, 1e-12);
   check_near(at::dot(embedding(kind, 8, 7), embedding(kind, 8, 4)).item<double>(), 1.964889526278, 1e-12);
   const Tensor wide = embedding(kind, 512, 100);
-  const Tensor some = wide.index_select(0, torch::tensor({0, 1, 2, 3, 256, 257, 510, 511}, at::TensorOptions(at::kLong)));
+  const Tensor some =
+      wide.index_select(0, torch::tensor({0, 1, 2, 3, 256, 257, 510, 511}, at::TensorOptions(at::kLong)));
   check(some, {-.506365641110, .862318872288, .797542363403, -.603262943149, .841470984808, .540302305868,
                .010366143623, .999946270090}, 1e-12);
   check_near(at::dot(wide, wide).item<double>(), 256, 1e-9);
@@ -441,7 +446,8 @@ BOOST_AUTO_TEST_CASE(sinusoids) {
 BOOST_AUTO_TEST_CASE(learned_rows_and_what_lies_beyond_them) {
   const auto row = [](const std::string& more, std::int64_t position, std::int64_t pe_len = 64) {
     Json config = Json::parse(R"({"kind": "learned", "max_positions": 8)" + more + "}");
-    const auto encoding = make_encoding(config, {.width = 4, .head_width = 2, .train_length = 8, .seed = 3, .dtype = at::kDouble});
+    const auto encoding =
+        make_encoding(config, {.width = 4, .head_width = 2, .train_length = 8, .seed = 3, .dtype = at::kDouble});
     Span span = Span::whole(1, 1);
     span.first_position = position;
     span.pe_len = pe_len;
@@ -475,9 +481,11 @@ BOOST_AUTO_TEST_CASE(only_rows_that_were_used_get_a_gradient) {
 
 BOOST_AUTO_TEST_CASE(randomised_positions) {
   const auto make = [](const std::string& more) {
-    return make_encoding(Json::parse(R"({"kind": "randomised", "max_random_position": 2048)" + more + "}"), small_shape());
+    return make_encoding(Json::parse(R"({"kind": "randomised", "max_random_position": 2048)" + more + "}"),
+                         small_shape());
   };
-  const auto draw = [](PositionalEncoding& encoding, std::int64_t length, std::int64_t step, int layer = 0, bool training = true) {
+  const auto draw = [](PositionalEncoding& encoding, std::int64_t length, std::int64_t step, int layer = 0,
+                       bool training = true) {
     Span span = Span::whole(3, length);
     span.training = training;
     span.step = step;

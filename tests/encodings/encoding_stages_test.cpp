@@ -28,7 +28,8 @@ class ChannelDecay : public PositionalEncoding {
   Tensor logits(const Rows& rows) override {
     const Tensor& p = rows.inputs.at(0);   // [B,H,S,d]
     const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
-    const Tensor mine = p.narrow(2, offset + rows.begin, rows.count()).unsqueeze(3), theirs = p.narrow(2, 0, rows.keys).unsqueeze(2);
+    const Tensor mine = p.narrow(2, offset + rows.begin, rows.count()).unsqueeze(3),
+                 theirs = p.narrow(2, 0, rows.keys).unsqueeze(2);
     const Tensor k = rows.k.repeat_interleave(rows.q.size(1) / rows.k.size(1), 1);
     // The future would overflow; it is masked.
     const Tensor factor = (mine - theirs).clamp_max(0).exp();
@@ -47,7 +48,8 @@ class Selective : public PositionalEncoding {
   Traits traits(const Span&) const override { return {.rewrites_logits = true, .rows_coupled = true}; }
   Tensor rewrite(const Rows& rows, const Tensor& s) override {
     const Tensor columns = at::arange(rows.keys, at::TensorOptions(at::kLong));
-    const Tensor hidden = rows.visible.logical_not().logical_or(columns.eq(rows.query_rows().unsqueeze(1))).logical_or(columns.eq(0));
+    const Tensor hidden =
+        rows.visible.logical_not().logical_or(columns.eq(rows.query_rows().unsqueeze(1))).logical_or(columns.eq(0));
     const Tensor asked = at::relu(s.narrow(1, 0, 1)).masked_fill(hidden, 0.0);
     Tensor before = asked.cumsum(2) - asked;
     Tensor total = asked.sum(2, true);
@@ -148,7 +150,8 @@ struct FixtureF {
   void run(PositionalEncoding& encoding) {
     State state = begin_pass(encoding, Span::whole(1, 4));
     LayerContext context = layer_context(encoding, state, 0, at::zeros({1, 4, 2}, at::kDouble));
-    out = encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.trace = &trace});
+    out =
+        encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.trace = &trace});
   }
 };
 
@@ -156,7 +159,8 @@ void check(const Tensor& found, std::vector<double> expected) {
   const Tensor flat = found.detach().flatten();
   BOOST_REQUIRE_EQUAL(flat.numel(), static_cast<std::int64_t>(expected.size()));
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    BOOST_TEST(std::abs(value(flat[i]) - expected[i]) <= 1e-6, i << ": expected " << expected[i] << ", got " << value(flat[i]));
+    BOOST_TEST(std::abs(value(flat[i]) - expected[i]) <= 1e-6,
+               i << ": expected " << expected[i] << ", got " << value(flat[i]));
   }
 }
 
@@ -244,7 +248,8 @@ BOOST_DATA_TEST_CASE(routes_agree_on_outputs_and_gradients, data::make(kNames) *
   const Toy toy(shape, 2, 8);
   const Evaluated reference = evaluate(*encoding, toy, Span::whole(2, 8), {.route = Route::kReference});
   for (const std::int64_t rows : {1, 3, 8}) {
-    const Evaluated chunked = evaluate(*encoding, toy, Span::whole(2, 8), {.route = Route::kChunked, .chunk_rows = rows});
+    const Evaluated chunked =
+        evaluate(*encoding, toy, Span::whole(2, 8), {.route = Route::kChunked, .chunk_rows = rows});
     BOOST_TEST(largest_difference(reference.out, chunked.out) <= 1e-12);
     for (std::size_t i = 0; i < reference.gradients.size(); ++i) {
       BOOST_TEST(largest_difference(reference.gradients[i], chunked.gradients[i]) <= 1e-11, "gradient " << i);
