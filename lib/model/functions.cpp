@@ -79,11 +79,42 @@ void add_parts(const Tensor& gradient, const std::vector<float>& parts, std::int
   }
 }
 
+/// c (+)= a · b by our kernel where that is the faster one: a [m, k] and b [k, n] with any strides, c row-major.
+/// The choice depends on the shapes alone. @return false when it is not.
+bool kernel_product(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
+  const auto gemm = kernel_table().gemm;
+  if (gemm == nullptr || !uses_kernels(a) || !uses_kernels(b) || !uses_kernels(c)) return false;
+  const std::int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1);
+  if (std::min({rows, depth, columns}) > 256 || rows < 8 || c.stride(1) != 1) return false;
+  const float *pa = a.data_ptr<float>(), *pb = b.data_ptr<float>();
+  float* pc = c.data_ptr<float>();
+  const std::int64_t tiles = (rows + 7) / 8;
+  const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 19) / (8 * depth * columns));
+  at::parallel_for(0, tiles, grain, [&](std::int64_t first, std::int64_t last) {
+    thread_local std::vector<float> scratch(static_cast<std::size_t>(kernels::kGemmScratch));
+    const std::int64_t begin = first * 8, end = std::min(rows, last * 8);
+    gemm({end - begin, columns, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)},
+         pa + begin * a.stride(0), pb, pc + begin * c.stride(0), scratch.data(), accumulate);
+  });
+  return true;
+}
+
+/// a · b into `to`.
+void product_into(Tensor& to, const Tensor& a, const Tensor& b) {
+  if (!kernel_product(a, b, to, false)) at::mm_out(to, a, b);
+}
+
+Tensor product(const Tensor& a, const Tensor& b) {
+  Tensor result = at::empty({a.size(0), b.size(1)}, a.options());
+  product_into(result, a, b);
+  return result;
+}
+
 /// gradient += aᵀ · b.
 void add_product(const Tensor& gradient, const Tensor& a, const Tensor& b) {
   if (!gradient.defined()) return;
-  if (gradient.scalar_type() == a.scalar_type()) gradient.addmm_(a.t(), b);
-  else gradient.add_(at::mm(a.t(), b));
+  if (gradient.scalar_type() != a.scalar_type()) gradient.add_(at::mm(a.t(), b));
+  else if (!kernel_product(a.t(), b, gradient, true)) gradient.addmm_(a.t(), b);
 }
 
 Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
@@ -273,7 +304,7 @@ class NormProject : public Function<NormProject> {
     const std::int64_t batch = x.size(0), q_width = shape.heads * shape.head_width;
     const std::int64_t kv_width = shape.kv_heads * shape.head_width;
     const Normed normed = norm_forward(x, norm.value, shape.eps);
-    const Tensor projected = at::mm(rows_of(normed.y), packed.value.t());
+    const Tensor projected = product(rows_of(normed.y), packed.value.t());
     const Normed q = split(projected, 0, batch, shape.heads, query_norm.value, shape);
     const Normed k = split(projected, q_width, batch, shape.kv_heads, key_norm.value, shape);
     const Normed v = split(projected, q_width + kv_width, batch, shape.kv_heads, {}, shape);
@@ -312,7 +343,7 @@ class NormProject : public Function<NormProject> {
     split_backward(gradients[2], projected, saved[5], q_width, batch, shape.kv_heads, key_norm, shape, dprojected);
     split_backward(gradients[3], projected, {}, q_width + kv_width, batch, shape.kv_heads, {}, shape, dprojected);
     add_product(data["packed_gradient"].toTensor(), dprojected, rows_of(normed));
-    Tensor dnormed = at::mm(dprojected, weights[1]).view(x.sizes());
+    Tensor dnormed = product(dprojected, weights[1]).view(x.sizes());
     if (gradients[0].defined()) dnormed = dnormed + gradients[0];
     return {norm_backward(dnormed, x, norm, saved[1], {}), {}, {}, {}, {}, {}};
   }
@@ -325,7 +356,10 @@ Tensor merge_heads(const Tensor& heads) {
 }
 
 Tensor project_forward(const Tensor& x, const Tensor& merged, const Tensor& weight) {
-  return at::addmm(rows_of(x), merged, weight.t()).view(x.sizes());
+  const Tensor rows = rows_of(x);
+  Tensor sum = rows.clone();
+  if (kernel_product(merged, weight.t(), sum, true)) return sum.view(x.sizes());
+  return at::addmm(rows, merged, weight.t()).view(x.sizes());
 }
 
 class ProjectResidual : public Function<ProjectResidual> {
@@ -342,7 +376,7 @@ class ProjectResidual : public Function<ProjectResidual> {
     const auto shape = context->saved_data["shape"].toIntVector();
     const Tensor g = rows_of(gradients[0]);
     add_product(context->saved_data["gradient"].toTensor(), g, context->get_saved_variables()[0]);
-    const Tensor dheads = at::mm(g, context->saved_data["weight"].toTensor())
+    const Tensor dheads = product(g, context->saved_data["weight"].toTensor())
                               .view({shape[0], shape[2], shape[1], shape[3]})
                               .transpose(1, 2);
     return {gradients[0], dheads, {}};
@@ -390,9 +424,9 @@ class FeedForward : public Function<FeedForward> {
   static variable_list forward(AutogradContext* context, const Tensor& x, const Weight& norm, const Weight& gate_up,
                                const Weight& down, double eps) {
     const Normed normed = norm_forward(x, norm.value, eps);
-    const Tensor inner = at::mm(rows_of(normed.y), gate_up.value.t());
+    const Tensor inner = product(rows_of(normed.y), gate_up.value.t());
     const Tensor a = swiglu(inner);
-    const Tensor y = at::mm(a, down.value.t()).view(x.sizes());
+    const Tensor y = product(a, down.value.t()).view(x.sizes());
     if (context != nullptr) {
       context->save_for_backward({x, normed.rstd, normed.y, inner, a});
       context->saved_data["weights"] = std::vector<Tensor>{norm.value, gate_up.value, down.value};
@@ -411,9 +445,9 @@ class FeedForward : public Function<FeedForward> {
     if (gradients[1].defined()) g = g + gradients[1];
     g = rows_of(g);
     add_product(data["down_gradient"].toTensor(), g, saved[4]);
-    const Tensor dinner = swiglu_backward(at::mm(g, weights[2]), saved[3]);
+    const Tensor dinner = swiglu_backward(product(g, weights[2]), saved[3]);
     add_product(data["gate_up_gradient"].toTensor(), dinner, rows_of(saved[2]));
-    const Tensor dnormed = at::mm(dinner, weights[1]).view(saved[0].sizes());
+    const Tensor dnormed = product(dinner, weights[1]).view(saved[0].sizes());
     const Weight norm{weights[0], data["norm_gradient"].toTensor()};
     return {norm_backward(dnormed, saved[0], norm, saved[1], residual), {}, {}, {}, {}};
   }
@@ -421,9 +455,9 @@ class FeedForward : public Function<FeedForward> {
 
 // ---- Cross entropy ------------------------------------------------------------------------------------------------
 
-/// Rows at a time: about four million logits on the CPU (which keeps them in a cache), more on a GPU.
+/// Rows at a time: about a million logits on the CPU (which keeps them in a cache), more on a GPU.
 std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary) {
-  const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 19 : std::int64_t{1} << 28;
+  const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 20 : std::int64_t{1} << 28;
   return std::clamp<std::int64_t>(logits / vocabulary, 16, std::max<std::int64_t>(16, hidden.size(0)));
 }
 
@@ -473,13 +507,13 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t count = std::min(step, rows - first);
     const Tensor part = hidden.narrow(0, first, count);
-    Tensor logits = at::mm(part, head.t());
+    Tensor logits = product(part, head.t());
     if (plugin_for(logits) == nullptr) logits = logits.to(precise.dtype());
     chunk_losses(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count), gradient);
     if (!gradient) continue;
     const Tensor dlogits = logits.to(hidden.scalar_type());
     Tensor to = result.dhidden.narrow(0, first, count);
-    at::mm_out(to, dlogits, head);
+    product_into(to, dlogits, head);
     if (head_gradient) add_product(result.dhead, dlogits, part);
   }
   return result;

@@ -5,6 +5,7 @@
 
 // One pass for every instruction set: the pragmas hold for the functions that follow, so all headers stand above.
 #pragma GCC diagnostic ignored "-Wpsabi"   // vectors are passed between inlined functions only
+#pragma GCC diagnostic ignored "-Wunused-function"   // products are taken from the widest set alone
 #pragma GCC optimize("O3")
 
 namespace pe::model::kernels {
@@ -29,15 +30,15 @@ namespace avx512 {
 #pragma GCC pop_options
 #endif
 
-#define PE_TABLE(set, name)                                                                                       \
+#define PE_TABLE(set, name, product)                                                                                       \
   Table{name,        set::rms_norm,        set::rms_norm_backward, set::split_heads, set::split_heads_backward, \
-        set::swiglu, set::swiglu_backward, set::cross_entropy}
+        set::swiglu, set::swiglu_backward, set::cross_entropy, product}
 
 const Table& table_for(std::string_view capability) {
-  static const Table baseline_table = PE_TABLE(baseline, "portable");
+  static const Table baseline_table = PE_TABLE(baseline, "portable", nullptr);
 #if defined(__x86_64__)
-  static const Table avx2_table = PE_TABLE(avx2, "avx2");
-  static const Table avx512_table = PE_TABLE(avx512, "avx512");
+  static const Table avx2_table = PE_TABLE(avx2, "avx2", nullptr);
+  static const Table avx512_table = PE_TABLE(avx512, "avx512", avx512::gemm);
   if (capability == "AVX512") return avx512_table;
   if (capability == "AVX2") return avx2_table;
 #endif

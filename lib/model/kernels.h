@@ -24,6 +24,17 @@ struct HeadShape {
   std::int64_t packed_row = 0;   ///< columns of the packed matrix
 };
 
+/// C[rows, columns] = A[rows, depth] · B[depth, columns]; element (i, j) of A is a[i · a_row + j · a_depth], and so on.
+/// C is row-major.
+struct GemmShape {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  std::int64_t a_row = 0, a_depth = 0;
+  std::int64_t b_depth = 0, b_column = 0;
+  std::int64_t c_row = 0;
+};
+inline constexpr std::int64_t kBlockDepth = 128, kBlockColumns = 512;
+inline constexpr std::int64_t kGemmScratch = kBlockDepth * (kBlockColumns + 8);   ///< floats
+
 struct Table {
   const char* name;
 
@@ -52,6 +63,10 @@ struct Table {
   /// A negative target gives loss 0 and a zero row.
   void (*cross_entropy)(float* logits, const std::int64_t* targets, float* loss, std::int64_t rows,
                         std::int64_t vocabulary, bool gradient);
+
+  /// Products with a narrow side, where a library's packing costs more than it gains; with `accumulate` added to C. Each
+  /// element is summed in an order that only `depth` decides. Null where the library's own product is as good.
+  void (*gemm)(GemmShape shape, const float* a, const float* b, float* c, float* scratch, bool accumulate);
 };
 
 /// The form for an instruction set as LibTorch names it: "DEFAULT", "AVX2", "AVX512"; anything else gets DEFAULT.
