@@ -1,6 +1,7 @@
 #include "evaluation/evaluate.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <span>
@@ -26,16 +27,19 @@ namespace {
 
 constexpr const char* kOverflowOption = "overflow";
 
-/// Sets the option `overflow` of an encoding, or of the members of a stack that have it. False when none does.
+/// Sets the option `overflow` of an encoding, or of the members of a stack, where they have it. False when none does.
 bool set_overflow(Json& encoding, const std::string& policy) {
-  bool any = false;
-  if (encoding.contains("stack")) {
+  if (encoding.is_object() && encoding.contains("stack")) {
+    bool any = false;
     for (Json& member : encoding["stack"]) any = set_overflow(member, policy) || any;
-  } else if (encoding.contains(kOverflowOption)) {
-    encoding[kOverflowOption] = policy;
-    any = true;
+    return any;
   }
-  return any;
+  const std::string kind = encoding.is_string() ? encoding.get<std::string>() : encoding.value("kind", "");
+  const encodings::EncodingEntry* entry = encodings::find_encoding(kind);
+  if (entry == nullptr || support::find_field(entry->fields, kOverflowOption) == nullptr) return false;
+  if (encoding.is_string()) encoding = {{"kind", kind}};
+  encoding[kOverflowOption] = policy;
+  return true;
 }
 
 /// The model with its encoding changed to go beyond its positions; a table that thereby grows keeps its rows in front.
@@ -103,8 +107,8 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const at::ScalarType dtype = compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
 
   Json encoding = meta.encoding;
-  const bool beyond = group.settings.beyond != Beyond::kReportNa && encoding.is_object() &&
-                      set_overflow(encoding, beyond_name(group.settings.beyond));
+  const bool beyond =
+      group.settings.beyond != Beyond::kReportNa && set_overflow(encoding, beyond_name(group.settings.beyond));
   const model::LanguageModel model = beyond ? load_beyond(checkpoint, device, dtype, encoding)
                                             : model::load_model(checkpoint, device, dtype);
 

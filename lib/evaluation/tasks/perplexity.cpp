@@ -94,21 +94,25 @@ class Perplexity final : public Task {
     const auto& limit = context.scorer.capabilities().max_positions;
 
     std::vector<Setting> live;
+    std::vector<Rows> summaries;           // of all settings, in order
+    std::vector<std::size_t> place;        // of the live ones among them
     for (const std::string& name : protocols_) {
       for (const std::int64_t length : context.lengths) {
         const Setting setting{*find(name), length, stride_of(*find(name), length)};
         if (skipped.count(length) != 0) {
-          context.results.add(missing(context, setting, bos, Cell(skipped[length]), status::kSkipped));
+          summaries.push_back(missing(context, setting, bos, Cell(skipped[length]), status::kSkipped));
         } else if (limit && length > *limit) {
-          context.results.add(missing(context, setting, bos, Cell(), status::kPositions));
+          summaries.push_back(missing(context, setting, bos, Cell(), status::kPositions));
         } else {
+          place.push_back(summaries.size());
+          summaries.emplace_back();
           live.push_back(setting);
         }
       }
     }
-    if (live.empty()) return;
 
-    const std::vector<std::int64_t> ids = select_documents(source, longest, settings.documents);
+    std::vector<std::int64_t> ids;
+    if (!live.empty()) ids = select_documents(source, longest, settings.documents);
     const std::int64_t cut = settings.document_tokens > 0 ? settings.document_tokens : longest;
     std::vector<std::vector<Sums>> sums(live.size());   // setting → document
     for (std::size_t begin = 0; begin < ids.size(); begin += kDocumentsPerItem) {
@@ -127,8 +131,9 @@ class Perplexity final : public Task {
                                static_cast<std::int64_t>(ids.size()));
     }
     for (std::size_t setting = 0; setting < live.size(); ++setting) {
-      context.results.add(summarise(context, live[setting], bos, sums[setting]));
+      summaries[place[setting]] = summarise(context, live[setting], bos, sums[setting]);
     }
+    for (const Rows& rows : summaries) context.results.add(rows);
   }
 
  private:
