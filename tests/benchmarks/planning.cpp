@@ -1,0 +1,266 @@
+// What planning costs: a generated grid of 10,012 tasks (1 tokenize, 1,430 trunks, 4,290 decays, 4,290 evaluations, 1 report
+// and what they read), beside ninja and make on a graph of the same shape with nothing to do.
+//
+//     planning [PE-PIPELINE]      with the program, the whole process is timed too
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "pipeline/expand.h"
+#include "pipeline/explain.h"
+#include "pipeline/key.h"
+#include "pipeline/memo.h"
+#include "pipeline/plan.h"
+#include "pipeline/store.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+using support::FieldVisitor;
+
+constexpr int kSeeds = 1430;
+
+struct Recipe {
+  std::int64_t seed = 0, width = 64, layers = 4, heads = 4, batch = 8, length = 128, tokens = 1024 * 100;
+  double rate = 3e-3, decay = 0.1, beta1 = 0.9, beta2 = 0.98, clip = 1;
+  std::string encoding = "rope", kind = "plain";
+  void describe(FieldVisitor& v) {
+    for (auto [name, value] : {std::pair{"seed", &seed}, {"width", &width}, {"layers", &layers}, {"heads", &heads},
+                               {"batch", &batch}, {"length", &length}, {"tokens", &tokens}}) {
+      v.field(name, *value, "A number.");
+    }
+    for (auto [name, value] : {std::pair{"rate", &rate}, {"decay", &decay}, {"beta1", &beta1}, {"beta2", &beta2}, {"clip", &clip}}) {
+      v.field(name, *value, "A number.");
+    }
+    v.field("encoding", encoding, "A word.");
+    v.field("kind", kind, "A word.");
+  }
+};
+
+struct Config {
+  Recipe recipe;
+  std::string title;
+  std::vector<std::string> labels;
+  void describe(FieldVisitor& v) {
+    v.group("recipe", recipe, "What is made.");
+    v.field("title", title, "Heading.");
+    v.field("labels", labels, "What is what.");
+  }
+};
+
+Json role(const char* name, const char* kind, bool many = false) { return {{"name", name}, {"kind", kind}, {"many", many}}; }
+
+/// A stage that is this very program under another name: it has a build id, so its description is believed.
+void write_stage(const fs::path& folder, const std::string& name, Json inputs, Json outputs, Json extra = Json::object()) {
+  const fs::path own = support::own_executable();
+  Json document = {{"schema", "pe-stage/1"}, {"name", name}, {"program", "pe-" + name}, {"version", 1}, {"summary", ""},
+                   {"build_id", support::elf_build_id(own)}, {"inputs", inputs}, {"outputs", outputs},
+                   {"fields", support::schema_to_json(support::schema_of<Config>())}};
+  document.update(extra);
+  fs::create_symlink(own, folder / ("pe-" + name));
+  std::ofstream(folder / ("pe-" + name + ".describe.json")) << document.dump();
+}
+
+std::string pipeline_text() {
+  std::string seeds;
+  for (int i = 0; i < kSeeds; ++i) seeds += (i ? ", " : "") + std::to_string(i);
+  const std::string run = "run: stages/pe-";
+  return "schema: pe-pipeline/1\nname: ten_thousand\ndefaults: {config: [configs/all.yml]}\naxes: {seed: [" + seeds + "]}\n"
+         "stages:\n"
+         "  tokenize: {" + run + "bench-tokenize}\n"
+         "  trunk: {" + run + "bench-train, over: [seed], needs: {data: tokenize}, config: {set: {recipe.seed: $(seed)}},\n"
+         "          snapshots: {b25: 0.2, b50: 0.4, b100: 0.8}}\n"
+         "  decay: {" + run + "bench-decay, over: [seed, branch], axes: {branch: {b25: 0.25, b50: 0.5, b100: 1.0}},\n"
+         "          needs: {data: tokenize, init: 'trunk@$(branch)'}, config: {set: {recipe.decay: $(branch.value)}}}\n"
+         "  evaluate: {" + run + "bench-evaluate, each: {model: decay}, needs: {data: tokenize}}\n"
+         "  report: {" + run + "bench-report, gather: {scores: evaluate}}\n";
+}
+
+double best_of(int times, const std::function<void()>& body) {
+  double best = 1e9;
+  for (int i = 0; i < times; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+  }
+  return best;
+}
+
+/// As if every task had run: objects, records and hints.
+void fill(const Graph& graph, Store& store) {
+  std::vector<std::string> keys(graph.tasks.size());
+  const auto content = [&](std::size_t task, std::int64_t step, const std::string& output) {
+    return support::sha256_hex(keys[task] + std::to_string(step) + output);
+  };
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task& task = graph.tasks[i];
+    std::vector<InputDigest> inputs;
+    for (const Edge& edge : task.inputs) {
+      std::int64_t step = -1;
+      for (const SnapshotPoint& point : graph.tasks[edge.producer].snapshots) {
+        if (point.label == edge.snapshot) step = point.step;
+      }
+      inputs.push_back({edge.role, content(edge.producer, step, edge.output), step});
+    }
+    Record record;
+    record.preimage = task_preimage(task, inputs);
+    keys[i] = task_key_of(record.preimage);
+    record.plan_key = task.plan_key;
+    record.stage = task.stage->name;
+    record.version = task.stage->version;
+    record.task = task.id;
+    record.config = task.config;
+    std::vector<std::int64_t> steps{-1};
+    if (task.is_trajectory()) {
+      steps.clear();
+      for (const SnapshotPoint& point : task.snapshots) steps.push_back(point.step);
+    }
+    for (std::int64_t step : steps) {
+      record.key = {keys[i], step};
+      record.outputs.clear();
+      for (const OutputDescription& output : task.stage->outputs) {
+        OutputRecord made;
+        made.role = output.name;
+        made.kind = artifact::kind_name(output.kind);
+        made.object = made.content = content(i, step, output.name);
+        made.bytes = 1;
+        const fs::path object = store.object_path(made.object);
+        fs::create_directories(object.parent_path());
+        std::ofstream(object) << "x";
+        record.outputs.push_back(std::move(made));
+      }
+      store.commit(record);
+    }
+    store.set_hint(task.plan_key, keys[i]);
+  }
+}
+
+/// The same shape for ninja and make: a file a task, made from the files of its producers.
+void write_peers(const Graph& graph, const fs::path& folder) {
+  fs::create_directories(folder / "f");
+  std::ofstream ninja(folder / "build.ninja"), make(folder / "Makefile");
+  ninja << "rule t\n  command = touch $out\n";
+  make << "all: f/" << graph.tasks.size() - 1 << "\n";
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    std::string inputs;
+    for (const Edge& edge : graph.tasks[i].inputs) inputs += " f/" + std::to_string(edge.producer);
+    ninja << "build f/" << i << ": t" << inputs << "\n";
+    make << "f/" << i << ":" << inputs << "\n\ttouch $@\n";
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const test::TempFolder folder;
+  const fs::path stages = folder / "stages";
+  fs::create_directories(stages);
+  fs::create_directories(folder / "configs");
+  std::ofstream(folder / "configs/all.yml") << "recipe: {width: 128, rate: 1e-3}\n";
+  const Json model = Json::array({role("model", "checkpoint")});
+  write_stage(stages, "bench-tokenize", Json::array(), Json::array({role("data", "token-shards")}));
+  write_stage(stages, "bench-train", Json::array({role("data", "token-shards")}), model,
+              {{"trajectory", {{"horizon", "recipe.tokens"}, {"tokens_per_step", {"recipe.batch", "recipe.length"}},
+                               {"free_when", {{"recipe.kind", "plain"}}}}}});
+  write_stage(stages, "bench-decay", {role("data", "token-shards"), role("init", "checkpoint")}, model);
+  write_stage(stages, "bench-evaluate", {role("data", "token-shards"), role("model", "checkpoint")},
+              Json::array({role("scores", "eval-table")}));
+  write_stage(stages, "bench-report", Json::array({role("scores", "eval-table", true)}), Json::array({role("page", "metrics")}),
+              {{"takes_labels", true}});
+  const fs::path file = folder / "grid.yml";
+  std::ofstream(file) << pipeline_text();
+  for (const char* name : {"grid.yml", "configs/all.yml"}) {
+    fs::last_write_time(folder / name, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+
+  Graph graph;
+  StageCatalog catalog;
+  const ExpandOptions options{.folder = folder.path()};
+  const double expand_ms = best_of(3, [&] {
+    catalog = StageCatalog();
+    graph = expand(read_pipeline_file(file), catalog, options);
+  });
+  const double keys_ms = best_of(3, [&] { compute_plan_keys(graph); });
+  fmt::print("{} tasks\n", graph.tasks.size());
+  fmt::print("  read and expand           {:8.1f} ms\n", expand_ms);
+  fmt::print("  plan keys                 {:8.1f} ms\n", keys_ms);
+
+  const fs::path store_path = folder / "store";
+  {
+    Store store(store_path, {.durable = false});
+    fill(graph, store);
+  }
+  Plan plan;
+  const double plan_ms = best_of(3, [&] {
+    Store store(store_path, {.durable = false});
+    plan = make_plan(graph, StoreReader(store));
+  });
+  fmt::print("  plan, all there           {:8.1f} ms\n", plan_ms);
+  if (!plan.nothing_to_do()) {
+    fmt::print(stderr, "the filled store does not hold what the plan looks for\n");
+    return 1;
+  }
+  PlanMemo::remember(store_path, file, options, graph, plan, catalog);
+  bool found = false;
+  const double memo_ms = best_of(5, [&] {
+    Store store(store_path, {.durable = false});
+    const auto memo = PlanMemo::find(store_path, file, options);
+    found = memo && memo->everything_present(StoreReader(store));
+  });
+  if (!found) {
+    fmt::print(stderr, "the remembered plan was not found again\n");
+    return 1;
+  }
+  fmt::print("  nothing to do, by memo    {:8.1f} ms\n", memo_ms);
+  const double explain_ms = best_of(1, [&] {
+    ExpandOptions changed = options;
+    changed.set = {"trunk.recipe.rate=0.5"};
+    StageCatalog own;
+    Graph other = expand(read_pipeline_file(file), own, changed);
+    compute_plan_keys(other);
+    Store store(store_path, {.durable = false});
+    const StoreReader reader(store);
+    const auto groups = group_causes(other, make_plan(other, reader), reader);
+    fmt::print("  {} causes, the first: {}: {}\n", groups.size(), groups.at(0).stage, groups.at(0).text);
+  });
+  fmt::print("  explain one changed value {:8.1f} ms\n", explain_ms);
+
+  double whole_ms = 0;
+  if (argc > 1) {
+    const std::vector<std::string> command{argv[1], "run", file.string(), "--store", store_path.string()};
+    const auto first = support::capture(command, {}, 1 << 20, folder.path());
+    if (first.status.code != 0) {
+      fmt::print(stderr, "{}{}", first.out, first.err);
+      return 1;
+    }
+    whole_ms = best_of(5, [&] { support::capture(command, {}, 1 << 20, folder.path()); });
+    fmt::print("  pe-pipeline run, nothing to do {:8.1f} ms (goal 150)\n", whole_ms);
+  }
+
+  write_peers(graph, folder / "peers");
+  const auto peer = [&](const std::string& name, const std::vector<std::string>& command, bool build_first) {
+    if (!support::find_program(command[0])) {
+      fmt::print("  {} is not on this machine\n", name);
+      return;
+    }
+    if (build_first) support::capture(command, {}, 1 << 20, folder / "peers");
+    const double ms = best_of(5, [&] { support::capture(command, {}, 1 << 20, folder / "peers"); });
+    const double own = whole_ms > 0 ? whole_ms : memo_ms;
+    fmt::print("  {:<8} nothing to do    {:8.1f} ms; pe-pipeline takes {:.2f} times that\n", name, ms, own / ms);
+  };
+  peer("ninja", {"ninja"}, true);
+  peer("make", {"make", "-s"}, true);   // the files that ninja made
+  return 0;
+}
