@@ -211,7 +211,7 @@ int config_command(const cli::CommandLine& line) {
           found = origins.find(name);
         }
         row.push_back(found == origins.end() ? "# default"
-                                             : cat("# ", found->second.file, found->second.line > 0 ? cat(":", found->second.line) : ""));
+                                             : cat("# ", found->second.file, found->second.line > 0 && found->second.file.rfind("--", 0) != 0 ? cat(":", found->second.line) : ""));
       }
       rows.push_back(std::move(row));
     }

@@ -24,6 +24,7 @@ using support::cat;
 constexpr std::size_t kMostGroups = 40;
 
 std::string place_text(const support::Place& place) {
+  if (place.file.rfind("--", 0) == 0) return place.file;   // a flag has no lines
   return place.line > 0 ? cat(place.file, ":", place.line) : place.file;
 }
 
@@ -228,11 +229,12 @@ int explain_command(const cli::CommandLine& line) {
     }
     std::string out = cat(style.bold(graph.tasks[i].id), "  ", state_name(task.state), ": ", task.reason, "\n");
     if (!task.task_key.empty()) out += cat("  key      ", task.task_key.substr(0, 12), task.key_is_exact ? "" : " (if its inputs come out as before)", "\n");
-    if (!explanation.against.empty()) {
+    if (!explanation.against_id.empty()) {
       out += cat("  against  ", explanation.against.substr(0, 12), "  ", explanation.against_id, "\n");
     }
     for (const auto& cause : explanation.causes) {
-      out += cat("  cause    ", cause.str(), cause.place.line > 0 ? "  " + style.dim(place_text(cause.place)) : "", "\n");
+      if (task.state == TaskState::kReuse) break;   // said above
+      out += cat("  cause    ", cause.str(), cause.place.file.empty() ? "" : "  " + style.dim(place_text(cause.place)), "\n");
     }
     std::size_t followed = 0;
     for (const std::size_t producer : explanation.follows) {

@@ -123,7 +123,12 @@ void print_json(const Json& json) { print(json.dump(1, ' ', false, Json::error_h
 cli::Style out_style(const cli::CommandLine& line) { return cli::Style(cli::use_color(line.color, 1)); }
 cli::Style err_style(const cli::CommandLine& line) { return cli::Style(cli::use_color(line.color, 2)); }
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string table(std::vector<std::vector<std::string>> rows) {
+  for (auto& row : rows) {
+    for (std::string& cell : row) {
+      for (auto at = cell.find('\n'); at != std::string::npos; at = cell.find('\n', at)) cell.replace(at, 1, "\\n");
+    }
+  }
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     if (widths.size() < row.size()) widths.resize(row.size());

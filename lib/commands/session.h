@@ -57,8 +57,8 @@ void say(const std::string& text);
 cli::Style out_style(const cli::CommandLine& line);
 cli::Style err_style(const cli::CommandLine& line);
 
-/// Columns side by side, two spaces between; the last is not padded.
-std::string table(const std::vector<std::vector<std::string>>& rows);
+/// Columns side by side, two spaces between; the last is not padded. A newline in a cell is shown as \n.
+std::string table(std::vector<std::vector<std::string>> rows);
 
 /// "1 task", "3 tasks".
 std::string counted(std::size_t count, const std::string& noun);

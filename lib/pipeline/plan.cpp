@@ -18,13 +18,13 @@ const PlannedSnapshot* find_snapshot(const PlannedTask& task, const std::string&
   return nullptr;
 }
 
-/// What the store knows of the artifact that an edge reads; null when nothing, or nothing certain.
-const OutputRecord* find_output(const Plan& plan, const Edge& edge) {
+/// What the store knows of the result that an edge reads from; null when nothing, or nothing certain.
+const Result* find_result(const Plan& plan, const Edge& edge) {
   const PlannedTask& producer = plan.tasks[edge.producer];
   if (!producer.key_is_exact) return nullptr;
-  if (edge.snapshot.empty()) return producer.result ? producer.result->output(edge.output) : nullptr;
+  if (edge.snapshot.empty()) return producer.result ? &*producer.result : nullptr;
   const PlannedSnapshot* snapshot = find_snapshot(producer, edge.snapshot);
-  return snapshot && snapshot->result ? snapshot->result->output(edge.output) : nullptr;
+  return snapshot && snapshot->result ? &*snapshot->result : nullptr;
 }
 
 bool missing_external(const Task& task) {
@@ -130,10 +130,13 @@ std::optional<std::vector<InputDigest>> known_inputs(const Graph& graph, const P
   std::vector<InputDigest> inputs;
   inputs.reserve(graph.tasks[task].inputs.size());
   for (const Edge& edge : graph.tasks[task].inputs) {
-    const OutputRecord* output = find_output(plan, edge);
-    if (!output) return std::nullopt;
-    InputDigest input{edge.role, output->content, -1};
+    const Result* result = find_result(plan, edge);
+    if (!result) return std::nullopt;
+    InputDigest input{edge.role, "", -1};
     if (!edge.snapshot.empty()) input.step = find_snapshot(plan.tasks[edge.producer], edge.snapshot)->step;
+    if (const OutputRecord* output = result->output(edge.output)) input.digest = output->content;
+    else if (result->status == ResultStatus::kDiverged) input.digest = diverged_digest({plan.tasks[edge.producer].task_key, input.step});
+    else return std::nullopt;
     inputs.push_back(std::move(input));
   }
   return inputs;

@@ -166,8 +166,13 @@ class Run {
         if (planned.snapshots[k].present) node.snapshots[planned.snapshots[k].label] = *planned.snapshots[k].result;
       }
       if (planned.state == TaskState::kNotNeeded) continue;
-      if (planned.state == TaskState::kReuse) set_phase(i, TaskPhase::kReused);
-      else set_phase(i, TaskPhase::kWaiting);
+      if (planned.state == TaskState::kReuse) {
+        set_phase(i, TaskPhase::kReused);
+        // A kill between a record and its hint leaves the hint out; it is caught up with here.
+        if (store_.hint(graph_.tasks[i].plan_key) != node.key) remember_plan(i);
+      } else {
+        set_phase(i, TaskPhase::kWaiting);
+      }
     }
     Json counts = Json::object();
     for (const auto& [phase, count] : state_.counts) counts[std::string(phase_name(phase))] = count;

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "pipeline/orphan.h"
+#include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
 #include "support/temp_folder.h"

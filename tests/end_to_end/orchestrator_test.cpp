@@ -1,0 +1,406 @@
+// The real pe-pipeline with pe-toy: what a person sees, what stays on disk, and that a kill at any time loses nothing.
+#include <boost/test/unit_test.hpp>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "pipeline/journal.h"
+#include "pipeline/status.h"
+#include "pipeline/store.h"
+#include "support/files.h"
+#include "support/json.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+
+using namespace pe;   // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+const char* const kPipeline = R"(schema: pe-pipeline/1
+name: toy
+title: A toy
+axes:
+  seed: [1, 2]
+stages:
+  data:
+    run: pe-toy
+    config: {set: {value: 5}}
+  trunk:
+    run: pe-toy
+    over: [seed]
+    needs: {init: data}
+    config: {set: {value: $(seed), tokens: 40, step_s: 0.003, checkpoint_every: 4}}
+    snapshots: {s10: 0.25, s20: 0.5}
+  decay:
+    run: pe-toy
+    over: [seed, branch]
+    axes: {branch: {s10: 1, s20: 2}}
+    needs: {init: 'trunk@$(branch)'}
+    config: {set: {value: $(branch.value), tokens: 6, step_s: 0.003}}
+  report:
+    run: pe-toy-report
+    gather: {in: decay}
+    config: {set: {text: the report}}
+)";
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+};
+
+class Project {
+ public:
+  explicit Project(const std::string& text = kPipeline) {
+    const char* path = ::getenv("PATH");
+    const std::string folders = std::string(PE_TOY_FOLDER) + ":" + (path ? path : "");
+    ::setenv("PATH", folders.c_str(), 1);
+    ::setenv("NO_COLOR", "1", 1);
+    fs::create_directories(root() / "configs");
+    write(text);
+  }
+  fs::path root() const { return folder_ / "a project"; }
+  fs::path file() const { return root() / "toy.yml"; }
+  void write(const std::string& text) const { support::write_file_atomically(file(), text, false); }
+
+  std::vector<std::string> command(const std::string& verb, const std::vector<std::string>& rest) const {
+    std::vector<std::string> words = {program(), verb, file().string()};
+    words.insert(words.end(), rest.begin(), rest.end());
+    if (verb == "run") words.insert(words.end(), {"--durability", "off"});
+    return words;
+  }
+  Answer call(const std::string& verb, const std::vector<std::string>& rest = {}) const { return call_words(command(verb, rest)); }
+  Answer call_words(const std::vector<std::string>& words) const {
+    const auto captured = support::capture(words, "", 64u << 20, root());
+    return {captured.status.code, captured.out, captured.err};
+  }
+  pid_t start(const std::vector<std::string>& rest = {}) const {
+    support::SpawnOptions options;
+    options.arguments = command("run", rest);
+    options.directory = root();
+    const support::Descriptor out(::open((root() / "run.out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    options.stdout_fd = options.stderr_fd = out.get();
+    return support::spawn(options);
+  }
+  pipeline::Store store() const {
+    pipeline::StoreOptions options;
+    options.create = false;
+    return pipeline::Store(root() / "store", options);
+  }
+  /// What every record leads to: key → content digests.
+  std::map<pipeline::ResultKey, std::string> contents() const {
+    std::map<pipeline::ResultKey, std::string> all;
+    const pipeline::Store opened = store();
+    for (const auto& key : opened.keys()) {
+      const auto record = opened.read(key);
+      if (!record) continue;
+      for (const auto& output : record->outputs) all[key] += output.role + "=" + output.content + " ";
+    }
+    return all;
+  }
+  static std::string program() { return (test::build_root() / "stages" / "pe-pipeline").string(); }
+
+ private:
+  test::TempFolder folder_;
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void check_has(int line, const std::string& text, const std::string& part) {
+  BOOST_TEST(has(text, part), "line " << line << ": expected '" << part << "' in:\n" << text);
+}
+#define CHECK_HAS(text, part) check_has(__LINE__, text, part)
+
+std::string one_task(const std::string& set) {
+  return "schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {set: {" + set + "}}\n";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(orchestrator)
+
+BOOST_AUTO_TEST_CASE(the_first_run_builds_and_the_second_says_at_once_that_there_is_nothing_to_do) {
+  const Project project;
+  Answer answer = project.call("plan", {"--exit-code"});
+  BOOST_TEST(answer.code == 10);
+  CHECK_HAS(answer.out, "toy  8 tasks  8 run");
+  answer = project.call("run");
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.out, "toy: 8 made, 0 reused");
+  CHECK_HAS(answer.out, "report: reports/toy/");
+  BOOST_TEST(fs::exists(project.root() / "reports/toy/latest/report.md"));
+  BOOST_TEST(fs::exists(project.root() / "out/toy/trunk/seed=1@s10.h5"));
+  const auto before = project.contents();
+  answer = project.call("run");
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.out, "toy: nothing to do, all 8 tasks are in the store");
+  CHECK_HAS(answer.out, "report: reports/toy/");
+  BOOST_TEST((project.contents() == before));
+  BOOST_TEST(project.store().runs().size() == 1u);
+  BOOST_TEST(project.call("plan", {"--exit-code"}).code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(force_runs_what_is_selected_and_the_report_comes_again_from_the_cache) {
+  const Project project;
+  project.call("run");
+  Answer answer = project.call("run", {"decay[seed=1,branch=s10]", "--force"});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.out, "toy: 1 made");
+  fs::remove_all(project.root() / "reports");
+  answer = project.call("run", {"report", "--force"});
+  CHECK_HAS(answer.out, "toy: 1 made");
+  BOOST_TEST(fs::exists(project.root() / "reports/toy/latest/report.md"));
+  // A report that somebody removed comes back without any run.
+  fs::remove_all(project.root() / "reports");
+  answer = project.call("run");
+  CHECK_HAS(answer.out, "nothing to do");
+  BOOST_TEST(fs::exists(project.root() / "reports/toy/latest/report.md"));
+}
+
+BOOST_AUTO_TEST_CASE(a_changed_value_runs_what_depends_on_it_and_is_explained) {
+  const Project project;
+  project.call("run");
+  const Answer plan = project.call("plan", {"--set", "decay.tokens=7"});
+  CHECK_HAS(plan.out, "3 reuse  5 run");
+  CHECK_HAS(plan.out, "tokens 6 -> 7");
+  const Answer explain = project.call("explain", {"decay[seed=1,branch=s10]", "--set", "decay.tokens=7"});
+  CHECK_HAS(explain.out, "tokens 6 -> 7");
+  const Answer run = project.call("run", {"--set", "decay.tokens=7"});
+  CHECK_HAS(run.out, "toy: 5 made, 3 reused");
+}
+
+BOOST_AUTO_TEST_CASE(a_failure_names_its_log_and_the_command_that_runs_it_alone) {
+  std::string text = kPipeline;
+  text.replace(text.find("value: $(branch.value)"), 22, "value: $(branch.value), fail: exit, fail_code: 70, fail_step: 3");
+  const Project project(text);
+  const Answer answer = project.call("run", {"decay[seed=1,branch=s10]", "report"});
+  BOOST_TEST(answer.code == 1);
+  CHECK_HAS(answer.err, "failed   decay[seed=1,branch=s10]  exit code 70 (class permanent)");
+  CHECK_HAS(answer.err, "| toy: failing on purpose at step 3");
+  CHECK_HAS(answer.err, "stage.log");
+  CHECK_HAS(answer.err, "toy.yml' 'decay[seed=1,branch=s10]'");
+  CHECK_HAS(answer.err, "blocked  report");
+  const Answer status = project.call_words({Project::program(), "status", project.file().string(), "--failed"});
+  CHECK_HAS(status.out, "failed  decay[seed=1,branch=s10]");
+  const Answer log = project.call_words({Project::program(), "logs", project.file().string(), "decay[seed=1,branch=s10]"});
+  CHECK_HAS(log.out, "failing on purpose");
+}
+
+BOOST_AUTO_TEST_CASE(a_transient_failure_is_tried_again_and_a_checkpoint_exit_goes_on) {
+  const Project transient(one_task("fail: exit, fail_code: 9, fail_attempts: 1"));
+  Answer answer = transient.call("run");
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.err, "retry    t  exit code 9, class transient");
+  const Project checkpoint(one_task("tokens: 20, fail: exit, fail_code: 75, fail_step: 7, fail_attempts: 1"));
+  answer = checkpoint.call("run");
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.err, "again    t  it stopped at a checkpoint");
+  CHECK_HAS(answer.err, "attempt 2, continues");
+  // Interrupted and undisturbed give the same content.
+  const Project undisturbed(one_task("tokens: 20"));
+  undisturbed.call("run");
+  BOOST_TEST((undisturbed.contents() == checkpoint.contents()));
+}
+
+BOOST_AUTO_TEST_CASE(garbage_and_missing_outputs_leave_nothing_under_a_final_name) {
+  for (const char* how : {"garbage", "missing"}) {
+    const Project project(one_task(std::string("fail: ") + how));
+    const Answer answer = project.call("run");
+    BOOST_TEST(answer.code == 1);
+    CHECK_HAS(answer.err, "class broken");
+    BOOST_TEST(project.contents().empty());
+    BOOST_TEST(fs::is_empty(project.root() / "store/objects"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_divergence_is_a_result_that_descendants_inherit) {
+  std::string text = kPipeline;
+  text.replace(text.find("step_s: 0.003, checkpoint_every: 4"), 34, "fail: diverge, fail_step: 15");
+  const Project project(text);
+  const Answer answer = project.call("run");
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.err, "diverged trunk[seed=1]@s20");
+  CHECK_HAS(answer.err, "diverged decay[seed=1,branch=s20]");
+  CHECK_HAS(project.call("run").out, "nothing to do");
+}
+
+BOOST_AUTO_TEST_CASE(names_with_quotes_spaces_and_commands_never_reach_a_shell) {
+  const std::string nasty = "it's \"x\" $(touch HACKED) `touch HACKED`; touch HACKED\nnew line & *";
+  const Project project;
+  fs::create_directories(project.root() / nasty);
+  support::write_file_atomically(project.root() / nasty / "a b.txt", "text", false);
+  project.write("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {set: {path: " + Json(nasty + "/a b.txt").dump() +
+                ", text: " + Json("$$(touch HACKED)").dump() + "}}\n");
+  const std::string& path = nasty;
+  std::string text = support::read_file(project.file());
+  for (auto at = text.find("$(touch"); at != std::string::npos; at = text.find("$(touch", at + 2)) {
+    if (at == 0 || text[at - 1] != '$') text.insert(at, "$");
+    ++at;
+  }
+  project.write(text);
+  Answer answer = project.call("run", {"--store", (project.root() / (path + " store")).string()});
+  BOOST_TEST(answer.code == 0, answer.err);
+  answer = project.call("run", {"--set", "t.text=$(touch HACKED)", "--set", "t.fail=exit", "--set", "t.fail_code=70"});
+  BOOST_TEST(answer.code == 1, answer.err);
+  for (const auto& entry : fs::recursive_directory_iterator(project.root())) BOOST_TEST(entry.path().filename() != "HACKED");
+}
+
+BOOST_AUTO_TEST_CASE(a_config_that_the_stage_refuses_stops_the_run_before_it_starts) {
+  const Project project(one_task("value: 13"));
+  const Answer answer = project.call("run");
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "13 is refused");
+  BOOST_TEST(project.store().runs().empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_second_run_is_told_who_holds_the_store) {
+  const Project project(one_task("fail: hang"));
+  const pid_t first = project.start();
+  for (int i = 0; i < 400 && !pipeline::store_is_locked(project.root() / "store"); ++i) ::usleep(10000);
+  const Answer second = project.call("run");
+  BOOST_TEST(second.code == 4);
+  CHECK_HAS(second.err, "is held by process " + std::to_string(first));
+  ::kill(first, SIGINT);
+  BOOST_TEST(support::wait_for(first).code == 3);
+}
+
+BOOST_AUTO_TEST_CASE(the_first_interrupt_saves_and_the_same_command_goes_on) {
+  const Project project(one_task("tokens: 400, step_s: 0.01"));
+  const pid_t pid = project.start();
+  const auto running = [&] {
+    const auto runs = project.store().runs();
+    if (runs.empty()) return false;
+    for (const Json& event : pipeline::read_journal(project.root() / "store/runs" / runs.back())) {
+      if (event.value("event", "") == "note") return true;
+    }
+    return false;
+  };
+  for (int i = 0; i < 1000 && !running(); ++i) ::usleep(10000);
+  ::kill(pid, SIGINT);
+  BOOST_TEST(support::wait_for(pid).code == 3);
+  CHECK_HAS(support::read_file(project.root() / "run.out"), "the same command goes on from here");
+  BOOST_TEST(project.contents().empty());
+  const Answer answer = project.call("run", {"--set", "t.step_s=0"});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.err, "continues");
+  const Project undisturbed(one_task("tokens: 400"));
+  undisturbed.call("run");
+  BOOST_TEST((undisturbed.contents() == project.contents()));
+}
+
+BOOST_AUTO_TEST_CASE(a_kill_of_the_orchestrator_at_any_time_recovers_to_the_same_contents) {
+  const Project undisturbed;
+  BOOST_REQUIRE(undisturbed.call("run").code == 0);
+  const auto expected = undisturbed.contents();
+  const char* wanted = ::getenv("PE_TEST_KILLS");
+  int kills_left = wanted ? std::atoi(wanted) : 6;
+  std::mt19937 random(20261121);
+  int killed = 0;
+  while (kills_left > 0) {
+    const Project project;
+    for (int round = 0; round < 3 && kills_left > 0; ++round, --kills_left) {
+      const pid_t pid = project.start();
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 700));
+      ::kill(pid, SIGKILL);
+      killed += support::wait_for(pid).signal == SIGKILL;
+    }
+    const Answer answer = project.call("run");
+    BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.err);
+    BOOST_REQUIRE((project.contents() == expected));
+    BOOST_REQUIRE(!has(answer.err, "conflict"));
+    CHECK_HAS(project.call("run").out, "nothing to do");
+  }
+  BOOST_TEST(killed > 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_full_disk_ends_with_4_and_goes_on_when_there_is_room) {
+  const Project project;
+  const fs::path tiny = project.root() / "tiny";
+  fs::create_directories(tiny);
+  if (::geteuid() != 0 || ::mount("tmpfs", tiny.c_str(), "tmpfs", 0, "size=160k") != 0) {
+    BOOST_TEST_MESSAGE("skipped: a small file system can be mounted only by root");
+    return;
+  }
+  const Answer answer = project.call("run", {"--store", (tiny / "store").string()});
+  BOOST_TEST(answer.code == 4, answer.err);
+  BOOST_TEST(has(answer.err + answer.out, "No space left"), answer.err);
+  ::mount("tmpfs", tiny.c_str(), "tmpfs", MS_REMOUNT, "size=64m");
+  BOOST_TEST(project.call("run", {"--store", (tiny / "store").string()}).code == 0);
+  ::umount(tiny.c_str());
+}
+
+BOOST_AUTO_TEST_CASE(every_reading_command_answers_in_json_with_a_schema_version) {
+  const Project project;
+  project.call("run");
+  const std::string file = project.file().string();
+  const std::vector<std::vector<std::string>> commands = {
+      {"plan", file, "--json"}, {"explain", file, "data", "--json"}, {"status", file, "--json"}, {"logs", file, "data", "--json"},
+      {"graph", file, "--format", "json"}, {"show", (project.root() / "out/toy/data/data.h5").string(), "--json"}, {"list", "tasks", file, "--json"},
+      {"list", "stages", file, "--json"}, {"list", "artifacts", file, "--json"}, {"list", "runs", file, "--json"}, {"config", file, "data", "--json", "--origin"},
+      {"forget", file, "data", "--json", "-n"}};
+  for (std::vector<std::string> words : commands) {
+    words.insert(words.begin(), Project::program());
+    const Answer answer = project.call_words(words);
+    BOOST_TEST(answer.code == 0, words[1] << ": " << answer.err);
+    const Json json = Json::parse(answer.out, nullptr, false);
+    BOOST_TEST((json.is_object() && json.value("schema_version", 0) == 1), words[1] << ": " << answer.out);
+  }
+  const Answer lines = project.call("run", {"data", "--force", "--progress", "json"});
+  std::size_t count = 0;
+  std::istringstream stream(lines.out);
+  for (std::string line; std::getline(stream, line); ++count) BOOST_TEST(Json::accept(line), line);
+  BOOST_TEST(count >= 4u);
+}
+
+BOOST_AUTO_TEST_CASE(a_forgotten_result_runs_again) {
+  const Project project;
+  project.call("run");
+  const Answer answer = project.call("forget", {"decay[seed=2]"});
+  CHECK_HAS(answer.out, "decay[seed=2,branch=s10]");
+  CHECK_HAS(project.call("run").out, "toy: 2 made");
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_object_is_found_by_its_reader_and_made_again) {
+  const Project project;
+  project.call("run");
+  const Json shown = Json::parse(project.call_words({Project::program(), "list", "artifacts", project.file().string(), "data", "--json"}).out);
+  const fs::path object = shown.at("artifacts").at(0).at("path").get<std::string>();
+  const auto size = fs::file_size(object);
+  fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
+  { std::ofstream(object, std::ios::binary) << std::string(size, 'x'); }
+  const Answer answer = project.call("run", {"--set", "trunk.value=77"});
+  BOOST_TEST(answer.code == 0, answer.err);
+  CHECK_HAS(answer.err, "was damaged in the store and is made again");
+}
+
+BOOST_AUTO_TEST_CASE(usage_errors_name_the_nearest_word_and_end_with_2) {
+  const Project project;
+  Answer answer = project.call_words({Project::program(), "rnu", "x.yml"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "did you mean 'run'?");
+  answer = project.call("run", {"--kep-going"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "did you mean '--keep-going'?");
+  answer = project.call("run", {"dekay"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "decay");
+  answer = project.call_words({Project::program(), "run", (project.root() / "nope.yml").string()});
+  BOOST_TEST(answer.code == 2);
+  for (const std::string& verb : {"run", "plan", "explain", "status", "logs", "graph", "show", "list", "config", "forget"}) {
+    answer = project.call_words({Project::program(), verb, "--help"});
+    BOOST_TEST(answer.code == 0);
+    CHECK_HAS(answer.out, "Examples:");
+    CHECK_HAS(answer.out, "Exit codes:");
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
