@@ -386,8 +386,10 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       }
       same->file += cat(", ", run.file);
     }
-    read_lm(tables, where, index, results);
-    read_tasks(tables, where, index, results);
+    support::with_context(cat("reading ", where), [&] {
+      read_lm(tables, where, index, results);
+      read_tasks(tables, where, index, results);
+    });
   }
 
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
@@ -400,8 +402,10 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
                  .file = input.path.filename().string(), .facts = tables.facts};
     if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
     if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", i + 1);
-    curve.train = read_points(tables, "train", where);
-    curve.validation = read_points(tables, "validation", where);
+    support::with_context(cat("reading ", where), [&] {
+      curve.train = read_points(tables, "train", where);
+      curve.validation = read_points(tables, "validation", where);
+    });
     if (curve.run.seed.empty() && tables.facts.contains("seed")) curve.run.seed = tables.facts["seed"].dump();
     if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number()) curve.first_step = tables.facts["first_step"].get<double>();
     curve.diverged = tables.facts.contains("status") && tables.facts["status"] == "diverged";

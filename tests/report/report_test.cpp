@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(a_report_holds_page_figures_tables_and_data_and_is_the_same
 
 BOOST_AUTO_TEST_CASE(labels_of_any_kind_stay_text) {
   test::TempFolder folder;
-  const std::vector<std::string> names{"a_b & <script>x</script>", "$x^2$ 'q' \"d\" 100%", "位置編碼 `date` $(rm -rf)", "caf\xC3\xA9 \xFF"};
+  const std::vector<std::string> names{"a_b & <script>x</script>", "$x^2$ 'q' \"d\" 100%", "位置編碼 `date` $(rm -rf)", "caf\xC3\xA9"};
   artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = names, .seeds = {1}, .lengths = {128, 256}, .documents = 3, .retrieval = false, .copy = false, .curves = false});
   ReportConfig config;
   config.title = "<b>Title</b> \\ 'x'";
@@ -108,10 +108,10 @@ BOOST_AUTO_TEST_CASE(what_is_beyond_a_models_positions_is_na_with_a_reason_and_n
 
 BOOST_AUTO_TEST_CASE(bold_says_that_the_documents_tell_it_apart) {
   test::TempFolder folder;
-  const artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope"}, .lengths = {128, 1024}, .retrieval = false, .copy = false, .curves = false});
+  const artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope"}, .lengths = {128, 512}, .retrieval = false, .copy = false, .curves = false});
   const std::vector<Section> sections = make_sections(read_results({}, workspace));
   const Table& table = sections.front().tables.front();
-  const std::size_t last = table.columns.size() - 1;   // sliding, 1,024: none is far below rope
+  const std::size_t last = table.columns.size() - 1;   // sliding, 512: none is far below rope
   BOOST_TEST(table.rows[0].cells[last].best);
   BOOST_TEST(!table.rows[1].cells[last].best);
 }
@@ -159,6 +159,20 @@ BOOST_AUTO_TEST_CASE(tables_without_rows_are_an_error_that_names_the_file) {
   BOOST_TEST(message.find("empty.h5") != std::string::npos, message);
   BOOST_TEST(message.find("found no rows that a report can show") != std::string::npos, message);
   BOOST_TEST(!std::filesystem::exists(folder / "report" / "manifest.json"));
+}
+
+BOOST_AUTO_TEST_CASE(a_column_that_is_not_there_is_named_with_its_file) {
+  test::TempFolder folder;
+  artifact::Tables tables;
+  artifact::Table docs("lm_doc", {{"length", artifact::ColumnType::kInteger, ""}});
+  docs.add_row({128});
+  tables.tables.push_back(std::move(docs));
+  artifact::write_eval_tables(folder / "other.h5", {}, tables);
+  artifact::Workspace workspace;
+  workspace.inputs["scores"] = {{folder / "other.h5", artifact::Kind::kEvalTable, "", {{"encoding", "rope"}}}};
+  const std::string message = error_of([&] { read_results({}, workspace); });
+  BOOST_TEST(message.find("no column 'L'") != std::string::npos, message);
+  BOOST_TEST(message.find("other.h5") != std::string::npos, message);
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_gnuplot_is_named_with_its_package) {
