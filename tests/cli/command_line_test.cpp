@@ -1,0 +1,87 @@
+#include "cli/command_line.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "support/error.h"
+
+using pe::cli::CommandLine;
+
+namespace {
+
+CommandLine parsed(std::vector<std::string> words) {
+  words.insert(words.begin(), "pe-pipeline");
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  CommandLine line;
+  BOOST_REQUIRE(!pe::cli::parse_command_line(static_cast<int>(words.size()), arguments.data(), "1", line));
+  return line;
+}
+
+std::string refusal(const std::vector<std::string>& words) {
+  try {
+    parsed(words);
+  } catch (const pe::support::ConfigError& error) {
+    BOOST_TEST(error.exit_code() == 2);
+    return error.what();
+  }
+  return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(command_line)
+
+BOOST_AUTO_TEST_CASE(words_and_flags_may_come_in_any_order) {
+  const CommandLine line = parsed({"run", "--force", "a.yml", "-j", "3", "+trunk[seed=42]", "--mem", "2G", "decay+", "--gpus=0,1"});
+  BOOST_TEST(line.verb == "run");
+  BOOST_TEST((line.words == std::vector<std::string>{"a.yml", "+trunk[seed=42]", "decay+"}));
+  BOOST_TEST(line.force);
+  BOOST_TEST(*line.jobs == 3);
+  BOOST_TEST(*line.mem_bytes == (2LL << 30));
+  BOOST_TEST(*line.gpus == "0,1");
+}
+
+BOOST_AUTO_TEST_CASE(a_selection_in_brackets_stays_one_word) {
+  const CommandLine line = parsed({"run", "a.yml", "[encoding=rope,seed=42]", "*", "--set", "x.y=[1, 2]", "--set", "x.z={a: 1}"});
+  BOOST_TEST((line.words == std::vector<std::string>{"a.yml", "[encoding=rope,seed=42]", "*"}));
+  BOOST_TEST((line.set == std::vector<std::string>{"x.y=[1, 2]", "x.z={a: 1}"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_word_after_two_dashes_is_no_flag) {
+  BOOST_TEST((parsed({"show", "--", "abcd"}).words == std::vector<std::string>{"abcd"}));
+}
+
+BOOST_AUTO_TEST_CASE(what_does_not_exist_names_the_nearest_that_does) {
+  BOOST_TEST(has(refusal({"rnu", "a.yml"}), "there is no command 'rnu'"));
+  BOOST_TEST(has(refusal({"rnu", "a.yml"}), "did you mean 'run'?"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--kep-going"}), "did you mean '--keep-going'?"));
+  BOOST_TEST(has(refusal({"plan", "a.yml", "--forse"}), "unknown flag '--forse' of 'pe-pipeline plan'"));
+  BOOST_TEST(has(refusal({"help", "staus"}), "did you mean 'status'?"));
+}
+
+BOOST_AUTO_TEST_CASE(values_that_are_none_are_refused) {
+  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "many"}), "'many' is no number"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "0"}), "0 is below 1"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--color", "red"}), "is not one of auto, always, never"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--grace", "soon"}), "'soon' is no time"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--set"}), "--set"));
+  BOOST_TEST(parsed({"run", "a.yml", "--grace", "2m"}).grace_s == 120.0);
+  BOOST_TEST(*parsed({"run", "a.yml", "--gpus", "none"}).gpus == "");
+}
+
+BOOST_AUTO_TEST_CASE(every_command_has_help_with_an_example_and_exit_codes_in_narrow_windows_too) {
+  for (const std::string& name : pe::cli::command_names()) {
+    for (const int columns : {40, 80, 200}) {
+      const std::string text = pe::cli::help_text(name, columns);
+      BOOST_TEST(has(text, "usage: pe-pipeline " + name));
+      BOOST_TEST(has(text, "Exit codes:"));
+      if (name != "help") BOOST_TEST(has(text, "Examples:"));
+    }
+  }
+  const std::string overview = pe::cli::help_text("", 80);
+  for (const std::string& name : pe::cli::command_names()) BOOST_TEST(has(overview, "  " + name + " "));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
