@@ -23,11 +23,16 @@ double between(Scale scale, double a, double b, double t) {
 
 const char* role_name(Series::Role role) {
   switch (role) {
-    case Series::Role::kMain: return "main";
-    case Series::Role::kLine: return "line";
-    case Series::Role::kSeed: return "seed";
-    case Series::Role::kRaw: return "raw";
-    case Series::Role::kContext: return "context";
+    case Series::Role::kMain:
+      return "main";
+    case Series::Role::kLine:
+      return "line";
+    case Series::Role::kSeed:
+      return "seed";
+    case Series::Role::kRaw:
+      return "raw";
+    case Series::Role::kContext:
+      return "context";
   }
   return "main";
 }
@@ -104,7 +109,8 @@ std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about)
     std::vector<Tick> ticks;
     const double first = std::ceil(std::log2(low) - 1e-9), last = std::floor(std::log2(high) + 1e-9);
     const double step = std::max(1.0, std::ceil((last - first + 1) / std::max(2, about + 3)));
-    for (double k = first; k <= last; k += step) ticks.push_back({std::exp2(k), tick_label(std::exp2(k), axis, high, 0)});
+    for (double k = first; k <= last; k += step)
+      ticks.push_back({std::exp2(k), tick_label(std::exp2(k), axis, high, 0)});
     return ticks;
   }
   if (axis.scale == Scale::kLog10) {
@@ -165,7 +171,7 @@ std::vector<double> spread_labels(const std::vector<double>& wanted, double gap,
     }
   }
   std::vector<double> placed(n);
-  const double top = high - gap * (n ? static_cast<double>(n - 1) : 0);   // bound of every moved label
+  const double top = high - gap * (n ? static_cast<double>(n - 1) : 0);  // bound of every moved label
   std::size_t k = 0;
   for (const Pool& pool : pools) {
     for (std::size_t i = 0; i < static_cast<std::size_t>(pool.count + 0.5); ++i, ++k) {
@@ -267,7 +273,7 @@ std::vector<std::vector<Point>> clamp_band(const std::vector<Point>& points, Sca
       const Point& a = points[i - 1];
       const Point& b = points[i];
       const bool leaves = a.low < low || a.high > high || b.low < low || b.high > high;
-      const int steps = leaves ? samples : 1;   // inside the range two straight edges are exact on the page
+      const int steps = leaves ? samples : 1;  // inside the range two straight edges are exact on the page
       for (int s = 1; s < steps; ++s) {
         const double t = static_cast<double>(s) / steps;
         Point at = a;
@@ -291,32 +297,41 @@ double text_width(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
     if (byte >= 0x80) {
-      if (byte >= 0xC0) width += byte >= 0xE3 ? 1.0 : 0.75;   // beginnings only; from U+3000 on full width
+      if (byte >= 0xC0) width += byte >= 0xE3 ? 1.0 : 0.75;  // beginnings only; from U+3000 on full width
       continue;
     }
     const char c = text[i];
-    if (std::string_view("iljI|'.,:;!").find(c) != std::string_view::npos) width += 0.32;
-    else if (std::string_view(" ftr()[]-/").find(c) != std::string_view::npos) width += 0.39;
-    else if (std::string_view("mwMW%@").find(c) != std::string_view::npos) width += 0.95;
-    else if (c >= 'A' && c <= 'Z') width += 0.70;
-    else width += 0.63;
+    if (std::string_view("iljI|'.,:;!").find(c) != std::string_view::npos)
+      width += 0.32;
+    else if (std::string_view(" ftr()[]-/").find(c) != std::string_view::npos)
+      width += 0.39;
+    else if (std::string_view("mwMW%@").find(c) != std::string_view::npos)
+      width += 0.95;
+    else if (c >= 'A' && c <= 'Z')
+      width += 0.70;
+    else
+      width += 0.63;
   }
   return width;
 }
 
 std::string figure_csv(const Figure& figure) {
-  const auto number = [](double value) { return std::isfinite(value) ? support::shortest(value) : std::isinf(value) ? "inf" : ""; };
+  const auto number = [](double value) {
+    return std::isfinite(value) ? support::shortest(value) : std::isinf(value) ? "inf" : "";
+  };
   std::string text = "panel,series,seed,role,x,y,low,high,n\r\n";
   for (const Panel& panel : figure.panels) {
     for (const Series& series : panel.series) {
       for (const Point& p : series.points) {
-        text += cat(quote_csv(panel.title), ",", quote_csv(series.name), ",", quote_csv(series.seed), ",", role_name(series.role), ",",
-                    number(p.x), ",", number(p.y), ",", number(p.low), ",", number(p.high), ",", number(p.n), "\r\n");
+        text += cat(quote_csv(panel.title), ",", quote_csv(series.name), ",", quote_csv(series.seed), ",",
+                    role_name(series.role), ",", number(p.x), ",", number(p.y), ",", number(p.low), ",", number(p.high),
+                    ",", number(p.n), "\r\n");
       }
     }
     for (const HeatCell& cell : panel.cells) {
-      text += cat(quote_csv(panel.title), ",,,cell,", quote_csv(figure.x_names.at(static_cast<std::size_t>(cell.column))), ",",
-                  quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value), "\r\n");
+      text +=
+          cat(quote_csv(panel.title), ",,,cell,", quote_csv(figure.x_names.at(static_cast<std::size_t>(cell.column))),
+              ",", quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value), "\r\n");
     }
   }
   return text;
@@ -326,38 +341,55 @@ Json figure_json(const Figure& figure, std::size_t limit) {
   const auto axis = [](const Axis& a) {
     static const char* const scales[] = {"linear", "log2", "log10"};
     static const char* const styles[] = {"plain", "count", "percent"};
-    return Json{{"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
+    return Json{
+        {"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
   };
   // JSON has neither NaN nor infinity: null is a gap, "inf" is beyond any range. Five digits are enough to look at.
   const auto number = [](double value) -> Json {
     if (std::isfinite(value)) return std::stod(fmt::format("{:.5g}", value));
     return std::isinf(value) ? Json("inf") : Json();
   };
-  Json json{{"id", figure.id}, {"title", figure.title}, {"x", axis(figure.x)}, {"y", axis(figure.y)}, {"panels", Json::array()}};
+  Json json{{"id", figure.id},
+            {"title", figure.title},
+            {"x", axis(figure.x)},
+            {"y", axis(figure.y)},
+            {"panels", Json::array()}};
   for (const Panel& panel : figure.panels) {
     Json series = Json::array();
     std::vector<double> ys, xs;
     for (const Series& s : panel.series) {
       Json points = Json::array();
       for (const Point& p : thin(s.points, limit)) {
-        Json point = Json::array({std::isfinite(p.x) ? Json(std::stod(fmt::format("{:.8g}", p.x))) : Json(), number(p.y)});
+        Json point =
+            Json::array({std::isfinite(p.x) ? Json(std::stod(fmt::format("{:.8g}", p.x))) : Json(), number(p.y)});
         if (!std::isnan(p.low) && !std::isnan(p.high)) {
           point.push_back(number(p.low));
           point.push_back(number(p.high));
         }
         points.push_back(std::move(point));
       }
-      series.push_back({{"name", s.name}, {"seed", s.seed}, {"role", role_name(s.role)}, {"colour", s.look.colour},
-                        {"dash", static_cast<int>(s.look.dash)}, {"shape", static_cast<int>(s.look.shape)}, {"points", std::move(points)}});
+      series.push_back({{"name", s.name},
+                        {"seed", s.seed},
+                        {"role", role_name(s.role)},
+                        {"colour", s.look.colour},
+                        {"dash", static_cast<int>(s.look.dash)},
+                        {"shape", static_cast<int>(s.look.shape)},
+                        {"points", std::move(points)}});
     }
     Json rules = Json::array();
-    for (const Rule& rule : panel.rules) rules.push_back({{"vertical", rule.vertical}, {"at", rule.at}, {"label", rule.label}});
+    for (const Rule& rule : panel.rules)
+      rules.push_back({{"vertical", rule.vertical}, {"at", rule.at}, {"label", rule.label}});
     Json flags = Json::array();
     for (const Flag& flag : panel.flags) flags.push_back({{"x", flag.x}, {"y", number(flag.y)}, {"text", flag.text}});
-    Json entry{{"title", panel.title}, {"series", std::move(series)}, {"rules", std::move(rules)}, {"flags", std::move(flags)}};
+    Json entry{{"title", panel.title},
+               {"series", std::move(series)},
+               {"rules", std::move(rules)},
+               {"flags", std::move(flags)}};
     const auto bound = [&](const char* name, const std::optional<double>& own, double shared) {
-      if (own) entry[name] = *own;
-      else if (!std::isnan(shared)) entry[name] = shared;
+      if (own)
+        entry[name] = *own;
+      else if (!std::isnan(shared))
+        entry[name] = shared;
     };
     bound("x_low", panel.x_low, figure.x.low);
     bound("x_high", panel.x_high, figure.x.high);

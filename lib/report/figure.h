@@ -1,7 +1,7 @@
 /// @file
 /// A figure before it is a picture: axes, panels, series of typed points, and what is written into them. Two back ends
-/// draw it: gnuplot for files and the static page, Chart.js for a page that is asked to come alive. All judgement (which
-/// ticks, where labels go, what leaves the plot) is made here, so that both agree and no label covers another.
+/// draw it: gnuplot for files and the static page, Chart.js for a page that is asked to come alive. All judgement
+/// (which ticks, where labels go, what leaves the plot) is made here, so that both agree and no label covers another.
 #pragma once
 
 #include <cmath>
@@ -19,22 +19,22 @@ namespace pe::report {
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 enum class Scale { kLinear, kLog2, kLog10 };
-enum class TickStyle { kPlain, kCount, kPercent };   ///< 0.5 · 512, 1k, 2M · a share as "50 %"
+enum class TickStyle { kPlain, kCount, kPercent };  ///< 0.5 · 512, 1k, 2M · a share as "50 %"
 
 struct Axis {
   std::string title;
   Scale scale = Scale::kLinear;
   TickStyle ticks = TickStyle::kPlain;
-  double low = kUnknown;     ///< absent: from the data
+  double low = kUnknown;  ///< absent: from the data
   double high = kUnknown;
 };
 
 struct Point {
   double x = 0;
-  double y = 0;              ///< infinite: beyond any range; NaN: a gap
-  double low = kUnknown;     ///< of the band or whisker
+  double y = 0;           ///< infinite: beyond any range; NaN: a gap
+  double low = kUnknown;  ///< of the band or whisker
   double high = kUnknown;
-  double n = kUnknown;       ///< documents, trials or seeds behind the point
+  double n = kUnknown;  ///< documents, trials or seeds behind the point
 };
 
 struct Series {
@@ -45,23 +45,23 @@ struct Series {
     kRaw,      ///< what was smoothed: faint
     kContext,  ///< others, in grey
   };
-  std::string name;          ///< label at the line's end, once per name
-  std::string seed;          ///< of a seed's line
+  std::string name;  ///< label at the line's end, once per name
+  std::string seed;  ///< of a seed's line
   Role role = Role::kMain;
   Look look;
-  std::vector<Point> points; ///< by x
-  std::string end_note;      ///< why the line ends early: "n/a beyond 128"
-  bool labelled = true;      ///< has a label at its end
-  bool whiskers = false;     ///< bounds as whiskers and not as a band
+  std::vector<Point> points;  ///< by x
+  std::string end_note;       ///< why the line ends early: "n/a beyond 128"
+  bool labelled = true;       ///< has a label at its end
+  bool whiskers = false;      ///< bounds as whiskers and not as a band
 };
 
-struct Rule {                ///< a straight line across a panel
+struct Rule {  ///< a straight line across a panel
   bool vertical = true;
   double at = 0;
   std::string label;
 };
 
-struct Flag {                ///< a marked point: "encoding dropped"
+struct Flag {  ///< a marked point: "encoding dropped"
   double x = 0;
   double y = 0;
   std::string text;
@@ -72,7 +72,7 @@ struct Flag {                ///< a marked point: "encoding dropped"
 struct HeatCell {
   int column = 0;
   int row = 0;
-  double value = 0;          ///< NaN: not measured
+  double value = 0;  ///< NaN: not measured
   std::string text;
 };
 
@@ -82,20 +82,20 @@ struct Panel {
   std::vector<Rule> rules;
   std::vector<Flag> flags;
   std::vector<HeatCell> cells;
-  std::optional<double> x_low, x_high, y_low, y_high;   ///< a zoom; else the figure's axes
+  std::optional<double> x_low, x_high, y_low, y_high;  ///< a zoom; else the figure's axes
 };
 
 struct Figure {
   enum class Kind { kLines, kHeatMap, kForest };
-  std::string id;            ///< file name without its ending
+  std::string id;  ///< file name without its ending
   std::string title;
   std::string caption;
-  std::string description;   ///< what someone who cannot see it should know
+  std::string description;  ///< what someone who cannot see it should know
   Kind kind = Kind::kLines;
   Axis x;
   Axis y;
   std::vector<Panel> panels;
-  int columns = 2;           ///< panels side by side
+  int columns = 2;  ///< panels side by side
   /// Of heat maps (both axes) and forest plots (y): names of the places 0, 1, 2, …
   std::vector<std::string> x_names, y_names;
   double heat_low = 0, heat_high = 1;
@@ -126,8 +126,8 @@ std::vector<Tick> ticks_of(const Axis& axis, double low, double high, int about)
 double position_in(Scale scale, double low, double high, double value);
 double value_at(Scale scale, double low, double high, double position);
 
-/// Moves labels apart: places nearest to `wanted` (least squares) that keep `gap` between neighbours, inside [low, high]
-/// if they fit there. Order is kept; equal wishes keep the order given.
+/// Moves labels apart: places nearest to `wanted` (least squares) that keep `gap` between neighbours, inside [low,
+/// high] if they fit there. Order is kept; equal wishes keep the order given.
 std::vector<double> spread_labels(const std::vector<double>& wanted, double gap, double low, double high);
 
 /// Thins to about `limit` points: first, last, and the extremes of y of each stretch.
@@ -137,8 +137,8 @@ std::vector<Point> thin(const std::vector<Point>& points, std::size_t limit);
 struct Clipped {
   std::vector<std::vector<Point>> pieces;
   bool leaves_top = false;
-  double exit_x = 0;         ///< where it first leaves for good
-  double last_y = 0;         ///< its last value, which may be infinite
+  double exit_x = 0;  ///< where it first leaves for good
+  double last_y = 0;  ///< its last value, which may be infinite
 };
 Clipped clip_line(const std::vector<Point>& points, Scale x_scale, Scale y_scale, double low, double high);
 

@@ -21,10 +21,18 @@ constexpr int kMissingProgram = 72;   // EX_OSFILE: part of the system is not th
 constexpr double kLongestLabel = 15;  // in font sizes; longer names are cut with "…"
 
 // Cividis: even in lightness, and the same to people with any common deficiency of colour vision.
-constexpr std::array<std::array<int, 3>, 12> kCividis{{{0x00, 0x20, 0x4D}, {0x00, 0x30, 0x6F}, {0x2A, 0x40, 0x6C},
-                                                       {0x48, 0x52, 0x6B}, {0x5E, 0x62, 0x6E}, {0x72, 0x73, 0x74},
-                                                       {0x87, 0x84, 0x79}, {0x9E, 0x96, 0x77}, {0xB6, 0xA9, 0x71},
-                                                       {0xD0, 0xBE, 0x67}, {0xEA, 0xD3, 0x57}, {0xFF, 0xEA, 0x46}}};
+constexpr std::array<std::array<int, 3>, 12> kCividis{{{0x00, 0x20, 0x4D},
+                                                       {0x00, 0x30, 0x6F},
+                                                       {0x2A, 0x40, 0x6C},
+                                                       {0x48, 0x52, 0x6B},
+                                                       {0x5E, 0x62, 0x6E},
+                                                       {0x72, 0x73, 0x74},
+                                                       {0x87, 0x84, 0x79},
+                                                       {0x9E, 0x96, 0x77},
+                                                       {0xB6, 0xA9, 0x71},
+                                                       {0xD0, 0xBE, 0x67},
+                                                       {0xEA, 0xD3, 0x57},
+                                                       {0xFF, 0xEA, 0x46}}};
 
 struct Rgb {
   int r, g, b;
@@ -73,7 +81,7 @@ std::string shortened(const std::string& name, double widest = kLongestLabel) {
 
 // A panel's place on the canvas and its axes; screen coordinates count from the lower left.
 struct Frame {
-  double left = 0, right = 0, bottom = 0, top = 0;   // of the plot itself
+  double left = 0, right = 0, bottom = 0, top = 0;  // of the plot itself
   double cell_left = 0, cell_right = 0, cell_bottom = 0, cell_top = 0;
   Range x, y;
 };
@@ -81,8 +89,8 @@ struct Frame {
 struct EndLabel {
   std::string text;
   std::string colour;
-  double wanted = 0;   // canvas units
-  double from_x = 0;   // where the line ends
+  double wanted = 0;  // canvas units
+  double from_x = 0;  // where the line ends
   double placed = 0;
   bool reaches_edge = true;
   bool from_top = false;
@@ -91,7 +99,8 @@ struct EndLabel {
 class Script {
  public:
   Script(const Figure& figure, const Canvas& canvas) : figure_(figure), canvas_(canvas), em_(canvas.font_size) {
-    columns_ = std::max(1, std::min(canvas.columns ? canvas.columns : figure.columns, static_cast<int>(figure.panels.size())));
+    columns_ =
+        std::max(1, std::min(canvas.columns ? canvas.columns : figure.columns, static_cast<int>(figure.panels.size())));
     rows_ = (static_cast<int>(figure.panels.size()) + columns_ - 1) / columns_;
     rows_ = std::max(1, rows_);
     width_ = canvas.panel_width * columns_;
@@ -123,7 +132,9 @@ class Script {
     return text + "set encoding utf8\nunset key\nset tics nomirror out scale 0.5\nset style fill solid 1 noborder\n";
   }
 
-  std::string screen(double x, double y) const { return cat("screen ", frac(x / width_), ", screen ", frac(y / height_)); }
+  std::string screen(double x, double y) const {
+    return cat("screen ", frac(x / width_), ", screen ", frac(y / height_));
+  }
 
   // A data block; returns its name.
   std::string block(const std::string& rows) {
@@ -132,17 +143,18 @@ class Script {
     return name;
   }
 
-  void label(const std::string& text, double x, double y, const char* align, const std::string& colour, bool bold = false,
-             double size = 1) {
-    body_ += cat("set label ", quote_gnuplot(text), " at ", screen(x, y), " ", align, " front textcolor rgb '", colour, "'");
+  void label(const std::string& text, double x, double y, const char* align, const std::string& colour,
+             bool bold = false, double size = 1) {
+    body_ +=
+        cat("set label ", quote_gnuplot(text), " at ", screen(x, y), " ", align, " front textcolor rgb '", colour, "'");
     if (bold || size != 1) body_ += cat(" font 'DejaVu Sans", bold ? ":Bold" : "", ",", num(em_ * size), "'");
     body_ += "\n";
   }
 
   void line(double x0, double y0, double x1, double y1, const std::string& colour, double width, const char* dash,
             const char* depth = "front") {
-    body_ += cat("set arrow from ", screen(x0, y0), " to ", screen(x1, y1), " nohead ", depth, " lc rgb '", colour, "' lw ",
-                 num(width * canvas_.line), " dt ", dash, "\n");
+    body_ += cat("set arrow from ", screen(x0, y0), " to ", screen(x1, y1), " nohead ", depth, " lc rgb '", colour,
+                 "' lw ", num(width * canvas_.line), " dt ", dash, "\n");
   }
 
   double x_at(const Frame& f, double value) const {
@@ -182,7 +194,8 @@ class Script {
 
     double text_y = f.cell_top - em_ * 1.2;
     if (!panel.title.empty()) {
-      label(shortened(panel.title, canvas_.panel_width / em_ - 2), f.cell_left + em_ * 0.5, text_y, "left", "#222222", true);
+      label(shortened(panel.title, canvas_.panel_width / em_ - 2), f.cell_left + em_ * 0.5, text_y, "left", "#222222",
+            true);
       text_y -= em_ * 1.7;
     }
     if (!figure_.y.title.empty()) label(figure_.y.title, f.cell_left + em_ * 0.5, text_y, "left", "#555555");
@@ -198,13 +211,15 @@ class Script {
   }
 
   static bool has_rule_labels(const Panel& panel) {
-    return std::any_of(panel.rules.begin(), panel.rules.end(), [](const Rule& r) { return r.vertical && !r.label.empty(); });
+    return std::any_of(panel.rules.begin(), panel.rules.end(),
+                       [](const Rule& r) { return r.vertical && !r.label.empty(); });
   }
 
   void ranges(const Panel& panel, Frame& f) const {
     const auto categories = [](const std::vector<std::string>& names) {
       Range range{-0.5, std::max<double>(1, static_cast<double>(names.size())) - 0.5, {}};
-      for (std::size_t i = 0; i < names.size(); ++i) range.ticks.push_back({static_cast<double>(i), shortened(names[i])});
+      for (std::size_t i = 0; i < names.size(); ++i)
+        range.ticks.push_back({static_cast<double>(i), shortened(names[i])});
       return range;
     };
     std::vector<double> xs, ys;
@@ -238,21 +253,29 @@ class Script {
 
   void frame_and_axes(const Panel& panel, const Frame& f) {
     body_ += cat("set lmargin at screen ", frac(f.left / width_), "\nset rmargin at screen ", frac(f.right / width_),
-                 "\nset bmargin at screen ", frac(f.bottom / height_), "\nset tmargin at screen ", frac(f.top / height_), "\n");
+                 "\nset bmargin at screen ", frac(f.bottom / height_), "\nset tmargin at screen ",
+                 frac(f.top / height_), "\n");
     const double hair = 0.7 * canvas_.line;
     const bool heat = figure_.kind == Figure::Kind::kHeatMap;
-    body_ += cat("set border ", heat ? 0 : figure_.kind == Figure::Kind::kForest ? 1 : 3, " lw ", num(hair), " lc rgb '#777777'\n");
+    body_ += cat("set border ",
+                 heat                                    ? 0
+                 : figure_.kind == Figure::Kind::kForest ? 1
+                                                         : 3,
+                 " lw ", num(hair), " lc rgb '#777777'\n");
     const auto ticks = [](const std::vector<Tick>& list) {
       std::vector<std::string> texts;
       for (const Tick& tick : list) {
-        std::string text = tick.label;   // gnuplot takes a label as a format
-        for (std::size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 2)) text.insert(at, "%");
+        std::string text = tick.label;  // gnuplot takes a label as a format
+        for (std::size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 2))
+          text.insert(at, "%");
         texts.push_back(cat(quote_gnuplot(text), " ", num(tick.at)));
       }
       return "(" + support::join(texts, ", ") + ")";
     };
-    body_ += cat("set xrange [", num(f.x.low), ":", num(f.x.high), "] noextend\nset yrange [", num(f.y.low), ":", num(f.y.high), "] noextend\n");
-    body_ += cat("set xtics ", ticks(f.x.ticks), " textcolor rgb '#333333'", heat ? " scale 0" : "", " offset 0,", num(tick_offset()), "\n");
+    body_ += cat("set xrange [", num(f.x.low), ":", num(f.x.high), "] noextend\nset yrange [", num(f.y.low), ":",
+                 num(f.y.high), "] noextend\n");
+    body_ += cat("set xtics ", ticks(f.x.ticks), " textcolor rgb '#333333'", heat ? " scale 0" : "", " offset 0,",
+                 num(tick_offset()), "\n");
     body_ += cat("set ytics ", ticks(f.y.ticks), " textcolor rgb '#333333'",
                  heat || figure_.kind == Figure::Kind::kForest ? " scale 0" : "", "\n");
     if (x_scale() == Scale::kLog2) body_ += "set logscale x 2\n";
@@ -276,7 +299,8 @@ class Script {
         if (!rule.label.empty()) {
           // Centred over its line where there is room, else against the nearer end.
           const double half = text_width(rule.label) * em_ / 2;
-          const double centre = std::clamp(x, f.cell_left + half + em_ * 0.3, std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
+          const double centre = std::clamp(x, f.cell_left + half + em_ * 0.3,
+                                           std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
           label(rule.label, centre, f.top + em_ * 1.0, "center", "#666666", false, 0.9);
         }
       } else {
@@ -325,10 +349,12 @@ class Script {
     // Those that leave the top stand in the order of leaving, the first on top.
     std::vector<double> wanted;
     for (const EndLabel& label : labels) {
-      wanted.push_back(label.wanted + (label.from_top ? em_ * (1 - position_in(x_scale(), f.x.low, f.x.high, label.from_x)) : 0));
+      wanted.push_back(label.wanted +
+                       (label.from_top ? em_ * (1 - position_in(x_scale(), f.x.low, f.x.high, label.from_x)) : 0));
     }
     const double low = f.bottom - em_ * 0.2, high = f.top + em_ * 0.1;
-    const double gap = labels.size() > 1 ? std::min(em_ * 1.25, (high - low) / static_cast<double>(labels.size() - 1)) : em_;
+    const double gap =
+        labels.size() > 1 ? std::min(em_ * 1.25, (high - low) / static_cast<double>(labels.size() - 1)) : em_;
     const std::vector<double> placed = spread_labels(wanted, gap, low, high);
     for (std::size_t i = 0; i < labels.size(); ++i) labels[i].placed = placed[i];
     return labels;
@@ -336,7 +362,10 @@ class Script {
 
   void lines(const Panel& panel, const Frame& f, const std::vector<EndLabel>& labels) {
     std::vector<std::string> plots;
-    const auto visible = [&](const Point& p) { return position_in(x_scale(), f.x.low, f.x.high, p.x) > -1e-9 && position_in(x_scale(), f.x.low, f.x.high, p.x) < 1 + 1e-9; };
+    const auto visible = [&](const Point& p) {
+      return position_in(x_scale(), f.x.low, f.x.high, p.x) > -1e-9 &&
+             position_in(x_scale(), f.x.low, f.x.high, p.x) < 1 + 1e-9;
+    };
     const auto trimmed = [&](const Series& series) {
       std::vector<Point> points;
       for (const Point& p : series.points) {
@@ -350,7 +379,8 @@ class Script {
       for (const auto& piece : clamp_band(trimmed(series), x_scale(), y_scale(), f.y.low, f.y.high)) {
         std::string rows;
         for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.low), " ", num(p.high), "\n");
-        plots.push_back(cat(block(rows), " using 1:2:3 with filledcurves fs transparent solid 0.16 noborder lc rgb '", series.look.colour, "'"));
+        plots.push_back(cat(block(rows), " using 1:2:3 with filledcurves fs transparent solid 0.16 noborder lc rgb '",
+                            series.look.colour, "'"));
       }
     }
     const auto strokes = [&](const Series& series, double width, const std::string& colour, bool markers) {
@@ -362,17 +392,20 @@ class Script {
         for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.y), "\n");
       }
       if (rows.empty()) return;
-      plots.push_back(cat(block(rows), " with lines lc rgb '", colour, "' lw ", num(width * canvas_.line), " dt ", dash_type(series.look.dash)));
+      plots.push_back(cat(block(rows), " with lines lc rgb '", colour, "' lw ", num(width * canvas_.line), " dt ",
+                          dash_type(series.look.dash)));
       if (!markers) return;
       std::string marks;
       for (const Point& p : points) {
         if (p.y >= f.y.low && p.y <= f.y.high) marks += cat(num(p.x), " ", num(p.y), "\n");
       }
       if (!marks.empty()) {
-        plots.push_back(cat(block(marks), " with points pt ", point_type(series.look), " ps ", num(em_ / 11 * point_scale()), " lw ", num(canvas_.line), " lc rgb '", colour, "'"));
+        plots.push_back(cat(block(marks), " with points pt ", point_type(series.look), " ps ",
+                            num(em_ / 11 * point_scale()), " lw ", num(canvas_.line), " lc rgb '", colour, "'"));
       }
       if (clipped.leaves_top) {
-        plots.push_back(cat(block(cat(num(clipped.exit_x), " ", num(f.y.high), "\n")), " with points pt 9 ps ", num(em_ / 11 * point_scale() * 1.4), " lc rgb '", colour, "'"));
+        plots.push_back(cat(block(cat(num(clipped.exit_x), " ", num(f.y.high), "\n")), " with points pt 9 ps ",
+                            num(em_ / 11 * point_scale() * 1.4), " lc rgb '", colour, "'"));
       }
     };
     for (const Series& s : panel.series) {
@@ -387,31 +420,39 @@ class Script {
         std::string rows;
         for (const Point& p : trimmed(s)) {
           if (std::isnan(p.low) || std::isnan(p.high)) continue;
-          rows += cat(num(p.x), " ", num(std::clamp(p.low, f.y.low, f.y.high)), "\n", num(p.x), " ", num(std::clamp(p.high, f.y.low, f.y.high)), "\n\n");
+          rows += cat(num(p.x), " ", num(std::clamp(p.low, f.y.low, f.y.high)), "\n", num(p.x), " ",
+                      num(std::clamp(p.high, f.y.low, f.y.high)), "\n\n");
         }
-        if (!rows.empty()) plots.push_back(cat(block(rows), " with lines lc rgb '", s.look.colour, "' lw ", num(0.9 * canvas_.line), " dt 1"));
+        if (!rows.empty())
+          plots.push_back(
+              cat(block(rows), " with lines lc rgb '", s.look.colour, "' lw ", num(0.9 * canvas_.line), " dt 1"));
       }
       if (s.role == Series::Role::kMain) strokes(s, 1.8, s.look.colour, true);
       if (s.role == Series::Role::kLine) strokes(s, 1.6, s.look.colour, false);
     }
     for (const Flag& flag : panel.flags) {
       if (flag.y < f.y.low || flag.y > f.y.high || !visible({flag.x, flag.y})) continue;
-      plots.push_back(cat(block(cat(num(flag.x), " ", num(flag.y), "\n")), " with points pt 2 ps ", num(em_ / 11 * point_scale() * 1.1), " lw ", num(1.6 * canvas_.line), " lc rgb '", flag.colour, "'"));
-      if (!flag.text.empty()) label(flag.text, x_at(f, flag.x), y_at(f, flag.y) + em_ * 1.1, "center", flag.colour, false, 0.9);
+      plots.push_back(cat(block(cat(num(flag.x), " ", num(flag.y), "\n")), " with points pt 2 ps ",
+                          num(em_ / 11 * point_scale() * 1.1), " lw ", num(1.6 * canvas_.line), " lc rgb '",
+                          flag.colour, "'"));
+      if (!flag.text.empty())
+        label(flag.text, x_at(f, flag.x), y_at(f, flag.y) + em_ * 1.1, "center", flag.colour, false, 0.9);
     }
     for (const EndLabel& l : labels) {
       const double text_x = f.right + em_ * 1.1;
       label(l.text, text_x, l.placed, "left", l.colour);
       const double edge = std::min(std::max(x_at(f, l.from_x), f.left), f.right);
       if (!l.reaches_edge && !l.from_top) line(edge, l.wanted, f.right, l.wanted, l.colour, 0.6, "(2,3)", "back");
-      if (!l.from_top) line(l.reaches_edge ? edge + em_ * 0.35 : f.right, l.wanted, text_x - em_ * 0.25, l.placed, l.colour, 0.5, "1");
+      if (!l.from_top)
+        line(l.reaches_edge ? edge + em_ * 0.35 : f.right, l.wanted, text_x - em_ * 0.25, l.placed, l.colour, 0.5, "1");
     }
     finish(plots, f);
   }
 
   void forest(const Panel& panel, const Frame& f) {
     std::vector<std::string> plots;
-    for (const Flag& flag : panel.flags) label(flag.text, f.left + em_ * 0.6, y_at(f, flag.y), "left", "#777777", false, 0.9);
+    for (const Flag& flag : panel.flags)
+      label(flag.text, f.left + em_ * 0.6, y_at(f, flag.y), "left", "#777777", false, 0.9);
     for (const Series& s : panel.series) {
       std::string whiskers, marks;
       for (const Point& p : s.points) {
@@ -420,21 +461,28 @@ class Script {
         if (!std::isnan(p.low)) whiskers += cat(num(low), " ", num(p.y), "\n", num(high), " ", num(p.y), "\n\n");
         marks += cat(num(std::clamp(p.x, f.x.low, f.x.high)), " ", num(p.y), "\n");
       }
-      if (!whiskers.empty()) plots.push_back(cat(block(whiskers), " with lines lc rgb '", s.look.colour, "' lw ", num(1.6 * canvas_.line), " dt 1"));
-      if (!marks.empty()) plots.push_back(cat(block(marks), " with points pt ", point_type(s.look), " ps ", num(em_ / 11 * point_scale() * 1.2), " lc rgb '", s.look.colour, "'"));
+      if (!whiskers.empty())
+        plots.push_back(
+            cat(block(whiskers), " with lines lc rgb '", s.look.colour, "' lw ", num(1.6 * canvas_.line), " dt 1"));
+      if (!marks.empty())
+        plots.push_back(cat(block(marks), " with points pt ", point_type(s.look), " ps ",
+                            num(em_ / 11 * point_scale() * 1.2), " lc rgb '", s.look.colour, "'"));
     }
     finish(plots, f);
   }
 
   void heat_map(const Panel& panel, const Frame& f) {
     std::string rows;
-    const double cell_width = (f.right - f.left) / (f.x.high - f.x.low), cell_height = (f.top - f.bottom) / (f.y.high - f.y.low);
+    const double cell_width = (f.right - f.left) / (f.x.high - f.x.low),
+                 cell_height = (f.top - f.bottom) / (f.y.high - f.y.low);
     const bool annotated = figure_.x_names.size() <= 12 && figure_.y_names.size() <= 12;
     for (const HeatCell& cell : panel.cells) {
       const double x = cell.column, y = cell.row;
       const bool known = !std::isnan(cell.value);
-      const Rgb colour = known ? ramp((cell.value - figure_.heat_low) / (figure_.heat_high - figure_.heat_low)) : Rgb{0xee, 0xee, 0xee};
-      rows += cat(num(x), " ", num(y), " ", num(x - 0.48), " ", num(x + 0.48), " ", num(y - 0.47), " ", num(y + 0.47), " ", colour.packed(), "\n");
+      const Rgb colour = known ? ramp((cell.value - figure_.heat_low) / (figure_.heat_high - figure_.heat_low))
+                               : Rgb{0xee, 0xee, 0xee};
+      rows += cat(num(x), " ", num(y), " ", num(x - 0.48), " ", num(x + 0.48), " ", num(y - 0.47), " ", num(y + 0.47),
+                  " ", colour.packed(), "\n");
       const bool fits = cell_width > em_ * (0.85 * text_width(cell.text) + 0.3) && cell_height > em_ * 1.0;
       if (annotated && fits && !cell.text.empty()) {
         label(cell.text, x_at(f, x), y_at(f, y), "center", colour.light() ? "#000000" : "#ffffff", false, 0.85);
@@ -444,9 +492,10 @@ class Script {
     constexpr int kSteps = 48;
     const double bar_left = f.right + em_ * 0.8, bar_right = bar_left + em_ * 0.7;
     for (int i = 0; i < kSteps; ++i) {
-      const double low = f.bottom + (f.top - f.bottom) * i / kSteps, high = f.bottom + (f.top - f.bottom) * (i + 1) / kSteps;
-      body_ += cat("set object rectangle from ", screen(bar_left, low), " to ", screen(bar_right, high), " front fc rgb '",
-                   ramp((i + 0.5) / kSteps).hex(), "' fs solid 1 noborder\n");
+      const double low = f.bottom + (f.top - f.bottom) * i / kSteps,
+                   high = f.bottom + (f.top - f.bottom) * (i + 1) / kSteps;
+      body_ += cat("set object rectangle from ", screen(bar_left, low), " to ", screen(bar_right, high),
+                   " front fc rgb '", ramp((i + 0.5) / kSteps).hex(), "' fs solid 1 noborder\n");
     }
     const Axis bar{.title = {}, .low = figure_.heat_low, .high = figure_.heat_high};
     for (const Tick& tick : ticks_of(bar, figure_.heat_low, figure_.heat_high, 4)) {
@@ -454,7 +503,8 @@ class Script {
       label(tick.label, bar_right + em_ * 0.35, f.bottom + (f.top - f.bottom) * share, "left", "#333333", false, 0.9);
     }
     std::vector<std::string> plots;
-    if (!rows.empty()) plots.push_back(cat(block(rows), " using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable fs solid 1 noborder"));
+    if (!rows.empty())
+      plots.push_back(cat(block(rows), " using 1:2:3:4:5:6:7 with boxxyerror lc rgb variable fs solid 1 noborder"));
     finish(plots, f);
   }
 
@@ -472,7 +522,10 @@ class Script {
   double point_scale() const { return canvas_.format == Canvas::Format::kSvg ? 0.62 : 0.5; }
 
   static std::string mixed_with_white(const std::string& colour, double white) {
-    const auto part = [&](int at) { return static_cast<int>(std::lround(std::stoi(colour.substr(static_cast<std::size_t>(at), 2), nullptr, 16) * (1 - white) + 255 * white)); };
+    const auto part = [&](int at) {
+      return static_cast<int>(std::lround(
+          std::stoi(colour.substr(static_cast<std::size_t>(at), 2), nullptr, 16) * (1 - white) + 255 * white));
+    };
     return Rgb{part(1), part(3), part(5)}.hex();
   }
 
@@ -491,21 +544,26 @@ class Script {
 
 [[noreturn]] void missing_program(const std::string& program, const std::string& package) {
   throw support::Error(kMissingProgram,
-                       support::Diagnostic{cat("the program '", program, "' is not on the PATH: figures need it"), {},
-                                           cat("install Debian's package ", package), {}});
+                       support::Diagnostic{cat("the program '", program, "' is not on the PATH: figures need it"),
+                                           {},
+                                           cat("install Debian's package ", package),
+                                           {}});
 }
 
 std::string run_gnuplot(const std::string& script) {
   if (!support::find_program("gnuplot")) missing_program("gnuplot", "gnuplot-nox");
   const support::Captured run = support::capture({"gnuplot", "-d", "-"}, script);
   if (run.status.code != 0 || run.out.empty()) {
-    throw support::Error(support::kExitBug, support::Diagnostic{cat("gnuplot refused a script of ours: ", support::trim(run.err)), {}, "", {}});
+    throw support::Error(
+        support::kExitBug,
+        support::Diagnostic{cat("gnuplot refused a script of ours: ", support::trim(run.err)), {}, "", {}});
   }
   return run.out;
 }
 
 void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) text.replace(at, from.size(), to);
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
 }
 
 void erase_between(std::string& text, std::string_view begin, std::string_view end) {
@@ -517,7 +575,8 @@ void erase_between(std::string& text, std::string_view begin, std::string_view e
 }
 
 // gnuplot's SVG with our own title, and without what would name gnuplot's version or clash on a page.
-std::string tidy_svg(std::string svg, const std::string& title, const std::string& description, const std::string& prefix) {
+std::string tidy_svg(std::string svg, const std::string& title, const std::string& description,
+                     const std::string& prefix) {
   erase_between(svg, "<title>Gnuplot</title>", "</desc>");
   erase_between(svg, "<title>gnuplot_plot_", "</title>");
   erase_between(svg, "<filter id='textbox'", "</filter>");
@@ -529,8 +588,8 @@ std::string tidy_svg(std::string svg, const std::string& title, const std::strin
   replace_all(svg, "font-family=\"DejaVu Sans\"", "font-family=\"DejaVu Sans,Verdana,sans-serif\"");
   const std::size_t open = svg.find("<svg");
   const std::size_t close = svg.find('>', open);
-  svg.insert(close + 1, cat("\n<title id=\"", prefix, "title\">", escape_html(title), "</title>\n<desc id=\"", prefix, "desc\">",
-                            escape_html(description), "</desc>"));
+  svg.insert(close + 1, cat("\n<title id=\"", prefix, "title\">", escape_html(title), "</title>\n<desc id=\"", prefix,
+                            "desc\">", escape_html(description), "</desc>"));
   svg.insert(open + 4, cat(" role=\"img\" aria-labelledby=\"", prefix, "title ", prefix, "desc\""));
   return svg;
 }
@@ -547,10 +606,12 @@ Canvas sized(const Figure& figure, Canvas canvas) {
     std::size_t labels = 0;
     for (const Panel& panel : figure.panels) {
       std::size_t own = 0;
-      for (const Series& s : panel.series) own += s.labelled && (s.role == Series::Role::kMain || s.role == Series::Role::kLine);
+      for (const Series& s : panel.series)
+        own += s.labelled && (s.role == Series::Role::kMain || s.role == Series::Role::kLine);
       labels = std::max(labels, own);
     }
-    canvas.panel_height = std::max(canvas.panel_height, em * (9 + 1.3 * static_cast<double>(std::min<std::size_t>(labels, 16))));
+    canvas.panel_height =
+        std::max(canvas.panel_height, em * (9 + 1.3 * static_cast<double>(std::min<std::size_t>(labels, 16))));
   }
   return canvas;
 }
@@ -605,7 +666,8 @@ std::string render_panel_svg(const Figure& figure, std::size_t panel, const std:
   }
   one.panels = {chosen};
   std::string svg = run_gnuplot(gnuplot_script(one, svg_canvas(figure)));
-  svg = tidy_svg(std::move(svg), chosen.title.empty() ? figure.title : cat(figure.title, ": ", chosen.title), figure.description, prefix);
+  svg = tidy_svg(std::move(svg), chosen.title.empty() ? figure.title : cat(figure.title, ": ", chosen.title),
+                 figure.description, prefix);
   return svg.substr(svg.find("<svg"));
 }
 
@@ -626,7 +688,9 @@ std::string render_png(const std::string& svg) {
   if (!support::find_program("rsvg-convert")) missing_program("rsvg-convert", "librsvg2-bin");
   const support::Captured run = support::capture({"rsvg-convert", "--format=png", "--zoom=2"}, svg);
   if (run.status.code != 0 || run.out.empty()) {
-    throw support::Error(support::kExitBug, support::Diagnostic{cat("rsvg-convert refused a figure: ", support::trim(run.err)), {}, "", {}});
+    throw support::Error(
+        support::kExitBug,
+        support::Diagnostic{cat("rsvg-convert refused a figure: ", support::trim(run.err)), {}, "", {}});
   }
   return run.out;
 }

@@ -1,6 +1,6 @@
 /// @file
-/// Pictures of figures, by gnuplot through a pipe (no shell, no file but the picture). A figure gives the same bytes each
-/// time: data travels in the script with fixed precision, creation dates are stripped, layouts are computed here.
+/// Pictures of figures, by gnuplot through a pipe (no shell, no file but the picture). A figure gives the same bytes
+/// each time: data travels in the script with fixed precision, creation dates are stripped, layouts are computed here.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ struct Canvas {
   double panel_width = 440;
   double panel_height = 300;
   double font_size = 11;
-  double line = 1;           ///< gnuplot line width that stands for one hair line of the design
-  int columns = 0;           ///< panels side by side; 0: as the figure says
+  double line = 1;  ///< gnuplot line width that stands for one hair line of the design
+  int columns = 0;  ///< panels side by side; 0: as the figure says
 };
 
 Canvas svg_canvas(const Figure& figure);

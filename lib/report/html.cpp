@@ -24,12 +24,16 @@ constexpr const char kChartJsLicence[] =
 std::string figure_html(const PageFigure& shown, const std::string& section_title) {
   const Figure& figure = *shown.figure;
   const bool live = figure.kind == Figure::Kind::kLines;
-  std::string text = cat("<figure id=\"figure-", escape_html(figure.id), "\"", live ? cat(" data-live=\"", escape_html(figure.id), "\"") : "",
-                         ">\n", figure.title == section_title ? std::string() : cat("<h3>", escape_html(figure.title), "</h3>\n"), "<div class=\"panels\">\n");
+  std::string text =
+      cat("<figure id=\"figure-", escape_html(figure.id), "\"",
+          live ? cat(" data-live=\"", escape_html(figure.id), "\"") : "", ">\n",
+          figure.title == section_title ? std::string() : cat("<h3>", escape_html(figure.title), "</h3>\n"),
+          "<div class=\"panels\">\n");
   for (const std::string& panel : shown.panels) text += cat("<div>", panel, "</div>\n");
   text += "</div>\n<figcaption>" + escape_html(figure.caption);
   if (shown.panels.size() < figure.panels.size()) {
-    text += escape_html(cat(" The first ", shown.panels.size(), " of ", figure.panels.size(), " panels are shown; all are in figures/", figure.id, ".svg."));
+    text += escape_html(cat(" The first ", shown.panels.size(), " of ", figure.panels.size(),
+                            " panels are shown; all are in figures/", figure.id, ".svg."));
   }
   return text + "</figcaption>\n</figure>\n";
 }
@@ -37,12 +41,15 @@ std::string figure_html(const PageFigure& shown, const std::string& section_titl
 }  // namespace
 
 std::string render_page(const Page& page) {
-  std::string text = cat("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>", escape_html(page.title),
-                         "</title>\n<style>\n", kStyle, "</style>\n</head>\n<body>\n<header>\n<h1>", escape_html(page.title), "</h1>\n<p class=\"lead\">",
-                         escape_html(page.lead), "</p>\n</header>\n<nav aria-label=\"Sections\">\n<ul>\n");
+  std::string text =
+      cat("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+          "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
+          escape_html(page.title), "</title>\n<style>\n", kStyle, "</style>\n</head>\n<body>\n<header>\n<h1>",
+          escape_html(page.title), "</h1>\n<p class=\"lead\">", escape_html(page.lead),
+          "</p>\n</header>\n<nav aria-label=\"Sections\">\n<ul>\n");
   for (const PageSection& shown : page.sections) {
-    text += cat("<li><a href=\"#", escape_html(shown.section->id), "\">", escape_html(shown.section->title), "</a></li>\n");
+    text +=
+        cat("<li><a href=\"#", escape_html(shown.section->id), "\">", escape_html(shown.section->title), "</a></li>\n");
   }
   text += "<li><a href=\"#about\">About</a></li>\n</ul>\n</nav>\n<main>\n";
 
@@ -50,15 +57,18 @@ std::string render_page(const Page& page) {
   for (const PageSection& shown : page.sections) {
     for (const std::string& finding : shown.section->findings) {
       std::string sentence = clean_text(finding);
-      if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z') sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
+      if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z')
+        sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
       findings += "<li>" + escape_html(sentence) + "</li>\n";
     }
   }
-  if (!findings.empty()) text += "<section class=\"findings\" aria-label=\"Findings\">\n<ul>\n" + findings + "</ul>\n</section>\n";
+  if (!findings.empty())
+    text += "<section class=\"findings\" aria-label=\"Findings\">\n<ul>\n" + findings + "</ul>\n</section>\n";
 
   Json figures = Json::object();
   for (const PageSection& shown : page.sections) {
-    text += cat("<section id=\"", escape_html(shown.section->id), "\">\n<h2>", escape_html(shown.section->title), "</h2>\n");
+    text += cat("<section id=\"", escape_html(shown.section->id), "\">\n<h2>", escape_html(shown.section->title),
+                "</h2>\n");
     for (const std::string& paragraph : shown.section->paragraphs) text += "<p>" + escape_html(paragraph) + "</p>\n";
     for (const PageFigure& figure : shown.figures) {
       text += figure_html(figure, shown.section->title);
@@ -67,20 +77,23 @@ std::string render_page(const Page& page) {
     for (const Table& table : shown.section->tables) text += to_html(table);
     text += "</section>\n";
   }
-  text += cat("</main>\n<footer>\n<section id=\"about\">\n<h2>About</h2>\n<p>Made by pe-pipeline " PE_VERSION
-              ". Figures are also in <code>figures/</code> (SVG, PDF, PNG), tables in <code>tables/</code> (CSV, Markdown, LaTeX), all data behind them in "
-              "<code>data/</code>, and the numbers once more in <code>report.json</code>, beside this page. Static pictures: gnuplot. Interactive charts: Chart.js, "
-              "in this page; its licence:</p>\n<details>\n<summary>Licence of Chart.js</summary>\n<pre>",
-              [] {
-                std::string licence;   // a text of several lines: cleaned line by line
-                for (const std::string& line : support::split(kChartJsLicence, '\n')) licence += escape_html(line) + "\n";
-                return licence;
-              }(),
-              "</pre>\n</details>\n</section>\n</footer>\n");
+  text += cat(
+      "</main>\n<footer>\n<section id=\"about\">\n<h2>About</h2>\n<p>Made by pe-pipeline " PE_VERSION
+      ". Figures are also in <code>figures/</code> (SVG, PDF, PNG), tables in <code>tables/</code> (CSV, Markdown, "
+      "LaTeX), all data behind them in "
+      "<code>data/</code>, and the numbers once more in <code>report.json</code>, beside this page. Static pictures: "
+      "gnuplot. Interactive charts: Chart.js, "
+      "in this page; its licence:</p>\n<details>\n<summary>Licence of Chart.js</summary>\n<pre>",
+      [] {
+        std::string licence;  // a text of several lines: cleaned line by line
+        for (const std::string& line : support::split(kChartJsLicence, '\n')) licence += escape_html(line) + "\n";
+        return licence;
+      }(),
+      "</pre>\n</details>\n</section>\n</footer>\n");
   if (!figures.empty()) {
     text += cat("<script type=\"application/json\" id=\"figures\">",
-                escape_json_script(figures.dump(-1, ' ', false, Json::error_handler_t::replace)), "</script>\n<script>\n", kChartJs,
-                "\n</script>\n<script>\n", kScript, "</script>\n");
+                escape_json_script(figures.dump(-1, ' ', false, Json::error_handler_t::replace)),
+                "</script>\n<script>\n", kChartJs, "\n</script>\n<script>\n", kScript, "</script>\n");
   }
   return text + "</body>\n</html>\n";
 }

@@ -1,6 +1,6 @@
 /// @file
-/// One page with everything: pictures, tables, data and script are in it, so it opens from a file, without a network, and
-/// reads whole without JavaScript. On demand a figure comes alive (Chart.js, from Debian's libjs-chart.js).
+/// One page with everything: pictures, tables, data and script are in it, so it opens from a file, without a network,
+/// and reads whole without JavaScript. On demand a figure comes alive (Chart.js, from Debian's libjs-chart.js).
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace pe::report {
 
 struct PageFigure {
   const Figure* figure = nullptr;
-  std::vector<std::string> panels;   ///< SVG elements; fewer than the figure has when a page would grow too large
+  std::vector<std::string> panels;  ///< SVG elements; fewer than the figure has when a page would grow too large
 };
 
 struct PageSection {

@@ -23,8 +23,9 @@ const std::vector<std::string> kDashes{"solid", "dashed", "dotted", "dash-dotted
 std::size_t index_of(const std::vector<std::string>& words, const std::string& word, std::string_view entry) {
   const auto found = std::find(words.begin(), words.end(), word);
   if (found == words.end()) {
-    throw support::ConfigError(support::cat("unknown word ", support::quote(word), " in the palette entry ",
-                                            support::quote(entry)), {}, support::suggestion(word, words));
+    throw support::ConfigError(
+        support::cat("unknown word ", support::quote(word), " in the palette entry ", support::quote(entry)), {},
+        support::suggestion(word, words));
   }
   return static_cast<std::size_t>(found - words.begin());
 }
@@ -41,8 +42,9 @@ std::pair<std::string, Look> parse_look(std::string_view entry) {
     if (!word.empty()) words.push_back(std::move(word));
   }
   if (words.size() != 4) {
-    throw support::ConfigError(support::cat("a palette entry is 'encoding #RRGGBB shape dash', but found ",
-                                            support::quote(entry)), {}, "for example 'rope #0072B2 triangle solid'");
+    throw support::ConfigError(
+        support::cat("a palette entry is 'encoding #RRGGBB shape dash', but found ", support::quote(entry)), {},
+        "for example 'rope #0072B2 triangle solid'");
   }
   Look look;
   look.colour = words[1];
@@ -67,7 +69,8 @@ Palette::Palette(const std::vector<std::string>& entries) {
   for (const support::Node& entry : document.find("palette")->items) looks_.push_back(parse_look(entry.text));
   for (const std::string& entry : entries) {
     auto [name, look] = parse_look(entry);
-    const auto listed = std::find_if(looks_.begin(), looks_.end(), [&](const auto& known) { return known.first == name; });
+    const auto listed =
+        std::find_if(looks_.begin(), looks_.end(), [&](const auto& known) { return known.first == name; });
     if (listed != looks_.end()) {
       listed->second = look;
     } else {
@@ -87,10 +90,11 @@ const Look& Palette::look(const std::string& encoding) {
     look.shape = static_cast<Shape>((i / kColours.size() + i) % kShapes.size());
     look.dash = static_cast<Dash>(2 - (i / kColours.size()) % 2);
     look.open = (i / (2 * kColours.size())) % 2 != 0;
-    const bool taken = std::any_of(looks_.begin(), looks_.end(), [&](const auto& known) { return same(known.second, look); });
+    const bool taken =
+        std::any_of(looks_.begin(), looks_.end(), [&](const auto& known) { return same(known.second, look); });
     if (!taken || i == 999) return looks_.emplace_back(encoding, look).second;
   }
-  return looks_.back().second;   // not reached
+  return looks_.back().second;  // not reached
 }
 
 }  // namespace pe::report

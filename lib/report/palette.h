@@ -1,6 +1,7 @@
 /// @file
 /// One look per encoding, the same in every figure: colour, marker and dash, so that prints in grey can be read too.
-/// The looks come from configs/encodings_palette.yml, which is built into the program; a report's config may change some.
+/// The looks come from configs/encodings_palette.yml, which is built into the program; a report's config may change
+/// some.
 #pragma once
 
 #include <string>
@@ -13,9 +14,9 @@ enum class Shape { kCircle, kSquare, kTriangle, kTriangleDown, kDiamond, kPentag
 enum class Dash { kSolid, kDashed, kDotted, kDashDotted };
 
 struct Look {
-  std::string colour = "#000000";   ///< "#RRGGBB"
+  std::string colour = "#000000";  ///< "#RRGGBB"
   Shape shape = Shape::kCircle;
-  bool open = false;                ///< outlined marker
+  bool open = false;  ///< outlined marker
   Dash dash = Dash::kSolid;
 };
 

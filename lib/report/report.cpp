@@ -16,15 +16,15 @@ namespace {
 
 using support::cat;
 
-constexpr std::size_t kPanelsOnPage = 12;   // a figure's, so that a page with ten runs stays below 2 MB
+constexpr std::size_t kPanelsOnPage = 12;  // a figure's, so that a page with ten runs stays below 2 MB
 
 std::string lead_of(const Results& results) {
   std::set<std::string> seeds;
   for (const Run& run : results.runs) seeds.insert(run.seed);
   std::vector<std::string> names;
   for (const std::string& encoding : results.encodings) names.push_back(encoding);
-  std::string text = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "model" : "models", ", ", results.curves.size(),
-                         " training ", results.curves.size() == 1 ? "log" : "logs");
+  std::string text = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "model" : "models", ", ",
+                         results.curves.size(), " training ", results.curves.size() == 1 ? "log" : "logs");
   if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
   if (tells_variants(results)) text += cat(". Models: ", support::join(results.variants, "; "));
   return text + ".";
@@ -33,7 +33,9 @@ std::string lead_of(const Results& results) {
 // Ids come from task names in artifacts, and become file names.
 std::string file_name(const std::string& id) {
   std::string name;
-  for (const char c : id) name += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ? c : '_';
+  for (const char c : id)
+    name +=
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ? c : '_';
   return name.empty() ? "unnamed" : name.substr(0, 80);
 }
 
@@ -42,7 +44,7 @@ std::string file_name(const std::string& id) {
 std::vector<Section> make_sections(const Results& results) {
   std::vector<Section> sections;
   Palette palette(results.palette);
-  for (const std::string& encoding : results.encodings) palette.look(encoding);   // unlisted ones in a fixed order
+  for (const std::string& encoding : results.encodings) palette.look(encoding);  // unlisted ones in a fixed order
   std::set<std::string> ids;
   const auto unique = [&](std::string& id, const char* kind) {
     id = file_name(id);
@@ -67,24 +69,35 @@ void write_report(const ReportConfig& config, artifact::Workspace& workspace) {
   }
   const Results results = read_results(config, workspace);
   const std::vector<Section> sections = make_sections(results);
-  const bool shows = std::any_of(sections.begin(), sections.end(), [](const Section& section) { return section.id != "inventory"; });
+  const bool shows =
+      std::any_of(sections.begin(), sections.end(), [](const Section& section) { return section.id != "inventory"; });
   if (!shows) {
     const auto& inputs = workspace.all_inputs(workspace.all_inputs("scores").empty() ? "curves" : "scores");
-    throw support::ArtifactError(cat(inputs.front().path.string(), inputs.size() > 1 ? cat(" and ", inputs.size() - 1, " more") : std::string(),
-                                     ": found no rows that a report can show; expected lm_summary, lm_doc, retrieval_trial, algo_summary, train or validation"));
+    throw support::ArtifactError(cat(inputs.front().path.string(),
+                                     inputs.size() > 1 ? cat(" and ", inputs.size() - 1, " more") : std::string(),
+                                     ": found no rows that a report can show; expected lm_summary, lm_doc, "
+                                     "retrieval_trial, algo_summary, train or validation"));
   }
 
   artifact::CollectionWriter out(workspace.output("report"), artifact::Kind::kReport, workspace.recipe);
-  const auto put = [&](const std::string& name, const std::string& content) { support::write_file_atomically(out.add(name), content, false); };
+  const auto put = [&](const std::string& name, const std::string& content) {
+    support::write_file_atomically(out.add(name), content, false);
+  };
 
   Page page{.title = clean_text(results.title), .lead = lead_of(results), .sections = {}};
-  Json json{{"schema", "pe-report/1"}, {"title", clean_text(results.title)}, {"baseline", results.baseline}, {"train_length", results.train_length},
-            {"encodings", results.encodings}, {"missing", results.missing}, {"sections", Json::array()}};
+  Json json{{"schema", "pe-report/1"},        {"title", clean_text(results.title)},
+            {"baseline", results.baseline},   {"train_length", results.train_length},
+            {"encodings", results.encodings}, {"missing", results.missing},
+            {"sections", Json::array()}};
   std::int64_t total = 0, done = 0;
   for (const Section& section : sections) total += static_cast<std::int64_t>(section.figures.size());
   for (const Section& section : sections) {
     PageSection shown{.section = &section, .figures = {}};
-    Json entry{{"id", section.id}, {"title", section.title}, {"findings", section.findings}, {"figures", Json::array()}, {"tables", Json::array()}};
+    Json entry{{"id", section.id},
+               {"title", section.title},
+               {"findings", section.findings},
+               {"figures", Json::array()},
+               {"tables", Json::array()}};
     for (const Figure& figure : section.figures) {
       const std::string svg = render_svg(figure);
       put(cat("figures/", figure.id, ".svg"), svg);
@@ -108,11 +121,13 @@ void write_report(const ReportConfig& config, artifact::Workspace& workspace) {
     page.sections.push_back(std::move(shown));
     json["sections"].push_back(std::move(entry));
   }
-  for (const auto& [name, text] : results.data) put(cat("data/", file_name(name.substr(0, name.size() - 4)), ".csv"), text);
+  for (const auto& [name, text] : results.data)
+    put(cat("data/", file_name(name.substr(0, name.size() - 4)), ".csv"), text);
   put("report.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   put("report.html", render_page(page));
   out.finish();
-  workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures; open ", (workspace.output("report") / "report.html").string()));
+  workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures; open ",
+                               (workspace.output("report") / "report.html").string()));
 }
 
 }  // namespace pe::report

@@ -50,7 +50,7 @@ class Reader {
 
  private:
   std::optional<std::size_t> find(std::string_view name, bool required) const {
-    if (required) return table_.column(name);   // throws with the nearest name
+    if (required) return table_.column(name);  // throws with the nearest name
     return table_.find_column(name);
   }
   const artifact::Table& table_;
@@ -165,7 +165,9 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
   std::map<std::tuple<std::string, std::string, std::int64_t>, std::size_t> cells;
   const auto cell_of = [&](const std::string& corpus, const std::string& protocol, std::int64_t length) -> LmCell& {
     const auto [at, fresh] = cells.try_emplace({corpus, protocol, length}, results.lm.size());
-    if (fresh) results.lm.push_back({.run = run, .corpus = corpus, .protocol = protocol, .length = length, .nll = kNaN, .bpb = kNaN});
+    if (fresh)
+      results.lm.push_back(
+          {.run = run, .corpus = corpus, .protocol = protocol, .length = length, .nll = kNaN, .bpb = kNaN});
     return results.lm[at->second];
   };
   if (const artifact::Table* table = tables.find("lm_summary")) {
@@ -184,11 +186,11 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
     const Reader read(*table, cat(where, ": lm_doc"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       LmCell& cell = cell_of(read.text(row, "corpus"), read.text(row, "protocol"), read.whole(row, "L"));
-      cell.scores.push_back({read.text(row, "doc_id"), read.real(row, "tokens_scored", true), read.real(row, "bytes_scored"),
-                             read.real(row, "nll_sum", true)});
+      cell.scores.push_back({read.text(row, "doc_id"), read.real(row, "tokens_scored", true),
+                             read.real(row, "bytes_scored"), read.real(row, "nll_sum", true)});
     }
   }
-  constexpr double kOverflow = 1e4;   // perplexity beyond which no number is shown
+  constexpr double kOverflow = 1e4;  // perplexity beyond which no number is shown
   for (const auto& [key, index] : cells) {
     LmCell& cell = results.lm[index];
     std::sort(cell.scores.begin(), cell.scores.end(), [](const auto& a, const auto& b) {
@@ -204,7 +206,8 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
       cell.documents = static_cast<double>(cell.scores.size());
       if (std::isnan(cell.nll)) cell.status = "overflow";
     }
-    if (cell.status == "ok" && !(cell.nll <= std::log(kOverflow))) cell.status = std::isnan(cell.nll) ? "not_measured" : "overflow";
+    if (cell.status == "ok" && !(cell.nll <= std::log(kOverflow)))
+      cell.status = std::isnan(cell.nll) ? "not_measured" : "overflow";
     if (cell.status == "overflow") cell.nll = std::numeric_limits<double>::infinity();
     if (cell.status != "ok" && cell.status != "overflow") cell.nll = kNaN;
   }
@@ -214,9 +217,14 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
   if (const artifact::Table* table = tables.find("retrieval_trial")) {
     const Reader read(*table, cat(where, ": retrieval_trial"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
-      results.trials.push_back({.run = run, .task = read.text(row, "task"), .length = read.whole(row, "L"), .depth = read.real(row, "depth", true),
-                                .exact = read.real(row, "em", true), .digits_right = read.real(row, "digit_correct"),
-                                .digits = read.real(row, "digit_total"), .nll = read.real(row, "nll_key"),
+      results.trials.push_back({.run = run,
+                                .task = read.text(row, "task"),
+                                .length = read.whole(row, "L"),
+                                .depth = read.real(row, "depth", true),
+                                .exact = read.real(row, "em", true),
+                                .digits_right = read.real(row, "digit_correct"),
+                                .digits = read.real(row, "digit_total"),
+                                .nll = read.real(row, "nll_key"),
                                 .nll_control = read.real(row, "nll_key_control")});
     }
   }
@@ -224,16 +232,24 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
     const Reader read(*table, cat(where, ": retrieval_summary"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       if (read.text(row, "depth") != "all") continue;
-      results.retrieval.push_back({.run = run, .task = read.text(row, "task"), .length = read.whole(row, "L"), .n = read.real(row, "n"),
+      results.retrieval.push_back({.run = run,
+                                   .task = read.text(row, "task"),
+                                   .length = read.whole(row, "L"),
+                                   .n = read.real(row, "n"),
                                    .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
     }
   }
   if (const artifact::Table* table = tables.find("algo_summary")) {
     const Reader read(*table, cat(where, ": algo_summary"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
-      results.tasks.push_back({.run = run, .task = read.text(row, "task"), .length = read.whole(row, "length"), .n = read.real(row, "n"),
-                               .exact = read.real(row, "em"), .token_accuracy = read.real(row, "token_acc"),
-                               .nll = read.real(row, "nll_target"), .chance = read.real(row, "chance_tok"),
+      results.tasks.push_back({.run = run,
+                               .task = read.text(row, "task"),
+                               .length = read.whole(row, "length"),
+                               .n = read.real(row, "n"),
+                               .exact = read.real(row, "em"),
+                               .token_accuracy = read.real(row, "token_acc"),
+                               .nll = read.real(row, "nll_target"),
+                               .chance = read.real(row, "chance_tok"),
                                .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
     }
   }
@@ -245,7 +261,8 @@ std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* 
   if (!table) return points;
   const Reader read(*table, cat(where, ": ", name));
   for (std::size_t row = 0; row < table->rows(); ++row) {
-    points.push_back({read.real(row, "step", true), read.real(row, "tokens", true), read.real(row, "loss", true), read.real(row, "bpb")});
+    points.push_back({read.real(row, "step", true), read.real(row, "tokens", true), read.real(row, "loss", true),
+                      read.real(row, "bpb")});
   }
   std::stable_sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
   return points;
@@ -273,8 +290,8 @@ std::map<std::string, std::string> missing_reasons(const artifact::Workspace& wo
   return reasons;
 }
 
-// Labels of a role's artifacts. The config's list, part of the report's key, names all that were asked for, in order; in
-// a partial gather those that no input carries are missing.
+// Labels of a role's artifacts. The config's list, part of the report's key, names all that were asked for, in order;
+// in a partial gather those that no input carries are missing.
 std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Workspace& workspace, const std::string& role,
                               std::vector<std::string>& missing) {
   std::vector<Labels> labels;
@@ -296,11 +313,13 @@ std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Worksp
     }
     const std::string text = labels_text(role, own);
     const auto reason = reasons.find(text);
-    missing.push_back(cat(text, ": ", reason == reasons.end() || reason->second.empty() ? "it was not made" : reason->second));
+    missing.push_back(
+        cat(text, ": ", reason == reasons.end() || reason->second.empty() ? "it was not made" : reason->second));
   }
   if (found != inputs.size()) {
-    throw support::ConfigError(cat("'labels' names ", labels.size(), " artifacts of the role '", role, "', but ", inputs.size(), " were given"), {},
-                               "leave 'labels' empty to take the labels of the inputs");
+    throw support::ConfigError(cat("'labels' names ", labels.size(), " artifacts of the role '", role, "', but ",
+                                   inputs.size(), " were given"),
+                               {}, "leave 'labels' empty to take the labels of the inputs");
   }
   return carried;
 }
@@ -309,10 +328,14 @@ std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Worksp
 
 void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("title", title, "Title of the report; pe-pipeline fills in its own.");
-  v.field("labels", labels, "Labels of the gathered artifacts in their order, each 'role axis=label,axis=label'; written by pe-pipeline.");
+  v.field(
+      "labels", labels,
+      "Labels of the gathered artifacts in their order, each 'role axis=label,axis=label'; written by pe-pipeline.");
   v.field("missing", missing, "Gathered artifacts that are not there, with the reason; written by pe-pipeline.");
-  v.field("baseline", baseline, "Encoding that paired differences are taken against; the first one when it is not among them.");
-  v.field("train_length", train_length, "Training length to mark; 0: as the artifacts say.", {.unit = "tokens", .min = 0, .max = 1e12});
+  v.field("baseline", baseline,
+          "Encoding that paired differences are taken against; the first one when it is not among them.");
+  v.field("train_length", train_length, "Training length to mark; 0: as the artifacts say.",
+          {.unit = "tokens", .min = 0, .max = 1e12});
   v.field("palette", palette, "Looks that differ from the built-in ones, each 'encoding #RRGGBB shape dash'.");
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
 }
@@ -333,12 +356,14 @@ std::pair<std::string, Labels> parse_labels(const std::string& text) {
       if (support::trim(part).empty()) continue;
       const auto equals = part.find('=');
       if (equals == std::string::npos || equals == 0) {
-        throw support::ConfigError(cat("expected 'axis=label' in 'labels', but found ", support::quote(part), " in ", support::quote(text)));
+        throw support::ConfigError(
+            cat("expected 'axis=label' in 'labels', but found ", support::quote(part), " in ", support::quote(text)));
       }
       labels[std::string(support::trim(part.substr(0, equals)))] = part.substr(equals + 1);
     }
   }
-  if (role.empty()) throw support::ConfigError(cat("expected 'role axis=label,…' in 'labels', but found ", support::quote(text)));
+  if (role.empty())
+    throw support::ConfigError(cat("expected 'role axis=label,…' in 'labels', but found ", support::quote(text)));
   return {role, labels};
 }
 
@@ -357,8 +382,11 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     const artifact::Input& input = workspace.all_inputs("scores")[i];
     const artifact::Tables tables = artifact::read_eval_tables(input.path);
     const std::string where = input.path.string();
-    Run run{.labels = score_labels[i], .encoding = label_of(score_labels[i], {"encoding", "pe"}), .seed = label_of(score_labels[i], {"seed"}),
-            .file = input.path.filename().string(), .facts = tables.facts};
+    Run run{.labels = score_labels[i],
+            .encoding = label_of(score_labels[i], {"encoding", "pe"}),
+            .seed = label_of(score_labels[i], {"seed"}),
+            .file = input.path.filename().string(),
+            .facts = tables.facts};
     for (const artifact::Table& table : tables.tables) {
       const Reader read(table, where);
       if (table.rows() > 0) {
@@ -371,11 +399,14 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     }
     if (run.encoding.empty()) run.encoding = pe_of(run.facts);
     if (run.encoding.empty()) run.encoding = cat("model ", i + 1);
-    if (run.facts.contains("tokens_seen") && run.facts["tokens_seen"].is_number()) run.tokens_seen = run.facts["tokens_seen"].get<double>();
-    if (run.facts.contains("train_length") && run.facts["train_length"].is_number_integer()) lengths.insert(run.facts["train_length"].get<std::int64_t>());
+    if (run.facts.contains("tokens_seen") && run.facts["tokens_seen"].is_number())
+      run.tokens_seen = run.facts["tokens_seen"].get<double>();
+    if (run.facts.contains("train_length") && run.facts["train_length"].is_number_integer())
+      lengths.insert(run.facts["train_length"].get<std::int64_t>());
     // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
     const auto same = std::find_if(results.runs.begin(), results.runs.end(), [&](const Run& other) {
-      return !run.run_id.empty() && other.run_id == run.run_id && other.encoding == run.encoding && other.seed == run.seed;
+      return !run.run_id.empty() && other.run_id == run.run_id && other.encoding == run.encoding &&
+             other.seed == run.seed;
     });
     const std::size_t index = static_cast<std::size_t>(same - results.runs.begin());
     if (same == results.runs.end()) {
@@ -398,8 +429,11 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     const artifact::Tables tables = artifact::read_metrics(input.path);
     const std::string where = input.path.string();
     Curve curve;
-    curve.run = {.labels = curve_labels[i], .encoding = label_of(curve_labels[i], {"encoding", "pe"}), .seed = label_of(curve_labels[i], {"seed"}),
-                 .file = input.path.filename().string(), .facts = tables.facts};
+    curve.run = {.labels = curve_labels[i],
+                 .encoding = label_of(curve_labels[i], {"encoding", "pe"}),
+                 .seed = label_of(curve_labels[i], {"seed"}),
+                 .file = input.path.filename().string(),
+                 .facts = tables.facts};
     if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
     if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", i + 1);
     support::with_context(cat("reading ", where), [&] {
@@ -407,9 +441,11 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       curve.validation = read_points(tables, "validation", where);
     });
     if (curve.run.seed.empty() && tables.facts.contains("seed")) curve.run.seed = tables.facts["seed"].dump();
-    if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number()) curve.first_step = tables.facts["first_step"].get<double>();
+    if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number())
+      curve.first_step = tables.facts["first_step"].get<double>();
     curve.diverged = tables.facts.contains("status") && tables.facts["status"] == "diverged";
-    if (tables.facts.contains("length") && tables.facts["length"].is_number_integer()) lengths.insert(tables.facts["length"].get<std::int64_t>());
+    if (tables.facts.contains("length") && tables.facts["length"].is_number_integer())
+      lengths.insert(tables.facts["length"].get<std::int64_t>());
     for (const artifact::Table& table : tables.tables) data.add("curve_" + table.name(), table, curve.run.labels);
     results.curves.push_back(std::move(curve));
   }
@@ -440,7 +476,8 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       if (!arm.runs.empty()) results.arms.push_back(std::move(arm));
     }
   }
-  const bool known = std::any_of(results.runs.begin(), results.runs.end(), [&](const Run& run) { return run.encoding == config.baseline; });
+  const bool known = std::any_of(results.runs.begin(), results.runs.end(),
+                                 [&](const Run& run) { return run.encoding == config.baseline; });
   results.baseline = known || results.runs.empty() ? config.baseline : results.runs.front().encoding;
   results.train_length = config.train_length > 0 ? config.train_length : lengths.size() == 1 ? *lengths.begin() : 0;
   results.data = data.render();

@@ -17,13 +17,13 @@
 namespace pe::report {
 
 struct ReportConfig {
-  std::string title;                   ///< empty: the pipeline's, else words of our own
-  std::vector<std::string> labels;     ///< "scores from=decay,encoding=rope,seed=42", one per artifact that was asked for
-  std::vector<std::string> missing;    ///< "scores encoding=rope,seed=43: the training failed"
+  std::string title;                 ///< empty: the pipeline's, else words of our own
+  std::vector<std::string> labels;   ///< "scores from=decay,encoding=rope,seed=42", one per artifact that was asked for
+  std::vector<std::string> missing;  ///< "scores encoding=rope,seed=43: the training failed"
   std::string baseline = "rope";
-  std::int64_t train_length = 0;       ///< 0: as the artifacts say
+  std::int64_t train_length = 0;  ///< 0: as the artifacts say
   std::vector<std::string> palette;
-  std::vector<std::string> notes;      ///< sentences for captions, such as the scale of absolute encodings
+  std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
 
   void describe(support::FieldVisitor& v);
 };
@@ -33,10 +33,10 @@ using Labels = std::map<std::string, std::string>;
 struct Run {
   Labels labels;
   std::string encoding;
-  std::string variant;                 ///< empty when only encodings and seeds tell runs apart
+  std::string variant;  ///< empty when only encodings and seeds tell runs apart
   std::string seed;
   std::string run_id;
-  std::string file;                    ///< name of the artifact, for messages
+  std::string file;  ///< name of the artifact, for messages
   std::int64_t step = -1;
   double tokens_seen = 0;
   Json facts = Json::object();
@@ -58,10 +58,10 @@ struct LmCell {
   std::int64_t stride = 0;
   std::string bos_policy;
   std::string status = "ok";
-  double nll = 0;                      ///< mean, nats a token; infinite on overflow, NaN where there is none
+  double nll = 0;  ///< mean, nats a token; infinite on overflow, NaN where there is none
   double bpb = 0;
   double documents = 0;
-  std::vector<DocumentScore> scores;   ///< sorted by id
+  std::vector<DocumentScore> scores;  ///< sorted by id
 };
 
 struct Trial {
@@ -81,7 +81,7 @@ struct TaskCell {
   std::int64_t length = 0;
   double n = 0;
   double exact = 0, token_accuracy = 0, nll = 0;
-  double chance = 0;                   ///< token accuracy of guessing; NaN when not stated
+  double chance = 0;  ///< token accuracy of guessing; NaN when not stated
   std::string status = "ok";
 };
 
@@ -96,20 +96,20 @@ struct Curve {
   Run run;
   std::vector<CurvePoint> train;
   std::vector<CurvePoint> validation;
-  double first_step = 0;               ///< where it forked off another training; 0 for one from scratch
+  double first_step = 0;  ///< where it forked off another training; 0 for one from scratch
   bool diverged = false;
 };
 
 struct Arm {
   std::string encoding;
   std::string variant;
-  std::vector<std::size_t> runs;       ///< by seed, as gathered
+  std::vector<std::size_t> runs;  ///< by seed, as gathered
 };
 
 struct Results {
   std::string title;
-  std::vector<Run> runs;               ///< of the scores, as gathered
-  std::vector<Arm> arms;               ///< variants as they come, encodings as they come
+  std::vector<Run> runs;  ///< of the scores, as gathered
+  std::vector<Arm> arms;  ///< variants as they come, encodings as they come
   std::vector<std::string> variants;
   std::vector<std::string> encodings;  ///< of all runs and curves: the order in every figure
   std::vector<LmCell> lm;
@@ -119,7 +119,7 @@ struct Results {
   std::vector<Curve> curves;
   std::vector<std::string> missing;
   std::vector<std::string> notes;
-  std::int64_t train_length = 0;       ///< 0 when nothing says it, or runs differ
+  std::int64_t train_length = 0;  ///< 0 when nothing says it, or runs differ
   std::string baseline;
   std::vector<std::string> palette;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.

@@ -47,7 +47,8 @@ ArmScore arm_score(const Results& results, const Arm& arm, const std::string& pr
   } else {
     score.bpb = kNaN;
     score.reason = reason_of(score.status);
-    if (bad.size() < arm.runs.size()) score.reason += cat(", in ", bad.size(), " of ", arm.runs.size(), " seeds (", support::join(bad, ", "), ")");
+    if (bad.size() < arm.runs.size())
+      score.reason += cat(", in ", bad.size(), " of ", arm.runs.size(), " seeds (", support::join(bad, ", "), ")");
   }
   return score;
 }
@@ -56,7 +57,7 @@ std::optional<PairedDifference> Comparisons::compare(const ArmScore& a, const Ar
   if (!a.ok() || !b.ok()) return std::nullopt;
   std::vector<double> nll_a, tokens_a, nll_b, tokens_b;
   auto other = b.pooled.begin();
-  for (const DocumentScore& document : a.pooled) {   // both are sorted by id
+  for (const DocumentScore& document : a.pooled) {  // both are sorted by id
     while (other != b.pooled.end() && other->id < document.id) ++other;
     if (other == b.pooled.end()) break;
     if (other->id != document.id) continue;
@@ -75,7 +76,8 @@ std::optional<PairedDifference> Comparisons::compare(const ArmScore& a, const Ar
 std::vector<std::string> protocols_of(const Results& results) {
   std::vector<std::string> found;
   for (const char* known : {"prefix", "blocks", "sliding"}) {
-    if (std::any_of(results.lm.begin(), results.lm.end(), [&](const LmCell& cell) { return cell.protocol == known; })) found.push_back(known);
+    if (std::any_of(results.lm.begin(), results.lm.end(), [&](const LmCell& cell) { return cell.protocol == known; }))
+      found.push_back(known);
   }
   for (const LmCell& cell : results.lm) {
     if (std::find(found.begin(), found.end(), cell.protocol) == found.end()) found.push_back(cell.protocol);
@@ -110,13 +112,15 @@ std::string mark_of(const std::string& status) {
 
 std::string length_header(const Results& results, std::int64_t length) {
   std::string text = support::with_commas(length);
-  if (results.train_length > 0 && length % results.train_length == 0) text += cat(" (", length / results.train_length, "×)");
+  if (results.train_length > 0 && length % results.train_length == 0)
+    text += cat(" (", length / results.train_length, "×)");
   return text;
 }
 
 std::string training_sentence(const Results& results) {
-  std::string text = results.train_length > 0 ? cat("Training length: ", support::with_commas(results.train_length), " tokens.")
-                                              : std::string("The training length is not known, or differs between models.");
+  std::string text = results.train_length > 0
+                         ? cat("Training length: ", support::with_commas(results.train_length), " tokens.")
+                         : std::string("The training length is not known, or differs between models.");
   // How absolute encodings were scaled against the tokens decides comparisons, so it is said wherever it is known.
   std::set<std::string> scales;
   for (const Run& run : results.runs) {
@@ -129,7 +133,8 @@ std::string training_sentence(const Results& results) {
       }
     }
   }
-  if (!scales.empty()) text += cat(" Scale of absolute encodings (pe_scale): ", support::join({scales.begin(), scales.end()}, ", "), ".");
+  if (!scales.empty())
+    text += cat(" Scale of absolute encodings (pe_scale): ", support::join({scales.begin(), scales.end()}, ", "), ".");
   for (const std::string& note : results.notes) text += " " + note;
   return text;
 }

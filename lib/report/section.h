@@ -1,6 +1,6 @@
 /// @file
-/// A report is a list of sections, each a file in `sections/` and a line in `meson.build`. A section looks at the results
-/// and says what it can: sentences, figures, tables. One that has nothing to show stays empty and is left out.
+/// A report is a list of sections, each a file in `sections/` and a line in `meson.build`. A section looks at the
+/// results and says what it can: sentences, figures, tables. One that has nothing to show stays empty and is left out.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@ namespace pe::report {
 struct Section {
   std::string id;
   std::string title;
-  std::vector<std::string> paragraphs;   ///< how to read what follows
-  std::vector<std::string> findings;     ///< sentences for the top of the page
+  std::vector<std::string> paragraphs;  ///< how to read what follows
+  std::vector<std::string> findings;    ///< sentences for the top of the page
   std::vector<Figure> figures;
   std::vector<Table> tables;
   bool empty() const { return paragraphs.empty() && figures.empty() && tables.empty(); }
@@ -38,13 +38,13 @@ const std::vector<SectionEntry>& section_table();
 
 /// One arm under one protocol at one length, over its seeds.
 struct ArmScore {
-  std::string status = "ok";             ///< the first that is not, else ok
-  std::string reason;                    ///< of a status that is not ok
-  std::vector<double> nll;               ///< of each seed; infinite or NaN where the status says so
+  std::string status = "ok";  ///< the first that is not, else ok
+  std::string reason;         ///< of a status that is not ok
+  std::vector<double> nll;    ///< of each seed; infinite or NaN where the status says so
   std::vector<std::string> seeds;
   double documents = 0;
-  double bpb = 0;                        ///< mean over seeds
-  std::vector<DocumentScore> pooled;     ///< sums over seeds, of the documents that all seeds have
+  double bpb = 0;                     ///< mean over seeds
+  std::vector<DocumentScore> pooled;  ///< sums over seeds, of the documents that all seeds have
   bool ok() const { return status == "ok"; }
 };
 /// "not_measured" where no seed of the arm has the cell.
@@ -60,14 +60,14 @@ class Comparisons {
   std::map<std::size_t, std::unique_ptr<Bootstrap>> resamples_;
 };
 
-std::vector<std::string> protocols_of(const Results& results);       ///< prefix, blocks, sliding, then others
+std::vector<std::string> protocols_of(const Results& results);  ///< prefix, blocks, sliding, then others
 std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol);
-bool tells_variants(const Results& results);                         ///< more than one variant
-std::string reason_of(const std::string& status);                    ///< a status in words
-std::string mark_of(const std::string& status);                      ///< "overflow", "n/a", "–"
-std::string length_header(const Results& results, std::int64_t length);      ///< "512 (4×)"
-std::string training_sentence(const Results& results);               ///< "Training length: 128 tokens. …", notes too
-std::string seeds_sentence(const Results& results);                  ///< "2 seeds each (42, 43)."
+bool tells_variants(const Results& results);                             ///< more than one variant
+std::string reason_of(const std::string& status);                        ///< a status in words
+std::string mark_of(const std::string& status);                          ///< "overflow", "n/a", "–"
+std::string length_header(const Results& results, std::int64_t length);  ///< "512 (4×)"
+std::string training_sentence(const Results& results);  ///< "Training length: 128 tokens. …", notes too
+std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 43)."
 /// Columns "Encoding" and, where variants are told apart, "Model"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);

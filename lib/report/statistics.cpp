@@ -76,7 +76,7 @@ std::vector<double> Bootstrap::ratios(const std::vector<double>& y, const std::v
   const Counts counts(counts_.data(), resamples_, columns);
 
   std::vector<double> ratios(static_cast<std::size_t>(resamples_));
-  constexpr Eigen::Index kBlock = 256;   // bounds the copy of the counts in double
+  constexpr Eigen::Index kBlock = 256;  // bounds the copy of the counts in double
   for (Eigen::Index first = 0; first < resamples_; first += kBlock) {
     const Eigen::Index rows = std::min<Eigen::Index>(kBlock, resamples_ - first);
     const Eigen::MatrixXd totals = counts.middleRows(first, rows).cast<double>() * sums;
@@ -88,7 +88,7 @@ std::vector<double> Bootstrap::ratios(const std::vector<double>& y, const std::v
 Interval percentile_interval(std::vector<double> values) {
   if (values.empty()) return {kNaN, kNaN};
   for (const double value : values) {
-    if (std::isnan(value)) return {kNaN, kNaN};   // NaN has no place in an order
+    if (std::isnan(value)) return {kNaN, kNaN};  // NaN has no place in an order
   }
   std::sort(values.begin(), values.end());
   const auto at = [&](double share) {
@@ -129,7 +129,8 @@ std::vector<double> holm(const std::vector<double>& p) {
   for (std::size_t i = 0; i < p.size(); ++i) {
     if (!std::isnan(p[i])) order.push_back(i);
   }
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return p[a] < p[b] || (p[a] == p[b] && a < b); });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return p[a] < p[b] || (p[a] == p[b] && a < b); });
   std::vector<double> adjusted(p.size(), kNaN);
   double largest = 0;
   for (std::size_t rank = 0; rank < order.size(); ++rank) {

@@ -22,8 +22,8 @@ Interval wilson(double successes, double trials);
 /// Results of one arm over its seeds.
 struct SeedSummary {
   std::size_t seeds = 0;
-  double mean = 0;         ///< NaN without seeds
-  double half_width = 0;   ///< t(0.975, s−1)·sd/√s from three seeds on, else NaN: two values are no sample
+  double mean = 0;        ///< NaN without seeds
+  double half_width = 0;  ///< t(0.975, s−1)·sd/√s from three seeds on, else NaN: two values are no sample
 };
 /// Values that are not finite are left out of neither side: one of them makes the mean NaN.
 SeedSummary summarise_seeds(const std::vector<double>& values);
@@ -31,7 +31,7 @@ SeedSummary summarise_seeds(const std::vector<double>& values);
 /// θ = Σ y / Σ x over documents, with the standard error of the linearised ratio.
 struct Ratio {
   double value = 0;
-  double se = 0;      ///< NaN below two documents
+  double se = 0;  ///< NaN below two documents
 };
 Ratio ratio_of_sums(const std::vector<double>& y, const std::vector<double>& x);
 
@@ -52,7 +52,7 @@ class Bootstrap {
  private:
   std::size_t documents_;
   int resamples_;
-  std::vector<std::uint16_t> counts_;   ///< [resamples, documents]: how often each was drawn
+  std::vector<std::uint16_t> counts_;  ///< [resamples, documents]: how often each was drawn
 };
 
 /// Percentile interval at 95 %, linear between order statistics.
@@ -60,9 +60,9 @@ Interval percentile_interval(std::vector<double> values);
 
 /// Two models on the same resamples.
 struct PairedDifference {
-  double delta = 0;       ///< θ_a − θ_b on the documents themselves
-  Interval interval;      ///< 95 % percentile interval of the resampled differences
-  double p = 1;           ///< two-sided: min(1, 2·min(#{Δ≤0}+1, #{Δ≥0}+1)/(B+1))
+  double delta = 0;   ///< θ_a − θ_b on the documents themselves
+  Interval interval;  ///< 95 % percentile interval of the resampled differences
+  double p = 1;       ///< two-sided: min(1, 2·min(#{Δ≤0}+1, #{Δ≥0}+1)/(B+1))
   bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
 };
 /// `a` and `b` hold the ratios of the same resamples.

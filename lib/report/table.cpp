@@ -32,12 +32,16 @@ int decimals_of(double value, NumberStyle style) {
       return size < 99.995 ? 2 : 0;
     }
     case NumberStyle::kNats:
-    case NumberStyle::kSignedNats: return 4;
+    case NumberStyle::kSignedNats:
+      return 4;
     case NumberStyle::kPercent:
-    case NumberStyle::kSignedPercent: return 1;
-    case NumberStyle::kProbability: return 3;
+    case NumberStyle::kSignedPercent:
+      return 1;
+    case NumberStyle::kProbability:
+      return 3;
     case NumberStyle::kCount:
-    case NumberStyle::kTokens: return 0;
+    case NumberStyle::kTokens:
+      return 0;
   }
   return 4;
 }
@@ -118,8 +122,10 @@ Cell Cell::missing(std::string mark, std::string reason) {
 std::string format_number(double value, NumberStyle style) {
   if (!std::isfinite(value)) return std::isnan(value) ? "n/a" : "overflow";
   switch (style) {
-    case NumberStyle::kCount: return with_minus(support::with_commas(std::llround(value)));
-    case NumberStyle::kTokens: return with_minus(support::short_count(value));
+    case NumberStyle::kCount:
+      return with_minus(support::with_commas(std::llround(value)));
+    case NumberStyle::kTokens:
+      return with_minus(support::short_count(value));
     case NumberStyle::kProbability:
       return value < 0.001 ? "<0.001" : fmt::format("{:.3f}", value);
     case NumberStyle::kSignedNats:
@@ -130,7 +136,8 @@ std::string format_number(double value, NumberStyle style) {
       return value > 0 && !zero ? "+" + digits : digits;
     }
     default:
-      return with_minus(fmt::format("{:.{}f}", rounded_for(value, style) * shown_scale(style), decimals_of(value, style)));
+      return with_minus(
+          fmt::format("{:.{}f}", rounded_for(value, style) * shown_scale(style), decimals_of(value, style)));
   }
 }
 
@@ -287,10 +294,10 @@ std::string to_latex(const Table& table) {
     spec += cat("S[table-format=", sign ? "+" : "", whole, ".", decimals, error ? cat("(", error, ")") : "", "]");
   }
 
-  std::string text = cat("% Needs \\usepackage{booktabs,siunitx,graphicx} and \\sisetup{detect-weight=true,mode=text}.\n",
-                         "\\begin{table}\n\\centering\n\\caption{", escape_latex(table.title), ". ",
-                         escape_latex(table.caption), "}\n\\label{tab:", table.id, "}\n",
-                         "\\begin{tabular}{", spec, "}\n\\toprule\n");
+  std::string text =
+      cat("% Needs \\usepackage{booktabs,siunitx,graphicx} and \\sisetup{detect-weight=true,mode=text}.\n",
+          "\\begin{table}\n\\centering\n\\caption{", escape_latex(table.title), ". ", escape_latex(table.caption),
+          "}\n\\label{tab:", table.id, "}\n", "\\begin{tabular}{", spec, "}\n\\toprule\n");
   if (has_groups(table)) {
     std::string rules;
     bool first = true;
@@ -328,7 +335,8 @@ std::string to_latex(const Table& table) {
     text += " \\\\\n";
   }
   text += "\\bottomrule\n\\end{tabular}\n";
-  for (const std::string& note : table_notes(table)) text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(note), "\n");
+  for (const std::string& note : table_notes(table))
+    text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(note), "\n");
   return text + "\\end{table}\n";
 }
 
@@ -340,8 +348,9 @@ std::string to_html(const Table& table) {
   if (has_groups(table)) {
     text += "<tr>";
     for (const Span& span : spans_of(table)) {
-      text += span.group.empty() ? "<td></td>"
-                                 : cat("<th scope=\"colgroup\" colspan=\"", span.count, "\">", escape_html(span.group), "</th>");
+      text += span.group.empty()
+                  ? "<td></td>"
+                  : cat("<th scope=\"colgroup\" colspan=\"", span.count, "\">", escape_html(span.group), "</th>");
     }
     text += "</tr>\n";
   }
@@ -375,7 +384,8 @@ std::string to_html(const Table& table) {
         shown = escape_html(cell.text);
       }
       const char* kind = column.text ? "" : cell.number ? " class=\"n\"" : " class=\"n miss\"";
-      text += cat("<td", kind, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">", shown, "</td>");
+      text += cat("<td", kind, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">", shown,
+                  "</td>");
     }
     text += "</tr>\n";
   }
@@ -390,7 +400,10 @@ std::string to_html(const Table& table) {
 }
 
 Json to_json(const Table& table) {
-  Json json{{"id", table.id}, {"title", table.title}, {"caption", table.caption}, {"columns", Json::array()},
+  Json json{{"id", table.id},
+            {"title", table.title},
+            {"caption", table.caption},
+            {"columns", Json::array()},
             {"rows", Json::array()}};
   for (const Column& column : table.columns) {
     json["columns"].push_back({{"id", column.id}, {"header", column.header}, {"group", column.group}});
@@ -399,7 +412,8 @@ Json to_json(const Table& table) {
     Json cells = Json::array();
     for (const Cell& cell : row.cells) {
       if (!cell.number) {
-        cells.push_back(cell.reason.empty() ? Json{{"text", cell.text}} : Json{{"text", cell.text}, {"missing", cell.reason}});
+        cells.push_back(cell.reason.empty() ? Json{{"text", cell.text}}
+                                            : Json{{"text", cell.text}, {"missing", cell.reason}});
         continue;
       }
       Json value{{"value", *cell.number}};

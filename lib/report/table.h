@@ -1,7 +1,7 @@
 /// @file
-/// A table before it is text: typed columns, numbers with what is known of their uncertainty, and reasons where there is
-/// no number. CSV carries full precision; Markdown, LaTeX and HTML carry what a reader should see. A missing number is
-/// never 0 and never blank: it is "–", "n/a" or "overflow", and its reason stands below the table.
+/// A table before it is text: typed columns, numbers with what is known of their uncertainty, and reasons where there
+/// is no number. CSV carries full precision; Markdown, LaTeX and HTML carry what a reader should see. A missing number
+/// is never 0 and never blank: it is "–", "n/a" or "overflow", and its reason stands below the table.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace pe::report {
 
 /// How numbers of a column are printed.
 enum class NumberStyle {
-  kPerplexity,   ///< 2 decimals below 100, else 3 significant digits
-  kNats,         ///< 4 decimals, also bits per byte
-  kSignedNats,   ///< the same with a sign
-  kPercent,      ///< a share, shown in percent with 1 decimal
+  kPerplexity,  ///< 2 decimals below 100, else 3 significant digits
+  kNats,        ///< 4 decimals, also bits per byte
+  kSignedNats,  ///< the same with a sign
+  kPercent,     ///< a share, shown in percent with 1 decimal
   kSignedPercent,
   kProbability,  ///< p values: 3 decimals, "<0.001"
   kCount,        ///< whole, with thousands separators
@@ -29,35 +29,35 @@ enum class NumberStyle {
 enum class Direction { kNone, kLowerIsBetter, kHigherIsBetter };
 
 struct Column {
-  std::string id;                             ///< in CSV and report.json; unique in a table
+  std::string id;  ///< in CSV and report.json; unique in a table
   std::string header;
-  std::string group;                          ///< neighbours of one group share a header above
+  std::string group;  ///< neighbours of one group share a header above
   bool text = false;
   NumberStyle style = NumberStyle::kNats;
-  Direction direction = Direction::kNone;     ///< an arrow in the header
+  Direction direction = Direction::kNone;  ///< an arrow in the header
 };
 
 struct Cell {
-  std::string text;                           ///< of a text column; else the mark of a missing number
-  std::string reason;                         ///< why a number is missing
+  std::string text;    ///< of a text column; else the mark of a missing number
+  std::string reason;  ///< why a number is missing
   std::optional<double> number;
-  std::optional<double> half_width;           ///< shown as ±
-  std::optional<Interval> interval;           ///< shown in brackets
-  std::vector<double> parts;                  ///< single values behind a mean that has no interval
-  bool best = false;                          ///< shown in bold
+  std::optional<double> half_width;  ///< shown as ±
+  std::optional<Interval> interval;  ///< shown in brackets
+  std::vector<double> parts;         ///< single values behind a mean that has no interval
+  bool best = false;                 ///< shown in bold
 
   static Cell of_text(std::string text);
-  static Cell of_number(double number);       ///< not finite: a missing number, "overflow" or "n/a"
-  static Cell missing(std::string mark, std::string reason);   ///< mark is such as "n/a"
+  static Cell of_number(double number);                       ///< not finite: a missing number, "overflow" or "n/a"
+  static Cell missing(std::string mark, std::string reason);  ///< mark is such as "n/a"
 };
 
 struct Row {
   std::vector<Cell> cells;
-  bool rule_above = false;                    ///< begins a group of rows
+  bool rule_above = false;  ///< begins a group of rows
 };
 
 struct Table {
-  std::string id;                             ///< file name without its ending
+  std::string id;  ///< file name without its ending
   std::string title;
   std::string caption;
   std::vector<Column> columns;
@@ -71,10 +71,10 @@ std::string format_cell(const Cell& cell, const Column& column);
 /// "overflow: rope (seed 42), L = 1,024: …", one for each missing number, equal reasons joined.
 std::vector<std::string> table_notes(const Table& table);
 
-std::string to_csv(const Table& table);        ///< RFC 4180, "\r\n"; a column each for bounds and half widths in use
+std::string to_csv(const Table& table);  ///< RFC 4180, "\r\n"; a column each for bounds and half widths in use
 std::string to_markdown(const Table& table);
-std::string to_latex(const Table& table);      ///< booktabs and siunitx S columns
-std::string to_html(const Table& table);       ///< a <figure> with table and notes
+std::string to_latex(const Table& table);  ///< booktabs and siunitx S columns
+std::string to_html(const Table& table);   ///< a <figure> with table and notes
 Json to_json(const Table& table);
 
 }  // namespace pe::report

@@ -34,11 +34,11 @@ std::string clean_text(std::string_view text) {
     } else if (byte < 0x20 || byte == 0x7f) {
       result += "\xEF\xBF\xBD";
     } else if (byte == 0xC2 && i + 1 < valid.size() && static_cast<unsigned char>(valid[i + 1]) < 0xA0) {
-      result += "\xEF\xBF\xBD";   // C1 controls, which XML 1.0 tolerates and people do not
+      result += "\xEF\xBF\xBD";  // C1 controls, which XML 1.0 tolerates and people do not
       ++i;
     } else if (byte == 0xEF && i + 2 < valid.size() && static_cast<unsigned char>(valid[i + 1]) == 0xBF &&
                static_cast<unsigned char>(valid[i + 2]) >= 0xBE) {
-      result += "\xEF\xBF\xBD";   // U+FFFE and U+FFFF are not XML characters
+      result += "\xEF\xBF\xBD";  // U+FFFE and U+FFFF are not XML characters
       i += 2;
     } else {
       result += valid[i];
@@ -50,12 +50,18 @@ std::string clean_text(std::string_view text) {
 std::string escape_html(std::string_view text) {
   return replace_bytes(clean_text(text), [](char c) -> const char* {
     switch (c) {
-      case '&': return "&amp;";
-      case '<': return "&lt;";
-      case '>': return "&gt;";
-      case '"': return "&quot;";
-      case '\'': return "&#39;";
-      default: return nullptr;
+      case '&':
+        return "&amp;";
+      case '<':
+        return "&lt;";
+      case '>':
+        return "&gt;";
+      case '"':
+        return "&quot;";
+      case '\'':
+        return "&#39;";
+      default:
+        return nullptr;
     }
   });
 }
@@ -63,20 +69,34 @@ std::string escape_html(std::string_view text) {
 std::string escape_markdown(std::string_view text) {
   return replace_bytes(clean_text(text), [](char c) -> const char* {
     switch (c) {
-      case '|': return "\\|";
-      case '\\': return "\\\\";
-      case '*': return "\\*";
-      case '_': return "\\_";
-      case '`': return "\\`";
-      case '[': return "\\[";
-      case ']': return "\\]";
-      case '#': return "\\#";
-      case '~': return "\\~";
-      case '$': return "\\$";
-      case '<': return "&lt;";
-      case '>': return "&gt;";
-      case '&': return "&amp;";
-      default: return nullptr;
+      case '|':
+        return "\\|";
+      case '\\':
+        return "\\\\";
+      case '*':
+        return "\\*";
+      case '_':
+        return "\\_";
+      case '`':
+        return "\\`";
+      case '[':
+        return "\\[";
+      case ']':
+        return "\\]";
+      case '#':
+        return "\\#";
+      case '~':
+        return "\\~";
+      case '$':
+        return "\\$";
+      case '<':
+        return "&lt;";
+      case '>':
+        return "&gt;";
+      case '&':
+        return "&amp;";
+      default:
+        return nullptr;
     }
   });
 }
@@ -84,28 +104,43 @@ std::string escape_markdown(std::string_view text) {
 std::string escape_latex(std::string_view text) {
   std::string result = replace_bytes(clean_text(text), [](char c) -> const char* {
     switch (c) {
-      case '\\': return "\\textbackslash{}";
-      case '{': return "\\{";
-      case '}': return "\\}";
-      case '$': return "\\$";
-      case '&': return "\\&";
-      case '#': return "\\#";
-      case '%': return "\\%";
-      case '_': return "\\_";
-      case '^': return "\\textasciicircum{}";
-      case '~': return "\\textasciitilde{}";
-      case '<': return "\\textless{}";
-      case '>': return "\\textgreater{}";
-      case '|': return "\\textbar{}";
-      case '"': return "''";
-      default: return nullptr;
+      case '\\':
+        return "\\textbackslash{}";
+      case '{':
+        return "\\{";
+      case '}':
+        return "\\}";
+      case '$':
+        return "\\$";
+      case '&':
+        return "\\&";
+      case '#':
+        return "\\#";
+      case '%':
+        return "\\%";
+      case '_':
+        return "\\_";
+      case '^':
+        return "\\textasciicircum{}";
+      case '~':
+        return "\\textasciitilde{}";
+      case '<':
+        return "\\textless{}";
+      case '>':
+        return "\\textgreater{}";
+      case '|':
+        return "\\textbar{}";
+      case '"':
+        return "''";
+      default:
+        return nullptr;
     }
   });
   // The few signs that we write ourselves and that pdflatex's default encoding lacks.
   const std::pair<const char*, const char*> signs[] = {
-      {"−", "$-$"}, {"–", "--"}, {"×", "$\\times$"}, {"±", "$\\pm$"}, {"Δ", "$\\Delta$"}, {"≥", "$\\geq$"},
-      {"≤", "$\\leq$"}, {"→", "$\\rightarrow$"}, {"↓", "$\\downarrow$"}, {"↑", "$\\uparrow$"}, {"·", "$\\cdot$"},
-      {"…", "\\ldots{}"}, {"θ", "$\\theta$"}, {"⁻", "$^{-}$"}, {"\xEF\xBF\xBD", "?"}};
+      {"−", "$-$"},      {"–", "--"},        {"×", "$\\times$"},      {"±", "$\\pm$"},        {"Δ", "$\\Delta$"},
+      {"≥", "$\\geq$"},  {"≤", "$\\leq$"},   {"→", "$\\rightarrow$"}, {"↓", "$\\downarrow$"}, {"↑", "$\\uparrow$"},
+      {"·", "$\\cdot$"}, {"…", "\\ldots{}"}, {"θ", "$\\theta$"},      {"⁻", "$^{-}$"},        {"\xEF\xBF\xBD", "?"}};
   for (const auto& [from, to] : signs) {
     for (std::size_t at = result.find(from); at != std::string::npos; at = result.find(from, at)) {
       result.replace(at, std::string_view(from).size(), to);

@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(lengths_are_ticked_as_512_and_1k) {
   BOOST_TEST(range.ticks[0].label == "512");
   BOOST_TEST(range.ticks[1].label == "1k");
   BOOST_TEST(range.ticks[5].label == "16k");
-  BOOST_TEST(range.high > 16384);   // the last tick is inside, whatever rounding does
+  BOOST_TEST(range.high > 16384);  // the last tick is inside, whatever rounding does
 }
 
 BOOST_AUTO_TEST_CASE(perplexities_are_ticked_1_2_5) {
@@ -41,7 +41,7 @@ BOOST_AUTO_TEST_CASE(perplexities_are_ticked_1_2_5) {
   std::vector<std::string> labels;
   for (const Tick& tick : ticks_of(axis, 18, 120, 5)) labels.push_back(tick.label);
   BOOST_TEST(labels == (std::vector<std::string>{"20", "50", "100"}), tt::per_element());
-  BOOST_TEST(ticks_of(axis, 30, 41, 5).size() >= 3u);   // a narrow range still gets ticks
+  BOOST_TEST(ticks_of(axis, 30, 41, 5).size() >= 3u);  // a narrow range still gets ticks
 }
 
 BOOST_AUTO_TEST_CASE(tokens_share_one_unit) {
@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(a_line_that_leaves_is_cut_where_it_leaves) {
   const Clipped clipped = clip_line({{1, 10}, {2, 20}, {4, 2000}}, Scale::kLinear, Scale::kLog10, 5, 200);
   BOOST_REQUIRE(clipped.pieces.size() == 1u);
   BOOST_TEST(clipped.leaves_top);
-  BOOST_TEST(clipped.exit_x == 3.0, tt::tolerance(1e-9));   // half way from 20 to 2000 on the scale
+  BOOST_TEST(clipped.exit_x == 3.0, tt::tolerance(1e-9));  // half way from 20 to 2000 on the scale
   BOOST_TEST(clipped.pieces[0].back().y == 200.0);
   BOOST_TEST(clipped.last_y == 2000.0);
 }
@@ -82,7 +82,8 @@ BOOST_AUTO_TEST_CASE(overflow_goes_to_the_top_and_gaps_split) {
 }
 
 BOOST_AUTO_TEST_CASE(bands_are_clamped_by_us) {
-  const auto pieces = clamp_band({{.x = 1, .y = 10, .low = 8, .high = 12}, {.x = 2, .y = 100, .low = 50, .high = 9000}}, Scale::kLinear, Scale::kLog10, 5, 200);
+  const auto pieces = clamp_band({{.x = 1, .y = 10, .low = 8, .high = 12}, {.x = 2, .y = 100, .low = 50, .high = 9000}},
+                                 Scale::kLinear, Scale::kLog10, 5, 200);
   BOOST_REQUIRE(pieces.size() == 1u);
   BOOST_TEST(pieces[0].size() > 20u);
   for (const Point& point : pieces[0]) {
@@ -108,10 +109,12 @@ BOOST_AUTO_TEST_CASE(an_unlisted_encoding_takes_a_look_that_is_free) {
   const Look first = palette.look("new one"), second = palette.look("another");
   BOOST_TEST((first.colour != second.colour || first.shape != second.shape || first.dash != second.dash));
   BOOST_TEST(palette.look("new one").colour == first.colour);
-  BOOST_CHECK_EXCEPTION(parse_look("rope blue circle solid"), std::exception,
-                        [](const std::exception& e) { return std::string(e.what()).find("#RRGGBB") != std::string::npos; });
-  BOOST_CHECK_EXCEPTION(parse_look("rope #000000 cirle solid"), std::exception,
-                        [](const std::exception& e) { return std::string(e.what()).find("did you mean 'circle'") != std::string::npos; });
+  BOOST_CHECK_EXCEPTION(parse_look("rope blue circle solid"), std::exception, [](const std::exception& e) {
+    return std::string(e.what()).find("#RRGGBB") != std::string::npos;
+  });
+  BOOST_CHECK_EXCEPTION(parse_look("rope #000000 cirle solid"), std::exception, [](const std::exception& e) {
+    return std::string(e.what()).find("did you mean 'circle'") != std::string::npos;
+  });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

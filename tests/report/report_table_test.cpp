@@ -11,14 +11,21 @@ namespace {
 Table sample() {
   Table table{.id = "t", .title = "A & B", .caption = "n = 3"};
   table.columns = {{.id = "name", .header = "Name", .text = true},
-                   {.id = "ppl", .header = "128 (1×)", .group = "prefix", .style = NumberStyle::kPerplexity, .direction = Direction::kLowerIsBetter},
+                   {.id = "ppl",
+                    .header = "128 (1×)",
+                    .group = "prefix",
+                    .style = NumberStyle::kPerplexity,
+                    .direction = Direction::kLowerIsBetter},
                    {.id = "ppl2", .header = "256 (2×)", .group = "prefix", .style = NumberStyle::kPerplexity}};
   Cell best = Cell::of_number(12.344);
   best.best = true;
   best.half_width = 0.2;
   Cell two = Cell::of_number(99.5);
   two.parts = {99.0, 100.0};
-  table.rows = {{{Cell::of_text("a_b"), best, two}}, {{Cell::of_text("c,d"), Cell::missing("overflow", "perplexity above 10,000 or not finite"), Cell::of_number(1234.5)}, true}};
+  table.rows = {{{Cell::of_text("a_b"), best, two}},
+                {{Cell::of_text("c,d"), Cell::missing("overflow", "perplexity above 10,000 or not finite"),
+                  Cell::of_number(1234.5)},
+                 true}};
   return table;
 }
 
@@ -56,7 +63,8 @@ BOOST_AUTO_TEST_CASE(markdown_shows_bold_uncertainty_and_reasons) {
   const std::string text = to_markdown(sample());
   BOOST_TEST(text.find("| a\\_b | **12.34 ± 0.20** | 99.50 (99.00, 100) |") != std::string::npos, text);
   BOOST_TEST(text.find("| c,d | overflow | 1230 |") != std::string::npos, text);
-  BOOST_TEST(text.find("- overflow: perplexity above 10,000 or not finite — c,d, prefix 128 (1×)") != std::string::npos, text);
+  BOOST_TEST(text.find("- overflow: perplexity above 10,000 or not finite — c,d, prefix 128 (1×)") != std::string::npos,
+             text);
 }
 
 BOOST_AUTO_TEST_CASE(latex_has_rules_s_columns_and_escapes) {

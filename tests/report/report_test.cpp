@@ -19,7 +19,8 @@ namespace {
 
 struct HasPlotPrograms {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    boost::test_tools::assertion_result result(support::find_program("gnuplot") && support::find_program("rsvg-convert"));
+    boost::test_tools::assertion_result result(support::find_program("gnuplot") &&
+                                               support::find_program("rsvg-convert"));
     if (!result) result.message() << "gnuplot or rsvg-convert is not on the PATH";
     return result;
   }
@@ -46,21 +47,24 @@ BOOST_AUTO_TEST_SUITE(report, *boost::unit_test::precondition(HasPlotPrograms{})
 
 BOOST_AUTO_TEST_CASE(a_report_holds_page_figures_tables_and_data_and_is_the_same_again) {
   test::TempFolder folder;
-  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope", "alibi"}, .retrieval = false, .copy = false});
+  artifact::Workspace workspace =
+      sample::write_inputs(folder.path(), {.encodings = {"none", "rope", "alibi"}, .retrieval = false, .copy = false});
   ReportConfig config;
   config.title = "Four encodings";
   config.missing = {"scores from=decay,encoding=rope,seed=44: the training failed"};
   write_report(config, workspace);
   const artifact::Collection first(folder / "report", artifact::Kind::kReport);
   first.verify();
-  for (const char* name : {"report.html", "report.json", "figures/perplexity_length.svg", "figures/perplexity_length.pdf", "figures/perplexity_length.png", "figures/loss_tokens.svg",
-                           "tables/perplexity_length.csv", "tables/perplexity_length.md", "tables/perplexity_length.tex", "tables/differences.csv", "tables/inventory.csv",
-                           "data/lm_doc.csv", "data/figure_perplexity_length.csv", "data/curve_train.csv"}) {
+  for (const char* name :
+       {"report.html", "report.json", "figures/perplexity_length.svg", "figures/perplexity_length.pdf",
+        "figures/perplexity_length.png", "figures/loss_tokens.svg", "tables/perplexity_length.csv",
+        "tables/perplexity_length.md", "tables/perplexity_length.tex", "tables/differences.csv", "tables/inventory.csv",
+        "data/lm_doc.csv", "data/figure_perplexity_length.csv", "data/curve_train.csv"}) {
     BOOST_TEST((first.manifest().find(name) != nullptr), name);
   }
   const std::string page = support::read_file(folder / "report" / "report.html");
   BOOST_TEST(page.size() < 2u << 20);
-  BOOST_TEST(page.find("http://") == page.find("http://www.w3.org"));   // namespaces only: nothing is fetched
+  BOOST_TEST(page.find("http://") == page.find("http://www.w3.org"));  // namespaces only: nothing is fetched
   BOOST_TEST(page.find("src=") == page.find("src=\"data:"));
   BOOST_TEST(page.find("missing: the training failed") != std::string::npos);
   BOOST_TEST(page.find("Training length: 128 tokens.") != std::string::npos);
@@ -74,8 +78,15 @@ BOOST_AUTO_TEST_CASE(a_report_holds_page_figures_tables_and_data_and_is_the_same
 
 BOOST_AUTO_TEST_CASE(labels_of_any_kind_stay_text) {
   test::TempFolder folder;
-  const std::vector<std::string> names{"a_b & <script>x</script>", "$x^2$ 'q' \"d\" 100%", "位置編碼 `date` $(rm -rf)", "caf\xC3\xA9"};
-  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = names, .seeds = {1}, .lengths = {128, 256}, .documents = 3, .retrieval = false, .copy = false, .curves = false});
+  const std::vector<std::string> names{"a_b & <script>x</script>", "$x^2$ 'q' \"d\" 100%", "位置編碼 `date` $(rm -rf)",
+                                       "caf\xC3\xA9"};
+  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = names,
+                                                                       .seeds = {1},
+                                                                       .lengths = {128, 256},
+                                                                       .documents = 3,
+                                                                       .retrieval = false,
+                                                                       .copy = false,
+                                                                       .curves = false});
   ReportConfig config;
   config.title = "<b>Title</b> \\ 'x'";
   write_report(config, workspace);
@@ -90,35 +101,43 @@ BOOST_AUTO_TEST_CASE(labels_of_any_kind_stay_text) {
 
 BOOST_AUTO_TEST_CASE(one_model_at_one_length_is_a_report_too) {
   test::TempFolder folder;
-  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1}, .lengths = {128}, .documents = 1});
+  artifact::Workspace workspace =
+      sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1}, .lengths = {128}, .documents = 1});
   write_report({}, workspace);
   BOOST_TEST(std::filesystem::exists(folder / "report" / "report.html"));
 }
 
 BOOST_AUTO_TEST_CASE(what_is_beyond_a_models_positions_is_na_with_a_reason_and_never_zero) {
   test::TempFolder folder;
-  const artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"learned", "rope"}, .lengths = {128, 256}, .retrieval = false, .copy = false, .curves = false});
+  const artifact::Workspace workspace = sample::write_inputs(
+      folder.path(),
+      {.encodings = {"learned", "rope"}, .lengths = {128, 256}, .retrieval = false, .copy = false, .curves = false});
   const Results results = read_results({}, workspace);
   Palette palette;
   const std::vector<Section> sections = make_sections(results);
   const Table& table = sections.front().tables.front();
-  BOOST_TEST(to_csv(table).find("ppl_prefix_256: n/a (the length is beyond the positions that the encoding has)") != std::string::npos, to_csv(table));
+  BOOST_TEST(to_csv(table).find("ppl_prefix_256: n/a (the length is beyond the positions that the encoding has)") !=
+                 std::string::npos,
+             to_csv(table));
   BOOST_TEST(to_markdown(table).find("| learned | 2 |") != std::string::npos, to_markdown(table));
 }
 
 BOOST_AUTO_TEST_CASE(bold_says_that_the_documents_tell_it_apart) {
   test::TempFolder folder;
-  const artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"none", "rope"}, .lengths = {128, 512}, .retrieval = false, .copy = false, .curves = false});
+  const artifact::Workspace workspace = sample::write_inputs(
+      folder.path(),
+      {.encodings = {"none", "rope"}, .lengths = {128, 512}, .retrieval = false, .copy = false, .curves = false});
   const std::vector<Section> sections = make_sections(read_results({}, workspace));
   const Table& table = sections.front().tables.front();
-  const std::size_t last = table.columns.size() - 1;   // sliding, 512: none is far below rope
+  const std::size_t last = table.columns.size() - 1;  // sliding, 512: none is far below rope
   BOOST_TEST(table.rows[0].cells[last].best);
   BOOST_TEST(!table.rows[1].cells[last].best);
 }
 
 BOOST_AUTO_TEST_CASE(labels_in_the_config_name_the_artifacts_in_order) {
   test::TempFolder folder;
-  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1, 2}, .lengths = {128}, .curves = false});
+  artifact::Workspace workspace =
+      sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1, 2}, .lengths = {128}, .curves = false});
   ReportConfig config;
   config.labels = {"scores from=decay,encoding=one,seed=7", "scores from=decay,encoding=two,seed=7"};
   const Results results = read_results(config, workspace);
@@ -126,19 +145,29 @@ BOOST_AUTO_TEST_CASE(labels_in_the_config_name_the_artifacts_in_order) {
   BOOST_TEST(results.runs[1].encoding == "two");
   BOOST_TEST(results.runs[1].seed == "7");
   config.labels.pop_back();
-  BOOST_TEST(error_of([&] { read_results(config, workspace); }).find("'labels' names 1 artifacts of the role 'scores', but 2 were given") != std::string::npos);
-  config.labels = {"scores encoding", "scores encoding=two"};   // no label
+  BOOST_TEST(error_of([&] {
+               read_results(config, workspace);
+             }).find("'labels' names 1 artifacts of the role 'scores', but 2 were given") != std::string::npos);
+  config.labels = {"scores encoding", "scores encoding=two"};  // no label
   BOOST_TEST(error_of([&] { read_results(config, workspace); }).find("expected 'axis=label'") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(what_a_partial_gather_lacks_is_listed_with_its_reason) {
   test::TempFolder folder;
-  artifact::Workspace workspace = sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1}, .lengths = {128}, .curves = false});
+  artifact::Workspace workspace =
+      sample::write_inputs(folder.path(), {.encodings = {"rope"}, .seeds = {1}, .lengths = {128}, .curves = false});
   workspace.work = folder.path();
   ReportConfig config;
-  config.labels = {"scores stage=evaluate,encoding=rope,from=decay,seed=1", "scores stage=evaluate,encoding=rope,from=decay,seed=2"};
-  support::write_file_atomically(folder / "task.json", Json{{"missing", {{"scores", {{{"labels", {{"stage", "evaluate"}, {"encoding", "rope"}, {"from", "decay"}, {"seed", "2"}}},
-                                                                                   {"reason", "it failed: exit code 70"}}}}}}}.dump(), false);
+  config.labels = {"scores stage=evaluate,encoding=rope,from=decay,seed=1",
+                   "scores stage=evaluate,encoding=rope,from=decay,seed=2"};
+  support::write_file_atomically(
+      folder / "task.json",
+      Json{{"missing",
+            {{"scores",
+              {{{"labels", {{"stage", "evaluate"}, {"encoding", "rope"}, {"from", "decay"}, {"seed", "2"}}},
+                {"reason", "it failed: exit code 70"}}}}}}}
+          .dump(),
+      false);
   const Results results = read_results(config, workspace);
   BOOST_REQUIRE(results.missing.size() == 1u);
   BOOST_TEST(results.missing[0] == "scores encoding=rope,from=decay,seed=2,stage=evaluate: it failed: exit code 70");

@@ -19,7 +19,7 @@ namespace pe::report::sample {
 
 struct Options {
   std::vector<std::string> encodings{"none", "sinusoidal", "rope", "alibi"};
-  std::vector<std::string> stages{"decay"};   ///< "decay", "drop", "nodrop"
+  std::vector<std::string> stages{"decay"};  ///< "decay", "drop", "nodrop"
   std::vector<int> seeds{42, 43};
   std::vector<std::int64_t> lengths{128, 256, 512, 1024};
   int documents = 32;
@@ -46,13 +46,16 @@ inline double penalty(const std::string& encoding, const std::string& stage, dou
   return 0.02 + 0.1 * octaves + noise({support::fnv1a64(encoding)}, 0.05);
 }
 
-inline artifact::Input write_scores(const std::filesystem::path& path, const Options& options, const std::string& encoding, const std::string& stage, int seed) {
+inline artifact::Input write_scores(const std::filesystem::path& path, const Options& options,
+                                    const std::string& encoding, const std::string& stage, int seed) {
   using artifact::Cell;
   artifact::Tables tables;
   const std::uint64_t name = support::fnv1a64(encoding + stage);
   const std::string run_id = support::sha256_hex(support::cat(encoding, stage, seed)).substr(0, 12);
-  const std::vector<artifact::ColumnSpec> identity{{"run_id", artifact::ColumnType::kText, ""}, {"pe", artifact::ColumnType::kText, ""},
-                                                   {"seed", artifact::ColumnType::kInteger, ""}, {"step", artifact::ColumnType::kInteger, ""}};
+  const std::vector<artifact::ColumnSpec> identity{{"run_id", artifact::ColumnType::kText, ""},
+                                                   {"pe", artifact::ColumnType::kText, ""},
+                                                   {"seed", artifact::ColumnType::kInteger, ""},
+                                                   {"step", artifact::ColumnType::kInteger, ""}};
   const auto table = [&](const char* of, std::vector<artifact::ColumnSpec> columns) {
     columns.insert(columns.begin(), identity.begin(), identity.end());
     return artifact::Table(of, columns);
@@ -62,82 +65,141 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
     return cells;
   };
   using enum artifact::ColumnType;
-  artifact::Table docs = table("lm_doc", {{"corpus", kText, ""}, {"protocol", kText, ""}, {"L", kInteger, ""}, {"stride", kInteger, ""}, {"doc_id", kInteger, ""},
-                                          {"tokens_scored", kInteger, ""}, {"bytes_scored", kInteger, ""}, {"nll_sum", kReal, ""}});
-  artifact::Table summary = table("lm_summary", {{"corpus", kText, ""}, {"protocol", kText, ""}, {"L", kInteger, ""}, {"stride", kInteger, ""}, {"bos_policy", kText, ""},
-                                                 {"n_docs", kInteger, ""}, {"tokens_scored", kInteger, ""}, {"nll_mean", kReal, ""}, {"ppl", kReal, ""}, {"bpb", kReal, ""},
-                                                 {"se_nll", kReal, ""}, {"ci_lo", kReal, ""}, {"ci_hi", kReal, ""}, {"status", kText, ""}});
+  artifact::Table docs = table("lm_doc", {{"corpus", kText, ""},
+                                          {"protocol", kText, ""},
+                                          {"L", kInteger, ""},
+                                          {"stride", kInteger, ""},
+                                          {"doc_id", kInteger, ""},
+                                          {"tokens_scored", kInteger, ""},
+                                          {"bytes_scored", kInteger, ""},
+                                          {"nll_sum", kReal, ""}});
+  artifact::Table summary = table("lm_summary", {{"corpus", kText, ""},
+                                                 {"protocol", kText, ""},
+                                                 {"L", kInteger, ""},
+                                                 {"stride", kInteger, ""},
+                                                 {"bos_policy", kText, ""},
+                                                 {"n_docs", kInteger, ""},
+                                                 {"tokens_scored", kInteger, ""},
+                                                 {"nll_mean", kReal, ""},
+                                                 {"ppl", kReal, ""},
+                                                 {"bpb", kReal, ""},
+                                                 {"se_nll", kReal, ""},
+                                                 {"ci_lo", kReal, ""},
+                                                 {"ci_hi", kReal, ""},
+                                                 {"status", kText, ""}});
   for (const std::string protocol : {"prefix", "sliding"}) {
     for (const std::int64_t length : options.lengths) {
       const double ratio = static_cast<double>(length) / 128;
       const std::int64_t stride = protocol == "sliding" ? length / 2 : length;
       if (encoding == "learned" && ratio > 1) {
-        summary.add_row(row({"test", protocol, length, stride, "doc_start", 0, 0, std::nan(""), std::nan(""), std::nan(""), std::nan(""), std::nan(""), std::nan(""), "na_positions"}));
+        summary.add_row(row({"test", protocol, length, stride, "doc_start", 0, 0, std::nan(""), std::nan(""),
+                             std::nan(""), std::nan(""), std::nan(""), std::nan(""), "na_positions"}));
         continue;
       }
       double nll = 0, tokens = 0;
       for (int d = 0; d < options.documents; ++d) {
         const double scored = static_cast<double>(protocol == "prefix" ? length - 1 : 1023);
-        const double mean = 3.1 - (protocol == "prefix" ? 0.04 * std::log2(ratio) : 0.06 * std::log2(ratio)) + penalty(encoding, stage, ratio) +
-                            noise({1, static_cast<std::uint64_t>(d)}, 0.4) + noise({2, static_cast<std::uint64_t>(seed), name}, 0.008) +
-                            noise({3, static_cast<std::uint64_t>(d), static_cast<std::uint64_t>(seed), name, static_cast<std::uint64_t>(length)}, 0.02);
-        docs.add_row(row({"test", protocol, length, stride, d, static_cast<std::int64_t>(scored), static_cast<std::int64_t>(3.4 * scored), mean * scored}));
+        const double mean = 3.1 - (protocol == "prefix" ? 0.04 * std::log2(ratio) : 0.06 * std::log2(ratio)) +
+                            penalty(encoding, stage, ratio) + noise({1, static_cast<std::uint64_t>(d)}, 0.4) +
+                            noise({2, static_cast<std::uint64_t>(seed), name}, 0.008) +
+                            noise({3, static_cast<std::uint64_t>(d), static_cast<std::uint64_t>(seed), name,
+                                   static_cast<std::uint64_t>(length)},
+                                  0.02);
+        docs.add_row(row({"test", protocol, length, stride, d, static_cast<std::int64_t>(scored),
+                          static_cast<std::int64_t>(3.4 * scored), mean * scored}));
         nll += mean * scored;
         tokens += scored;
       }
       const double mean = nll / tokens;
       const bool overflow = std::exp(mean) > 1e4;
-      summary.add_row(row({"test", protocol, length, stride, "doc_start", options.documents, static_cast<std::int64_t>(tokens), mean, std::exp(mean), mean / std::log(2.0) / 3.4,
-                           0.07, mean - 0.14, mean + 0.14, overflow ? "overflow" : "ok"}));
+      summary.add_row(row({"test", protocol, length, stride, "doc_start", options.documents,
+                           static_cast<std::int64_t>(tokens), mean, std::exp(mean), mean / std::log(2.0) / 3.4, 0.07,
+                           mean - 0.14, mean + 0.14, overflow ? "overflow" : "ok"}));
     }
   }
   tables.tables.push_back(std::move(docs));
   tables.tables.push_back(std::move(summary));
   if (options.retrieval) {
-    artifact::Table trials = table("retrieval_trial", {{"task", kText, ""}, {"variant", kText, ""}, {"L", kInteger, ""}, {"depth", kReal, ""}, {"trial", kInteger, ""},
-                                                       {"em", kReal, ""}, {"digit_correct", kReal, ""}, {"digit_total", kInteger, ""}, {"nll_key", kReal, ""}, {"nll_key_control", kReal, ""}});
+    artifact::Table trials = table("retrieval_trial", {{"task", kText, ""},
+                                                       {"variant", kText, ""},
+                                                       {"L", kInteger, ""},
+                                                       {"depth", kReal, ""},
+                                                       {"trial", kInteger, ""},
+                                                       {"em", kReal, ""},
+                                                       {"digit_correct", kReal, ""},
+                                                       {"digit_total", kInteger, ""},
+                                                       {"nll_key", kReal, ""},
+                                                       {"nll_key_control", kReal, ""}});
     for (const std::int64_t length : options.lengths) {
       for (const double depth : {0.0, 0.5, 1.0}) {
         for (int trial = 0; trial < 10; ++trial) {
-          const double gain = std::max(0.0, 0.9 - 0.5 * penalty(encoding, stage, static_cast<double>(length) / 128)) * (0.4 + 0.6 * depth);
-          const double control = 12 + noise({4, static_cast<std::uint64_t>(trial), static_cast<std::uint64_t>(length)}, 0.5);
-          trials.add_row(row({"passkey", "own", length, depth, trial, trial == 0 && depth == 1.0 ? 1.0 : 0.0, 1.0, 5, control - 5 * gain + noise({5, static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(trial)}, 0.3), control}));
+          const double gain = std::max(0.0, 0.9 - 0.5 * penalty(encoding, stage, static_cast<double>(length) / 128)) *
+                              (0.4 + 0.6 * depth);
+          const double control =
+              12 + noise({4, static_cast<std::uint64_t>(trial), static_cast<std::uint64_t>(length)}, 0.5);
+          trials.add_row(row({"passkey", "own", length, depth, trial, trial == 0 && depth == 1.0 ? 1.0 : 0.0, 1.0, 5,
+                              control - 5 * gain +
+                                  noise({5, static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(trial)}, 0.3),
+                              control}));
         }
       }
     }
     tables.tables.push_back(std::move(trials));
   }
   if (options.copy) {
-    artifact::Table algo = table("algo_summary", {{"task", kText, ""}, {"split", kText, ""}, {"length", kInteger, ""}, {"n", kInteger, ""}, {"em", kReal, ""}, {"token_acc", kReal, ""},
-                                                  {"nll_target", kReal, ""}, {"chance_em", kReal, ""}, {"chance_tok", kReal, ""}, {"status", kText, ""}});
+    artifact::Table algo = table("algo_summary", {{"task", kText, ""},
+                                                  {"split", kText, ""},
+                                                  {"length", kInteger, ""},
+                                                  {"n", kInteger, ""},
+                                                  {"em", kReal, ""},
+                                                  {"token_acc", kReal, ""},
+                                                  {"nll_target", kReal, ""},
+                                                  {"chance_em", kReal, ""},
+                                                  {"chance_tok", kReal, ""},
+                                                  {"status", kText, ""}});
     for (const std::int64_t length : options.lengths) {
       const double loss = penalty(encoding, stage, static_cast<double>(length) / 128);
-      const double accuracy = std::clamp(0.62 - 0.3 * loss + noise({6, static_cast<std::uint64_t>(seed), name}, 0.02), 0.0, 1.0);
-      algo.add_row(row({"copy", "test", length, 50, 0.0, accuracy, 2.2 + loss, 0.0, 2.0 / static_cast<double>(length), "ok"}));
+      const double accuracy =
+          std::clamp(0.62 - 0.3 * loss + noise({6, static_cast<std::uint64_t>(seed), name}, 0.02), 0.0, 1.0);
+      algo.add_row(
+          row({"copy", "test", length, 50, 0.0, accuracy, 2.2 + loss, 0.0, 2.0 / static_cast<double>(length), "ok"}));
     }
     tables.tables.push_back(std::move(algo));
   }
-  tables.facts = {{"run_id", run_id}, {"train_length", 128}, {"pe", stage == "drop" ? "none" : encoding}, {"step", 300}, {"tokens_seen", 614400},
-                  {"encoding", {{"kind", stage == "drop" ? "none" : encoding}}}};
+  tables.facts = {
+      {"run_id", run_id}, {"train_length", 128},   {"pe", stage == "drop" ? "none" : encoding},
+      {"step", 300},      {"tokens_seen", 614400}, {"encoding", {{"kind", stage == "drop" ? "none" : encoding}}}};
   if (encoding == "sinusoidal" && stage != "drop") tables.facts["encoding"]["pe_scale"] = "matched";
   artifact::write_eval_tables(path, {}, tables);
-  return {path, artifact::Kind::kEvalTable, "", {{"stage", "evaluate"}, {"from", stage}, {"encoding", encoding}, {"seed", std::to_string(seed)}}};
+  return {path,
+          artifact::Kind::kEvalTable,
+          "",
+          {{"stage", "evaluate"}, {"from", stage}, {"encoding", encoding}, {"seed", std::to_string(seed)}}};
 }
 
-inline artifact::Input write_curves(const std::filesystem::path& path, const std::string& encoding, const std::string& stage, int seed) {
-  const std::int64_t first = stage == "trunk" ? 0 : stage == "decay" ? 240 : 255, last = stage == "trunk" ? 300 : stage == "decay" ? 300 : 330;
+inline artifact::Input write_curves(const std::filesystem::path& path, const std::string& encoding,
+                                    const std::string& stage, int seed) {
+  const std::int64_t first = stage == "trunk"   ? 0
+                             : stage == "decay" ? 240
+                                                : 255,
+                     last = stage == "trunk"   ? 300
+                            : stage == "decay" ? 300
+                                               : 330;
   artifact::Table train("train", artifact::train_columns()), validation("validation", artifact::validation_columns());
   const std::uint64_t name = support::fnv1a64(encoding);
   const auto loss_at = [&](std::int64_t step) {
-    double loss = 2.95 + 4.7 * std::exp(-static_cast<double>(step) / 45) + 0.5 * std::exp(-static_cast<double>(step) / 400) + penalty(encoding, "decay", 1) +
+    double loss = 2.95 + 4.7 * std::exp(-static_cast<double>(step) / 45) +
+                  0.5 * std::exp(-static_cast<double>(step) / 400) + penalty(encoding, "decay", 1) +
                   noise({7, static_cast<std::uint64_t>(seed), name}, 0.01);
     if (stage == "decay") loss -= 0.15 * static_cast<double>(step - first) / 60;
-    if (stage == "drop") loss += 0.8 * std::exp(-static_cast<double>(step - first) / 8) - 0.1 * static_cast<double>(step - first) / 75;
+    if (stage == "drop")
+      loss += 0.8 * std::exp(-static_cast<double>(step - first) / 8) - 0.1 * static_cast<double>(step - first) / 75;
     if (stage == "nodrop") loss -= 0.12 * static_cast<double>(step - first) / 75;
     return loss;
   };
   for (std::int64_t step = first + 1; step <= last; ++step) {
-    const double loss = loss_at(step) + noise({8, static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)}, 0.06);
+    const double loss =
+        loss_at(step) + noise({8, static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(step)}, 0.06);
     train.add_row({step, step * 2048, loss, loss / std::log(2.0) / 3.4, 3e-3, 0.7, 0});
   }
   for (std::int64_t step = first == 0 ? 30 : (first / 30 + 1) * 30; step <= last; step += 30) {
@@ -146,9 +208,15 @@ inline artifact::Input write_curves(const std::filesystem::path& path, const std
   }
   artifact::Tables tables;
   tables.tables = {std::move(train), std::move(validation)};
-  tables.facts = {{"encoding", {{"kind", stage == "drop" ? "none" : encoding}}}, {"seed", seed}, {"parameters", 1180000}, {"first_step", first}, {"length", 128}, {"status", "ok"}};
+  tables.facts = {{"encoding", {{"kind", stage == "drop" ? "none" : encoding}}},
+                  {"seed", seed},
+                  {"parameters", 1180000},
+                  {"first_step", first},
+                  {"length", 128},
+                  {"status", "ok"}};
   artifact::write_metrics(path, {}, tables);
-  return {path, artifact::Kind::kMetrics, "", {{"stage", stage}, {"encoding", encoding}, {"seed", std::to_string(seed)}}};
+  return {
+      path, artifact::Kind::kMetrics, "", {{"stage", stage}, {"encoding", encoding}, {"seed", std::to_string(seed)}}};
 }
 
 /// A workspace with inputs under `folder` and the report's folder as output.
@@ -159,9 +227,10 @@ inline artifact::Workspace write_inputs(const std::filesystem::path& folder, con
   int number = 0;
   for (const std::string& stage : options.stages) {
     for (const std::string& encoding : options.encodings) {
-      if (encoding == "none" && stage != "decay") continue;   // nothing to drop
+      if (encoding == "none" && stage != "decay") continue;  // nothing to drop
       for (const int seed : options.seeds) {
-        workspace.inputs["scores"].push_back(write_scores(folder / support::cat("scores", number++, ".h5"), options, encoding, stage, seed));
+        workspace.inputs["scores"].push_back(
+            write_scores(folder / support::cat("scores", number++, ".h5"), options, encoding, stage, seed));
       }
     }
   }
@@ -172,7 +241,8 @@ inline artifact::Workspace write_inputs(const std::filesystem::path& folder, con
     for (const std::string& encoding : options.encodings) {
       if (encoding == "none" && stage != "trunk" && stage != "decay") continue;
       for (const int seed : options.seeds) {
-        workspace.inputs["curves"].push_back(write_curves(folder / support::cat("curves", number++, ".h5"), encoding, stage, seed));
+        workspace.inputs["curves"].push_back(
+            write_curves(folder / support::cat("curves", number++, ".h5"), encoding, stage, seed));
       }
     }
   }

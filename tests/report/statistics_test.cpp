@@ -68,7 +68,8 @@ BOOST_AUTO_TEST_CASE(a_constant_shift_has_an_interval_of_no_width) {
   const std::vector<double> tokens{100, 200, 100, 130};
   for (std::size_t i = 0; i < nll.size(); ++i) worse.push_back(nll[i] + 0.01 * tokens[i]);
   const Bootstrap bootstrap(4);
-  const PairedDifference shift = paired_difference(ratio_of_sums(worse, tokens).value, ratio_of_sums(nll, tokens).value, bootstrap.ratios(worse, tokens), bootstrap.ratios(nll, tokens));
+  const PairedDifference shift = paired_difference(ratio_of_sums(worse, tokens).value, ratio_of_sums(nll, tokens).value,
+                                                   bootstrap.ratios(worse, tokens), bootstrap.ratios(nll, tokens));
   BOOST_TEST(shift.interval.low == 0.01, tt::tolerance(1e-9));
   BOOST_TEST(shift.interval.high == 0.01, tt::tolerance(1e-9));
   BOOST_TEST(shift.p == 2.0 / 10001, tt::tolerance(1e-12));

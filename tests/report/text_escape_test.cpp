@@ -13,7 +13,9 @@ BOOST_AUTO_TEST_CASE(nothing_of_a_label_is_markup) {
              "50\\% of \\$x\\_1\\textasciicircum{}2\\$ \\{a\\} \\textbackslash{}b \\#1 \\textasciitilde{}");
 }
 
-BOOST_AUTO_TEST_CASE(signs_of_ours_are_latex) { BOOST_TEST(escape_latex("Δ ≥ −1 ↓") == "$\\Delta$ $\\geq$ $-$1 $\\downarrow$"); }
+BOOST_AUTO_TEST_CASE(signs_of_ours_are_latex) {
+  BOOST_TEST(escape_latex("Δ ≥ −1 ↓") == "$\\Delta$ $\\geq$ $-$1 $\\downarrow$");
+}
 
 BOOST_AUTO_TEST_CASE(csv_is_quoted_only_where_it_must_be) {
   BOOST_TEST(quote_csv("plain text") == "plain text");
@@ -28,10 +30,15 @@ BOOST_AUTO_TEST_CASE(gnuplot_text_ends_where_we_end_it) {
 }
 
 BOOST_AUTO_TEST_CASE(ill_formed_bytes_and_controls_are_replaced) {
-  BOOST_TEST(clean_text("a\xff\x01" "b") == "a\xEF\xBF\xBD\xEF\xBF\xBD" "b");
+  BOOST_TEST(clean_text("a\xff\x01"
+                        "b") ==
+             "a\xEF\xBF\xBD\xEF\xBF\xBD"
+             "b");
   BOOST_TEST(clean_text("位置 é") == "位置 é");
 }
 
-BOOST_AUTO_TEST_CASE(json_cannot_end_its_script_element) { BOOST_TEST(escape_json_script("\"</script>\"") == "\"\\u003c/script>\""); }
+BOOST_AUTO_TEST_CASE(json_cannot_end_its_script_element) {
+  BOOST_TEST(escape_json_script("\"</script>\"") == "\"\\u003c/script>\"");
+}
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -45,20 +45,27 @@ std::string labels_text(const Labels& labels) {
 
 Section inventory_section(const Results& results, Palette&) {
   Section section{.id = "inventory", .title = "What this was made from"};
-  Table table{.id = "inventory", .title = "Models", .columns = {{.id = "encoding", .header = "Encoding", .text = true},
-                                                                {.id = "seed", .header = "Seed", .text = true},
-                                                                {.id = "labels", .header = "Labels", .text = true},
-                                                                {.id = "run_id", .header = "Model", .text = true},
-                                                                {.id = "step", .header = "Step", .style = NumberStyle::kCount},
-                                                                {.id = "tokens", .header = "Tokens seen", .style = NumberStyle::kTokens},
-                                                                {.id = "status", .header = "Status", .text = true}}};
+  Table table{.id = "inventory",
+              .title = "Models",
+              .columns = {{.id = "encoding", .header = "Encoding", .text = true},
+                          {.id = "seed", .header = "Seed", .text = true},
+                          {.id = "labels", .header = "Labels", .text = true},
+                          {.id = "run_id", .header = "Model", .text = true},
+                          {.id = "step", .header = "Step", .style = NumberStyle::kCount},
+                          {.id = "tokens", .header = "Tokens seen", .style = NumberStyle::kTokens},
+                          {.id = "status", .header = "Status", .text = true}}};
   for (std::size_t i = 0; i < results.runs.size(); ++i) {
     const Run& run = results.runs[i];
     Row row;
-    row.cells = {Cell::of_text(run.encoding), Cell::of_text(run.seed), Cell::of_text(labels_text(run.labels)), Cell::of_text(run.run_id),
-                 run.step >= 0 ? Cell::of_number(static_cast<double>(run.step)) : Cell::missing("–", "the artifact does not say"),
-                 run.tokens_seen > 0 ? Cell::of_number(run.tokens_seen) : Cell::missing("–", "the artifact does not say"),
-                 Cell::of_text(status_of(results, i))};
+    row.cells = {
+        Cell::of_text(run.encoding),
+        Cell::of_text(run.seed),
+        Cell::of_text(labels_text(run.labels)),
+        Cell::of_text(run.run_id),
+        run.step >= 0 ? Cell::of_number(static_cast<double>(run.step))
+                      : Cell::missing("–", "the artifact does not say"),
+        run.tokens_seen > 0 ? Cell::of_number(run.tokens_seen) : Cell::missing("–", "the artifact does not say"),
+        Cell::of_text(status_of(results, i))};
     table.rows.push_back(std::move(row));
   }
   for (const std::string& missing : results.missing) {
@@ -69,19 +76,28 @@ Section inventory_section(const Results& results, Palette&) {
     try {
       labels = parse_labels(what).second;
     } catch (const std::exception&) {
-      labels.clear();   // free text is shown as it is
+      labels.clear();  // free text is shown as it is
     }
     Row row;
-    row.cells = {Cell::of_text(labels.count("encoding") ? labels["encoding"] : ""), Cell::of_text(labels.count("seed") ? labels["seed"] : ""),
-                 Cell::of_text(labels.empty() ? what : labels_text(labels)), Cell::of_text("missing"), Cell::missing("–", reason), Cell::missing("–", reason),
+    row.cells = {Cell::of_text(labels.count("encoding") ? labels["encoding"] : ""),
+                 Cell::of_text(labels.count("seed") ? labels["seed"] : ""),
+                 Cell::of_text(labels.empty() ? what : labels_text(labels)),
+                 Cell::of_text("missing"),
+                 Cell::missing("–", reason),
+                 Cell::missing("–", reason),
                  Cell::of_text(cat("missing: ", reason))};
     table.rows.push_back(std::move(row));
   }
   const std::size_t absent = results.missing.size();
-  table.caption = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "model" : "models", " and ", results.curves.size(), " training ",
-                      results.curves.size() == 1 ? "log" : "logs", absent ? cat("; ", absent, " gathered ", absent == 1 ? "result is" : "results are", " missing, listed with the reason") : "",
+  table.caption = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "model" : "models", " and ",
+                      results.curves.size(), " training ", results.curves.size() == 1 ? "log" : "logs",
+                      absent ? cat("; ", absent, " gathered ", absent == 1 ? "result is" : "results are",
+                                   " missing, listed with the reason")
+                             : "",
                       ". The model's name is the beginning of its content digest.");
-  if (!results.missing.empty()) section.findings.push_back(cat("Incomplete: ", absent, " gathered ", absent == 1 ? "result is" : "results are", " missing; see the list of models."));
+  if (!results.missing.empty())
+    section.findings.push_back(cat("Incomplete: ", absent, " gathered ", absent == 1 ? "result is" : "results are",
+                                   " missing; see the list of models."));
   section.tables.push_back(std::move(table));
   return section;
 }

@@ -12,7 +12,8 @@ namespace {
 
 using support::cat;
 
-constexpr std::array<std::pair<Dash, const char*>, 3> kBranchDashes{{{Dash::kDashed, "dashed"}, {Dash::kDotted, "dotted"}, {Dash::kDashDotted, "dash-dotted"}}};
+constexpr std::array<std::pair<Dash, const char*>, 3> kBranchDashes{
+    {{Dash::kDashed, "dashed"}, {Dash::kDotted, "dotted"}, {Dash::kDashDotted, "dash-dotted"}}};
 
 // A centred mean over up to 2·half + 1 logged steps, truncated at the ends.
 std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half) {
@@ -42,7 +43,9 @@ bool begins_like(const std::vector<CurvePoint>& longer, const std::vector<CurveP
 
 const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch) {
   for (const Curve* curve : curves) {
-    if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 && curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed) return curve;
+    if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 &&
+        curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed)
+      return curve;
   }
   return nullptr;
 }
@@ -54,7 +57,8 @@ std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
     bool contained = false;
     for (const Curve& other : curves) {
       if (&other == &curve || other.run.encoding != curve.run.encoding || other.run.seed != curve.run.seed) continue;
-      if (other.first_step != curve.first_step || curve.train.empty() || !begins_like(other.train, curve.train)) continue;
+      if (other.first_step != curve.first_step || curve.train.empty() || !begins_like(other.train, curve.train))
+        continue;
       contained = contained || other.train.size() > curve.train.size() || &other < &curve;
     }
     if (!contained) kept.push_back(&curve);
@@ -64,7 +68,8 @@ std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
 
 bool drops_encoding(const Curve& branch, const Curve* trunk) {
   if (branch.first_step == 0 || !branch.run.facts.contains("encoding")) return false;
-  if (trunk && trunk->run.facts.contains("encoding")) return branch.run.facts["encoding"] != trunk->run.facts["encoding"];
+  if (trunk && trunk->run.facts.contains("encoding"))
+    return branch.run.facts["encoding"] != trunk->run.facts["encoding"];
   const Json& encoding = branch.run.facts["encoding"];
   return encoding.is_object() && encoding.value("kind", "") == "none" && branch.run.encoding != "none";
 }
@@ -99,20 +104,24 @@ std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds) {
   }
   std::vector<Point> mean;
   for (const auto& [x, values] : at) {
-    if (values.size() == seeds.size()) mean.push_back({.x = x, .y = summarise_seeds(values).mean, .n = static_cast<double>(values.size())});
+    if (values.size() == seeds.size())
+      mean.push_back({.x = x, .y = summarise_seeds(values).mean, .n = static_cast<double>(values.size())});
   }
   return mean;
 }
 
 Figure figure_of(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
-  Figure figure{.id = "loss_tokens", .title = "Loss against training tokens", .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
+  Figure figure{.id = "loss_tokens",
+                .title = "Loss against training tokens",
+                .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
                 .y = {.title = "Loss, nats per token, lower is better"}};
   figure.x.low = 0;
   std::vector<std::string> variants;
   double last = 0;
   std::size_t longest = 0;
   for (const Curve* curve : curves) {
-    if (curve->first_step > 0 && std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end()) variants.push_back(curve->run.variant);
+    if (curve->first_step > 0 && std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end())
+      variants.push_back(curve->run.variant);
     for (const auto* list : {&curve->train, &curve->validation}) {
       for (const CurvePoint& point : *list) last = std::max(last, point.tokens);
     }
@@ -120,7 +129,7 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
   }
   const std::size_t half = longest / 100;
   Panel training{.title = "Training, smoothed"}, validation{.title = "Validation, later half"};
-  double early = 0;   // what the loss is once the steep beginning is over
+  double early = 0;  // what the loss is once the steep beginning is over
   bool drops = false;
 
   std::vector<std::pair<std::string, std::string>> arms;
@@ -145,11 +154,18 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
       }
       if (drops_encoding(*curve, trunk)) {
         drops = true;
-        if (!train.empty() && seeds.empty()) training.flags.push_back({train.front().x, train.front().y, "", look.colour});
-        if (!checks.empty() && seeds.empty() && trunk) validation.flags.push_back({checks.front().x, checks.front().y, "", look.colour});
+        if (!train.empty() && seeds.empty())
+          training.flags.push_back({train.front().x, train.front().y, "", look.colour});
+        if (!checks.empty() && seeds.empty() && trunk)
+          validation.flags.push_back({checks.front().x, checks.front().y, "", look.colour});
       }
       if (seeds.empty() && curves.size() <= 6 && half > 0) {
-        training.series.push_back({.name = encoding, .seed = curve->run.seed, .role = Series::Role::kRaw, .look = look, .points = plain(curve->train), .labelled = false});
+        training.series.push_back({.name = encoding,
+                                   .seed = curve->run.seed,
+                                   .role = Series::Role::kRaw,
+                                   .look = look,
+                                   .points = plain(curve->train),
+                                   .labelled = false});
       }
       for (const Point& point : train) {
         if (point.x >= 0.04 * last && !branch) {
@@ -168,7 +184,12 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
     const auto add = [&](Panel& panel, const std::vector<std::vector<Point>>& lines, Series::Role role) {
       if (lines.size() > 1) {
         for (std::size_t s = 0; s < lines.size(); ++s) {
-          panel.series.push_back({.name = encoding, .seed = seeds[s], .role = Series::Role::kSeed, .look = look, .points = lines[s], .labelled = false});
+          panel.series.push_back({.name = encoding,
+                                  .seed = seeds[s],
+                                  .role = Series::Role::kSeed,
+                                  .look = look,
+                                  .points = lines[s],
+                                  .labelled = false});
         }
       }
       Series main{.name = encoding, .role = role, .look = look, .points = mean_of(lines)};
@@ -205,14 +226,18 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
     figure.panels.push_back(std::move(validation));
   }
   figure.x.high = 1.02 * last;
-  figure.caption = cat("Left: training loss, centred mean over ", 2 * half + 1, " logged steps. Right: validation loss, later half of the tokens, on its own scale. "
+  figure.caption = cat("Left: training loss, centred mean over ", 2 * half + 1,
+                       " logged steps. Right: validation loss, later half of the tokens, on its own scale. "
                        "Thick: mean over seeds; thin: single seeds.");
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    figure.caption += cat(i == 0 ? " Branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ", kBranchDashes[i % kBranchDashes.size()].second, i + 1 == variants.size() ? "." : "");
+    figure.caption +=
+        cat(i == 0 ? " Branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ",
+            kBranchDashes[i % kBranchDashes.size()].second, i + 1 == variants.size() ? "." : "");
   }
   if (drops) figure.caption += " × marks where the encoding is dropped.";
   figure.caption += " " + training_sentence(results);
-  figure.description = cat("Line charts of loss against tokens for ", support::join(results.encodings, ", "), ". Final values are in the table.");
+  figure.description = cat("Line charts of loss against tokens for ", support::join(results.encodings, ", "),
+                           ". Final values are in the table.");
   return figure;
 }
 
@@ -220,15 +245,18 @@ Table table_of(const Results& results, const std::vector<const Curve*>& curves) 
   Table table{.id = "final_loss", .title = "Validation loss at the end of training"};
   std::vector<std::string> variants;
   for (const Curve* curve : curves) {
-    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end()) variants.push_back(curve->run.variant);
+    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end())
+      variants.push_back(curve->run.variant);
   }
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
   if (variants.size() > 1) table.columns.push_back({.id = "model", .header = "Model", .text = true});
-  table.columns.insert(table.columns.end(), {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                                             {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
-                                             {.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens},
-                                             {.id = "loss", .header = "nats/token", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
-                                             {.id = "bpb", .header = "bits/byte", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter}});
+  table.columns.insert(
+      table.columns.end(),
+      {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+       {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
+       {.id = "parameters", .header = "Parameters", .style = NumberStyle::kTokens},
+       {.id = "loss", .header = "nats/token", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
+       {.id = "bpb", .header = "bits/byte", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter}});
   for (const std::string& variant : variants) {
     bool first = !table.rows.empty();
     for (const std::string& encoding : results.encodings) {
@@ -239,9 +267,12 @@ Table table_of(const Results& results, const std::vector<const Curve*>& curves) 
       for (const Curve* curve : curves) {
         if (curve->run.encoding != encoding || curve->run.variant != variant) continue;
         ++seeds;
-        if (curve->run.facts.contains("parameters") && curve->run.facts["parameters"].is_number()) parameters = curve->run.facts["parameters"].get<double>();
-        if (curve->diverged) bad = cat("the training with seed ", curve->run.seed, " diverged");
-        else if (curve->validation.empty()) bad = "no validation was logged";
+        if (curve->run.facts.contains("parameters") && curve->run.facts["parameters"].is_number())
+          parameters = curve->run.facts["parameters"].get<double>();
+        if (curve->diverged)
+          bad = cat("the training with seed ", curve->run.seed, " diverged");
+        else if (curve->validation.empty())
+          bad = "no validation was logged";
         if (!bad.empty()) continue;
         losses.push_back(curve->validation.back().loss);
         bits.push_back(curve->validation.back().bpb);
@@ -253,7 +284,8 @@ Table table_of(const Results& results, const std::vector<const Curve*>& curves) 
       if (variants.size() > 1) row.cells.push_back(Cell::of_text(variant));
       row.cells.push_back(Cell::of_number(static_cast<double>(seeds)));
       row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", bad.empty() ? "not logged" : bad));
-      row.cells.push_back(parameters > 0 ? Cell::of_number(parameters) : Cell::missing("–", "the artifact does not say"));
+      row.cells.push_back(parameters > 0 ? Cell::of_number(parameters)
+                                         : Cell::missing("–", "the artifact does not say"));
       for (const auto* values : {&losses, &bits}) {
         if (!bad.empty()) {
           row.cells.push_back(Cell::missing(bad.find("diverged") != std::string::npos ? "diverged" : "–", bad));
@@ -261,15 +293,20 @@ Table table_of(const Results& results, const std::vector<const Curve*>& curves) 
         }
         const SeedSummary summary = summarise_seeds(*values);
         Cell cell = Cell::of_number(summary.mean);
-        if (cell.number && std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
-        else if (cell.number && values->size() == 2) cell.parts = *values;
+        if (cell.number && std::isfinite(summary.half_width))
+          cell.half_width = summary.half_width;
+        else if (cell.number && values->size() == 2)
+          cell.parts = *values;
         row.cells.push_back(std::move(cell));
       }
       table.rows.push_back(std::move(row));
     }
   }
-  table.caption = cat("Last validation of each training, at the training length. Mean over seeds; ± is the 95 % t interval over seeds, from three on; two seeds are both printed. "
-                      "A claim about longer contexts needs parity here first. ", training_sentence(results));
+  table.caption =
+      cat("Last validation of each training, at the training length. Mean over seeds; ± is the 95 % t interval over "
+          "seeds, from three on; two seeds are both printed. "
+          "A claim about longer contexts needs parity here first. ",
+          training_sentence(results));
   return table;
 }
 
@@ -278,7 +315,8 @@ Table table_of(const Results& results, const std::vector<const Curve*>& curves) 
 Section loss_section(const Results& results, Palette& palette) {
   Section section{.id = "loss", .title = "Training"};
   const auto curves = distinct(results.curves);
-  const bool points = std::any_of(curves.begin(), curves.end(), [](const Curve* c) { return !c->train.empty() || !c->validation.empty(); });
+  const bool points = std::any_of(curves.begin(), curves.end(),
+                                  [](const Curve* c) { return !c->train.empty() || !c->validation.empty(); });
   if (!points) return section;
   Figure figure = figure_of(results, curves, palette);
   if (!figure.panels.empty()) section.figures.push_back(std::move(figure));

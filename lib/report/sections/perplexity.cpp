@@ -18,7 +18,8 @@ std::string protocol_sentence(const Results& results, const std::string& protoco
   }
   if (protocol == "prefix") return "Prefix: one window from the start of each document.";
   if (protocol == "blocks") return "Blocks: windows that do not overlap.";
-  if (protocol == "sliding" && strides.size() == 1) return cat("Sliding: windows every ", support::with_commas(*strides.begin()), " tokens, only new tokens scored.");
+  if (protocol == "sliding" && strides.size() == 1)
+    return cat("Sliding: windows every ", support::with_commas(*strides.begin()), " tokens, only new tokens scored.");
   if (protocol == "sliding") return "Sliding: overlapping windows, only new tokens scored.";
   return "";
 }
@@ -34,8 +35,10 @@ std::string documents_sentence(const Results& results) {
   }
   if (most == 0) return "";
   const std::string count = fewest == most ? support::with_commas(std::llround(most))
-                                           : cat(support::with_commas(std::llround(fewest)), " to ", support::with_commas(std::llround(most)));
-  return cat("n = ", count, " documents", corpora.size() == 1 ? cat(" (", *corpora.begin(), " split)") : "", ", the same for every model.");
+                                           : cat(support::with_commas(std::llround(fewest)), " to ",
+                                                 support::with_commas(std::llround(most)));
+  return cat("n = ", count, " documents", corpora.size() == 1 ? cat(" (", *corpora.begin(), " split)") : "",
+             ", the same for every model.");
 }
 
 std::string caption(const Results& results) {
@@ -57,7 +60,8 @@ Cell score_cell(const ArmScore& score) {
 }
 
 Figure figure_of(const Results& results, Palette& palette) {
-  Figure figure{.id = "perplexity_length", .title = "Perplexity against context length",
+  Figure figure{.id = "perplexity_length",
+                .title = "Perplexity against context length",
                 .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
                 .y = {.title = "Perplexity, lower is better", .scale = Scale::kLog10}};
   const auto protocols = protocols_of(results);
@@ -69,7 +73,8 @@ Figure figure_of(const Results& results, Palette& palette) {
     for (const std::string& protocol : protocols) {
       Panel panel;
       panel.title = tells_variants(results) ? cat(variant, " · ", protocol) : protocol;
-      if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+      if (results.train_length > 0)
+        panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
       const auto lengths = lengths_of(results, protocol);
       for (const Arm& arm : results.arms) {
         if (arm.variant != variant) continue;
@@ -80,7 +85,8 @@ Figure figure_of(const Results& results, Palette& palette) {
         std::int64_t last_known = 0;
         for (const std::int64_t length : lengths) {
           const ArmScore score = arm_score(results, arm, protocol, length);
-          if (score.status == "na_positions" && end_note.empty() && last_known > 0) end_note = cat("n/a from ", support::with_commas(length));
+          if (score.status == "na_positions" && end_note.empty() && last_known > 0)
+            end_note = cat("n/a from ", support::with_commas(length));
           if (!score.ok() && score.status != "overflow") continue;
           last_known = length;
           xs.push_back(static_cast<double>(length));
@@ -95,18 +101,21 @@ Figure figure_of(const Results& results, Palette& palette) {
         }
         if (xs.empty()) continue;
         banded = banded || arm.runs.size() >= 3;
-        add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double nll) { return std::exp(nll); }, end_note);
+        add_arm_series(
+            panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double nll) { return std::exp(nll); },
+            end_note);
       }
       figure.panels.push_back(std::move(panel));
     }
   }
   // A model that explodes would flatten all others: the axis ends at 30 times the lowest value.
   if (highest > 30 * lowest) figure.y.high = 30 * lowest;
-  figure.caption = cat(caption(results), " Thick: mean over seeds of the log-likelihood; thin: single seeds",
-                       banded ? "; band: 95 % t interval over seeds, for models with three or more." : ".",
-                       std::isnan(figure.y.high) ? "" : " An arrow marks a curve that leaves the plot, with its last value.");
-  figure.description = cat("Line chart of perplexity against context length for ", support::join(results.encodings, ", "),
-                           ". The values are in the table that follows.");
+  figure.caption =
+      cat(caption(results), " Thick: mean over seeds of the log-likelihood; thin: single seeds",
+          banded ? "; band: 95 % t interval over seeds, for models with three or more." : ".",
+          std::isnan(figure.y.high) ? "" : " An arrow marks a curve that leaves the plot, with its last value.");
+  figure.description = cat("Line chart of perplexity against context length for ",
+                           support::join(results.encodings, ", "), ". The values are in the table that follows.");
   return figure;
 }
 
@@ -122,8 +131,11 @@ Table table_of(const Results& results, Comparisons& comparisons) {
   for (const std::string& protocol : protocols_of(results)) {
     for (const std::int64_t length : lengths_of(results, protocol)) {
       places.push_back({protocol, length});
-      table.columns.push_back({.id = cat("ppl_", protocol, "_", length), .header = length_header(results, length), .group = protocol,
-                               .style = NumberStyle::kPerplexity, .direction = Direction::kLowerIsBetter});
+      table.columns.push_back({.id = cat("ppl_", protocol, "_", length),
+                               .header = length_header(results, length),
+                               .group = protocol,
+                               .style = NumberStyle::kPerplexity,
+                               .direction = Direction::kLowerIsBetter});
     }
   }
   for (const std::string& variant : results.variants) {
@@ -152,9 +164,11 @@ Table table_of(const Results& results, Comparisons& comparisons) {
     }
   }
   table.caption = cat(caption(results),
-                      " Mean over seeds of the log-likelihood; ± is the 95 % t interval over seeds, from three seeds on; two seeds are both printed.",
+                      " Mean over seeds of the log-likelihood; ± is the 95 % t interval over seeds, from three seeds "
+                      "on; two seeds are both printed.",
                       " Bold: the lowest of its ", tells_variants(results) ? "group" : "column",
-                      ", and those that a paired bootstrap over documents (10,000 resamples, 95 %) does not tell from it; none where it tells nothing apart."
+                      ", and those that a paired bootstrap over documents (10,000 resamples, 95 %) does not tell from "
+                      "it; none where it tells nothing apart."
                       " That interval is test-set noise and not seed noise.");
   return table;
 }
@@ -165,8 +179,11 @@ Table seeds_table(const Results& results) {
   table.columns.push_back({.id = "seed", .header = "Seed", .text = true});
   for (const std::string& protocol : protocols_of(results)) {
     for (const std::int64_t length : lengths_of(results, protocol)) {
-      table.columns.push_back({.id = cat("ppl_", protocol, "_", length), .header = length_header(results, length), .group = protocol,
-                               .style = NumberStyle::kPerplexity, .direction = Direction::kLowerIsBetter});
+      table.columns.push_back({.id = cat("ppl_", protocol, "_", length),
+                               .header = length_header(results, length),
+                               .group = protocol,
+                               .style = NumberStyle::kPerplexity,
+                               .direction = Direction::kLowerIsBetter});
     }
   }
   for (const Arm& arm : results.arms) {
@@ -177,7 +194,8 @@ Table seeds_table(const Results& results) {
       row.cells.push_back(Cell::of_text(results.runs[run].seed));
       const Arm alone{arm.encoding, arm.variant, {run}};
       for (const std::string& protocol : protocols_of(results)) {
-        for (const std::int64_t length : lengths_of(results, protocol)) row.cells.push_back(score_cell(arm_score(results, alone, protocol, length)));
+        for (const std::int64_t length : lengths_of(results, protocol))
+          row.cells.push_back(score_cell(arm_score(results, alone, protocol, length)));
       }
       table.rows.push_back(std::move(row));
     }
@@ -190,10 +208,12 @@ Table seeds_table(const Results& results) {
 std::vector<std::string> findings_of(const Results& results, Comparisons& comparisons) {
   std::vector<std::string> findings;
   const auto protocols = protocols_of(results);
-  const std::string protocol = std::find(protocols.begin(), protocols.end(), "sliding") != protocols.end() ? "sliding" : protocols.front();
+  const std::string protocol =
+      std::find(protocols.begin(), protocols.end(), "sliding") != protocols.end() ? "sliding" : protocols.front();
   const auto lengths = lengths_of(results, protocol);
   std::vector<std::int64_t> asked;
-  if (results.train_length > 0 && std::find(lengths.begin(), lengths.end(), results.train_length) != lengths.end()) asked.push_back(results.train_length);
+  if (results.train_length > 0 && std::find(lengths.begin(), lengths.end(), results.train_length) != lengths.end())
+    asked.push_back(results.train_length);
   if (asked.empty() || lengths.back() != asked.back()) asked.push_back(lengths.back());
   for (const std::string& variant : results.variants) {
     for (const std::int64_t length : asked) {
@@ -202,17 +222,26 @@ std::vector<std::string> findings_of(const Results& results, Comparisons& compar
       for (const Arm& arm : results.arms) {
         if (arm.variant != variant) continue;
         const ArmScore score = arm_score(results, arm, protocol, length);
-        if (score.ok()) ranked.emplace_back(summarise_seeds(score.nll).mean, &arm);
-        else absent.push_back(cat(arm.encoding, " ", mark_of(score.status)));
+        if (score.ok())
+          ranked.emplace_back(summarise_seeds(score.nll).mean, &arm);
+        else
+          absent.push_back(cat(arm.encoding, " ", mark_of(score.status)));
       }
       if (ranked.size() < 2) continue;
       std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      const auto difference = comparisons.compare(arm_score(results, *ranked[0].second, protocol, length), arm_score(results, *ranked[1].second, protocol, length));
-      std::string text = cat(variant.empty() || !tells_variants(results) ? "" : variant + ": ", "at ", length_header(results, length), " tokens (", protocol, ") ",
-                             ranked[0].second->encoding, " has the lowest perplexity, ", format_number(std::exp(ranked[0].first), NumberStyle::kPerplexity),
-                             "; next ", ranked[1].second->encoding, " with ", format_number(std::exp(ranked[1].first), NumberStyle::kPerplexity));
-      if (difference) text += difference->excludes_zero() ? " (told apart on these documents)" : " (not told apart on these documents)";
-      if (ranked.size() > 2) text += cat("; highest ", ranked.back().second->encoding, " with ", format_number(std::exp(ranked.back().first), NumberStyle::kPerplexity));
+      const auto difference = comparisons.compare(arm_score(results, *ranked[0].second, protocol, length),
+                                                  arm_score(results, *ranked[1].second, protocol, length));
+      std::string text =
+          cat(variant.empty() || !tells_variants(results) ? "" : variant + ": ", "at ", length_header(results, length),
+              " tokens (", protocol, ") ", ranked[0].second->encoding, " has the lowest perplexity, ",
+              format_number(std::exp(ranked[0].first), NumberStyle::kPerplexity), "; next ", ranked[1].second->encoding,
+              " with ", format_number(std::exp(ranked[1].first), NumberStyle::kPerplexity));
+      if (difference)
+        text +=
+            difference->excludes_zero() ? " (told apart on these documents)" : " (not told apart on these documents)";
+      if (ranked.size() > 2)
+        text += cat("; highest ", ranked.back().second->encoding, " with ",
+                    format_number(std::exp(ranked.back().first), NumberStyle::kPerplexity));
       if (!absent.empty()) text += cat("; ", support::join(absent, ", "));
       findings.push_back(text + ".");
     }
@@ -228,7 +257,8 @@ Section perplexity_section(const Results& results, Palette& palette) {
   Comparisons comparisons;
   section.figures.push_back(figure_of(results, palette));
   section.tables.push_back(table_of(results, comparisons));
-  const bool repeated = std::any_of(results.arms.begin(), results.arms.end(), [](const Arm& arm) { return arm.runs.size() > 1; });
+  const bool repeated =
+      std::any_of(results.arms.begin(), results.arms.end(), [](const Arm& arm) { return arm.runs.size() > 1; });
   if (repeated) section.tables.push_back(seeds_table(results));
   section.findings = findings_of(results, comparisons);
   return section;

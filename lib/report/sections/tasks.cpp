@@ -40,8 +40,10 @@ Cell mean_cell(const Cells& cells, const std::vector<double>& values) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
   const SeedSummary summary = summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
-  if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
-  else if (values.size() == 2) cell.parts = values;
+  if (std::isfinite(summary.half_width))
+    cell.half_width = summary.half_width;
+  else if (values.size() == 2)
+    cell.parts = values;
   return cell;
 }
 
@@ -65,18 +67,27 @@ Section tasks_section(const Results& results, Palette& palette) {
         chance_high = std::max(chance_high, cell.chance);
       }
     }
-    std::string words = task == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "";
-    if (items > 0) words += cat("Up to ", support::with_commas(std::llround(items)), " items per length, the same for every model. ");
-    if (chance_high > 0) words += cat("Guessing among what an item shows is right in ", format_number(chance_low, NumberStyle::kPercent), " to ", format_number(chance_high, NumberStyle::kPercent), " % of tokens. ");
+    std::string words = task == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half "
+                                         "is scored with the true pieces fed. "
+                                       : "";
+    if (items > 0)
+      words +=
+          cat("Up to ", support::with_commas(std::llround(items)), " items per length, the same for every model. ");
+    if (chance_high > 0)
+      words += cat("Guessing among what an item shows is right in ", format_number(chance_low, NumberStyle::kPercent),
+                   " to ", format_number(chance_high, NumberStyle::kPercent), " % of tokens. ");
     words += cat(seeds_sentence(results), " ", training_sentence(results));
 
-    Figure figure{.id = cat(task, "_length"), .title = cat("Token accuracy against length: ", task), .x = {.title = "Context length, tokens", .scale = Scale::kLog2},
+    Figure figure{.id = cat(task, "_length"),
+                  .title = cat("Token accuracy against length: ", task),
+                  .x = {.title = "Context length, tokens", .scale = Scale::kLog2},
                   .y = {.title = "Token accuracy, higher is better", .ticks = TickStyle::kPercent}};
     figure.y.low = 0;
     double highest = 0;
     for (const std::string& variant : results.variants) {
       Panel panel{.title = tells_variants(results) ? variant : ""};
-      if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+      if (results.train_length > 0)
+        panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
       for (const Arm& arm : results.arms) {
         if (arm.variant != variant) continue;
         std::vector<double> xs;
@@ -92,14 +103,17 @@ Section tasks_section(const Results& results, Palette& palette) {
             highest = std::max(highest, std::isfinite(cells.tokens[s]) ? cells.tokens[s] : 0);
           }
         }
-        if (!xs.empty()) add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
+        if (!xs.empty())
+          add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
       }
       if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
     }
     figure.y.high = highest > 0.5 ? 1.02 : std::max(0.01, 1.15 * highest);
-    figure.caption = cat(words, " Thick: mean over seeds; thin: single seeds; band: 95 % t interval over seeds, from three on.",
-                         highest > 0.5 ? "" : " The axis ends far below 100 %.");
-    figure.description = cat("Line chart of token accuracy against length for ", support::join(results.encodings, ", "), ". The values are in the table.");
+    figure.caption =
+        cat(words, " Thick: mean over seeds; thin: single seeds; band: 95 % t interval over seeds, from three on.",
+            highest > 0.5 ? "" : " The axis ends far below 100 %.");
+    figure.description = cat("Line chart of token accuracy against length for ", support::join(results.encodings, ", "),
+                             ". The values are in the table.");
     if (!figure.panels.empty()) section.figures.push_back(std::move(figure));
 
     Table table{.id = task, .title = cat("Synthetic task: ", task)};
@@ -111,12 +125,17 @@ Section tasks_section(const Results& results, Palette& palette) {
       Direction direction;
       std::vector<double> Cells::*values;
     };
-    const Measure measures[] = {{"accuracy", "token accuracy, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::tokens},
-                                {"exact", "exact match, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::exact},
-                                {"nll", "nats per token", NumberStyle::kNats, Direction::kLowerIsBetter, &Cells::nll}};
+    const Measure measures[] = {
+        {"accuracy", "token accuracy, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::tokens},
+        {"exact", "exact match, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::exact},
+        {"nll", "nats per token", NumberStyle::kNats, Direction::kLowerIsBetter, &Cells::nll}};
     for (const Measure& measure : measures) {
       for (const std::int64_t length : lengths) {
-        table.columns.push_back({.id = cat(measure.id, "_", length), .header = length_header(results, length), .group = measure.group, .style = measure.style, .direction = measure.direction});
+        table.columns.push_back({.id = cat(measure.id, "_", length),
+                                 .header = length_header(results, length),
+                                 .group = measure.group,
+                                 .style = measure.style,
+                                 .direction = measure.direction});
       }
     }
     std::string last = results.variants.front();
@@ -131,7 +150,8 @@ Section tasks_section(const Results& results, Palette& palette) {
       }
       table.rows.push_back(std::move(row));
     }
-    table.caption = cat(words, " Mean over seeds; ± is the 95 % t interval over seeds, from three on; two seeds are both printed.");
+    table.caption =
+        cat(words, " Mean over seeds; ± is the 95 % t interval over seeds, from three on; two seeds are both printed.");
     section.tables.push_back(std::move(table));
   }
   return section;
