@@ -64,6 +64,11 @@ void ResumeStore::save(std::int64_t step, const std::function<void(const std::fi
     std::error_code ignored;
     std::filesystem::remove(found[i].path, ignored);
   }
+  // What killed writers left beside their final names; this attempt is the folder's only writer.
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folders_.front(), ignored)) {
+    if (entry.path().filename().string().find(".h5.tmp.") != std::string::npos) std::filesystem::remove(entry.path(), ignored);
+  }
 }
 
 void ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
