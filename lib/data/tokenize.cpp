@@ -52,7 +52,7 @@ void TokenizeConfig::describe(support::FieldVisitor& v) {
            "Train a sentencepiece BPE model on the text, take bytes, or take the model in a file.");
   v.field("vocabulary", vocabulary, "Pieces of a trained model, the 256 bytes and 3 control pieces among them.",
           {.unit = "tokens", .min = 300, .max = 1 << 20});
-  v.path("model", model, "A sentencepiece model, for tokenizer: file.");
+  v.path("tokenizer_model", model, "A sentencepiece model, for tokenizer: file.");
   v.group("bpe", bpe, "How a BPE model is trained.");
   v.group("split", split, "Documents are split by the SHA-256 of their text.");
   v.choice("duplicates", duplicates, {{"drop", Duplicates::kDrop}, {"keep", Duplicates::kKeep}},
@@ -65,7 +65,7 @@ void TokenizeConfig::describe(support::FieldVisitor& v) {
   v.field("workers", workers, "Threads that encode; auto: one a processor.", {.min = 1, .max = 1024, .hashed = false});
   v.field("check_roundtrip", check_roundtrip, "Decode every document and say how many do not come back byte for byte.",
           {.hashed = false});
-  v.check(tokenizer != Tokenizer::kFile || !model.empty(), "tokenizer: file needs model");
+  v.check(tokenizer != Tokenizer::kFile || !model.empty(), "tokenizer: file needs tokenizer_model");
 }
 
 namespace {
@@ -125,7 +125,7 @@ std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizeConfig& config, RawTex
     case TokenizeConfig::Tokenizer::kFile: {
       std::error_code ignored;
       if (!std::filesystem::exists(config.model, ignored)) {
-        throw support::ConfigError(cat("model: ", support::quote(config.model), ": there is no such file"));
+        throw support::ConfigError(cat("tokenizer_model: ", support::quote(config.model), ": there is no such file"));
       }
       return make_sentencepiece(support::read_file(config.model, 1ULL << 30), config.model);
     }

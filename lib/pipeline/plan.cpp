@@ -199,7 +199,10 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
         if (graph.tasks[i].allow_partial) continue;
         planned.state = TaskState::kBlocked;
         planned.reason_kind = ReasonKind::kBlockedBy;
-        planned.reason = cat("waits for ", graph.tasks[edge.producer].id, ", which cannot run");
+        // The root of it, so that a whole grid has one line a stage and not one a task.
+        planned.reason = producer.state == TaskState::kBlocked
+                             ? producer.reason
+                             : cat("waits for ", graph.tasks[edge.producer].id, ", whose input is missing");
         break;
       }
       ++usable;
