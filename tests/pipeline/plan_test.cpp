@@ -165,7 +165,7 @@ BOOST_AUTO_TEST_CASE(a_missing_input_blocks_what_follows_and_says_so) {
   const Plan plan = make_plan(graph, FakeStore());
   BOOST_TEST(counts(plan) == "input-missing 1 blocked 36 ");
   BOOST_TEST(plan.tasks[0].reason == "input missing: path names " + folder.path("data/absent").string());
-  BOOST_TEST(plan.tasks[1].reason == "waits for fetch, which cannot run");
+  BOOST_TEST(plan.tasks[1].reason == "waits for fetch, whose input is missing");
 }
 
 BOOST_AUTO_TEST_CASE(two_tasks_of_one_recipe_know_each_other) {
