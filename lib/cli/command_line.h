@@ -11,30 +11,30 @@
 namespace pe::cli {
 
 struct CommandLine {
-  std::string verb;                      ///< "run", …
-  std::vector<std::string> words;        ///< what is no flag, in order: pipeline file, selections, keys
-  std::vector<std::string> given;        ///< the whole command as typed, program first
+  std::string verb;                ///< "run", …
+  std::vector<std::string> words;  ///< what is no flag, in order: pipeline file, selections, keys
+  std::vector<std::string> given;  ///< the whole command as typed, program first
 
   // What a pipeline file is read with.
-  std::string store;                     ///< --store DIR; empty: PE_STORE, else store/ at the root
-  std::vector<std::string> set;          ///< --set STAGE.key=value
-  std::vector<std::string> axis;         ///< --axis encoding=rope,alibi
-  std::string scale;                     ///< --scale NAME
+  std::string store;              ///< --store DIR; empty: PE_STORE, else store/ at the root
+  std::vector<std::string> set;   ///< --set STAGE.key=value
+  std::vector<std::string> axis;  ///< --axis encoding=rope,alibi
+  std::string scale;              ///< --scale NAME
   std::string color = "auto";
   bool json = false;
 
   // run
-  std::optional<std::int64_t> jobs;      ///< -j N: CPUs to use
-  std::optional<std::int64_t> mem_bytes; ///< --mem 16G
-  std::optional<std::string> gpus;       ///< --gpus 0,1; "" or "none": none
-  std::vector<std::string> pools;        ///< --pool NAME=N
+  std::optional<std::int64_t> jobs;       ///< -j N: CPUs to use
+  std::optional<std::int64_t> mem_bytes;  ///< --mem 16G
+  std::optional<std::string> gpus;        ///< --gpus 0,1; "" or "none": none
+  std::vector<std::string> pools;         ///< --pool NAME=N
   bool dry_run = false;
   bool force = false;
   bool fail_fast = false;
   bool strict = false;
-  std::string resume = "auto";           ///< auto, never
-  std::string durability = "on";         ///< on, off
-  std::string progress = "auto";         ///< auto, tty, plain, json, none
+  std::string resume = "auto";    ///< auto, never
+  std::string durability = "on";  ///< on, off
+  std::string progress = "auto";  ///< auto, tty, plain, json, none
   double grace_s = 120;
 
   // plan
@@ -45,14 +45,14 @@ struct CommandLine {
   bool all = false;
 
   // status, logs
-  std::string run;                       ///< --run ID; empty: the newest
+  std::string run;  ///< --run ID; empty: the newest
   bool failed = false;
   bool follow = false;
   std::optional<std::int64_t> attempt;
   std::optional<std::int64_t> tail;
 
   // graph
-  std::string format = "dot";            ///< dot, mermaid, json
+  std::string format = "dot";  ///< dot, mermaid, json
   std::vector<std::string> collapse;
   bool cached = false;
 

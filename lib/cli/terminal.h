@@ -31,7 +31,8 @@ class Panel {
   /// Takes the panel away and shows the cursor again.
   ~Panel() { clear(); }
   Panel(const Panel&) = delete;
-  /// Replaces what the panel shows; at most the window's height, cut to its width. Nothing is written when nothing changed.
+  /// Replaces what the panel shows; at most the window's height, cut to its width. Nothing is written when nothing
+  /// changed.
   void show(const std::vector<std::string>& lines);
   /// Lines that stay, above the panel.
   void print(std::string_view text);

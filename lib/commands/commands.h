@@ -1,6 +1,6 @@
 /// @file
-/// What the commands of `pe-pipeline` do: between the parsed command line (cli) and the library (pipeline). Answers go to
-/// standard output, lines for people to standard error.
+/// What the commands of `pe-pipeline` do: between the parsed command line (cli) and the library (pipeline). Answers go
+/// to standard output, lines for people to standard error.
 #pragma once
 
 #include "cli/command_line.h"

@@ -86,28 +86,32 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
   if (event.name == "publish") {
     const std::string snapshot = text_of(detail, "snapshot");
     const bool diverged = text_of(detail, "status") == "diverged";
-    return cat(diverged ? style.warn("diverged") : style.good("done    "), " ", id, snapshot.empty() ? "" : "@" + snapshot, "  ",
-               support::short_bytes(number_of(detail, "bytes")),
+    return cat(diverged ? style.warn("diverged") : style.good("done    "), " ", id,
+               snapshot.empty() ? "" : "@" + snapshot, "  ", support::short_bytes(number_of(detail, "bytes")),
                detail.contains("inherited_from") ? cat("  follows ", text_of(detail, "inherited_from")) : "");
   }
   if (event.name == "reuse") return cat("reuse    ", id, "  its inputs came out as before");
   if (event.name == "retry") {
-    return cat(style.warn("retry   "), " ", id, "  ", text_of(detail, "reason"), ", class ", text_of(detail, "class"),
-               number_of(detail, "delay_s") > 0 ? cat(", in ", support::short_duration(number_of(detail, "delay_s"))) : "");
+    return cat(
+        style.warn("retry   "), " ", id, "  ", text_of(detail, "reason"), ", class ", text_of(detail, "class"),
+        number_of(detail, "delay_s") > 0 ? cat(", in ", support::short_duration(number_of(detail, "delay_s"))) : "");
   }
   if (event.name == "requeue") return cat("again    ", id, "  it stopped at a checkpoint");
   if (event.name == "conflict") {
-    return cat(style.warn("conflict"), " ", id, "  gave other contents than ", text_of(detail, "first"),
-               " before; the first stays, this one is described in ", text_of(detail, "file"),
-               "\n         `forget` it first if the new one is right; a stage whose bytes change needs a new result version");
+    return cat(
+        style.warn("conflict"), " ", id, "  gave other contents than ", text_of(detail, "first"),
+        " before; the first stays, this one is described in ", text_of(detail, "file"),
+        "\n         `forget` it first if the new one is right; a stage whose bytes change needs a new result version");
   }
   if (event.name == "block") return cat(style.warn("blocked "), " ", id, "  ", text_of(detail, "reason"));
-  if (event.name == "warn") return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", one_line(text_of(detail, "text")));
+  if (event.name == "warn")
+    return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", one_line(text_of(detail, "text")));
   if (event.name == "note" && event.task >= 0) return cat("note     ", id, "  ", one_line(text_of(detail, "text")));
   if (event.name == "stop") {
     const std::string stages = counted(static_cast<std::size_t>(number_of(detail, "running")), "stage");
-    return number_of(detail, "level") > 1 ? cat("killing ", stages)
-                                          : cat("stopping: asked ", stages, " to save and end; Ctrl-C again kills them");
+    return number_of(detail, "level") > 1
+               ? cat("killing ", stages)
+               : cat("stopping: asked ", stages, " to save and end; Ctrl-C again kills them");
   }
   return "";
 }
@@ -182,7 +186,8 @@ class Terminal : public Display {
     std::vector<std::string> lines;
     lines.push_back(cat(style_.bold(state.graph->name), "  ", counts_line(state, style_)));
     std::vector<pipeline::RunningTask> running = state.running;
-    std::stable_sort(running.begin(), running.end(), [](const auto& a, const auto& b) { return a.started_s < b.started_s; });
+    std::stable_sort(running.begin(), running.end(),
+                     [](const auto& a, const auto& b) { return a.started_s < b.started_s; });
     const auto room = static_cast<std::size_t>(std::max(cli::terminal_size(2).rows - 4, 1));
     for (std::size_t i = 0; i < running.size() && i < room; ++i) {
       lines.push_back(cat("  ", style_.name(state.graph->tasks[running[i].task].id), "  ",
@@ -219,8 +224,12 @@ class JsonLines : public Display {
     last_s_ = state.now_s;
     for (const auto& running : state.running) {
       if (running.progress.empty()) continue;
-      emit({{"event", "progress"}, {"schema_version", 1}, {"time", pipeline::unix_time()},
-            {"task", state.graph->tasks[running.task].id}, {"attempt", running.attempt}, {"progress", running.progress}});
+      emit({{"event", "progress"},
+            {"schema_version", 1},
+            {"time", pipeline::unix_time()},
+            {"task", state.graph->tasks[running.task].id},
+            {"attempt", running.attempt},
+            {"progress", running.progress}});
     }
   }
 

@@ -49,10 +49,14 @@ std::string box_name(const pipeline::Task& task, const std::vector<std::string>&
 std::string escaped(const std::string& text, bool mermaid) {
   std::string out;
   for (const char c : text) {
-    if (c == '"') out += mermaid ? "#quot;" : "\\\"";
-    else if (c == '\\' && !mermaid) out += "\\\\";
-    else if (c == '\n') out += ' ';
-    else out += c;
+    if (c == '"')
+      out += mermaid ? "#quot;" : "\\\"";
+    else if (c == '\\' && !mermaid)
+      out += "\\\\";
+    else if (c == '\n')
+      out += ' ';
+    else
+      out += c;
   }
   return out;
 }
@@ -113,7 +117,11 @@ int graph_command(const cli::CommandLine& line) {
       if (!arrow.label.empty()) edge["snapshot"] = arrow.label;
       edges.push_back(std::move(edge));
     }
-    print_json({{"schema", "pe-graph/1"}, {"schema_version", 1}, {"pipeline", graph.name}, {"nodes", nodes}, {"edges", edges}});
+    print_json({{"schema", "pe-graph/1"},
+                {"schema_version", 1},
+                {"pipeline", graph.name},
+                {"nodes", nodes},
+                {"edges", edges}});
     return pipeline::kRunDone;
   }
   const bool mermaid = line.format == "mermaid";
@@ -122,17 +130,24 @@ int graph_command(const cli::CommandLine& line) {
     if (box.tasks > 1) text += cat(mermaid ? " ×" : " x", box.tasks);
     return escaped(text, mermaid);
   };
-  std::string out = mermaid ? "flowchart LR\n" : cat("digraph \"", escaped(graph.name, false), "\" {\n  rankdir=LR;\n  node [shape=box];\n");
+  std::string out = mermaid
+                        ? "flowchart LR\n"
+                        : cat("digraph \"", escaped(graph.name, false), "\" {\n  rankdir=LR;\n  node [shape=box];\n");
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const bool there = line.cached && boxes[i].cached == boxes[i].tasks;
-    if (mermaid) out += cat("  n", i, "[\"", label(boxes[i]), "\"]", there ? ":::cached" : "", "\n");
-    else out += cat("  n", i, " [label=\"", label(boxes[i]), "\"", there ? ", style=filled, fillcolor=palegreen" : "", "];\n");
+    if (mermaid)
+      out += cat("  n", i, "[\"", label(boxes[i]), "\"]", there ? ":::cached" : "", "\n");
+    else
+      out += cat("  n", i, " [label=\"", label(boxes[i]), "\"", there ? ", style=filled, fillcolor=palegreen" : "",
+                 "];\n");
   }
   for (const Arrow& arrow : arrows) {
     if (mermaid) {
-      out += cat("  n", arrow.from, " -->", arrow.label.empty() ? "" : cat("|\"", escaped(arrow.label, true), "\"|"), " n", arrow.to, "\n");
+      out += cat("  n", arrow.from, " -->", arrow.label.empty() ? "" : cat("|\"", escaped(arrow.label, true), "\"|"),
+                 " n", arrow.to, "\n");
     } else {
-      out += cat("  n", arrow.from, " -> n", arrow.to, arrow.label.empty() ? "" : cat(" [label=\"", escaped(arrow.label, false), "\"]"), ";\n");
+      out += cat("  n", arrow.from, " -> n", arrow.to,
+                 arrow.label.empty() ? "" : cat(" [label=\"", escaped(arrow.label, false), "\"]"), ";\n");
     }
   }
   if (mermaid && line.cached) out += "  classDef cached fill:#d5f5d5\n";

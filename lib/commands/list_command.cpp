@@ -34,21 +34,28 @@ int list_programs(const cli::CommandLine& line) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(support::own_executable().parent_path())) {
     const std::string name = entry.path().filename().string();
-    if (name.rfind("pe-", 0) == 0 && name.find('.') == std::string::npos && name != "pe-pipeline" && entry.is_regular_file()) names.push_back(name);
+    if (name.rfind("pe-", 0) == 0 && name.find('.') == std::string::npos && name != "pe-pipeline" &&
+        entry.is_regular_file())
+      names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
     try {
       const auto stage = catalog.find(name, fs::current_path(), {});
       rows.push_back({name, cat("version ", stage->version), stage->summary});
-      json["stages"].push_back({{"program", name}, {"version", stage->version}, {"summary", stage->summary},
-                                {"inputs", stage->input_names()}, {"outputs", stage->output_names()}});
+      json["stages"].push_back({{"program", name},
+                                {"version", stage->version},
+                                {"summary", stage->summary},
+                                {"inputs", stage->input_names()},
+                                {"outputs", stage->output_names()}});
     } catch (const ConfigError&) {
       // A program of another kind, such as a test's.
     }
   }
-  if (line.json) print_json(json);
-  else print(rows.empty() ? "no stage programs beside pe-pipeline\n" : table(rows));
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? "no stage programs beside pe-pipeline\n" : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -59,13 +66,20 @@ int list_runs(cli::CommandLine line) {
   std::vector<std::vector<std::string>> rows;
   for (const std::string& run : store.runs()) {
     const auto status = pipeline::read_run(store, run);
-    json["runs"].push_back({{"run", run}, {"pipeline", status.pipeline}, {"state", status.state}, {"exit_code", status.exit_code},
-                            {"started", status.started}, {"ended", status.ended}, {"tasks", status.tasks.size()}});
+    json["runs"].push_back({{"run", run},
+                            {"pipeline", status.pipeline},
+                            {"state", status.state},
+                            {"exit_code", status.exit_code},
+                            {"started", status.started},
+                            {"ended", status.ended},
+                            {"tasks", status.tasks.size()}});
     rows.push_back({run, status.pipeline, status.state, counted(status.tasks.size(), "task"),
                     status.ended > 0 ? support::short_duration(status.ended - status.started) : ""});
   }
-  if (line.json) print_json(json);
-  else print(rows.empty() ? "no runs\n" : table(rows));
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? "no runs\n" : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -80,15 +94,24 @@ int list_records(cli::CommandLine line, const fs::path& store_folder) {
     const auto record = store.read(key);
     if (!record) continue;
     for (const auto& output : record->outputs) {
-      json["artifacts"].push_back({{"task", record->task}, {"key", key.key}, {"step", key.step}, {"role", output.role}, {"kind", output.kind},
-                                   {"content", output.content}, {"object", output.object}, {"bytes", output.bytes},
-                                   {"status", status_name(record->status)}, {"path", store.object_path(output.object).string()}});
-      rows.push_back({key.short_name(), cat(record->task, ".", output.role), output.kind, support::short_bytes(static_cast<double>(output.bytes)),
-                      output.content.substr(0, 12)});
+      json["artifacts"].push_back({{"task", record->task},
+                                   {"key", key.key},
+                                   {"step", key.step},
+                                   {"role", output.role},
+                                   {"kind", output.kind},
+                                   {"content", output.content},
+                                   {"object", output.object},
+                                   {"bytes", output.bytes},
+                                   {"status", status_name(record->status)},
+                                   {"path", store.object_path(output.object).string()}});
+      rows.push_back({key.short_name(), cat(record->task, ".", output.role), output.kind,
+                      support::short_bytes(static_cast<double>(output.bytes)), output.content.substr(0, 12)});
     }
   }
-  if (line.json) print_json(json);
-  else print(rows.empty() ? "no artifacts\n" : table(rows));
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? "no artifacts\n" : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -97,10 +120,12 @@ int list_records(cli::CommandLine line, const fs::path& store_folder) {
 int list_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   static const std::vector<std::string> kinds = {"stages", "tasks", "artifacts", "runs"};
-  if (line.words.empty()) throw ConfigError("list what?", {"pe-pipeline list", 0, 0, "", 1}, cat("one of ", support::join(kinds, ", ")));
+  if (line.words.empty())
+    throw ConfigError("list what?", {"pe-pipeline list", 0, 0, "", 1}, cat("one of ", support::join(kinds, ", ")));
   const std::string kind = line.words.front();
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
-    throw ConfigError(cat("cannot list ", quote(kind)), {"pe-pipeline list", 0, 0, "", 1}, support::suggestion(kind, kinds));
+    throw ConfigError(cat("cannot list ", quote(kind)), {"pe-pipeline list", 0, 0, "", 1},
+                      support::suggestion(kind, kinds));
   }
   line.words.erase(line.words.begin());
   if (kind == "runs") return list_runs(line);
@@ -127,12 +152,18 @@ int list_command(const cli::CommandLine& given) {
       if (!first) continue;
       std::vector<std::string> axes;
       for (const auto& [axis, value] : first->axes) axes.push_back(axis);
-      json["stages"].push_back({{"stage", label}, {"program", first->stage->program}, {"version", first->stage->version},
-                                {"tasks", count}, {"axes", axes}});
-      rows.push_back({label, first->stage->program, counted(count, "task"), axes.empty() ? "" : cat("over ", support::join(axes, ", "))});
+      json["stages"].push_back({{"stage", label},
+                                {"program", first->stage->program},
+                                {"version", first->stage->version},
+                                {"tasks", count},
+                                {"axes", axes}});
+      rows.push_back({label, first->stage->program, counted(count, "task"),
+                      axes.empty() ? "" : cat("over ", support::join(axes, ", "))});
     }
-    if (line.json) print_json(json);
-    else print(table(rows));
+    if (line.json)
+      print_json(json);
+    else
+      print(table(rows));
     return pipeline::kRunDone;
   }
   const Store store = open_for_reading(store_folder);
@@ -146,28 +177,44 @@ int list_command(const cli::CommandLine& given) {
     const pipeline::Task& task = graph.tasks[i];
     const pipeline::PlannedTask& planned = plan.tasks[i];
     if (kind == "tasks") {
-      json[kind].push_back({{"id", task.id}, {"stage", task.label}, {"state", state_name(planned.state)}, {"plan_key", task.plan_key},
-                            {"task_key", planned.task_key}, {"axes", task.axes}});
+      json[kind].push_back({{"id", task.id},
+                            {"stage", task.label},
+                            {"state", state_name(planned.state)},
+                            {"plan_key", task.plan_key},
+                            {"task_key", planned.task_key},
+                            {"axes", task.axes}});
       rows.push_back({task.id, std::string(state_name(planned.state)), planned.task_key.substr(0, 12)});
       continue;
     }
-    const auto add = [&](const std::optional<pipeline::Result>& result, const std::string& snapshot, std::int64_t step, bool present) {
+    const auto add = [&](const std::optional<pipeline::Result>& result, const std::string& snapshot, std::int64_t step,
+                         bool present) {
       if (!result) return;
       for (const auto& output : result->outputs) {
         const std::string name = cat(task.id, snapshot.empty() ? "" : "@" + snapshot, ".", output.role);
-        json[kind].push_back({{"task", task.id}, {"snapshot", snapshot}, {"key", planned.task_key}, {"step", step}, {"role", output.role},
-                              {"kind", output.kind}, {"content", output.content}, {"object", output.object}, {"bytes", output.bytes},
-                              {"present", present}, {"status", status_name(result->status)},
+        json[kind].push_back({{"task", task.id},
+                              {"snapshot", snapshot},
+                              {"key", planned.task_key},
+                              {"step", step},
+                              {"role", output.role},
+                              {"kind", output.kind},
+                              {"content", output.content},
+                              {"object", output.object},
+                              {"bytes", output.bytes},
+                              {"present", present},
+                              {"status", status_name(result->status)},
                               {"path", store.object_path(output.object).string()}});
-        rows.push_back({name, output.kind, support::short_bytes(static_cast<double>(output.bytes)), output.content.substr(0, 12),
-                        present ? "" : "object gone"});
+        rows.push_back({name, output.kind, support::short_bytes(static_cast<double>(output.bytes)),
+                        output.content.substr(0, 12), present ? "" : "object gone"});
       }
     };
     add(planned.result, "", -1, planned.present);
-    for (const auto& snapshot : planned.snapshots) add(snapshot.result, snapshot.label, snapshot.step, snapshot.present);
+    for (const auto& snapshot : planned.snapshots)
+      add(snapshot.result, snapshot.label, snapshot.step, snapshot.present);
   }
-  if (line.json) print_json(json);
-  else print(rows.empty() ? cat("no ", kind, "\n") : table(rows));
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? cat("no ", kind, "\n") : table(rows));
   return pipeline::kRunDone;
 }
 
@@ -187,7 +234,8 @@ int config_command(const cli::CommandLine& line) {
       Json item{{"id", task.id}, {"config", task.config}};
       if (line.origin) {
         item["origins"] = Json::object();
-        for (const auto& [path, place] : origins) item["origins"][path] = place.line > 0 ? cat(place.file, ":", place.line) : place.file;
+        for (const auto& [path, place] : origins)
+          item["origins"][path] = place.line > 0 ? cat(place.file, ":", place.line) : place.file;
       }
       json["tasks"].push_back(std::move(item));
       continue;
@@ -211,7 +259,10 @@ int config_command(const cli::CommandLine& line) {
           found = origins.find(name);
         }
         row.push_back(found == origins.end() ? "# default"
-                                             : cat("# ", found->second.file, found->second.line > 0 && found->second.file.rfind("--", 0) != 0 ? cat(":", found->second.line) : ""));
+                                             : cat("# ", found->second.file,
+                                                   found->second.line > 0 && found->second.file.rfind("--", 0) != 0
+                                                       ? cat(":", found->second.line)
+                                                       : ""));
       }
       rows.push_back(std::move(row));
     }
@@ -225,7 +276,8 @@ int forget_command(const cli::CommandLine& line) {
   const std::string file = pipeline_file_of(line);
   const std::vector<std::string> selectors = selectors_of(line);
   if (selectors.empty()) {
-    throw ConfigError("forget which tasks?", {"pe-pipeline forget", 0, 0, "", 1}, "name them, or '*' for all of this pipeline");
+    throw ConfigError("forget which tasks?", {"pe-pipeline forget", 0, 0, "", 1},
+                      "name them, or '*' for all of this pipeline");
   }
   const fs::path store_folder = store_path(line, pipeline::find_root(file));
   const Loaded loaded = load(line, file, store_folder);
@@ -234,7 +286,8 @@ int forget_command(const cli::CommandLine& line) {
   pipeline::LockOwner owner;
   const auto lock = line.dry_run ? std::nullopt : pipeline::RunLock::acquire(store_folder, graph.name, &owner);
   if (!lock && !line.dry_run) {
-    say(cat("pe-pipeline: the store ", quote(store_folder.string()), " is held by process ", owner.pid, " on ", owner.host, "\n"));
+    say(cat("pe-pipeline: the store ", quote(store_folder.string()), " is held by process ", owner.pid, " on ",
+            owner.host, "\n"));
     return pipeline::kRunStore;
   }
   pipeline::StoreOptions options;
@@ -252,16 +305,21 @@ int forget_command(const cli::CommandLine& line) {
     const auto drop = [&](const pipeline::ResultKey& key, const std::string& snapshot) {
       if (line.dry_run ? !store.find(key).has_value() : !store.forget(key)) return;
       ++count;
-      json["dropped"].push_back({{"task", graph.tasks[i].id}, {"snapshot", snapshot}, {"key", key.key}, {"step", key.step}});
-      out += cat(line.dry_run ? "would drop  " : "dropped  ", key.short_name(), "  ", graph.tasks[i].id, snapshot.empty() ? "" : "@" + snapshot, "\n");
+      json["dropped"].push_back(
+          {{"task", graph.tasks[i].id}, {"snapshot", snapshot}, {"key", key.key}, {"step", key.step}});
+      out += cat(line.dry_run ? "would drop  " : "dropped  ", key.short_name(), "  ", graph.tasks[i].id,
+                 snapshot.empty() ? "" : "@" + snapshot, "\n");
     };
     if (task.snapshots.empty()) drop({task.task_key, -1}, "");
     for (const auto& snapshot : task.snapshots) drop({task.task_key, snapshot.step}, snapshot.label);
     // Nor may a training go on from what earlier attempts saved: it would only end again at once.
-    if (!line.dry_run && graph.tasks[i].is_trajectory()) support::remove_tree(store.work_folder(graph.tasks[i].plan_key));
+    if (!line.dry_run && graph.tasks[i].is_trajectory())
+      support::remove_tree(store.work_folder(graph.tasks[i].plan_key));
   }
-  if (line.json) print_json(json);
-  else print(out + (count ? "" : "nothing to drop\n"));
+  if (line.json)
+    print_json(json);
+  else
+    print(out + (count ? "" : "nothing to drop\n"));
   return pipeline::kRunDone;
 }
 

@@ -13,8 +13,8 @@ namespace {
 
 int dispatch(const cli::CommandLine& line) {
   static const std::map<std::string, int (*)(const cli::CommandLine&)> table = {
-      {"run", run_command},   {"plan", plan_command}, {"explain", explain_command}, {"status", status_command},
-      {"logs", logs_command}, {"graph", graph_command}, {"show", show_command},     {"list", list_command},
+      {"run", run_command},       {"plan", plan_command},    {"explain", explain_command}, {"status", status_command},
+      {"logs", logs_command},     {"graph", graph_command},  {"show", show_command},       {"list", list_command},
       {"config", config_command}, {"forget", forget_command}};
   return table.at(line.verb)(line);
 }
@@ -47,7 +47,8 @@ int pipeline_main(int argc, char** argv) {
     return exit_code_of(error);
   } catch (const std::exception& error) {
     std::fflush(stdout);
-    std::fprintf(stderr, "pe-pipeline: %s\nThis is a mistake of pe-pipeline %s; please report it with this message.\n", error.what(), PE_VERSION);
+    std::fprintf(stderr, "pe-pipeline: %s\nThis is a mistake of pe-pipeline %s; please report it with this message.\n",
+                 error.what(), PE_VERSION);
     return support::kExitBug;
   }
 }

@@ -24,7 +24,7 @@ using support::cat;
 constexpr std::size_t kMostGroups = 40;
 
 std::string place_text(const support::Place& place) {
-  if (place.file.rfind("--", 0) == 0) return place.file;   // a flag has no lines
+  if (place.file.rfind("--", 0) == 0) return place.file;  // a flag has no lines
   return place.line > 0 ? cat(place.file, ":", place.line) : place.file;
 }
 
@@ -77,13 +77,20 @@ std::vector<std::pair<std::string, std::size_t>> impossible_demands(const Graph&
 Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
   const PlannedTask& planned = plan.tasks[i];
   const pipeline::Task& task = graph.tasks[i];
-  Json json{{"id", task.id}, {"stage", task.label}, {"state", state_name(planned.state)}, {"reason", planned.reason},
-            {"plan_key", task.plan_key}, {"task_key", planned.task_key}, {"key_is_exact", planned.key_is_exact},
+  Json json{{"id", task.id},
+            {"stage", task.label},
+            {"state", state_name(planned.state)},
+            {"reason", planned.reason},
+            {"plan_key", task.plan_key},
+            {"task_key", planned.task_key},
+            {"key_is_exact", planned.key_is_exact},
             {"selected", planned.selected}};
   if (!planned.snapshots.empty()) {
     json["snapshots"] = Json::array();
     for (const auto& snapshot : planned.snapshots) {
-      json["snapshots"].push_back({{"label", snapshot.label}, {"step", snapshot.step}, {"needed", snapshot.needed},
+      json["snapshots"].push_back({{"label", snapshot.label},
+                                   {"step", snapshot.step},
+                                   {"needed", snapshot.needed},
                                    {"present", snapshot.present}});
     }
   }
@@ -122,7 +129,8 @@ int plan_command(const cli::CommandLine& line) {
   const int code = line.exit_code && work ? pipeline::kRunHasWork : pipeline::kRunDone;
   const pipeline::Capacity capacity = capacity_of(line);
   const auto demands = impossible_demands(graph, plan, capacity);
-  const auto groups = line.why && !line.json ? std::vector<pipeline::CauseGroup>() : pipeline::group_causes(graph, plan, reader);
+  const auto groups =
+      line.why && !line.json ? std::vector<pipeline::CauseGroup>() : pipeline::group_causes(graph, plan, reader);
   const Cost cost = cost_of(graph, plan, planned.store);
 
   if (line.json) {
@@ -134,13 +142,23 @@ int plan_command(const cli::CommandLine& line) {
     for (const auto& group : groups) {
       Json ids = Json::array();
       for (const std::size_t i : group.tasks) ids.push_back(graph.tasks[i].id);
-      causes.push_back({{"stage", group.stage}, {"cause", group.text}, {"place", place_text(group.place)}, {"tasks", std::move(ids)}});
+      causes.push_back({{"stage", group.stage},
+                        {"cause", group.text},
+                        {"place", place_text(group.place)},
+                        {"tasks", std::move(ids)}});
     }
     for (const auto& [why, count] : demands) too_much.push_back({{"why", why}, {"tasks", count}});
-    Json json{{"schema", "pe-plan/1"}, {"schema_version", 1}, {"pipeline", graph.name}, {"counts", std::move(counts)},
-              {"dropped", graph.dropped}, {"causes", std::move(causes)}, {"tasks", std::move(tasks)},
-              {"too_large_for_this_machine", std::move(too_much)}, {"capacity", pipeline::describe(capacity)}};
-    json["cost"] = {{"seconds", cost.known_s}, {"tasks_with_history", cost.known}, {"tasks_without_history", cost.unknown}};
+    Json json{{"schema", "pe-plan/1"},
+              {"schema_version", 1},
+              {"pipeline", graph.name},
+              {"counts", std::move(counts)},
+              {"dropped", graph.dropped},
+              {"causes", std::move(causes)},
+              {"tasks", std::move(tasks)},
+              {"too_large_for_this_machine", std::move(too_much)},
+              {"capacity", pipeline::describe(capacity)}};
+    json["cost"] = {
+        {"seconds", cost.known_s}, {"tasks_with_history", cost.known}, {"tasks_without_history", cost.unknown}};
     print_json(json);
     return code;
   }
@@ -148,7 +166,8 @@ int plan_command(const cli::CommandLine& line) {
   const cli::Style style = out_style(line);
   std::string head = cat(style.bold(graph.name), "  ", counted(needed, "task"));
   const auto add = [&](TaskState state, const std::string& text) {
-    if (const std::size_t count = plan.count(state)) head += cat("  ", support::with_commas(static_cast<std::int64_t>(count)), " ", text);
+    if (const std::size_t count = plan.count(state))
+      head += cat("  ", support::with_commas(static_cast<std::int64_t>(count)), " ", text);
   };
   add(TaskState::kReuse, style.good("reuse"));
   add(TaskState::kRun, "run");
@@ -182,15 +201,20 @@ int plan_command(const cli::CommandLine& line) {
       rows.push_back({cat("  ", state), std::to_string(group.tasks.size()), name, group.text, place_text(group.place)});
     }
     print(table(rows));
-    if (groups.size() > kMostGroups) print(cat("  and ", counted(groups.size() - kMostGroups, "more cause"), "; --why lists every task\n"));
+    if (groups.size() > kMostGroups)
+      print(cat("  and ", counted(groups.size() - kMostGroups, "more cause"), "; --why lists every task\n"));
   }
   if (!work) {
     print("nothing to do\n");
   } else if (cost.known > 0) {
-    print(cat("cost   about ", support::short_duration(cost.known_s), " of task time, from what ", counted(cost.known, "such task"), " took before",
-              cost.unknown ? cat("; ", counted(cost.unknown, "task"), " of stages that never ran here are not in it") : "", "\n"));
+    print(cat(
+        "cost   about ", support::short_duration(cost.known_s), " of task time, from what ",
+        counted(cost.known, "such task"), " took before",
+        cost.unknown ? cat("; ", counted(cost.unknown, "task"), " of stages that never ran here are not in it") : "",
+        "\n"));
   }
-  for (const auto& [why, count] : demands) print(cat(style.warn("too large here"), "  ", counted(count, "task"), " of ", why, "\n"));
+  for (const auto& [why, count] : demands)
+    print(cat(style.warn("too large here"), "  ", counted(count, "task"), " of ", why, "\n"));
   return code;
 }
 
@@ -217,7 +241,10 @@ int explain_command(const cli::CommandLine& line) {
       Json json = task_json(graph, planned.plan, i);
       json["causes"] = Json::array();
       for (const auto& cause : explanation.causes) {
-        json["causes"].push_back({{"what", cause.what}, {"before", cause.before}, {"after", cause.after}, {"text", cause.str()},
+        json["causes"].push_back({{"what", cause.what},
+                                  {"before", cause.before},
+                                  {"after", cause.after},
+                                  {"text", cause.str()},
                                   {"place", place_text(cause.place)}});
       }
       json["against"] = explanation.against;
@@ -228,13 +255,16 @@ int explain_command(const cli::CommandLine& line) {
       continue;
     }
     std::string out = cat(style.bold(graph.tasks[i].id), "  ", state_name(task.state), ": ", task.reason, "\n");
-    if (!task.task_key.empty()) out += cat("  key      ", task.task_key.substr(0, 12), task.key_is_exact ? "" : " (if its inputs come out as before)", "\n");
+    if (!task.task_key.empty())
+      out += cat("  key      ", task.task_key.substr(0, 12),
+                 task.key_is_exact ? "" : " (if its inputs come out as before)", "\n");
     if (!explanation.against_id.empty()) {
       out += cat("  against  ", explanation.against.substr(0, 12), "  ", explanation.against_id, "\n");
     }
     for (const auto& cause : explanation.causes) {
-      if (task.state == TaskState::kReuse) break;   // said above
-      out += cat("  cause    ", cause.str(), cause.place.file.empty() ? "" : "  " + style.dim(place_text(cause.place)), "\n");
+      if (task.state == TaskState::kReuse) break;  // said above
+      out += cat("  cause    ", cause.str(), cause.place.file.empty() ? "" : "  " + style.dim(place_text(cause.place)),
+                 "\n");
     }
     std::size_t followed = 0;
     for (const std::size_t producer : explanation.follows) {
@@ -246,8 +276,11 @@ int explain_command(const cli::CommandLine& line) {
     }
     print(out);
   }
-  if (line.json) print_json({{"schema", "pe-explain/1"}, {"schema_version", 1}, {"pipeline", graph.name}, {"tasks", std::move(answers)}});
-  else if (left) print(cat("and ", counted(left, "more task"), "; --all shows them\n"));
+  if (line.json)
+    print_json(
+        {{"schema", "pe-explain/1"}, {"schema_version", 1}, {"pipeline", graph.name}, {"tasks", std::move(answers)}});
+  else if (left)
+    print(cat("and ", counted(left, "more task"), "; --all shows them\n"));
   return pipeline::kRunDone;
 }
 

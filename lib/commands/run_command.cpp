@@ -49,7 +49,8 @@ class InterruptCounter {
   }
 
  private:
-  struct sigaction before_int_ {}, before_term_ {};
+  struct sigaction before_int_ {
+  }, before_term_{};
 };
 
 double since(std::chrono::steady_clock::time_point start) {
@@ -70,12 +71,20 @@ void print_reports(const std::vector<std::string>& reports) {
 void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, std::size_t tasks,
                          const std::vector<std::string>& reports, double seconds) {
   if (line.progress == "json") {
-    print(Json{{"event", "end"}, {"schema_version", 1}, {"run", nullptr}, {"pipeline", name}, {"exit_code", 0},
-               {"executed", 0}, {"reused", tasks}, {"reports", reports}}.dump() + "\n");
+    print(Json{{"event", "end"},
+               {"schema_version", 1},
+               {"run", nullptr},
+               {"pipeline", name},
+               {"exit_code", 0},
+               {"executed", 0},
+               {"reused", tasks},
+               {"reports", reports}}
+              .dump() +
+          "\n");
     return;
   }
-  print(cat(name, ": nothing to do, ", tasks == 1 ? "its 1 task is" : cat("all ", counted(tasks, "task"), " are"), " in the store (",
-            fmt::format("{:.2f}", seconds), " s)\n"));
+  print(cat(name, ": nothing to do, ", tasks == 1 ? "its 1 task is" : cat("all ", counted(tasks, "task"), " are"),
+            " in the store (", fmt::format("{:.2f}", seconds), " s)\n"));
   print_reports(reports);
 }
 

@@ -27,9 +27,7 @@ bool names_pipeline_file(const std::string& word) {
   return ending == ".yml" || ending == ".yaml";
 }
 
-void write_out(std::FILE* stream, const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stream);
-}
+void write_out(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
 
 }  // namespace
 
@@ -41,7 +39,9 @@ std::string pipeline_file_of(const cli::CommandLine& line) {
   return line.words.front();
 }
 
-std::vector<std::string> selectors_of(const cli::CommandLine& line) { return {line.words.begin() + 1, line.words.end()}; }
+std::vector<std::string> selectors_of(const cli::CommandLine& line) {
+  return {line.words.begin() + 1, line.words.end()};
+}
 
 fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
   if (!line.store.empty()) return fs::absolute(line.store);
@@ -53,7 +53,8 @@ fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
 fs::path store_path_for(cli::CommandLine& line) {
   fs::path root = fs::current_path();
   if (!line.words.empty() && names_pipeline_file(line.words.front())) {
-    if (!fs::exists(line.words.front())) throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1});
+    if (!fs::exists(line.words.front()))
+      throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1});
     root = pipeline::find_root(line.words.front());
     line.words.erase(line.words.begin());
   }

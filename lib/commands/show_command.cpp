@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <set>
 
+#include "artifact/artifact_check.h"
 #include "artifact/collection.h"
 #include "artifact/content_digest.h"
-#include "artifact/artifact_check.h"
 #include "artifact/h5.h"
 #include "artifact/header.h"
 #include "cli/terminal.h"
@@ -45,12 +45,13 @@ int show_file(const cli::CommandLine& line, const fs::path& path) {
   }
   const std::string digest = artifact::artifact_content_digest(path);
   if (line.json) {
-    Json json{{"schema", "pe-show/1"}, {"schema_version", 1}, {"path", path.string()}, {"kind", kind}, {"content_digest", digest},
-              {"made_by", artifact::recipe_to_json(recipe)}};
+    Json json{{"schema", "pe-show/1"}, {"schema_version", 1},      {"path", path.string()},
+              {"kind", kind},          {"content_digest", digest}, {"made_by", artifact::recipe_to_json(recipe)}};
     if (!members.empty()) {
       json["members"] = Json::array();
       for (const auto& member : members) {
-        json["members"].push_back({{"name", member.name}, {"bytes", member.bytes}, {"content_digest", member.content_digest}});
+        json["members"].push_back(
+            {{"name", member.name}, {"bytes", member.bytes}, {"content_digest", member.content_digest}});
       }
     }
     print_json(json);
@@ -64,15 +65,18 @@ int show_file(const cli::CommandLine& line, const fs::path& path) {
   if (!members.empty()) out += cat("  members   ", members.size(), "\n");
   if (recipe.inputs.is_object()) {
     for (const auto& [role, digests] : recipe.inputs.items()) {
-      for (const Json& each : digests) out += cat("  input     ", role, "  ", each.is_string() ? each.get<std::string>() : each.dump(), "\n");
+      for (const Json& each : digests)
+        out += cat("  input     ", role, "  ", each.is_string() ? each.get<std::string>() : each.dump(), "\n");
     }
   }
   out += "  config\n";
   const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
     for (const auto& [name, value] : node.items()) {
       const std::string path_of = prefix.empty() ? name : prefix + "." + name;
-      if (value.is_object() && !value.contains("kind") && !value.contains("stack")) self(self, value, path_of);
-      else out += cat("    ", path_of, ": ", support::display(value), "\n");
+      if (value.is_object() && !value.contains("kind") && !value.contains("stack"))
+        self(self, value, path_of);
+      else
+        out += cat("    ", path_of, ": ", support::display(value), "\n");
     }
   };
   if (recipe.config.is_object()) walk(walk, recipe.config, "");
@@ -101,8 +105,8 @@ Json tree_json(const std::vector<Record>& records, const Record& record, int dep
   return {{"task", record.task}, {"key", record.key.short_name()}, {"inputs", std::move(inputs)}};
 }
 
-void print_tree(const std::vector<Record>& records, const Record& record, const std::string& indent, std::set<std::string>& seen,
-                std::string& out) {
+void print_tree(const std::vector<Record>& records, const Record& record, const std::string& indent,
+                std::set<std::string>& seen, std::string& out) {
   for (const auto& input : record.inputs) {
     const Record* maker = input.digest.empty() ? nullptr : maker_of(records, input.digest);
     out += cat(indent, input.role, ": ", input.producer, "  ",
@@ -118,12 +122,15 @@ void print_tree(const std::vector<Record>& records, const Record& record, const 
 }
 
 std::string record_text(const Record& record, const Store& store, const cli::Style& style) {
-  std::string out = cat(style.bold(record.task), record.key.is_snapshot() ? cat(" at step ", record.key.step) : "", "\n");
+  std::string out =
+      cat(style.bold(record.task), record.key.is_snapshot() ? cat(" at step ", record.key.step) : "", "\n");
   out += cat("  key       ", record.key.key, "\n  plan key  ", record.plan_key, "\n");
-  out += cat("  stage     pe-", record.stage, ", result version ", record.version, "\n  status    ", status_name(record.status), "\n");
+  out += cat("  stage     pe-", record.stage, ", result version ", record.version, "\n  status    ",
+             status_name(record.status), "\n");
   for (const auto& output : record.outputs) {
-    out += cat("  output    ", output.role, "  ", output.kind, "  ", support::short_bytes(static_cast<double>(output.bytes)), "  content ",
-               output.content.substr(0, 12), output.is_volatile ? "  measured" : "",
+    out += cat("  output    ", output.role, "  ", output.kind, "  ",
+               support::short_bytes(static_cast<double>(output.bytes)), "  content ", output.content.substr(0, 12),
+               output.is_volatile ? "  measured" : "",
                store.has_object(output.object) ? "" : style.bad("  its object is gone"), "\n            ",
                store.object_path(output.object).string(), "\n");
   }
@@ -131,11 +138,14 @@ std::string record_text(const Record& record, const Store& store, const cli::Sty
     out += cat("  input     ", input.role, "  ", input.producer, "  ",
                input.digest.empty() ? cat("missing: ", input.missing) : input.digest.substr(0, 12), "\n");
   }
-  for (const char* name : {"run", "host", "started", "ended", "wall_s", "attempts", "build_id", "executable", "work", "inherited_from"}) {
+  for (const char* name :
+       {"run", "host", "started", "ended", "wall_s", "attempts", "build_id", "executable", "work", "inherited_from"}) {
     if (!record.occasion.is_object() || !record.occasion.contains(name)) continue;
     const Json& value = record.occasion[name];
-    out += cat("  ", name, std::string(std::max<std::size_t>(1, 10 - std::min<std::size_t>(10, std::string_view(name).size())), ' '),
-               value.is_string() ? value.get<std::string>() : value.dump(), "\n");
+    out +=
+        cat("  ", name,
+            std::string(std::max<std::size_t>(1, 10 - std::min<std::size_t>(10, std::string_view(name).size())), ' '),
+            value.is_string() ? value.get<std::string>() : value.dump(), "\n");
   }
   return out;
 }
@@ -145,7 +155,8 @@ std::string record_text(const Record& record, const Store& store, const cli::Sty
 int show_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   if (line.words.empty()) {
-    throw ConfigError("nothing to show is named", {"pe-pipeline show", 0, 0, "", 1}, "a key, the path of an artifact, or a task's id");
+    throw ConfigError("nothing to show is named", {"pe-pipeline show", 0, 0, "", 1},
+                      "a key, the path of an artifact, or a task's id");
   }
   fs::path store_folder;
   if (line.words.size() > 1) store_folder = store_path_for(line);
@@ -170,17 +181,21 @@ int show_command(const cli::CommandLine& given) {
       auto record = store.read(key);
       if (!record) continue;
       ids.push_back(record->task);
-      if (keys.empty() && (record->task == word || cat(record->task, "@", record->key.step) == word)) found.push_back(*record);
+      if (keys.empty() && (record->task == word || cat(record->task, "@", record->key.step) == word))
+        found.push_back(*record);
       records.push_back(*std::move(record));
     }
   }
   if (found.empty()) {
-    throw ConfigError(cat("no artifact, record or file is called ", quote(word), " (store ", store_folder.string(), ")"), {},
-                      support::suggestion(word, ids));
+    throw ConfigError(
+        cat("no artifact, record or file is called ", quote(word), " (store ", store_folder.string(), ")"), {},
+        support::suggestion(word, ids));
   }
   // The newest first: an id may have had several results.
   std::stable_sort(found.begin(), found.end(), [](const Record& a, const Record& b) {
-    const auto ended = [](const Record& record) { return record.occasion.is_object() ? record.occasion.value("ended", "") : ""; };
+    const auto ended = [](const Record& record) {
+      return record.occasion.is_object() ? record.occasion.value("ended", "") : "";
+    };
     return ended(a) > ended(b);
   });
   if (line.json) {
@@ -203,10 +218,12 @@ int show_command(const cli::CommandLine& given) {
       out += "  made from\n";
       print_tree(records, found[i], "    ", seen, out);
     }
-    if (line.preimage) out += cat("  preimage\n", found[i].preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+    if (line.preimage)
+      out += cat("  preimage\n", found[i].preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
     print(out);
   }
-  if (found.size() > kMost) print(cat("and ", counted(found.size() - kMost, "more record"), "; give more digits, or --json\n"));
+  if (found.size() > kMost)
+    print(cat("and ", counted(found.size() - kMost, "more record"), "; give more digits, or --json\n"));
   return pipeline::kRunDone;
 }
 

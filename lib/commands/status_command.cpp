@@ -31,15 +31,20 @@ using support::quote;
 
 std::string pick_run(const pipeline::Store& store, const std::string& wanted) {
   const std::vector<std::string> runs = store.runs();
-  if (runs.empty()) throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {}, "name another with --store, or run a pipeline first");
+  if (runs.empty())
+    throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {},
+                      "name another with --store, or run a pipeline first");
   if (wanted.empty() || wanted == "latest") return runs.back();
   std::vector<std::string> found;
   for (const std::string& run : runs) {
     if (run.rfind(wanted, 0) == 0) found.push_back(run);
   }
   if (found.size() == 1) return found.front();
-  if (found.empty()) throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1}, support::suggestion(wanted, runs));
-  throw ConfigError(cat(quote(wanted), " begins the names of ", found.size(), " runs"), {"--run", 0, 0, "", 1}, "give more of it");
+  if (found.empty())
+    throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1},
+                      support::suggestion(wanted, runs));
+  throw ConfigError(cat(quote(wanted), " begins the names of ", found.size(), " runs"), {"--run", 0, 0, "", 1},
+                    "give more of it");
 }
 
 /// A task as selections see it, from its id: "trunk[encoding=rope,seed=42]".
@@ -81,7 +86,8 @@ int status_command(const cli::CommandLine& given) {
     line.run = line.words.front();
     line.words.erase(line.words.begin());
   }
-  if (!line.words.empty()) throw ConfigError(cat("unexpected word ", quote(line.words.front())), {"pe-pipeline status", 0, 0, "", 1});
+  if (!line.words.empty())
+    throw ConfigError(cat("unexpected word ", quote(line.words.front())), {"pe-pipeline status", 0, 0, "", 1});
   const RunStatus status = pipeline::read_run(store, pick_run(store, line.run));
   if (line.json) {
     Json json = to_json(status);
@@ -104,11 +110,13 @@ int status_command(const cli::CommandLine& given) {
     if (!by_stage.count(task.stage)) stages.push_back(task.stage);
     ++by_stage[task.stage][task.phase];
   }
-  const std::string state = status.state == "done" ? style.good("done")
-                            : status.state == "failed" || status.state == "died" ? style.bad(status.state) : style.warn(status.state);
+  const std::string state = status.state == "done"                               ? style.good("done")
+                            : status.state == "failed" || status.state == "died" ? style.bad(status.state)
+                                                                                 : style.warn(status.state);
   print(cat(style.bold(status.pipeline), "  run ", status.run_id, "  ", state,
             status.state == "running" ? cat(" (process ", status.pid, " on ", status.host, ")") : "", "  began ",
-            pipeline::utc_text(status.started), status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n"));
+            pipeline::utc_text(status.started),
+            status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n"));
   if (!line.failed) {
     std::vector<std::vector<std::string>> rows;
     for (const std::string& stage : stages) {
@@ -137,7 +145,8 @@ int status_command(const cli::CommandLine& given) {
       print(text + "\n");
     }
   }
-  if (status.state == "died") print("the process of this run is gone without a word; the same `run` command goes on from here\n");
+  if (status.state == "died")
+    print("the process of this run is gone without a word; the same `run` command goes on from here\n");
   if (status.damaged_lines) print(cat(counted(status.damaged_lines, "damaged journal line"), " left out\n"));
   return pipeline::kRunDone;
 }
@@ -145,11 +154,14 @@ int status_command(const cli::CommandLine& given) {
 int logs_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   const pipeline::Store store = open_for_reading(store_path_for(line));
-  if (line.words.empty()) throw ConfigError("no task is selected", {"pe-pipeline logs", 0, 0, "", 1}, "as in: pe-pipeline logs 'trunk[seed=42]'");
+  if (line.words.empty())
+    throw ConfigError("no task is selected", {"pe-pipeline logs", 0, 0, "", 1},
+                      "as in: pe-pipeline logs 'trunk[seed=42]'");
 
   // The newest run in which a selected task has started, unless one is named.
   std::vector<std::string> runs;
-  if (!line.run.empty()) runs = {pick_run(store, line.run)};
+  if (!line.run.empty())
+    runs = {pick_run(store, line.run)};
   else {
     runs = store.runs();
     std::reverse(runs.begin(), runs.end());
@@ -173,7 +185,8 @@ int logs_command(const cli::CommandLine& given) {
   }
   if (found.empty()) {
     const std::string& word = line.words.front();
-    throw ConfigError(cat("no run has a log of ", quote(word)), {}, support::suggestion(word.substr(0, word.find('[')), known));
+    throw ConfigError(cat("no run has a log of ", quote(word)), {},
+                      support::suggestion(word.substr(0, word.find('[')), known));
   }
   Json answers = Json::array();
   for (const TaskStatus& task : found) {
@@ -192,7 +205,8 @@ int logs_command(const cli::CommandLine& given) {
     const fs::path log = folder / "stage.log";
     const std::string text = fs::exists(log) ? tail_of(support::read_file(log), line.tail) : "";
     if (line.json) {
-      answers.push_back({{"task", task.id}, {"attempt", folder.filename().string()}, {"path", log.string()}, {"text", text}});
+      answers.push_back(
+          {{"task", task.id}, {"attempt", folder.filename().string()}, {"path", log.string()}, {"text", text}});
       continue;
     }
     if (found.size() > 1) print(cat(out_style(line).bold(cat("== ", task.id, " ", folder.filename().string())), "\n"));
@@ -204,7 +218,8 @@ int logs_command(const cli::CommandLine& given) {
     return pipeline::kRunDone;
   }
   if (!line.follow) return pipeline::kRunDone;
-  if (found.size() > 1) throw ConfigError("--follow shows one log; the selection names several", {"--follow", 0, 0, "", 1});
+  if (found.size() > 1)
+    throw ConfigError("--follow shows one log; the selection names several", {"--follow", 0, 0, "", 1});
   fs::path folder = store.attempts(found.front().plan_key).back();
   std::ifstream file(folder / "stage.log", std::ios::binary);
   file.seekg(0, std::ios::end);

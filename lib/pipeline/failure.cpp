@@ -12,19 +12,32 @@ namespace pe::pipeline {
 
 std::string_view outcome_name(Outcome outcome) {
   switch (outcome) {
-    case Outcome::kDone: return "done";
-    case Outcome::kBroken: return "broken";
-    case Outcome::kCheckpointed: return "checkpointed";
-    case Outcome::kDiverged: return "diverged";
-    case Outcome::kInput: return "input";
-    case Outcome::kNetwork: return "network";
-    case Outcome::kIo: return "io";
-    case Outcome::kPermanent: return "permanent";
-    case Outcome::kInterrupted: return "interrupted";
-    case Outcome::kOutOfMemory: return "oom";
-    case Outcome::kNode: return "node";
-    case Outcome::kTransient: return "transient";
-    case Outcome::kNoProgress: return "no-progress";
+    case Outcome::kDone:
+      return "done";
+    case Outcome::kBroken:
+      return "broken";
+    case Outcome::kCheckpointed:
+      return "checkpointed";
+    case Outcome::kDiverged:
+      return "diverged";
+    case Outcome::kInput:
+      return "input";
+    case Outcome::kNetwork:
+      return "network";
+    case Outcome::kIo:
+      return "io";
+    case Outcome::kPermanent:
+      return "permanent";
+    case Outcome::kInterrupted:
+      return "interrupted";
+    case Outcome::kOutOfMemory:
+      return "oom";
+    case Outcome::kNode:
+      return "node";
+    case Outcome::kTransient:
+      return "transient";
+    case Outcome::kNoProgress:
+      return "no-progress";
   }
   return "unknown";
 }
@@ -36,15 +49,24 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent) {
     return Outcome::kTransient;
   }
   switch (exit.code) {
-    case support::kExitDone: return Outcome::kDone;
-    case support::kExitConfig: return Outcome::kPermanent;
-    case support::kExitArtifact: return Outcome::kInput;
-    case support::kExitUnavailable: return Outcome::kNetwork;
-    case support::kExitIo: return Outcome::kIo;
-    case support::kExitCheckpointed: return Outcome::kCheckpointed;
-    case support::kExitDiverged: return Outcome::kDiverged;
-    case support::kExitInterrupted: return Outcome::kInterrupted;
-    default: break;
+    case support::kExitDone:
+      return Outcome::kDone;
+    case support::kExitConfig:
+      return Outcome::kPermanent;
+    case support::kExitArtifact:
+      return Outcome::kInput;
+    case support::kExitUnavailable:
+      return Outcome::kNetwork;
+    case support::kExitIo:
+      return Outcome::kIo;
+    case support::kExitCheckpointed:
+      return Outcome::kCheckpointed;
+    case support::kExitDiverged:
+      return Outcome::kDiverged;
+    case support::kExitInterrupted:
+      return Outcome::kInterrupted;
+    default:
+      break;
   }
   if ((exit.code >= 64 && exit.code <= 73) || exit.code == 77 || exit.code == 78) return Outcome::kPermanent;
   return Outcome::kTransient;
@@ -71,7 +93,7 @@ Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& befo
       if (moved) {
         decision.kind = Kind::kRequeue;
       } else if (before.requeued == 0) {
-        decision.kind = Kind::kRequeue;   // once without a step may be an early stop; twice is a loop
+        decision.kind = Kind::kRequeue;  // once without a step may be an early stop; twice is a loop
       }
       break;
     case Outcome::kInterrupted:
@@ -80,7 +102,7 @@ Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& befo
     case Outcome::kIo:
       decision.kind = Kind::kStop;
       break;
-    case Outcome::kInput:   // the caller verifies the inputs before it asks; then it is the stage's own verdict
+    case Outcome::kInput:  // the caller verifies the inputs before it asks; then it is the stage's own verdict
     case Outcome::kBroken:
     case Outcome::kPermanent:
     case Outcome::kNoProgress:

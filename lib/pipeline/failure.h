@@ -11,19 +11,19 @@
 namespace pe::pipeline {
 
 enum class Outcome {
-  kDone,           ///< 0: publish, if the outputs are whole
-  kBroken,         ///< 0, but outputs are missing or damaged: fails, never retried
-  kCheckpointed,   ///< 75: requeue; free when the step moved
-  kDiverged,       ///< 76: publish as diverged, or fail under `on_diverge: fail`
-  kInput,          ///< 3: verify the inputs; a damaged one is made again once
-  kNetwork,        ///< 69: retry with backoff
-  kIo,             ///< 74: no new starts, the run ends with 4
-  kPermanent,      ///< 2, 64 to 68, 70 to 73, 77, 78: fails at once
-  kInterrupted,    ///< 130, or ended by the signal we sent: costs no attempt
-  kOutOfMemory,    ///< killed for memory: retry with more
-  kNode,           ///< the machine's fault: cannot start, lost
-  kTransient,      ///< anything else: one retry
-  kNoProgress,     ///< 75 twice at the same step
+  kDone,          ///< 0: publish, if the outputs are whole
+  kBroken,        ///< 0, but outputs are missing or damaged: fails, never retried
+  kCheckpointed,  ///< 75: requeue; free when the step moved
+  kDiverged,      ///< 76: publish as diverged, or fail under `on_diverge: fail`
+  kInput,         ///< 3: verify the inputs; a damaged one is made again once
+  kNetwork,       ///< 69: retry with backoff
+  kIo,            ///< 74: no new starts, the run ends with 4
+  kPermanent,     ///< 2, 64 to 68, 70 to 73, 77, 78: fails at once
+  kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt
+  kOutOfMemory,   ///< killed for memory: retry with more
+  kNode,          ///< the machine's fault: cannot start, lost
+  kTransient,     ///< anything else: one retry
+  kNoProgress,    ///< 75 twice at the same step
 };
 
 std::string_view outcome_name(Outcome outcome);
@@ -33,16 +33,16 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent);
 
 /// How often a task was tried, by what costs an attempt.
 struct Attempts {
-  int failed = 0;                ///< attempts that ended in a retryable failure
-  int requeued = 0;              ///< in a row without a step
-  std::int64_t last_step = -1;   ///< that a checkpoint was reported for
+  int failed = 0;               ///< attempts that ended in a retryable failure
+  int requeued = 0;             ///< in a row without a step
+  std::int64_t last_step = -1;  ///< that a checkpoint was reported for
 };
 
 struct Decision {
   enum class Kind { kPublish, kRetry, kRequeue, kFail, kStop };
   Kind kind = Kind::kFail;
-  double delay_s = 0;            ///< before a retry
-  double mem_factor = 1;         ///< of the next attempt's memory
+  double delay_s = 0;     ///< before a retry
+  double mem_factor = 1;  ///< of the next attempt's memory
 };
 
 /// The table of design/README 16. `moved` says whether a checkpoint later than the start's was reported.

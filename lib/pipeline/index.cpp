@@ -193,8 +193,10 @@ bool load_index(std::string_view bytes, IndexContent& content) {
     if (!frame.ok || length > kLargestBody || frame.rest.size() < length) return false;
     const std::string_view body = frame.rest.substr(0, length);
     bytes = frame.rest.substr(length);
-    if (support::crc32c(body.data(), body.size()) != crc || !apply(body, content)) whole = false;
-    else ++content.entries;
+    if (support::crc32c(body.data(), body.size()) != crc || !apply(body, content))
+      whole = false;
+    else
+      ++content.entries;
   }
   return whole;
 }
@@ -216,7 +218,7 @@ IndexContent read_index(const std::filesystem::path& folder) {
       if (names.size() == 1) content.results.reserve(file.size() / 200 + 16);
       if (!load_index(file.view(), content)) ++content.damaged;
     } catch (const support::IoError&) {
-      ++content.damaged;   // gone or unreadable: records answer in its place
+      ++content.damaged;  // gone or unreadable: records answer in its place
     }
   }
   return content;

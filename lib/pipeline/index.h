@@ -33,8 +33,8 @@ struct ResultKeyHash {
 struct IndexContent {
   std::unordered_map<ResultKey, Result, ResultKeyHash> results;
   std::unordered_map<std::string, std::string> hints;
-  std::size_t entries = 0;     ///< read, superseded ones included
-  std::size_t damaged = 0;     ///< files with a torn tail or a bad checksum
+  std::size_t entries = 0;  ///< read, superseded ones included
+  std::size_t damaged = 0;  ///< files with a torn tail or a bad checksum
 };
 
 std::string index_header();

@@ -27,11 +27,9 @@ using support::throw_errno;
 
 namespace {
 
-constexpr std::size_t kLongestLine = 1u << 20;   // a longer event is dropped whole
+constexpr std::size_t kLongestLine = 1u << 20;  // a longer event is dropped whole
 
-double clock_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 /// How many processes the kernel has killed for memory; -1 when it does not say.
 std::int64_t oom_kills() {
@@ -45,7 +43,9 @@ std::int64_t oom_kills() {
   return at == std::string::npos ? -1 : std::atoll(text.c_str() + at + 10);
 }
 
-double seconds(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; }
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
 
 }  // namespace
 
@@ -54,7 +54,7 @@ struct LocalRunner::State {
     pid_t pid = 0;
     Descriptor pidfd;
     Descriptor events;
-    std::string line;          // what came without its newline yet
+    std::string line;  // what came without its newline yet
     bool overlong = false;
     double started_s = 0;
     std::int64_t oom_kills_before = -1;
@@ -144,7 +144,7 @@ void LocalRunner::start(const Launch& launch) {
   options.stdout_fd = log.get();
   options.stderr_fd = log.get();
   options.descriptors = {{theirs.get(), Launch::kEventsDescriptor}};
-  options.new_group = true;   // a terminal's Ctrl-C is ours; we decide what stages hear
+  options.new_group = true;  // a terminal's Ctrl-C is ours; we decide what stages hear
   child.oom_kills_before = oom_kills();
   child.started_s = clock_s();
   child.pid = support::spawn(options);
@@ -217,8 +217,9 @@ void LocalRunner::signal(std::uint64_t ticket, int signal) {
 
 std::vector<std::string> stage_environment(const std::vector<std::string>& gpus) {
   static constexpr std::string_view kNames[] = {
-      "PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME", "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",
-      "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY"};
+      "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME",
+      "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
+      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY"};
   static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_IB_"};
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) {

@@ -62,8 +62,10 @@ std::int64_t newest_file(const fs::path& folder, bool top) {
     if ((top && is_ours(name)) || name.find(".tmp") != std::string::npos) continue;
     struct stat status {};
     if (::lstat(entry.path().c_str(), &status) != 0) continue;
-    if (S_ISDIR(status.st_mode)) newest = std::max(newest, newest_file(entry.path(), false));
-    else if (S_ISREG(status.st_mode)) newest = std::max<std::int64_t>(newest, status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec);
+    if (S_ISDIR(status.st_mode))
+      newest = std::max(newest, newest_file(entry.path(), false));
+    else if (S_ISREG(status.st_mode))
+      newest = std::max<std::int64_t>(newest, status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec);
   }
   return newest;
 }

@@ -17,13 +17,15 @@ namespace {
 constexpr const char* kRecordSchema = "pe-record/1";
 
 bool is_hex64(const std::string& text) {
-  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 Json output_to_json(const OutputRecord& output) {
-  Json json{{"role", output.role}, {"kind", output.kind}, {"object", output.object}, {"content", output.content},
+  Json json{{"role", output.role},
+            {"kind", output.kind},
+            {"object", output.object},
+            {"content", output.content},
             {"bytes", output.bytes}};
   if (output.collection) json["members"] = output.members;
   if (output.is_volatile) json["volatile"] = true;
@@ -53,7 +55,8 @@ class Reader {
   }
   std::string digest(const char* name) const {
     std::string text = required<std::string>(name);
-    if (!is_hex64(text)) throw ArtifactError(cat(where_, ": '", name, "' is ", support::quote(text), ", expected 64 hex digits"));
+    if (!is_hex64(text))
+      throw ArtifactError(cat(where_, ": '", name, "' is ", support::quote(text), ", expected 64 hex digits"));
     return text;
   }
   const std::string& where() const { return where_; }
@@ -86,7 +89,8 @@ OutputRecord output_from_json(const Json& json, const std::string& where) {
   output.is_volatile = reader.optional<bool>("volatile", false);
   output.members = reader.optional<std::vector<std::string>>("members", {});
   for (const std::string& member : output.members) {
-    if (!is_hex64(member)) throw ArtifactError(cat(where, ": 'members' holds ", support::quote(member), ", expected 64 hex digits"));
+    if (!is_hex64(member))
+      throw ArtifactError(cat(where, ": 'members' holds ", support::quote(member), ", expected 64 hex digits"));
   }
   return output;
 }

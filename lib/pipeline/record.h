@@ -20,8 +20,8 @@
 namespace pe::pipeline {
 
 struct ResultKey {
-  std::string key;          ///< 64 hex digits: task key, or trajectory key with input contents
-  std::int64_t step = -1;   ///< of a snapshot; -1 for a task
+  std::string key;         ///< 64 hex digits: task key, or trajectory key with input contents
+  std::int64_t step = -1;  ///< of a snapshot; -1 for a task
   auto operator<=>(const ResultKey&) const = default;
   bool is_snapshot() const { return step >= 0; }
   /// "3fa9c2d1e0b4", or "3fa9c2d1e0b4@100".
@@ -30,19 +30,19 @@ struct ResultKey {
 
 enum class ResultStatus {
   kDone,
-  kDiverged,   ///< the stage published what it had and said that training diverged; descendants inherit it
+  kDiverged,  ///< the stage published what it had and said that training diverged; descendants inherit it
 };
 
 /// One published artifact.
 struct OutputRecord {
   std::string role;
-  std::string kind;             ///< "checkpoint", …; artifact/kind.h
-  std::string object;           ///< file digest: the object's name; of a collection, its manifest's
-  std::string content;          ///< content digest: what readers' keys are made of
-  std::uint64_t bytes = 0;      ///< of the file, or of all members and the manifest
+  std::string kind;         ///< "checkpoint", …; artifact/kind.h
+  std::string object;       ///< file digest: the object's name; of a collection, its manifest's
+  std::string content;      ///< content digest: what readers' keys are made of
+  std::uint64_t bytes = 0;  ///< of the file, or of all members and the manifest
   bool collection = false;
-  bool is_volatile = false;     ///< measured quantities: outside early cutoff, conflicts and verify
-  std::vector<std::string> members;   ///< objects of a collection's members, without the manifest; empty for a file
+  bool is_volatile = false;          ///< measured quantities: outside early cutoff, conflicts and verify
+  std::vector<std::string> members;  ///< objects of a collection's members, without the manifest; empty for a file
 
   bool operator==(const OutputRecord&) const = default;
 };
@@ -50,30 +50,30 @@ struct OutputRecord {
 /// One artifact that was read. `digest` is empty when the producer failed and the reader allows partial input.
 struct InputRecord {
   std::string role;
-  std::string digest;                            ///< content digest
-  std::string producer;                          ///< id of the producing task, "trunk[seed=42]@b25"
-  std::map<std::string, std::string> labels;     ///< axis → label, and "stage"
-  std::string missing;                           ///< why it is absent
+  std::string digest;                         ///< content digest
+  std::string producer;                       ///< id of the producing task, "trunk[seed=42]@b25"
+  std::map<std::string, std::string> labels;  ///< axis → label, and "stage"
+  std::string missing;                        ///< why it is absent
 };
 
 struct Record {
   ResultKey key;
   std::string plan_key;
-  std::string stage;            ///< kind of the stage: "train"
-  int version = 0;              ///< its result version
-  std::string task;             ///< id of the task that made it, for people
+  std::string stage;  ///< kind of the stage: "train"
+  int version = 0;    ///< its result version
+  std::string task;   ///< id of the task that made it, for people
   ResultStatus status = ResultStatus::kDone;
   std::vector<OutputRecord> outputs;
   std::vector<InputRecord> inputs;
-  Json preimage;                ///< the document that the key is the hash of
-  Json config;                  ///< complete
-  Json occasion = Json::object();   ///< host, times, attempts, wall seconds, build id, run id, paths: in no key
+  Json preimage;                   ///< the document that the key is the hash of
+  Json config;                     ///< complete
+  Json occasion = Json::object();  ///< host, times, attempts, wall seconds, build id, run id, paths: in no key
 
   /// Null when the role was not produced.
   const OutputRecord* output(std::string_view role) const;
 };
 
-std::string_view status_name(ResultStatus status);   ///< "done", "diverged"
+std::string_view status_name(ResultStatus status);  ///< "done", "diverged"
 
 Json to_json(const Record& record);
 /// @throws ArtifactError naming `where` and what is wrong.

@@ -30,29 +30,40 @@ using support::quote;
 
 std::string_view phase_name(TaskPhase phase) {
   switch (phase) {
-    case TaskPhase::kWaiting: return "waiting";
-    case TaskPhase::kReady: return "ready";
-    case TaskPhase::kRunning: return "running";
-    case TaskPhase::kDone: return "done";
-    case TaskPhase::kReused: return "reused";
-    case TaskPhase::kFailed: return "failed";
-    case TaskPhase::kBlocked: return "blocked";
-    case TaskPhase::kInterrupted: return "interrupted";
-    case TaskPhase::kSkipped: return "skipped";
+    case TaskPhase::kWaiting:
+      return "waiting";
+    case TaskPhase::kReady:
+      return "ready";
+    case TaskPhase::kRunning:
+      return "running";
+    case TaskPhase::kDone:
+      return "done";
+    case TaskPhase::kReused:
+      return "reused";
+    case TaskPhase::kFailed:
+      return "failed";
+    case TaskPhase::kBlocked:
+      return "blocked";
+    case TaskPhase::kInterrupted:
+      return "interrupted";
+    case TaskPhase::kSkipped:
+      return "skipped";
   }
   return "unknown";
 }
 
 std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '/' || c == '.' || c == '_' || c == '-' || c == '=' || c == ':' || c == ',' || c == '+' ||
-           c == '@' || c == '%';
+    return std::isalnum(c) || c == '/' || c == '.' || c == '_' || c == '-' || c == '=' || c == ':' || c == ',' ||
+           c == '+' || c == '@' || c == '%';
   });
   if (plain) return word;
   std::string out = "'";
   for (const char c : word) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
   }
   return out + "'";
 }
@@ -86,10 +97,18 @@ std::vector<std::string> last_lines(const fs::path& path, std::size_t count) {
 
 class Run {
  public:
-  Run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener, const RunOptions& options,
-      const StopFunction& stop)
-      : graph_(graph), plan_(plan), store_(store), runner_(runner), listener_(listener), options_(options), stop_(stop),
-        slots_(options.capacity), nodes_(graph.tasks.size()), readers_(graph.tasks.size()) {}
+  Run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
+      const RunOptions& options, const StopFunction& stop)
+      : graph_(graph),
+        plan_(plan),
+        store_(store),
+        runner_(runner),
+        listener_(listener),
+        options_(options),
+        stop_(stop),
+        slots_(options.capacity),
+        nodes_(graph.tasks.size()),
+        readers_(graph.tasks.size()) {}
 
   RunSummary go() {
     begin();
@@ -101,9 +120,9 @@ class Run {
   struct Node {
     TaskPhase phase = TaskPhase::kSkipped;
     bool forced = false;
-    std::optional<Result> result;                  // of a task without snapshots
-    std::map<std::string, Result> snapshots;       // by label
-    std::vector<InputDigest> inputs;               // once all are known
+    std::optional<Result> result;             // of a task without snapshots
+    std::map<std::string, Result> snapshots;  // by label
+    std::vector<InputDigest> inputs;          // once all are known
     std::vector<InputRecord> input_records;
     Json preimage;
     std::string key;
@@ -112,11 +131,11 @@ class Run {
     double not_before_s = 0;
     double orphan_since_s = -1;
     int input_repairs = 0;
-    std::string reason;                            // of a failure or block
-    bool made = false;                             // this run published something for it
-    std::set<std::string> fresh;                   // snapshots that this run published
-    int number = 0;                                // of the latest attempt
-    int first_number = 0;                          // of this run's first attempt
+    std::string reason;           // of a failure or block
+    bool made = false;            // this run published something for it
+    std::set<std::string> fresh;  // snapshots that this run published
+    int number = 0;               // of the latest attempt
+    int first_number = 0;         // of this run's first attempt
   };
 
   struct Active {
@@ -126,12 +145,12 @@ class Run {
     int attempt = 0;
     double started_s = 0;
     double started_unix = 0;
-    std::int64_t started_step = -1;                // the last checkpoint before this attempt
+    std::int64_t started_step = -1;  // the last checkpoint before this attempt
     std::int64_t step = -1;
     bool stop_sent = false;
     bool resumed = false;
     Json progress = Json::object();
-    std::vector<std::size_t> snapshots;            // indices into Task::snapshots that were asked for
+    std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
     std::set<std::size_t> published;
   };
 
@@ -188,7 +207,7 @@ class Run {
 
   void refuse_impossible() const {
     support::Diagnostics diagnostics;
-    std::map<std::string, std::pair<std::string, std::size_t>> seen;   // message → (first id, count)
+    std::map<std::string, std::pair<std::string, std::size_t>> seen;  // message → (first id, count)
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
       if (!will_run(i)) continue;
       const std::string why = impossible(graph_.tasks[i].resources, options_.capacity);
@@ -198,8 +217,8 @@ class Run {
     }
     for (const auto& [key, value] : seen) {
       const auto& [id, count] = value;
-      diagnostics.add(cat(quote(id), count > 1 ? cat(" and ", count - 1, " more") : std::string(), " cannot run here: ",
-                          key.substr(key.find('\n') + 1)));
+      diagnostics.add(cat(quote(id), count > 1 ? cat(" and ", count - 1, " more") : std::string(),
+                          " cannot run here: ", key.substr(key.find('\n') + 1)));
     }
     diagnostics.throw_if_any();
   }
@@ -219,7 +238,7 @@ class Run {
       if (captured.status.code == 0) continue;
       // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.
       std::vector<support::Diagnostic> diagnostics;
-      std::map<std::string, std::pair<std::size_t, std::size_t>> refused;   // message → (first task, how many)
+      std::map<std::string, std::pair<std::size_t, std::size_t>> refused;  // message → (first task, how many)
       std::size_t at = 0;
       for (const std::string& line : support::split(captured.out, '\n')) {
         const Json answer = Json::parse(line, nullptr, false);
@@ -227,12 +246,14 @@ class Run {
         const std::size_t task = tasks[at++];
         if (!answer.contains("errors") || !answer["errors"].is_array()) continue;
         for (const Json& error : answer["errors"]) {
-          ++refused.try_emplace(error.is_string() ? error.get<std::string>() : error.dump(), task, 0).first->second.second;
+          ++refused.try_emplace(error.is_string() ? error.get<std::string>() : error.dump(), task, 0)
+                .first->second.second;
         }
       }
       for (const auto& [message, where] : refused) {
-        diagnostics.push_back({cat(graph_.tasks[where.first].id,
-                                   where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string(), ": ", message)});
+        diagnostics.push_back(
+            {cat(graph_.tasks[where.first].id,
+                 where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string(), ": ", message)});
       }
       if (diagnostics.empty()) {
         const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));
@@ -296,7 +317,8 @@ class Run {
     state_.now_s = runner_.now();
     if (folder_ && !folder_->add(graph_, event) && !journal_failed_) {
       journal_failed_ = true;
-      listener_.on_event({"warn", -1, 0, {{"text", "the journal of this run cannot be written; the run goes on"}}}, state_);
+      listener_.on_event({"warn", -1, 0, {{"text", "the journal of this run cannot be written; the run goes on"}}},
+                         state_);
     }
     listener_.on_event(event, state_);
   }
@@ -382,7 +404,8 @@ class Run {
       return;
     }
     if (pending) return;
-    const bool nothing = std::all_of(records.begin(), records.end(), [](const InputRecord& record) { return !record.missing.empty(); });
+    const bool nothing =
+        std::all_of(records.begin(), records.end(), [](const InputRecord& record) { return !record.missing.empty(); });
     if (task.allow_partial && !task.inputs.empty() && nothing) {
       block(i, "nothing that it gathers is there");
       return;
@@ -430,8 +453,10 @@ class Run {
       for (const std::size_t k : needed_snapshots(i)) {
         const SnapshotPoint& point = task.snapshots[k];
         const auto result = store_.find({node.key, point.step});
-        if (result && store_.complete(*result)) node.snapshots[point.label] = *result;
-        else all = false;
+        if (result && store_.complete(*result))
+          node.snapshots[point.label] = *result;
+        else
+          all = false;
       }
       if (!all) {
         notify_readers(i);
@@ -502,8 +527,13 @@ class Run {
     failure.rerun.push_back(graph_.tasks[i].id);
     set_phase(i, TaskPhase::kFailed);
     ++summary_.failed;
-    emit({"fail", static_cast<std::int64_t>(i), node.number,
-          {{"class", outcome_name(outcome)}, {"reason", reason}, {"tail", failure.tail}, {"log", failure.log},
+    emit({"fail",
+          static_cast<std::int64_t>(i),
+          node.number,
+          {{"class", outcome_name(outcome)},
+           {"reason", reason},
+           {"tail", failure.tail},
+           {"log", failure.log},
            {"rerun", shell_command(failure.rerun)}}});
     summary_.failures.push_back(std::move(failure));
     if (!options_.keep_going) no_new_starts_ = true;
@@ -552,7 +582,7 @@ class Run {
             return demand->cpus <= task.resources.cpus && demand->mem_bytes <= task.resources.mem_bytes &&
                    demand->gpus <= task.resources.gpus && demand->pools == task.resources.pools;
           })) {
-        continue;   // no smaller than one that did not fit a moment ago
+        continue;  // no smaller than one that did not fit a moment ago
       }
       // Another task may have published the same key meanwhile.
       if (!node.forced && look_up(i)) continue;
@@ -566,7 +596,7 @@ class Run {
       if (no_new_starts_) break;
     }
     refused_.clear();
-    if (starved && running_.empty()) wake_at(runner_.now() + 1);   // GPUs that another program holds
+    if (starved && running_.empty()) wake_at(runner_.now() + 1);  // GPUs that another program holds
   }
 
   void wake_at(double when_s) {
@@ -588,8 +618,11 @@ class Run {
     if (const auto orphan = find_orphan(before)) {
       if (node.orphan_since_s < 0) {
         node.orphan_since_s = now;
-        emit({"note", static_cast<std::int64_t>(i), 0,
-              {{"text", cat("waits for process ", orphan->pid, " of an earlier run to leave ", orphan->folder.string())}}});
+        emit({"note",
+              static_cast<std::int64_t>(i),
+              0,
+              {{"text",
+                cat("waits for process ", orphan->pid, " of an earlier run to leave ", orphan->folder.string())}}});
       } else if (now - node.orphan_since_s > options_.grace_s) {
         end_orphan(*orphan);
       }
@@ -611,7 +644,8 @@ class Run {
       active.step = node.attempts.last_step;
       for (const std::size_t k : task.is_trajectory() ? needed_snapshots(i) : std::vector<std::size_t>()) {
         const std::string& label = task.snapshots[k].label;
-        if (node.forced ? node.fresh.count(label) == 0 : node.snapshots.count(label) == 0) active.snapshots.push_back(k);
+        if (node.forced ? node.fresh.count(label) == 0 : node.snapshots.count(label) == 0)
+          active.snapshots.push_back(k);
       }
       launch.ticket = ++last_ticket_;
       launch.directory = active.folder;
@@ -639,8 +673,8 @@ class Run {
     set_phase(i, TaskPhase::kRunning);
     busy_.insert(task.plan_key);
     if (!task.is_trajectory()) busy_.insert(node.key);
-    Json detail{{"key", node.key}, {"work", active.folder.string()}, {"cpus", slot.cpus}, {"resumed", active.resumed},
-                {"log", launch.log.string()}, {"pid", runner_.pid(launch.ticket)}};
+    Json detail{{"key", node.key},           {"work", active.folder.string()}, {"cpus", slot.cpus},
+                {"resumed", active.resumed}, {"log", launch.log.string()},     {"pid", runner_.pid(launch.ticket)}};
     if (!slot.gpus.empty()) detail["gpus"] = slot.gpus;
     const int attempt = active.attempt;
     running_.emplace(launch.ticket, std::move(active));
@@ -662,23 +696,27 @@ class Run {
     for (const Edge& edge : task.inputs) {
       const InputRecord& record = node.input_records.at(record_at++);
       if (!record.missing.empty()) {
-        missing[edge.role].push_back({{"producer", record.producer}, {"labels", record.labels}, {"reason", record.missing}});
+        missing[edge.role].push_back(
+            {{"producer", record.producer}, {"labels", record.labels}, {"reason", record.missing}});
         continue;
       }
       const Result& result = *result_of(edge);
       const OutputRecord& output = *result.output(edge.output);
       Json& list = inputs[edge.role];
       const fs::path folder = active.folder / "inputs" / cat(edge.role, "-", list.size());
-      Json item{{"path", store_.materialise(output, folder).string()}, {"kind", output.kind}, {"digest", output.content},
+      Json item{{"path", store_.materialise(output, folder).string()},
+                {"kind", output.kind},
+                {"digest", output.content},
                 {"labels", edge.labels}};
       if (result.status == ResultStatus::kDiverged) item["status"] = "diverged";
       list.push_back(std::move(item));
     }
     Json config = task.config;
     fill_workers(task.stage->fields, active.slot.cpus, config);
-    Json document{{"schema", "pe-task/1"}, {"stage", task.stage->name}, {"key", node.key}, {"config", std::move(config)},
-                  {"inputs", std::move(inputs)}, {"outputs", Json::object()}, {"work", active.folder.string()},
-                  {"resume", nullptr}, {"events_fd", Launch::kEventsDescriptor}};
+    Json document{
+        {"schema", "pe-task/1"},          {"stage", task.stage->name},   {"key", node.key},
+        {"config", std::move(config)},    {"inputs", std::move(inputs)}, {"outputs", Json::object()},
+        {"work", active.folder.string()}, {"resume", nullptr},           {"events_fd", Launch::kEventsDescriptor}};
     if (!missing.empty()) document["missing"] = std::move(missing);
     if (!task.checkpoint.empty()) document["checkpoint"] = task.checkpoint;
     const fs::path out = active.folder / "out";
@@ -703,9 +741,11 @@ class Run {
     if (options_.resume && task.stage->resumes) {
       std::vector<fs::path> candidates;
       for (const fs::path& attempt : before) {
-        // A forced task must not continue from what it is forced to make again; and a plan key says nothing of contents.
+        // A forced task must not continue from what it is forced to make again; and a plan key says nothing of
+        // contents.
         const int number = std::stoi(attempt.filename().string().substr(1));
-        if ((!node.forced || number >= node.first_number) && key_of_attempt(attempt) == node.key) candidates.push_back(attempt);
+        if ((!node.forced || number >= node.first_number) && key_of_attempt(attempt) == node.key)
+          candidates.push_back(attempt);
       }
       if (const auto folder = find_resumable(candidates)) document["resume"] = folder->string();
     }
@@ -723,7 +763,8 @@ class Run {
     for (const support::Field& field : fields) {
       if (field.type == support::FieldType::kGroup && config.contains(field.name)) {
         fill_workers(field.fields, cpus, config[field.name]);
-      } else if (field.name == "workers" && !field.options.hashed && config.contains("workers") && config["workers"].is_null()) {
+      } else if (field.name == "workers" && !field.options.hashed && config.contains("workers") &&
+                 config["workers"].is_null()) {
         config["workers"] = cpus;
       }
     }
@@ -737,7 +778,8 @@ class Run {
     const auto task = static_cast<std::int64_t>(active.task);
     if (name == "progress") {
       active.progress = message;
-      if (message.contains("done") && message["done"].is_number_integer() && !active_reports_steps_.count(active.task)) {
+      if (message.contains("done") && message["done"].is_number_integer() &&
+          !active_reports_steps_.count(active.task)) {
         active.step = std::max(active.step, message["done"].get<std::int64_t>());
       }
       return;
@@ -761,7 +803,8 @@ class Run {
     }
     Json detail = message;
     detail.erase("event");
-    emit({name == "end" || name == "plan" || name == "publish" || name == "fail" ? "note" : name, task, active.attempt, std::move(detail)});
+    emit({name == "end" || name == "plan" || name == "publish" || name == "fail" ? "note" : name, task, active.attempt,
+          std::move(detail)});
   }
 
   // ---- publishing ---------------------------------------------------------------------------------------------------
@@ -832,7 +875,9 @@ class Run {
     detail["bytes"] = bytes;
     if (published.conflict) {
       ++summary_.conflicts;
-      emit({"conflict", static_cast<std::int64_t>(i), active.attempt,
+      emit({"conflict",
+            static_cast<std::int64_t>(i),
+            active.attempt,
             {{"key", record.key.key}, {"file", published.conflict_file.string()}, {"first", published.record.task}}});
     }
     detail["same"] = published.existed;
@@ -866,7 +911,9 @@ class Run {
         good = false;
         const std::string text = error.diagnostics().front().message;
         if (why) *why = text;
-        emit({"warn", static_cast<std::int64_t>(active.task), active.attempt,
+        emit({"warn",
+              static_cast<std::int64_t>(active.task),
+              active.attempt,
               {{"text", cat("snapshot ", point.label, " is not whole: ", text)}}});
       }
     });
@@ -918,9 +965,15 @@ class Run {
     const bool moved = active.step > node.attempts.last_step;
     node.attempts.last_step = std::max(node.attempts.last_step, active.step);
     write_exit(active, event, outcome);
-    emit({"exit", static_cast<std::int64_t>(i), active.attempt,
-          {{"code", event.code}, {"signal", event.signal}, {"class", outcome_name(outcome)}, {"wall_s", event.wall_s},
-           {"cpu_s", event.cpu_s}, {"peak_rss_bytes", event.peak_rss_bytes}}});
+    emit({"exit",
+          static_cast<std::int64_t>(i),
+          active.attempt,
+          {{"code", event.code},
+           {"signal", event.signal},
+           {"class", outcome_name(outcome)},
+           {"wall_s", event.wall_s},
+           {"cpu_s", event.cpu_s},
+           {"peak_rss_bytes", event.peak_rss_bytes}}});
 
     if (outcome == Outcome::kDiverged && !task.record_divergence) {
       after_failure(i, active, outcome, "training diverged, and on_diverge is 'fail'", false);
@@ -947,8 +1000,10 @@ class Run {
         // What was announced is published already; a stage may also just end with its files in place.
         std::string why;
         if (active.published.count(k) == 0 && !publish_snapshot(active, k, status, &why)) {
-          if (!summary_.store_error.empty()) stored = false;
-          else broken = why;
+          if (!summary_.store_error.empty())
+            stored = false;
+          else
+            broken = why;
           break;
         }
       }
@@ -998,9 +1053,15 @@ class Run {
   }
 
   void write_exit(const Active& active, const RunnerEvent& event, Outcome outcome) {
-    const Json json{{"schema", "pe-exit/1"}, {"code", event.code}, {"signal", event.signal}, {"class", outcome_name(outcome)},
-                    {"wall_s", event.wall_s}, {"cpu_s", event.cpu_s}, {"peak_rss_bytes", event.peak_rss_bytes},
-                    {"ended", utc_text(unix_time())}, {"step", active.step}};
+    const Json json{{"schema", "pe-exit/1"},
+                    {"code", event.code},
+                    {"signal", event.signal},
+                    {"class", outcome_name(outcome)},
+                    {"wall_s", event.wall_s},
+                    {"cpu_s", event.cpu_s},
+                    {"peak_rss_bytes", event.peak_rss_bytes},
+                    {"ended", utc_text(unix_time())},
+                    {"step", active.step}};
     try {
       support::write_file_atomically(active.folder / "exit.json", json.dump(1) + "\n", false);
     } catch (const support::IoError&) {
@@ -1046,8 +1107,12 @@ class Run {
       case Decision::Kind::kRetry:
         ++node.attempts.failed;
         node.mem_factor *= decision.mem_factor;
-        emit({"retry", id, active.attempt,
-              {{"class", outcome_name(outcome)}, {"reason", reason}, {"delay_s", decision.delay_s},
+        emit({"retry",
+              id,
+              active.attempt,
+              {{"class", outcome_name(outcome)},
+               {"reason", reason},
+               {"delay_s", decision.delay_s},
                {"log", (active.folder / "stage.log").string()}}});
         again(i, decision.delay_s);
         return;
@@ -1078,18 +1143,25 @@ class Run {
         if (bad.empty()) continue;
         for (const std::string& digest : bad) store_.discard_object(digest);
         producers.insert(edge.producer);
-        emit({"warn", static_cast<std::int64_t>(edge.producer), 0,
+        emit({"warn",
+              static_cast<std::int64_t>(edge.producer),
+              0,
               {{"text", cat("its output ", quote(edge.output), " was damaged in the store and is made again")}}});
         Node& producer = nodes_[edge.producer];
-        if (edge.snapshot.empty()) producer.result.reset();
-        else producer.snapshots.erase(edge.snapshot);
+        if (edge.snapshot.empty())
+          producer.result.reset();
+        else
+          producer.snapshots.erase(edge.snapshot);
       }
       support::remove_tree(active.folder / "out");
       support::remove_tree(active.folder / "inputs");
     });
     if (!good || producers.empty()) return false;
     ++node.input_repairs;
-    emit({"retry", static_cast<std::int64_t>(i), active.attempt, {{"class", "input"}, {"reason", "a damaged input"}, {"delay_s", 0}}});
+    emit({"retry",
+          static_cast<std::int64_t>(i),
+          active.attempt,
+          {{"class", "input"}, {"reason", "a damaged input"}, {"delay_s", 0}}});
     set_phase(i, TaskPhase::kWaiting);
     for (const std::size_t producer : producers) {
       nodes_[producer].made = false;
@@ -1126,9 +1198,14 @@ class Run {
     }
     const bool asked = stop_level_ == 1 || !summary_.store_error.empty();
     if (asked && stop_since_s_ < 0) stop_since_s_ = runner_.now();
-    if (asked && !grace_over_ && stop_since_s_ >= 0 && runner_.now() - stop_since_s_ > options_.grace_s && !running_.empty()) {
+    if (asked && !grace_over_ && stop_since_s_ >= 0 && runner_.now() - stop_since_s_ > options_.grace_s &&
+        !running_.empty()) {
       grace_over_ = true;
-      emit({"warn", -1, 0, {{"text", cat("stages did not stop within ", support::short_duration(options_.grace_s), "; killing them")}}});
+      emit({"warn",
+            -1,
+            0,
+            {{"text",
+              cat("stages did not stop within ", support::short_duration(options_.grace_s), "; killing them")}}});
       stop_stages(SIGKILL);
     }
   }
@@ -1201,7 +1278,8 @@ class Run {
       if (node.phase == TaskPhase::kSkipped) continue;
       if (node.phase == TaskPhase::kReused) ++summary_.reused;
       if (node.phase == TaskPhase::kBlocked) ++summary_.blocked;
-      if (node.phase == TaskPhase::kWaiting || node.phase == TaskPhase::kReady || node.phase == TaskPhase::kInterrupted) ++unfinished;
+      if (node.phase == TaskPhase::kWaiting || node.phase == TaskPhase::kReady || node.phase == TaskPhase::kInterrupted)
+        ++unfinished;
       if (node.result) {
         for (const OutputRecord& output : node.result->outputs) items.push_back({i, "", output});
       }
@@ -1217,11 +1295,16 @@ class Run {
         if (options_.whole) write_view_mark(graph_, root / "out", summary_.reports);
       });
     }
-    if (stop_level_ == 2) summary_.exit_code = kRunInterrupted;
-    else if (!summary_.store_error.empty()) summary_.exit_code = kRunStore;
-    else if (summary_.failed > 0) summary_.exit_code = kRunFailed;
-    else if (summary_.conflicts > 0 && options_.strict) summary_.exit_code = kRunMismatch;
-    else if (summary_.blocked > 0 || unfinished > 0) summary_.exit_code = kRunIncomplete;
+    if (stop_level_ == 2)
+      summary_.exit_code = kRunInterrupted;
+    else if (!summary_.store_error.empty())
+      summary_.exit_code = kRunStore;
+    else if (summary_.failed > 0)
+      summary_.exit_code = kRunFailed;
+    else if (summary_.conflicts > 0 && options_.strict)
+      summary_.exit_code = kRunMismatch;
+    else if (summary_.blocked > 0 || unfinished > 0)
+      summary_.exit_code = kRunIncomplete;
     summary_.wall_s = runner_.now() - started_s_;
     refresh_state();
     try {
@@ -1246,14 +1329,14 @@ class Run {
   GpuLeases gpu_leases_;
   std::vector<Node> nodes_;
   std::vector<std::vector<std::size_t>> readers_;
-  std::map<std::size_t, std::vector<std::size_t>> twins_;     // task → tasks that wait for it, having its plan key
+  std::map<std::size_t, std::vector<std::size_t>> twins_;  // task → tasks that wait for it, having its plan key
   std::vector<double> seconds_;
-  mutable std::map<std::string, std::pair<double, int>> known_labels_;   // stage label → (seconds, tasks)
+  mutable std::map<std::string, std::pair<double, int>> known_labels_;  // stage label → (seconds, tasks)
   std::optional<ReadyQueue> queue_;
   std::unique_ptr<RunFolder> folder_;
   std::map<std::uint64_t, Active> running_;
-  std::multiset<std::string> busy_;                           // plan and task keys at work
-  std::set<std::size_t> active_reports_steps_;                // tasks that report checkpoints
+  std::multiset<std::string> busy_;             // plan and task keys at work
+  std::set<std::size_t> active_reports_steps_;  // tasks that report checkpoints
   std::vector<const Resources*> refused_;
   std::uint64_t last_ticket_ = 0;
   double started_s_ = 0;

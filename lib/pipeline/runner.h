@@ -13,11 +13,11 @@ namespace pe::pipeline {
 
 /// One attempt of one task, ready to go.
 struct Launch {
-  std::uint64_t ticket = 0;                   ///< chosen by the caller, unique within a run
-  std::vector<std::string> arguments;         ///< [0] is the executable; never seen by a shell
-  std::vector<std::string> environment;       ///< "NAME=value", complete
-  std::filesystem::path directory;            ///< working folder
-  std::filesystem::path log;                  ///< both output streams are appended here
+  std::uint64_t ticket = 0;              ///< chosen by the caller, unique within a run
+  std::vector<std::string> arguments;    ///< [0] is the executable; never seen by a shell
+  std::vector<std::string> environment;  ///< "NAME=value", complete
+  std::filesystem::path directory;       ///< working folder
+  std::filesystem::path log;             ///< both output streams are appended here
   /// The number of the descriptor on which the stage writes its events.
   static constexpr int kEventsDescriptor = 3;
 };
@@ -26,12 +26,12 @@ struct RunnerEvent {
   enum class Kind { kMessage, kExit };
   std::uint64_t ticket = 0;
   Kind kind = Kind::kMessage;
-  Json message;                 ///< one line of events_fd; lines that are no JSON object never arrive
-  int code = 0;                 ///< of an exit
-  int signal = 0;               ///< that ended it, or 0
-  bool out_of_memory = false;   ///< the kernel says that it killed for memory
+  Json message;                ///< one line of events_fd; lines that are no JSON object never arrive
+  int code = 0;                ///< of an exit
+  int signal = 0;              ///< that ended it, or 0
+  bool out_of_memory = false;  ///< the kernel says that it killed for memory
   double wall_s = 0;
-  double cpu_s = 0;             ///< user and system
+  double cpu_s = 0;  ///< user and system
   std::int64_t peak_rss_bytes = 0;
 };
 

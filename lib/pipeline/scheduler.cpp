@@ -41,8 +41,8 @@ std::vector<fs::path> cgroups(const std::string& controller) {
       if (std::find(names.begin(), names.end(), controller) == names.end()) continue;
       base /= controller;
     }
-    const std::string relative = parts[2].substr(parts[2].find_first_not_of('/') == std::string::npos
-                                                     ? parts[2].size() : parts[2].find_first_not_of('/'));
+    const std::string relative = parts[2].substr(
+        parts[2].find_first_not_of('/') == std::string::npos ? parts[2].size() : parts[2].find_first_not_of('/'));
     for (fs::path at = base / relative;; at = at.parent_path()) {
       folders.push_back(at);
       if (at == base || !at.has_relative_path() || at.string().size() < base.string().size()) break;
@@ -88,7 +88,7 @@ std::vector<std::string> gpus_here() {
     std::vector<std::string> ids;
     for (const std::string& word : support::split(visible, ',')) {
       const std::string id(support::trim(word));
-      if (id == "-1" || id.empty()) break;   // what follows is hidden, as CUDA reads it
+      if (id == "-1" || id.empty()) break;  // what follows is hidden, as CUDA reads it
       ids.push_back(id);
     }
     return ids;
@@ -109,7 +109,8 @@ Capacity detect_capacity() {
 }
 
 std::string describe(const Capacity& capacity) {
-  std::string text = cat("cpus ", capacity.cpus, ", mem ", support::short_bytes(static_cast<double>(capacity.mem_bytes)));
+  std::string text =
+      cat("cpus ", capacity.cpus, ", mem ", support::short_bytes(static_cast<double>(capacity.mem_bytes)));
   if (!capacity.gpus.empty()) text += ", gpus " + support::join(capacity.gpus, " ");
   for (const auto& [name, size] : capacity.pools) text += cat(", pool ", name, " ", size);
   return text;
@@ -119,28 +120,33 @@ std::string impossible(const Resources& demand, const Capacity& capacity) {
   const std::string where = demand.name.empty() ? "its 'resources'" : cat("resources '", demand.name, "'");
   const std::string set = demand.name.empty() ? "resources.NAME" : "resources." + demand.name;
   if (demand.cpus > capacity.cpus) {
-    return cat("it asks for ", demand.cpus, " cpus in ", where, " and there are ", capacity.cpus, " here: lower it with --set ",
-               set, ".cpus=", capacity.cpus, ", or raise -j");
+    return cat("it asks for ", demand.cpus, " cpus in ", where, " and there are ", capacity.cpus,
+               " here: lower it with --set ", set, ".cpus=", capacity.cpus, ", or raise -j");
   }
   if (demand.mem_bytes > capacity.mem_bytes) {
-    return cat("it asks for ", support::short_bytes(static_cast<double>(demand.mem_bytes)), " of memory in ", where, " and there are ",
-               support::short_bytes(static_cast<double>(capacity.mem_bytes)), " here: lower it with --set ", set, ".mem=",
-               capacity.mem_bytes >> 20, "M, or raise --mem");
+    return cat("it asks for ", support::short_bytes(static_cast<double>(demand.mem_bytes)), " of memory in ", where,
+               " and there are ", support::short_bytes(static_cast<double>(capacity.mem_bytes)),
+               " here: lower it with --set ", set, ".mem=", capacity.mem_bytes >> 20, "M, or raise --mem");
   }
   if (demand.gpus > static_cast<std::int64_t>(capacity.gpus.size())) {
-    return cat("it asks for ", demand.gpus, " GPUs in ", where, " and there are ", capacity.gpus.size(), " here: lower it with --set ",
-               set, ".gpus=", capacity.gpus.size(), capacity.gpus.empty() ? "" : ", or name more with --gpus");
+    return cat("it asks for ", demand.gpus, " GPUs in ", where, " and there are ", capacity.gpus.size(),
+               " here: lower it with --set ", set, ".gpus=", capacity.gpus.size(),
+               capacity.gpus.empty() ? "" : ", or name more with --gpus");
   }
   return "";
 }
 
 Slots::Slots(Capacity capacity)
-    : capacity_(std::move(capacity)), cpus_(capacity_.cpus), mem_bytes_(capacity_.mem_bytes), gpus_(capacity_.gpus),
+    : capacity_(std::move(capacity)),
+      cpus_(capacity_.cpus),
+      mem_bytes_(capacity_.mem_bytes),
+      gpus_(capacity_.gpus),
       pools_(capacity_.pools) {}
 
 std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuLeases* leases) {
   const std::int64_t cpus = std::min(demand.cpus, capacity_.cpus);
-  const auto mem = std::min(static_cast<std::int64_t>(static_cast<double>(demand.mem_bytes) * mem_factor), capacity_.mem_bytes);
+  const auto mem =
+      std::min(static_cast<std::int64_t>(static_cast<double>(demand.mem_bytes) * mem_factor), capacity_.mem_bytes);
   if (cpus > cpus_ || mem > mem_bytes_ || demand.gpus > static_cast<std::int64_t>(gpus_.size())) return std::nullopt;
   for (const std::string& pool : demand.pools) {
     const auto left = pools_.find(pool);

@@ -18,8 +18,8 @@ namespace pe::pipeline {
 struct Capacity {
   std::int64_t cpus = 1;
   std::int64_t mem_bytes = 0;
-  std::vector<std::string> gpus;               ///< ids, as in CUDA_VISIBLE_DEVICES
-  std::map<std::string, std::int64_t> pools;   ///< a pool that is not named holds 1
+  std::vector<std::string> gpus;              ///< ids, as in CUDA_VISIBLE_DEVICES
+  std::map<std::string, std::int64_t> pools;  ///< a pool that is not named holds 1
 };
 
 /// What this process may use: CPUs by affinity and cgroup quota, memory by cgroup limit and what the machine has, GPUs
@@ -48,7 +48,7 @@ class Slots {
   std::optional<Slot> take(const Resources& demand, double mem_factor = 1, GpuLeases* leases = nullptr);
   void give_back(const Slot& slot);
   bool idle() const { return taken_ == 0; }
-  bool full() const { return cpus_ < 1; }   ///< every task takes a CPU
+  bool full() const { return cpus_ < 1; }  ///< every task takes a CPU
   const Capacity& capacity() const { return capacity_; }
 
  private:

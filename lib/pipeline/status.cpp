@@ -24,13 +24,14 @@ std::string new_run_id() {
   ::gmtime_r(&now, &parts);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  std::random_device device;   // tells two runs of one second apart; nothing else depends on it
+  std::random_device device;  // tells two runs of one second apart; nothing else depends on it
   char tail[8];
   std::snprintf(tail, sizeof tail, "-%04x", device() & 0xffffu);
   return std::string(text) + tail;
 }
 
-RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options, std::string run_id)
+RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options,
+                     std::string run_id)
     : path_(store.runs_folder() / run_id) {
   support::make_folders(path_);
   Json tasks = Json::array();
@@ -38,8 +39,12 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
     const PlannedTask& planned = plan.tasks[i];
     if (planned.state == TaskState::kNotNeeded) continue;
     const Task& task = graph.tasks[i];
-    Json json{{"id", task.id}, {"stage", task.label}, {"plan_key", task.plan_key}, {"task_key", planned.task_key},
-              {"state", state_name(planned.state)}, {"reason", planned.reason}};
+    Json json{{"id", task.id},
+              {"stage", task.label},
+              {"plan_key", task.plan_key},
+              {"task_key", planned.task_key},
+              {"state", state_name(planned.state)},
+              {"reason", planned.reason}};
     if (planned.state != TaskState::kReuse) {
       Json needs = Json::array();
       for (const Edge& edge : task.inputs) {
@@ -50,9 +55,17 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
     }
     tasks.push_back(std::move(json));
   }
-  const Json json{{"schema", "pe-run/1"}, {"run", run_id}, {"pipeline", graph.name}, {"title", graph.title},
-                  {"file", graph.file}, {"root", graph.root}, {"host", host_name()}, {"pid", ::getpid()},
-                  {"started", unix_time()}, {"command", options.command}, {"capacity", describe(options.capacity)},
+  const Json json{{"schema", "pe-run/1"},
+                  {"run", run_id},
+                  {"pipeline", graph.name},
+                  {"title", graph.title},
+                  {"file", graph.file},
+                  {"root", graph.root},
+                  {"host", host_name()},
+                  {"pid", ::getpid()},
+                  {"started", unix_time()},
+                  {"command", options.command},
+                  {"capacity", describe(options.capacity)},
                   {"tasks", std::move(tasks)}};
   support::write_file_atomically(path_ / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
                                  store.durable());
@@ -78,19 +91,22 @@ Json to_json(const Graph& graph, const RunState& state) {
   }
   Json running = Json::array();
   for (const RunningTask& task : state.running) {
-    running.push_back({{"task", graph.tasks[task.task].id}, {"attempt", task.attempt},
-                       {"seconds", state.now_s - task.started_s}, {"progress", task.progress}});
+    running.push_back({{"task", graph.tasks[task.task].id},
+                       {"attempt", task.attempt},
+                       {"seconds", state.now_s - task.started_s},
+                       {"progress", task.progress}});
   }
-  Json json{{"schema", "pe-progress/1"}, {"run", state.run_id}, {"time", unix_time()}, {"counts", std::move(counts)},
-            {"running", std::move(running)}, {"stopping", state.stopping}};
+  Json json{{"schema", "pe-progress/1"},   {"run", state.run_id},           {"time", unix_time()},
+            {"counts", std::move(counts)}, {"running", std::move(running)}, {"stopping", state.stopping}};
   if (state.eta_s >= 0) json["eta_s"] = state.eta_s;
   return json;
 }
 
 void RunFolder::write_progress(const RunState& state) {
   try {
-    support::write_file_atomically(path_ / "progress.json",
-                                   to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+    support::write_file_atomically(
+        path_ / "progress.json",
+        to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
   } catch (const support::IoError&) {
     // Tells how far things are, decides nothing; the run must not end for it.
   }
@@ -99,20 +115,27 @@ void RunFolder::write_progress(const RunState& state) {
 Json to_json(const Graph& graph, const RunSummary& summary) {
   Json failures = Json::array();
   for (const TaskFailure& failure : summary.failures) {
-    failures.push_back({{"task", graph.tasks[failure.task].id}, {"class", outcome_name(failure.outcome)},
-                        {"reason", failure.reason}, {"log", failure.log}, {"rerun", shell_command(failure.rerun)}});
+    failures.push_back({{"task", graph.tasks[failure.task].id},
+                        {"class", outcome_name(failure.outcome)},
+                        {"reason", failure.reason},
+                        {"log", failure.log},
+                        {"rerun", shell_command(failure.rerun)}});
   }
-  Json json{{"schema", "pe-run-summary/1"}, {"run", summary.run_id}, {"exit_code", summary.exit_code},
-            {"executed", summary.executed}, {"reused", summary.reused}, {"failed", summary.failed},
-            {"blocked", summary.blocked}, {"interrupted", summary.interrupted}, {"conflicts", summary.conflicts},
-            {"wall_s", summary.wall_s}, {"ended", unix_time()}, {"failures", std::move(failures)}, {"reports", summary.reports}};
+  Json json{{"schema", "pe-run-summary/1"},   {"run", summary.run_id},
+            {"exit_code", summary.exit_code}, {"executed", summary.executed},
+            {"reused", summary.reused},       {"failed", summary.failed},
+            {"blocked", summary.blocked},     {"interrupted", summary.interrupted},
+            {"conflicts", summary.conflicts}, {"wall_s", summary.wall_s},
+            {"ended", unix_time()},           {"failures", std::move(failures)},
+            {"reports", summary.reports}};
   if (!summary.store_error.empty()) json["store_error"] = summary.store_error;
   return json;
 }
 
 void RunFolder::write_summary(const Graph& graph, const RunSummary& summary) {
   support::write_file_atomically(path_ / "summary.json",
-                                 to_json(graph, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+                                 to_json(graph, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                 false);
 }
 
 bool store_is_locked(const std::filesystem::path& store) {
@@ -172,8 +195,10 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
       task.ended = time;
     } else if (name == "exit") {
       const std::string outcome = event.value("class", "");
-      if (outcome == "done" || outcome == "diverged") task.phase = "done";
-      else task.phase = outcome == "interrupted" || outcome == "checkpointed" ? "interrupted" : "waiting";
+      if (outcome == "done" || outcome == "diverged")
+        task.phase = "done";
+      else
+        task.phase = outcome == "interrupted" || outcome == "checkpointed" ? "interrupted" : "waiting";
       task.ended = time;
     } else if (name == "retry" || name == "requeue") {
       task.phase = "waiting";
@@ -196,16 +221,25 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
     status.exit_code = summary.value("exit_code", -1);
     status.ended = summary.value("ended", 0.0);
     switch (status.exit_code) {
-      case kRunDone: status.state = "done"; break;
-      case kRunInterrupted: status.state = "interrupted"; break;
-      case kRunIncomplete: status.state = stopped ? "interrupted" : "incomplete"; break;
-      default: status.state = "failed"; break;
+      case kRunDone:
+        status.state = "done";
+        break;
+      case kRunInterrupted:
+        status.state = "interrupted";
+        break;
+      case kRunIncomplete:
+        status.state = stopped ? "interrupted" : "incomplete";
+        break;
+      default:
+        status.state = "failed";
+        break;
     }
   } else {
     bool alive = store_is_locked(store.root());
     if (alive) {
       const Json owner = Json::parse(support::read_file(store.root() / "run.lock", 65536), nullptr, false);
-      alive = owner.is_object() && owner.value("pid", std::int64_t{0}) == status.pid && owner.value("host", "") == status.host;
+      alive = owner.is_object() && owner.value("pid", std::int64_t{0}) == status.pid &&
+              owner.value("host", "") == status.host;
     }
     status.state = alive ? "running" : "died";
     const Json progress = read_json("progress.json");
@@ -229,8 +263,12 @@ Json to_json(const RunStatus& status) {
   std::map<std::string, std::size_t> counts;
   for (const TaskStatus& task : status.tasks) {
     ++counts[task.phase];
-    Json json{{"id", task.id}, {"stage", task.stage}, {"phase", task.phase}, {"plan_key", task.plan_key},
-              {"task_key", task.task_key}, {"attempt", task.attempt}};
+    Json json{{"id", task.id},
+              {"stage", task.stage},
+              {"phase", task.phase},
+              {"plan_key", task.plan_key},
+              {"task_key", task.task_key},
+              {"attempt", task.attempt}};
     if (!task.reason.empty()) json["reason"] = task.reason;
     if (!task.log.empty()) json["log"] = task.log;
     if (task.started > 0) json["started"] = task.started;
@@ -238,10 +276,20 @@ Json to_json(const RunStatus& status) {
     if (!task.progress.empty()) json["progress"] = task.progress;
     tasks.push_back(std::move(json));
   }
-  return {{"schema", "pe-status/1"}, {"schema_version", 1}, {"run", status.run_id}, {"pipeline", status.pipeline},
-          {"file", status.file}, {"state", status.state}, {"exit_code", status.exit_code}, {"host", status.host},
-          {"pid", status.pid}, {"started", status.started}, {"ended", status.ended}, {"counts", counts},
-          {"tasks", std::move(tasks)}, {"damaged_journal_lines", status.damaged_lines}};
+  return {{"schema", "pe-status/1"},
+          {"schema_version", 1},
+          {"run", status.run_id},
+          {"pipeline", status.pipeline},
+          {"file", status.file},
+          {"state", status.state},
+          {"exit_code", status.exit_code},
+          {"host", status.host},
+          {"pid", status.pid},
+          {"started", status.started},
+          {"ended", status.ended},
+          {"counts", counts},
+          {"tasks", std::move(tasks)},
+          {"damaged_journal_lines", status.damaged_lines}};
 }
 
 }  // namespace pe::pipeline

@@ -44,11 +44,11 @@ Json to_json(const Graph& graph, const RunSummary& summary);
 /// What `status` knows of one task.
 struct TaskStatus {
   std::string id, stage, plan_key, task_key;
-  std::string phase;          ///< phase_name, or "lost" for a task of a run that died
+  std::string phase;  ///< phase_name, or "lost" for a task of a run that died
   int attempt = 0;
-  std::string reason;         ///< of a failure or a block
+  std::string reason;  ///< of a failure or a block
   std::string log;
-  double started = 0, ended = 0;   ///< unix; 0: not yet
+  double started = 0, ended = 0;  ///< unix; 0: not yet
   Json progress = Json::object();
 };
 
@@ -56,7 +56,7 @@ struct RunStatus {
   std::string run_id, pipeline, file, host;
   std::int64_t pid = 0;
   double started = 0, ended = 0;
-  std::string state;          ///< running, done, failed, incomplete, interrupted, died
+  std::string state;  ///< running, done, failed, incomplete, interrupted, died
   int exit_code = -1;
   std::vector<TaskStatus> tasks;
   std::size_t damaged_lines = 0;

@@ -34,7 +34,6 @@ namespace {
 
 constexpr std::size_t kTooManyIndexFiles = 16;
 
-
 std::string utc_date() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -87,8 +86,8 @@ struct Store::State {
   fs::path root;
   StoreOptions options;
   mutable IndexContent index;
-  Descriptor objects;             // folder, for fstatat
-  Descriptor index_file;          // of this process, opened at the first write
+  Descriptor objects;     // folder, for fstatat
+  Descriptor index_file;  // of this process, opened at the first write
   mutable std::vector<std::string> warnings;
   mutable std::set<std::string> warned;
 
@@ -124,8 +123,9 @@ struct Store::State {
     if (!index_file) {
       const fs::path folder = root / "index";
       support::make_folders(folder);
-      const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
-                           std::chrono::system_clock::now().time_since_epoch()).count();
+      const auto now =
+          std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+              .count();
       char stamp[32];
       std::snprintf(stamp, sizeof stamp, "%016lld", static_cast<long long>(now));
       const fs::path path = folder / cat(stamp, "-", host_name(), "-", ::getpid(), ".log");
@@ -180,7 +180,8 @@ struct Store::State {
       const Json json = Json::parse(text, nullptr, false);
       if (json.is_discarded()) throw ArtifactError(cat("'", path.string(), "' is no JSON"));
       Record found = record_from_json(json, path.string());
-      if (found.key != key) throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
+      if (found.key != key)
+        throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
       return found;
     } catch (const support::Error& error) {
       warn(cat("a damaged record counts as missing: ", error.diagnostics().front().message));
@@ -196,7 +197,6 @@ struct Store::State {
     if (::rename(path.c_str(), to.c_str()) != 0 && errno != ENOENT) throw_errno("move to the trash", path.string());
     sync_folder(path);
   }
-
 };
 
 Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<State>()) {
@@ -209,16 +209,20 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
     const std::string text = support::read_file(version_file, 4096);
     std::string why;
     const auto version = support::parse_integer(support::trim(text), support::Suffixes::kNone, &why);
-    if (!version) throw IoError(cat("'", version_file.string(), "' holds ", support::quote(support::trim(text)), ", expected the number of a store format"));
+    if (!version)
+      throw IoError(cat("'", version_file.string(), "' holds ", support::quote(support::trim(text)),
+                        ", expected the number of a store format"));
     if (*version > kStoreVersion) {
-      throw IoError(cat("the store '", folder.string(), "' has format ", *version, "; this pe-pipeline knows formats up to ",
-                        kStoreVersion, ": use the newer program, or another --store"));
+      throw IoError(cat("the store '", folder.string(), "' has format ", *version,
+                        "; this pe-pipeline knows formats up to ", kStoreVersion,
+                        ": use the newer program, or another --store"));
     }
   } else {
     // What a lock, the plan memo or an interrupted creation leave may be there; anything else is somebody's folder.
     for (const std::string& name : names_in(folder)) {
       if (name == "run.lock" || name == "memo" || name == "lost+found" || name.rfind("VERSION.tmp.", 0) == 0) continue;
-      throw IoError(cat("'", folder.string(), "' is no store: it holds '", name, "' but no file VERSION; name a store or an empty folder with --store"));
+      throw IoError(cat("'", folder.string(), "' is no store: it holds '", name,
+                        "' but no file VERSION; name a store or an empty folder with --store"));
     }
     if (state_->options.create) {
       support::make_folders(folder);
@@ -335,9 +339,8 @@ std::vector<ResultKey> Store::matching(const std::string& prefix) const {
       const auto result = find(key);
       if (!result) continue;
       match = begins(result->plan_key) ||
-              std::any_of(result->outputs.begin(), result->outputs.end(), [&](const OutputRecord& output) {
-                return begins(output.object) || begins(output.content);
-              });
+              std::any_of(result->outputs.begin(), result->outputs.end(),
+                          [&](const OutputRecord& output) { return begins(output.object) || begins(output.content); });
     }
     if (match) found.push_back(key);
   }
@@ -421,7 +424,7 @@ Published Store::commit(const Record& record) {
     const int error = errno;
     ::unlink(fresh.c_str());
     if (linked != 0) {
-      if (error == EEXIST && tries < 8) continue;   // someone was faster: compare with theirs
+      if (error == EEXIST && tries < 8) continue;  // someone was faster: compare with theirs
       errno = error;
       throw_errno("publish record", path.string(), true);
     }
@@ -443,7 +446,7 @@ void Store::set_hint(const std::string& plan_key, const std::string& key) {
   const fs::path path = state_->hint(plan_key);
   state_->folder_of(path);
   state_->step("write hint");
-  support::write_file_atomically(path, key + "\n", false);   // a hint: losing it costs a look-up
+  support::write_file_atomically(path, key + "\n", false);  // a hint: losing it costs a look-up
   state_->append_index(encode_hint(plan_key, key));
   state_->index.hints[plan_key] = key;
 }
@@ -501,7 +504,8 @@ void Store::tidy_index() {
 fs::path Store::materialise(const OutputRecord& output, const fs::path& folder) const {
   if (!output.collection) return state_->object(output.object);
   const fs::path manifest_path = state_->object(output.object);
-  const artifact::Manifest manifest = artifact::Manifest::parse(support::read_file(manifest_path), manifest_path.string());
+  const artifact::Manifest manifest =
+      artifact::Manifest::parse(support::read_file(manifest_path), manifest_path.string());
   support::make_folders(folder);
   const auto link = [&](const std::string& digest, const std::string& name) {
     const fs::path at = folder / name;
@@ -584,7 +588,8 @@ std::optional<RunLock> RunLock::acquire(const fs::path& store, const std::string
   std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &parts);
   const std::string text =
       Json{{"host", host_name()}, {"pid", ::getpid()}, {"pipeline", pipeline}, {"started", started}}.dump(
-          -1, ' ', false, Json::error_handler_t::replace) + "\n";
+          -1, ' ', false, Json::error_handler_t::replace) +
+      "\n";
   // Who holds the lock is a courtesy to whoever is refused; a full disk must not stop us here.
   if (::ftruncate(fd.get(), 0) == 0 && ::pwrite(fd.get(), text.data(), text.size(), 0) < 0) errno = 0;
   return RunLock(fd.release());

@@ -34,8 +34,8 @@ namespace fs = std::filesystem;
 inline constexpr int kStoreVersion = 1;
 
 struct StoreOptions {
-  bool durable = true;        ///< false (`--durability=off`): no fsync; for tests and throw-away stores
-  bool create = true;         ///< false: a store that is not there is an empty one, and nothing is written
+  bool durable = true;  ///< false (`--durability=off`): no fsync; for tests and throw-away stores
+  bool create = true;   ///< false: a store that is not there is an empty one, and nothing is written
   /// Called between any two steps that change the disk, with the name of the step that comes next. Tests end the
   /// process in it.
   std::function<void(std::string_view step)> before_step;
@@ -45,7 +45,7 @@ struct StoreOptions {
 struct Result {
   ResultStatus status = ResultStatus::kDone;
   std::string plan_key;
-  double wall_s = 0;                       ///< how long making it took; orders later runs
+  double wall_s = 0;  ///< how long making it took; orders later runs
   std::vector<OutputRecord> outputs;
   const OutputRecord* output(std::string_view role) const;
 };
@@ -60,10 +60,10 @@ struct Produced {
 
 /// How publishing a record ended. A forced run that gives other contents is a conflict too; `forget` first to replace.
 struct Published {
-  bool existed = false;        ///< the key had a record already, with the same contents
-  bool conflict = false;       ///< it had one with other contents: the first stays, this one is kept beside it
+  bool existed = false;   ///< the key had a record already, with the same contents
+  bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
   fs::path conflict_file;
-  Record record;               ///< the one that holds now
+  Record record;  ///< the one that holds now
 };
 
 class Store {
@@ -143,7 +143,7 @@ struct LockOwner {
   std::string host;
   std::int64_t pid = 0;
   std::string pipeline;
-  std::string started;    ///< UTC
+  std::string started;  ///< UTC
 };
 
 /// Held on store/run.lock while a `run` is at work; freed by the kernel when the process ends, however it ends.

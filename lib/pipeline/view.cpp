@@ -59,10 +59,14 @@ void write_view(const Graph& graph, const Store& store, const std::vector<ViewIt
     if (folders.insert(task.label).second) support::make_folders(folder);
     std::string name = name_of(task, item.snapshot);
     const auto friendly = task.output_names.find(item.output.role);
-    if (friendly != task.output_names.end()) name += "." + friendly->second;
-    else if (task.stage->outputs.size() > 1) name += "." + item.output.role;
-    if (item.output.collection) set_collection(store, item.output, folder / name);
-    else set_link(store.object_path(item.output.object), folder / (name + ".h5"));
+    if (friendly != task.output_names.end())
+      name += "." + friendly->second;
+    else if (task.stage->outputs.size() > 1)
+      name += "." + item.output.role;
+    if (item.output.collection)
+      set_collection(store, item.output, folder / name);
+    else
+      set_link(store.object_path(item.output.object), folder / (name + ".h5"));
   }
 }
 

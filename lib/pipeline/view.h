@@ -15,7 +15,7 @@ namespace pe::pipeline {
 /// One artifact that a person may look for.
 struct ViewItem {
   std::size_t task = 0;
-  std::string snapshot;             ///< label, or empty
+  std::string snapshot;  ///< label, or empty
   OutputRecord output;
 };
 
@@ -23,8 +23,8 @@ struct ViewItem {
 void write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
                 const std::filesystem::path& outputs);
 
-/// Copies the reports among `items` to `<reports>/<pipeline>/<run id>/` and turns `latest`, unless `latest` already shows
-/// these contents. Returns the folders that are current, one a report.
+/// Copies the reports among `items` to `<reports>/<pipeline>/<run id>/` and turns `latest`, unless `latest` already
+/// shows these contents. Returns the folders that are current, one a report.
 std::vector<std::string> write_reports(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
                                        const std::filesystem::path& reports, const std::string& run_id);
 

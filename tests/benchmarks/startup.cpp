@@ -39,7 +39,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   fmt::print("pe-pipeline --help {:.1f} ms (goal 20)\n", own);
-  if (peer > 0) fmt::print("ninja --version    {:.1f} ms; pe-pipeline takes {:.1f} times that\n", peer, own / peer);
-  else fmt::print("ninja is not here, so there is no ratio\n");
+  if (peer > 0)
+    fmt::print("ninja --version    {:.1f} ms; pe-pipeline takes {:.1f} times that\n", peer, own / peer);
+  else
+    fmt::print("ninja is not here, so there is no ratio\n");
   return 0;
 }

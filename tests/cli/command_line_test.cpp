@@ -34,7 +34,8 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 BOOST_AUTO_TEST_SUITE(command_line)
 
 BOOST_AUTO_TEST_CASE(words_and_flags_may_come_in_any_order) {
-  const CommandLine line = parsed({"run", "--force", "a.yml", "-j", "3", "+trunk[seed=42]", "--mem", "2G", "decay+", "--gpus=0,1"});
+  const CommandLine line =
+      parsed({"run", "--force", "a.yml", "-j", "3", "+trunk[seed=42]", "--mem", "2G", "decay+", "--gpus=0,1"});
   BOOST_TEST(line.verb == "run");
   BOOST_TEST((line.words == std::vector<std::string>{"a.yml", "+trunk[seed=42]", "decay+"}));
   BOOST_TEST(line.force);
@@ -44,7 +45,8 @@ BOOST_AUTO_TEST_CASE(words_and_flags_may_come_in_any_order) {
 }
 
 BOOST_AUTO_TEST_CASE(a_selection_in_brackets_stays_one_word) {
-  const CommandLine line = parsed({"run", "a.yml", "[encoding=rope,seed=42]", "*", "--set", "x.y=[1, 2]", "--set", "x.z={a: 1}"});
+  const CommandLine line =
+      parsed({"run", "a.yml", "[encoding=rope,seed=42]", "*", "--set", "x.y=[1, 2]", "--set", "x.z={a: 1}"});
   BOOST_TEST((line.words == std::vector<std::string>{"a.yml", "[encoding=rope,seed=42]", "*"}));
   BOOST_TEST((line.set == std::vector<std::string>{"x.y=[1, 2]", "x.z={a: 1}"}));
 }

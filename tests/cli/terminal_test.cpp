@@ -1,15 +1,15 @@
 #include "cli/terminal.h"
 
-#include <boost/test/unit_test.hpp>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
+#include <boost/test/unit_test.hpp>
 
 #include "cli/color.h"
 
-using namespace pe::cli;   // NOLINT
+using namespace pe::cli;  // NOLINT
 
 namespace {
 
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_CASE(the_panel_is_no_taller_and_no_wider_than_the_window_and_goe
     Panel panel(window.slave);
     panel.show({std::string(50, 'x'), "2", "3", "4", "5", "6", "7"});
     std::string text = window.written();
-    BOOST_TEST(count(text, "\n") == 3u);   // four lines
+    BOOST_TEST(count(text, "\n") == 3u);  // four lines
     BOOST_TEST(text.find(std::string(20, 'x')) == std::string::npos);
     BOOST_TEST(text.find("\033[?25l") != std::string::npos);
     panel.show({std::string(50, 'x'), "2", "3", "4", "5", "6", "7"});

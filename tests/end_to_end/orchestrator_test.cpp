@@ -1,10 +1,10 @@
 // The real pe-pipeline with pe-toy: what a person sees, what stays on disk, and that a kill at any time loses nothing.
-#include <boost/test/unit_test.hpp>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <unistd.h>
+#include <boost/test/unit_test.hpp>
 
 #include <chrono>
 #include <fstream>
@@ -21,7 +21,7 @@
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 
-using namespace pe;   // NOLINT
+using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
 
 namespace {
@@ -78,7 +78,9 @@ class Project {
     if (verb == "run") words.insert(words.end(), {"--durability", "off"});
     return words;
   }
-  Answer call(const std::string& verb, const std::vector<std::string>& rest = {}) const { return call_words(command(verb, rest)); }
+  Answer call(const std::string& verb, const std::vector<std::string>& rest = {}) const {
+    return call_words(command(verb, rest));
+  }
   Answer call_words(const std::vector<std::string>& words) const {
     const auto captured = support::capture(words, "", 64u << 20, root());
     return {captured.status.code, captured.out, captured.err};
@@ -87,7 +89,8 @@ class Project {
     support::SpawnOptions options;
     options.arguments = command("run", rest);
     options.directory = root();
-    const support::Descriptor out(::open((root() / "run.out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    const support::Descriptor out(
+        ::open((root() / "run.out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     options.stdout_fd = options.stderr_fd = out.get();
     return support::spawn(options);
   }
@@ -180,7 +183,8 @@ BOOST_AUTO_TEST_CASE(a_changed_value_runs_what_depends_on_it_and_is_explained) {
 
 BOOST_AUTO_TEST_CASE(a_failure_names_its_log_and_the_command_that_runs_it_alone) {
   std::string text = kPipeline;
-  text.replace(text.find("value: $(branch.value)"), 22, "value: $(branch.value), fail: exit, fail_code: 70, fail_step: 3");
+  text.replace(text.find("value: $(branch.value)"), 22,
+               "value: $(branch.value), fail: exit, fail_code: 70, fail_step: 3");
   const Project project(text);
   const Answer answer = project.call("run", {"decay[seed=1,branch=s10]", "report"});
   BOOST_TEST(answer.code == 1);
@@ -191,7 +195,8 @@ BOOST_AUTO_TEST_CASE(a_failure_names_its_log_and_the_command_that_runs_it_alone)
   CHECK_HAS(answer.err, "blocked  report");
   const Answer status = project.call_words({Project::program(), "status", project.file().string(), "--failed"});
   CHECK_HAS(status.out, "failed  decay[seed=1,branch=s10]");
-  const Answer log = project.call_words({Project::program(), "logs", project.file().string(), "decay[seed=1,branch=s10]"});
+  const Answer log =
+      project.call_words({Project::program(), "logs", project.file().string(), "decay[seed=1,branch=s10]"});
   CHECK_HAS(log.out, "failing on purpose");
 }
 
@@ -238,8 +243,8 @@ BOOST_AUTO_TEST_CASE(names_with_quotes_spaces_and_commands_never_reach_a_shell) 
   const Project project;
   fs::create_directories(project.root() / nasty);
   support::write_file_atomically(project.root() / nasty / "a b.txt", "text", false);
-  project.write("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {set: {path: " + Json(nasty + "/a b.txt").dump() +
-                ", text: " + Json("$$(touch HACKED)").dump() + "}}\n");
+  project.write("schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {set: {path: " +
+                Json(nasty + "/a b.txt").dump() + ", text: " + Json("$$(touch HACKED)").dump() + "}}\n");
   const std::string& path = nasty;
   std::string text = support::read_file(project.file());
   for (auto at = text.find("$(touch"); at != std::string::npos; at = text.find("$(touch", at + 2)) {
@@ -251,7 +256,8 @@ BOOST_AUTO_TEST_CASE(names_with_quotes_spaces_and_commands_never_reach_a_shell) 
   BOOST_TEST(answer.code == 0, answer.err);
   answer = project.call("run", {"--set", "t.text=$(touch HACKED)", "--set", "t.fail=exit", "--set", "t.fail_code=70"});
   BOOST_TEST(answer.code == 1, answer.err);
-  for (const auto& entry : fs::recursive_directory_iterator(project.root())) BOOST_TEST(entry.path().filename() != "HACKED");
+  for (const auto& entry : fs::recursive_directory_iterator(project.root()))
+    BOOST_TEST(entry.path().filename() != "HACKED");
 }
 
 BOOST_AUTO_TEST_CASE(a_config_that_the_stage_refuses_stops_the_run_before_it_starts) {
@@ -343,9 +349,17 @@ BOOST_AUTO_TEST_CASE(every_reading_command_answers_in_json_with_a_schema_version
   project.call("run");
   const std::string file = project.file().string();
   const std::vector<std::vector<std::string>> commands = {
-      {"plan", file, "--json"}, {"explain", file, "data", "--json"}, {"status", file, "--json"}, {"logs", file, "data", "--json"},
-      {"graph", file, "--format", "json"}, {"show", (project.root() / "out/toy/data/data.h5").string(), "--json"}, {"list", "tasks", file, "--json"},
-      {"list", "stages", file, "--json"}, {"list", "artifacts", file, "--json"}, {"list", "runs", file, "--json"}, {"config", file, "data", "--json", "--origin"},
+      {"plan", file, "--json"},
+      {"explain", file, "data", "--json"},
+      {"status", file, "--json"},
+      {"logs", file, "data", "--json"},
+      {"graph", file, "--format", "json"},
+      {"show", (project.root() / "out/toy/data/data.h5").string(), "--json"},
+      {"list", "tasks", file, "--json"},
+      {"list", "stages", file, "--json"},
+      {"list", "artifacts", file, "--json"},
+      {"list", "runs", file, "--json"},
+      {"config", file, "data", "--json", "--origin"},
       {"forget", file, "data", "--json", "-n"}};
   for (std::vector<std::string> words : commands) {
     words.insert(words.begin(), Project::program());
@@ -372,7 +386,8 @@ BOOST_AUTO_TEST_CASE(a_forgotten_result_runs_again) {
 BOOST_AUTO_TEST_CASE(a_damaged_object_is_found_by_its_reader_and_made_again) {
   const Project project;
   project.call("run");
-  const Json shown = Json::parse(project.call_words({Project::program(), "list", "artifacts", project.file().string(), "data", "--json"}).out);
+  const Json shown = Json::parse(
+      project.call_words({Project::program(), "list", "artifacts", project.file().string(), "data", "--json"}).out);
   const fs::path object = shown.at("artifacts").at(0).at("path").get<std::string>();
   const auto size = fs::file_size(object);
   fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
@@ -395,7 +410,8 @@ BOOST_AUTO_TEST_CASE(usage_errors_name_the_nearest_word_and_end_with_2) {
   CHECK_HAS(answer.err, "decay");
   answer = project.call_words({Project::program(), "run", (project.root() / "nope.yml").string()});
   BOOST_TEST(answer.code == 2);
-  for (const std::string& verb : {"run", "plan", "explain", "status", "logs", "graph", "show", "list", "config", "forget"}) {
+  for (const std::string& verb :
+       {"run", "plan", "explain", "status", "logs", "graph", "show", "list", "config", "forget"}) {
     answer = project.call_words({Project::program(), verb, "--help"});
     BOOST_TEST(answer.code == 0);
     CHECK_HAS(answer.out, "Examples:");

@@ -1,9 +1,9 @@
 #include "pipeline/failure.h"
 
-#include <boost/test/unit_test.hpp>
 #include <signal.h>
+#include <boost/test/unit_test.hpp>
 
-using namespace pe::pipeline;   // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
@@ -33,7 +33,8 @@ BOOST_AUTO_TEST_CASE(exit_codes_mean_what_the_table_says) {
   BOOST_TEST((of_code(75) == Outcome::kCheckpointed));
   BOOST_TEST((of_code(76) == Outcome::kDiverged));
   BOOST_TEST((of_code(130) == Outcome::kInterrupted));
-  for (const int code : {2, 64, 65, 66, 67, 68, 70, 71, 72, 73, 77, 78}) BOOST_TEST((of_code(code) == Outcome::kPermanent));
+  for (const int code : {2, 64, 65, 66, 67, 68, 70, 71, 72, 73, 77, 78})
+    BOOST_TEST((of_code(code) == Outcome::kPermanent));
   for (const int code : {1, 4, 63, 79, 127, 255}) BOOST_TEST((of_code(code) == Outcome::kTransient));
   BOOST_TEST((of_signal(SIGKILL) == Outcome::kTransient));
   BOOST_TEST((of_signal(SIGKILL, true) == Outcome::kOutOfMemory));

@@ -1,8 +1,8 @@
 #include "pipeline/local_runner.h"
 
-#include <boost/test/unit_test.hpp>
 #include <signal.h>
 #include <stdlib.h>
+#include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,8 +13,8 @@
 #include "support/process.h"
 #include "support/temp_folder.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 namespace fs = std::filesystem;
 
 namespace {
@@ -52,7 +52,9 @@ struct Runs {
 BOOST_AUTO_TEST_SUITE(local_runner)
 
 BOOST_FIXTURE_TEST_CASE(messages_come_in_order_and_before_the_exit, Runs) {
-  start("echo '{\"event\":\"a\"}' >&3; echo 'no json' >&3; printf '{\"event\":' >&3; sleep 0.02; echo '\"b\"}' >&3; echo out; echo err >&2; exit 7");
+  start(
+      "echo '{\"event\":\"a\"}' >&3; echo 'no json' >&3; printf '{\"event\":' >&3; sleep 0.02; echo '\"b\"}' >&3; echo "
+      "out; echo err >&2; exit 7");
   const auto events = until_exit();
   BOOST_REQUIRE(events.size() == 3u);
   BOOST_TEST(events[0].message.at("event") == "a");
@@ -78,14 +80,17 @@ BOOST_FIXTURE_TEST_CASE(what_a_stage_leaves_behind_is_ended_with_it, Runs) {
   const auto pid = static_cast<pid_t>(std::stol(support::read_file(folder / "child.pid")));
   bool gone = false;
   for (int i = 0; i < 200 && !gone; ++i) {
-    gone = ::kill(pid, 0) != 0 || support::read_file("/proc/" + std::to_string(pid) + "/stat").find(") Z") != std::string::npos;
+    gone = ::kill(pid, 0) != 0 ||
+           support::read_file("/proc/" + std::to_string(pid) + "/stat").find(") Z") != std::string::npos;
     ::usleep(5000);
   }
   BOOST_TEST(gone);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_flood_of_messages_arrives_whole, Runs) {
-  start("i=0; while [ $i -lt 20000 ]; do echo \"{\\\"event\\\":\\\"progress\\\",\\\"done\\\":$i}\" >&3; i=$((i+1)); done");
+  start(
+      "i=0; while [ $i -lt 20000 ]; do echo \"{\\\"event\\\":\\\"progress\\\",\\\"done\\\":$i}\" >&3; i=$((i+1)); "
+      "done");
   const auto events = until_exit();
   BOOST_TEST(events.size() == 20001u);
   BOOST_TEST(events[19999].message.at("done") == 19999);
@@ -115,7 +120,9 @@ BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   ::setenv("PE_SECRET", "x", 1);
   ::setenv("LANG", "tr_TR", 1);
   const auto environment = stage_environment({"0", "2"});
-  const auto has = [&](const std::string& entry) { return std::find(environment.begin(), environment.end(), entry) != environment.end(); };
+  const auto has = [&](const std::string& entry) {
+    return std::find(environment.begin(), environment.end(), entry) != environment.end();
+  };
   BOOST_TEST(has("HF_HOME=/hf"));
   BOOST_TEST(has("LANG=C.UTF-8"));
   BOOST_TEST(has("CUDA_VISIBLE_DEVICES=0,2"));

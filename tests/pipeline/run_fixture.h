@@ -18,12 +18,14 @@
 namespace pe::test {
 
 /// A stage with roles "in" (many) and "init" (one), outputs of kind metrics, and a config of free keys.
-inline std::shared_ptr<pipeline::StageDescription> fake_stage(const std::string& name = "fake", std::vector<std::string> outputs = {"out"}) {
+inline std::shared_ptr<pipeline::StageDescription> fake_stage(const std::string& name = "fake",
+                                                              std::vector<std::string> outputs = {"out"}) {
   auto stage = std::make_shared<pipeline::StageDescription>();
   stage->name = name;
   stage->program = "pe-" + name;
   stage->inputs = {{"in", artifact::Kind::kMetrics, true, true}, {"init", artifact::Kind::kMetrics, false, true}};
-  for (const std::string& output : outputs) stage->outputs.push_back({output, artifact::Kind::kMetrics, output == "times"});
+  for (const std::string& output : outputs)
+    stage->outputs.push_back({output, artifact::Kind::kMetrics, output == "times"});
   support::Field text;
   text.name = "name";
   text.default_value = "";
@@ -55,12 +57,15 @@ class SmallRun {
   }
 
   /// Adds a task that reads the outputs of `inputs` through role "in"; returns its index.
-  std::size_t add(const std::string& name, const std::vector<std::size_t>& inputs = {}, const std::string& role = "in") {
+  std::size_t add(const std::string& name, const std::vector<std::size_t>& inputs = {},
+                  const std::string& role = "in") {
     pipeline::Task task;
     task.id = task.label = name;
     task.stage = stage;
     task.config = {{"name", name}, {"salt", ""}};
-    for (const std::size_t producer : inputs) task.inputs.push_back({role, producer, stage->outputs.front().name, "", {{"stage", graph.tasks[producer].label}}});
+    for (const std::size_t producer : inputs)
+      task.inputs.push_back(
+          {role, producer, stage->outputs.front().name, "", {{"stage", graph.tasks[producer].label}}});
     graph.tasks.push_back(std::move(task));
     graph.stage_labels.push_back(name);
     return graph.tasks.size() - 1;
@@ -77,8 +82,10 @@ class SmallRun {
     events.clear();
     runner = std::make_unique<FakeRunner>([this](FakeAttempt& attempt) {
       const auto special = behaviour.find(attempt.config().value("name", ""));
-      if (special != behaviour.end()) special->second(attempt);
-      else write_all_outputs(attempt);
+      if (special != behaviour.end())
+        special->second(attempt);
+      else
+        write_all_outputs(attempt);
     });
     runner->code_on_term = code_on_term;
     Listener listener(this);
@@ -105,7 +112,7 @@ class SmallRun {
   std::unique_ptr<pipeline::Store> store;
   std::unique_ptr<FakeRunner> runner;
   pipeline::RunOptions options;
-  std::map<std::string, FakeRunner::Stage> behaviour;   ///< by config "name"
+  std::map<std::string, FakeRunner::Stage> behaviour;  ///< by config "name"
   std::vector<pipeline::RunEvent> events;
   std::function<void(std::string_view)> before_step;
   int code_on_term = 75;
@@ -113,7 +120,9 @@ class SmallRun {
  private:
   struct Listener : pipeline::RunListener {
     explicit Listener(SmallRun* owner) : owner_(owner) {}
-    void on_event(const pipeline::RunEvent& event, const pipeline::RunState&) override { owner_->events.push_back(event); }
+    void on_event(const pipeline::RunEvent& event, const pipeline::RunState&) override {
+      owner_->events.push_back(event);
+    }
     SmallRun* owner_;
   };
 };

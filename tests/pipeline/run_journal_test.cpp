@@ -4,15 +4,16 @@
 
 #include "support/temp_folder.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 BOOST_AUTO_TEST_SUITE(run_journal)
 
 BOOST_AUTO_TEST_CASE(events_come_back_in_order_with_sequence_and_time) {
   test::TempFolder folder;
   Journal journal(folder.path());
-  for (int i = 0; i < 5; ++i) BOOST_TEST(journal.append({{"event", "note"}, {"n", i}, {"text", "two\nlines \"quoted\" \xff"}}));
+  for (int i = 0; i < 5; ++i)
+    BOOST_TEST(journal.append({{"event", "note"}, {"n", i}, {"text", "two\nlines \"quoted\" \xff"}}));
   const auto events = read_journal(folder.path());
   BOOST_REQUIRE(events.size() == 5u);
   for (int i = 0; i < 5; ++i) {
@@ -44,13 +45,15 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_loses_its_line_alone) {
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     const std::size_t left = parse_journal(damaged).size();
-    BOOST_REQUIRE((left == 3u || left == 2u));   // a lost newline takes the next line along
+    BOOST_REQUIRE((left == 3u || left == 2u));  // a lost newline takes the next line along
   }
 }
 
 BOOST_AUTO_TEST_CASE(journals_of_several_processes_merge_by_time) {
   test::TempFolder folder;
-  support::write_file_atomically(folder / "journal.h.1.jsonl", journal_line({{"seq", 1}, {"time", 1.0}}) + journal_line({{"seq", 2}, {"time", 3.0}}), false);
+  support::write_file_atomically(folder / "journal.h.1.jsonl",
+                                 journal_line({{"seq", 1}, {"time", 1.0}}) + journal_line({{"seq", 2}, {"time", 3.0}}),
+                                 false);
   support::write_file_atomically(folder / "journal.h.2.jsonl", journal_line({{"seq", 1}, {"time", 2.0}}), false);
   const auto events = read_journal(folder.path());
   BOOST_REQUIRE(events.size() == 3u);

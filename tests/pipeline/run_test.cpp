@@ -1,9 +1,9 @@
 #include "pipeline/run.h"
 
-#include <boost/test/unit_test.hpp>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <boost/test/unit_test.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -13,8 +13,8 @@
 #include "support/error.h"
 #include "support/process.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 using pe::test::FakeAttempt;
 using pe::test::SmallRun;
 using pe::test::write_all_outputs;
@@ -136,14 +136,17 @@ BOOST_FIXTURE_TEST_CASE(the_longest_remaining_path_goes_first, SmallRun) {
   (void)s;
   options.capacity.cpus = 1;
   run();
-  BOOST_TEST((runner->started == Names{"l0", "l1", "short", "l2"} || runner->started == Names{"l0", "l1", "l2", "short"}));
+  BOOST_TEST(
+      (runner->started == Names{"l0", "l1", "short", "l2"} || runner->started == Names{"l0", "l1", "l2", "short"}));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_transient_failure_is_tried_once_more, Diamond) {
   int times = 0;
   behaviour["a"] = [&](FakeAttempt& attempt) {
-    if (++times == 1) fail_with(attempt, 1);
-    else write_all_outputs(attempt);
+    if (++times == 1)
+      fail_with(attempt, 1);
+    else
+      write_all_outputs(attempt);
   };
   BOOST_TEST(run().exit_code == kRunDone);
   BOOST_TEST(times == 2);
@@ -237,12 +240,14 @@ BOOST_FIXTURE_TEST_CASE(a_service_that_does_not_answer_is_asked_again_later, Sma
   task(t).retry.backoff_s = 30;
   int times = 0;
   behaviour["t"] = [&](FakeAttempt& attempt) {
-    if (++times < 3) fail_with(attempt, 69);
-    else write_all_outputs(attempt);
+    if (++times < 3)
+      fail_with(attempt, 69);
+    else
+      write_all_outputs(attempt);
   };
   const RunSummary summary = run();
   BOOST_TEST(summary.exit_code == kRunDone);
-  BOOST_TEST(summary.wall_s >= 90.0);   // 30 s, then 60 s
+  BOOST_TEST(summary.wall_s >= 90.0);  // 30 s, then 60 s
 }
 
 BOOST_FIXTURE_TEST_CASE(children_of_a_snapshot_start_while_the_trunk_still_runs, Trunk) {
@@ -251,8 +256,10 @@ BOOST_FIXTURE_TEST_CASE(children_of_a_snapshot_start_while_the_trunk_still_runs,
   BOOST_TEST((runner->started == Names{"data", "trunk", "early", "late"}));
   std::int64_t trunk_exit = 0, early_start = 0;
   for (std::size_t at = 0; at < events.size(); ++at) {
-    if (events[at].name == "exit" && events[at].task == static_cast<std::int64_t>(trunk)) trunk_exit = static_cast<std::int64_t>(at);
-    if (events[at].name == "start" && events[at].task == static_cast<std::int64_t>(early)) early_start = static_cast<std::int64_t>(at);
+    if (events[at].name == "exit" && events[at].task == static_cast<std::int64_t>(trunk))
+      trunk_exit = static_cast<std::int64_t>(at);
+    if (events[at].name == "start" && events[at].task == static_cast<std::int64_t>(early))
+      early_start = static_cast<std::int64_t>(at);
   }
   BOOST_TEST(early_start < trunk_exit);
   const auto key = store->hint(task(trunk).plan_key);
@@ -369,12 +376,19 @@ BOOST_FIXTURE_TEST_CASE(a_damaged_input_is_made_again_by_its_producer, Diamond) 
   const fs::path object = store->object_path(store->find({key, -1})->outputs.at(0).object);
   const auto size = fs::file_size(object);
   fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
-  { std::fstream(object, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(size / 2)).put('\xff').put('\xfe'); }
+  {
+    std::fstream(object, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(size / 2))
+        .put('\xff')
+        .put('\xfe');
+  }
   task(b).config["salt"] = "new";
   int times = 0;
   behaviour["b"] = [&](FakeAttempt& attempt) {
-    if (++times == 1) fail_with(attempt, 3);
-    else write_all_outputs(attempt);
+    if (++times == 1)
+      fail_with(attempt, 3);
+    else
+      write_all_outputs(attempt);
   };
   const RunSummary summary = run();
   BOOST_TEST(summary.exit_code == kRunDone);
@@ -424,13 +438,16 @@ BOOST_FIXTURE_TEST_CASE(the_second_interrupt_kills_and_ends_with_130, Trunk) {
   open();
   Deaf deaf([this](FakeAttempt& attempt) {
     const auto special = behaviour.find(attempt.config().value("name", ""));
-    if (special != behaviour.end()) special->second(attempt);
-    else write_all_outputs(attempt);
+    if (special != behaviour.end())
+      special->second(attempt);
+    else
+      write_all_outputs(attempt);
   });
   struct : RunListener {
     void on_event(const RunEvent&, const RunState&) override {}
   } listener;
-  const RunSummary summary = pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return std::min(2, ++polls / 12); });
+  const RunSummary summary =
+      pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return std::min(2, ++polls / 12); });
   BOOST_TEST(summary.exit_code == kRunInterrupted);
 }
 
@@ -447,13 +464,16 @@ BOOST_FIXTURE_TEST_CASE(a_stage_that_does_not_stop_in_time_is_killed, Trunk) {
   open();
   Deaf deaf([this](FakeAttempt& attempt) {
     const auto special = behaviour.find(attempt.config().value("name", ""));
-    if (special != behaviour.end()) special->second(attempt);
-    else write_all_outputs(attempt);
+    if (special != behaviour.end())
+      special->second(attempt);
+    else
+      write_all_outputs(attempt);
   });
   struct : RunListener {
     void on_event(const RunEvent&, const RunState&) override {}
   } listener;
-  const RunSummary summary = pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return ++polls > 5 ? 1 : 0; });
+  const RunSummary summary =
+      pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return ++polls > 5 ? 1 : 0; });
   BOOST_TEST(summary.exit_code == kRunIncomplete);
   BOOST_TEST(summary.wall_s >= 5.0);
 }
@@ -467,7 +487,8 @@ BOOST_FIXTURE_TEST_CASE(a_demand_above_the_machine_is_refused_before_the_start, 
   } catch (const support::ConfigError& error) {
     text = error.what();
   }
-  BOOST_TEST(text.find("'c' cannot run here: it asks for 64 cpus in resources 'big' and there are 4 here") != std::string::npos);
+  BOOST_TEST(text.find("'c' cannot run here: it asks for 64 cpus in resources 'big' and there are 4 here") !=
+             std::string::npos);
   BOOST_TEST(text.find("--set resources.big.cpus=4") != std::string::npos);
   BOOST_TEST(store->runs().empty());
 }
@@ -559,7 +580,8 @@ BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_of_publishing_recovers_to_t
 }
 
 BOOST_AUTO_TEST_CASE(commands_are_printed_so_that_a_shell_reads_them_back) {
-  BOOST_TEST(shell_command({"pe-pipeline", "run", "a b.yml", "trunk[seed=42]"}) == "pe-pipeline run 'a b.yml' 'trunk[seed=42]'");
+  BOOST_TEST(shell_command({"pe-pipeline", "run", "a b.yml", "trunk[seed=42]"}) ==
+             "pe-pipeline run 'a b.yml' 'trunk[seed=42]'");
   BOOST_TEST(shell_quoted("it's $(x)\n") == "'it'\\''s $(x)\n'");
   BOOST_TEST(shell_quoted("") == "''");
 }

@@ -4,7 +4,7 @@
 
 #include "support/temp_folder.h"
 
-using namespace pe::pipeline;   // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
@@ -90,13 +90,14 @@ BOOST_AUTO_TEST_CASE(this_machine_has_something) {
 
 BOOST_AUTO_TEST_CASE(the_longest_remaining_path_then_most_descendants_then_order) {
   Graph graph;
-  graph.tasks.resize(6);   // 0 alone, 1 → 2 → 3, 4 → 5
+  graph.tasks.resize(6);  // 0 alone, 1 → 2 → 3, 4 → 5
   graph.tasks[2].inputs.push_back({"in", 1, "out", "", {}});
   graph.tasks[3].inputs.push_back({"in", 2, "out", "", {}});
   graph.tasks[5].inputs.push_back({"in", 4, "out", "", {}});
   ReadyQueue queue(graph, {2, 1, 1, 1, 1, 1});
   for (const std::size_t task : {0, 1, 4}) queue.add(task);
-  BOOST_TEST((std::vector<std::size_t>(queue.ordered().begin(), queue.ordered().end()) == std::vector<std::size_t>{1, 4, 0}));
+  BOOST_TEST(
+      (std::vector<std::size_t>(queue.ordered().begin(), queue.ordered().end()) == std::vector<std::size_t>{1, 4, 0}));
   BOOST_TEST(queue.remaining(1) == 3.0);
   queue.remove(1);
   BOOST_TEST(queue.size() == 2u);

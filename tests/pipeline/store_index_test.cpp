@@ -4,8 +4,8 @@
 
 #include "support/hash.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 
 namespace {
 

@@ -1,10 +1,10 @@
 #include "pipeline/store.h"
 
-#include <boost/test/unit_test.hpp>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <boost/test/unit_test.hpp>
 
 #include <fstream>
 
@@ -17,8 +17,8 @@
 #include "support/process.h"
 #include "support/temp_folder.h"
 
-using namespace pe;             // NOLINT
-using namespace pe::pipeline;   // NOLINT
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
 namespace fs = std::filesystem;
 
 namespace {
@@ -86,8 +86,10 @@ BOOST_FIXTURE_TEST_CASE(an_object_is_named_by_its_bytes_and_cannot_be_written, O
 BOOST_FIXTURE_TEST_CASE(a_file_that_is_no_artifact_is_refused, OneStore) {
   Store store = open();
   support::write_file_atomically(folder / "bad", "text", false);
-  BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kMetrics, false, folder / "bad"}), support::ArtifactError);
-  BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kEvalTable, false, file("x")}), support::ArtifactError);
+  BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kMetrics, false, folder / "bad"}),
+                    support::ArtifactError);
+  BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kEvalTable, false, file("x")}),
+                    support::ArtifactError);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_collection_is_an_object_a_member_and_a_manifest_of_them, OneStore) {
@@ -142,7 +144,8 @@ BOOST_FIXTURE_TEST_CASE(other_contents_under_one_key_are_kept_as_a_conflict, One
   for (int n = 1; n <= 2; ++n) {
     const Published published = store.commit(second);
     BOOST_TEST(published.conflict);
-    BOOST_TEST(published.conflict_file.filename().string() == first.key.key + ".conflict." + std::to_string(n) + ".json");
+    BOOST_TEST(published.conflict_file.filename().string() ==
+               first.key.key + ".conflict." + std::to_string(n) + ".json");
     BOOST_TEST((published.record.outputs == first.outputs));
   }
   BOOST_TEST((store.find(first.key)->outputs == first.outputs));
@@ -153,7 +156,9 @@ BOOST_FIXTURE_TEST_CASE(a_volatile_output_makes_no_conflict, OneStore) {
   Store store = open();
   const auto out = store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
   store.commit(record("t", {out, store.publish_output({"times", artifact::Kind::kMetrics, true, file("1 s")})}));
-  BOOST_TEST(store.commit(record("t", {out, store.publish_output({"times", artifact::Kind::kMetrics, true, file("2 s")})})).existed);
+  BOOST_TEST(
+      store.commit(record("t", {out, store.publish_output({"times", artifact::Kind::kMetrics, true, file("2 s")})}))
+          .existed);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_record_whose_object_is_gone_counts_as_missing_and_is_replaced, OneStore) {
@@ -198,7 +203,7 @@ BOOST_FIXTURE_TEST_CASE(a_record_cut_at_any_byte_counts_as_missing, OneStore) {
     BOOST_REQUIRE(store.take_warnings().size() == 1u);
   }
   Store store = open();
-  store.commit(made);   // takes the damaged one's place
+  store.commit(made);  // takes the damaged one's place
   BOOST_TEST(support::read_file(path) == whole);
 }
 
@@ -224,7 +229,8 @@ BOOST_FIXTURE_TEST_CASE(many_index_files_are_merged_into_one, OneStore) {
   std::vector<Record> all;
   for (int i = 0; i < 20; ++i) {
     Store store = open();
-    all.push_back(record("t" + std::to_string(i), {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})}));
+    all.push_back(
+        record("t" + std::to_string(i), {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})}));
     store.commit(all.back());
     // One file per process; this process plays twenty.
     for (const auto& entry : fs::directory_iterator(folder / "store/index")) {
@@ -245,12 +251,14 @@ BOOST_FIXTURE_TEST_CASE(many_index_files_are_merged_into_one, OneStore) {
 BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStore) {
   open();
   support::write_file_atomically(folder / "store/VERSION", "2\n", false);
-  BOOST_TEST(error_of([&] { open(); }).find("has format 2; this pe-pipeline knows formats up to 1") != std::string::npos);
+  BOOST_TEST(error_of([&] { open(); }).find("has format 2; this pe-pipeline knows formats up to 1") !=
+             std::string::npos);
   support::write_file_atomically(folder / "store/VERSION", "x\n", false);
   BOOST_TEST(error_of([&] { open(); }).find("expected the number of a store format") != std::string::npos);
   fs::create_directories(folder / "home");
   support::write_file_atomically(folder / "home/thesis.tex", "", false);
-  BOOST_TEST(error_of([&] { Store(folder / "home", options); }).find("is no store: it holds 'thesis.tex'") != std::string::npos);
+  BOOST_TEST(error_of([&] { Store(folder / "home", options); }).find("is no store: it holds 'thesis.tex'") !=
+             std::string::npos);
 }
 
 BOOST_FIXTURE_TEST_CASE(reading_a_store_that_is_not_there_makes_nothing, OneStore) {
@@ -308,7 +316,8 @@ BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneS
       try {
         const fs::path path = support::unique_sibling(tiny / "out");
         test::write_fake_output(path, "state " + std::to_string(i));
-        store.commit(record("t" + std::to_string(i), {store.publish_output({"out", artifact::Kind::kMetrics, false, path})}));
+        store.commit(
+            record("t" + std::to_string(i), {store.publish_output({"out", artifact::Kind::kMetrics, false, path})}));
         ++published;
         ::unlink(path.c_str());
       } catch (const support::IoError& error) {
@@ -317,7 +326,11 @@ BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneS
       }
     }
     BOOST_TEST(full);
-    const Store again(tiny / "store", [&] { StoreOptions o = options; o.create = false; return o; }());
+    const Store again(tiny / "store", [&] {
+      StoreOptions o = options;
+      o.create = false;
+      return o;
+    }());
     BOOST_TEST(static_cast<int>(again.keys().size()) == published);
     for (const auto& key : again.keys()) {
       BOOST_TEST(again.complete(*again.find(key)));

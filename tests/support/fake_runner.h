@@ -1,6 +1,6 @@
 /// @file
-/// A runner without processes: each started task is given to a function that plays the stage, and the clock is turned by
-/// hand. Tests of the executing loop take milliseconds with it.
+/// A runner without processes: each started task is given to a function that plays the stage, and the clock is turned
+/// by hand. Tests of the executing loop take milliseconds with it.
 #pragma once
 
 #include <algorithm>
@@ -23,21 +23,22 @@ namespace pe::test {
 /// One started attempt, as the fake stage sees it.
 struct FakeAttempt {
   std::uint64_t ticket = 0;
-  Json task;                                  ///< task.json
+  Json task;  ///< task.json
   std::filesystem::path folder;
   pipeline::Launch launch;
-  std::vector<Json> messages;                 ///< to send before the exit
-  int code = 0;                               ///< of the exit
+  std::vector<Json> messages;  ///< to send before the exit
+  int code = 0;                ///< of the exit
   int signal = 0;
   bool out_of_memory = false;
-  double seconds = 1;                         ///< how long it takes on the fake clock
-  bool stays = false;                         ///< never ends by itself, only on a signal
+  double seconds = 1;  ///< how long it takes on the fake clock
+  bool stays = false;  ///< never ends by itself, only on a signal
 
   const Json& config() const { return task.at("config"); }
 };
 
 /// Writes a metrics artifact whose content is `state`.
-inline void write_fake_output(const std::filesystem::path& path, const std::string& state, const std::string& key = "") {
+inline void write_fake_output(const std::filesystem::path& path, const std::string& state,
+                              const std::string& key = "") {
   artifact::Recipe recipe;
   recipe.stage = "fake";
   recipe.task_key = key;
@@ -63,7 +64,8 @@ inline void write_all_outputs(const FakeAttempt& attempt, const std::string& sal
   if (!attempt.task.contains("snapshots")) return;
   for (const Json& snapshot : attempt.task.at("snapshots")) {
     for (const auto& [role, path] : snapshot.at("outputs").items()) {
-      write_fake_output(path.get<std::string>(), support::sha256_hex(state + role + snapshot.at("step").dump()), attempt.task.at("key"));
+      write_fake_output(path.get<std::string>(), support::sha256_hex(state + role + snapshot.at("step").dump()),
+                        attempt.task.at("key"));
     }
   }
 }
@@ -95,6 +97,8 @@ class FakeRunner : public pipeline::Runner {
       signals_.clear();
       return out;
     }
+    for (auto& [ticket, attempt] : running_) flush(attempt, out);
+    if (!out.empty()) return out;
     std::uint64_t next = 0;
     double when = now_ + (timeout_s < 0 ? 1e9 : timeout_s);
     for (const auto& [ticket, at] : ends_) {
@@ -104,10 +108,6 @@ class FakeRunner : public pipeline::Runner {
       }
     }
     now_ = when;
-    for (auto& [ticket, attempt] : running_) {
-      if (ticket != next && !attempt.stays) continue;
-      flush(attempt, out);
-    }
     if (next != 0) end(next, 0, out);
     return out;
   }
@@ -118,7 +118,7 @@ class FakeRunner : public pipeline::Runner {
   }
   double now() const override { return now_; }
 
-  std::vector<std::string> started;   ///< config "name" of each attempt, in order
+  std::vector<std::string> started;  ///< config "name" of each attempt, in order
   std::vector<int> signalled;
   std::size_t most_at_once = 0;
   /// How a stage ends when it is asked to stop; the default is a checkpoint.

@@ -1,6 +1,6 @@
-// pe-toy: a stage whose every habit is chosen: how long it takes, how often and how it fails, what it writes. Its content
-// is a chain of hashes, a link a step, so a run that was killed and resumed must end at the same value.
-// Built twice: as pe-toy, and with TOY_REPORT as pe-toy-report, which gathers results into a collection.
+// pe-toy: a stage whose every habit is chosen: how long it takes, how often and how it fails, what it writes. Its
+// content is a chain of hashes, a link a step, so a run that was killed and resumed must end at the same value. Built
+// twice: as pe-toy, and with TOY_REPORT as pe-toy-report, which gathers results into a collection.
 #include <signal.h>
 #include <unistd.h>
 
@@ -45,15 +45,23 @@ struct ToyConfig {
     v.paths("path", path, "Files whose content counts.");
     v.field("tokens", tokens, "Horizon.", {.unit = "tokens", .min = 1});
     v.field("batch", batch, "Tokens a step.", {.unit = "tokens", .min = 1});
-    v.choice("shape", shape, {{"free", Shape::kFree}, {"bound", Shape::kBound}}, "Whether the horizon shapes the steps.");
+    v.choice("shape", shape, {{"free", Shape::kFree}, {"bound", Shape::kBound}},
+             "Whether the horizon shapes the steps.");
     v.field("step_s", step_s, "Time a step takes.", {.unit = "s", .min = 0, .hashed = false});
-    v.choice("fail", fail, {{"never", Fail::kNever}, {"exit", Fail::kExit}, {"signal", Fail::kSignal}, {"missing", Fail::kMissing},
-                            {"garbage", Fail::kGarbage}, {"diverge", Fail::kDiverge}, {"hang", Fail::kHang}},
+    v.choice("fail", fail,
+             {{"never", Fail::kNever},
+              {"exit", Fail::kExit},
+              {"signal", Fail::kSignal},
+              {"missing", Fail::kMissing},
+              {"garbage", Fail::kGarbage},
+              {"diverge", Fail::kDiverge},
+              {"hang", Fail::kHang}},
              "How it ends.", {.hashed = false});
     v.field("fail_code", fail_code, "Exit code or signal.", {.hashed = false});
     v.field("fail_attempts", fail_attempts, "Only the first attempts fail.", {.hashed = false});
     v.field("fail_step", fail_step, "At which step it fails.", {.hashed = false});
-    v.field("checkpoint_every", checkpoint_every, "Steps between checkpoints; 0: only when stopped.", {.hashed = false});
+    v.field("checkpoint_every", checkpoint_every, "Steps between checkpoints; 0: only when stopped.",
+            {.hashed = false});
     v.field("workers", workers, "Unused.", {.hashed = false});
     v.check(value != 13, "13 is refused, so that a check across fields can be seen");
   }
@@ -95,13 +103,15 @@ class Toy {
   void run() {
     resume();
     workspace_.progress->note(cat("toy ", config_.value, " from step ", step_, " ", config_.text));
-    const std::int64_t end = workspace_.snapshots.empty() ? config_.tokens / config_.batch : workspace_.snapshots.back().step;
+    const std::int64_t end =
+        workspace_.snapshots.empty() ? config_.tokens / config_.batch : workspace_.snapshots.back().step;
     std::size_t next = 0;
     while (next < workspace_.snapshots.size() && workspace_.snapshots[next].step < step_) ++next;
     while (true) {
       for (; next < workspace_.snapshots.size() && workspace_.snapshots[next].step == step_; ++next) {
         write_state(workspace_.snapshots[next].outputs.at("out"), workspace_, state_, step_);
-        workspace_.progress->event({{"event", "snapshot"}, {"step", step_}, {"label", workspace_.snapshots[next].label}});
+        workspace_.progress->event(
+            {{"event", "snapshot"}, {"step", step_}, {"label", workspace_.snapshots[next].label}});
       }
       misbehave(next);
       if (step_ >= end) break;
@@ -122,21 +132,24 @@ class Toy {
 
   void checkpoint() {
     pe::support::make_folders(workspace_.work / "checkpoints");
-    pe::support::write_file_atomically(state_file(workspace_.work), Json{{"step", step_}, {"state", state_}}.dump(), false);
+    pe::support::write_file_atomically(state_file(workspace_.work), Json{{"step", step_}, {"state", state_}}.dump(),
+                                       false);
     workspace_.progress->event({{"event", "checkpoint"}, {"step", step_}});
   }
 
   void resume() {
     if (!workspace_.resume || !fs::exists(state_file(*workspace_.resume))) return;
     const Json saved = Json::parse(pe::support::read_file(state_file(*workspace_.resume)));
-    const std::int64_t limit = workspace_.snapshots.empty() ? config_.tokens / config_.batch : workspace_.snapshots.front().step;
+    const std::int64_t limit =
+        workspace_.snapshots.empty() ? config_.tokens / config_.batch : workspace_.snapshots.front().step;
     if (saved.at("step") > limit) return;
     step_ = saved.at("step");
     state_ = saved.at("state");
   }
 
   void misbehave(std::size_t next) {
-    if (config_.fail == ToyConfig::Fail::kNever || attempt_ > config_.fail_attempts || step_ < config_.fail_step) return;
+    if (config_.fail == ToyConfig::Fail::kNever || attempt_ > config_.fail_attempts || step_ < config_.fail_step)
+      return;
     std::fprintf(stderr, "toy: failing on purpose at step %lld\n", static_cast<long long>(step_));
     switch (config_.fail) {
       case ToyConfig::Fail::kExit:
@@ -154,10 +167,12 @@ class Toy {
       case ToyConfig::Fail::kDiverge:
         for (; next < workspace_.snapshots.size(); ++next) {
           write_state(workspace_.snapshots[next].outputs.at("out"), workspace_, state_, step_);
-          workspace_.progress->event({{"event", "snapshot"}, {"step", workspace_.snapshots[next].step}, {"status", "diverged"}});
+          workspace_.progress->event(
+              {{"event", "snapshot"}, {"step", workspace_.snapshots[next].step}, {"status", "diverged"}});
         }
         if (workspace_.snapshots.empty()) write_state(workspace_.output("out"), workspace_, state_, step_);
-        throw pe::support::Error(pe::support::kExitDiverged, pe::support::Diagnostic{"it diverged, as told", {}, {}, {}});
+        throw pe::support::Error(pe::support::kExitDiverged,
+                                 pe::support::Diagnostic{"it diverged, as told", {}, {}, {}});
       case ToyConfig::Fail::kHang:
         // Ends only when its watcher is gone or asks for it.
         while (!pe::support::stop_requested()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -186,7 +201,8 @@ void toy_report(const ToyConfig& config, Workspace& workspace) {
     text += cat("-", labels, " ", pe::artifact::read_metrics(input.path).facts.value("state", "?"), "\n");
   }
   pe::support::write_file_atomically(writer.add("report.md"), text, false);
-  pe::support::write_file_atomically(writer.add("data/inputs.txt"), pe::support::sha256_hex(digest_inputs(workspace)) + "\n", false);
+  pe::support::write_file_atomically(writer.add("data/inputs.txt"),
+                                     pe::support::sha256_hex(digest_inputs(workspace)) + "\n", false);
   writer.finish(false);
 }
 #endif
@@ -203,14 +219,15 @@ int main(int argc, char** argv) {
                                     .outputs = {{"out", Kind::kReport}}},
                                    toy_report);
 #else
-  return pe::stage::run<ToyConfig>(argc, argv,
-                                   {.name = "toy",
-                                    .version = 1,
-                                    .summary = "Behaves and misbehaves as told.",
-                                    .inputs = {{"in", Kind::kMetrics, true, true}, {"init", Kind::kMetrics, false, true}},
-                                    .outputs = {{"out", Kind::kMetrics}},
-                                    .resumes = true,
-                                    .trajectory = pe::stage::Trajectory{"tokens", {"batch"}, {{"shape", "free"}}}},
-                                   toy);
+  return pe::stage::run<ToyConfig>(
+      argc, argv,
+      {.name = "toy",
+       .version = 1,
+       .summary = "Behaves and misbehaves as told.",
+       .inputs = {{"in", Kind::kMetrics, true, true}, {"init", Kind::kMetrics, false, true}},
+       .outputs = {{"out", Kind::kMetrics}},
+       .resumes = true,
+       .trajectory = pe::stage::Trajectory{"tokens", {"batch"}, {{"shape", "free"}}}},
+      toy);
 #endif
 }
