@@ -410,7 +410,7 @@ BOOST_AUTO_TEST_CASE(usage_errors_name_the_nearest_word_and_end_with_2) {
   CHECK_HAS(answer.err, "decay");
   answer = project.call_words({Project::program(), "run", (project.root() / "nope.yml").string()});
   BOOST_TEST(answer.code == 2);
-  for (const std::string& verb :
+  for (const std::string verb :
        {"run", "plan", "explain", "status", "logs", "graph", "show", "list", "config", "forget"}) {
     answer = project.call_words({Project::program(), verb, "--help"});
     BOOST_TEST(answer.code == 0);
