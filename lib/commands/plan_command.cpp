@@ -4,6 +4,7 @@
 
 #include "commands/commands.h"
 #include "commands/session.h"
+#include "pipeline/cost.h"
 #include "pipeline/exit_code.h"
 #include "pipeline/explain.h"
 #include "pipeline/pipeline_file.h"
@@ -33,23 +34,34 @@ struct Cost {
   double known_s = 0;
   std::size_t known = 0;
   std::size_t unknown = 0;
+  double tokens = 0;  ///< to train on, in all tasks that would run or are blocked
+  std::size_t trainings = 0;
 };
 
-Cost cost_of(const Graph& graph, const Plan& plan, const pipeline::Store& store) {
+Cost cost_of(const Graph& graph, const Plan& plan) {
   std::map<std::string, std::pair<double, std::size_t>> by_label;
   std::map<std::string, std::size_t> to_run;
+  double by_training = 0;
+  std::size_t trainings = 0;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const pipeline::Task& task = graph.tasks[i];
     const PlannedTask& planned = plan.tasks[i];
     if (planned.state == TaskState::kRun) ++to_run[task.label];
+    if (planned.state == TaskState::kRun || planned.state == TaskState::kBlocked) {
+      if (const auto tokens = pipeline::training_tokens(task, planned)) {
+        by_training += *tokens;
+        ++trainings;
+      }
+    }
     double wall = planned.result ? planned.result->wall_s : 0;
     for (const auto& snapshot : planned.snapshots) wall = std::max(wall, snapshot.result ? snapshot.result->wall_s : 0);
     if (wall <= 0) continue;
     by_label[task.label].first += wall;
     ++by_label[task.label].second;
   }
-  (void)store;
   Cost cost;
+  cost.tokens = by_training;
+  cost.trainings = trainings;
   for (const auto& [label, count] : to_run) {
     const auto found = by_label.find(label);
     if (found == by_label.end()) {
@@ -131,7 +143,7 @@ int plan_command(const cli::CommandLine& line) {
   const auto demands = impossible_demands(graph, plan, capacity);
   const auto groups =
       line.why && !line.json ? std::vector<pipeline::CauseGroup>() : pipeline::group_causes(graph, plan, reader);
-  const Cost cost = cost_of(graph, plan, planned.store);
+  const Cost cost = cost_of(graph, plan);
 
   if (line.json) {
     Json tasks = Json::array(), causes = Json::array(), counts = Json::object(), too_much = Json::array();
@@ -157,8 +169,11 @@ int plan_command(const cli::CommandLine& line) {
               {"tasks", std::move(tasks)},
               {"too_large_for_this_machine", std::move(too_much)},
               {"capacity", pipeline::describe(capacity)}};
-    json["cost"] = {
-        {"seconds", cost.known_s}, {"tasks_with_history", cost.known}, {"tasks_without_history", cost.unknown}};
+    json["cost"] = {{"seconds", cost.known_s},
+                    {"tasks_with_history", cost.known},
+                    {"tasks_without_history", cost.unknown},
+                    {"training_tokens", cost.tokens},
+                    {"trainings", cost.trainings}};
     print_json(json);
     return code;
   }
@@ -204,6 +219,9 @@ int plan_command(const cli::CommandLine& line) {
     if (groups.size() > kMostGroups)
       print(cat("  and ", counted(groups.size() - kMostGroups, "more cause"), "; --why lists every task\n"));
   }
+  if (cost.trainings > 0)
+    print(cat("tokens ", support::short_count(cost.tokens), " to train on, in ", counted(cost.trainings, "training"),
+              "\n"));
   if (!work) {
     print("nothing to do\n");
   } else if (cost.known > 0) {

@@ -19,8 +19,8 @@
 #include "support/test_data.h"
 
 namespace fs = std::filesystem;
-using pe::support::Captured;
 using pe::support::capture;
+using pe::support::Captured;
 
 namespace {
 
@@ -50,11 +50,13 @@ class Project {
   /// Friendly name below out/ → digest of what it leads to, made_by left aside as the store leaves it.
   std::map<std::string, std::string> contents() const {
     std::map<std::string, std::string> out;
-    for (const auto& entry : fs::recursive_directory_iterator(folder_ / "out", fs::directory_options::follow_directory_symlink)) {
+    for (const auto& entry :
+         fs::recursive_directory_iterator(folder_ / "out", fs::directory_options::follow_directory_symlink)) {
       const std::string file = entry.path().filename().string();
       if (!entry.is_regular_file() || file == "manifest.json" || file.front() == '.') continue;
-      out[entry.path().lexically_relative(folder_ / "out").string()] =
-          entry.path().extension() == ".h5" ? pe::artifact::content_digest(entry.path()) : pe::support::sha256_file(entry.path());
+      out[entry.path().lexically_relative(folder_ / "out").string()] = entry.path().extension() == ".h5"
+                                                                           ? pe::artifact::content_digest(entry.path())
+                                                                           : pe::support::sha256_file(entry.path());
     }
     return out;
   }
@@ -64,7 +66,8 @@ class Project {
       const std::string name = entry.path().lexically_relative(folder_ / "out").string();
       bool all = true;
       for (const std::string& part : parts) all = all && contains(name, part);
-      if (all && (entry.is_symlink() || entry.is_regular_file() || fs::exists(entry.path() / "manifest.json"))) return entry.path();
+      if (all && (entry.is_symlink() || entry.is_regular_file() || fs::exists(entry.path() / "manifest.json")))
+        return entry.path();
     }
     BOOST_FAIL("nothing below out/ is called like " << parts.front());
     return {};
@@ -83,13 +86,43 @@ const Project& finished() {
 }
 
 std::vector<std::string> train_command(const Project& project, const fs::path& into) {
-  return {program("pe-train"), "--config", project.path("configs/model.yml").string(), "--config",
-          project.path("configs/train.yml").string(), "--set", "model.width=32", "--set", "model.layers=2", "--set", "model.heads=2",
-          "--set", "train.batch=4", "--set", "train.length=64", "--set", "train.tokens=200k", "--set", "train.warmup_steps=4",
-          "--set", "train.validate_every=50", "--set", "train.validate_windows=4", "--set", "compute.threads=1",
-          "--set", "checkpoint.every=0.05", "--input", "data=" + project.find({"tokenize"}).string(),
-          "--output", "model=" + (into / "model.h5").string(), "--output", "metrics=" + (into / "metrics.h5").string(),
-          "--work", (into / "work").string(), "--progress", "none"};
+  return {program("pe-train"),
+          "--config",
+          project.path("configs/model.yml").string(),
+          "--config",
+          project.path("configs/train.yml").string(),
+          "--set",
+          "model.width=32",
+          "--set",
+          "model.layers=2",
+          "--set",
+          "model.heads=2",
+          "--set",
+          "train.batch=4",
+          "--set",
+          "train.length=64",
+          "--set",
+          "train.tokens=200k",
+          "--set",
+          "train.warmup_steps=4",
+          "--set",
+          "train.validate_every=50",
+          "--set",
+          "train.validate_windows=4",
+          "--set",
+          "compute.threads=1",
+          "--set",
+          "checkpoint.every=0.05",
+          "--input",
+          "data=" + project.find({"tokenize"}).string(),
+          "--output",
+          "model=" + (into / "model.h5").string(),
+          "--output",
+          "metrics=" + (into / "metrics.h5").string(),
+          "--work",
+          (into / "work").string(),
+          "--progress",
+          "none"};
 }
 
 }  // namespace
@@ -102,7 +135,7 @@ BOOST_AUTO_TEST_CASE(a_second_run_has_nothing_to_do_and_the_same_bytes_come_agai
   BOOST_TEST(again.status.code == 0);
   BOOST_TEST(contains(again.out + again.err, "nothing to do"), again.out + again.err);
 
-  const Project other;   // another folder, another store
+  const Project other;  // another folder, another store
   BOOST_REQUIRE(other.run().status.code == 0);
   const auto one = project.contents(), two = other.contents();
   BOOST_TEST(one.size() > 10u);
@@ -124,7 +157,7 @@ BOOST_AUTO_TEST_CASE(an_edited_value_runs_what_hangs_on_it_and_says_why) {
   const Project& project = finished();
   const Captured plan = project.pipeline({"plan", project.file().string(), "--set", "evaluate.eval.copy.trials=5"});
   BOOST_TEST(plan.status.code == 0);
-  BOOST_TEST(contains(plan.out, "4 run"), plan.out);   // three evaluations and the report
+  BOOST_TEST(contains(plan.out, "4 run"), plan.out);  // three evaluations and the report
   BOOST_TEST(contains(plan.out, "eval.copy.trials 4 -> 5"), plan.out);
 }
 
@@ -148,8 +181,9 @@ BOOST_AUTO_TEST_CASE(a_training_killed_again_and_again_gives_the_undisturbed_byt
   }
   BOOST_TEST(kills >= 1);
   for (const char* name : {"model.h5", "metrics.h5"}) {
-    BOOST_TEST(pe::artifact::content_digest(folder / "killed" / name) == pe::artifact::content_digest(folder / "calm" / name),
-               name << " differs after " << kills << " kills");
+    BOOST_TEST(
+        pe::artifact::content_digest(folder / "killed" / name) == pe::artifact::content_digest(folder / "calm" / name),
+        name << " differs after " << kills << " kills");
   }
 }
 
@@ -159,11 +193,12 @@ BOOST_AUTO_TEST_CASE(a_terminated_training_stops_at_a_checkpoint) {
   pe::support::SpawnOptions options;
   options.arguments = train_command(project, folder.path());
   const pid_t pid = pe::support::spawn(options);
-  for (int i = 0; i < 200 && !fs::exists(folder / "work"); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (int i = 0; i < 200 && !fs::exists(folder / "work"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   ::kill(pid, SIGTERM);
   const int code = pe::support::wait_for(pid).code;
-  BOOST_TEST((code == 75 || code == 0), "exit code " << code);   // 0 when it was done by then
+  BOOST_TEST((code == 75 || code == 0), "exit code " << code);  // 0 when it was done by then
 }
 
 BOOST_AUTO_TEST_CASE(damaged_inputs_end_in_exit_code_3_and_one_message) {
@@ -173,7 +208,8 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_end_in_exit_code_3_and_one_message) {
   fs::copy(project.find({"tokenize"}), data, fs::copy_options::recursive);
   for (const auto& entry : fs::directory_iterator(data)) {
     fs::permissions(entry.path(), fs::perms::owner_all);
-    if (contains(entry.path().filename().string(), "train")) fs::resize_file(entry.path(), fs::file_size(entry.path()) / 2);
+    if (contains(entry.path().filename().string(), "train"))
+      fs::resize_file(entry.path(), fs::file_size(entry.path()) / 2);
   }
   auto command = train_command(project, folder.path());
   for (std::string& word : command) {
@@ -189,15 +225,16 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_end_in_exit_code_3_and_one_message) {
   }
   BOOST_TEST(capture(command).status.code == 3);
 
-  const Captured wrong = capture({program("pe-evaluate"), "--input", "data=" + project.find({"tokenize"}).string(), "--input",
-                                  "model=" + project.find({"decay", ".metrics"}).string(), "--work", (folder / "w").string(),
-                                  "--output", "scores=" + (folder / "s.h5").string()});
+  const Captured wrong = capture({program("pe-evaluate"), "--input", "data=" + project.find({"tokenize"}).string(),
+                                  "--input", "model=" + project.find({"decay", ".metrics"}).string(), "--work",
+                                  (folder / "w").string(), "--output", "scores=" + (folder / "s.h5").string()});
   BOOST_TEST(wrong.status.code == 3);
   BOOST_TEST(contains(wrong.err, "metrics"), wrong.err);
 }
 
 BOOST_AUTO_TEST_CASE(every_stage_explains_itself) {
-  for (const char* name : {"pe-fetch", "pe-tokenize", "pe-train", "pe-branch-decay", "pe-drop-pe", "pe-evaluate", "pe-report"}) {
+  for (const char* name :
+       {"pe-fetch", "pe-tokenize", "pe-train", "pe-branch-decay", "pe-drop-pe", "pe-evaluate", "pe-report"}) {
     const Captured help = capture({program(name), "--help"});
     BOOST_TEST(help.status.code == 0);
     BOOST_TEST(contains(help.out, "Config fields"), name);
@@ -216,9 +253,11 @@ BOOST_AUTO_TEST_CASE(names_never_reach_a_shell) {
   const fs::path texts = folder / "a $(touch x) `id` \"quoted\"\nline";
   fs::create_directory(texts);
   for (int i = 0; i < 40; ++i) {
-    std::ofstream(texts / ("it's; rm -rf " + std::to_string(i) + ".txt")) << std::string(200, static_cast<char>('a' + i % 26)) << i << "\n";
+    std::ofstream(texts / ("it's; rm -rf " + std::to_string(i) + ".txt"))
+        << std::string(200, static_cast<char>('a' + i % 26)) << i << "\n";
   }
-  const Captured result = project.run({"fetch", "--set", "fetch.source=local", "--set", "fetch.path=" + texts.string()});
+  const Captured result =
+      project.run({"fetch", "--set", "fetch.source=local", "--set", "fetch.path=" + texts.string()});
   BOOST_TEST(result.status.code == 0, result.err);
   BOOST_TEST(!fs::exists(folder / "x"));
 }
@@ -227,7 +266,8 @@ BOOST_AUTO_TEST_CASE(an_independent_reader_opens_a_checkpoint) {
   const Project& project = finished();
   const std::string script =
       "import sys\ntry:\n import h5py\nexcept ImportError:\n print('no h5py'); sys.exit(0)\n"
-      "f = h5py.File(sys.argv[1], 'r')\nn = []\nf.visititems(lambda k, v: n.append(k) if hasattr(v, 'shape') else None)\n"
+      "f = h5py.File(sys.argv[1], 'r')\nn = []\nf.visititems(lambda k, v: n.append(k) if hasattr(v, 'shape') else "
+      "None)\n"
       "print(len(n), 'datasets')\nassert any('embedding' in k for k in n), n\n";
   const Captured result = capture({"/usr/bin/python3", "-c", script, project.find({"decay", ".model"}).string()});
   BOOST_TEST(result.status.code == 0, result.out + result.err);
