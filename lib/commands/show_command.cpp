@@ -27,6 +27,15 @@ using support::cat;
 using support::ConfigError;
 using support::quote;
 
+/// A page, table or figure of a report, or any other member, stands for the collection that it belongs to.
+fs::path artifact_of(const fs::path& path) {
+  if (fs::is_directory(path) || path.extension() == ".h5") return path;
+  for (fs::path folder = fs::absolute(path).parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (fs::exists(folder / artifact::kManifestName)) return folder;
+  }
+  return path;
+}
+
 /// What an artifact says of itself, without any store.
 int show_file(const cli::CommandLine& line, const fs::path& path) {
   artifact::Recipe recipe;
@@ -162,7 +171,7 @@ int show_command(const cli::CommandLine& given) {
   if (line.words.size() > 1) store_folder = store_path_for(line);
   if (line.words.size() != 1) throw ConfigError("expected one key, path or id", {"pe-pipeline show", 0, 0, "", 1});
   const std::string word = line.words.front();
-  if (fs::exists(word)) return show_file(line, word);
+  if (fs::exists(word)) return show_file(line, artifact_of(word));
   if (store_folder.empty()) store_folder = store_path(line, fs::current_path());
   const Store store = open_for_reading(store_folder);
   print_warnings(store);

@@ -392,8 +392,12 @@ class Run {
           records.push_back(std::move(record));
           continue;
         }
-        block(i, cat("needs ", producer_id(edge), ", which ",
-                     phase == TaskPhase::kFailed ? "failed" : "is blocked: " + nodes_[edge.producer].reason));
+        // A blocked producer hands its own reason on, so that every descendant names the root and no chain grows.
+        const std::string& root = nodes_[edge.producer].reason;
+        block(i, phase == TaskPhase::kFailed ? cat("needs ", producer_id(edge), ", which failed")
+                 : root.rfind("needs ", 0) == 0 || root.rfind("waits for ", 0) == 0
+                     ? root
+                     : cat("waits for ", producer_id(edge), ": ", root));
         return;
       }
       pending = true;
