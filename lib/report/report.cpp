@@ -126,8 +126,8 @@ void write_report(const ReportConfig& config, artifact::Workspace& workspace) {
   put("report.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   put("report.html", render_page(page));
   out.finish();
-  workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures; open ",
-                               (workspace.output("report") / "report.html").string()));
+  // Where it will lie is not said: within a pipeline this folder is a temporary one.
+  workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures"));
 }
 
 }  // namespace pe::report
