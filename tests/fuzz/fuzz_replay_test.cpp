@@ -1,0 +1,71 @@
+// The fuzz targets on seeds of our own, whole, cut at every byte and with single bytes changed.
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "fuzz/targets.h"
+#include "support/files.h"
+#include "support/random.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+
+namespace {
+
+using Target = void (*)(std::string_view);
+
+/// `cuts` prefixes, evenly spread, and as many copies with one byte changed; the same ones in every run.
+void replay(Target target, const std::string& seed, std::size_t cuts) {
+  target(seed);
+  const std::size_t step = std::max<std::size_t>(1, seed.size() / cuts);
+  for (std::size_t size = 0; size < seed.size(); size += step) target(std::string_view(seed).substr(0, size));
+  pe::support::Xoshiro random(pe::support::make_key({1, seed.size()}));
+  for (std::size_t i = 0; i < cuts && !seed.empty(); ++i) {
+    std::string changed = seed;
+    changed[random.below(seed.size())] = static_cast<char>(random.below(256));
+    target(changed);
+  }
+}
+
+std::vector<std::string> files_below(const std::string& folder) {
+  std::vector<std::string> texts;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(pe::test::source_root() / folder)) {
+    if (entry.path().extension() == ".yml") texts.push_back(pe::support::read_file(entry.path()));
+  }
+  return texts;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(fuzz_replay)
+
+BOOST_AUTO_TEST_CASE(yaml_ends_in_a_value_or_a_message) {
+  const auto texts = files_below("configs");
+  BOOST_REQUIRE(texts.size() > 5u);
+  for (const std::string& text : texts) replay(pe::fuzz::read_yaml, text, 300);
+  replay(pe::fuzz::read_yaml, "a: &x [1, {b: *x}, \"q\\u00e9\", 'it''s', |\n  block\n  , >-\n  folded\n  ]\n? k\n: v\n",
+         400);
+}
+
+BOOST_AUTO_TEST_CASE(pipeline_files_end_in_a_value_or_a_message) {
+  const auto texts = files_below("pipelines");
+  BOOST_REQUIRE(texts.size() >= 4u);
+  for (const std::string& text : texts) replay(pe::fuzz::read_pipeline_file, text, 250);
+}
+
+BOOST_AUTO_TEST_CASE(manifests_end_in_a_value_or_a_message) {
+  replay(pe::fuzz::read_manifest,
+         R"({"schema": "pe-collection/1", "kind": "raw-text", "content_digest": "00", "made_by": {}, "members": [)"
+         R"({"name": "a.h5", "file_digest": "00", "content_digest": "00", "bytes": 12}]})",
+         400);
+}
+
+BOOST_AUTO_TEST_CASE(artifacts_end_in_a_value_or_a_message) {
+  // Random bytes behind HDF5's signature reach its parsers of superblocks.
+  std::string bytes = "\x89HDF\r\n\x1a\n";
+  pe::support::Xoshiro random(7);
+  for (int i = 0; i < 2000; ++i) bytes += static_cast<char>(random.below(i % 3 ? 4 : 256));
+  replay(pe::fuzz::read_artifact, bytes, 200);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
