@@ -66,7 +66,8 @@ Selector parse(const std::string& text) {
 bool fits(const Task& task, const Selector& selector) {
   if (selector.label != "*" && selector.label != task.label) return false;
   for (const auto& [axis, labels] : selector.axes) {
-    const auto it = std::find_if(task.axes.begin(), task.axes.end(), [&](const auto& own) { return own.first == axis; });
+    const auto it = std::find_if(task.axes.begin(), task.axes.end(),
+                                 [&name = axis](const auto& own) { return own.first == name; });
     if (it == task.axes.end()) return false;
     const bool any = std::any_of(labels.begin(), labels.end(),
                                  [&](const std::string& label) { return label == "*" || label == it->second; });
