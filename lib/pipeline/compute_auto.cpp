@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "pipeline/config_value.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -9,18 +10,6 @@ namespace pe::pipeline {
 namespace {
 
 bool is_auto(const Json& value) { return value.is_null() || (value.is_string() && value == "auto"); }
-
-/// The value that a dotted path names; null when there is none.
-const Json* find_value(const Json& config, const std::string& dotted) {
-  const Json* at = &config;
-  for (const std::string& part : support::split(dotted, '.')) {
-    if (!at->is_object()) return nullptr;
-    const auto it = at->find(part);
-    if (it == at->end()) return nullptr;
-    at = &*it;
-  }
-  return at;
-}
 
 /// Sequences of a step, where the stage's own config says: the first factor of a trajectory, else a field `batch`.
 std::int64_t batch_of(const StageDescription& stage, const Json& config) {

@@ -4,17 +4,11 @@
 #include <cctype>
 #include <charconv>
 
+#include "pipeline/config_value.h"
+
 namespace pe::pipeline {
 
 namespace {
-
-const Json* find_value(const Json& config, std::string_view dotted) {
-  const auto dot = dotted.find('.');
-  if (!config.is_object()) return nullptr;
-  const auto found = config.find(std::string(dotted.substr(0, dot)));
-  if (found == config.end()) return nullptr;
-  return dot == std::string_view::npos ? &*found : find_value(*found, dotted.substr(dot + 1));
-}
 
 /// Recursive descent over sums, products and atoms. Once something is wrong, `good_` stays false.
 class Evaluator {

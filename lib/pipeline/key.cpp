@@ -1,5 +1,6 @@
 #include "pipeline/key.h"
 
+#include "pipeline/config_value.h"
 #include "support/hash.h"
 #include "support/text.h"
 
@@ -21,17 +22,6 @@ void erase_path(Json& document, const std::string& dotted) {
   if (it == document.end() || !it->is_object()) return;
   erase_path(*it, dotted.substr(dot + 1));
   if (it->empty()) document.erase(it);
-}
-
-const Json* find_value(const Json& config, const std::string& dotted) {
-  const Json* at = &config;
-  for (const std::string& part : support::split(dotted, '.')) {
-    if (!at->is_object()) return nullptr;
-    const auto it = at->find(part);
-    if (it == at->end()) return nullptr;
-    at = &*it;
-  }
-  return at;
 }
 
 void erase_paths(const support::Schema& schema, const std::string& prefix, Json& document) {

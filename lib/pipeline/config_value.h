@@ -1,0 +1,26 @@
+/// @file
+/// A value in a config by its dotted path.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "support/json.h"
+
+namespace pe::pipeline {
+
+/// The value that a dotted path names; null when there is none.
+inline const Json* find_value(const Json& config, std::string_view dotted) {
+  const Json* at = &config;
+  while (true) {
+    if (!at->is_object()) return nullptr;
+    const auto dot = dotted.find('.');
+    const auto it = at->find(std::string(dotted.substr(0, dot)));
+    if (it == at->end()) return nullptr;
+    at = &*it;
+    if (dot == std::string_view::npos) return at;
+    dotted.remove_prefix(dot + 1);
+  }
+}
+
+}  // namespace pe::pipeline
