@@ -1,20 +1,11 @@
-#include "cli/command_line.h"
-
-#include <CLI/CLI.hpp>
+#include "cli/command_table.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <functional>
-#include <set>
 
-#include "cli/terminal.h"
-#include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::cli {
-
-namespace {
 
 using support::cat;
 using support::ConfigError;
@@ -24,14 +15,7 @@ ConfigError usage_error(const std::string& message, const std::string& hint) {
   return ConfigError(message, {"pe-pipeline", 0, 0, "", 1}, hint);
 }
 
-/// One flag: how it is written, what it means, and where its value goes.
-struct Flag {
-  std::string names;  // "-j,--jobs"
-  std::string value;  // "N"; empty for a switch
-  std::string help;
-  std::function<void(CommandLine&, const std::string&)> store;
-  bool repeats = false;
-};
+namespace {
 
 std::int64_t whole(const std::string& flag, const std::string& text, support::Suffixes suffixes, std::int64_t least) {
   std::string why;
@@ -113,20 +97,12 @@ std::vector<Flag> capacity_flags() {
           list("--pool", "NAME=N", "How many tasks a pool lets run at once (1 unless told)", &CommandLine::pools)};
 }
 
-struct Command {
-  std::string name;
-  std::string usage;  // after the name
-  std::string summary;
-  std::string text;  // a paragraph or two
-  std::vector<Flag> flags;
-  std::vector<std::pair<std::string, std::string>> examples;  // command, what it does
-  std::string exits;
-};
-
 constexpr const char* kSelection =
     "SELECT names tasks: a stage's label, label[axis=value,axis=value], * or [axis=*]; +SELECT takes what it needs "
     "too, SELECT+ "
     "what needs it. Several are a union; none means every task. Quote them, since shells read brackets as patterns.";
+
+}  // namespace
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = [] {
@@ -294,163 +270,23 @@ const Command* find_command(const std::string& name) {
   return nullptr;
 }
 
-/// Text in lines of at most `columns`, each indented.
-std::string wrapped(const std::string& text, int columns, int indent) {
-  std::string out;
-  for (const std::string& paragraph : support::split(text, '\n')) {
-    std::string line(static_cast<std::size_t>(indent), ' ');
-    bool fresh = true;
-    for (const std::string& word : support::split(paragraph, ' ')) {
-      if (word.empty()) continue;
-      if (!fresh && static_cast<int>(support::display_width(line) + 1 + support::display_width(word)) > columns) {
-        out += line + "\n";
-        line.assign(static_cast<std::size_t>(indent), ' ');
-        fresh = true;
-      }
-      line += (fresh ? "" : " ") + word;
-      fresh = false;
-    }
-    out += (fresh ? "" : line) + "\n";
-  }
-  return out;
-}
+const char* const kSummary =
+    "Runs pipelines of pe- stages: makes what is missing, reuses what is there, and can say why.";
 
-/// `left` in a column of its own, `right` wrapped beside it.
-std::string entry(const std::string& left, const std::string& right, int column, int columns) {
-  std::string beside = wrapped(right, columns, column);
-  if (static_cast<int>(support::display_width(left)) + 2 > column) return left + "\n" + beside;
-  return left + std::string(static_cast<std::size_t>(column) - support::display_width(left), ' ') +
-         beside.substr(static_cast<std::size_t>(column));
-}
-
-std::string flag_label(const Flag& flag) {
-  std::string label = flag.names;
-  const auto comma = label.find(',');
-  if (comma != std::string::npos)
-    label.insert(comma + 1, " ");
-  else
-    label = "    " + label;
-  if (!flag.value.empty()) label += " " + flag.value;
-  return "  " + label;
-}
-
-const char* kExitCodes =
+const char* const kExitCodes =
     "0 done or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure; 4 store or "
     "file "
     "system; 5 a conflict under --strict; 10 plan --exit-code and there is work; 130 interrupted twice.";
 
-const char* kEnvironment =
+const char* const kEnvironment =
     "PE_STORE names the store. NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR decide on colour. CUDA_VISIBLE_DEVICES names "
     "the GPUs "
     "that may be used.";
-
-}  // namespace
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.push_back(command.name);
   return names;
-}
-
-std::string help_text(const std::string& name, int columns) {
-  columns = std::clamp(columns, 40, 100);
-  const Command* command = find_command(name);
-  std::string out;
-  if (!command) {
-    out += "usage: pe-pipeline COMMAND [ARGS]\n\n";
-    out += wrapped("Runs pipelines of pe- stages: makes what is missing, reuses what is there, and can say why.",
-                   columns, 0) +
-           "\n";
-    for (const Command& each : commands()) out += entry("  " + each.name, each.summary, 12, columns);
-    out += "\n" + entry("  --version", "Show the version", 12, columns);
-    out +=
-        "\nExamples:\n  pe-pipeline run pipelines/quickstart.yml\n  pe-pipeline plan pipelines/fineweb_grid.yml\n"
-        "  pe-pipeline help run\n";
-    out += "\nExit codes:\n" + wrapped(kExitCodes, columns, 2) + "\nEnvironment:\n" + wrapped(kEnvironment, columns, 2);
-    return out;
-  }
-  out += cat("usage: pe-pipeline ", command->name, " ", command->usage, "\n\n", command->summary, ".\n");
-  if (!command->text.empty()) out += "\n" + wrapped(command->text, columns, 0);
-  if (!command->flags.empty()) out += "\nFlags:\n";
-  for (const Flag& flag : command->flags) {
-    out += entry(flag_label(flag), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
-  }
-  if (!command->flags.empty()) out += entry("  -h, --help", "Show this", 30, columns);
-  if (!command->examples.empty()) out += "\nExamples:\n";
-  for (const auto& [example, meaning] : command->examples) {
-    out += "  " + example + (meaning.empty() ? "" : "   # " + meaning) + "\n";
-  }
-  if (!command->exits.empty()) out += "\nExit codes:\n" + wrapped(command->exits, columns, 2);
-  return out;
-}
-
-std::optional<int> parse_command_line(int argc, char** argv, const std::string& version, CommandLine& line) {
-  line.given.assign(argv, argv + argc);
-  const int columns = terminal_size(1).columns;
-  const std::string first = argc > 1 ? argv[1] : "";
-  if (first == "--version") {
-    std::printf("pe-pipeline %s\n", version.c_str());
-    return 0;
-  }
-  if (first == "-h" || first == "--help" || first == "help") {
-    const std::string topic = argc > 2 && argv[2][0] != '-' ? argv[2] : "";
-    if (!topic.empty() && !find_command(topic)) {
-      throw usage_error(cat("there is no command ", quote(topic)), support::suggestion(topic, command_names()));
-    }
-    std::fputs(help_text(topic, columns).c_str(), stdout);
-    return 0;
-  }
-  if (first.empty()) {
-    std::fputs(help_text("", columns).c_str(), stderr);
-    return 2;
-  }
-  const Command* command = find_command(first);
-  if (!command) {
-    if (first[0] == '-')
-      throw usage_error(cat("unknown flag ", quote(first)), "a command comes first, as in: pe-pipeline run FILE");
-    throw usage_error(cat("there is no command ", quote(first)), support::suggestion(first, command_names()));
-  }
-  line.verb = command->name;
-
-  CLI::App app;
-  app.set_help_flag();
-  bool help = false;
-  app.add_flag("-h,--help", help);
-  app.allow_extras();  // words are ours: CLI11 would take a selection such as [seed=42,axis=x] for a list
-  std::vector<std::string> flag_names = {"-h", "--help"};
-  for (const Flag& flag : command->flags) {
-    for (const std::string& name : support::split(flag.names, ',')) flag_names.push_back(name);
-    if (flag.value.empty()) {
-      app.add_flag_callback(flag.names, [&flag, &line] { flag.store(line, ""); });
-      continue;
-    }
-    CLI::Option* option = app.add_option_function<std::vector<std::string>>(
-        flag.names, [&flag, &line](const std::vector<std::string>& values) {
-          for (const std::string& value : values) flag.store(line, value);
-        });
-    option->allow_extra_args(false);
-    if (!flag.repeats) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  }
-  std::vector<std::string> reversed(argv + 2, argv + argc);
-  std::reverse(reversed.begin(), reversed.end());  // CLI11 takes arguments from the back of the list
-  try {
-    app.parse(reversed);
-  } catch (const CLI::ParseError& error) {
-    throw usage_error(error.what(), cat("see pe-pipeline ", command->name, " --help"));
-  }
-  if (help) {
-    std::fputs(help_text(command->name, columns).c_str(), stdout);
-    return 0;
-  }
-  for (const std::string& word : app.remaining()) {
-    if (word.size() > 1 && word[0] == '-' && word != "--") {
-      const std::string name = word.substr(0, word.find('='));
-      throw usage_error(cat("unknown flag ", quote(name), " of 'pe-pipeline ", command->name, "'"),
-                        support::suggestion(name, flag_names));
-    }
-    if (word != "--") line.words.push_back(word);
-  }
-  return std::nullopt;
 }
 
 }  // namespace pe::cli

@@ -1,0 +1,86 @@
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/command_line.h"
+#include "cli/command_table.h"
+#include "cli/terminal.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::cli {
+
+using support::cat;
+using support::quote;
+
+std::optional<int> parse_command_line(int argc, char** argv, const std::string& version, CommandLine& line) {
+  line.given.assign(argv, argv + argc);
+  const int columns = terminal_size(1).columns;
+  const std::string first = argc > 1 ? argv[1] : "";
+  if (first == "--version") {
+    std::printf("pe-pipeline %s\n", version.c_str());
+    return 0;
+  }
+  if (first == "-h" || first == "--help" || first == "help") {
+    const std::string topic = argc > 2 && argv[2][0] != '-' ? argv[2] : "";
+    if (!topic.empty() && !find_command(topic)) {
+      throw usage_error(cat("there is no command ", quote(topic)), support::suggestion(topic, command_names()));
+    }
+    std::fputs(help_text(topic, columns).c_str(), stdout);
+    return 0;
+  }
+  if (first.empty()) {
+    std::fputs(help_text("", columns).c_str(), stderr);
+    return 2;
+  }
+  const Command* command = find_command(first);
+  if (!command) {
+    if (first[0] == '-')
+      throw usage_error(cat("unknown flag ", quote(first)), "a command comes first, as in: pe-pipeline run FILE");
+    throw usage_error(cat("there is no command ", quote(first)), support::suggestion(first, command_names()));
+  }
+  line.verb = command->name;
+
+  CLI::App app;
+  app.set_help_flag();
+  bool help = false;
+  app.add_flag("-h,--help", help);
+  app.allow_extras();  // words are ours: CLI11 would take a selection such as [seed=42,axis=x] for a list
+  std::vector<std::string> flag_names = {"-h", "--help"};
+  for (const Flag& flag : command->flags) {
+    for (const std::string& name : support::split(flag.names, ',')) flag_names.push_back(name);
+    if (flag.value.empty()) {
+      app.add_flag_callback(flag.names, [&flag, &line] { flag.store(line, ""); });
+      continue;
+    }
+    CLI::Option* option = app.add_option_function<std::vector<std::string>>(
+        flag.names, [&flag, &line](const std::vector<std::string>& values) {
+          for (const std::string& value : values) flag.store(line, value);
+        });
+    option->allow_extra_args(false);
+    if (!flag.repeats) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  std::vector<std::string> reversed(argv + 2, argv + argc);
+  std::reverse(reversed.begin(), reversed.end());  // CLI11 takes arguments from the back of the list
+  try {
+    app.parse(reversed);
+  } catch (const CLI::ParseError& error) {
+    throw usage_error(error.what(), cat("see pe-pipeline ", command->name, " --help"));
+  }
+  if (help) {
+    std::fputs(help_text(command->name, columns).c_str(), stdout);
+    return 0;
+  }
+  for (const std::string& word : app.remaining()) {
+    if (word.size() > 1 && word[0] == '-' && word != "--") {
+      const std::string name = word.substr(0, word.find('='));
+      throw usage_error(cat("unknown flag ", quote(name), " of 'pe-pipeline ", command->name, "'"),
+                        support::suggestion(name, flag_names));
+    }
+    if (word != "--") line.words.push_back(word);
+  }
+  return std::nullopt;
+}
+
+}  // namespace pe::cli
