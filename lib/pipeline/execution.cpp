@@ -1,0 +1,333 @@
+#include "pipeline/execution.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "pipeline/view.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::quote;
+
+namespace {
+
+constexpr double kTick = 0.25;
+
+}  // namespace
+
+Execution::Execution(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
+                     const RunOptions& options, const StopFunction& stop)
+    : graph_(graph),
+      plan_(plan),
+      store_(store),
+      runner_(runner),
+      listener_(listener),
+      options_(options),
+      stop_(stop),
+      slots_(options.capacity),
+      nodes_(graph.tasks.size()),
+      readers_(graph.tasks.size()) {}
+
+RunSummary Execution::go() {
+  begin();
+  loop();
+  return end();
+}
+
+// ---- set-up
+// ----------------------------------------------------------------------------------------------------------
+
+void Execution::begin() {
+  started_s_ = runner_.now();
+  summary_.run_id = options_.run_id.empty() ? new_run_id() : options_.run_id;
+  state_.graph = &graph_;
+  state_.run_id = summary_.run_id;
+  state_.phases.assign(graph_.tasks.size(), TaskPhase::kSkipped);
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    std::size_t last = static_cast<std::size_t>(-1);
+    for (const Edge& edge : graph_.tasks[i].inputs) {
+      if (edge.producer != last) readers_[edge.producer].push_back(i);
+      last = edge.producer;
+    }
+  }
+  refuse_impossible();
+  if (options_.check_configs) check_configs();
+  store_.tidy_index();
+  seconds_ = expected_seconds();
+  queue_.emplace(graph_, seconds_);
+  folder_ = std::make_unique<RunFolder>(store_, graph_, plan_, options_, summary_.run_id);
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    const PlannedTask& planned = plan_.tasks[i];
+    Node& node = nodes_[i];
+    node.forced = planned.forced;
+    node.key = planned.task_key;
+    if (planned.present && planned.result && !node.forced) node.result = planned.result;
+    for (std::size_t k = 0; k < planned.snapshots.size() && !node.forced; ++k) {
+      if (planned.snapshots[k].present) node.snapshots[planned.snapshots[k].label] = *planned.snapshots[k].result;
+    }
+    if (planned.state == TaskState::kNotNeeded) continue;
+    if (planned.state == TaskState::kReuse) {
+      set_phase(i, TaskPhase::kReused);
+      // A kill between a record and its hint leaves the hint out; it is caught up with here.
+      if (store_.hint(graph_.tasks[i].plan_key) != node.key) remember_plan(i);
+    } else {
+      set_phase(i, TaskPhase::kWaiting);
+    }
+  }
+  Json counts = Json::object();
+  for (const auto& [phase, count] : state_.counts) counts[std::string(phase_name(phase))] = count;
+  emit({"plan", -1, 0, {{"tasks", counts}, {"capacity", describe(options_.capacity)}}});
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    if (nodes_[i].phase == TaskPhase::kWaiting) evaluate(i);
+  }
+}
+
+bool Execution::will_run(std::size_t i) const {
+  return plan_.tasks[i].state == TaskState::kRun || plan_.tasks[i].state == TaskState::kLikelyReuse;
+}
+
+void Execution::refuse_impossible() const {
+  support::Diagnostics diagnostics;
+  std::map<std::string, std::pair<std::string, std::size_t>> seen;  // message → (first id, count)
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    if (!will_run(i)) continue;
+    const std::string why = impossible(graph_.tasks[i].resources, options_.capacity);
+    if (why.empty()) continue;
+    auto [at, fresh] = seen.try_emplace(graph_.tasks[i].label + "\n" + why, graph_.tasks[i].id, 0);
+    ++at->second.second;
+  }
+  for (const auto& [key, value] : seen) {
+    const auto& [id, count] = value;
+    diagnostics.add(cat(quote(id), count > 1 ? cat(" and ", count - 1, " more") : std::string(),
+                        " cannot run here: ", key.substr(key.find('\n') + 1)));
+  }
+  diagnostics.throw_if_any();
+}
+
+void Execution::check_configs() const {
+  std::map<std::string, std::vector<std::size_t>> by_executable;
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    if (will_run(i) && !graph_.tasks[i].stage->executable.empty()) {
+      by_executable[graph_.tasks[i].stage->executable].push_back(i);
+    }
+  }
+  for (const auto& [executable, tasks] : by_executable) {
+    std::string lines;
+    for (const std::size_t i : tasks) lines += graph_.tasks[i].config.dump() + "\n";
+    const support::Captured captured = support::capture({executable, "--check"}, lines);
+    if (captured.status.code == 0) continue;
+    // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.
+    std::vector<support::Diagnostic> diagnostics;
+    std::map<std::string, std::pair<std::size_t, std::size_t>> refused;  // message → (first task, how many)
+    std::size_t at = 0;
+    for (const std::string& line : support::split(captured.out, '\n')) {
+      const Json answer = Json::parse(line, nullptr, false);
+      if (!answer.is_object() || at >= tasks.size()) continue;
+      const std::size_t task = tasks[at++];
+      if (!answer.contains("errors") || !answer["errors"].is_array()) continue;
+      for (const Json& error : answer["errors"]) {
+        ++refused.try_emplace(error.is_string() ? error.get<std::string>() : error.dump(), task, 0)
+              .first->second.second;
+      }
+    }
+    for (const auto& [message, where] : refused) {
+      diagnostics.push_back(
+          {cat(graph_.tasks[where.first].id, where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string(),
+               ": ", message)});
+    }
+    if (diagnostics.empty()) {
+      const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));
+      diagnostics.push_back({cat(fs::path(executable).filename().string(), " refuses a config (exit code ",
+                                 captured.status.code, "):\n", text)});
+    }
+    throw support::ConfigError(std::move(diagnostics));
+  }
+}
+
+std::vector<double> Execution::expected_seconds() const {
+  std::vector<double> seconds(graph_.tasks.size(), -1);
+  std::map<std::string, std::pair<double, int>> by_label;
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    const Task& task = graph_.tasks[i];
+    const auto key = store_.hint(task.plan_key);
+    if (!key) continue;
+    double wall = 0;
+    bool known = false;
+    if (task.is_trajectory()) {
+      for (const SnapshotPoint& point : task.snapshots) {
+        if (const auto result = store_.find({*key, point.step})) {
+          wall = std::max(wall, result->wall_s);
+          known = true;
+        }
+      }
+    } else if (const auto result = store_.find({*key, -1})) {
+      wall = result->wall_s;
+      known = true;
+    }
+    if (!known) continue;
+    seconds[i] = wall;
+    auto& [sum, count] = by_label[task.label];
+    sum += wall;
+    ++count;
+  }
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    if (seconds[i] >= 0) continue;
+    const auto found = by_label.find(graph_.tasks[i].label);
+    seconds[i] = found == by_label.end() ? 1.0 : found->second.first / found->second.second;
+  }
+  known_labels_ = std::move(by_label);
+  return seconds;
+}
+
+// ---- the loop
+// --------------------------------------------------------------------------------------------------------
+
+void Execution::stop_stages(int signal) {
+  for (auto& [ticket, active] : running_) {
+    active.stop_sent = true;
+    runner_.signal(ticket, signal);
+  }
+}
+
+void Execution::poll_stop() {
+  const int level = stop_ ? stop_() : 0;
+  if (level > 0 && stop_level_ == 0) {
+    stop_level_ = 1;
+    state_.stopping = true;
+    stop_since_s_ = runner_.now();
+    emit({"stop", -1, 0, {{"level", 1}, {"running", running_.size()}}});
+    stop_stages(SIGTERM);
+  }
+  if (level > 1 && stop_level_ == 1) {
+    stop_level_ = 2;
+    emit({"stop", -1, 0, {{"level", 2}, {"running", running_.size()}}});
+    stop_stages(SIGKILL);
+  }
+  const bool asked = stop_level_ == 1 || !summary_.store_error.empty();
+  if (asked && stop_since_s_ < 0) stop_since_s_ = runner_.now();
+  if (asked && !grace_over_ && stop_since_s_ >= 0 && runner_.now() - stop_since_s_ > options_.grace_s &&
+      !running_.empty()) {
+    grace_over_ = true;
+    emit({"warn",
+          -1,
+          0,
+          {{"text", cat("stages did not stop within ", support::short_duration(options_.grace_s), "; killing them")}}});
+    stop_stages(SIGKILL);
+  }
+}
+
+void Execution::loop() {
+  double last_tick = 0;
+  double last_progress = runner_.now();
+  while (true) {
+    poll_stop();
+    start_ready();
+    if (running_.empty() && (queue_->empty() || no_new_starts_ || stop_level_ > 0)) break;
+    double timeout = kTick;
+    if (running_.empty() && next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - runner_.now(), 0.001, kTick);
+    for (const RunnerEvent& event : runner_.wait(timeout)) {
+      if (event.kind == RunnerEvent::Kind::kExit) {
+        on_exit(event);
+        continue;
+      }
+      const auto found = running_.find(event.ticket);
+      if (found != running_.end()) on_message(found->second, event.message);
+    }
+    const double now = runner_.now();
+    if (now - last_tick >= kTick) {
+      last_tick = now;
+      refresh_state();
+      listener_.on_tick(state_);
+      if (now - last_progress >= 1) {
+        last_progress = now;
+        folder_->write_progress(state_);
+      }
+    }
+  }
+}
+
+void Execution::refresh_state() {
+  state_.now_s = runner_.now();
+  state_.running.clear();
+  for (const auto& [ticket, active] : running_) {
+    state_.running.push_back({active.task, active.attempt, active.started_s, active.progress});
+  }
+  state_.eta_s = estimate();
+}
+
+double Execution::estimate() const {
+  double total = 0, longest = 0;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const TaskPhase phase = nodes_[i].phase;
+    if (phase != TaskPhase::kWaiting && phase != TaskPhase::kReady && phase != TaskPhase::kRunning) continue;
+    const auto label = known_labels_.find(graph_.tasks[i].label);
+    if (label == known_labels_.end()) return -1;
+    total += label->second.first / label->second.second;
+    longest = std::max(longest, queue_->remaining(i));
+  }
+  for (const auto& [ticket, active] : running_) {
+    const auto label = known_labels_.find(graph_.tasks[active.task].label);
+    total -= std::min(runner_.now() - active.started_s, label->second.first / label->second.second);
+  }
+  return std::max({total / static_cast<double>(std::max<std::size_t>(1, running_.size())), 0.0});
+}
+
+// ---- the end
+// ---------------------------------------------------------------------------------------------------------
+
+RunSummary Execution::end() {
+  std::vector<ViewItem> items;
+  std::size_t unfinished = 0;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    summary_.phases.push_back(node.phase);
+    if (node.phase == TaskPhase::kSkipped) continue;
+    if (node.phase == TaskPhase::kReused) ++summary_.reused;
+    if (node.phase == TaskPhase::kBlocked) ++summary_.blocked;
+    if (node.phase == TaskPhase::kWaiting || node.phase == TaskPhase::kReady || node.phase == TaskPhase::kInterrupted)
+      ++unfinished;
+    if (node.result) {
+      for (const OutputRecord& output : node.result->outputs) items.push_back({i, "", output});
+    }
+    for (const auto& [label, result] : node.snapshots) {
+      for (const OutputRecord& output : result.outputs) items.push_back({i, label, output});
+    }
+  }
+  if (summary_.store_error.empty()) {
+    guarded([&] {
+      const fs::path root = graph_.root;
+      write_view(graph_, store_, items, root / "out");
+      summary_.reports = write_reports(graph_, store_, items, root / "reports", summary_.run_id);
+      if (options_.whole) write_view_mark(graph_, root / "out", summary_.reports);
+    });
+  }
+  if (stop_level_ == 2)
+    summary_.exit_code = kRunInterrupted;
+  else if (!summary_.store_error.empty())
+    summary_.exit_code = kRunStore;
+  else if (summary_.failed > 0)
+    summary_.exit_code = kRunFailed;
+  else if (summary_.conflicts > 0 && options_.strict)
+    summary_.exit_code = kRunMismatch;
+  else if (summary_.blocked > 0 || unfinished > 0)
+    summary_.exit_code = kRunIncomplete;
+  summary_.wall_s = runner_.now() - started_s_;
+  refresh_state();
+  try {
+    folder_->write_progress(state_);
+    folder_->write_summary(graph_, summary_);
+  } catch (const support::IoError& error) {
+    if (summary_.store_error.empty()) summary_.store_error = error.diagnostics().front().message;
+    if (summary_.exit_code == kRunDone) summary_.exit_code = kRunStore;
+  }
+  emit({"end", -1, 0, to_json(graph_, summary_)});
+  return std::move(summary_);
+}
+
+}  // namespace pe::pipeline

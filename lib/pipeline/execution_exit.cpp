@@ -1,0 +1,293 @@
+#include "pipeline/execution.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "pipeline/orphan.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::quote;
+
+namespace {
+
+constexpr std::size_t kTailLines = 20;
+
+std::vector<std::string> last_lines(const fs::path& path, std::size_t count) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return {};
+  file.seekg(0, std::ios::end);
+  const auto size = static_cast<std::int64_t>(file.tellg());
+  const std::int64_t from = std::max<std::int64_t>(0, size - 65536);
+  file.seekg(from);
+  std::string text(static_cast<std::size_t>(size - from), '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::vector<std::string> lines = support::split(text, '\n');
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  for (std::string& line : lines) line = support::replace_invalid_utf8(line);
+  return lines;
+}
+
+}  // namespace
+
+// ---- ends of stages
+// --------------------------------------------------------------------------------------------------
+
+void Execution::on_exit(const RunnerEvent& event) {
+  const auto found = running_.find(event.ticket);
+  if (found == running_.end()) return;
+  Active active = std::move(found->second);
+  running_.erase(found);
+  const std::size_t i = active.task;
+  Node& node = nodes_[i];
+  const Task& task = graph_.tasks[i];
+  give_back(active.slot);
+  busy_.erase(task.plan_key);
+  busy_.erase(node.key);
+  active_reports_steps_.erase(i);
+  Outcome outcome = classify(event, active.stop_sent);
+  std::string reason = describe_exit(event);
+  const bool moved = active.step > node.attempts.last_step;
+  node.attempts.last_step = std::max(node.attempts.last_step, active.step);
+  write_exit(active, event, outcome);
+  emit({"exit",
+        static_cast<std::int64_t>(i),
+        active.attempt,
+        {{"code", event.code},
+         {"signal", event.signal},
+         {"class", outcome_name(outcome)},
+         {"wall_s", event.wall_s},
+         {"cpu_s", event.cpu_s},
+         {"peak_rss_bytes", event.peak_rss_bytes}}});
+
+  if (outcome == Outcome::kDiverged && !task.record_divergence) {
+    after_failure(i, active, outcome, "training diverged, and on_diverge is 'fail'", false);
+    return;
+  }
+  if (outcome == Outcome::kDone || outcome == Outcome::kDiverged) {
+    finish(active, event, outcome);
+    return;
+  }
+  if (outcome == Outcome::kInput && repair_inputs(i, active)) return;
+  if (outcome == Outcome::kInput) reason += "; the store's copies of its inputs are whole";
+  after_failure(i, active, outcome, reason, moved);
+}
+
+void Execution::finish(Active& active, const RunnerEvent& event, Outcome outcome) {
+  const std::size_t i = active.task;
+  const Task& task = graph_.tasks[i];
+  Node& node = nodes_[i];
+  const ResultStatus status = outcome == Outcome::kDone ? ResultStatus::kDone : ResultStatus::kDiverged;
+  std::string broken;
+  bool stored = true;
+  if (task.is_trajectory()) {
+    for (const std::size_t k : active.snapshots) {
+      // What was announced is published already; a stage may also just end with its files in place.
+      std::string why;
+      if (active.published.count(k) == 0 && !publish_snapshot(active, k, status, &why)) {
+        if (!summary_.store_error.empty())
+          stored = false;
+        else
+          broken = why;
+        break;
+      }
+    }
+  } else {
+    stored = guarded([&] {
+      try {
+        Record record = record_for(active, -1, status);
+        record.outputs = publish_outputs(active, "", status == ResultStatus::kDone);
+        record.occasion["cpu_s"] = event.cpu_s;
+        record.occasion["peak_rss_bytes"] = event.peak_rss_bytes;
+        commit(active, record, Json::object());
+        node.result = known(record);
+      } catch (const support::ArtifactError& error) {
+        broken = error.diagnostics().front().message;
+      }
+    });
+  }
+  if (!stored) {
+    node.reason = "its outputs could not be published";
+    set_phase(i, TaskPhase::kInterrupted);
+    return;
+  }
+  if (!broken.empty()) {
+    after_failure(i, active, Outcome::kBroken, cat("it ended well, but ", broken), false);
+    return;
+  }
+  clean_up(task);
+  ++summary_.executed;
+  auto& [sum, count] = known_labels_[task.label];
+  sum += event.wall_s;
+  ++count;
+  node.forced = false;
+  set_phase(i, TaskPhase::kDone);
+  notify_readers(i);
+}
+
+void Execution::clean_up(const Task& task) {
+  try {
+    const auto attempts = store_.attempts(task.plan_key);
+    const auto keep = task.is_trajectory() ? find_resumable(attempts) : std::nullopt;
+    for (const fs::path& attempt : attempts) strip_attempt(attempt, keep && *keep == attempt);
+  } catch (const support::IoError& error) {
+    emit({"warn", -1, 0, {{"text", cat("could not tidy a work folder: ", error.diagnostics().front().message)}}});
+  }
+}
+
+void Execution::write_exit(const Active& active, const RunnerEvent& event, Outcome outcome) {
+  const Json json{{"schema", "pe-exit/1"},
+                  {"code", event.code},
+                  {"signal", event.signal},
+                  {"class", outcome_name(outcome)},
+                  {"wall_s", event.wall_s},
+                  {"cpu_s", event.cpu_s},
+                  {"peak_rss_bytes", event.peak_rss_bytes},
+                  {"ended", utc_text(unix_time())},
+                  {"step", active.step}};
+  try {
+    support::write_file_atomically(active.folder / "exit.json", json.dump(1) + "\n", false);
+  } catch (const support::IoError&) {
+    // Told by the journal as well.
+  }
+}
+
+void Execution::after_failure(std::size_t i, const Active& active, Outcome outcome, const std::string& reason,
+                              bool moved) {
+  Node& node = nodes_[i];
+  const Task& task = graph_.tasks[i];
+  try {
+    // Half-written outputs are of no use to anyone; checkpoints and the log stay for the next attempt.
+    support::remove_tree(active.folder / "out");
+    support::remove_tree(active.folder / "inputs");
+  } catch (const support::IoError&) {
+  }
+  Decision decision = decide(outcome, task.retry, node.attempts, moved);
+  const auto id = static_cast<std::int64_t>(i);
+  if (decision.kind == Decision::Kind::kStop) {
+    if (summary_.store_error.empty()) summary_.store_error = cat(task.id, " could not read or write (exit code 74)");
+    fail(i, outcome, reason + ": reading or writing failed, or the disk is full", active.folder);
+    no_new_starts_ = true;
+    return;
+  }
+  const bool stopping = stop_level_ > 0 || active.stop_sent;
+  if (stopping && decision.kind != Decision::Kind::kFail) {
+    node.reason = reason;
+    set_phase(i, TaskPhase::kInterrupted);
+    ++summary_.interrupted;
+    notify_readers(i);
+    return;
+  }
+  switch (decision.kind) {
+    case Decision::Kind::kRequeue:
+      node.attempts.requeued = moved ? 0 : node.attempts.requeued + 1;
+      if (node.attempts.requeued > 2) {
+        fail(i, Outcome::kNoProgress, cat(reason, " three times without a step"), active.folder);
+        return;
+      }
+      emit({"requeue", id, active.attempt, {{"class", outcome_name(outcome)}, {"step", active.step}}});
+      again(i, 0);
+      return;
+    case Decision::Kind::kRetry:
+      ++node.attempts.failed;
+      node.mem_factor *= decision.mem_factor;
+      emit({"retry",
+            id,
+            active.attempt,
+            {{"class", outcome_name(outcome)},
+             {"reason", reason},
+             {"delay_s", decision.delay_s},
+             {"log", (active.folder / "stage.log").string()}}});
+      again(i, decision.delay_s);
+      return;
+    default:
+      fail(i, outcome == Outcome::kCheckpointed ? Outcome::kNoProgress : outcome,
+           outcome == Outcome::kCheckpointed ? reason + " twice without a step" : reason, active.folder);
+  }
+}
+
+void Execution::fail(std::size_t i, Outcome outcome, const std::string& reason, const fs::path& attempt) {
+  Node& node = nodes_[i];
+  node.reason = reason;
+  TaskFailure failure;
+  failure.task = i;
+  failure.outcome = outcome;
+  failure.reason = reason;
+  if (!attempt.empty()) {
+    failure.log = (attempt / "stage.log").string();
+    failure.tail = last_lines(attempt / "stage.log", kTailLines);
+  }
+  failure.rerun = options_.command;
+  failure.rerun.push_back(graph_.tasks[i].id);
+  set_phase(i, TaskPhase::kFailed);
+  ++summary_.failed;
+  emit({"fail",
+        static_cast<std::int64_t>(i),
+        node.number,
+        {{"class", outcome_name(outcome)},
+         {"reason", reason},
+         {"tail", failure.tail},
+         {"log", failure.log},
+         {"rerun", shell_command(failure.rerun)}}});
+  summary_.failures.push_back(std::move(failure));
+  if (!options_.keep_going) no_new_starts_ = true;
+  notify_readers(i);
+}
+
+void Execution::again(std::size_t i, double delay_s) {
+  nodes_[i].not_before_s = runner_.now() + delay_s;
+  set_phase(i, TaskPhase::kWaiting);
+  set_phase(i, TaskPhase::kReady);
+}
+
+bool Execution::repair_inputs(std::size_t i, const Active& active) {
+  Node& node = nodes_[i];
+  if (node.input_repairs >= 1) return false;
+  const Task& task = graph_.tasks[i];
+  std::set<std::size_t> producers;
+  const bool good = guarded([&] {
+    for (const Edge& edge : task.inputs) {
+      const Result* result = result_of(edge);
+      const OutputRecord* output = result ? result->output(edge.output) : nullptr;
+      if (!output) continue;
+      const auto bad = store_.damaged(*output);
+      if (bad.empty()) continue;
+      for (const std::string& digest : bad) store_.discard_object(digest);
+      producers.insert(edge.producer);
+      emit({"warn",
+            static_cast<std::int64_t>(edge.producer),
+            0,
+            {{"text", cat("its output ", quote(edge.output), " was damaged in the store and is made again")}}});
+      Node& producer = nodes_[edge.producer];
+      if (edge.snapshot.empty())
+        producer.result.reset();
+      else
+        producer.snapshots.erase(edge.snapshot);
+    }
+    support::remove_tree(active.folder / "out");
+    support::remove_tree(active.folder / "inputs");
+  });
+  if (!good || producers.empty()) return false;
+  ++node.input_repairs;
+  emit({"retry",
+        static_cast<std::int64_t>(i),
+        active.attempt,
+        {{"class", "input"}, {"reason", "a damaged input"}, {"delay_s", 0}}});
+  set_phase(i, TaskPhase::kWaiting);
+  for (const std::size_t producer : producers) {
+    nodes_[producer].made = false;
+    if (nodes_[producer].phase != TaskPhase::kRunning) {
+      set_phase(producer, TaskPhase::kWaiting);
+      evaluate(producer);
+    }
+  }
+  return true;
+}
+
+}  // namespace pe::pipeline
