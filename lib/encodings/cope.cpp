@@ -74,11 +74,24 @@ class Cope : public PositionalEncoding {
 }  // namespace
 
 EncodingEntry cope_entry() {
-  return with_options<Cope, CopeOptions>({.name = "cope",
-                                          .summary = "Counts keys by content-dependent gates and adds a trained logit "
-                                                     "for each count.",
-                                          .reference = "Golovneva et al. 2024, arXiv:2405.18719",
-                                          .facts = {.learned = true, .content_dependent = true}});
+  return with_options<Cope, CopeOptions>(
+      {.name = "cope",
+       .summary = "Counts keys by content-dependent gates and adds a trained logit "
+                  "for each count.",
+       .reference = "Golovneva et al. 2024, arXiv:2405.18719",
+       .facts = {.learned = true, .content_dependent = true},
+       .family = Family::kContent,
+       .acts_on = "logits",
+       .parameters = "layers*head_width*positions",
+       .formula = "g_it = σ(q_i·k_t/√d_h), p_ij = min(Σ_{t=j..i} g_it, positions − 1)\n"
+                  "z_i = q_i·E, E a trained table [d_h, positions] of a layer\n"
+                  "logit(i,j) += z_i at p_ij, linear between ⌊p_ij⌋ and ⌈p_ij⌉",
+       .known_for = "Counts what the content says should be counted (sentences, steps) instead of tokens: good at "
+                    "counting and selective copying, at the cost of several score-sized tensors.",
+       .errata = {"The paper adds the new logit after the division by √d_h, its code by default before it "
+                  "(`cope_div`).",
+                  "Some guides describe a gate per token and a forward sum under this name: another encoding.",
+                  "2602.05258 calls a clipped RoPE by the same name."}});
 }
 
 }  // namespace pe::encodings

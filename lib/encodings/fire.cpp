@@ -107,7 +107,20 @@ EncodingEntry fire_entry() {
       {.name = "fire",
        .summary = "Adds what a small network makes of log-distance over log-position.",
        .reference = "Li et al. 2023, arXiv:2310.04418",
-       .facts = {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true}});
+       .facts = {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true},
+       .family = Family::kBias,
+       .acts_on = "logits",
+       .parameters = "layers*(33*heads + 66)",
+       .formula = "x = ψ(i − j)/(ψ(max(i, L_eff)) + 1e−6), ψ(z) = ln(1 + |c·z|), L_eff = "
+                  "|length_multiplier·initial_length|\n"
+                  "logit(i,j) += w2_h·relu(w1·x + b1) + b2_h",
+       .known_for = "Distances relative to the query's own position, so that inputs of its network stay in the "
+                    "trained range at any length. Strong on long texts in its paper; other tables show it explode "
+                    "beyond twice the training length.",
+       .errata = {"Copies disagree: DAPE's halves initial_length and uses leaky ReLU, others take GELU; this is the "
+                  "listing in the paper's appendix.",
+                  "A version without the dependence on i and without c also goes by this name; here it is not this "
+                  "encoding."}});
 }
 
 }  // namespace pe::encodings

@@ -116,7 +116,15 @@ EncodingEntry learned_entry() {
        .aliases = {"learned_ape", "gpt2"},
        .summary = "Adds a trained vector for each position to the token embeddings.",
        .reference = "Radford et al. 2019 (GPT-2)",
-       .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true, .max_positions = 0}});
+       .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true, .max_positions = 0},
+       .family = Family::kAbsolute,
+       .acts_on = "token embeddings",
+       .parameters = "train_length*width",
+       .formula = "x_p += scale·P[p], P a trained table [max_positions, d_m], P ~ N(0, init_std²)",
+       .known_for = "GPT-2's and BERT's encoding: flexible within the table, and nothing beyond it, since rows that "
+                    "training never reached are noise.",
+       .errata = {"The claim of a toy study that learned positions always win rests on models that differ in more than "
+                  "the encoding: some had no residuals and no causal mask."}});
 }
 
 }  // namespace pe::encodings

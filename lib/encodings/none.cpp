@@ -4,11 +4,18 @@
 namespace pe::encodings {
 
 EncodingEntry none_entry() {
-  return without_options<PositionalEncoding>({.name = "none",
-                                              .aliases = {"nope"},
-                                              .summary = "No positional encoding; the causal mask alone tells order.",
-                                              .reference = "Haviv et al. 2022, arXiv:2203.16634; Kazemnejad et al. "
-                                                           "2023, arXiv:2305.19466"});
+  return without_options<PositionalEncoding>(
+      {.name = "none",
+       .aliases = {"nope"},
+       .summary = "No positional encoding; the causal mask alone tells order.",
+       .reference = "Haviv et al. 2022, arXiv:2203.16634; Kazemnejad et al. "
+                    "2023, arXiv:2305.19466",
+       .family = Family::kBaseline,
+       .acts_on = "nothing",
+       .formula = "logit(i,j) = q_i·k_j/√d_h for j ≤ i",
+       .known_for = "The control of every comparison: the causal mask alone lets a decoder count. Close to encoded "
+                    "models within the training length, it breaks near it, as attention spreads over more keys; a "
+                    "temperature repairs part of that."});
 }
 
 }  // namespace pe::encodings

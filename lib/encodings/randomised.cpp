@@ -82,7 +82,14 @@ EncodingEntry randomised_entry() {
        .aliases = {"randomized"},
        .summary = "Gives the tokens distinct positions drawn from a longer range, in order; for use in a stack.",
        .reference = "Ruoss et al. 2023, arXiv:2305.16843",
-       .facts = {.shift_invariant = ShiftInvariance::kNever, .max_positions = 0, .stochastic = true}});
+       .facts = {.shift_invariant = ShiftInvariance::kNever, .max_positions = 0, .stochastic = true},
+       .family = Family::kPositionMap,
+       .acts_on = "positions",
+       .formula = "positions = sort(T distinct numbers drawn from 0 .. max_random_position − 1), anew for each pass",
+       .known_for = "Trains the positions of long texts on short ones, under any other encoding; length "
+                    "generalisation on algorithmic tasks, at some cost in loss.",
+       .errata = {"Copies that evaluate with positions 0, 1, 2, … do not follow the original, which draws in "
+                  "evaluations too (`eval`)."}});
 }
 
 }  // namespace pe::encodings

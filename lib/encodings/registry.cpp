@@ -69,6 +69,23 @@ const Json* stack_of(const Json& value) {
 
 }  // namespace
 
+std::string_view family_name(Family family) {
+  switch (family) {
+    case Family::kUnnamed: return "";
+    case Family::kBaseline: return "baseline";
+    case Family::kAbsolute: return "absolute";
+    case Family::kRotary: return "rotary";
+    case Family::kExtension: return "context extension";
+    case Family::kPositionMap: return "position map";
+    case Family::kBias: return "bias";
+    case Family::kTemperature: return "temperature";
+    case Family::kSink: return "sink";
+    case Family::kContent: return "content";
+    case Family::kCombination: return "combination";
+  }
+  return "";
+}
+
 const std::vector<EncodingEntry>& encodings() {
   static const std::vector<EncodingEntry> sorted = [] {
     std::vector<EncodingEntry> entries = builtin_encodings();
@@ -92,6 +109,12 @@ std::vector<support::VariantKind> variant_kinds() {
   for (const EncodingEntry& entry : encodings()) {
     Json facts = entry.facts.to_json();
     facts["reference"] = entry.reference;
+    facts["family"] = family_name(entry.family);
+    facts["acts_on"] = entry.acts_on;
+    facts["parameters"] = entry.parameters;
+    facts["formula"] = entry.formula;
+    facts["known_for"] = entry.known_for;
+    facts["errata"] = entry.errata;
     kinds.push_back({.name = entry.name, .aliases = entry.aliases, .summary = entry.summary, .fields = entry.fields,
                      .facts = std::move(facts)});
   }

@@ -17,12 +17,43 @@
 
 namespace pe::encodings {
 
+/// What sort of encoding it is; lists and pages are ordered by it.
+enum class Family {
+  kUnnamed,         ///< not said; a test refuses it
+  kBaseline,        ///< no positions
+  kAbsolute,        ///< added to token embeddings
+  kRotary,          ///< turns q and k
+  kExtension,       ///< a rotary encoding made for longer texts
+  kPositionMap,     ///< gives tokens other positions, for the rest of a stack
+  kBias,            ///< added to logits, from positions alone
+  kTemperature,     ///< multiplies logits
+  kSink,            ///< lets a row of attention weigh less than one
+  kContent,         ///< positions or decays that depend on what the tokens say
+  kCombination,     ///< of encodings listed here, where a plain stack is not it
+};
+
+std::string_view family_name(Family family);   ///< "absolute", "context extension", …
+
 struct EncodingEntry {
   std::string name;
   std::vector<std::string> aliases;
   std::string summary;
   std::string reference;      ///< paper
   Facts facts;                ///< with default options
+  Family family = Family::kUnnamed;
+  /// Where it acts, in words: "token embeddings", "q and k", "q", "logits", "product of q and k", "weights",
+  /// "positions", "values", or several of them with commas.
+  std::string acts_on;
+  /// Learned numbers of a whole model with default options, as arithmetic over width, layers, heads, kv_heads,
+  /// head_width, train_length and the encoding's integer options: "layers*(33*heads + 66)". Empty: none.
+  std::string parameters;
+  /// In text, as a person would write it on a blackboard: i and j are the positions of query and key, d = i − j,
+  /// h the head, n the number of visible keys. A line for each part.
+  std::string formula;
+  /// What people use it for and how it fares, in one to three sentences; only what its papers or this project show.
+  std::string known_for;
+  /// Where the paper, its code, or common copies of it are wrong or disagree, and what this project does. May be empty.
+  std::vector<std::string> errata;
   support::Schema fields;     ///< options
   /// @param options values by name; absent ones have their defaults.
   std::function<std::unique_ptr<PositionalEncoding>(const Json& options, const Shape& shape)> make;

@@ -55,7 +55,18 @@ EncodingEntry sinusoidal_entry() {
        .aliases = {"vaswani", "ape_sin"},
        .summary = "Adds sines and cosines of geometrically spaced wavelengths to the token embeddings.",
        .reference = "Vaswani et al. 2017, arXiv:1706.03762",
-       .facts = {.shift_invariant = ShiftInvariance::kNever}});
+       .facts = {.shift_invariant = ShiftInvariance::kNever},
+       .family = Family::kAbsolute,
+       .acts_on = "token embeddings",
+       .formula = "x_p += scale·PE(p)\n"
+                  "PE(p)[2c] = sin(p·θ_c), PE(p)[2c+1] = cos(p·θ_c)\n"
+                  "θ_c = base^(−2c/d_m), c = 0 .. d_m/2 − 1",
+       .known_for = "The original transformer's encoding: no parameters, defined at every position, and yet its "
+                    "perplexity grows fast beyond the training length.",
+       .errata = {"Added as it is (root mean square 0.71) it drowns token embeddings of standard deviation 0.02, so "
+                  "comparisons with 'learned' often compare scales; `pe_scale: matched` removes that.",
+                  "Code bases disagree on the order of channels: interleaved in the paper, all sines first in many "
+                  "copies. Equal for training, not for loading weights; see `layout`."}});
 }
 
 }  // namespace pe::encodings

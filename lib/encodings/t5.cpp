@@ -57,11 +57,21 @@ class T5 : public PositionalEncoding {
 }  // namespace
 
 EncodingEntry t5_entry() {
-  return with_options<T5, T5Options>({.name = "t5",
-                                      .aliases = {"t5_rpe"},
-                                      .summary = "Adds a trained number for each head and bucket of distances.",
-                                      .reference = "Raffel et al. 2019, arXiv:1910.10683",
-                                      .facts = {.learned = true}});
+  return with_options<T5, T5Options>(
+      {.name = "t5",
+       .aliases = {"t5_rpe"},
+       .summary = "Adds a trained number for each head and bucket of distances.",
+       .reference = "Raffel et al. 2019, arXiv:1910.10683",
+       .facts = {.learned = true},
+       .family = Family::kBias,
+       .acts_on = "logits",
+       .parameters = "buckets*heads",
+       .formula = "logit(i,j) += table[bucket(d), h]\n"
+                  "bucket(d) = d for d < E = buckets/2, else min(E + ⌊E·ln(d/E)/ln(max_distance/E)⌋, buckets − 1)",
+       .known_for = "A trained bias with fine steps nearby and coarse ones far away, one table for all layers. "
+                    "Acceptable at twice the training length, poor beyond four times.",
+       .errata = {"T5 itself does not divide q·k by √d_h; here it is divided, and the bias added after.",
+                  "With fewer than max_distance training tokens some buckets are never trained."}});
 }
 
 }  // namespace pe::encodings

@@ -125,11 +125,27 @@ class Yarn : public Rotary {
 }  // namespace
 
 EncodingEntry yarn_entry() {
-  return with_options<Yarn, YarnOptions>({.name = "yarn",
-                                          .summary = "RoPE for longer texts: slow pairs slowed, fast ones kept, logits "
-                                                     "sharpened.",
-                                          .reference = "Peng et al. 2023, arXiv:2309.00071",
-                                          .facts = {.rotates = true}});
+  return with_options<Yarn, YarnOptions>(
+      {.name = "yarn",
+       .summary = "RoPE for longer texts: slow pairs slowed, fast ones kept, logits "
+                  "sharpened.",
+       .reference = "Peng et al. 2023, arXiv:2309.00071",
+       .facts = {.rotates = true},
+       .family = Family::kExtension,
+       .acts_on = "q and k, logits",
+       .formula = "θ'_c = ramp_c·θ_c/s + (1 − ramp_c)·θ_c, s = factor\n"
+                  "ramp: index (released code): linear in c between the pairs that turn beta_fast and beta_slow times "
+                  "in L, floor and ceiling taken, clamped to [0, 1]\n"
+                  "ramp: rotations (paper): linear in the turns L·θ_c/2π between beta_slow and beta_fast\n"
+                  "logits × a², a = 0.1·ln s + 1",
+       .known_for = "The usual way to lengthen the context of a rotary model, with little or no further training: "
+                    "fast pairs keep local order, slow ones are interpolated, and sharper logits hold entropy down. s "
+                    "= 1 is rope.",
+       .errata = {"The paper's ramp is linear in turns, its code's in the index of the pair; they differ by up to a "
+                  "factor of two in a frequency. `ramp` has both; the released models need index.",
+                  "All code clamps the upper end of the ramp to d_h − 1 rather than to the last pair, d_h/2 − 1; so "
+                  "does `ramp: index`.",
+                  "The DroPE paper's equations for YaRN have slips in their indices."}});
 }
 
 }  // namespace pe::encodings
