@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "support/json.h"
 
@@ -21,6 +22,9 @@ inline const Json* find_value(const Json& config, std::string_view dotted) {
     if (dot == std::string_view::npos) return at;
     dotted.remove_prefix(dot + 1);
   }
+}
+inline Json* find_value(Json& config, std::string_view dotted) {
+  return const_cast<Json*>(find_value(std::as_const(config), dotted));
 }
 
 }  // namespace pe::pipeline

@@ -1,0 +1,39 @@
+/// @file
+/// A value that many hold and few change: copies share it until one is edited.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+namespace pe::support {
+
+template <typename T>
+class Shared {
+ public:
+  Shared() = default;
+  Shared(T value) : value_(std::make_shared<T>(std::move(value))) {}   // NOLINT: stands for its value
+
+  const T& get() const {
+    static const T none{};
+    return value_ ? *value_ : none;
+  }
+  const T& operator*() const { return get(); }
+  const T* operator->() const { return &get(); }
+  operator const T&() const { return get(); }   // NOLINT
+
+  /// The value to change; first copied where somebody else holds it too. Not for two threads at once.
+  T& edit() {
+    if (!value_) value_ = std::make_shared<T>();
+    if (value_.use_count() > 1) value_ = std::make_shared<T>(*value_);
+    return *value_;
+  }
+  /// True when both are one value in memory: equal without looking.
+  bool same_as(const Shared& other) const { return value_ == other.value_; }
+  /// Identity of the value: equal for values that are shared. Null for one that was never set.
+  const void* identity() const { return value_.get(); }
+
+ private:
+  std::shared_ptr<T> value_;
+};
+
+}  // namespace pe::support
