@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(the_count_of_parameters_that_an_entry_gives_is_the_count_th
       known.update(support::defaults(entry.fields));
       const std::string expression = entry.parameters.empty() ? "0" : entry.parameters;
       const std::optional<double> said = pipeline::evaluate_expression(expression, known);
-      BOOST_REQUIRE(said.has_value(), entry.name << ": '" << expression << "' is no arithmetic over known names");
+      BOOST_REQUIRE_MESSAGE(said.has_value(), entry.name << ": '" << expression << "' is no arithmetic over known names");
       std::int64_t count = 0;
       const auto encoding = make_encoding(entry.name, shape);   // keeps the tensors
       for (const Parameter& parameter : encoding->parameters()) count += parameter.value.numel();
