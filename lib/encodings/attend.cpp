@@ -1,10 +1,10 @@
 #include "encodings/attend.h"
 
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
 
+#include "encodings/attend_rows.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -14,13 +14,12 @@ using support::cat;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 // A mask that needs a gradient gets one of its own size from the memory-efficient CUDA kernel.
 constexpr std::int64_t kMaskGradientBytes = std::int64_t{2} << 30;
 
 // ---------------------------------------------------------------- which route
 
-enum class Kernel { kBare, kChannels, kMask, kChunked, kReference };
+enum class Kernel { kBare, kChannels, kMask, kSoftmax, kChunked, kReference };
 
 struct Plan {
   Kernel kernel = Kernel::kBare;
@@ -28,9 +27,12 @@ struct Plan {
   bool causal_flag = false;    // the kernel's own causal mask is what we mean
 };
 
-bool is_row_wise(const Traits& traits) {
-  return traits.own_logits || traits.rewrites_logits || traits.normalises || traits.rows_coupled;
+/// May only ranges of rows carry it? A normaliser that is a softmax with a sink is no reason.
+bool is_row_wise(const Traits& traits, bool sink) {
+  return traits.own_logits || traits.rewrites_logits || (traits.normalises && !sink) || traits.rows_coupled;
 }
+
+bool is_half(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
 /// Without documents, and with as many queries as keys or a single query, no mask has to be made.
 bool needs_no_mask(const Span& span) {
@@ -51,19 +53,24 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dt
     return plan;
   }
   const std::int64_t mask_elements = span.queries * span.keys * encoding.shape().query_heads;
-  if (is_row_wise(traits)) {
+  const bool sink = traits.sink;
+  if (is_row_wise(traits, sink) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
+  } else if (sink) {
+    plan.kernel = Kernel::kSoftmax;
   } else if (traits.bias == BiasKind::kNone) {
     plan.kernel = needs_no_mask(span) ? Kernel::kBare : Kernel::kMask;
   } else if (traits.bias == BiasKind::kChannels && !traits.maps_positions && !traits.needs_row_constants &&
-             !traits.extra_values && needs_no_mask(span)) {
+             !traits.extra_values && needs_no_mask(span) && !(traits.channels_cancel && needs_grad && is_half(dtype))) {
     plan.kernel = Kernel::kChannels;
   } else if (!needs_grad || !traits.bias_needs_grad) {
     plan.kernel = Kernel::kMask;
   } else {
     // Only the memory-efficient CUDA kernel has a gradient for its mask; the CPU's fused kernel has none.
     const bool fits = mask_elements * span.batch * at::elementSize(dtype) <= kMaskGradientBytes;
-    plan.kernel = span.device.is_cuda() && dtype != at::kDouble && fits ? Kernel::kMask : Kernel::kChunked;
+    plan.kernel = span.device.is_cuda() && dtype != at::kDouble && fits ? Kernel::kMask
+                  : traits.extra_values                                      ? Kernel::kChunked
+                                                                             : Kernel::kSoftmax;
   }
   if (options.route == Route::kFused && plan.kernel == Kernel::kChunked) {
     throw support::ConfigError("the fused route was asked for, and this encoding has none here",
@@ -73,59 +80,6 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dt
 }
 
 // ---------------------------------------------------------------- rows
-
-/// bool [1 or B, 1, rows, keys]
-Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std::int64_t keys) {
-  const at::TensorOptions options = at::TensorOptions(at::kLong).device(span.device);
-  const std::int64_t offset = span.keys - span.queries;
-  const Tensor columns = at::arange(keys, options);
-  const Tensor rows = at::arange(offset + begin, offset + end, options).unsqueeze(1);
-  Tensor visible = columns.le(rows).unsqueeze(0).unsqueeze(0);
-  if (span.doc_start.defined()) {
-    Tensor start = span.doc_start.narrow(-1, offset + begin, end - begin).unsqueeze(-1);   // [rows,1] or [B,rows,1]
-    Tensor same = columns.ge(start);
-    visible = visible.logical_and(same.dim() == 3 ? same.unsqueeze(1) : same);
-  }
-  return visible;
-}
-
-/// [B,H,rows,keys] · [B,G,keys,n] → [B,H,rows,n]
-Tensor mix(const Tensor& weights, const Tensor& values) {
-  const std::int64_t batch = weights.size(0), heads = weights.size(1), rows = weights.size(2), groups = values.size(1);
-  if (heads == groups) return at::matmul(weights, values);
-  return at::matmul(weights.reshape({batch, groups, heads / groups * rows, weights.size(3)}), values)
-      .reshape({batch, heads, rows, values.size(3)});
-}
-
-Tensor repeat_groups(const Tensor& t, std::int64_t heads) {
-  return t.size(1) == heads ? t : t.repeat_interleave(heads / t.size(1), 1);
-}
-
-/// All that the row stages read, in the order in which gradients are given back.
-struct RowSource {
-  Tensor q, k, v, raw_q, raw_k, extra;   // the last three may be undefined
-  std::vector<Tensor> inputs;
-};
-
-Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
-               std::int64_t end) {
-  const Span& span = context.span;
-  const std::int64_t offset = span.keys - span.queries, keys = offset + end, count = end - begin;
-  Rows rows{.context = context, .begin = begin, .end = end, .keys = keys};
-  rows.q = source.q.narrow(2, begin, count);
-  rows.k = source.k.narrow(2, 0, keys);
-  rows.v = source.v.narrow(2, 0, keys);
-  if (source.raw_q.defined()) {
-    rows.raw_q = source.raw_q.narrow(2, begin, count);
-    rows.raw_k = source.raw_k.narrow(2, 0, keys);
-  }
-  rows.scale = scale;
-  rows.query_positions = context.positions.narrow(-1, offset + begin, count);
-  rows.key_positions = context.positions.narrow(-1, 0, keys);
-  rows.visible = visible_keys(span, begin, end, keys);
-  rows.inputs = source.inputs;
-  return rows;
-}
 
 struct Mixed {
   Tensor out;     // [B,H,rows,d_h]
@@ -144,7 +98,9 @@ Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows
       traits.normalises ? encoding.normaliser(rows.context, rows.inputs) : nullptr;
   if (normaliser) result = normaliser->normalise(s, rows);
   else result.weights = at::softmax(s, -1);
-  if (trace != nullptr) *trace = {.logits = s.detach(), .weights = result.weights.detach()};
+  if (trace != nullptr) {
+    *trace = {.logits = (result.logits.defined() ? result.logits : s).detach(), .weights = result.weights.detach()};
+  }
 
   const at::ScalarType type = s.scalar_type();
   const std::int64_t heads = rows.q.size(1);
@@ -161,33 +117,6 @@ Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows
 }
 
 // ---------------------------------------------------------------- the chunked route
-
-/// What the backward pass needs to run the rows again. The state is a copy: the pass that made it may be over by then.
-struct Job : torch::CustomClassHolder {
-  Job(PositionalEncoding& encoding, const LayerContext& from, const Traits& traits, double scale, std::int64_t chunk)
-      : encoding(encoding), state(from.state), traits(traits), scale(scale), chunk(chunk),
-        context{.state = state, .span = state.span, .layer = from.layer,
-                .x = from.x.defined() ? from.x.detach() : Tensor(), .positions = from.positions,
-                .contiguous = from.contiguous} {}
-
-  PositionalEncoding& encoding;
-  State state;
-  Traits traits;
-  double scale;
-  std::int64_t chunk;
-  LayerContext context;
-  std::vector<std::size_t> slots;
-  std::vector<Tensor> carries;   // before each chunk, where rows are coupled
-};
-
-constexpr std::size_t kFixedSlots = 6;   // q, k, v, raw q, raw k, extra; then the inputs
-
-/// Autograd is given the defined tensors alone; `slots` says what each is.
-RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots) {
-  std::vector<Tensor> all(std::max(kFixedSlots, slots.back() + 1));
-  for (std::size_t i = 0; i < slots.size(); ++i) all[slots[i]] = tensors[i];
-  return {all[0], all[1], all[2], all[3], all[4], all[5], std::vector<Tensor>(all.begin() + kFixedSlots, all.end())};
-}
 
 class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
  public:
@@ -277,20 +206,6 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
 
 // ---------------------------------------------------------------- fused kernels
 
-/// The kernels want q, k and v of one width; zeros at the end change nothing.
-Tensor padded_to(const Tensor& t, std::int64_t width) {
-  return t.size(-1) == width ? t : at::constant_pad_nd(t, {0, width - t.size(-1)});
-}
-
-Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
-             double scale) {
-  if (q.is_cuda()) {
-    return at::scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale, q.size(1) != k.size(1));
-  }
-  return at::scaled_dot_product_attention(q, repeat_groups(k, q.size(1)), repeat_groups(v, q.size(1)), mask, 0.0,
-                                          causal, scale, false);
-}
-
 /// Splits a factor into numbers that `type` holds: their sum is the factor to `pieces` times its digits. Nothing is
 /// detached, so that each piece passes the gradient on exactly as far as it holds the value.
 std::vector<Tensor> pieces_of(const Tensor& factor, int pieces, at::ScalarType type) {
@@ -339,6 +254,8 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   const std::int64_t row_bytes = mask_heads * mask_batch * span.keys * static_cast<std::int64_t>(at::elementSize(type));
   std::int64_t chunk =
       std::clamp<std::int64_t>(options.mask_bytes / row_bytes, std::min<std::int64_t>(16, span.queries), span.queries);
+  // A kernel with a mask knows nothing of the future, so strips of rows leave out the keys that lie there.
+  chunk = std::min(chunk, source.q.is_cpu() ? options.chunk_rows : 4 * options.chunk_rows);
   // What makes a pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
   if (traits.bias == BiasKind::kPairwise) chunk = std::min(chunk, options.chunk_rows);
   std::vector<Tensor> outs;
@@ -417,7 +334,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
   const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
   if (kernel == Kernel::kMask && grad_mode && traits.bias_needs_grad && frozen && any_requires_grad(source)) {
-    kernel = Kernel::kChunked;
+    kernel = source.extra.defined() ? Kernel::kChunked : Kernel::kSoftmax;
   }
   switch (kernel) {
     case Kernel::kBare:
@@ -441,14 +358,20 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
         break;
       }
       [[fallthrough]];   // a mask and more than v to mix: rows give both at once
+    case Kernel::kSoftmax:
     case Kernel::kChunked: {
-      const auto job = c10::make_intrusive<Job>(encoding, context, traits, heads.scale, options.chunk_rows);
+      const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
+      const auto job = c10::make_intrusive<Job>(encoding, context, traits, heads.scale, chunk);
       std::vector<Tensor> all{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra}, defined;
       all.insert(all.end(), source.inputs.begin(), source.inputs.end());
       for (std::size_t slot = 0; slot < all.size(); ++slot) {
         if (!all[slot].defined()) continue;
         defined.push_back(all[slot]);
         job->slots.push_back(slot);
+      }
+      if (kernel == Kernel::kSoftmax) {
+        mixed.out = attend_softmax(job, defined);
+        break;
       }
       const variable_list out = ChunkedFunction::apply(job, at::TensorList(defined));
       mixed.out = out[0];
@@ -473,6 +396,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
     case Kernel::kBare: return "fused";
     case Kernel::kChannels: return "fused, extra channels";
     case Kernel::kMask: return "fused, additive mask";
+    case Kernel::kSoftmax: return encoding.traits(span).sink ? "fused, sink" : "fused, trained mask";
     case Kernel::kChunked: return "chunked";
     case Kernel::kReference: return "reference";
   }

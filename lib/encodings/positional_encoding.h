@@ -183,6 +183,7 @@ class Normaliser {
   struct Result {
     Tensor weights;   ///< [B,H,rows,keys], 0 where masked
     Tensor own;       ///< [B,H,rows] or undefined: this times the row's own value is added to the output
+    Tensor logits;    ///< undefined: as given. What a trace shows, where the normaliser hides more than the mask
   };
   virtual ~Normaliser() = default;
   /// @param logits [B,H,rows,keys], at least float32, −inf where masked.
@@ -203,10 +204,15 @@ struct Traits {
   bool own_logits = false;               ///< S6
   bool rewrites_logits = false;          ///< S7
   bool normalises = false;               ///< S8
+  bool sink = false;                     ///< that S8 is a softmax with `sink_logits`, which fused kernels can carry
   bool rows_coupled = false;             ///< chunks of rows must run in order (Rows::carry)
   bool needs_row_constants = false;      ///< a bias may not drop a constant of the row (sinks, S7, other normalisers)
   bool needs_raw = false;                ///< wants q and k before S2
   bool extra_values = false;             ///< S8 mixes more than v (TAPE)
+  /// The gradient by a factor of the channels is a small difference of large products, which a half-precision kernel
+  /// rounds away: such channels are for float32, and for passes without gradients.
+  bool channels_cancel = false;
+  int live_logits = 6;                   ///< tensors as large as the logits that a range of rows holds at a time
 };
 
 /// Base class of all encodings and, as it is, the encoding `none`.
@@ -220,6 +226,11 @@ class PositionalEncoding {
   const Shape& shape() const { return shape_; }
   virtual Facts facts() const { return {}; }
   virtual Traits traits(const Span& span) const { return {}; }
+  /// Leaves a head of a layer without any sign of position, while others have one. Temperatures that are made for such
+  /// heads ask for it.
+  virtual bool spares(int layer, int head) const { return false; }
+  /// Once, from the stack that holds it: the other members, which live as long.
+  virtual void join(const std::vector<const PositionalEncoding*>& others) {}
   /// All parameters of the model's layers, in a fixed order.
   const std::vector<Parameter>& parameters() const { return parameters_; }
 

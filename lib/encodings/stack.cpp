@@ -37,6 +37,13 @@ class Stack : public PositionalEncoding {
     std::stable_partition(members_.begin(), members_.end(),
                           [](const StackMember& m) { return m.encoding->facts().rotates; });
     for (const StackMember& member : members_) {
+      std::vector<const PositionalEncoding*> others;
+      for (const StackMember& other : members_) {
+        if (&other != &member) others.push_back(other.encoding.get());
+      }
+      member.encoding->join(others);
+    }
+    for (const StackMember& member : members_) {
       for (const Parameter& parameter : member.encoding->parameters()) {
         for (const Parameter& other : parameters_) {
           if (other.name != parameter.name) continue;
@@ -80,10 +87,13 @@ class Stack : public PositionalEncoding {
       all.own_logits |= t.own_logits;
       all.rewrites_logits |= t.rewrites_logits;
       all.normalises |= t.normalises;
+      all.sink |= t.sink;
       all.rows_coupled |= t.rows_coupled;
       all.needs_row_constants |= t.needs_row_constants;
       all.needs_raw |= t.needs_raw;
       all.extra_values |= t.extra_values;
+      all.channels_cancel |= t.channels_cancel;
+      all.live_logits = std::max(all.live_logits, t.live_logits);
     }
     all.bias_depends_on_batch |= all.maps_positions;   // a draw for each sequence gives each its own distances
     if (all.bias != BiasKind::kNone && every_bias_is_channels) all.bias = BiasKind::kChannels;

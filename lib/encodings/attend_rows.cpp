@@ -1,0 +1,83 @@
+#include "encodings/attend_rows.h"
+
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+namespace pe::encodings {
+
+Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std::int64_t keys) {
+  const at::TensorOptions options = at::TensorOptions(at::kLong).device(span.device);
+  const std::int64_t offset = span.keys - span.queries;
+  const Tensor columns = at::arange(keys, options);
+  const Tensor rows = at::arange(offset + begin, offset + end, options).unsqueeze(1);
+  Tensor visible = columns.le(rows).unsqueeze(0).unsqueeze(0);
+  if (span.doc_start.defined()) {
+    Tensor start = span.doc_start.narrow(-1, offset + begin, end - begin).unsqueeze(-1);   // [rows,1] or [B,rows,1]
+    Tensor same = columns.ge(start);
+    visible = visible.logical_and(same.dim() == 3 ? same.unsqueeze(1) : same);
+  }
+  return visible;
+}
+
+Tensor mix(const Tensor& weights, const Tensor& values) {
+  const std::int64_t batch = weights.size(0), heads = weights.size(1), rows = weights.size(2), groups = values.size(1);
+  if (heads == groups) return at::matmul(weights, values);
+  return at::matmul(weights.reshape({batch, groups, heads / groups * rows, weights.size(3)}), values)
+      .reshape({batch, heads, rows, values.size(3)});
+}
+
+Tensor repeat_groups(const Tensor& t, std::int64_t heads) {
+  return t.size(1) == heads ? t : t.repeat_interleave(heads / t.size(1), 1);
+}
+
+Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
+               std::int64_t end) {
+  const Span& span = context.span;
+  const std::int64_t offset = span.keys - span.queries, keys = offset + end, count = end - begin;
+  Rows rows{.context = context, .begin = begin, .end = end, .keys = keys};
+  rows.q = source.q.narrow(2, begin, count);
+  rows.k = source.k.narrow(2, 0, keys);
+  rows.v = source.v.narrow(2, 0, keys);
+  if (source.raw_q.defined()) {
+    rows.raw_q = source.raw_q.narrow(2, begin, count);
+    rows.raw_k = source.raw_k.narrow(2, 0, keys);
+  }
+  rows.scale = scale;
+  rows.query_positions = context.positions.narrow(-1, offset + begin, count);
+  rows.key_positions = context.positions.narrow(-1, 0, keys);
+  rows.visible = visible_keys(span, begin, end, keys);
+  rows.inputs = source.inputs;
+  return rows;
+}
+
+Tensor padded_to(const Tensor& t, std::int64_t width) {
+  return t.size(-1) == width ? t : at::constant_pad_nd(t, {0, width - t.size(-1)});
+}
+
+Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
+             double scale) {
+  if (q.is_cuda()) {
+    return at::scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale, q.size(1) != k.size(1));
+  }
+  return at::scaled_dot_product_attention(q, repeat_groups(k, q.size(1)), repeat_groups(v, q.size(1)), mask, 0.0,
+                                          causal, scale, false);
+}
+
+std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& traits, std::int64_t most) {
+  constexpr std::int64_t kBudget = std::int64_t{512} << 20;
+  const std::int64_t row_bytes = span.batch * heads * span.keys * 4 * traits.live_logits;
+  return std::min({most, span.queries, std::max<std::int64_t>(16, kBudget / row_bytes)});
+}
+
+Job::Job(PositionalEncoding& encoding, const LayerContext& from, const Traits& traits, double scale, std::int64_t chunk)
+    : encoding(encoding), state(from.state), traits(traits), scale(scale), chunk(chunk),
+      context{.state = state, .span = state.span, .layer = from.layer,
+              .x = from.x.defined() ? from.x.detach() : Tensor(), .positions = from.positions,
+              .contiguous = from.contiguous} {}
+
+RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots) {
+  std::vector<Tensor> all(std::max(kFixedSlots, slots.back() + 1));
+  for (std::size_t i = 0; i < slots.size(); ++i) all[slots[i]] = tensors[i];
+  return {all[0], all[1], all[2], all[3], all[4], all[5], std::vector<Tensor>(all.begin() + kFixedSlots, all.end())};
+}
+
+}  // namespace pe::encodings

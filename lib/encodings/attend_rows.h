@@ -1,0 +1,65 @@
+/// @file
+/// Parts of the dispatcher that its routes share; for encodings/attend*.cpp alone.
+#pragma once
+
+#include <limits>
+#include <optional>
+
+#include "encodings/attend.h"
+
+namespace pe::encodings {
+
+inline constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+/// The causal and the document mask: bool [1 or B, 1, rows, keys].
+Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std::int64_t keys);
+
+/// [B,H,rows,keys] · [B,G,keys,n] → [B,H,rows,n]
+Tensor mix(const Tensor& weights, const Tensor& values);
+
+/// [B,G,…] → [B,H,…]: keys and values as query heads see them.
+Tensor repeat_groups(const Tensor& t, std::int64_t heads);
+
+/// All that the row stages read, in the order in which gradients are given back.
+struct RowSource {
+  Tensor q, k, v, raw_q, raw_k, extra;   // the last three may be undefined
+  std::vector<Tensor> inputs;
+};
+
+Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
+               std::int64_t end);
+
+/// The kernels want q, k and v of one width; zeros at the end change nothing.
+Tensor padded_to(const Tensor& t, std::int64_t width);
+
+/// A fused kernel of LibTorch. @param causal top-left aligned, so as many queries as keys.
+Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
+             double scale);
+
+/// How many rows at a time keep what a range of rows holds within half a gibibyte, at most `most`.
+std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& traits, std::int64_t most);
+
+/// What the backward pass needs to run rows again. The state is a copy: the pass that made it may be over by then.
+struct Job : torch::CustomClassHolder {
+  Job(PositionalEncoding& encoding, const LayerContext& from, const Traits& traits, double scale, std::int64_t chunk);
+
+  PositionalEncoding& encoding;
+  State state;
+  Traits traits;
+  double scale;
+  std::int64_t chunk;
+  LayerContext context;
+  std::vector<std::size_t> slots;
+  std::vector<Tensor> carries;   // before each chunk, where rows are coupled
+};
+
+inline constexpr std::size_t kFixedSlots = 6;   // q, k, v, raw q, raw k, extra; then the inputs
+
+/// Autograd is given the defined tensors alone; `slots` says what each is.
+RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots);
+
+/// Softmax, with a bias or a sink or both, whose gradient is written out: the forward pass takes the fused kernel of the
+/// CPU where there is one, the backward pass computes weights again, a range of rows at a time.
+Tensor attend_softmax(c10::intrusive_ptr<Job> job, at::TensorList tensors);
+
+}  // namespace pe::encodings

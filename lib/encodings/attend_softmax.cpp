@@ -1,0 +1,221 @@
+// The route of plain softmax with a trained bias or a sink. With lse the logarithm of a row's sum (the sink's part
+// included), P = exp(S − lse) and D = Σ dO·O:
+//     dS = P ⊙ (dO Vᵀ − D),  dQ = scale·dS K,  dK = scale·dSᵀ Q,  dV = Pᵀ dO,  d sink = −Σ exp(sink − lse)·D
+// so a range of rows needs its logits once more and no more than that; the bias alone goes through autograd.
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "encodings/attend_rows.h"
+
+namespace pe::encodings {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// [B,H,rows,n] · [B,G,keys,n]ᵀ → [B,H,rows,keys]
+Tensor products(const Tensor& a, const Tensor& b) {
+  const std::int64_t batch = a.size(0), heads = a.size(1), groups = b.size(1);
+  if (heads == groups) return at::matmul(a, b.transpose(-1, -2));
+  return at::matmul(a.reshape({batch, groups, heads / groups * a.size(2), a.size(3)}), b.transpose(-1, -2))
+      .reshape({batch, heads, a.size(2), b.size(2)});
+}
+
+/// [B,H,rows,keys]ᵀ · [B,H,rows,n], summed over the heads of a group: [B,G,keys,n]
+Tensor gathered(const Tensor& a, const Tensor& b, std::int64_t groups) {
+  const std::int64_t batch = a.size(0), tall = a.size(1) / groups * a.size(2);
+  return at::matmul(a.reshape({batch, groups, tall, a.size(3)}).transpose(-1, -2),
+                    b.reshape({batch, groups, tall, b.size(3)}));
+}
+
+bool has_cpu_kernel(const Tensor& q) {
+  return q.is_cpu() && (q.scalar_type() == at::kFloat || q.scalar_type() == at::kDouble);
+}
+
+struct RowsResult {
+  Tensor out, lse;   // [B,H,rows,d_h], [B,H,rows]
+};
+
+/// Rows of plain softmax, with what the fused kernel of the CPU gives for the backward pass.
+RowsResult softmax_rows(const Rows& rows, const Tensor& bias, bool causal_alone) {
+  const at::ScalarType type = table_type(rows.q.scalar_type());
+  if (has_cpu_kernel(rows.q)) {
+    std::optional<Tensor> mask;
+    if (!causal_alone) {
+      const Tensor hidden = rows.visible.logical_not();
+      mask = bias.defined() ? bias.to(type).masked_fill(hidden, kMinusInfinity)
+                            : at::zeros(hidden.sizes(), rows.q.options()).masked_fill_(hidden, kMinusInfinity);
+    }
+    auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
+        rows.q, repeat_groups(rows.k, rows.q.size(1)), repeat_groups(rows.v, rows.q.size(1)), 0.0, causal_alone, mask,
+        rows.scale);
+    return {out, lse};
+  }
+  Tensor s = products(rows.q.to(type) * rows.scale, rows.k.to(type));
+  if (bias.defined()) s = s.add_(bias);
+  s.masked_fill_(rows.visible.logical_not(), kMinusInfinity);
+  const Tensor lse = s.logsumexp(-1);
+  return {mix(s.sub_(lse.unsqueeze(-1)).exp_(), rows.v.to(type)), lse};
+}
+
+/// The sink's logit of each head as [1,H,1], or undefined.
+Tensor sink_of(PositionalEncoding& encoding, const Traits& traits, const LayerContext& context,
+               const std::vector<Tensor>& inputs) {
+  if (!traits.sink) return {};
+  return encoding.normaliser(context, inputs)->sink_logits().view({1, -1, 1});
+}
+
+class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
+ public:
+  static Tensor forward(AutogradContext* context, c10::intrusive_ptr<Job> job, at::TensorList tensors) {
+    context->saved_data["job"] = c10::IValue::make_capsule(job);
+    const RowSource source = unpack(tensors, job->slots);
+    const Span& span = job->state.span;
+    const bool biased = job->traits.bias != BiasKind::kNone;
+    std::vector<Tensor> outs, sums;
+    const std::int64_t step = whole_at_once(*job, source.q) ? span.queries : job->chunk;
+    for (std::int64_t begin = 0; begin < span.queries; begin += step) {
+      const Rows rows = make_rows(job->context, source, job->scale, begin, std::min(span.queries, begin + step));
+      const RowsResult result = softmax_rows(rows, biased ? job->encoding.bias(rows) : Tensor(), step == span.queries &&
+                                             whole_at_once(*job, source.q));
+      outs.push_back(result.out);
+      sums.push_back(result.lse);
+    }
+    Tensor out = outs.size() == 1 ? outs[0] : at::cat(outs, 2), lse = sums.size() == 1 ? sums[0] : at::cat(sums, 2);
+    const Tensor sink = sink_of(job->encoding, job->traits, job->context, source.inputs);
+    if (sink.defined()) {
+      const Tensor total = at::logaddexp(lse, sink.to(lse.scalar_type()));
+      out = out * at::exp(lse - total).unsqueeze(-1);
+      lse = total;
+    }
+    variable_list saved(tensors.vec());
+    saved.push_back(out);
+    saved.push_back(lse);
+    context->save_for_backward(saved);
+    return out.to(source.q.scalar_type());
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    variable_list tensors = context->get_saved_variables();
+    const auto job = c10::static_intrusive_pointer_cast<Job>(context->saved_data["job"].toCapsule());
+    const Tensor lse = tensors.back(), out = tensors[tensors.size() - 2];
+    tensors.resize(tensors.size() - 2);
+    variable_list wanted(tensors.size());
+    bool bias_wanted = false;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (!context->needs_input_grad(i)) continue;
+      wanted[i] = at::zeros_like(tensors[i], tensors[i].options().dtype(table_type(tensors[i].scalar_type())));
+      bias_wanted = bias_wanted || job->slots[i] >= kFixedSlots;
+    }
+    const auto gradient_of = [&](std::size_t slot) -> Tensor& {
+      static thread_local Tensor nothing;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        if (job->slots[i] == slot) return wanted[i];
+      }
+      return nothing = Tensor();
+    };
+    Tensor &dq = gradient_of(0), &dk = gradient_of(1), &dv = gradient_of(2);
+    const RowSource source = unpack(tensors, job->slots);
+    const at::ScalarType type = out.scalar_type();
+    const Tensor upstream = gradients[0].to(type);
+    const Tensor inner = (upstream * out).sum(-1);   // D, [B,H,T]
+    const Span& span = job->state.span;
+    const bool biased = job->traits.bias != BiasKind::kNone;
+
+    if (whole_at_once(*job, source.q)) {
+      // The kernel's own backward pass, told the sums and outputs that the sink made.
+      const std::int64_t heads = source.q.size(1);
+      const Tensor k = repeat_groups(source.k, heads), v = repeat_groups(source.v, heads);
+      auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          upstream, source.q, k, v, out, lse, 0.0, true, {}, job->scale);
+      const auto folded = [&](const Tensor& g, const Tensor& like) {
+        return like.size(1) == heads ? g : g.unflatten(1, {like.size(1), heads / like.size(1)}).sum(2);
+      };
+      if (dq.defined()) dq.add_(gq);
+      if (dk.defined()) dk.add_(folded(gk, source.k));
+      if (dv.defined()) dv.add_(folded(gv, source.v));
+    } else {
+      for (std::int64_t begin = 0; begin < span.queries; begin += job->chunk) {
+        const std::int64_t end = std::min(span.queries, begin + job->chunk), count = end - begin;
+        // The bias of these rows, under autograd where its inputs ask for gradients.
+        variable_list leaves = tensors, asked;
+        std::vector<std::size_t> which;
+        for (std::size_t i = 0; i < tensors.size() && bias_wanted && biased; ++i) {
+          if (job->slots[i] < kFixedSlots || !wanted[i].defined()) continue;
+          leaves[i] = tensors[i].detach().requires_grad_(true);
+          asked.push_back(leaves[i]);
+          which.push_back(i);
+        }
+        const Rows rows = make_rows(job->context, unpack(leaves, job->slots), job->scale, begin, end);
+        Tensor bias;
+        if (biased) {
+          at::AutoGradMode with_gradients(!asked.empty());
+          bias = job->encoding.bias(rows);
+        }
+        const Tensor q = rows.q.to(type), k = rows.k.to(type), v = rows.v.to(type);
+        const Tensor d_out = upstream.narrow(2, begin, count);
+        Tensor p = products(q * job->scale, k);
+        if (biased) p.add_(bias.detach());
+        p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(rows.visible.logical_not(), 0.0);
+        if (dv.defined()) dv.narrow(2, 0, rows.keys).add_(gathered(p, d_out, v.size(1)));
+        Tensor ds = products(d_out, v).sub_(inner.narrow(2, begin, count).unsqueeze(-1)).mul_(p);
+        if (dq.defined()) dq.narrow(2, begin, count).add_(mix(ds, k), job->scale);
+        if (dk.defined()) dk.narrow(2, 0, rows.keys).add_(gathered(ds, q, k.size(1)), job->scale);
+        if (asked.empty() || !bias.requires_grad()) continue;
+        const variable_list found = torch::autograd::grad({bias}, asked, {at::sum_to(ds, bias.sizes()).to(bias.scalar_type())},
+                                                          std::nullopt, false, /*allow_unused=*/true);
+        for (std::size_t n = 0; n < which.size(); ++n) {
+          if (found[n].defined()) wanted[which[n]].add_(found[n]);
+        }
+      }
+    }
+    add_sink_gradient(*job, tensors, lse, inner, wanted);
+    variable_list result{Tensor()};   // the job has no gradient
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      result.push_back(wanted[i].defined() ? wanted[i].to(tensors[i].scalar_type()) : Tensor());
+    }
+    return result;
+  }
+
+ private:
+  /// One call of the fused kernel: a sink, and nothing but the causal mask.
+  static bool whole_at_once(const Job& job, const Tensor& q) {
+    const Span& span = job.state.span;
+    return has_cpu_kernel(q) && job.traits.bias == BiasKind::kNone && !span.doc_start.defined() &&
+           span.queries == span.keys;
+  }
+
+  static void add_sink_gradient(Job& job, const variable_list& tensors, const Tensor& lse, const Tensor& inner,
+                                variable_list& wanted) {
+    if (!job.traits.sink) return;
+    variable_list leaves = tensors, asked;
+    std::vector<std::size_t> which;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (job.slots[i] < kFixedSlots || !wanted[i].defined()) continue;
+      leaves[i] = tensors[i].detach().requires_grad_(true);
+      asked.push_back(leaves[i]);
+      which.push_back(i);
+    }
+    if (asked.empty()) return;
+    at::AutoGradMode with_gradients(true);
+    const Tensor sink = sink_of(job.encoding, job.traits, job.context, unpack(leaves, job.slots).inputs);
+    if (!sink.requires_grad()) return;
+    const Tensor share = at::exp(sink.detach().to(lse.scalar_type()) - lse);   // [B,H,T]
+    const Tensor upstream = -(share * inner).sum(at::IntArrayRef{0, 2}).view(sink.sizes()).to(sink.scalar_type());
+    const variable_list found =
+        torch::autograd::grad({sink}, asked, {upstream}, std::nullopt, false, /*allow_unused=*/true);
+    at::NoGradGuard without_gradients;
+    for (std::size_t n = 0; n < which.size(); ++n) {
+      if (found[n].defined()) wanted[which[n]].add_(found[n]);
+    }
+  }
+};
+
+}  // namespace
+
+Tensor attend_softmax(c10::intrusive_ptr<Job> job, at::TensorList tensors) {
+  return SoftmaxFunction::apply(std::move(job), tensors);
+}
+
+}  // namespace pe::encodings
