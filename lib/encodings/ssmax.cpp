@@ -1,7 +1,7 @@
 // Scalable softmax: logits are multiplied by s·ln n, n the number of keys that the query sees, so that attention does
 // not fade as texts grow.
 #include "encodings/registry.h"
-#include "support/text.h"
+#include "encodings/temperature.h"
 
 namespace pe::encodings {
 namespace {
@@ -18,16 +18,15 @@ struct SsmaxOptions {
   }
 };
 
-class Ssmax : public PositionalEncoding {
+class Ssmax : public Temperature {
  public:
-  Ssmax(const SsmaxOptions& options, const Shape& shape) : PositionalEncoding(shape) {
+  Ssmax(const SsmaxOptions& options, const Shape& shape) : Temperature(shape) {
     double start = 1;
     if (options.initial == Initial::kNeutral) {
       if (shape.train_length < 2) {
         throw support::ConfigError("encoding 'ssmax' with initial: neutral needs a training length of at least 2");
       }
-      start =
-          static_cast<double>(shape.train_length) / std::lgamma(static_cast<double>(shape.train_length) + 1);  // ln L!
+      start = 1 / mean_log_count(shape.train_length);
     }
     for (int layer = 0; layer < shape.layers; ++layer) {
       s_.push_back(add_constant("ssmax", "s", {shape.query_heads}, start, false, layer));
@@ -35,26 +34,17 @@ class Ssmax : public PositionalEncoding {
     }
   }
 
-  Facts facts() const override { return {.shift_invariant = ShiftInvariance::kAlways, .learned = true}; }
+  // Positions do not enter, but how many tokens stand before does.
+  Facts facts() const override { return {.shift_invariant = ShiftInvariance::kNever, .learned = true}; }
 
-  void transform(LayerContext& context, Heads& heads) override {
+ protected:
+  Tensor factor(const LayerContext& context) override {
     const Tensor& s = s_.at(context.layer);
-    Tensor factor = visible_counts(context).log().to(s.scalar_type()) * s.view({-1, 1});   // [H,T] or [B,H,T]
-    if (!beta_.empty()) factor = factor + beta_.at(context.layer).view({-1, 1});
-    const at::ScalarType type = table_type(heads.q.scalar_type());
-    heads.q = (heads.q.to(type) * factor.to(type).unsqueeze(-1)).to(heads.q.scalar_type());
+    const Tensor scaled = visible_counts(context).log().to(s.scalar_type()) * s.view({-1, 1});   // [H,T] or [B,H,T]
+    return beta_.empty() ? scaled : scaled + beta_.at(context.layer).view({-1, 1});
   }
 
  private:
-  /// How many keys of its document each query sees: rows, not positions. [1,T] or [B,1,T], float64.
-  static Tensor visible_counts(const LayerContext& context) {
-    const Span& span = context.span;
-    const std::int64_t offset = span.keys - span.queries;
-    Tensor count = at::arange(offset + 1, span.keys + 1, at::TensorOptions(at::kLong).device(span.device));
-    if (span.doc_start.defined()) count = count - span.doc_start.narrow(-1, offset, span.queries);
-    return count.to(at::kDouble).unsqueeze(-2);
-  }
-
   std::vector<Tensor> s_, beta_;   // [H] for each layer
 };
 
@@ -64,10 +54,9 @@ EncodingEntry ssmax_entry() {
   return with_options<Ssmax, SsmaxOptions>(
       {.name = "ssmax",
        .aliases = {"scalable_softmax"},
-       .summary = "Multiplies logits by a learned number times the logarithm of "
-                  "the number of visible keys.",
+       .summary = "Multiplies logits by a learned number times the logarithm of the number of visible keys.",
        .reference = "Nakanishi 2025, arXiv:2501.19399",
-       .facts = {.learned = true},
+       .facts = {.shift_invariant = ShiftInvariance::kNever, .learned = true},
        .family = Family::kTemperature,
        .acts_on = "q",
        .parameters = "layers*heads",

@@ -1,0 +1,74 @@
+// Stick-breaking attention: from the nearest key to the farthest, each takes its share of what the nearer ones left.
+#include "encodings/registry.h"
+
+namespace pe::encodings {
+namespace {
+
+struct StickOptions {
+  bool attend_current = false;
+  bool remainder = true;
+  void describe(support::FieldVisitor& v) {
+    v.field("attend_current", attend_current, "The query's own token takes part, as the nearest key.");
+    v.field("remainder", remainder, "What no key took goes to the query's own value; else it is lost.");
+  }
+};
+
+class StickNormaliser : public Normaliser {
+ public:
+  explicit StickNormaliser(const StickOptions& options) : options_(options) {}
+
+  // ln w_ij = logσ(z_ij) + Σ logσ(−z_il) over the keys l between j and i.
+  Result normalise(const Tensor& logits, const Rows& rows) const override {
+    Tensor takes_part = rows.visible;
+    Result result;
+    if (!options_.attend_current) {
+      const Tensor columns = at::arange(rows.keys, at::TensorOptions(at::kLong).device(logits.device()));
+      takes_part = takes_part.logical_and(columns.lt(rows.query_rows().unsqueeze(-1)));
+    }
+    const Tensor hidden = takes_part.logical_not();
+    if (!options_.attend_current) result.logits = logits.masked_fill(hidden, -std::numeric_limits<double>::infinity());
+    const Tensor z = logits.masked_fill(hidden, 0.0);
+    const Tensor left = at::log_sigmoid(-z).masked_fill(hidden, 0.0);
+    // The sum over keys right of j: what all leave, less what keys up to j leave.
+    const Tensor from_here = left.flip(-1).cumsum(-1).flip(-1);
+    result.weights = at::exp(at::log_sigmoid(z) + (from_here - left)).masked_fill(hidden, 0.0);
+    if (options_.remainder) result.own = at::exp(from_here.select(-1, 0));
+    return result;
+  }
+
+ private:
+  StickOptions options_;
+};
+
+class StickBreaking : public PositionalEncoding {
+ public:
+  StickBreaking(const StickOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
+
+  Traits traits(const Span& span) const override {
+    return {.normalises = true, .needs_row_constants = true, .live_logits = 9};
+  }
+  std::unique_ptr<Normaliser> normaliser(const LayerContext& context, const std::vector<Tensor>& inputs) override {
+    return std::make_unique<StickNormaliser>(options_);
+  }
+
+ private:
+  StickOptions options_;
+};
+
+}  // namespace
+
+EncodingEntry stickbreaking_entry() {
+  return with_options<StickBreaking, StickOptions>(
+      {.name = "stickbreaking",
+       .aliases = {"stick_breaking", "sba"},
+       .summary = "Replaces softmax: from the nearest key on, each takes its share of what is left.",
+       .reference = "Tan et al. 2024, arXiv:2410.17980",
+       .family = Family::kContent,
+       .acts_on = "weights",
+       .formula = "w_ij = σ(z_ij)·Π_{j < l < i} (1 − σ(z_il)), j < i; what is left goes to v_i",
+       .known_for = "Recency without any positional term, stable in length; replaces softmax.",
+       .errata = {"A query does not see itself unless `attend_current` is set; without the remainder the first "
+                  "token's output is zero."}});
+}
+
+}  // namespace pe::encodings
