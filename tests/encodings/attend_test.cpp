@@ -290,9 +290,25 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
     BOOST_TEST(route("{'stack': ['alibi', 'cope']}", gradients) == "chunked");
     for (const char* learned :
          {"'t5'", "'fire'", "{'kind': 'fire', 'initial_length': 3}", "{'stack': ['alibi', 't5']}"}) {
-      BOOST_TEST(route(learned, gradients) == (gradients ? "chunked" : "fused, additive mask"));
+      BOOST_TEST(route(learned, gradients) == (gradients ? "fused, trained mask" : "fused, additive mask"));
+    }
+    for (const char* sink : {"'sink_logit'", "'sink_off_by_one'", "{'stack': ['fox', 'sink_logit']}"}) {
+      BOOST_TEST(route(sink, gradients) == "fused, sink");
+    }
+    for (const char* low_rank : {"'nape'", "'fox'", "'cable'", "'cable_nw'", "{'kind': 'grape_a', 'form': 'q'}",
+                                 "'cope_guide'", "{'stack': ['rope', 'fox']}"}) {
+      BOOST_TEST(route(low_rank, gradients) == "fused, extra channels");
+    }
+    BOOST_TEST(route("'sandwich'", gradients) == "fused, additive mask");
+    for (const char* rows : {"'path'", "'wall'", "'dape_v2'", "'selective'", "'stickbreaking'", "'sink_kv'"}) {
+      BOOST_TEST(route(rows, gradients) == "chunked");
     }
   }
+  // A gradient that half precision would round away does not go through channels.
+  BOOST_TEST(route_name(*make_encoding("cable", small_shape()), Span::whole(2, 16), at::kBFloat16, true) ==
+             "fused, trained mask");
+  BOOST_TEST(route_name(*make_encoding("cable", small_shape()), Span::whole(2, 16), at::kBFloat16, false) ==
+             "fused, extra channels");
   Span packed = Span::whole(2, 16);
   packed.doc_start = at::zeros({16}, at::TensorOptions(at::kLong));
   BOOST_TEST(route("'rope'", true, packed) == "fused, additive mask");

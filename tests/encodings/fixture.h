@@ -36,7 +36,8 @@ encodings::Shape small_shape(std::int64_t heads = 2, std::int64_t groups = 2);
 /// Moves parameters away from their initial values, which are zero where an encoding starts as another.
 void stir(encodings::PositionalEncoding& encoding);
 
-/// x + PE, three projections, attention of layer 1. Inputs are leaves where gradients are wanted.
+/// x + PE, three projections, attention of layer 1; for encodings whose layers hand a state on, of layer 0 before, with a
+/// feed-forward in between. Inputs are leaves where gradients are wanted.
 struct Toy {
   explicit Toy(const encodings::Shape& shape, std::int64_t batch, std::int64_t length,
                at::ScalarType dtype = at::kDouble);
@@ -64,6 +65,9 @@ std::ostream& operator<<(std::ostream& out, const Subject& subject);
 
 /// Every registered encoding with default options, those whose options lead to other code, and stacks.
 std::vector<Subject> subjects();
+
+/// Is a subject left out of a property? Prints the reason where it is; the table stands in fixture.cpp.
+bool exempt(const Subject& subject, const std::string& property);
 
 /// out [B,H,T,d_h] and gradients of sum(out·G) for the toy's inputs and the encoding's parameters.
 struct Evaluated {
