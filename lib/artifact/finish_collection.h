@@ -1,0 +1,17 @@
+/// @file
+/// Collections of stages that do not link our library: they fill a folder, and whoever publishes it adds the manifest.
+#pragma once
+
+#include <filesystem>
+
+#include "artifact/kind.h"
+#include "artifact/workspace.h"
+
+namespace pe::artifact {
+
+/// Writes `manifest.json` for the files in a folder, unless there is one. True when it did. Only a program that knows
+/// that the stage has ended well may call it: a folder without a manifest is unfinished.
+/// @throws ArtifactError for what can be no member (links, devices, names that are no UTF-8), IoError.
+bool finish_collection(const std::filesystem::path& folder, Kind kind, const Recipe& recipe);
+
+}  // namespace pe::artifact
