@@ -302,7 +302,8 @@ RunSummary Execution::end() {
   if (summary_.store_error.empty()) {
     guarded([&] {
       const fs::path root = graph_.root;
-      write_view(graph_, store_, items, root / "out");
+      for (const std::string& text : write_view(graph_, store_, items, root / "out"))
+        emit({"warn", -1, 0, {{"text", text}}});
       summary_.reports = write_reports(graph_, store_, items, root / "reports", summary_.run_id);
       if (options_.whole) write_view_mark(graph_, root / "out", summary_.reports);
     });

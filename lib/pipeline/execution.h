@@ -22,6 +22,10 @@
 #include "pipeline/status.h"
 #include "support/error.h"
 
+namespace pe::artifact {
+struct Recipe;
+}
+
 namespace pe::pipeline {
 
 class Execution {
@@ -119,6 +123,8 @@ class Execution {
   void give_back(const Slot& slot);
   /// False when the task did not start; it is then failed, or ready again later.
   bool start(std::size_t i, const Slot& slot);
+  /// @throws ArtifactError when an object that the task will read is not what its name says.
+  void require_intact_inputs(const Task& task) const;
   static std::string file_name(const OutputDescription& output);
   Json task_document(std::size_t i, const Active& active, const std::vector<fs::path>& before) const;
   static std::string key_of_attempt(const fs::path& attempt);
@@ -132,6 +138,8 @@ class Execution {
   // ---- publishing
   // ----------------------------------------------------------------------------------------------------
   Record record_for(const Active& active, std::int64_t step, ResultStatus status) const;
+  /// What the manifest of a report says of its making.
+  artifact::Recipe recipe_for(const Active& active) const;
   /// Moves the outputs into the store. Throws ArtifactError for one that is missing or damaged.
   std::vector<OutputRecord> publish_outputs(const Active& active, const std::string& label, bool all);
   /// Writes the record; afterwards `published` holds what is valid now.

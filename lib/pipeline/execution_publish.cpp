@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "artifact/finish_collection.h"
+#include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -48,6 +50,21 @@ Record Execution::record_for(const Active& active, std::int64_t step, ResultStat
   return record;
 }
 
+artifact::Recipe Execution::recipe_for(const Active& active) const {
+  const Task& task = graph_.tasks[active.task];
+  const Node& node = nodes_[active.task];
+  artifact::Recipe recipe;
+  recipe.stage = task.stage->name;
+  recipe.version = task.stage->version;
+  recipe.task_key = node.key;
+  recipe.config = task.config;
+  recipe.inputs = Json::object();
+  for (const InputRecord& input : node.input_records) {
+    if (!input.digest.empty()) recipe.inputs[input.role].push_back(input.digest);
+  }
+  return recipe;
+}
+
 std::vector<OutputRecord> Execution::publish_outputs(const Active& active, const std::string& label, bool all) {
   const Task& task = graph_.tasks[active.task];
   std::vector<OutputRecord> outputs;
@@ -59,6 +76,9 @@ std::vector<OutputRecord> Execution::publish_outputs(const Active& active, const
       if (!all) continue;
       throw support::ArtifactError(cat("output ", quote(description.name), " is missing: ", path.string()));
     }
+    // A stage that does not link our library only fills the folder of a report.
+    if (description.kind == artifact::Kind::kReport)
+      artifact::finish_collection(path, description.kind, recipe_for(active));
     outputs.push_back(store_.publish_output({description.name, description.kind, description.is_volatile, path}));
   }
   return outputs;

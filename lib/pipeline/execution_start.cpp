@@ -5,6 +5,7 @@
 #include "artifact/kind.h"
 #include "pipeline/local_runner.h"
 #include "pipeline/orphan.h"
+#include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -97,6 +98,7 @@ bool Execution::start(std::size_t i, const Slot& slot) {
       const std::string& label = task.snapshots[k].label;
       if (node.forced ? node.fresh.count(label) == 0 : node.snapshots.count(label) == 0) active.snapshots.push_back(k);
     }
+    require_intact_inputs(task);
     launch.ticket = ++last_ticket_;
     launch.directory = active.folder;
     launch.log = active.folder / "stage.log";
@@ -130,6 +132,18 @@ bool Execution::start(std::size_t i, const Slot& slot) {
   running_.emplace(launch.ticket, std::move(active));
   emit({"start", static_cast<std::int64_t>(i), attempt, std::move(detail)});
   return true;
+}
+
+void Execution::require_intact_inputs(const Task& task) const {
+  if (!options_.check_inputs) return;
+  for (const Edge& edge : task.inputs) {
+    const Result* result = result_of(edge);
+    const OutputRecord* output = result ? result->output(edge.output) : nullptr;
+    if (output && !store_.intact(*output)) {
+      throw support::ArtifactError(
+          cat("its input ", support::quote(edge.role), ", made by ", producer_id(edge), ", is damaged in the store"));
+    }
+  }
 }
 
 std::string Execution::file_name(const OutputDescription& output) {

@@ -109,12 +109,16 @@ std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {
   return best;
 }
 
+bool is_kept_of_attempt(const std::string& name) {
+  return std::find(kKept.begin(), kKept.end(), name) != kKept.end();
+}
+
 void strip_attempt(const fs::path& attempt, bool keep_own_files) {
   std::error_code error;
   std::vector<fs::path> victims;
   for (const auto& entry : fs::directory_iterator(attempt, error)) {
     const std::string name = entry.path().filename().string();
-    if (std::find(kKept.begin(), kKept.end(), name) != kKept.end()) continue;
+    if (is_kept_of_attempt(name)) continue;
     if (is_ours(name) || !keep_own_files) victims.push_back(entry.path());
   }
   for (const fs::path& victim : victims) support::remove_tree(victim);

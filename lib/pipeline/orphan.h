@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace pe::pipeline {
@@ -26,6 +27,9 @@ void end_orphan(const Orphan& orphan);
 
 /// The attempt with the newest file of the stage's own making (not its log, inputs or outputs, and nothing unfinished).
 std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts);
+
+/// True for what strip_attempt leaves in any case: log and descriptions.
+bool is_kept_of_attempt(const std::string& name);
 
 /// Removes what a finished attempt no longer needs; log and descriptions stay, and the stage's own files if asked.
 void strip_attempt(const std::filesystem::path& attempt, bool keep_own_files);

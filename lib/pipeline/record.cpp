@@ -21,6 +21,14 @@ bool is_hex64(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
+constexpr const char* kCheck = "check";
+
+/// Members are sorted and numbers are written in their shortest form, so that reading and writing gives the same text.
+std::string check_of(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return fmt::format("{:08x}", support::crc32c(text.data(), text.size()));
+}
+
 Json output_to_json(const OutputRecord& output) {
   Json json{{"role", output.role},
             {"kind", output.kind},
@@ -132,11 +140,18 @@ Json to_json(const Record& record) {
     if (!input.missing.empty()) item["missing"] = input.missing;
     json["inputs"].push_back(std::move(item));
   }
+  json[kCheck] = check_of(json);
   return json;
 }
 
 Record record_from_json(const Json& json, const std::string& where) {
   const Reader reader(json, where);
+  if (const std::string check = reader.optional<std::string>(kCheck, ""); json.contains(kCheck)) {
+    Json rest = json;
+    rest.erase(kCheck);
+    if (check != check_of(rest))
+      throw ArtifactError(cat(where, ": its checksum does not fit: it was changed or damaged"));
+  }
   const std::string schema = reader.required<std::string>("schema");
   if (schema != kRecordSchema) {
     throw ArtifactError(cat(where, ": schema is ", support::quote(schema), ", expected '", kRecordSchema, "'"));

@@ -75,8 +75,9 @@ struct Record {
 
 std::string_view status_name(ResultStatus status);  ///< "done", "diverged"
 
+/// With a "check", the CRC-32C of the rest, so that a record with a flipped bit is no record.
 Json to_json(const Record& record);
-/// @throws ArtifactError naming `where` and what is wrong.
+/// @throws ArtifactError naming `where` and what is wrong. A record without a check is one of a store of format 1.
 Record record_from_json(const Json& json, const std::string& where);
 
 /// What stands in a reader's key for an output that a diverged result lacks.

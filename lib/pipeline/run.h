@@ -25,6 +25,7 @@ struct RunOptions {
   bool keep_going = true;     ///< false (`--fail-fast`): no new starts after a failure
   bool strict = false;        ///< a conflict ends the run with 5
   bool resume = true;         ///< continue from what earlier attempts left
+  bool check_inputs = true;   ///< read a task's inputs through before it starts; each object once in a run
   bool check_configs = true;  ///< ask each stage once (`--check`) about all new configs before the first start
   bool whole = true;          ///< the whole pipeline is asked for, not a selection
   double grace_s = 120;       ///< how long stages may take to stop after the first interrupt

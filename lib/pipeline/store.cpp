@@ -12,11 +12,14 @@
 #include <cstdio>
 #include <ctime>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
 #include "pipeline/index.h"
 #include "pipeline/journal.h"
+#include "pipeline/migrate.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -90,6 +93,8 @@ struct Store::State {
   Descriptor index_file;  // of this process, opened at the first write
   mutable std::vector<std::string> warnings;
   mutable std::set<std::string> warned;
+  mutable std::set<std::string> intact;  // objects that were read and found whole
+  mutable std::unordered_map<std::string, std::unordered_set<std::string>> shards;  // names in tasks/ab, when listed
 
   void step(std::string_view name) const {
     if (options.before_step) options.before_step(name);
@@ -158,11 +163,14 @@ struct Store::State {
     step("sync object");
     if (options.durable) support::sync_path(from);
     step("link object");
+    intact.erase(digest);
     if (::link(from.c_str(), to.c_str()) != 0) {
       if (errno != EEXIST) throw_errno("publish into", to.string(), true);
       struct stat status {};
-      if (::stat(to.c_str(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != bytes) {
-        // Damaged since: the fresh bytes take its place in one step.
+      // What is there is made young, so that a `gc` that is about to drop it as unused leaves it.
+      if (::stat(to.c_str(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != bytes ||
+          ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0) != 0) {
+        // Damaged, gone since, or another user's: the fresh bytes take its place in one step.
         const fs::path fresh = support::unique_sibling(to);
         if (::link(from.c_str(), fresh.c_str()) != 0) throw_errno("publish into", to.string(), true);
         support::rename_durably(fresh, to, options.durable);
@@ -170,6 +178,21 @@ struct Store::State {
     }
     step("sync objects");
     sync_folder(to);
+  }
+
+  /// Whether the record that the index knows is still there. A folder of records is listed once, since that is far
+  /// cheaper than a stat for each; what came later is asked for.
+  bool record_there(const ResultKey& key) const {
+    if (!key.is_snapshot()) {
+      const std::string shard = key.key.substr(0, 2);
+      auto listed = shards.find(shard);
+      if (listed == shards.end()) {
+        listed = shards.emplace(shard, std::unordered_set<std::string>()).first;
+        for (std::string& name : names_in(root / "tasks" / shard)) listed->second.insert(std::move(name));
+      }
+      if (listed->second.count(key.key + ".json") != 0) return true;
+    }
+    return ::access(record(key).c_str(), F_OK) == 0;
   }
 
   std::optional<Record> read(const ResultKey& key) const {
@@ -189,13 +212,17 @@ struct Store::State {
     }
   }
 
-  void move_to_trash(const fs::path& path) {
+  fs::path move_to_trash(const fs::path& path) {
     const fs::path folder = root / "trash" / utc_date();
     support::make_folders(folder);
     const fs::path to = support::unique_sibling(folder / path.filename());
     step("trash");
-    if (::rename(path.c_str(), to.c_str()) != 0 && errno != ENOENT) throw_errno("move to the trash", path.string());
+    if (::rename(path.c_str(), to.c_str()) != 0) {
+      if (errno == ENOENT) return {};
+      throw_errno("move to the trash", path.string());
+    }
     sync_folder(path);
+    return to;
   }
 };
 
@@ -216,6 +243,9 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
       throw IoError(cat("the store '", folder.string(), "' has format ", *version,
                         "; this pe-pipeline knows formats up to ", kStoreVersion,
                         ": use the newer program, or another --store"));
+    }
+    if (*version < kStoreVersion && state_->options.create) {
+      migrate_store(folder, static_cast<int>(*version), state_->options.durable);
     }
   } else {
     // What a lock, the plan memo or an interrupted creation leave may be there; anything else is somebody's folder.
@@ -252,7 +282,12 @@ bool Store::durable() const { return state_->options.durable; }
 
 std::optional<Result> Store::find(const ResultKey& key) const {
   const auto found = state_->index.results.find(key);
-  if (found != state_->index.results.end()) return found->second;
+  if (found != state_->index.results.end()) {
+    if (state_->record_there(key)) return found->second;
+    state_->warn(cat("the record of ", key.short_name(), " is gone, though the index knows it; it counts as missing"));
+    state_->index.results.erase(found);
+    return std::nullopt;
+  }
   const auto record = state_->read(key);
   if (!record) return std::nullopt;
   Result result = to_result(*record);
@@ -289,6 +324,7 @@ bool Store::has_object(const std::string& digest) const {
 }
 
 fs::path Store::object_path(const std::string& digest) const { return state_->object(digest); }
+fs::path Store::record_path(const ResultKey& key) const { return state_->record(key); }
 
 std::optional<std::string> Store::hint(const std::string& plan_key) const {
   const auto found = state_->index.hints.find(plan_key);
@@ -460,12 +496,55 @@ bool Store::forget(const ResultKey& key) {
   // The index first: were it the other way round, a crash between would leave an entry without a record.
   state_->append_index(encode_forgotten(key), true);
   state_->index.results.erase(key);
+  state_->shards.erase(key.key.substr(0, 2));
   state_->move_to_trash(path);
   return true;
 }
 
 void Store::discard_object(const std::string& digest) {
+  state_->intact.erase(digest);
   if (has_object(digest)) state_->move_to_trash(state_->object(digest));
+}
+
+fs::path Store::move_to_trash(const fs::path& path) {
+  state_->intact.clear();
+  return state_->move_to_trash(path);
+}
+
+void Store::import_object(const fs::path& from, const std::string& digest) {
+  if (!is_key(digest)) throw ArtifactError(cat(support::quote(digest), " is no digest"));
+  const fs::path copy = support::unique_sibling(state_->root / "work" / cat("import-", digest.substr(0, 12)));
+  support::make_folders(copy.parent_path());
+  try {
+    std::error_code error;
+    fs::copy_file(from, copy, error);
+    if (error) throw IoError(cat("cannot copy '", from.string(), "' to '", copy.string(), "': ", error.message()));
+    const std::string found = support::sha256_file(copy);
+    if (found != digest) {
+      throw ArtifactError(cat("'", from.string(), "' has SHA-256 ", found.substr(0, 12), "…, but is named ",
+                              digest.substr(0, 12), "…: it is damaged"));
+    }
+    state_->place_object(copy, digest, fs::file_size(copy));
+  } catch (...) {
+    ::unlink(copy.c_str());
+    throw;
+  }
+  ::unlink(copy.c_str());
+}
+
+bool Store::intact(const OutputRecord& output) const {
+  std::set<std::string>& known = state_->intact;
+  const auto whole = [&](const std::string& digest) {
+    if (known.count(digest) != 0) return true;
+    try {
+      if (!has_object(digest) || support::sha256_file(state_->object(digest)) != digest) return false;
+    } catch (const IoError&) {
+      return false;
+    }
+    known.insert(digest);
+    return true;
+  };
+  return whole(output.object) && std::all_of(output.members.begin(), output.members.end(), whole);
 }
 
 std::vector<std::string> Store::damaged(const OutputRecord& output) const {

@@ -11,7 +11,8 @@
 ///     work/<plan key>/aNN/            private folder of an attempt
 ///     runs/<run id>/                  frozen plan, journal, summary (journal.h, status.h)
 ///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
-///     trash/<date>/                   dropped records
+///     roots/<name>.json               what `gc` must keep: pins (pin.h)
+///     trash/<date>/                   what was dropped or found damaged, until `gc` deletes it
 ///     run.lock                        held by the one `run` at work
 #pragma once
 
@@ -31,7 +32,9 @@ namespace pe::pipeline {
 
 namespace fs = std::filesystem;
 
-inline constexpr int kStoreVersion = 1;
+/// 1: the first. 2: records carry a checksum of themselves. Older stores are brought up when they are opened for writing
+/// (migrate.h); newer ones are refused.
+inline constexpr int kStoreVersion = 2;
 
 struct StoreOptions {
   bool durable = true;  ///< false (`--durability=off`): no fsync; for tests and throw-away stores
@@ -87,6 +90,7 @@ class Store {
   bool complete(const Result& result) const;
   bool has_object(const std::string& digest) const;
   fs::path object_path(const std::string& digest) const;
+  fs::path record_path(const ResultKey& key) const;
   /// The task or trajectory key that a plan key last led to. A hint, never the truth.
   std::optional<std::string> hint(const std::string& plan_key) const;
   /// Steps of a trajectory that have records, ascending.
@@ -107,8 +111,14 @@ class Store {
   bool forget(const ResultKey& key);
   /// Moves a damaged object to the trash, so that its producer runs again.
   void discard_object(const std::string& digest);
+  /// Moves a file or folder of the store to trash/<date>/. Where it is now; empty when it was gone already.
+  fs::path move_to_trash(const fs::path& path);
+  /// Takes a copy of a file of another store. @throws ArtifactError when its bytes are not those of `digest`.
+  void import_object(const fs::path& from, const std::string& digest);
   /// Rehashes the objects of an output. Returns the digests that are missing or do not match.
   std::vector<std::string> damaged(const OutputRecord& output) const;
+  /// Whether its objects are what their names say. Each is read once in the life of this Store.
+  bool intact(const OutputRecord& output) const;
 
   /// Merges index files once there are many, or when one is damaged.
   void tidy_index();

@@ -371,6 +371,7 @@ BOOST_FIXTURE_TEST_CASE(a_forced_task_with_other_contents_is_a_conflict_and_the_
 }
 
 BOOST_FIXTURE_TEST_CASE(a_damaged_input_is_made_again_by_its_producer, Diamond) {
+  options.check_inputs = false;  // the stage finds it
   run();
   const auto key = *store->hint(task(a).plan_key);
   const fs::path object = store->object_path(store->find({key, -1})->outputs.at(0).object);

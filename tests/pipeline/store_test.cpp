@@ -250,8 +250,8 @@ BOOST_FIXTURE_TEST_CASE(many_index_files_are_merged_into_one, OneStore) {
 
 BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStore) {
   open();
-  support::write_file_atomically(folder / "store/VERSION", "2\n", false);
-  BOOST_TEST(error_of([&] { open(); }).find("has format 2; this pe-pipeline knows formats up to 1") !=
+  support::write_file_atomically(folder / "store/VERSION", "3\n", false);
+  BOOST_TEST(error_of([&] { open(); }).find("has format 3; this pe-pipeline knows formats up to 2") !=
              std::string::npos);
   support::write_file_atomically(folder / "store/VERSION", "x\n", false);
   BOOST_TEST(error_of([&] { open(); }).find("expected the number of a store format") != std::string::npos);
