@@ -51,23 +51,53 @@ void set_collection(const Store& store, const OutputRecord& output, const fs::pa
 
 }  // namespace
 
-void write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items, const fs::path& outputs) {
-  std::set<std::string> folders;
+std::vector<std::string> write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
+                                    const fs::path& outputs) {
+  std::vector<std::string> odd;
+  const auto file_of = [&](const ViewItem& item, const std::string& name) {
+    const bool plain = item.output.collection || (name.size() > 3 && name.compare(name.size() - 3, 3, ".h5") == 0);
+    return fs::path(graph.tasks[item.task].label) / (plain ? name : name + ".h5");
+  };
+  const auto given_name = [&](const ViewItem& item) -> std::string {
+    const auto given = graph.tasks[item.task].output_names.find(item.output.role);
+    if (given == graph.tasks[item.task].output_names.end()) return "";
+    return given->second + (item.snapshot.empty() ? "" : "@" + item.snapshot);
+  };
+  // Which given names can be had.
+  std::map<fs::path, std::size_t> takers;
+  for (const ViewItem& item : items) {
+    if (const std::string name = given_name(item); !name.empty()) ++takers[file_of(item, name)];
+  }
+  std::set<fs::path> folders;
+  std::set<std::string> told;
   for (const ViewItem& item : items) {
     const Task& task = graph.tasks[item.task];
-    const fs::path folder = outputs / graph.name / task.label;
-    if (folders.insert(task.label).second) support::make_folders(folder);
-    std::string name = name_of(task, item.snapshot);
-    const auto friendly = task.output_names.find(item.output.role);
-    if (friendly != task.output_names.end())
-      name += "." + friendly->second;
-    else if (task.stage->outputs.size() > 1)
-      name += "." + item.output.role;
+    fs::path at;
+    if (const std::string name = given_name(item); !name.empty()) {
+      at = file_of(item, name);
+      const std::string why = !artifact::valid_member_name(name) ? "is no name for a file"
+                              : takers[at] > 1                   ? "stands for several artifacts"
+                                                                 : "";
+      if (!why.empty()) {
+        at.clear();
+        const std::string text =
+            cat("outputs of ", task.label, ": ", support::quote(name), " ", why, "; out/ shows the long names");
+        if (told.insert(text).second) odd.push_back(text);
+      }
+    }
+    if (at.empty()) {
+      std::string name = name_of(task, item.snapshot);
+      if (task.stage->outputs.size() > 1) name += "." + item.output.role;
+      at = file_of(item, name);
+    }
+    at = outputs / graph.name / at;
+    if (folders.insert(at.parent_path()).second) support::make_folders(at.parent_path());
     if (item.output.collection)
-      set_collection(store, item.output, folder / name);
+      set_collection(store, item.output, at);
     else
-      set_link(store.object_path(item.output.object), folder / (name + ".h5"));
+      set_link(store.object_path(item.output.object), at);
   }
+  return odd;
 }
 
 std::vector<std::string> write_reports(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,

@@ -19,8 +19,11 @@ struct ViewItem {
   OutputRecord output;
 };
 
-/// Makes the links; those that are right already stay. `outputs` is the folder, usually `<root>/out`.
-void write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
+/// Makes the links; those that are right already stay. `outputs` is the folder, usually `<root>/out`. An artifact is
+/// called `<stage>/<axis=label,…>[@snapshot][.role]`, or `<stage>/<name>[@snapshot]` where the pipeline file gives its
+/// output a name, which may hold '/'. Files end in `.h5`. Names that are no names, or that two artifacts share, are put
+/// aside for the long ones; what is returned says so, each once.
+std::vector<std::string> write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
                 const std::filesystem::path& outputs);
 
 /// Copies the reports among `items` to `<reports>/<pipeline>/<run id>/` and turns `latest`, unless `latest` already
