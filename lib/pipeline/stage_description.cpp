@@ -196,6 +196,39 @@ std::vector<std::string> StageCatalog::known_programs() const {
   return {names.begin(), names.end()};
 }
 
+Json StageCatalog::ask(const fs::path& executable, const std::string& content, const support::Place& place) {
+  const fs::path known =
+      memory_.empty() ? fs::path() : memory_ / cat(executable.filename().string(), ".", content, ".json");
+  if (!known.empty()) {
+    if (auto document = read_document(known)) return *std::move(document);
+  }
+  started_ = true;
+  support::Captured captured;
+  try {
+    captured = support::capture({executable.string(), "--describe"});
+  } catch (const support::IoError& error) {
+    throw ConfigError(
+        cat("cannot start ", support::quote(executable.string()), ": ", error.diagnostics().front().message), place,
+        "`run` names an executable stage");
+  }
+  Json answer = captured.status.code == 0 ? Json::parse(captured.out, nullptr, false) : Json(Json::value_t::discarded);
+  if (answer.is_discarded()) {
+    throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
+                          captured.status.code, captured.status.code == 0 ? " and printed no JSON" : ""),
+                      place, "`run` names a stage, a program that answers --describe with pe-stage/1");
+  }
+  std::error_code error;
+  if (!known.empty() && fs::is_directory(memory_.parent_path().parent_path(), error)) {
+    try {
+      support::make_folders(memory_);
+      support::write_file_atomically(known, answer.dump() + "\n", false);
+    } catch (const support::IoError&) {
+      // The stage is asked again next time.
+    }
+  }
+  return answer;
+}
+
 std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& run, const fs::path& root,
                                                            const support::Place& place) {
   if (const auto it = by_run_.find(run); it != by_run_.end()) return it->second;
@@ -207,26 +240,11 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
                                         " is neither beside pe-pipeline nor on the PATH");
     throw ConfigError(where, place, support::suggestion(run, known_programs()));
   }
-  const std::string build_id = support::elf_build_id(*executable);
+  const std::string note = support::elf_build_id(*executable);
+  const std::string build_id = note.empty() ? support::sha256_file(*executable) : note;
   const fs::path beside = cat(executable->string(), ".describe.json");
   std::optional<Json> document = read_document(beside);
-  if (!document || build_id.empty() || document->value("build_id", std::string()) != build_id) {
-    started_ = true;
-    support::Captured captured;
-    try {
-      captured = support::capture({executable->string(), "--describe"});
-    } catch (const support::IoError& error) {
-      throw ConfigError(cat("cannot start ", support::quote(executable->string()), ": ", error.what()), place,
-                        "`run` names an executable stage");
-    }
-    Json answer = captured.status.code == 0 ? Json::parse(captured.out, nullptr, false) : Json(Json::value_t::discarded);
-    if (answer.is_discarded()) {
-      throw ConfigError(cat(support::quote(executable->string()), " does not describe itself: `--describe` ended with ",
-                            captured.status.code, captured.status.code == 0 ? " and printed no JSON" : ""),
-                        place, "`run` names a stage, a program that answers --describe with pe-stage/1");
-    }
-    document = std::move(answer);
-  }
+  if (!document || document->value("build_id", std::string()) != build_id) document = ask(*executable, build_id, place);
   StageDescription stage;
   try {
     stage = parse_description(*document, executable->string());
@@ -235,7 +253,7 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
     throw ConfigError(first.message, place, first.hint);
   }
   stage.executable = fs::absolute(*executable).lexically_normal().string();
-  if (!build_id.empty()) stage.build_id = build_id;
+  stage.build_id = build_id;
   files_.push_back({*executable});
   files_.push_back({beside});
   return by_run_[run] = std::make_shared<StageDescription>(std::move(stage));

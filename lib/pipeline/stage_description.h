@@ -43,7 +43,8 @@ struct StageDescription {
   std::string program;                         ///< "pe-train"
   int version = 1;                             ///< result version
   std::string summary;
-  std::string build_id;                        ///< hex of the ELF note; recorded always, hashed under `code: build`
+  /// Recorded always, hashed under `code: build`: hex of the ELF note, or SHA-256 of a file that has none (a script).
+  std::string build_id;
   std::string release;
   std::vector<InputDescription> inputs;
   std::vector<OutputDescription> outputs;
@@ -77,6 +78,10 @@ class StageCatalog {
   std::shared_ptr<const StageDescription> find(const std::string& run, const std::filesystem::path& root,
                                                const support::Place& place);
 
+  /// Keeps the answers of stages without a description beside them in this folder, by the content of the executable.
+  /// Failing to write is no error: the stage is asked again.
+  void remember_in(std::filesystem::path folder) { memory_ = std::move(folder); }
+
   /// Makes a description known under its program name, without an executable; for tests.
   void add(StageDescription description);
 
@@ -92,8 +97,10 @@ class StageCatalog {
  private:
   std::optional<std::filesystem::path> locate(const std::string& run, const std::filesystem::path& root) const;
   std::vector<std::string> known_programs() const;
+  Json ask(const std::filesystem::path& executable, const std::string& content, const support::Place& place);
 
   std::vector<std::filesystem::path> folders_;
+  std::filesystem::path memory_;
   std::map<std::string, std::shared_ptr<const StageDescription>> by_run_;
   std::vector<SourceFile> files_;
   bool started_ = false;
