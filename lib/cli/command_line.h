@@ -36,6 +36,7 @@ struct CommandLine {
   std::string durability = "on";  ///< on, off
   std::string progress = "auto";  ///< auto, tty, plain, json, none
   double grace_s = 120;
+  bool check_inputs = true;  ///< false (`--trust-store`): inputs are not read before a stage gets them
 
   // plan
   bool exit_code = false;
@@ -59,6 +60,25 @@ struct CommandLine {
   // show
   bool tree = false;
   bool preimage = false;
+
+  // verify
+  bool rerun = false;
+  std::optional<double> sample;  ///< --sample 5%: 0.05
+  bool keep = false;
+  bool repair = false;
+
+  // diff
+  std::optional<std::int64_t> ulp;
+  std::vector<std::string> only;
+
+  // gc
+  std::optional<std::int64_t> max_size;   ///< bytes
+  std::optional<std::int64_t> keep_last;  ///< runs of each pipeline
+  double trash_grace_s = 24 * 3600;       ///< how young what is dropped or deleted may not be
+  std::string policy = "cost";            ///< cost, age
+
+  // doctor
+  bool fix = false;
 
   // config
   bool resolved = false;

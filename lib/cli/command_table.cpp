@@ -66,6 +66,21 @@ Flag number(std::string names, std::string value, std::string help, std::optiona
           }};
 }
 
+double time_of(const std::string& flag, const std::string& given) {
+  const auto value = support::parse_real(given, support::Suffixes::kSeconds);
+  if (!value || !(*value >= 0)) throw usage_error(cat(flag, ": ", quote(given), " is no time, as 30s, 2m or 24h"), "");
+  return *value;
+}
+
+/// "5%" or "0.05".
+double share_of(const std::string& flag, const std::string& given) {
+  const bool percent = !given.empty() && given.back() == '%';
+  const auto value = support::parse_real(percent ? given.substr(0, given.size() - 1) : given);
+  const double share = value.value_or(-1) * (percent ? 0.01 : 1);
+  if (!(share > 0) || share > 1) throw usage_error(cat(flag, ": ", quote(given), " is no share, as 5%"), "");
+  return share;
+}
+
 Flag store_flag() {
   return text("--store", "DIR", "The store; else $PE_STORE, else store/ at the pipeline's root", &CommandLine::store);
 }
@@ -130,12 +145,9 @@ const std::vector<Command>& commands() {
                  choice("--resume", {"auto", "never"}, "Whether stages continue from what earlier attempts saved",
                         &CommandLine::resume),
                  {"--grace", "TIME", "How long stages may take to save after the first Ctrl-C (2m)",
-                  [](CommandLine& line, const std::string& given) {
-                    const auto value = support::parse_real(given, support::Suffixes::kSeconds);
-                    if (!value || *value < 0)
-                      throw usage_error(cat("--grace: ", quote(given), " is no time, as 30s or 2m"), "");
-                    line.grace_s = *value;
-                  }},
+                  [](CommandLine& line, const std::string& given) { line.grace_s = time_of("--grace", given); }},
+                 toggle("--trust-store", "Do not read inputs through before a stage gets them",
+                        &CommandLine::check_inputs, false),
                  choice("--progress", {"auto", "tty", "plain", "json", "none"},
                         "How to show what goes on; auto draws a panel on a terminal", &CommandLine::progress),
                  choice("--durability", {"on", "off"}, "off leaves out every fsync: for tests and throw-away stores",
@@ -257,6 +269,138 @@ const std::vector<Command>& commands() {
                  choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability)},
          {{"pe-pipeline forget grid.yml 'evaluate[encoding=rope]'", ""}},
          "0 done; 2 usage or pipeline file; 4 the store cannot be written, or a run holds it."});
+    const std::string results =
+        "SELECT without FILE names results in the store: a key, plan key or digest (its first 4 digits or more), a "
+        "task's id, label, label[axis=value,axis=*] or *; @step picks a snapshot; +SELECT takes what it was made from "
+        "too, "
+        "SELECT+ what was made from it. With FILE it names that pipeline's tasks, as for run.";
+    out.push_back(
+        {"verify",
+         "[FILE] [SELECT...] [flags]",
+         "Check results, by checksum or by running them again",
+         cat("Rehashes every object and compares it with its name, its record and its own header. With --rerun each "
+             "task "
+             "runs once more in scratch and its contents are compared; a difference is told by dataset, with the "
+             "number of "
+             "elements and the largest distance in units of the last place.\n\n",
+             results),
+         reading_flags() +
+             std::vector<Flag>{
+                 toggle("--rerun", "Run the tasks again and compare what comes out", &CommandLine::rerun),
+                 {"--sample", "SHARE", "Only this share of them, by chance, as 5%",
+                  [](CommandLine& line, const std::string& given) { line.sample = share_of("--sample", given); }},
+                 toggle("--keep", "With --rerun, keep what came out, also where it was the same", &CommandLine::keep),
+                 toggle("--repair", "Move what is damaged to the trash, so that the next run makes it again",
+                        &CommandLine::repair),
+                 {"--gpus", "IDS", "GPUs for results that were made on one, as 0,1",
+                  [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
+                 json_flag()},
+         {{"pe-pipeline verify", "every result of ./store"},
+          {"pe-pipeline verify grid.yml 'evaluate[suite=passkey]' --rerun", ""},
+          {"pe-pipeline verify --rerun --sample 5%", "a share by chance"}},
+         "0 all whole, and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store cannot be "
+         "read; "
+         "5 something is damaged, or came out different."});
+    out.push_back({"diff",
+                   "[FILE] A B [flags]",
+                   "Compare two artifacts, results or runs",
+                   "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared "
+                   "first (config, "
+                   "inputs), then the contents: per dataset how many elements differ and by how much. Two runs are "
+                   "compared task by "
+                   "task, grouped by what differs.",
+                   {store_flag(),
+                    number("--ulp", "N", "Numbers up to N units in the last place apart count as equal",
+                           &CommandLine::ulp, support::Suffixes::kNone, 0),
+                    list("--only", "PATH", "Only this dataset, group or member, as /model/embedding or report.md",
+                         &CommandLine::only),
+                    json_flag(), color_flag()},
+                   {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
+                    {"pe-pipeline diff a.h5 b.h5 --ulp 4 --only /model", ""},
+                    {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
+                   "0 the same content; 1 different; 2 usage; 4 something cannot be read."});
+    out.push_back(
+        {"gc",
+         "[FILE] [flags]",
+         "Drop what the store does not need",
+         "Without a limit only leftovers go: unfinished files, objects that no record names, attempts that are over. "
+         "--max-size and --keep-last drop results too, but never what a pin names, a live run or a lease needs, the "
+         "newest "
+         "run of each pipeline used, or what is younger than the grace. With --max-size, checkpoints of finished "
+         "trainings go "
+         "first, then results that are cheapest to make again for their size. Everything goes to the store's trash, "
+         "and "
+         "leaves it after the grace.",
+         {store_flag(),
+          toggle("-n,--dry-run", "Only say what would go", &CommandLine::dry_run),
+          number("--max-size", "SIZE", "Drop results until objects and work folders fit, as 500G",
+                 &CommandLine::max_size, support::Suffixes::kBytes, 0),
+          number("--keep-last", "N", "Keep what the newest N runs of each pipeline used, drop other results",
+                 &CommandLine::keep_last),
+          {"--grace", "TIME", "How long things stay, in use or in the trash (24h)",
+           [](CommandLine& line, const std::string& given) { line.trash_grace_s = time_of("--grace", given); }},
+          choice("--policy", {"cost", "age"},
+                 "Which results go first: cheapest to make again for their size, or oldest", &CommandLine::policy),
+          choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability),
+          json_flag(),
+          color_flag()},
+         {{"pe-pipeline gc -n", "what would go"},
+          {"pe-pipeline gc --max-size 500G", ""},
+          {"pe-pipeline gc --keep-last 3 --grace 7d", ""}},
+         "0 done; 2 usage; 3 --max-size cannot be had: the rest is needed; 4 the store cannot be written."});
+    out.push_back(
+        {"pin",
+         "[FILE] [NAME SELECT...] [flags]",
+         "Keep results whatever gc is asked to drop",
+         cat("Without words it lists the pins. A pin keeps what is named; take +SELECT to keep what it was made from "
+             "as well.\n\n",
+             results),
+         reading_flags() + std::vector<Flag>{json_flag()},
+         {{"pe-pipeline pin paper 'evaluate[size=tiny]' report", ""}, {"pe-pipeline pin", "the pins"}},
+         "0 done; 2 usage, or nothing of that name; 4 the store cannot be written."});
+    out.push_back({"unpin",
+                   "NAME... [flags]",
+                   "Remove pins",
+                   "",
+                   {store_flag(), color_flag()},
+                   {{"pe-pipeline unpin paper", ""}},
+                   "0 done; 2 there is no such pin; 4 the store cannot be written."});
+    for (const bool push : {true, false}) {
+      out.push_back(
+          {push ? "push" : "pull", "[FILE] SELECT... DIR [flags]",
+           push ? "Copy results to another store" : "Copy results from another store",
+           cat("DIR is a store, or a folder that holds one as store/. Results go with their records and every object "
+               "is "
+               "checked on the way; of what they were made from only the records go, so that a pipeline on the other "
+               "side "
+               "reuses them without it.\n\n",
+               results),
+           reading_flags() +
+               std::vector<Flag>{
+                   toggle("-n,--dry-run", "Only say what would be copied", &CommandLine::dry_run),
+                   choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability),
+                   json_flag()},
+           push ? std::vector<
+                      std::pair<std::string, std::string>>{{"pe-pipeline push grid.yml evaluate /mnt/laptop/store",
+                                                            "train here, report there"}}
+                : std::vector<
+                      std::pair<std::string, std::string>>{{"pe-pipeline pull 'evaluate[size=tiny]' /mnt/box/project",
+                                                            ""},
+                                                           {"pe-pipeline run grid.yml report", "then, from what came"}},
+           "0 done; 2 usage, or nothing of that name; 4 a store cannot be read or written, or an object is damaged; 5 "
+           "the "
+           "other store has other contents under a key."});
+    }
+    out.push_back(
+        {"doctor",
+         "[FILE] [flags]",
+         "Look whether store and machine are fit for work",
+         "Store and index, leases and dead runs, whether the file system links, renames and syncs as results rest on, "
+         "free space, clocks, GPUs, and Slurm's limits where there is Slurm.",
+         {store_flag(), toggle("--fix", "Mend what can be mended without losing anything", &CommandLine::fix),
+          json_flag(), color_flag()},
+         {{"pe-pipeline doctor", ""}, {"pe-pipeline doctor --fix --store /data/store", ""}},
+         "0 fit; 2 usage; 4 something is bad."});
     out.push_back({"help", "[COMMAND]", "Show help, of a command if one is named", "", {}, {}, "0."});
     return out;
   }();
@@ -276,7 +420,8 @@ const char* const kSummary =
 const char* const kExitCodes =
     "0 done or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure; 4 store or "
     "file "
-    "system; 5 a conflict under --strict; 10 plan --exit-code and there is work; 130 interrupted twice.";
+    "system; 5 a mismatch in verify, or a conflict under --strict; 10 plan --exit-code and there is work; 130 "
+    "interrupted twice.";
 
 const char* const kEnvironment =
     "PE_STORE names the store. NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR decide on colour. CUDA_VISIBLE_DEVICES names "

@@ -20,5 +20,13 @@ int show_command(const cli::CommandLine& line);
 int list_command(const cli::CommandLine& line);
 int config_command(const cli::CommandLine& line);
 int forget_command(const cli::CommandLine& line);
+int verify_command(const cli::CommandLine& line);
+int diff_command(const cli::CommandLine& line);
+int gc_command(const cli::CommandLine& line);
+int pin_command(const cli::CommandLine& line);
+int unpin_command(const cli::CommandLine& line);
+int push_command(const cli::CommandLine& line);
+int pull_command(const cli::CommandLine& line);
+int doctor_command(const cli::CommandLine& line);
 
 }  // namespace pe::commands

@@ -15,7 +15,9 @@ int dispatch(const cli::CommandLine& line) {
   static const std::map<std::string, int (*)(const cli::CommandLine&)> table = {
       {"run", run_command},       {"plan", plan_command},    {"explain", explain_command}, {"status", status_command},
       {"logs", logs_command},     {"graph", graph_command},  {"show", show_command},       {"list", list_command},
-      {"config", config_command}, {"forget", forget_command}};
+      {"config", config_command}, {"forget", forget_command}, {"verify", verify_command},   {"diff", diff_command},
+      {"gc", gc_command},         {"pin", pin_command},       {"unpin", unpin_command},     {"push", push_command},
+      {"pull", pull_command},     {"doctor", doctor_command}};
   return table.at(line.verb)(line);
 }
 

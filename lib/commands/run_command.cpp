@@ -189,7 +189,8 @@ int run_command(const cli::CommandLine& line) {
         for (const auto& output : snapshot.result->outputs) items.push_back({i, snapshot.label, output});
       }
     }
-    pipeline::write_view(graph, store, items, root / "out");
+    for (const std::string& text : pipeline::write_view(graph, store, items, root / "out"))
+      say(cat("pe-pipeline: warning: ", text, "\n"));
     const auto reports = pipeline::write_reports(graph, store, items, root / "reports", pipeline::new_run_id());
     if (selectors.empty()) pipeline::write_view_mark(graph, root / "out", reports);
     remember(plan);
@@ -201,6 +202,7 @@ int run_command(const cli::CommandLine& line) {
   run_options.capacity = capacity;
   run_options.keep_going = !line.fail_fast;
   run_options.strict = line.strict;
+  run_options.check_inputs = line.check_inputs;
   run_options.resume = line.resume == "auto";
   run_options.grace_s = line.grace_s;
   run_options.command = command_prefix(line);

@@ -96,6 +96,7 @@ pipeline::Capacity capacity_of(const cli::CommandLine& line) {
 Loaded load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
   Loaded loaded;
   loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
+  loaded.catalog->remember_in(store / "memo" / "describe");
   loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));
   pipeline::ContentMemo memo(store);
   pipeline::hash_externals(loaded.graph, memo);

@@ -36,63 +36,6 @@ fs::path artifact_of(const fs::path& path) {
   return path;
 }
 
-/// What an artifact says of itself, without any store.
-int show_file(const cli::CommandLine& line, const fs::path& path) {
-  artifact::Recipe recipe;
-  std::string kind;
-  std::vector<artifact::Member> members;
-  const bool folder = fs::is_directory(path);
-  if (folder || path.filename() == artifact::kManifestName) {
-    const artifact::Manifest manifest = artifact::Manifest::read(path);
-    recipe = manifest.recipe;
-    kind = artifact::kind_name(manifest.kind);
-    members = manifest.members;
-  } else {
-    const artifact::h5::File file = artifact::h5::File::open(path);
-    kind = artifact::kind_name(artifact::read_header(file).kind);
-    recipe = artifact::read_recipe(file);
-  }
-  const std::string digest = artifact::artifact_content_digest(path);
-  if (line.json) {
-    Json json{{"schema", "pe-show/1"}, {"schema_version", 1},      {"path", path.string()},
-              {"kind", kind},          {"content_digest", digest}, {"made_by", artifact::recipe_to_json(recipe)}};
-    if (!members.empty()) {
-      json["members"] = Json::array();
-      for (const auto& member : members) {
-        json["members"].push_back(
-            {{"name", member.name}, {"bytes", member.bytes}, {"content_digest", member.content_digest}});
-      }
-    }
-    print_json(json);
-    return pipeline::kRunDone;
-  }
-  const cli::Style style = out_style(line);
-  std::string out = cat(style.bold(path.string()), "\n");
-  out += cat("  kind      ", kind, "\n  content   ", digest, "\n");
-  out += cat("  made by   pe-", recipe.stage, ", result version ", recipe.version, "\n");
-  out += cat("  task key  ", recipe.task_key.empty() ? "none: a person ran the stage" : recipe.task_key, "\n");
-  if (!members.empty()) out += cat("  members   ", members.size(), "\n");
-  if (recipe.inputs.is_object()) {
-    for (const auto& [role, digests] : recipe.inputs.items()) {
-      for (const Json& each : digests)
-        out += cat("  input     ", role, "  ", each.is_string() ? each.get<std::string>() : each.dump(), "\n");
-    }
-  }
-  out += "  config\n";
-  const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
-    for (const auto& [name, value] : node.items()) {
-      const std::string path_of = prefix.empty() ? name : prefix + "." + name;
-      if (value.is_object() && !value.contains("kind") && !value.contains("stack"))
-        self(self, value, path_of);
-      else
-        out += cat("    ", path_of, ": ", support::display(value), "\n");
-    }
-  };
-  if (recipe.config.is_object()) walk(walk, recipe.config, "");
-  print(cli::harmless(out));
-  return pipeline::kRunDone;
-}
-
 /// The record that made some content, if the store has it.
 const Record* maker_of(const std::vector<Record>& records, const std::string& content) {
   for (const Record& record : records) {
@@ -128,6 +71,101 @@ void print_tree(const std::vector<Record>& records, const Record& record, const 
     out += again && !maker->inputs.empty() ? "  (above)\n" : "\n";
     if (!again) print_tree(records, *maker, indent + "  ", seen, out);
   }
+}
+
+/// The record of an artifact that is at hand as a file, among all of a store's.
+const Record* record_of(const std::vector<Record>& records, const artifact::Recipe& recipe,
+                        const std::string& content) {
+  for (const Record& record : records) {
+    if (!recipe.task_key.empty() && record.key.key != recipe.task_key) continue;
+    for (const auto& output : record.outputs) {
+      if (output.content == content) return &record;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Record> all_records(const Store& store) {
+  std::vector<Record> records;
+  for (const auto& key : store.keys()) {
+    if (auto record = store.read(key)) records.push_back(*std::move(record));
+  }
+  return records;
+}
+
+/// What an artifact says of itself, without any store; one is asked only for --tree and --preimage.
+int show_file(const cli::CommandLine& line, const fs::path& path) {
+  artifact::Recipe recipe;
+  std::string kind;
+  std::vector<artifact::Member> members;
+  const bool folder = fs::is_directory(path);
+  if (folder || path.filename() == artifact::kManifestName) {
+    const artifact::Manifest manifest = artifact::Manifest::read(path);
+    recipe = manifest.recipe;
+    kind = artifact::kind_name(manifest.kind);
+    members = manifest.members;
+  } else {
+    const artifact::h5::File file = artifact::h5::File::open(path);
+    kind = artifact::kind_name(artifact::read_header(file).kind);
+    recipe = artifact::read_recipe(file);
+  }
+  const std::string digest = artifact::artifact_content_digest(path);
+  std::vector<Record> records;
+  const Record* record = nullptr;
+  if (line.tree || line.preimage) {
+    const Store store = open_for_reading(store_path(line, fs::current_path()));
+    records = all_records(store);
+    record = record_of(records, recipe, digest);
+    if (!record)
+      say("pe-pipeline: the store has no record of this file, so what it was made from is not known (--store names "
+          "another)\n");
+  }
+  if (line.json) {
+    Json json{{"schema", "pe-show/1"}, {"schema_version", 1},      {"path", path.string()},
+              {"kind", kind},          {"content_digest", digest}, {"made_by", artifact::recipe_to_json(recipe)}};
+    if (!members.empty()) {
+      json["members"] = Json::array();
+      for (const auto& member : members) {
+        json["members"].push_back(
+            {{"name", member.name}, {"bytes", member.bytes}, {"content_digest", member.content_digest}});
+      }
+    }
+    if (record && line.preimage) json["preimage"] = record->preimage;
+    if (record && line.tree) json["tree"] = tree_json(records, *record, 16);
+    print_json(json);
+    return pipeline::kRunDone;
+  }
+  const std::string title = out_style(line).bold(cli::harmless(path.string())) + "\n";
+  std::string out = cat("  kind      ", kind, "\n  content   ", digest, "\n");
+  out += cat("  made by   pe-", recipe.stage, ", result version ", recipe.version, "\n");
+  out += cat("  task key  ", recipe.task_key.empty() ? "none: a person ran the stage" : recipe.task_key, "\n");
+  if (!members.empty()) out += cat("  members   ", members.size(), "\n");
+  if (recipe.inputs.is_object()) {
+    for (const auto& [role, digests] : recipe.inputs.items()) {
+      for (const Json& each : digests)
+        out += cat("  input     ", role, "  ", each.is_string() ? each.get<std::string>() : each.dump(), "\n");
+    }
+  }
+  out += "  config\n";
+  const auto walk = [&](const auto& self, const Json& node, const std::string& prefix) -> void {
+    for (const auto& [name, value] : node.items()) {
+      const std::string path_of = prefix.empty() ? name : prefix + "." + name;
+      if (value.is_object() && !value.contains("kind") && !value.contains("stack"))
+        self(self, value, path_of);
+      else
+        out += cat("    ", path_of, ": ", support::display(value), "\n");
+    }
+  };
+  if (recipe.config.is_object()) walk(walk, recipe.config, "");
+  if (record && line.tree) {
+    std::set<std::string> seen;
+    out += "  made from\n";
+    print_tree(records, *record, "    ", seen, out);
+  }
+  if (record && line.preimage)
+    out += cat("  preimage\n", record->preimage.dump(2, ' ', false, Json::error_handler_t::replace), "\n");
+  print(title + cli::harmless(out));
+  return pipeline::kRunDone;
 }
 
 std::string record_text(const Record& record, const Store& store, const cli::Style& style) {

@@ -1,0 +1,27 @@
+/// @file
+/// Which results of a store a command means, with or without a pipeline file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "pipeline/inventory.h"
+#include "pipeline/store.h"
+
+namespace pe::commands {
+
+/// The store that a command reads, and the words that are left when a pipeline file in front has been taken off.
+struct Scope {
+  std::string file;  ///< pipeline file, or empty
+  std::filesystem::path store;
+  std::vector<std::string> words;
+};
+Scope scope_of(const cli::CommandLine& line);
+
+/// With a pipeline file: what it asks for now and the store has, of the selected tasks (selection.h). Without: results
+/// by key, id or pattern (inventory.h). Indices into the inventory, ascending.
+std::vector<std::size_t> chosen_results(const cli::CommandLine& line, const Scope& scope, const pipeline::Store& store,
+                                        const pipeline::Inventory& inventory);
+
+}  // namespace pe::commands

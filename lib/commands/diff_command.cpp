@@ -1,0 +1,430 @@
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "artifact/collection.h"
+#include "artifact/header.h"
+#include "cli/terminal.h"
+#include "commands/chosen.h"
+#include "commands/commands.h"
+#include "commands/diff_text.h"
+#include "commands/session.h"
+#include "pipeline/exit_code.h"
+#include "pipeline/inventory.h"
+#include "pipeline/status.h"
+#include "support/config.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+using artifact::Difference;
+using pipeline::Inventory;
+using pipeline::OutputRecord;
+using pipeline::Record;
+using pipeline::Store;
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+/// One side of a comparison: how it was made, and what it holds.
+struct Side {
+  std::string name;
+  std::string stage;
+  int version = 0;
+  Json config;
+  std::map<std::string, std::vector<std::string>> inputs;  // role → content digests
+  std::map<std::string, fs::path> artifacts;               // role → file or folder; "" of a bare file
+  std::map<std::string, std::string> contents;             // role → content digest, where it is known
+};
+
+Side side_of_path(const fs::path& path) {
+  Side side;
+  side.name = path.string();
+  side.artifacts[""] = path;
+  artifact::Recipe recipe;
+  const bool folder = fs::is_directory(path);
+  if (folder) {
+    recipe = artifact::Manifest::read(path).recipe;
+  } else if (artifact::h5::looks_like_hdf5(path)) {
+    const artifact::h5::File file = artifact::h5::File::open(path);
+    if (!file.root().has("pe")) return side;  // somebody else's HDF5: only its datasets are compared
+    recipe = artifact::read_recipe(file);
+  }
+  side.stage = recipe.stage;
+  side.version = recipe.version;
+  side.config = recipe.config;
+  if (recipe.inputs.is_object()) {
+    for (const auto& [role, digests] : recipe.inputs.items()) {
+      if (!digests.is_array()) continue;
+      for (const Json& digest : digests)
+        side.inputs[role].push_back(digest.is_string() ? digest.get<std::string>() : digest.dump());
+    }
+  }
+  return side;
+}
+
+/// Collections are shown as folders of links, which live as long as this does.
+class Links {
+ public:
+  Links() = default;
+  Links(const Links&) = delete;
+  ~Links() {
+    std::error_code ignored;
+    for (const fs::path& folder : folders_) fs::remove_all(folder, ignored);
+  }
+  fs::path add(const Store& store, const OutputRecord& output) {
+    if (!output.collection) return store.object_path(output.object);
+    const fs::path folder = support::unique_sibling(fs::temp_directory_path() / "pe-diff");
+    folders_.push_back(folder);
+    return store.materialise(output, folder);
+  }
+
+ private:
+  std::vector<fs::path> folders_;
+};
+
+Side side_of_record(const Store& store, const Record& record, const std::string& digits, Links& links) {
+  Side side;
+  side.name = record.key.is_snapshot() ? cat(record.task, "@", record.key.step) : record.task;
+  side.stage = record.stage;
+  side.version = record.version;
+  side.config = record.config;
+  for (const auto& input : record.inputs) side.inputs[input.role].push_back(input.digest);
+  const bool one =
+      !digits.empty() && std::any_of(record.outputs.begin(), record.outputs.end(), [&](const OutputRecord& output) {
+        return output.object.rfind(digits, 0) == 0 || output.content.rfind(digits, 0) == 0;
+      });
+  for (const OutputRecord& output : record.outputs) {
+    // Digits of an output mean that output alone.
+    if (one && output.object.rfind(digits, 0) != 0 && output.content.rfind(digits, 0) != 0) continue;
+    side.contents[output.role] = output.content;
+    if (store.has_object(output.object)) side.artifacts[output.role] = links.add(store, output);
+  }
+  return side;
+}
+
+Json config_json(const std::vector<support::Difference>& differences) {
+  Json json = Json::array();
+  for (const auto& each : differences)
+    json.push_back({{"path", each.path}, {"first", each.before}, {"second", each.after}});
+  return json;
+}
+
+/// Compares two sides; true when they are the same in content.
+bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options, Json& json, std::string& out,
+             const cli::Style& style) {
+  bool same = true;
+  json["first"] = a.name;
+  json["second"] = b.name;
+  if (!a.stage.empty() && !b.stage.empty() && (a.stage != b.stage || a.version != b.version)) {
+    json["stage"] = {{"first", cat(a.stage, " ", a.version)}, {"second", cat(b.stage, " ", b.version)}};
+    out += cat("stage     pe-", a.stage, " (result version ", a.version, ") -> pe-", b.stage, " (result version ",
+               b.version, ")\n");
+  }
+  const auto configs = support::differences(a.config.is_object() ? a.config : Json::object(),
+                                            b.config.is_object() ? b.config : Json::object());
+  json["config"] = config_json(configs);
+  for (const auto& each : configs) {
+    const auto shown = [](const Json& value) {
+      return value.is_null() ? std::string("(none)") : cli::harmless(support::display(value));
+    };
+    out += cat("config    ", each.path, ": ", shown(each.before), " -> ", shown(each.after), "\n");
+  }
+  json["inputs"] = Json::array();
+  std::set<std::string> roles;
+  for (const auto& [role, digests] : a.inputs) roles.insert(role);
+  for (const auto& [role, digests] : b.inputs) roles.insert(role);
+  const std::vector<std::string> none;
+  for (const std::string& role : roles) {
+    const auto& x = a.inputs.count(role) != 0 ? a.inputs.at(role) : none;
+    const auto& y = b.inputs.count(role) != 0 ? b.inputs.at(role) : none;
+    if (x == y) continue;
+    json["inputs"].push_back({{"role", role}, {"first", x}, {"second", y}});
+    const auto shown = [](const std::vector<std::string>& digests) {
+      if (digests.empty()) return std::string("(none)");
+      return digests.size() == 1 ? digests.front().substr(0, 12) : cat(digests.size(), " artifacts");
+    };
+    std::size_t apart = 0;
+    for (std::size_t i = 0; i < std::max(x.size(), y.size()); ++i)
+      apart += i >= x.size() || i >= y.size() || x[i] != y[i] ? 1u : 0u;
+    out += cat("input     ", role, ": ", shown(x), " -> ", shown(y), x.size() > 1 ? cat(", ", apart, " differ") : "",
+               "\n");
+  }
+  json["artifacts"] = Json::array();
+  // Two bare files meet whatever their roles are called; so does a file with a record's only output.
+  std::map<std::string, std::pair<std::string, std::string>> pairs;
+  if (a.artifacts.size() == 1 && b.artifacts.size() == 1) {
+    pairs[a.artifacts.begin()->first] = {a.artifacts.begin()->first, b.artifacts.begin()->first};
+  } else {
+    for (const auto& [role, path] : a.artifacts) pairs[role] = {role, role};
+    for (const auto& [role, path] : b.artifacts) pairs[role] = {role, role};
+    for (const auto& [role, content] : a.contents) pairs[role] = {role, role};
+    for (const auto& [role, content] : b.contents) pairs[role] = {role, role};
+  }
+  for (const auto& [name, roles_of] : pairs) {
+    const auto& [x, y] = roles_of;
+    Json each{{"role", name}};
+    const std::string label = name.empty() ? "content" : name;
+    const bool has_x = a.artifacts.count(x) != 0, has_y = b.artifacts.count(y) != 0;
+    if (!has_x || !has_y) {
+      const bool equal = a.contents.count(x) != 0 && b.contents.count(y) != 0 && a.contents.at(x) == b.contents.at(y);
+      each["same"] = equal;
+      each["note"] = equal ? "same content; an object is gone" : "only one of them can be read";
+      same = same && equal;
+      out += cat(label, std::string(label.size() < 10 ? 10 - label.size() : 1, ' '), each["note"].get<std::string>(),
+                 "\n");
+    } else {
+      const artifact::ArtifactDiff diff = artifact::diff_artifacts(a.artifacts.at(x), b.artifacts.at(y), options);
+      each["same"] = diff.same();
+      each["compared"] = diff.compared;
+      each["differences"] = differences_json(diff);
+      same = same && diff.same();
+      const std::string pad(label.size() < 10 ? 10 - label.size() : 1, ' ');
+      if (diff.same())
+        out +=
+            cat(label, pad, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
+                options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");
+      else
+        out +=
+            cat(label, pad,
+                style.bad(cat(diff.differences.size(), diff.differences.size() == 1 ? " difference" : " differences")),
+                " (", diff.compared, " compared)\n", differences_text(diff, "  ", 40));
+    }
+    json["artifacts"].push_back(std::move(each));
+  }
+  json["same"] = same;
+  return same;
+}
+
+// ---- runs -----------------------------------------------------------------------------------------------------------
+
+std::optional<std::string> run_called(const Store& store, const std::string& word) {
+  std::vector<std::string> found;
+  for (const std::string& id : store.runs()) {
+    if (id == word) return id;
+    if (word.size() >= 8 && id.rfind(word, 0) == 0) found.push_back(id);
+  }
+  if (found.size() != 1) return std::nullopt;
+  return found.front();
+}
+
+/// What a run led to, task by task.
+struct RunTasks {
+  pipeline::RunStatus status;
+  std::map<std::string, pipeline::TaskStatus> tasks;
+};
+
+RunTasks tasks_of(const Store& store, const std::string& id) {
+  RunTasks run{pipeline::read_run(store, id), {}};
+  for (const auto& task : run.status.tasks) run.tasks.emplace(task.id, task);
+  return run;
+}
+
+std::optional<Record> record_of(const Store& store, const pipeline::TaskStatus& task) {
+  const std::string key = task.task_key.empty() ? store.hint(task.plan_key).value_or("") : task.task_key;
+  if (key.empty()) return std::nullopt;
+  if (auto record = store.read({key, -1})) return record;
+  const auto steps = store.steps(key);
+  if (steps.empty()) return std::nullopt;
+  return store.read({key, steps.back()});
+}
+
+int diff_runs(const cli::CommandLine& line, const Store& store, const std::string& first, const std::string& second) {
+  const RunTasks a = tasks_of(store, first), b = tasks_of(store, second);
+  const cli::Style style = out_style(line);
+  Json json{{"schema", "pe-diff/1"},       {"schema_version", 1},          {"first", first},        {"second", second},
+            {"only_first", Json::array()}, {"only_second", Json::array()}, {"tasks", Json::array()}};
+  std::string out;
+  std::size_t same = 0;
+  // Tasks that differ in the same way are told once.
+  std::map<std::string, std::vector<std::string>> causes;
+  for (const auto& [id, task] : a.tasks) {
+    const auto other = b.tasks.find(id);
+    if (other == b.tasks.end()) {
+      json["only_first"].push_back(id);
+      continue;
+    }
+    const auto x = record_of(store, task), y = record_of(store, other->second);
+    Json each{{"task", id}, {"first", task.task_key}, {"second", other->second.task_key}};
+    if (!x || !y) {
+      each["note"] = !x && !y ? "neither has a result" : !x ? "the first has no result" : "the second has no result";
+      causes[each["note"]].push_back(id);
+      json["tasks"].push_back(std::move(each));
+      continue;
+    }
+    const bool equal = same_contents(*x, *y);
+    if (x->key == y->key || (equal && x->config == y->config)) {
+      ++same;
+      continue;
+    }
+    each["same_content"] = equal;
+    std::string cause;
+    if (x->version != y->version) cause += cat("result version ", x->version, " -> ", y->version, "; ");
+    const auto configs = support::differences(x->config, y->config);
+    each["config"] = config_json(configs);
+    for (const auto& difference : configs) {
+      cause += cat(difference.path, ": ", difference.before.is_null() ? "(none)" : support::display(difference.before),
+                   " -> ", difference.after.is_null() ? "(none)" : support::display(difference.after), "; ");
+    }
+    std::set<std::string> inputs;
+    for (std::size_t i = 0; i < std::max(x->inputs.size(), y->inputs.size()); ++i) {
+      const bool in_both = i < x->inputs.size() && i < y->inputs.size();
+      if (in_both && x->inputs[i].digest == y->inputs[i].digest) continue;
+      inputs.insert((i < x->inputs.size() ? x->inputs[i] : y->inputs[i]).role);
+    }
+    each["inputs"] = inputs;
+    if (!inputs.empty()) cause += cat("input ", support::join({inputs.begin(), inputs.end()}, ", "), "; ");
+    if (cause.empty()) cause = "files that its config names; ";
+    cause += equal ? "the same content came out" : "other content came out";
+    causes[cause].push_back(id);
+    json["tasks"].push_back(std::move(each));
+  }
+  for (const auto& [id, task] : b.tasks) {
+    if (a.tasks.count(id) == 0) json["only_second"].push_back(id);
+  }
+  json["same"] = same;
+  const bool equal = causes.empty() && json["only_first"].empty() && json["only_second"].empty();
+  if (line.json) {
+    print_json(json);
+    return equal ? pipeline::kRunDone : pipeline::kRunFailed;
+  }
+  out += cat(style.bold(first), " and ", style.bold(second), ": ", counted(same, "task"), " the same\n");
+  const auto list = [&](const std::string& title, const std::vector<std::string>& ids) {
+    if (ids.empty()) return;
+    out += cat(title, "\n");
+    for (std::size_t i = 0; i < ids.size() && i < 5; ++i) out += cat("  ", ids[i], "\n");
+    if (ids.size() > 5) out += cat("  and ", ids.size() - 5, " more\n");
+  };
+  for (const auto& [cause, ids] : causes) list(cat(counted(ids.size(), "task"), "  ", cause), ids);
+  list(cat("only in ", first), json["only_first"].get<std::vector<std::string>>());
+  list(cat("only in ", second), json["only_second"].get<std::vector<std::string>>());
+  print(out);
+  return equal ? pipeline::kRunDone : pipeline::kRunFailed;
+}
+
+}  // namespace
+
+std::string differences_text(const artifact::ArtifactDiff& diff, const std::string& indent, std::size_t most) {
+  std::string out;
+  for (std::size_t i = 0; i < diff.differences.size() && i < most; ++i) {
+    const Difference& each = diff.differences[i];
+    out += cat(indent, each.path, ": ");
+    switch (each.what) {
+      case Difference::What::kOnlyInFirst:
+        out += cat("only in the first (", each.first, ")");
+        break;
+      case Difference::What::kOnlyInSecond:
+        out += cat("only in the second (", each.second, ")");
+        break;
+      case Difference::What::kType:
+      case Difference::What::kShape:
+      case Difference::What::kAttribute:
+        out += cat(each.first.empty() ? "(none)" : each.first, " -> ", each.second.empty() ? "(none)" : each.second);
+        break;
+      case Difference::What::kBytes:
+        out += cat(support::with_commas(static_cast<std::int64_t>(each.differing)), " bytes differ, the first at ",
+                   each.where, " (", each.first, "; ", each.second, ")");
+        break;
+      case Difference::What::kValues: {
+        out += cat(support::with_commas(static_cast<std::int64_t>(each.differing)), " of ",
+                   support::with_commas(static_cast<std::int64_t>(each.elements)), " differ");
+        if (each.largest_ulp == Difference::kFar)
+          out += ", NaN against a number";
+        else if (each.largest_ulp > 0)
+          out +=
+              cat(", at most ",
+                  support::with_commas(static_cast<std::int64_t>(std::min<std::uint64_t>(each.largest_ulp, INT64_MAX))),
+                  " ULP");
+        if (each.largest_absolute > 0) out += cat(", by at most ", fmt::format("{:.3g}", each.largest_absolute));
+        out += cat("; [", each.where, "] ", each.first, " -> ", each.second);
+        break;
+      }
+    }
+    out += "\n";
+  }
+  if (diff.differences.size() > most) out += cat(indent, "and ", diff.differences.size() - most, " more\n");
+  return cli::harmless(out);
+}
+
+Json differences_json(const artifact::ArtifactDiff& diff) {
+  Json list = Json::array();
+  for (const Difference& each : diff.differences) {
+    Json json{{"what", what_name(each.what)}, {"path", each.path}, {"first", each.first}, {"second", each.second}};
+    if (each.what == Difference::What::kValues || each.what == Difference::What::kBytes) {
+      json["elements"] = each.elements;
+      json["differing"] = each.differing;
+      json["where"] = each.where;
+    }
+    if (each.what == Difference::What::kValues) {
+      json["largest_ulp"] = each.largest_ulp == Difference::kFar ? Json(nullptr) : Json(each.largest_ulp);
+      json["largest_absolute"] = each.largest_absolute;
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+int diff_command(const cli::CommandLine& line) {
+  const Scope scope = scope_of(line);
+  if (scope.words.size() != 2) {
+    throw ConfigError(cat("expected two things to compare, found ", scope.words.size()),
+                      {"pe-pipeline diff", 0, 0, "", 1}, "each the path of an artifact, a key, a task's id, or a run");
+  }
+  artifact::DiffOptions options;
+  options.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));
+  options.only = line.only;
+  const std::string &first = scope.words[0], &second = scope.words[1];
+  Links links;
+  std::optional<Store> store;
+  std::optional<Inventory> inventory;
+  const auto open_store = [&]() -> const Store& {
+    if (!store) store.emplace(open_for_reading(scope.store));
+    return *store;
+  };
+  if (!fs::exists(first) && !fs::exists(second)) {
+    const auto x = run_called(open_store(), first), y = run_called(open_store(), second);
+    if (x && y) return diff_runs(line, *store, *x, *y);
+    if (x || y)
+      throw ConfigError(cat(quote(x ? second : first), " is no run, and ", quote(x ? first : second), " is one"), {},
+                        support::suggestion(x ? second : first, store->runs()));
+  }
+  const auto side = [&](const std::string& word) {
+    if (fs::exists(word)) return side_of_path(word);
+    const Store& opened = open_store();
+    if (!inventory) inventory = pipeline::read_inventory(opened);
+    std::vector<std::size_t> found = pipeline::select_results(*inventory, {word});
+    // An id may have had several results: the newest. Of snapshots the last.
+    const auto newest = std::max_element(found.begin(), found.end(), [&](std::size_t a, std::size_t b) {
+      const auto &x = inventory->results[a], &y = inventory->results[b];
+      return std::pair(x.ended, x.key.step) < std::pair(y.ended, y.key.step);
+    });
+    std::set<std::string> tasks;
+    for (const std::size_t i : found) tasks.insert(inventory->results[i].task);
+    if (tasks.size() > 1) {
+      throw ConfigError(
+          cat(quote(word), " is ambiguous: ", found.size(), " results"), {},
+          cat("as ", *tasks.begin(), " and ", *std::next(tasks.begin()), "; give the whole id or more digits"));
+    }
+    const auto record = opened.read(inventory->results[*newest].key);
+    if (!record) throw support::ArtifactError(cat("the record of ", word, " went away"));
+    const bool digits = word.size() >= 4 && word.find_first_not_of("0123456789abcdef") == std::string::npos;
+    return side_of_record(opened, *record, digits ? word : "", links);
+  };
+  const Side a = side(first), b = side(second);
+  Json json{{"schema", "pe-diff/1"}, {"schema_version", 1}};
+  std::string out;
+  const bool same = compare(a, b, options, json, out, out_style(line));
+  if (store) print_warnings(*store);
+  if (line.json)
+    print_json(json);
+  else
+    print(out);
+  return same ? pipeline::kRunDone : pipeline::kRunFailed;
+}
+
+}  // namespace pe::commands

@@ -1,0 +1,111 @@
+#include <cstdio>
+
+#include "cli/terminal.h"
+#include "commands/chosen.h"
+#include "commands/commands.h"
+#include "commands/session.h"
+#include "pipeline/exit_code.h"
+#include "pipeline/transfer.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+/// The store that DIR means: itself, or store/ in it.
+fs::path other_store(const std::string& word) {
+  const fs::path folder = fs::absolute(word);
+  if (!fs::exists(folder / "VERSION") && fs::exists(folder / "store" / "VERSION")) return folder / "store";
+  return folder;
+}
+
+int move_results(const cli::CommandLine& given, bool push) {
+  const char* verb = push ? "push" : "pull";
+  cli::CommandLine line = given;
+  if (line.words.size() < 2) {
+    throw ConfigError(push ? "push what, and where to?" : "pull what, and from where?",
+                      {cat("pe-pipeline ", verb), 0, 0, "", 1},
+                      cat("as in: pe-pipeline ", verb, " 'evaluate[size=tiny]' /mnt/box/store"));
+  }
+  const fs::path other = other_store(line.words.back());
+  line.words.pop_back();
+  const Scope scope = scope_of(line);
+  const fs::path from_path = push ? scope.store : other;
+  const fs::path to_path = push ? other : scope.store;
+  if (!fs::exists(from_path / "VERSION")) throw ConfigError(cat("there is no store at ", quote(from_path.string())));
+  std::error_code error;
+  if (fs::equivalent(from_path, to_path, error)) throw ConfigError("both are the same store");
+  pipeline::Store from = open_for_reading(from_path);
+  const pipeline::Inventory inventory = pipeline::read_inventory(from);
+  const std::vector<std::size_t> chosen = chosen_results(line, scope, from, inventory);
+  if (chosen.empty())
+    throw ConfigError(cat("the store ", quote(from_path.string()), " has no result of what is named"));
+  pipeline::StoreOptions options;
+  options.durable = line.durability != "off";
+  options.create = !line.dry_run;
+  pipeline::Store to(to_path, options);
+  pipeline::TransferOptions how;
+  how.dry_run = line.dry_run;
+  const pipeline::TransferReport report = pipeline::transfer(from, inventory, chosen, to, how);
+  print_warnings(from);
+  print_warnings(to);
+
+  Json json{{"schema", "pe-transfer/1"},  {"schema_version", 1},    {"verb", verb},
+            {"from", from_path.string()}, {"to", to_path.string()}, {"dry_run", line.dry_run},
+            {"results", Json::array()},   {"bytes", report.bytes},  {"objects", report.objects}};
+  std::size_t moved = 0, there = 0, records = 0, conflicts = 0, problems = 0;
+  std::string out;
+  const cli::Style style = out_style(line);
+  for (const auto& each : report.results) {
+    Json item{{"task", each.task},
+              {"key", each.key.key},
+              {"step", each.key.step},
+              {"bytes", each.bytes},
+              {"record_only", each.record_only},
+              {"existed", each.existed},
+              {"conflict", each.conflict}};
+    if (!each.problem.empty()) item["problem"] = each.problem;
+    json["results"].push_back(std::move(item));
+    if (!each.problem.empty()) {
+      ++problems;
+      out += cat(style.bad("problem   "), each.task, "  ", cli::harmless(each.problem), "\n");
+    } else if (each.conflict) {
+      ++conflicts;
+      out +=
+          cat(style.warn("conflict  "), each.task, "  the other store has other contents under this key; they stay\n");
+    } else if (each.record_only) {
+      records += each.existed ? 0u : 1u;
+    } else if (each.existed) {
+      ++there;
+    } else {
+      ++moved;
+      if (moved <= 20)
+        out += cat(line.dry_run ? "would copy" : "copied    ", "  ", each.task, "  ",
+                   support::short_bytes(static_cast<double>(each.bytes)), "\n");
+    }
+  }
+  if (line.json) {
+    print_json(json);
+  } else {
+    if (moved > 20) out += cat("and ", moved - 20, " more\n");
+    out += cat(line.dry_run ? "would copy " : "copied ", counted(moved, "result"), " (",
+               counted(report.objects, "object"), ", ", support::short_bytes(static_cast<double>(report.bytes)), ")");
+    if (there > 0) out += cat("; ", there, " were there already");
+    if (records > 0) out += cat("; ", counted(records, "record"), " of what they were made from, without contents");
+    print(out + "\n");
+  }
+  if (problems > 0) return pipeline::kRunStore;
+  return conflicts > 0 ? pipeline::kRunMismatch : pipeline::kRunDone;
+}
+
+}  // namespace
+
+int push_command(const cli::CommandLine& line) { return move_results(line, true); }
+int pull_command(const cli::CommandLine& line) { return move_results(line, false); }
+
+}  // namespace pe::commands

@@ -1,0 +1,343 @@
+// What people do with results that are there, with the real pe-pipeline: verify and run again, compare, keep, drop,
+// carry elsewhere; and stages that are not ours, from the code in doc/stages-of-your-own.md.
+#include <stdlib.h>
+#include <boost/test/unit_test.hpp>
+
+#include <cmath>
+#include <map>
+#include <regex>
+
+#include "artifact/metrics.h"
+#include "pipeline/store.h"
+#include "support/files.h"
+#include "support/json.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+#include "support/text.h"
+
+using namespace pe;  // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+const char* const kToy = R"(schema: pe-pipeline/1
+name: toy
+axes:
+  seed: [1, 2]
+stages:
+  data:
+    run: pe-toy
+    config: {set: {value: 5}}
+  trunk:
+    run: pe-toy
+    over: [seed]
+    needs: {init: data}
+    config: {set: {value: $(seed), tokens: 40}}
+    snapshots: {s10: 0.25, s20: 0.5}
+    outputs: {out: toy_s$(seed)}
+  decay:
+    run: pe-toy
+    over: [seed]
+    needs: {init: trunk@s20}
+    config: {set: {value: 7, tokens: 6}}
+  report:
+    run: pe-toy-report
+    gather: {in: decay}
+    config: {set: {text: the report}}
+)";
+
+struct Answer {
+  int code = 0;
+  std::string out, err;
+};
+
+class Place {
+ public:
+  explicit Place(const std::string& text = kToy, const std::string& name = "toy.yml") {
+    const char* path = ::getenv("PATH");
+    ::setenv("PATH", (std::string(PE_TOY_FOLDER) + ":" + (path ? path : "")).c_str(), 1);
+    ::setenv("NO_COLOR", "1", 1);
+    fs::create_directories(root() / "configs");
+    file_ = root() / name;
+    if (!text.empty()) support::write_file_atomically(file_, text, false);
+  }
+  fs::path root() const { return folder_ / "a project"; }
+  const fs::path& file() const { return file_; }
+  Answer call(const std::vector<std::string>& words) const {
+    std::vector<std::string> all = {(test::build_root() / "stages" / "pe-pipeline").string()};
+    all.insert(all.end(), words.begin(), words.end());
+    const auto captured = support::capture(all, "", 64u << 20, root());
+    return {captured.status.code, captured.out, captured.err};
+  }
+  Answer run(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"run", file_.string(), "--durability", "off"};
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words);
+  }
+  Json json(std::vector<std::string> words) const {
+    words.push_back("--json");
+    const Answer answer = call(words);
+    const Json json = Json::parse(answer.out, nullptr, false);
+    BOOST_REQUIRE_MESSAGE(json.is_object(), words.front() << " printed no JSON:\n" << answer.out << answer.err);
+    BOOST_TEST(json.at("schema_version") == 1);
+    return json;
+  }
+  pipeline::Store store() const {
+    pipeline::StoreOptions options;
+    options.create = false;
+    return pipeline::Store(root() / "store", options);
+  }
+  /// The object of the first result whose task is called so.
+  fs::path object_of(const std::string& task) const {
+    const pipeline::Store opened = store();
+    for (const auto& key : opened.keys()) {
+      const auto record = opened.read(key);
+      if (record && record->task == task) return opened.object_path(record->outputs.front().object);
+    }
+    return {};
+  }
+  void script(const std::string& name, const std::string& text) const {
+    fs::create_directories((root() / name).parent_path());
+    support::write_file_atomically(root() / name, text, false);
+    fs::permissions(root() / name, fs::perms::owner_exec, fs::perm_options::add);
+  }
+
+ private:
+  test::TempFolder folder_;
+  fs::path file_;
+};
+
+void check_has(int line, const std::string& text, const std::string& part) {
+  BOOST_TEST((text.find(part) != std::string::npos), "line " << line << ": expected '" << part << "' in:\n" << text);
+}
+#define CHECK_HAS(text, part) check_has(__LINE__, text, part)
+
+void flip(const fs::path& path, std::uint64_t at) {
+  std::string bytes = support::read_file(path);
+  bytes.at(at) = static_cast<char>(bytes.at(at) ^ 1);
+  fs::remove(path);
+  support::write_file_atomically(path, bytes, false);
+}
+
+/// A metrics file with one column of reals.
+void write_reals(const fs::path& path, const std::vector<double>& values) {
+  artifact::Tables tables;
+  tables.facts = {{"state", "x"}};
+  artifact::Table table("losses", {{"loss", artifact::ColumnType::kReal, ""}});
+  for (const double value : values) table.add_row({value});
+  tables.tables.push_back(std::move(table));
+  artifact::write_metrics(path, {}, tables);
+}
+
+/// The code block of a page that begins with this line.
+std::string code_of(const std::string& page, const std::string& language) {
+  const auto from = page.find("```" + language + "\n");
+  BOOST_REQUIRE(from != std::string::npos);
+  const auto begin = from + language.size() + 4;
+  return page.substr(begin, page.find("\n```", begin) + 1 - begin);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(verbs)
+
+BOOST_AUTO_TEST_CASE(results_come_out_the_same_when_they_are_run_again_and_damage_is_found_and_repaired) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  Answer answer = place.call({"verify", place.file().string(), "--rerun"});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.out, "8 results whole");
+  CHECK_HAS(answer.out, "run again: 6 same");  // both snapshots of a trunk in one go
+  BOOST_TEST(place.json({"verify", "--sample", "1%", "--rerun"}).at("counts").at("same") == 1);
+
+  flip(place.object_of("decay[seed=1]"), 600);
+  answer = place.call({"verify"});
+  BOOST_TEST(answer.code == 5);
+  CHECK_HAS(answer.out, "damaged  decay[seed=1].out  object ");
+  CHECK_HAS(answer.out, "--repair");
+  BOOST_TEST(place.call({"verify", "--repair"}).code == 5);
+  answer = place.run();
+  BOOST_TEST(answer.code == 0);
+  BOOST_TEST(place.call({"verify"}).code == 0);
+  answer = place.call({"verify", "decy"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "did you mean 'decay'?");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_reads_what_it_does_not_declare_is_caught_by_running_it_again) {
+  const Place place("schema: pe-pipeline/1\nname: leaky\nstages:\n  leak:\n    run: stages/leak\n", "leaky.yml");
+  place.script("stages/leak", R"sh(#!/bin/sh
+case "$1" in
+--describe) echo '{"schema": "pe-stage/1", "name": "leak", "version": 1, "inputs": [], "fields": [],
+  "outputs": [{"name": "out", "kind": "metrics"}]}' ;;
+--check) while read -r config; do echo '{"ok": true}'; done ;;
+--task) cp "$(dirname "$0")/undeclared.h5" "$(sed -n 's/^ *"out": "\(.*\)"$/\1/p' "$2")" ;;
+esac
+)sh");
+  write_reals(place.root() / "stages/undeclared.h5", {1.0, 2.0, 3.0});
+  Answer answer = place.run();
+  BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.out << answer.err);
+  BOOST_TEST(place.call({"verify", "--rerun"}).code == 0);
+  write_reals(place.root() / "stages/undeclared.h5", {1.0, std::nextafter(std::nextafter(2.0, 3.0), 3.0), 3.0});
+  answer = place.call({"verify", "--rerun"});
+  BOOST_TEST(answer.code == 5);
+  CHECK_HAS(answer.out, "differs  leak");
+  CHECK_HAS(answer.out, "/tables/losses/data/loss: 1 of 3 differ, at most 2 ULP");
+  CHECK_HAS(answer.out, "kept: ");
+  const Json json = place.json({"verify", "--rerun"});
+  const Json difference = json.at("results").at(0).at("rerun").at("outputs").at(0).at("differences").at(0);
+  BOOST_TEST(difference.at("largest_ulp") == 2);
+  BOOST_TEST(difference.at("where") == 1);
+  // Another version of the stage is not asked to repeat it.
+  std::string text = support::read_file(place.root() / "stages/leak");
+  text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
+  place.script("stages/leak", text);
+  answer = place.call({"verify", "--rerun"});
+  BOOST_TEST(answer.code == 3);
+  CHECK_HAS(answer.out, "has result version 2 now");
+}
+
+BOOST_AUTO_TEST_CASE(two_results_or_two_runs_are_compared_by_config_inputs_and_contents) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  Answer answer = place.call({"diff", "trunk[seed=1]@10", "trunk[seed=2]@10"});
+  BOOST_TEST(answer.code == 1);
+  CHECK_HAS(answer.out, "config    value: 1 -> 2");
+  CHECK_HAS(answer.out, "1 difference");
+  BOOST_TEST(place.call({"diff", "trunk[seed=1]@10", "trunk[seed=1]@10"}).code == 0);
+  const std::string path = (place.root() / "out/toy/trunk/toy_s1@s10.h5").string();
+  BOOST_TEST(fs::exists(path));
+  BOOST_TEST(place.call({"diff", path, "trunk[seed=1]@10"}).code == 0);
+  BOOST_TEST(place.call({"diff", path}).code == 2);
+  BOOST_TEST(place.call({"diff", "decay", "report"}).code == 2);  // two decays
+
+  answer = place.run({"--set", "decay.value=8"});
+  BOOST_REQUIRE(answer.code == 0);
+  const auto runs = place.store().runs();
+  BOOST_REQUIRE(runs.size() == 2u);
+  answer = place.call({"diff", runs[0], runs[1]});
+  BOOST_TEST(answer.code == 1);
+  CHECK_HAS(answer.out, "2 tasks  value: 7 -> 8; other content came out");
+  CHECK_HAS(answer.out, "1 task  input in; other content came out");
+  BOOST_TEST(place.json({"diff", runs[0], runs[1]}).at("same") == 3);
+  BOOST_TEST(place.call({"diff", runs[0], "report"}).code == 2);
+}
+
+BOOST_AUTO_TEST_CASE(pins_keep_what_gc_would_drop) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  BOOST_REQUIRE(place.run({"--set", "decay.value=8"}).code == 0);
+  Answer answer = place.call({"pin", "paper", "+decay[seed=1]"});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(place.call({"pin"}).out, "paper");
+  BOOST_TEST(place.json({"pin"}).at("pins").at(0).at("results") == 4);  // data, trunk@20, two decays
+  answer = place.call({"gc", "--keep-last", "1", "--grace", "0s", "-n"});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.out, "would move");
+  const std::size_t before = place.store().keys().size();
+  const Json json = place.json({"gc", "--keep-last", "1", "--grace", "0s"});
+  BOOST_TEST(json.at("dropped").size() >= 2u);
+  BOOST_TEST(place.store().keys().size() < before);
+  BOOST_TEST(place.call({"verify"}).code == 0);
+  CHECK_HAS(place.run({"--set", "decay.value=8"}).out, "nothing to do");
+  BOOST_TEST(place.call({"unpin", "papr"}).code == 2);
+  BOOST_TEST(place.call({"unpin", "paper"}).code == 0);
+  CHECK_HAS(place.call({"pin"}).out, "no pins");
+  BOOST_TEST(place.call({"gc", "--max-size", "1K", "--grace", "0s"}).code == 3);
+}
+
+BOOST_AUTO_TEST_CASE(results_pushed_elsewhere_are_reported_there_without_what_they_were_made_from) {
+  const Place box, laptop;
+  BOOST_REQUIRE(box.run().code == 0);
+  fs::create_directories(laptop.root() / "store");
+  Answer answer = box.call({"push", box.file().string(), "decay", (laptop.root() / "store").string()});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.out, "copied 2 results (2 objects");
+  CHECK_HAS(answer.out, "records of what they were made from");
+  answer = laptop.run({"report"});
+  BOOST_TEST(answer.code == 0);
+  BOOST_TEST(laptop.object_of("report") == laptop.store().object_path(box.object_of("report").filename().string()));
+  std::size_t executed = 0;
+  for (const auto& id : laptop.store().runs()) {
+    executed += Json::parse(support::read_file(laptop.root() / "store/runs" / id / "summary.json"))
+                    .at("executed")
+                    .get<std::size_t>();
+  }
+  BOOST_TEST(executed == 1u);
+  // The other way round, from the project that holds a store; what is there does not go again.
+  const Json json = laptop.json({"pull", "*", box.root().string()});
+  BOOST_TEST(json.at("objects") == 5);
+  BOOST_TEST(laptop.json({"pull", "*", box.root().string()}).at("objects") == 0);
+  BOOST_TEST(laptop.call({"pull", "*", (laptop.root() / "nowhere").string()}).code == 2);
+  BOOST_TEST(laptop.call({"pull", "*", laptop.root().string()}).code == 2);
+}
+
+BOOST_AUTO_TEST_CASE(the_doctor_finds_and_mends_what_is_wrong_with_a_store) {
+  const Place place;
+  Answer answer = place.call({"doctor"});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.out, "there is none at");
+  BOOST_REQUIRE(place.run().code == 0);
+  answer = place.call({"doctor"});
+  CHECK_HAS(answer.out, "8 results");
+  CHECK_HAS(answer.out, "links, renames and syncs as they must");
+  const pipeline::ResultKey key = place.store().keys().front();
+  const fs::path record = place.store().record_path(key);
+  support::write_file_atomically(record, support::read_file(record).substr(0, 50), false);
+  answer = place.call({"doctor"});
+  CHECK_HAS(answer.out, "is damaged");
+  BOOST_TEST(place.json({"doctor", "--fix"}).at("bad") == 0);
+  answer = place.call({"doctor"});
+  BOOST_TEST((answer.out.find("is damaged") == std::string::npos));
+  BOOST_TEST(place.run().code == 0);
+  CHECK_HAS(place.run().out, "nothing to do");
+  support::write_file_atomically(place.root() / "store/VERSION", "999\n", false);
+  BOOST_TEST(place.call({"doctor"}).code == 4);
+}
+
+BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there) {
+  if (!support::find_program("python3")) {
+    BOOST_TEST_MESSAGE("skipped: there is no python3");
+    return;
+  }
+  const std::string page = support::read_file(test::source_root() / "doc/stages-of-your-own.md");
+  const Place place(code_of(page, "yaml"), "words.yml");
+  place.script("stages/count-words", code_of(page, "python"));
+  place.script("stages/top-words", code_of(page, "sh"));
+  fs::create_directories(place.root() / "texts");
+  support::write_file_atomically(place.root() / "texts/a.txt", "the cat saw the other cat\n", false);
+  support::write_file_atomically(place.root() / "texts/b.txt", "other words\n", false);
+  Answer answer = place.run();
+  BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.out << answer.err);
+  BOOST_TEST(support::read_file(place.root() / "out/words/count/words_of_4_letters/counts.tsv") ==
+             "other\t2\nwords\t1\n");
+  BOOST_TEST(support::read_file(place.root() / "out/words/top/shortest=1/report.md") ==
+             "| word | count |\n|---|---|\n| cat | 2 |\n| other | 2 |\n| the | 2 |\n");
+  BOOST_TEST(place.call({"verify", "--rerun"}).code == 0);
+  CHECK_HAS(place.run().out, "nothing to do");
+  // The description is remembered by the file's content: planning starts no stage.
+  std::size_t remembered = 0;
+  for (const auto& entry : fs::directory_iterator(place.root() / "store/memo/describe"))
+    remembered += entry.is_regular_file();
+  BOOST_TEST(remembered == 2u);
+  place.script("stages/count-words", code_of(page, "python") + "\n# asked again\n");
+  CHECK_HAS(place.run().out, "nothing to do");
+  // An edit that leaves the counts of long words as they were stops there.
+  support::write_file_atomically(place.root() / "texts/b.txt", "other words a\n", false);
+  const Json before = place.json({"plan", place.file().string()});
+  answer = place.run();
+  BOOST_TEST(answer.code == 0);
+  const auto runs = place.store().runs();
+  const Json summary = Json::parse(support::read_file(place.root() / "store/runs" / runs.back() / "summary.json"));
+  BOOST_TEST(summary.at("executed") == 3);  // both counts, one page
+  // Its own check speaks through.
+  answer = place.run({"--set", "count.longest=2"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "shortest is above longest");
+  answer = place.run({"--set", "count.shortst=2"});
+  BOOST_TEST(answer.code == 2);
+  CHECK_HAS(answer.err, "shortest");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
