@@ -9,6 +9,7 @@
 #include <set>
 
 #include "artifact/collection.h"
+#include "support/config.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -142,9 +143,7 @@ std::string value_text(h5::Type type, Numbers numbers, const char* at, std::size
     case h5::Type::kI64:
       return std::to_string(load<std::int64_t>(at));
     default: {
-      std::string text(at, ::strnlen(at, width));
-      if (text.size() > 60) text = text.substr(0, 60) + "…";
-      return quote(support::replace_invalid_utf8(text));
+      return quote(support::replace_invalid_utf8(std::string(at, ::strnlen(at, width))));
     }
   }
 }
@@ -292,8 +291,12 @@ class Comparison {
         }
         if (found.differing++ == 0) {
           found.where = from + i;
-          found.first = value_text(a.type(), numbers, p, width);
-          found.second = value_text(a.type(), numbers, q, width);
+          if (a.type() == h5::Type::kText) {
+            texts(p, q, width, found);
+          } else {
+            found.first = value_text(a.type(), numbers, p, width);
+            found.second = value_text(a.type(), numbers, q, width);
+          }
         }
       }
     }
@@ -303,6 +306,38 @@ class Comparison {
       out_.differences.push_back(std::move(found));
     }
     return bits_differ;
+  }
+
+  /// Of two texts only what differs: members of JSON documents, else what stands around the first difference.
+  static void texts(const char* p, const char* q, std::size_t width, Difference& found) {
+    const std::string x(p, ::strnlen(p, width)), y(q, ::strnlen(q, width));
+    const Json first = Json::parse(x, nullptr, false), second = Json::parse(y, nullptr, false);
+    if (first.is_object() && second.is_object()) {
+      const auto differences = support::differences(first, second);
+      if (!differences.empty()) {
+        const auto& one = differences.front();
+        const auto shown = [](const Json& value) {
+          return value.is_null() ? std::string("(none)") : shortened(support::display(value), 0);
+        };
+        found.first = cat(one.path, ": ", shown(one.before));
+        found.second = shown(one.after);
+        if (differences.size() > 1) found.second += cat(" and ", differences.size() - 1, " more");
+        return;
+      }
+    }
+    const auto [at, other] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
+    const auto place = static_cast<std::size_t>(at - x.begin());
+    found.first = quote(shortened(x, place));
+    found.second = quote(shortened(y, place));
+  }
+
+  /// At most 60 bytes around a place.
+  static std::string shortened(const std::string& text, std::size_t place) {
+    const std::size_t from = place > 20 && text.size() > 60 ? place - 20 : 0;
+    std::string part = support::replace_invalid_utf8(text.substr(from, 60));
+    if (from > 0) part = "…" + part;
+    if (from + 60 < text.size()) part += "…";
+    return part;
   }
 
   static double integer_distance(h5::Type type, const char* p, const char* q) {

@@ -96,6 +96,25 @@ BOOST_FIXTURE_TEST_CASE(shapes_types_attributes_and_missing_datasets_are_told, T
   BOOST_TEST((found["/counts"].what == Difference::What::kOnlyInFirst));
 }
 
+BOOST_FIXTURE_TEST_CASE(of_long_texts_only_what_differs_is_shown, TwoFiles) {
+  const std::string same(300, 'x');
+  const auto text_file = [&](const std::string& name, const std::string& text) {
+    write_artifact(
+        folder / name, Kind::kMetrics, 1, {}, [&](h5::Group& root) { root.write_text("text", text); }, {}, false);
+    return folder / name;
+  };
+  Difference one =
+      diff_artifacts(text_file("a", same + "one" + same), text_file("b", same + "two" + same)).differences.at(0);
+  BOOST_TEST(one.first.find("one") != std::string::npos);
+  BOOST_TEST(one.second.find("two") != std::string::npos);
+  BOOST_TEST(one.first.size() < 80u);
+  one = diff_artifacts(text_file("a", R"({"lr": 1.0, "note": "x", "z": 1})"),
+                       text_file("b", R"({"lr": 2.0, "note": "x", "z": 2})"))
+            .differences.at(0);
+  BOOST_TEST(one.first == "lr: 1");
+  BOOST_TEST(one.second == "2 and 1 more");
+}
+
 BOOST_FIXTURE_TEST_CASE(only_narrows_the_comparison_to_a_path, TwoFiles) {
   const fs::path a = write("a", {1, 2}, {3}), b = write("b", {1, 9}, {4}, "other");
   DiffOptions options;
