@@ -54,7 +54,7 @@ std::string names_of(const Inventory& inventory, const Group& group) {
 }
 
 struct Tally {
-  std::size_t whole = 0, broken = 0, same = 0, differs = 0, failed = 0, cannot = 0;
+  std::size_t elsewhere = 0, whole = 0, broken = 0, same = 0, differs = 0, failed = 0, cannot = 0;
 };
 
 Json json_of(const Rerun& rerun) {
@@ -134,6 +134,12 @@ int verify_command(const cli::CommandLine& line) {
       const std::string name = inventory.results[i].name();
       auto record = store.read(inventory.results[i].key);
       if (!record) continue;  // went away meanwhile
+      if (const std::string elsewhere = kept_elsewhere(store, *record); !elsewhere.empty()) {
+        ++tally.elsewhere;
+        json["results"].push_back(
+            {{"task", name}, {"key", record->key.key}, {"kept_at", elsewhere}, {"problems", Json::array()}});
+        continue;
+      }
       const std::vector<Problem> problems = verifier.check(*record);
       Json each{{"task", name}, {"key", record->key.key}, {"problems", Json::array()}};
       if (record->key.is_snapshot()) each["step"] = record->key.step;
@@ -178,7 +184,7 @@ int verify_command(const cli::CommandLine& line) {
   print_warnings(store);
   json["bytes"] = verifier.bytes_read();
   json["objects"] = verifier.objects_read();
-  json["counts"] = {{"whole", tally.whole}, {"damaged", tally.broken}};
+  json["counts"] = {{"whole", tally.whole}, {"damaged", tally.broken}, {"elsewhere", tally.elsewhere}};
   if (line.rerun) {
     json["counts"]["same"] = tally.same;
     json["counts"]["differs"] = tally.differs;
@@ -190,6 +196,7 @@ int verify_command(const cli::CommandLine& line) {
   } else {
     std::string out = cat(counted(tally.whole, "result"), " whole");
     if (tally.broken > 0) out += cat(", ", style.bad(cat(tally.broken, " damaged")));
+    if (tally.elsewhere > 0) out += cat(", ", tally.elsewhere, " whose contents are in another store");
     out += cat("; read ", counted(verifier.objects_read(), "object"), ", ",
                support::short_bytes(static_cast<double>(verifier.bytes_read())), "\n");
     if (line.rerun) {

@@ -25,7 +25,9 @@ using support::cat;
 
 namespace {
 
-constexpr double kLeastPatience = 600;  // a run of another host that was silent for less than this may be alive
+// Whatever the grace: a run of another host that was silent for less than this may be alive, and a file that is younger
+// may be one that somebody is writing.
+constexpr double kLeastPatience = 600;
 
 double seconds(const timespec& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
@@ -138,6 +140,8 @@ class Collector {
 
  private:
   bool old(double when) const { return when <= now_ - options_.grace_s; }
+  /// Nobody can be writing it any more.
+  bool abandoned(double when) const { return when <= now_ - std::max(options_.grace_s, kLeastPatience); }
 
   void list_objects() {
     for (const std::string& shard : names_in(store_.root() / "objects")) {
@@ -291,7 +295,7 @@ class Collector {
       }
     }
     for (const auto& [path, seen] : stray_) {
-      if (!old(seen.mtime) || !old(seen.ctime)) continue;
+      if (!abandoned(std::max(seen.mtime, seen.ctime))) continue;
       drop_path(path, seen.bytes, "an unfinished file");
     }
     for (const std::string& name : names_in(store_.root() / "work")) {
@@ -301,7 +305,7 @@ class Collector {
         continue;
       }
       const Seen seen = measure(folder);
-      if (old(seen.mtime)) drop_path(folder, seen.bytes, "scratch of an earlier command");
+      if (abandoned(seen.mtime)) drop_path(folder, seen.bytes, "scratch of an earlier command");
     }
   }
 
@@ -314,7 +318,9 @@ class Collector {
   }
 
   bool in_use(const std::string& plan_key) const {
-    return busy_plans_.count(plan_key) != 0 || find_orphan(store_.attempts(plan_key)).has_value();
+    // Leases are looked at again, since a run may have begun since.
+    return busy_plans_.count(plan_key) != 0 || look(store_.root() / "leases" / plan_key) ||
+           find_orphan(store_.attempts(plan_key)).has_value();
   }
 
   /// What attempts hold that no next attempt will look at.
@@ -323,8 +329,9 @@ class Collector {
     if (attempts.empty() || in_use(plan_key)) return;
     const auto keep = find_resumable(attempts);
     for (const fs::path& attempt : attempts) {
+      // One that has not ended may just be starting.
       const Seen before = measure(attempt);
-      if (!old(before.mtime)) continue;
+      if (look(attempt / "exit.json") ? !old(before.mtime) : !abandoned(before.mtime)) continue;
       const std::uint64_t freed = strippable(attempt, keep && *keep == attempt);
       if (freed == 0) continue;
       const std::string name = attempt.lexically_relative(store_.root()).string();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "pipeline/journal.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -52,9 +53,11 @@ class Transfer {
       if (moved.existed && record_only) return add(std::move(moved));
       if (!record_only) copy_objects(result, moved);
       if (!options_.dry_run) {
-        const auto record = from_.read(result.key);
+        auto record = from_.read(result.key);
         if (!record) throw support::ArtifactError("its record went away meanwhile");
         if (record_only) {
+          // So that nobody takes the missing objects for damage.
+          if (record->occasion.is_object()) record->occasion["kept_at"] = cat(host_name(), ":", from_.root().string());
           to_.commit(*record);
         } else {
           const Published published = to_.commit(*record);

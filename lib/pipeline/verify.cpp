@@ -151,6 +151,15 @@ std::vector<Problem> Verifier::check(const Record& record) {
   return problems;
 }
 
+std::string kept_elsewhere(const Store& store, const Record& record) {
+  const Json& occasion = record.occasion;
+  if (!occasion.is_object() || !occasion.contains("kept_at") || !occasion["kept_at"].is_string()) return "";
+  for (const OutputRecord& output : record.outputs) {
+    if (store.has_object(output.object)) return "";
+  }
+  return occasion["kept_at"];
+}
+
 void set_aside(Store& store, const Record& record, const std::vector<Problem>& problems) {
   bool whole_record = true;
   for (const Problem& problem : problems) {

@@ -52,6 +52,9 @@ class Verifier {
   std::uint64_t bytes_ = 0;
 };
 
+/// Where the objects of a record are that came without them (transfer.h); empty for any other, and once they are here.
+std::string kept_elsewhere(const Store& store, const Record& record);
+
 /// Moves what a check found damaged to the trash: objects that are not what their names say, and the record when the
 /// record itself is wrong. The next run makes the result again.
 void set_aside(Store& store, const Record& record, const std::vector<Problem>& problems);

@@ -1,6 +1,8 @@
 // What people do with results that are there, with the real pe-pipeline: verify and run again, compare, keep, drop,
 // carry elsewhere; and stages that are not ours, from the code in doc/stages-of-your-own.md.
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
@@ -247,6 +249,39 @@ BOOST_AUTO_TEST_CASE(pins_keep_what_gc_would_drop) {
   BOOST_TEST(place.call({"gc", "--max-size", "1K", "--grace", "0s"}).code == 3);
 }
 
+BOOST_AUTO_TEST_CASE(collecting_garbage_without_any_grace_beside_a_run_costs_the_run_nothing) {
+  const Place place;
+  BOOST_REQUIRE(place.run({"--set", "decay.value=1"}).code == 0);
+  support::SpawnOptions options;
+  options.arguments = {(test::build_root() / "stages" / "pe-pipeline").string(),
+                       "run",
+                       place.file().string(),
+                       "--durability",
+                       "off",
+                       "--progress",
+                       "none",
+                       "--set",
+                       "decay.step_s=0.2",
+                       "--set",
+                       "report.text=other"};
+  options.directory = place.root();
+  const pid_t run = support::spawn(options);
+  int rounds = 0;
+  while (::kill(run, 0) == 0 && rounds < 100) {
+    BOOST_TEST(place.call({"gc", "--keep-last", "1", "--max-size", "1", "--grace", "0s", "--durability", "off"}).code ==
+               3);
+    ++rounds;
+    int status = 0;
+    if (::waitpid(run, &status, WNOHANG) == run) {
+      BOOST_TEST(status == 0);
+      break;
+    }
+  }
+  BOOST_TEST(rounds > 3);
+  BOOST_TEST(place.call({"verify"}).code == 0);
+  CHECK_HAS(place.run({"--set", "decay.step_s=0.2", "--set", "report.text=other"}).out, "nothing to do");
+}
+
 BOOST_AUTO_TEST_CASE(results_pushed_elsewhere_are_reported_there_without_what_they_were_made_from) {
   const Place box, laptop;
   BOOST_REQUIRE(box.run().code == 0);
@@ -265,6 +300,9 @@ BOOST_AUTO_TEST_CASE(results_pushed_elsewhere_are_reported_there_without_what_th
                     .get<std::size_t>();
   }
   BOOST_TEST(executed == 1u);
+  answer = laptop.call({"verify"});
+  BOOST_TEST(answer.code == 0);  // what stayed on the box is no damage
+  CHECK_HAS(answer.out, "3 whose contents are in another store");
   // The other way round, from the project that holds a store; what is there does not go again.
   const Json json = laptop.json({"pull", "*", box.root().string()});
   BOOST_TEST(json.at("objects") == 5);
