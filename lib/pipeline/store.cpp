@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <limits>
 #include <set>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "artifact/artifact_check.h"
@@ -63,6 +64,23 @@ bool is_key(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+/// The first two hex digits of a key.
+std::size_t hex_byte(std::string_view key) {
+  const auto digit = [](char c) -> std::size_t {
+    return c >= '0' && c <= '9'   ? static_cast<std::size_t>(c - '0')
+           : c >= 'a' && c <= 'f' ? static_cast<std::size_t>(c - 'a') + 10
+                                  : 0;
+  };
+  return key.size() < 2 ? 0 : digit(key[0]) * 16 + digit(key[1]);
+}
+
+/// When a file or folder changed; in doubt now, so that nothing is concluded from it.
+std::int64_t modified_ns(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() < 18 && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -94,7 +112,12 @@ struct Store::State {
   mutable std::vector<std::string> warnings;
   mutable std::set<std::string> warned;
   mutable std::set<std::string> intact;  // objects that were read and found whole
-  mutable std::unordered_map<std::string, std::unordered_set<std::string>> shards;  // names in tasks/ab, when listed
+  struct Shard {
+    bool looked_at = false, trusted = false;
+    std::unordered_set<std::string> names;
+  };
+  mutable std::array<Shard, 256> shards;  // tasks/ab, by its two digits
+  std::int64_t index_ns = 0;              // the newest change of an index file when the store was opened
 
   void step(std::string_view name) const {
     if (options.before_step) options.before_step(name);
@@ -180,19 +203,21 @@ struct Store::State {
     sync_folder(to);
   }
 
-  /// Whether the record that the index knows is still there. A folder of records is listed once, since that is far
-  /// cheaper than a stat for each; what came later is asked for.
+  /// Whether the record that the index knows is still there. Every commit writes to its folder first and to the index
+  /// afterwards, so a folder that changed after the index did is looked at; it is listed once, which is far cheaper than
+  /// a stat for each record. What came later is asked for.
   bool record_there(const ResultKey& key) const {
-    if (!key.is_snapshot()) {
-      const std::string shard = key.key.substr(0, 2);
-      auto listed = shards.find(shard);
-      if (listed == shards.end()) {
-        listed = shards.emplace(shard, std::unordered_set<std::string>()).first;
-        for (std::string& name : names_in(root / "tasks" / shard)) listed->second.insert(std::move(name));
+    if (key.is_snapshot()) return ::access(record(key).c_str(), F_OK) == 0;
+    Shard& shard = shards[hex_byte(key.key)];
+    if (!shard.looked_at) {
+      shard.looked_at = true;
+      const fs::path folder = root / "tasks" / key.key.substr(0, 2);
+      shard.trusted = modified_ns(folder) <= index_ns;
+      if (!shard.trusted) {
+        for (const std::string& name : names_in(folder)) shard.names.insert(name);
       }
-      if (listed->second.count(key.key + ".json") != 0) return true;
     }
-    return ::access(record(key).c_str(), F_OK) == 0;
+    return shard.trusted || shard.names.count(key.key + ".json") != 0 || ::access(record(key).c_str(), F_OK) == 0;
   }
 
   std::optional<Record> read(const ResultKey& key) const {
@@ -266,6 +291,9 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
     }
   }
   state_->objects = Descriptor(::open((folder / "objects").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (const std::string& name : names_in(folder / "index")) {
+    state_->index_ns = std::max(state_->index_ns, modified_ns(folder / "index" / name));
+  }
   state_->index = read_index(folder / "index");
   if (state_->index.damaged != 0) {
     state_->warn(cat("the index of '", folder.string(), "' is damaged in ", state_->index.damaged,
@@ -496,7 +524,12 @@ bool Store::forget(const ResultKey& key) {
   // The index first: were it the other way round, a crash between would leave an entry without a record.
   state_->append_index(encode_forgotten(key), true);
   state_->index.results.erase(key);
-  state_->shards.erase(key.key.substr(0, 2));
+  if (!key.is_snapshot()) {
+    State::Shard& shard = state_->shards[hex_byte(key.key)];
+    shard.names.erase(key.key + ".json");
+    shard.trusted = false;
+    shard.looked_at = true;
+  }
   state_->move_to_trash(path);
   return true;
 }
