@@ -224,27 +224,30 @@ const std::vector<Command>& commands() {
           {"pe-pipeline graph grid.yml --collapse all --format mermaid", ""}},
          reads});
     out.push_back({"show",
-                   "KEY|PATH|ID [flags]",
-                   "Show where an artifact comes from",
+                   "KEY|PATH|ID|encoding NAME [flags]",
+                   "Show where an artifact comes from, or what an encoding is",
                    "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, whose "
                    "own header "
-                   "answers; ID a task, as evaluate[encoding=rope].",
+                   "answers; ID a task, as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
+                   "options with defaults and units, what it is known for, its errata.",
                    {store_flag(), toggle("--tree", "What it was made from, too", &CommandLine::tree),
                     toggle("--preimage", "The document that the key is the hash of", &CommandLine::preimage),
                     json_flag(), color_flag()},
                    {{"pe-pipeline show 3fa9c2d1", ""},
                     {"pe-pipeline show out/grid/trunk/seed=42.model.h5", ""},
-                    {"pe-pipeline show 'evaluate[encoding=rope]' --tree", ""}},
+                    {"pe-pipeline show 'evaluate[encoding=rope]' --tree", ""},
+                    {"pe-pipeline show encoding yarn", ""}},
                    reads});
     out.push_back({"list",
-                   "stages|tasks|artifacts|runs [FILE] [SELECT...] [flags]",
-                   "List stages, tasks, artifacts or runs",
+                   "stages|tasks|artifacts|runs|encodings [FILE] [SELECT...] [flags]",
+                   "List stages, tasks, artifacts, runs or encodings",
                    cat("Stages and tasks are those of FILE (without it, the stage programs that were found); artifacts "
                        "are the store's, "
-                       "or with FILE those of its tasks.\n\n",
+                       "or with FILE those of its tasks. Encodings are all that models can have.\n\n",
                        kSelection),
                    reading_flags() + std::vector<Flag>{json_flag()},
-                   {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""}, {"pe-pipeline list artifacts", ""}},
+                   {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""}, {"pe-pipeline list artifacts", ""},
+                    {"pe-pipeline list encodings --json", ""}},
                    reads});
     out.push_back(
         {"config",

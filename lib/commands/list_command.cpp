@@ -2,6 +2,7 @@
 #include <map>
 
 #include "commands/commands.h"
+#include "commands/encodings_command.h"
 #include "commands/session.h"
 #include "pipeline/exit_code.h"
 #include "pipeline/pipeline_file.h"
@@ -119,7 +120,7 @@ int list_records(cli::CommandLine line, const fs::path& store_folder) {
 
 int list_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
-  static const std::vector<std::string> kinds = {"stages", "tasks", "artifacts", "runs"};
+  static const std::vector<std::string> kinds = {"stages", "tasks", "artifacts", "runs", "encodings"};
   if (line.words.empty())
     throw ConfigError("list what?", {"pe-pipeline list", 0, 0, "", 1}, cat("one of ", support::join(kinds, ", ")));
   const std::string kind = line.words.front();
@@ -129,6 +130,13 @@ int list_command(const cli::CommandLine& given) {
   }
   line.words.erase(line.words.begin());
   if (kind == "runs") return list_runs(line);
+  if (kind == "encodings") {
+    if (!line.words.empty()) {
+      throw ConfigError(cat("list encodings takes no ", quote(line.words.front())), {"pe-pipeline list", 0, 0, "", 1},
+                        cat("pe-pipeline show encoding ", line.words.front()));
+    }
+    return list_encodings(line);
+  }
   if (kind == "stages" && line.words.empty()) return list_programs(line);
   if (kind == "artifacts" && line.words.empty()) return list_records(line, store_path(line, fs::current_path()));
 

@@ -8,6 +8,7 @@
 #include "artifact/header.h"
 #include "cli/terminal.h"
 #include "commands/commands.h"
+#include "commands/encodings_command.h"
 #include "commands/session.h"
 #include "pipeline/exit_code.h"
 #include "pipeline/record.h"
@@ -203,7 +204,14 @@ int show_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   if (line.words.empty()) {
     throw ConfigError("nothing to show is named", {"pe-pipeline show", 0, 0, "", 1},
-                      "a key, the path of an artifact, or a task's id");
+                      "a key, the path of an artifact, a task's id, or: encoding NAME");
+  }
+  if (line.words.front() == "encoding" && !fs::exists("encoding")) {
+    if (line.words.size() != 2) {
+      throw ConfigError("which encoding?", {"pe-pipeline show encoding", 0, 0, "", 1},
+                        "one name; `pe-pipeline list encodings` has them all");
+    }
+    return show_encoding(line, line.words.back());
   }
   fs::path store_folder;
   if (line.words.size() > 1) store_folder = store_path_for(line);

@@ -110,6 +110,24 @@ void Execution::refuse_impossible() const {
   diagnostics.throw_if_any();
 }
 
+namespace {
+
+/// Where the first field that a message names in quotes was set: of 'model.encoding' the line of that key or of one
+/// below it.
+support::Place place_named_in(const std::string& message, const support::Origins& origins) {
+  for (std::size_t from = message.find('\''); from != std::string::npos; from = message.find('\'', from + 1)) {
+    const std::size_t to = message.find('\'', from + 1);
+    if (to == std::string::npos) break;
+    const std::string name = message.substr(from + 1, to - from - 1);
+    const auto found = origins.lower_bound(name);
+    if (found == origins.end()) continue;
+    if (found->first == name || found->first.rfind(name + ".", 0) == 0) return found->second;
+  }
+  return {};
+}
+
+}  // namespace
+
 void Execution::check_configs() const {
   std::map<std::string, std::vector<std::size_t>> by_executable;
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
@@ -139,7 +157,8 @@ void Execution::check_configs() const {
     for (const auto& [message, where] : refused) {
       diagnostics.push_back(
           {cat(graph_.tasks[where.first].id, where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string(),
-               ": ", message)});
+               ": ", message),
+           place_named_in(message, graph_.origins_of(graph_.tasks[where.first]))});
     }
     if (diagnostics.empty()) {
       const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));

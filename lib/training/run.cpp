@@ -9,6 +9,8 @@
 #include <numbers>
 
 #include "artifact/content_digest.h"
+#include "encodings/attend.h"
+#include "encodings/registry.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "support/error.h"
@@ -147,6 +149,14 @@ class Loop {
                        "), steps ", step_, " to ", workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step,
                        " of ", support::with_commas(tokens(1)), " tokens, ",
                        model::device_summary(run_.compute, run_.model.device())));
+    encodings::Span span = encodings::Span::whole(*run_.compute.micro_batch, length_);
+    span.training = true;
+    span.device = run_.model.device();
+    span.pe_len = length_;
+    encodings::PositionalEncoding& encoding = run_.model.encoding();
+    const encodings::State state = encodings::begin_pass(encoding, span);   // some learn only here how long they reach
+    progress_.note(cat("encoding ", encodings::encoding_name(run_.model.config().encoding.json), ", attention route: ",
+                       encodings::route_name(encoding, span, run_.model.compute_dtype(), /*needs_grad=*/true)));
     const std::uint64_t windows = order_.windows();
     const auto needed = static_cast<std::uint64_t>(run_.last_step * run_.batch);
     if (needed > windows) {

@@ -66,6 +66,39 @@ void TrainSettings::describe(FieldVisitor& v) {
                        warm, " + ", decay));
 }
 
+namespace {
+
+/// Why this model cannot have its encoding at this training length; empty when it can. Built for a few layers and at
+/// most once for the same words: a grid asks the same question ten thousand times.
+std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int64_t length) {
+  if (config.heads < 1 || config.d_h() < 1 || config.heads % config.kv_heads() != 0) return "";   // told elsewhere
+  static std::map<std::string, std::string> known;
+  const auto [at, fresh] = known.emplace(
+      support::cat(config.encoding.json.dump(), " ", config.width, " ", config.layers, " ", config.heads, " ",
+                   config.kv_heads(), " ", config.d_h(), " ", length),
+      "");
+  if (!fresh) return at->second;
+  try {
+    const encodings::Shape shape{.width = config.width,
+                                 .layers = std::min<std::int64_t>(config.layers, 4),
+                                 .query_heads = config.heads,
+                                 .key_value_heads = config.kv_heads(),
+                                 .head_width = config.d_h(),
+                                 .train_length = length};
+    const auto encoding = encodings::make_encoding(config.encoding.json, shape);
+    const auto bound = encoding->facts().max_positions;
+    if (bound && *bound < length) {
+      at->second = support::cat("it has ", *bound, " positions, and train.length is ", length);
+    }
+  } catch (const support::Error& error) {
+    at->second = error.diagnostics().front().message;
+    if (!error.diagnostics().front().hint.empty()) at->second += support::cat("; ", error.diagnostics().front().hint);
+  }
+  return at->second;
+}
+
+}  // namespace
+
 void TrainConfig::describe(FieldVisitor& v) {
   v.group("model", model, "The decoder.");
   v.group("train", train, "The run.");
@@ -74,6 +107,8 @@ void TrainConfig::describe(FieldVisitor& v) {
   const std::int64_t micro = compute.micro_batch.value_or(train.batch);
   v.check(micro >= train.batch || train.batch % micro == 0,
           support::cat("compute.micro_batch is ", micro, ", which does not divide train.batch, ", train.batch));
+  const std::string why = why_encoding_does_not_fit(model, train.length);
+  v.check(why.empty(), support::cat("'model.encoding' does not fit: ", why));
 }
 
 void WatchConfig::describe(FieldVisitor& v) { describe_watch(v, log_every, validate_every, validate_windows); }

@@ -26,6 +26,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"model", {"encodings", "artifact", "support", "cuda"}},
     {"training", {"model", "encodings", "data", "artifact", "support"}},
     {"evaluation", {"model", "encodings", "data", "artifact", "support"}},
+    {"handbook", {"encodings", "report", "artifact", "support"}},
     {"cuda", {}},
 };
 
@@ -42,9 +43,9 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"zlib", {"data"}},
     {"zstd", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
-    {"ATen/", {"encodings", "model", "training", "evaluation", "cuda"}},
-    {"torch/", {"encodings", "model", "training", "evaluation", "cuda"}},
-    {"c10/", {"encodings", "model", "training", "evaluation", "cuda"}},
+    {"ATen/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
+    {"torch/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
+    {"c10/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
 };
 
 struct Include {

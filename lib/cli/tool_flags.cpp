@@ -1,0 +1,98 @@
+#include "cli/tool_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+
+#include "support/error.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::cli {
+
+using support::cat;
+using support::ConfigError;
+
+const std::string& ToolValues::text(const std::string& flag) const { return values_.at(flag).front(); }
+
+std::int64_t ToolValues::integer(const std::string& flag, std::int64_t least, std::int64_t most) const {
+  const auto value = support::parse_integer(text(flag), support::Suffixes::kNone);
+  if (!value || *value < least || *value > most) {
+    throw ConfigError(cat("expected a whole number from ", least, " to ", most, ", found ", support::quote(text(flag))),
+                      {flag, 0, 0, "", 1});
+  }
+  return *value;
+}
+
+std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text, ToolValues& values) {
+  CLI::App app{text.summary, text.program};
+  app.set_help_flag("-h,--help", "Show this and end");
+  bool version = false;
+  app.add_flag("--version", version, "Show the version and end");
+  std::vector<std::string> names = {"--help", "--version"};
+  std::map<std::string, bool> switches;
+  for (const ToolFlag& flag : text.flags) {
+    names.push_back(flag.name);
+    if (flag.type.empty()) {
+      app.add_flag(flag.name, switches[flag.name], flag.help);
+      continue;
+    }
+    std::string help = flag.help;
+    if (!flag.fallback.empty()) help += cat(" [default: ", flag.fallback, "]");
+    // CLI11 would say "is required" itself, before the flag that was misspelt; we ask afterwards.
+    app.add_option(flag.name, values.values_[flag.name], help)->type_name(flag.type)->allow_extra_args(false);
+  }
+  std::vector<std::string> words;
+  if (!text.verbs.empty()) app.add_option("verb", words, support::join(text.verbs, ", "))->type_name("");
+  app.footer("\n" + text.epilogue);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(app.help().c_str(), stdout);
+    return 0;
+  } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> unknown = app.remaining();
+    const std::string word = unknown.empty() ? "" : unknown.front();
+    throw ConfigError(cat("unknown argument ", support::quote(word)), {text.program, 0, 0, "", 1},
+                      support::suggestion(word.substr(0, word.find('=')), names));
+  } catch (const CLI::ParseError& error) {
+    throw ConfigError(error.what(), {text.program, 0, 0, "", 1}, cat("see ", text.program, " --help"));
+  }
+  if (version) {
+    std::printf("%s %s\n", text.program.c_str(), text.version.c_str());
+    return 0;
+  }
+  for (const ToolFlag& flag : text.flags) {
+    std::vector<std::string>& given = values.values_[flag.name];
+    if (flag.type.empty()) {
+      if (switches[flag.name]) given = {"true"};
+      continue;
+    }
+    if (given.empty() && flag.required) {
+      throw ConfigError(cat(flag.name, " is missing"), {text.program, 0, 0, "", 1}, cat("add ", flag.name, " ", flag.type));
+    }
+    if (given.empty() && !flag.fallback.empty()) given = {flag.fallback};
+    if (given.size() > 1 && !flag.many) {
+      throw ConfigError(cat(flag.name, " is given ", given.size(), " times"), {text.program, 0, 0, "", 1});
+    }
+    for (const std::string& value : given) {
+      if (flag.choices.empty() || std::find(flag.choices.begin(), flag.choices.end(), value) != flag.choices.end()) continue;
+      throw ConfigError(cat("expected one of ", support::join(flag.choices, ", "), ", found ", support::quote(value)),
+                        {flag.name, 0, 0, "", 1}, support::suggestion(value, flag.choices));
+    }
+  }
+  if (!text.verbs.empty()) {
+    if (words.size() != 1) {
+      throw ConfigError(words.empty() ? "do what?" : "expected one verb", {text.program, 0, 0, "", 1},
+                        cat("one of ", support::join(text.verbs, ", ")));
+    }
+    if (std::find(text.verbs.begin(), text.verbs.end(), words.front()) == text.verbs.end()) {
+      throw ConfigError(cat("unknown verb ", support::quote(words.front())), {text.program, 0, 0, "", 1},
+                        support::suggestion(words.front(), text.verbs));
+    }
+    values.verb_ = words.front();
+  }
+  return std::nullopt;
+}
+
+}  // namespace pe::cli

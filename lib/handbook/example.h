@@ -1,0 +1,22 @@
+/// @file
+/// How an encoding is set up where it is shown rather than used: with options under which it does something.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "encodings/registry.h"
+#include "support/json.h"
+
+namespace pe::handbook {
+
+/// Default options, but a context extension extends (factor 4), and a position map stands over rope.
+Json example_config(const encodings::EncodingEntry& entry);
+
+/// "factor 4"; empty where all options have their defaults.
+std::string example_note(const encodings::EncodingEntry& entry);
+
+/// Standard normals, float64, the same for the same name.
+at::Tensor named_normals(const std::string& name, at::IntArrayRef sizes);
+
+}  // namespace pe::handbook

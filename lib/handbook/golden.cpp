@@ -1,0 +1,115 @@
+#include "handbook/golden.h"
+
+#include "encodings/attend.h"
+#include "handbook/example.h"
+#include "support/text.h"
+
+namespace pe::handbook {
+namespace {
+
+using at::Tensor;
+using encodings::EncodingEntry;
+using encodings::PositionalEncoding;
+using encodings::Shape;
+using encodings::Span;
+
+constexpr std::int64_t kHeads = 4, kHeadWidth = 8, kWidth = 32, kTokens = 7, kTrainLength = 7, kLayers = 4, kLayer = 2;
+
+/// sin(step·(n + 1) + phase), n counting all elements in row-major order.
+Tensor waves(at::IntArrayRef sizes, double step, double phase) {
+  Tensor t = at::empty(sizes, at::kDouble);
+  double* values = t.mutable_data_ptr<double>();
+  for (std::int64_t n = 0; n < t.numel(); ++n) values[n] = std::sin(step * static_cast<double>(n + 1) + phase);
+  return t;
+}
+
+Json list_of(const Tensor& t) {
+  if (t.dim() == 0) {
+    const double value = t.item<double>();
+    return std::isfinite(value) ? Json(value) : Json();
+  }
+  Json list = Json::array();
+  for (std::int64_t i = 0; i < t.size(0); ++i) list.push_back(list_of(t[i]));
+  return list;
+}
+
+/// Row i of each head holds the keys 0 .. i.
+Json triangle(const Tensor& logits) {
+  Json heads = Json::array();
+  for (std::int64_t h = 0; h < logits.size(1); ++h) {
+    Json rows = Json::array();
+    for (std::int64_t i = 0; i < logits.size(2); ++i) rows.push_back(list_of(logits[0][h][i].narrow(0, 0, i + 1)));
+    heads.push_back(std::move(rows));
+  }
+  return heads;
+}
+
+/// Away from initial values, many of which are 0 or 1 and would hide a mistake; then back into the encoding's bounds.
+void set_parameters(PositionalEncoding& encoding) {
+  at::NoGradGuard no_grad;
+  for (const encodings::Parameter& parameter : encoding.parameters()) {
+    Tensor value = parameter.value;
+    value.add_(waves(value.sizes(), 0.7, 0), 0.1);
+  }
+  encoding.after_step();
+}
+
+}  // namespace
+
+Json golden_case(const EncodingEntry& entry) {
+  const Shape shape{.width = kWidth, .layers = kLayers, .query_heads = kHeads, .key_value_heads = kHeads,
+                    .head_width = kHeadWidth, .train_length = kTrainLength, .dtype = at::kDouble};
+  const Json config = example_config(entry);
+  const auto encoding = encodings::make_encoding(config, shape);
+  set_parameters(*encoding);
+  at::NoGradGuard no_grad;
+  Span span = Span::whole(1, kTokens);
+  Json out = {{"name", entry.name}, {"encoding", config}};
+  if (encoding->facts().length_dependent) {
+    span.pe_len = 4 * kTrainLength;
+    out["pe_len"] = *span.pe_len;
+  }
+  encodings::State state = encodings::begin_pass(*encoding, span);
+  encodings::LayerContext context =
+      encodings::layer_context(*encoding, state, static_cast<int>(kLayer), waves({1, kTokens, kWidth}, 0.15, 0.5));
+  out["positions"] = list_of(context.positions.to(at::kDouble));
+  out["parameters"] = Json::object();
+  for (const encodings::Parameter& parameter : encoding->parameters()) {
+    if (parameter.layer < 0 || parameter.layer == kLayer) out["parameters"][parameter.name] = list_of(parameter.value);
+  }
+  encodings::Trace trace;
+  const Tensor output = encodings::attend(
+      *encoding, context,
+      {.q = waves({1, kHeads, kTokens, kHeadWidth}, 0.1, 0), .k = waves({1, kHeads, kTokens, kHeadWidth}, 0.2, 1.5),
+       .v = waves({1, kHeads, kTokens, kHeadWidth}, 0.3, 1), .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
+      {.route = encodings::Route::kReference, .trace = &trace});
+  if (encoding->traits(span).adds_to_tokens) {
+    encodings::State fresh = encodings::begin_pass(*encoding, span);
+    out["embedding"] = list_of(encodings::add_to_tokens(*encoding, at::zeros({1, kTokens, kWidth}, at::kDouble), fresh)[0]);
+  } else {
+    out["logits"] = triangle(trace.logits);
+    out["weights"] = triangle(trace.weights);
+    out["output"] = list_of(output[0]);
+  }
+  return out;
+}
+
+std::string golden_vectors() {
+  const Json header = {
+      {"shape", {{"d_model", kWidth}, {"layers", kLayers}, {"layer", kLayer}, {"heads", kHeads}, {"d_h", kHeadWidth},
+                 {"tokens", kTokens}, {"train_length", kTrainLength}}},
+      {"q", "sin(0.1(n + 1)), n the row-major index in [heads, tokens, d_h]"},
+      {"k", "sin(0.2(n + 1) + 1.5), the same"},
+      {"v", "sin(0.3(n + 1) + 1), the same"},
+      {"x", "sin(0.15(n + 1) + 0.5), n in [tokens, d_model]: input of the attention"},
+      {"dtype", "float64"}};
+  std::string text = support::cat("{\"schema\": \"pe-golden/1\",\n\"inputs\": ", header.dump(), ",\n\"cases\": [\n");
+  bool first = true;
+  for (const EncodingEntry& entry : encodings::encodings()) {
+    text += support::cat(first ? "" : ",\n", golden_case(entry).dump());
+    first = false;
+  }
+  return text + "\n]}\n";
+}
+
+}  // namespace pe::handbook

@@ -1,0 +1,13 @@
+/// @file
+/// What goes wrong with positional encodings, each shown by running ours: doc/encodings/pitfalls.md, and
+/// `pe-encodings pitfalls` on a terminal.
+#pragma once
+
+#include <string>
+
+namespace pe::handbook {
+
+/// Markdown, with the numbers that the demonstrations gave just now.
+std::string pitfalls_page();
+
+}  // namespace pe::handbook

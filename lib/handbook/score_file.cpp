@@ -1,0 +1,366 @@
+#include "handbook/score_file.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+#include "artifact/h5.h"
+#include "encodings/registry.h"
+#include "encodings/stack.h"
+#include "support/config.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::handbook {
+namespace {
+
+namespace h5 = artifact::h5;
+using at::Tensor;
+using encodings::Parameter;
+using encodings::PositionalEncoding;
+using encodings::Shape;
+using encodings::Span;
+using support::ArtifactError;
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+// Logits and weights are written whole; more than this is a mistake in a shape rather than a comparison.
+constexpr std::uint64_t kMostLogits = std::uint64_t{1} << 30;   // elements, 8 GiB
+
+/// S0 from a dataset: whatever the positions are, all members of the stack use them.
+class GivenPositions : public PositionalEncoding {
+ public:
+  GivenPositions(const Shape& shape, Tensor positions) : PositionalEncoding(shape), positions_(std::move(positions)) {}
+  encodings::Facts facts() const override { return {.shift_invariant = encodings::ShiftInvariance::kNever}; }
+  encodings::Traits traits(const Span& span) const override { return {.maps_positions = true}; }
+  Tensor positions(int layer, const Span& span) const override { return positions_; }
+
+ private:
+  Tensor positions_;
+};
+
+/// "[B, H, T, d_h]"
+std::string letters(const std::vector<std::string>& names) { return cat("[", support::join(names, ", "), "]"); }
+
+/// A dataset of reals or integers as float64.
+Tensor read_dataset(const h5::Group& group, const std::string& name) {
+  const h5::Dataset dataset = group.open_dataset(name);
+  std::vector<std::int64_t> sizes;
+  for (const std::uint64_t extent : dataset.shape()) sizes.push_back(static_cast<std::int64_t>(extent));
+  const auto as = [&](at::ScalarType type) {
+    Tensor t = at::empty(sizes, type);
+    if (dataset.count() > 0) dataset.read_raw(t.data_ptr());
+    return t.to(at::kDouble);
+  };
+  switch (dataset.type()) {
+    case h5::Type::kF64: return as(at::kDouble);
+    case h5::Type::kF32: return as(at::kFloat);
+    case h5::Type::kI64: return as(at::kLong);
+    case h5::Type::kI32: return as(at::kInt);
+    default:
+      throw ArtifactError(cat(dataset.where(), " holds ", h5::type_name(dataset.type()),
+                              "; expected float64, float32, int64 or int32"));
+  }
+}
+
+/// Reads datasets, and binds the letters of their shapes as it goes, so that a mismatch names both sides.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path) : file_(h5::File::open(path)), root_(file_.root()) {}
+
+  bool has(const std::string& name) const { return root_.has(name); }
+  const h5::Group& root() const { return root_; }
+
+  Tensor read(const std::string& name, const std::vector<std::string>& shape) {
+    if (!root_.has(name)) {
+      throw ArtifactError(cat(root_.where(), ": dataset ", quote(name), " ", letters(shape), " is missing"),
+                          support::suggestion(name, root_.names()));
+    }
+    const Tensor t = read_dataset(root_, name);
+    std::vector<std::string> found;
+    for (const std::int64_t n : t.sizes()) found.push_back(cat(n));
+    bool fits = t.dim() == static_cast<std::int64_t>(shape.size());
+    std::string why;
+    for (std::size_t i = 0; fits && i < shape.size(); ++i) {
+      const auto [at, fresh] = sizes_.emplace(shape[i], Size{t.size(static_cast<std::int64_t>(i)), name});
+      if (!fresh && at->second.value != t.size(static_cast<std::int64_t>(i))) {
+        fits = false;
+        why = cat("; ", shape[i], " is ", at->second.value, " by ", quote(at->second.from));
+      }
+    }
+    if (!fits || t.numel() == 0) {
+      throw ArtifactError(cat(root_.where(), ": dataset ", quote(name), " has the shape ", letters(found), "; expected ",
+                              letters(shape), why, t.numel() == 0 ? ", none of them 0" : ""));
+    }
+    return t;
+  }
+
+  std::int64_t size(const std::string& letter) const { return sizes_.at(letter).value; }
+  void bind(const std::string& letter, std::int64_t value, const std::string& from) {
+    sizes_.emplace(letter, Size{value, from});
+  }
+
+ private:
+  struct Size {
+    std::int64_t value;
+    std::string from;
+  };
+  h5::File file_;
+  h5::Group root_;
+  std::map<std::string, Size> sizes_;
+};
+
+/// Parameters that one layer uses, by the name that files give them: the short one where it is the only one of its
+/// kind, else "kind.short".
+std::vector<std::pair<std::string, const Parameter*>> parameters_of(const PositionalEncoding& encoding,
+                                                                   std::int64_t layer) {
+  std::map<std::string, int> count;
+  const auto is_used = [&](const Parameter& p) { return p.layer < 0 || p.layer == layer; };
+  for (const Parameter& p : encoding.parameters()) count[p.short_name] += is_used(p);
+  std::vector<std::pair<std::string, const Parameter*>> out;
+  for (const Parameter& p : encoding.parameters()) {
+    if (!is_used(p)) continue;
+    const std::string kind = p.name.substr(0, p.name.find('.'));
+    out.emplace_back(count[p.short_name] > 1 ? cat(kind, ".", p.short_name) : p.short_name, &p);
+  }
+  return out;
+}
+
+void read_parameters(const Reader& reader, const PositionalEncoding& encoding, std::int64_t layer) {
+  if (!reader.has("parameters")) return;
+  const h5::Group group = reader.root().open_group("parameters");
+  std::vector<std::string> known;
+  const auto used = parameters_of(encoding, layer);
+  for (const auto& [name, parameter] : used) known.push_back(name);
+  for (const std::string& name : group.names()) {
+    const auto found = std::find_if(used.begin(), used.end(), [&](const auto& p) { return p.first == name; });
+    if (found == used.end()) {
+      throw ArtifactError(cat(group.where(), ": this encoding has no parameter ", quote(name)),
+                          known.empty() ? "it has no parameters" : support::suggestion(name, known));
+    }
+    const Tensor given = read_dataset(group, name);
+    const Tensor& value = found->second->value;
+    if (!given.sizes().equals(value.sizes())) {
+      std::vector<std::string> is, should;
+      for (const std::int64_t n : given.sizes()) is.push_back(cat(n));
+      for (const std::int64_t n : value.sizes()) should.push_back(cat(n));
+      throw ArtifactError(cat(group.where(), ": parameter ", quote(name), " has the shape ", letters(is), "; expected ",
+                              letters(should)));
+    }
+    at::NoGradGuard no_grad;
+    Tensor handle = value;
+    handle.copy_(given);
+  }
+}
+
+/// float64 stays, all else is written as float32: HDF5 has no bfloat16.
+void write_tensor(h5::Group& group, const std::string& name, const Tensor& tensor) {
+  const bool wide = tensor.scalar_type() == at::kDouble;
+  const Tensor t = tensor.detach().to(wide ? at::kDouble : at::kFloat).contiguous();
+  h5::Shape shape;
+  for (const std::int64_t n : t.sizes()) shape.push_back(static_cast<std::uint64_t>(n));
+  group.write_raw(name, wide ? h5::Type::kF64 : h5::Type::kF32, shape, t.data_ptr());
+}
+
+bool runs_on(const Tensor& positions) {
+  if (positions.numel() < 2) return true;
+  return at::all(at::eq(positions.narrow(0, 1, positions.numel() - 1) - positions.narrow(0, 0, positions.numel() - 1), 1))
+      .item<bool>();
+}
+
+}  // namespace
+
+Json read_encoding(const std::string& text, const std::vector<std::string>& sets) {
+  support::VariantValue value{"none"};
+  const auto describe = [&](support::FieldVisitor& v) {
+    v.variant("encoding", value, encodings::variant_kinds(), "", /*stackable=*/true);
+  };
+  const support::Schema schema = support::schema_of(describe);
+  support::Node layer;
+  layer.kind = support::Node::Kind::kMap;
+  support::Node given = support::parse_yaml_value(text, "--encoding");
+  layer.mark = given.mark;
+  if (!sets.empty()) {
+    if (given.is_map() && given.find("stack")) {
+      throw ConfigError("--set cannot tell the members of a stack apart", {"--set", 0, 0, "", 1},
+                        "write options into the stack: {stack: [{kind: yarn, factor: 4}, ssmax]}");
+    }
+    if (!given.is_map()) {
+      support::Node map;
+      map.kind = support::Node::Kind::kMap;
+      map.mark = given.mark;
+      map.members.push_back({"kind", given.mark, given});
+      given = std::move(map);
+    }
+    const support::Node* kind = given.find("kind");
+    const encodings::EncodingEntry* entry = kind ? encodings::find_encoding(kind->text) : nullptr;
+    for (const std::string& set : sets) {
+      const auto equals = set.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        throw ConfigError(cat("expected KEY=VALUE, found ", quote(set)), {"--set", 0, 0, "", 1});
+      }
+      const std::string key = set.substr(0, equals);
+      std::string word = set.substr(equals + 1);
+      const support::Field* field = entry ? support::find_field(entry->fields, key) : nullptr;
+      using enum support::FieldType;
+      const bool list = field && (field->type == kIntegerList || field->type == kRealList || field->type == kTextList);
+      if (list && word.rfind('[', 0) != 0) word = cat("[", word, "]");
+      support::Node option = support::parse_yaml_value(word, cat("--set ", key));
+      std::erase_if(given.members, [&](const support::Node::Member& member) { return member.key == key; });
+      given.members.push_back({key, option.mark, std::move(option)});
+    }
+  }
+  layer.members.push_back({"encoding", layer.mark, std::move(given)});
+  Json config = support::defaults(schema);
+  support::Diagnostics diagnostics;
+  support::overlay(schema, layer, config, nullptr, diagnostics);
+  diagnostics.throw_if_any();
+  return config.at("encoding");
+}
+
+void score_file(const ScoreOrder& order) {
+  Reader reader(order.in);
+  const Tensor q64 = reader.read("q", {"B", "H", "T", "d_h"});
+  const Tensor k64 = reader.read("k", {"B", "G", "T", "d_h"}), v64 = reader.read("v", {"B", "G", "T", "d_h"});
+  const std::int64_t batch = reader.size("B"), length = reader.size("T"), heads = reader.size("H");
+  const std::uint64_t logits = static_cast<std::uint64_t>(batch * heads) * static_cast<std::uint64_t>(length) *
+                               static_cast<std::uint64_t>(length);
+  if (logits > kMostLogits) {
+    throw ArtifactError(cat(order.in.string(), ": logits [", batch, ", ", heads, ", ", length, ", ", length,
+                            "] are more than the ", kMostLogits, " numbers that are written"),
+                        "take fewer sequences, heads or tokens");
+  }
+  std::int64_t width = heads * reader.size("d_h");
+  if (reader.root().has_attribute("d_model")) {
+    width = reader.root().integer("d_model");
+    if (width < 1 || width > (1 << 20)) {
+      throw ArtifactError(cat(reader.root().where(), ": attribute d_model is ", width, "; expected 1 to ", 1 << 20));
+    }
+    reader.bind("d_m", width, "the attribute d_model");
+  }
+  Tensor x64;
+  if (reader.has("x")) {
+    x64 = reader.read("x", {"B", "T", "d_m"});
+    width = reader.size("d_m");
+  }
+  if (order.layer >= order.layers) {
+    throw ConfigError(cat("layer ", order.layer, " of ", order.layers, " layers: they count from 0"),
+                      {"--layer", 0, 0, "", 1}, cat("add --layers ", order.layer + 1));
+  }
+  const Shape shape{.width = width,
+                    .layers = order.layers,
+                    .query_heads = heads,
+                    .key_value_heads = reader.size("G"),
+                    .head_width = reader.size("d_h"),
+                    .train_length = order.train_length > 0 ? order.train_length : length,
+                    .dtype = order.dtype == at::kDouble ? at::kDouble : at::kFloat};
+  Span span = Span::whole(batch, length);
+  span.pe_len = order.pe_length;
+
+  std::unique_ptr<PositionalEncoding> encoding = encodings::make_encoding(order.encoding, shape);
+  const std::string name = encodings::encoding_name(order.encoding);
+  if (reader.has("positions")) {
+    const Tensor positions = reader.read("positions", {"T"});
+    const bool whole = at::all(at::eq(positions, positions.floor())).item<bool>();
+    if (whole && runs_on(positions)) {
+      span.first_position = positions[0].to(at::kLong).item<std::int64_t>();
+    } else {
+      std::vector<encodings::StackMember> members;
+      members.push_back({"the positions of the file",
+                         std::make_unique<GivenPositions>(shape, whole ? positions.to(at::kLong) : positions)});
+      members.push_back({name, std::move(encoding)});
+      encoding = encodings::make_stack(std::move(members), shape);
+    }
+  }
+  read_parameters(reader, *encoding, order.layer);
+  const auto used = parameters_of(*encoding, order.layer);
+
+  // What an encoding makes of x when there is none must not pass for an answer: NaN tells on it.
+  const bool blind = !x64.defined();
+  if (blind) x64 = at::full({batch, length, width}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
+  Tensor q = q64.to(order.dtype), k = k64.to(order.dtype), v = v64.to(order.dtype), x = x64.to(order.dtype);
+  const double scale = 1 / std::sqrt(static_cast<double>(shape.head_width));
+  const auto attend = [&](const encodings::AttendOptions& options) {
+    encodings::State state = encodings::begin_pass(*encoding, span);
+    encodings::LayerContext context = encodings::layer_context(*encoding, state, static_cast<int>(order.layer), x);
+    return encodings::attend(*encoding, context, {.q = q, .k = k, .v = v, .scale = scale}, options);
+  };
+
+  encodings::Trace trace;
+  Tensor embedding;
+  {
+    at::NoGradGuard no_grad;
+    const Tensor defined = attend({.route = encodings::Route::kReference, .trace = &trace});
+    if (blind && at::any(at::isnan(defined)).item<bool>() && !at::any(at::isnan(q64)).item<bool>() &&
+        !at::any(at::isnan(k64)).item<bool>() && !at::any(at::isnan(v64)).item<bool>()) {
+      throw ArtifactError(cat(reader.root().where(), ": dataset 'x' [B, T, d_m] is missing, and encoding ", quote(name),
+                              " reads the input of the attention"));
+    }
+    if (encoding->traits(span).adds_to_tokens) {
+      encodings::State state = encodings::begin_pass(*encoding, span);
+      const at::ScalarType type = order.dtype == at::kDouble ? at::kDouble : at::kFloat;
+      embedding = encodings::add_to_tokens(*encoding, at::zeros({1, length, width}, type), state)[0];
+    }
+  }
+
+  std::vector<std::pair<std::string, Tensor>> wanted;
+  Tensor output;
+  std::vector<Tensor> gradients;
+  if (order.gradients) {
+    const Tensor direction = reader.read("grad_output", {"B", "H", "T", "d_h"}).to(order.dtype);
+    for (Tensor* t : {&q, &k, &v}) t->requires_grad_(true);
+    wanted = {{"q", q}, {"k", k}, {"v", v}};
+    if (!blind) {
+      x.requires_grad_(true);
+      wanted.emplace_back("x", x);
+    }
+    for (const auto& [file_name, parameter] : used) wanted.emplace_back(cat("parameters/", file_name), parameter->value);
+    output = attend({.route = order.route});
+    std::vector<Tensor> leaves;
+    for (const auto& [label, leaf] : wanted) leaves.push_back(leaf);
+    gradients = torch::autograd::grad({(output * direction).sum()}, leaves, {}, std::nullopt, false,
+                                      /*allow_unused=*/true);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i].defined()) gradients[i] = at::zeros_like(leaves[i]);
+    }
+  } else {
+    at::NoGradGuard no_grad;
+    output = attend({.route = order.route});
+  }
+
+  const std::filesystem::path partial = support::unique_sibling(order.out);
+  try {
+    h5::File file = h5::File::create(partial);
+    h5::Group root = file.root();
+    root.set_text("format", "pe-scores/1");
+    root.set_text("encoding", order.encoding.dump());
+    root.set_text("dtype", order.dtype == at::kDouble ? "float64" : order.dtype == at::kFloat ? "float32" : "bfloat16");
+    root.set_text("route", encodings::route_name(*encoding, span, order.dtype, order.gradients, {.route = order.route}));
+    root.set_integer("layer", order.layer);
+    root.set_integer("train_length", shape.train_length);
+    write_tensor(root, "logits", trace.logits);
+    write_tensor(root, "weights", trace.weights);
+    write_tensor(root, "output", output);
+    if (embedding.defined()) write_tensor(root, "embedding", embedding);
+    if (!used.empty()) {
+      h5::Group group = root.create_group("parameters");
+      for (const auto& [file_name, parameter] : used) write_tensor(group, file_name, parameter->value);
+    }
+    if (order.gradients) {
+      h5::Group group = root.create_group("gradients");
+      if (!used.empty()) group.create_group("parameters");
+      for (std::size_t i = 0; i < wanted.size(); ++i) write_tensor(group, wanted[i].first, gradients[i]);
+    }
+    file.close();
+    support::rename_durably(partial, order.out);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(partial, ignored);
+    throw;
+  }
+}
+
+}  // namespace pe::handbook

@@ -1,0 +1,157 @@
+// What people ask of the encodings through the programs: lists, pages of one, scores, and errors with their place.
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "support/files.h"
+#include "support/json.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+#include "support/test_data.h"
+#include "support/text.h"
+
+namespace fs = std::filesystem;
+using pe::Json;
+using pe::support::capture;
+using pe::support::Captured;
+
+namespace {
+
+std::string program(const std::string& name) { return (pe::test::build_root() / "stages" / name).string(); }
+
+void check_says(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) BOOST_TEST(text.find(part) != std::string::npos, "'" << part << "' is missing in: " << text);
+}
+
+std::vector<std::string> listed_names() {
+  const Captured answer = capture({program("pe-pipeline"), "list", "encodings", "--json"});
+  BOOST_REQUIRE_MESSAGE(answer.status.code == 0, answer.err);
+  std::vector<std::string> names;
+  for (const Json& one : Json::parse(answer.out).at("encodings")) names.push_back(one.at("name"));
+  return names;
+}
+
+/// `pipelines/smoke.yml` with another line for the encoding; the lines before it stay where they are.
+struct Project {
+  explicit Project(const std::string& encoding, const std::string& model = "") {
+    fs::copy(pe::test::source_root() / "configs", folder / "configs", fs::copy_options::recursive);
+    std::ofstream(folder / "bad.yml") << R"(schema: pe-pipeline/1
+name: bad
+stages:
+  fetch:
+    run: pe-fetch
+    config:
+      set: {source: generated, generated.words: 3k, generated.max_words: 200, generated.seed: 1}
+  tokenize:
+    run: pe-tokenize
+    needs: {raw: fetch}
+    config:
+      file: configs/tokenize.yml
+      set: {tokenizer: bytes}
+  trunk:
+    run: pe-train
+    needs: {data: tokenize}
+    config:
+      file: [configs/model.yml, configs/train.yml]
+      set:
+        model: {width: 32, layers: 2, heads: 2)"
+                                      << model << R"(}
+        train: {batch: 4, length: 64, seed: 42, tokens: 16k, decay_share: 0, warmup_steps: 4}
+        model.encoding: )" << encoding << "\n";
+  }
+  std::string refusal() const {
+    const Captured answer = capture({program("pe-pipeline"), "run", (folder / "bad.yml").string(), "--store", (folder / "store").string()});
+    BOOST_TEST(answer.status.code == 2, answer.err);
+    return answer.err;
+  }
+  pe::test::TempFolder folder;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(encodings_for_people)
+
+BOOST_AUTO_TEST_CASE(list_encodings_has_a_line_for_each) {
+  const Captured answer = capture({program("pe-pipeline"), "list", "encodings"});
+  BOOST_TEST(answer.status.code == 0);
+  check_says(answer.out, {"name", "kind", "acts on", "learned", "reference", "rope", "token embeddings", "arXiv:2104.09864",
+                          "layers·(33·heads + 66)"});
+  const std::vector<std::string> names = listed_names();
+  BOOST_TEST(static_cast<std::size_t>(std::count(answer.out.begin(), answer.out.end(), '\n')) == names.size() + 1);
+  BOOST_TEST(names.front() == "none");
+}
+
+BOOST_AUTO_TEST_CASE(show_encoding_tells_formula_options_and_errata) {
+  const Captured answer = capture({program("pe-pipeline"), "show", "encoding", "yarn"});
+  BOOST_TEST(answer.status.code == 0);
+  check_says(answer.out, {"formula", "ramp", "known for", "errata", "options", "factor", "default 1", "tokens", "arXiv:2309.00071"});
+  const Captured json = capture({program("pe-pipeline"), "show", "encoding", "nope", "--json"});
+  BOOST_TEST(Json::parse(json.out).at("name") == "none");
+  const Captured unknown = capture({program("pe-pipeline"), "show", "encoding", "yran"});
+  BOOST_TEST(unknown.status.code == 2);
+  check_says(unknown.err, {"unknown encoding 'yran'", "did you mean 'yarn'?"});
+  const Captured none = capture({program("pe-pipeline"), "show", "encoding"});
+  BOOST_TEST(none.status.code == 2);
+  check_says(none.err, {"which encoding?", "list encodings"});
+}
+
+BOOST_AUTO_TEST_CASE(scores_agree_with_numpy_through_h5py) {
+  if (std::system("/usr/bin/python3 -c 'import h5py, numpy' >/dev/null 2>&1") != 0) {
+    BOOST_TEST_MESSAGE("skipped: /usr/bin/python3 has no h5py");
+    return;
+  }
+  const pe::test::TempFolder folder;
+  const Captured answer = capture({"/usr/bin/python3", (pe::test::source_root() / "tests/end_to_end/score_oracle.py").string(),
+                                   program("pe-score"), folder.path().string()});
+  BOOST_TEST(answer.status.code == 0, answer.out << answer.err);
+}
+
+BOOST_AUTO_TEST_CASE(pe_score_names_what_is_wrong) {
+  const pe::test::TempFolder folder;
+  const auto said = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), program("pe-score"));
+    const Captured answer = capture(flags);
+    BOOST_TEST(answer.status.code != 0);
+    return answer.err;
+  };
+  check_says(said({"--encodin", "rope"}), {"--encodin", "did you mean", "--encoding"});
+  check_says(said({"--encoding", "rope"}), {"--in is missing"});
+  check_says(said({"--encoding", "roope", "--in", "a.h5", "--out", "b.h5"}), {"--encoding", "rope"});
+  check_says(said({"--encoding", "yarn", "--set", "factor=0.2", "--in", "a.h5", "--out", "b.h5"}), {"--set factor", "at least 1"});
+  check_says(said({"--encoding", "rope", "--in", "/nonexistent.h5", "--out", "b.h5"}), {"/nonexistent.h5"});
+  check_says(said({"--encoding", "rope", "--dtype", "float16", "--in", "a.h5", "--out", "b.h5"}), {"--dtype", "bfloat16", "float16"});
+  check_says(said({"--encoding", "rope", "--layer", "x", "--in", "a.h5", "--out", "b.h5"}), {"--layer", "'x'"});
+}
+
+BOOST_AUTO_TEST_CASE(a_head_width_that_cannot_be_turned_names_the_config_line) {
+  check_says(Project("rope", ", head_width: 15").refusal(), {"bad.yml:22", "model.encoding", "head width 15", "not even"});
+}
+
+BOOST_AUTO_TEST_CASE(a_text_longer_than_a_learned_table_names_the_config_line) {
+  check_says(Project("{kind: learned, max_positions: 32}").refusal(), {"bad.yml:22", "32 positions", "train.length is 64"});
+}
+
+BOOST_AUTO_TEST_CASE(a_factor_below_one_names_the_config_line) {
+  check_says(Project("{kind: yarn, factor: 0.5}").refusal(), {"bad.yml:22", "factor", "0.5"});
+}
+
+BOOST_AUTO_TEST_CASE(an_unknown_option_names_the_config_line_and_the_nearest_word) {
+  check_says(Project("{kind: yarn, facotr: 2}").refusal(), {"bad.yml:22", "facotr", "did you mean 'factor'?"});
+}
+
+BOOST_AUTO_TEST_CASE(two_rotations_in_a_stack_name_the_config_line) {
+  check_says(Project("{stack: [rope, yarn]}").refusal(), {"bad.yml:22", "'rope' and 'yarn'", "both rotate"});
+}
+
+BOOST_AUTO_TEST_CASE(the_pipeline_over_every_encoding_has_them_all) {
+  const std::string text = pe::support::read_file(pe::test::source_root() / "pipelines/every_encoding.yml");
+  const Captured listed = capture({program("pe-pipeline"), "list", "tasks", (pe::test::source_root() / "pipelines/every_encoding.yml").string(),
+                                   "--store", "/nonexistent-store", "--json"});
+  BOOST_REQUIRE_MESSAGE(listed.status.code == 0, listed.err);
+  for (const std::string& name : listed_names()) {
+    BOOST_TEST(listed.out.find(pe::support::cat("trunk[encoding=", name)) != std::string::npos, name << " is not in every_encoding.yml");
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,62 @@
+// doc/encodings/ is what the code writes today; texts by their letters, figures by their data.
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+
+#include "handbook/figures.h"
+#include "handbook/pages.h"
+#include "support/files.h"
+#include "support/test_data.h"
+
+using namespace pe;
+namespace fs = std::filesystem;
+
+BOOST_AUTO_TEST_SUITE(pages)
+
+BOOST_AUTO_TEST_CASE(the_pages_of_the_encodings_are_up_to_date) {
+  const fs::path folder = test::source_root() / "doc/encodings";
+  for (const auto& [name, text] : handbook::generated_texts()) {
+    BOOST_TEST_CONTEXT("to bring them up to date: pe-encodings pages --out doc/encodings") {
+      if (!fs::exists(folder / name)) {
+        BOOST_TEST(false, "doc/encodings/" << name << " is missing");
+        continue;
+      }
+      const std::string there = support::read_file(folder / name);
+      const bool current = name.rfind("figures/", 0) == 0 ? handbook::same_figure_data(there, text) : there == text;
+      BOOST_TEST(current, "doc/encodings/" << name << " is out of date");
+    }
+  }
+  for (const encodings::EncodingEntry& entry : encodings::encodings()) {
+    BOOST_TEST(fs::exists(folder / "figures" / (entry.name + ".svg")), entry.name << " has no figure");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(no_page_is_left_of_an_encoding_that_is_gone) {
+  for (const auto& file : fs::directory_iterator(test::source_root() / "doc/encodings")) {
+    const std::string name = file.path().stem().string();
+    if (file.path().extension() != ".md" || name == "README" || name == "guide" || name == "pitfalls") continue;
+    BOOST_TEST((encodings::find_encoding(name) != nullptr), name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_figure_shows_what_the_code_computes) {
+  const report::Figure alibi = handbook::encoding_figure(*encodings::find_encoding("alibi"));
+  BOOST_REQUIRE(alibi.panels.size() == 1);   // it sees distances alone
+  BOOST_REQUIRE(alibi.panels[0].series.size() == 4);
+  for (const report::Point& point : alibi.panels[0].series[0].points) {
+    BOOST_TEST(std::abs(point.y - (1 - point.x / 4)) < 1e-3 * std::max(1.0, std::abs(point.y)));   // slope 2^-2
+  }
+  // Where absolute places matter there is a panel that shows it.
+  BOOST_TEST(handbook::encoding_figure(*encodings::find_encoding("learned")).panels.size() == 2);
+  BOOST_TEST(handbook::encoding_figure(*encodings::find_encoding("ssmax")).panels.size() == 2);
+  BOOST_TEST(handbook::encoding_figure(*encodings::find_encoding("rope")).panels.size() == 1);
+}
+
+BOOST_AUTO_TEST_CASE(figures_differ_when_their_numbers_do) {
+  const std::string a = "panel,x,y\na,1,2\na,2,4\n";
+  BOOST_TEST(handbook::same_figure_data(a, "panel,x,y\na,1,2.001\na,2,4\n"));
+  BOOST_TEST(!handbook::same_figure_data(a, "panel,x,y\na,1,2.1\na,2,4\n"));
+  BOOST_TEST(!handbook::same_figure_data(a, "panel,x,y\na,1,2\n"));
+  BOOST_TEST(!handbook::same_figure_data(a, "panel,x,y\nb,1,2\na,2,4\n"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
