@@ -9,6 +9,8 @@
 //
 // One sequence and a few repetitions: on two CPU cores a step of tiny takes some 3 s, and sixty encodings have to fit into
 // twenty minutes. The smallest of the repetitions counts, since everything that disturbs a measurement makes it longer.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <malloc.h>
@@ -18,6 +20,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <thread>
 
 #include "encodings/attend.h"
 #include "encodings/registry.h"
