@@ -250,13 +250,35 @@ class Comparison {
       add(Difference::What::kShape, a.path(), type_text(a), type_text(b));
       bits_differ = true;
     } else if (a.element_bytes() != b.element_bytes()) {
-      // Texts of another width: the same column may still hold other words; the content digest counts the width.
-      add(Difference::What::kType, a.path(), cat("text", a.element_bytes()), cat("text", b.element_bytes()));
       bits_differ = true;
+      columns_of_text(a, b);
     } else {
       bits_differ = values(a, b, numbers);
     }
     attributes(a, b, bits_differ);
+  }
+
+  /// Texts of unequal width: what they say, and the width itself only where they say the same.
+  void columns_of_text(const h5::Dataset& a, const h5::Dataset& b) {
+    Difference found;
+    std::vector<char> x(a.element_bytes() + 1), y(b.element_bytes() + 1);
+    for (std::uint64_t i = 0; i < a.count(); ++i) {
+      a.read_raw(x.data(), i, 1);
+      b.read_raw(y.data(), i, 1);
+      if (std::strcmp(x.data(), y.data()) == 0) continue;
+      if (found.differing++ == 0) {
+        found.where = i;
+        texts(x.data(), x.size(), y.data(), y.size(), found);
+      }
+    }
+    if (found.differing == 0) {
+      // The content digest counts the width.
+      add(Difference::What::kType, a.path(), cat("text", a.element_bytes()), cat("text", b.element_bytes()));
+      return;
+    }
+    found.path = prefix_ + a.path();
+    found.elements = a.count();
+    out_.differences.push_back(std::move(found));
   }
 
   /// True when any bit differs.
@@ -292,7 +314,7 @@ class Comparison {
         if (found.differing++ == 0) {
           found.where = from + i;
           if (a.type() == h5::Type::kText) {
-            texts(p, q, width, found);
+            texts(p, width, q, width, found);
           } else {
             found.first = value_text(a.type(), numbers, p, width);
             found.second = value_text(a.type(), numbers, q, width);
@@ -309,8 +331,8 @@ class Comparison {
   }
 
   /// Of two texts only what differs: members of JSON documents, else what stands around the first difference.
-  static void texts(const char* p, const char* q, std::size_t width, Difference& found) {
-    const std::string x(p, ::strnlen(p, width)), y(q, ::strnlen(q, width));
+  static void texts(const char* p, std::size_t p_width, const char* q, std::size_t q_width, Difference& found) {
+    const std::string x(p, ::strnlen(p, p_width)), y(q, ::strnlen(q, q_width));
     const Json first = Json::parse(x, nullptr, false), second = Json::parse(y, nullptr, false);
     if (first.is_object() && second.is_object()) {
       const auto differences = support::differences(first, second);

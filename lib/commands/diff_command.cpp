@@ -185,7 +185,9 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
       each["differences"] = differences_json(diff);
       same = same && diff.same();
       const std::string pad(label.size() < 10 ? 10 - label.size() : 1, ' ');
-      if (diff.same())
+      if (diff.same() && diff.compared == 0 && !options.only.empty())
+        out += cat(label, pad, "holds nothing at ", support::join(options.only, ", "), "\n");
+      else if (diff.same())
         out +=
             cat(label, pad, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
                 options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");

@@ -113,6 +113,10 @@ BOOST_FIXTURE_TEST_CASE(of_long_texts_only_what_differs_is_shown, TwoFiles) {
             .differences.at(0);
   BOOST_TEST(one.first == "lr: 1");
   BOOST_TEST(one.second == "2 and 1 more");
+  one = diff_artifacts(text_file("a", R"({"lr": 1.0})"), text_file("b", R"({"lr": 1.5, "note": "longer"})"))
+            .differences.at(0);
+  BOOST_TEST((one.what == Difference::What::kValues));
+  BOOST_TEST(one.first == "lr: 1");
 }
 
 BOOST_FIXTURE_TEST_CASE(only_narrows_the_comparison_to_a_path, TwoFiles) {

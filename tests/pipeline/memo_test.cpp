@@ -98,6 +98,13 @@ BOOST_AUTO_TEST_CASE(a_damaged_memo_is_an_empty_one) {
     ContentMemo memo(folder.path("store"));
     BOOST_TEST(memo.digest(file) == digest);
   }
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
+    folder.write("store/memo/content", flipped);
+    ContentMemo memo(folder.path("store"));
+    BOOST_TEST(memo.digest(file) == digest);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(folders_files_and_globs_are_listed_by_name) {
