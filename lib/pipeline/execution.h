@@ -197,6 +197,7 @@ class Execution {
   std::multiset<std::string> busy_;             // plan and task keys at work
   std::set<std::size_t> active_reports_steps_;  // tasks that report checkpoints
   std::vector<const Resources*> refused_;
+  std::set<std::size_t> repaired_;  // producers of damaged objects that were sent to work again
   std::uint64_t last_ticket_ = 0;
   double started_s_ = 0;
   double next_wake_s_ = -1;

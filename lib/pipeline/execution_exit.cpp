@@ -251,8 +251,11 @@ bool Execution::repair_inputs(std::size_t i, const Active& active) {
   if (node.input_repairs >= 1) return false;
   const Task& task = graph_.tasks[i];
   std::set<std::size_t> producers;
+  bool again_there = false;
   const bool good = guarded([&] {
     for (const Edge& edge : task.inputs) {
+      // Another reader found it first: it is on its way, or there again.
+      if (repaired_.count(edge.producer)) again_there = true;
       const Result* result = result_of(edge);
       const OutputRecord* output = result ? result->output(edge.output) : nullptr;
       if (!output) continue;
@@ -273,20 +276,26 @@ bool Execution::repair_inputs(std::size_t i, const Active& active) {
     support::remove_tree(active.folder / "out");
     support::remove_tree(active.folder / "inputs");
   });
-  if (!good || producers.empty()) return false;
+  if (!good || (producers.empty() && !again_there)) return false;
   ++node.input_repairs;
   emit({"retry",
         static_cast<std::int64_t>(i),
         active.attempt,
         {{"class", "input"}, {"reason", "a damaged input"}, {"delay_s", 0}}});
   set_phase(i, TaskPhase::kWaiting);
+  repaired_.insert(producers.begin(), producers.end());
   for (const std::size_t producer : producers) {
     nodes_[producer].made = false;
+    // Who was about to read it waits again.
+    for (const std::size_t reader : readers_[producer]) {
+      if (nodes_[reader].phase == TaskPhase::kReady) set_phase(reader, TaskPhase::kWaiting);
+    }
     if (nodes_[producer].phase != TaskPhase::kRunning) {
       set_phase(producer, TaskPhase::kWaiting);
       evaluate(producer);
     }
   }
+  if (producers.empty()) evaluate(i);
   return true;
 }
 

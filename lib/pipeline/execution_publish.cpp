@@ -32,7 +32,7 @@ Record Execution::record_for(const Active& active, std::int64_t step, ResultStat
   record.occasion = {{"run", summary_.run_id},
                      {"host", host_name()},
                      {"started", utc_text(active.started_unix)},
-                     {"ended", utc_text(now)},
+                     {"ended", utc_text(now, true)},
                      {"wall_s", std::round((now - active.started_unix) * 1e3) / 1e3},
                      {"attempts", active.attempt},
                      {"resumed", active.resumed},

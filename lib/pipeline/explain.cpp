@@ -178,7 +178,7 @@ class Explainer {
     }
     const auto inputs = known_inputs(graph_, plan_, index);
     const Json now = task_preimage(task, inputs.value_or(std::vector<InputDigest>{}));
-    if (const PastTask* before = past_.find(task.stage->name, task.id, task.is_trajectory() ? "" : planned.task_key)) {
+    if (const PastTask* before = past_.find(task.stage->name, task.id, task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key)) {
       explanation.against = before->key.key;
       explanation.against_id = before->id;
       explanation.causes = compare(*task.stage, before->preimage, now, inputs.has_value());

@@ -42,8 +42,8 @@ std::vector<std::string> input_contents(const ModelPipeline& pipeline, const std
 }  // namespace
 
 std::string recipe_text(const std::string& kind, int version, int value, int extra, const std::string& text,
-                        const std::string& file, int tokens, const std::vector<std::string>& inputs) {
-  return cat(kind, "|v", version, "|", value, "|", extra, "|", text, "|", file, "|", tokens, "|",
+                        const std::string& file, bool trajectory, const std::vector<std::string>& inputs) {
+  return cat(kind, "|v", version, "|", value, "|", extra, "|", text, "|", file, "|", trajectory ? "steps" : "whole", "|",
              support::join(inputs, ","));
 }
 
@@ -221,7 +221,7 @@ std::vector<ModelTask> NaiveModel::expand(const ModelPipeline& pipeline) {
 std::string NaiveModel::recipe(const ModelPipeline& pipeline, const std::vector<ModelTask>& tasks, std::size_t task) {
   const ModelStage& stage = pipeline.stages[tasks[task].stage];
   return recipe_text(stage.kind, pipeline.versions.at(stage.kind), stage.value, stage.extra, text_of(tasks[task]),
-                     file_of(pipeline, stage), stage.snapshots.empty() ? stage.tokens : 0,
+                     file_of(pipeline, stage), !stage.snapshots.empty(),
                      input_contents(pipeline, tasks, task));
 }
 
@@ -274,6 +274,12 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
       if (it != held.end() && it->second == Held::kDamaged) {
         it->second = Held::kObjectGone;
         execute(input.task);
+        if (failed[input.task] || states[input.task] == State::kBlocked) {
+          if (failed[input.task]) states[input.task] = State::kFailed;
+          outcome.blocked.insert(i);
+          states[i] = State::kBlocked;
+          return;
+        }
       }
     }
     const ModelStage& stage = pipeline.stages[tasks[i].stage];
@@ -293,7 +299,10 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     if (wanted[i].empty()) continue;
     const auto broken = [&](const ModelTask::Input& input) {
-      return states[input.task] == State::kFailed || states[input.task] == State::kBlocked;
+      if (states[input.task] != State::kFailed && states[input.task] != State::kBlocked) return false;
+      // A snapshot that is there serves although its trajectory fails later; one that is forced again does not.
+      return (force && selected[input.task]) || !present(input.task, input.step) ||
+             states[input.task] == State::kBlocked;
     };
     const bool blocked = (must[i] || !known[i]) && std::any_of(tasks[i].inputs.begin(), tasks[i].inputs.end(), broken);
     if (blocked) {
@@ -312,7 +321,7 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
         execute(i);
       }
     }
-    states[i] = failed[i] ? State::kFailed : State::kDone;
+    if (states[i] != State::kBlocked) states[i] = failed[i] ? State::kFailed : State::kDone;
   }
   return outcome;
 }

@@ -81,7 +81,7 @@ using ModelResult = std::pair<std::string, int>;
 
 /// The recipe of a task as plain text; equal recipes are the same work. `inputs` are the contents that it reads.
 std::string recipe_text(const std::string& kind, int version, int value, int extra, const std::string& text,
-                        const std::string& file, int tokens, const std::vector<std::string>& inputs);
+                        const std::string& file, bool trajectory, const std::vector<std::string>& inputs);
 /// What such a task writes, at a step or (-1) at its end.
 std::string content_text(const std::string& kind, int version, int value, const std::string& text,
                          const std::string& file, const std::vector<std::string>& inputs, int step);

@@ -36,7 +36,7 @@ namespace fs = std::filesystem;
 struct ToyConfig {
   std::int64_t value = 0, workers = 1, extra = 0, tokens = 4;
   bool fails = false;
-  std::string text;
+  std::string text, shape = "free";
   std::vector<std::string> path;
   void describe(support::FieldVisitor& v) {
     v.field("value", value, "A number.");
@@ -44,6 +44,7 @@ struct ToyConfig {
     v.field("extra", extra, "Came later.", {.neutral = Json(0), .since = 2});
     v.paths("path", path, "Files whose content counts.");
     v.field("tokens", tokens, "Horizon.", {.unit = "tokens", .min = 1});
+    v.field("shape", shape, "Frees the horizon.");
     v.field("workers", workers, "Changes nothing.", {.hashed = false});
     v.field("fails", fails, "Whether it fails.", {.hashed = false});
   }
@@ -58,7 +59,7 @@ StageDescription description(const std::string& name, int version) {
   stage.outputs = {{"out", artifact::Kind::kMetrics, false}};
   stage.fields = support::schema_of<ToyConfig>();
   stage.resumes = true;
-  stage.trajectory = TrajectoryDescription{"tokens", {}, Json::object()};
+  stage.trajectory = TrajectoryDescription{"tokens", {}, {{"shape", "free"}}};
   return stage;
 }
 
@@ -181,7 +182,8 @@ class World {
         const auto key = key_of({recipe, step});
         BOOST_REQUIRE(key);
         const auto result = store.find(*key);
-        BOOST_REQUIRE_MESSAGE(result && store.complete(*result), tasks[i].id << " is not in the store");
+        BOOST_REQUIRE_MESSAGE(result && store.complete(*result), tasks[i].id << " at " << step << " is not in the store, key " << key->key
+                              << (result ? ": its object is gone" : ": no record"));
         const fs::path object = store.object_path(result->output("out")->object);
         BOOST_REQUIRE_EQUAL(artifact::read_metrics(object).facts.value("state", ""),
                             NaiveModel::content(pipeline, tasks, i, step));
@@ -229,7 +231,7 @@ class World {
     const int version = pipeline.versions.at(kind);
     const std::string recipe =
         recipe_text(kind, version, config.at("value"), config.at("extra"), config.at("text"), file,
-                    0, inputs);
+                    points, inputs);
     recipes[attempt.task.at("key")] = recipe;
     if (config.at("fails").get<bool>()) {
       attempt.code = 70;
@@ -389,18 +391,20 @@ void check_explanations(World& world, const Edit& edited) {
     const Explanation answer = explain(graph, plan, reader, i);
     BOOST_REQUIRE(!answer.causes.empty());
     const bool own = graph.tasks[i].label == world.pipeline.stages[*edited.stage].label;
+    std::string all;
+    bool named = false;
     for (const Cause& cause : answer.causes) {
-      if (own) {
-        // It may follow from itself through no one else: its own field and nothing more.
-        BOOST_REQUIRE_MESSAGE(cause.kind == *edited.cause && cause.what == edited.leaf,
-                              graph.tasks[i].id << " runs for '" << cause.str() << "', after: " << edited.what);
-        BOOST_REQUIRE(!cause.before.empty() && !cause.after.empty());
-      } else {
-        BOOST_REQUIRE_MESSAGE(cause.kind == ReasonKind::kFollows || cause.kind == ReasonKind::kInput,
-                              graph.tasks[i].id << " runs for '" << cause.str() << "', after: " << edited.what);
-      }
+      all += cause.str() + "; ";
+      named = named || (cause.kind == *edited.cause && cause.what == edited.leaf && !cause.before.empty() &&
+                        !cause.after.empty());
     }
-    if (!own) BOOST_REQUIRE(!answer.follows.empty() || answer.causes.front().kind == ReasonKind::kInput);
+    // A task is compared with its newest result. Where it came back to an older one in between without a run, that
+    // difference is named beside the edit.
+    if (own)
+      BOOST_REQUIRE_MESSAGE(named, graph.tasks[i].id << " runs for '" << all << "', after: " << edited.what);
+    else
+      BOOST_REQUIRE_MESSAGE(!answer.follows.empty() || answer.causes.front().kind == ReasonKind::kInput,
+                            graph.tasks[i].id << " runs for '" << all << "', after: " << edited.what);
   }
 }
 
@@ -408,6 +412,8 @@ void sequence(std::uint64_t seed) {
   World world(seed);
   Chance& chance = world.chance;
   std::string story;
+  const bool tell = std::getenv("PE_TEST_STORY") != nullptr;   // for a crash, which leaves no message
+  bool renamed = false;
   bool settled = false;   // the last run was of everything and left nothing open
   const auto fail = [&](const std::string& why) {
     BOOST_FAIL("seed " << seed << ": " << why << "\nafter:" << story << "\npipeline:\n" << world.pipeline.yaml());
@@ -418,12 +424,14 @@ void sequence(std::uint64_t seed) {
     if (round > 0) {
       do {
         edited = edit(world);
+        renamed = renamed || edited.what == "a stage renamed";
         story += "\n  " + edited.what;
         ++edits;
       } while (chance.one_in(3));
     }
     world.write();
-    if (settled && edits == 1 && edited.cause && edited.stage) check_explanations(world, edited);
+    // Earlier results are found by a task's name, so those of a renamed stage have no past of their own.
+    if (settled && !renamed && edits == 1 && edited.cause && edited.stage) check_explanations(world, edited);
     std::vector<bool> selected(world.tasks.size(), true);
     const bool damaged = std::any_of(world.model.held.begin(), world.model.held.end(),
                                      [](const auto& one) { return one.second == NaiveModel::Held::kDamaged; });
@@ -440,6 +448,8 @@ void sequence(std::uint64_t seed) {
       world.run(selected, false, chance.below(4));
       world.learn_from_store();
     }
+    if (tell) std::fprintf(stderr, "seed %llu:%s\n%s\n", static_cast<unsigned long long>(seed), story.c_str(),
+                           world.pipeline.yaml().c_str());
     const auto expected = world.model.run(world.pipeline, world.tasks, selected, force);
     const auto ran = world.run(selected, force);
     if (once(ran.executed) != once(expected.executed))
@@ -475,7 +485,7 @@ BOOST_AUTO_TEST_CASE(what_runs_is_what_must_and_results_equal_a_clean_build) {
   const char* wanted = std::getenv("PE_TEST_SEQUENCES");
   const char* first = std::getenv("PE_TEST_SEED");
   const std::uint64_t begin = first ? std::strtoull(first, nullptr, 10) : 1;
-  const std::uint64_t count = wanted ? std::strtoull(wanted, nullptr, 10) : 150;
+  const std::uint64_t count = wanted ? std::strtoull(wanted, nullptr, 10) : 60;
   for (std::uint64_t seed = begin; seed < begin + count; ++seed) sequence(seed);
   BOOST_TEST_MESSAGE(count << " sequences");
 }
