@@ -30,6 +30,7 @@ struct RunOptions {
   bool whole = true;          ///< the whole pipeline is asked for, not a selection
   double grace_s = 120;       ///< how long stages may take to stop after the first interrupt
   std::string run_id;         ///< empty: made of time and chance
+  std::vector<double> expected_s;  ///< by task, from estimate.h; 0: unknown. Orders starts, and stands in records
   /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
   std::vector<std::string> command;
 };
