@@ -139,7 +139,7 @@ void add_distance_lines(Panel& panel, const Tensor& scores, const std::vector<st
 
 /// Score of keys at fixed distances, by the query's place.
 std::optional<Panel> place_panel(const Tensor& scores, std::int64_t head) {
-  Panel panel{.title = "fixed distances, by the query's position"};
+  Panel panel{.title = "the same distance at other places"};
   double spread = 0, largest = 0;
   std::size_t n = 0;
   for (const std::int64_t d : {1, 16, 64}) {
@@ -163,7 +163,6 @@ std::optional<Panel> place_panel(const Tensor& scores, std::int64_t head) {
 }
 
 void finish(report::Figure& figure) {
-  if (figure.panels.size() > 1) figure.x.title = "tokens";
   for (Panel& panel : figure.panels) panel.rules.push_back({.at = static_cast<double>(kTrainLength), .label = "training length"});
 }
 
@@ -186,8 +185,7 @@ std::string figure_caption(const EncodingEntry& entry) {
                  "would be 1 without the encoding.");
     case Subject::kLogits:
       return cat(setting, "Logit that the last token of a text of ", scene.length, " tokens gives a key so many tokens "
-                 "back, where all logits would be 1 without the encoding.",
-                 entry.family == Family::kExtension ? " Grey: rope." : "");
+                 "back, where all logits would be 1 without the encoding.");
   }
   return "";
 }
