@@ -45,6 +45,7 @@ struct CommandLine {
 
   // explain
   bool all = false;
+  std::string against;  ///< --against RUN, KEY, FILE or FILE@REV; empty: the newest earlier result
 
   // status, logs
   std::string run;  ///< --run ID; empty: the newest

@@ -183,8 +183,14 @@ const std::vector<Command>& commands() {
          cat("Compares what is asked for with earlier results, to the field, input or version that differs.\n\n",
              kSelection),
          reading_flags() +
-             std::vector<Flag>{json_flag(), toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
-         {{"pe-pipeline explain grid.yml 'trunk[seed=42]'", ""}},
+             std::vector<Flag>{text("--against", "RUN|KEY|FILE",
+                                    "Compare with that run, result or pipeline file, as it was with FILE@REV; default: "
+                                    "the newest earlier result of the same task",
+                                    &CommandLine::against),
+                               json_flag(), toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
+         {{"pe-pipeline explain grid.yml 'trunk[seed=42]'", ""},
+          {"pe-pipeline explain grid.yml '*' --set trunk.train.lr=1e-3", "what if"},
+          {"pe-pipeline explain grid.yml trunk --against grid.yml@HEAD~3", "what an edit did"}},
          reads});
     out.push_back(
         {"status",

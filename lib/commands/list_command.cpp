@@ -240,7 +240,7 @@ int config_command(const cli::CommandLine& line) {
     const pipeline::Task& task = graph.tasks[i];
     const support::Origins origins = line.origin ? graph.origins_of(task) : support::Origins();
     if (line.json) {
-      Json item{{"id", task.id}, {"config", task.config}};
+      Json item{{"id", task.id}, {"config", *task.config}};
       if (line.origin) {
         item["origins"] = Json::object();
         for (const auto& [path, place] : origins)
@@ -252,7 +252,7 @@ int config_command(const cli::CommandLine& line) {
     std::string out = cat(style.bold(task.id), ":\n");
     std::vector<std::vector<std::string>> rows;
     for (const std::string& path : support::field_paths(task.stage->fields)) {
-      const Json* value = &task.config;
+      const Json* value = &*task.config;
       for (const std::string& part : support::split(path, '.')) {
         value = value->is_object() && value->contains(part) ? &(*value)[part] : nullptr;
         if (!value) break;

@@ -1,10 +1,13 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "commands/commands.h"
+#include "commands/planned.h"
 #include "commands/session.h"
 #include "pipeline/cost.h"
+#include "pipeline/estimate.h"
 #include "pipeline/exit_code.h"
 #include "pipeline/explain.h"
 #include "pipeline/pipeline_file.h"
@@ -24,54 +27,67 @@ using support::cat;
 
 constexpr std::size_t kMostGroups = 40;
 
-std::string place_text(const support::Place& place) {
-  if (place.file.rfind("--", 0) == 0) return place.file;  // a flag has no lines
-  return place.line > 0 ? cat(place.file, ":", place.line) : place.file;
-}
-
-/// What the planned tasks took before, by stage: mean seconds, if the store knows.
-struct Cost {
-  double known_s = 0;
-  std::size_t known = 0;
-  std::size_t unknown = 0;
-  double tokens = 0;  ///< to train on, in all tasks that would run or are blocked
+/// Tokens to train on, in all tasks that would run or are blocked.
+struct Tokens {
+  double count = 0;
   std::size_t trainings = 0;
 };
 
-Cost cost_of(const Graph& graph, const Plan& plan) {
-  std::map<std::string, std::pair<double, std::size_t>> by_label;
-  std::map<std::string, std::size_t> to_run;
-  double by_training = 0;
-  std::size_t trainings = 0;
+Tokens tokens_of(const Graph& graph, const Plan& plan) {
+  Tokens tokens;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    const pipeline::Task& task = graph.tasks[i];
     const PlannedTask& planned = plan.tasks[i];
-    if (planned.state == TaskState::kRun) ++to_run[task.label];
-    if (planned.state == TaskState::kRun || planned.state == TaskState::kBlocked) {
-      if (const auto tokens = pipeline::training_tokens(task, planned)) {
-        by_training += *tokens;
-        ++trainings;
-      }
-    }
-    double wall = planned.result ? planned.result->wall_s : 0;
-    for (const auto& snapshot : planned.snapshots) wall = std::max(wall, snapshot.result ? snapshot.result->wall_s : 0);
-    if (wall <= 0) continue;
-    by_label[task.label].first += wall;
-    ++by_label[task.label].second;
-  }
-  Cost cost;
-  cost.tokens = by_training;
-  cost.trainings = trainings;
-  for (const auto& [label, count] : to_run) {
-    const auto found = by_label.find(label);
-    if (found == by_label.end()) {
-      cost.unknown += count;
-    } else {
-      cost.known += count;
-      cost.known_s += found->second.first / static_cast<double>(found->second.second) * static_cast<double>(count);
+    if (planned.state != TaskState::kRun && planned.state != TaskState::kBlocked) continue;
+    if (planned.same_as) continue;   // one run serves both
+    if (const auto own = pipeline::training_tokens(graph, graph.tasks[i], planned)) {
+      tokens.count += *own;
+      ++tokens.trainings;
     }
   }
-  return cost;
+  return tokens;
+}
+
+std::string percent(double share) { return fmt::format("{:.0f} %", share * 100); }
+
+/// "trunk > decay > evaluate".
+std::string chain_text(const Graph& graph, const pipeline::Estimate& cost) {
+  std::vector<std::string> labels;
+  for (const std::size_t i : cost.chain) {
+    if (labels.empty() || labels.back() != graph.tasks[i].label) labels.push_back(graph.tasks[i].label);
+  }
+  return support::join(labels, " > ");
+}
+
+/// "1.7 budgets a trunk, 3.8 without sharing": empty where nothing is shared.
+std::string sharing_text(const pipeline::Sharing& sharing) {
+  if (sharing.budget_tokens <= 0 || sharing.alone_tokens <= sharing.shared_tokens) return "";
+  return fmt::format("{:.1f} budgets, {:.1f} without sharing ({} of the tokens saved, on {})",
+                     sharing.shared_tokens / sharing.budget_tokens, sharing.alone_tokens / sharing.budget_tokens,
+                     percent(1 - sharing.shared_tokens / sharing.alone_tokens), counted(sharing.trunks, "trajectory"));
+}
+
+std::string cost_text(const Graph& graph, const Plan& plan, const pipeline::Estimate& cost,
+                      const pipeline::Capacity& capacity) {
+  std::vector<std::string> parts;
+  const std::string error = cost.compared ? cat(" (+-", percent(cost.error), ")") : "";
+  if (cost.known == 0) {
+    parts.push_back("unknown: no such task ran here");
+  } else {
+    const std::string slots = cost.gpu_s > 0 ? counted(capacity.gpus.size(), "GPU") : counted(static_cast<std::size_t>(capacity.cpus), "CPU");
+    if (cost.gpu_s > 0) parts.push_back(fmt::format("GPU hours {:.3g}{}", cost.gpu_s / 3600, error));
+    else parts.push_back(cat("task time ", support::short_duration(cost.task_s), error));
+    parts.push_back(cat("wall ", support::short_duration(cost.wall_s), " on ", slots));
+    if (cost.bytes >= 1) parts.push_back(cat("disk +", support::short_bytes(cost.bytes)));
+    if (cost.chain.size() > 1) {
+      parts.push_back(cat("longest chain ", chain_text(graph, cost), " ", support::short_duration(cost.chain_s)));
+    }
+  }
+  std::string text = support::join(parts, "   ");
+  if (cost.known && cost.unknown) text += cat("; ", counted(cost.unknown, "task"), " of stages that never ran here not in it");
+  if (const std::size_t likely = plan.count(TaskState::kLikelyReuse)) {
+    text += cat("; ", counted(likely, "task"), " more if inputs come out otherwise");
+  }
+  return text;
 }
 
 /// What asks for more than there is: told while planning, an error when running.
@@ -84,6 +100,26 @@ std::vector<std::pair<std::string, std::size_t>> impossible_demands(const Graph&
     if (!why.empty()) ++seen[cat(graph.tasks[i].label, ": ", why)];
   }
   return {seen.begin(), seen.end()};
+}
+
+}  // namespace
+
+Planned make_planned(const cli::CommandLine& line, const std::vector<std::string>& selectors) {
+  const std::string file = pipeline_file_of(line);
+  const fs::path store_folder = store_path(line, pipeline::find_root(file));
+  pipeline::Store store = open_for_reading(store_folder);
+  print_warnings(store);
+  Loaded loaded = load(line, file, store_folder);
+  pipeline::PlanOptions options;
+  options.selected = pipeline::select(loaded.graph, selectors);
+  options.force = line.force;
+  Plan plan = pipeline::make_plan(loaded.graph, pipeline::StoreReader(store), options);
+  return {std::move(loaded), std::move(store), std::move(plan)};
+}
+
+std::string place_text(const support::Place& place) {
+  if (place.file.rfind("--", 0) == 0) return place.file;  // a flag has no lines
+  return place.line > 0 ? cat(place.file, ":", place.line) : place.file;
 }
 
 Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
@@ -109,29 +145,8 @@ Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
   return json;
 }
 
-struct Planned {
-  Loaded loaded;
-  pipeline::Store store;
-  Plan plan;
-};
-
-Planned make(const cli::CommandLine& line, const std::vector<std::string>& selectors) {
-  const std::string file = pipeline_file_of(line);
-  const fs::path store_folder = store_path(line, pipeline::find_root(file));
-  pipeline::Store store = open_for_reading(store_folder);
-  print_warnings(store);
-  Loaded loaded = load(line, file, store_folder);
-  pipeline::PlanOptions options;
-  options.selected = pipeline::select(loaded.graph, selectors);
-  options.force = line.force;
-  Plan plan = pipeline::make_plan(loaded.graph, pipeline::StoreReader(store), options);
-  return {std::move(loaded), std::move(store), std::move(plan)};
-}
-
-}  // namespace
-
 int plan_command(const cli::CommandLine& line) {
-  const Planned planned = make(line, selectors_of(line));
+  const Planned planned = make_planned(line, selectors_of(line));
   const Graph& graph = planned.loaded.graph;
   const Plan& plan = planned.plan;
   const pipeline::StoreReader reader(planned.store);
@@ -143,7 +158,9 @@ int plan_command(const cli::CommandLine& line) {
   const auto demands = impossible_demands(graph, plan, capacity);
   const auto groups =
       line.why && !line.json ? std::vector<pipeline::CauseGroup>() : pipeline::group_causes(graph, plan, reader);
-  const Cost cost = cost_of(graph, plan);
+  const Tokens tokens = tokens_of(graph, plan);
+  const pipeline::Estimate cost = work ? pipeline::estimate(graph, plan, reader, capacity) : pipeline::Estimate();
+  const pipeline::Sharing sharing = pipeline::sharing(graph, plan);
 
   if (line.json) {
     Json tasks = Json::array(), causes = Json::array(), counts = Json::object(), too_much = Json::array();
@@ -169,11 +186,24 @@ int plan_command(const cli::CommandLine& line) {
               {"tasks", std::move(tasks)},
               {"too_large_for_this_machine", std::move(too_much)},
               {"capacity", pipeline::describe(capacity)}};
-    json["cost"] = {{"seconds", cost.known_s},
+    std::vector<std::string> chain;
+    for (const std::size_t i : cost.chain) chain.push_back(graph.tasks[i].id);
+    json["cost"] = {{"seconds", cost.task_s},
+                    {"gpu_seconds", cost.gpu_s},
+                    {"wall_seconds", cost.wall_s},
+                    {"bytes", cost.bytes},
+                    {"longest_chain_seconds", cost.chain_s},
+                    {"longest_chain", chain},
+                    {"past_error", cost.compared ? Json(cost.error) : Json()},
+                    {"past_tasks_compared", cost.compared},
                     {"tasks_with_history", cost.known},
                     {"tasks_without_history", cost.unknown},
-                    {"training_tokens", cost.tokens},
-                    {"trainings", cost.trainings}};
+                    {"training_tokens", tokens.count},
+                    {"trainings", tokens.trainings}};
+    json["sharing"] = {{"trajectories", sharing.trunks},
+                       {"budget_tokens", sharing.budget_tokens},
+                       {"shared_tokens", sharing.shared_tokens},
+                       {"alone_tokens", sharing.alone_tokens}};
     print_json(json);
     return code;
   }
@@ -193,15 +223,20 @@ int plan_command(const cli::CommandLine& line) {
   print(head + "\n");
 
   if (line.why) {
+    std::vector<std::size_t> running;
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      if (plan.tasks[i].state == TaskState::kRun) running.push_back(i);
+    }
+    const auto explanations = pipeline::explain_all(graph, plan, reader, running);
+    std::size_t next = 0;
     std::vector<std::vector<std::string>> rows;
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
       const PlannedTask& task = plan.tasks[i];
       if (task.state == TaskState::kNotNeeded) continue;
       std::string reason = task.reason;
       if (task.state == TaskState::kRun) {
-        const auto explanation = pipeline::explain(graph, plan, reader, i);
         std::vector<std::string> causes;
-        for (const auto& cause : explanation.causes) causes.push_back(cause.str());
+        for (const auto& cause : explanations[next++].causes) causes.push_back(cause.str());
         if (!causes.empty()) reason = support::join(causes, "; ");
       }
       rows.push_back({cat("  ", state_name(task.state)), graph.tasks[i].id, reason});
@@ -219,87 +254,16 @@ int plan_command(const cli::CommandLine& line) {
     if (groups.size() > kMostGroups)
       print(cat("  and ", counted(groups.size() - kMostGroups, "more cause"), "; --why lists every task\n"));
   }
-  if (cost.trainings > 0)
-    print(cat("tokens ", support::short_count(cost.tokens), " to train on, in ", counted(cost.trainings, "training"),
+  if (tokens.trainings > 0) {
+    print(cat("tokens   ", support::short_count(tokens.count), " to train on, in ", counted(tokens.trainings, "training"),
               "\n"));
-  if (!work) {
-    print("nothing to do\n");
-  } else if (cost.known > 0) {
-    print(cat(
-        "cost   about ", support::short_duration(cost.known_s), " of task time, from what ",
-        counted(cost.known, "such task"), " took before",
-        cost.unknown ? cat("; ", counted(cost.unknown, "task"), " of stages that never ran here are not in it") : "",
-        "\n"));
   }
+  if (const std::string text = sharing_text(sharing); !text.empty()) print(cat("sharing  ", text, "\n"));
+  if (work) print(cat("cost     ", cost_text(graph, plan, cost, capacity), "\n"));
+  else print("nothing to do\n");
   for (const auto& [why, count] : demands)
     print(cat(style.warn("too large here"), "  ", counted(count, "task"), " of ", why, "\n"));
   return code;
-}
-
-int explain_command(const cli::CommandLine& line) {
-  const std::vector<std::string> selectors = selectors_of(line);
-  const Planned planned = make(line, selectors);
-  const Graph& graph = planned.loaded.graph;
-  const pipeline::StoreReader reader(planned.store);
-  const std::vector<bool> selected = pipeline::select(graph, selectors);
-  const cli::Style style = out_style(line);
-  const std::size_t most = line.all || line.json ? graph.tasks.size() : 20;
-  std::size_t shown = 0, left = 0;
-  Json answers = Json::array();
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    if (!selected[i]) continue;
-    if (shown == most) {
-      ++left;
-      continue;
-    }
-    ++shown;
-    const PlannedTask& task = planned.plan.tasks[i];
-    const auto explanation = pipeline::explain(graph, planned.plan, reader, i);
-    if (line.json) {
-      Json json = task_json(graph, planned.plan, i);
-      json["causes"] = Json::array();
-      for (const auto& cause : explanation.causes) {
-        json["causes"].push_back({{"what", cause.what},
-                                  {"before", cause.before},
-                                  {"after", cause.after},
-                                  {"text", cause.str()},
-                                  {"place", place_text(cause.place)}});
-      }
-      json["against"] = explanation.against;
-      json["against_id"] = explanation.against_id;
-      json["follows"] = Json::array();
-      for (const std::size_t producer : explanation.follows) json["follows"].push_back(graph.tasks[producer].id);
-      answers.push_back(std::move(json));
-      continue;
-    }
-    std::string out = cat(style.bold(graph.tasks[i].id), "  ", state_name(task.state), ": ", task.reason, "\n");
-    if (!task.task_key.empty())
-      out += cat("  key      ", task.task_key.substr(0, 12),
-                 task.key_is_exact ? "" : " (if its inputs come out as before)", "\n");
-    if (!explanation.against_id.empty()) {
-      out += cat("  against  ", explanation.against.substr(0, 12), "  ", explanation.against_id, "\n");
-    }
-    for (const auto& cause : explanation.causes) {
-      if (task.state == TaskState::kReuse) break;  // said above
-      out += cat("  cause    ", cause.str(), cause.place.file.empty() ? "" : "  " + style.dim(place_text(cause.place)),
-                 "\n");
-    }
-    std::size_t followed = 0;
-    for (const std::size_t producer : explanation.follows) {
-      if (++followed > 5) {
-        out += cat("  follows  and ", explanation.follows.size() - 5, " more\n");
-        break;
-      }
-      out += cat("  follows  ", graph.tasks[producer].id, "\n");
-    }
-    print(out);
-  }
-  if (line.json)
-    print_json(
-        {{"schema", "pe-explain/1"}, {"schema_version", 1}, {"pipeline", graph.name}, {"tasks", std::move(answers)}});
-  else if (left)
-    print(cat("and ", counted(left, "more task"), "; --all shows them\n"));
-  return pipeline::kRunDone;
 }
 
 }  // namespace pe::commands

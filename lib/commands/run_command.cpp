@@ -7,6 +7,8 @@
 #include "commands/commands.h"
 #include "commands/display.h"
 #include "commands/session.h"
+#include "pipeline/estimate.h"
+#include "pipeline/history.h"
 #include "pipeline/journal.h"
 #include "pipeline/local_runner.h"
 #include "pipeline/memo.h"
@@ -146,9 +148,14 @@ int run_command(const cli::CommandLine& line) {
   if (selectors.empty() && !line.force) {
     if (const auto memo = pipeline::PlanMemo::find(store_folder, file, options)) {
       std::vector<std::string> reports;
-      const Store store = open_for_reading(store_folder);
-      if (memo->everything_present(StoreReader(store)) &&
-          pipeline::view_stands(root / "out", std::string(memo->pipeline_name()), &reports)) {
+      const auto present = [&] {
+        if (memo->objects_stand()) return true;
+        const Store store = open_for_reading(store_folder);
+        if (!memo->everything_present(StoreReader(store))) return false;
+        memo->renew();
+        return true;
+      };
+      if (pipeline::view_stands(root / "out", std::string(memo->pipeline_name()), &reports) && present()) {
         print_nothing_to_do(line, std::string(memo->pipeline_name()), memo->task_count(), reports, since(started));
         return pipeline::kRunDone;
       }
@@ -209,6 +216,7 @@ int run_command(const cli::CommandLine& line) {
   run_options.publish_threads = 2;
   run_options.command = command_prefix(line);
   run_options.whole = selectors.empty();
+  run_options.expected_s = pipeline::estimate(graph, plan, reader, capacity).seconds;
   const auto display = make_display(line);
   pipeline::RunSummary summary;
   {
@@ -218,6 +226,7 @@ int run_command(const cli::CommandLine& line) {
     display->finish();
   }
   print_warnings(store);
+  if (summary.executed > 0) pipeline::History gathers_new_records(store);   // so that the next `plan` need not
   if (summary.exit_code == pipeline::kRunDone) {
     plan_options.force = false;
     remember(pipeline::make_plan(graph, reader, plan_options));

@@ -99,25 +99,44 @@ std::optional<double> evaluate_expression(const std::string& expression, const J
   return Evaluator(expression, config).run();
 }
 
-std::optional<double> training_tokens(const Task& task, const PlannedTask& planned) {
-  if (task.is_trajectory() && task.stage->trajectory) {
-    double per_step = 1;
-    for (const std::string& key : task.stage->trajectory->tokens_per_step) {
-      const auto value = evaluate_expression(key, task.config);
-      if (!value) return std::nullopt;
-      per_step *= *value;
-    }
-    std::int64_t last = 0;
-    for (std::size_t i = 0; i < task.snapshots.size(); ++i) {
-      const bool needed =
-          i >= planned.snapshots.size() || planned.snapshots[i].needed || planned.state == TaskState::kBlocked;
-      if (needed) last = std::max(last, task.snapshots[i].step);
-    }
-    return per_step * static_cast<double>(last);
+double trajectory_tokens(const Task& task, std::int64_t step) {
+  double tokens = static_cast<double>(step);
+  for (const std::string& key : task.stage->trajectory->tokens_per_step) {
+    tokens *= evaluate_expression(key, *task.config).value_or(0);
   }
+  return tokens;
+}
+
+std::optional<double> own_tokens(const Graph& graph, const Task& task) {
   const auto cost = task.stage->costs.find("tokens");
   if (cost == task.stage->costs.end() || !cost->is_string()) return std::nullopt;
-  return evaluate_expression(cost->get<std::string>(), task.config);
+  const auto& expression = cost->get_ref<const std::string&>();
+  support::Shared<Json> values = task.config;
+  if (expression.find("inputs.") != std::string::npos) {
+    for (const Edge& edge : task.inputs) {
+      const Task& producer = graph.tasks[edge.producer];
+      if (edge.snapshot.empty() || !producer.stage->trajectory) continue;
+      for (const SnapshotPoint& point : producer.snapshots) {
+        if (point.label == edge.snapshot) values.edit()["inputs"][edge.role]["tokens"] = trajectory_tokens(producer, point.step);
+      }
+    }
+  }
+  const auto tokens = evaluate_expression(expression, *values);
+  return tokens && *tokens > 0 ? tokens : std::nullopt;
+}
+
+std::optional<double> training_tokens(const Graph& graph, const Task& task, const PlannedTask& planned) {
+  if (!task.is_trajectory() || !task.stage->trajectory) return own_tokens(graph, task);
+  std::int64_t last = 0, there = 0;
+  for (std::size_t i = 0; i < task.snapshots.size(); ++i) {
+    const bool needed = i >= planned.snapshots.size() || planned.snapshots[i].needed || planned.state == TaskState::kBlocked;
+    if (needed) last = std::max(last, task.snapshots[i].step);
+  }
+  // It goes on from the last snapshot that is there.
+  for (const PlannedSnapshot& snapshot : planned.snapshots) {
+    if (snapshot.present && snapshot.step < last) there = std::max(there, snapshot.step);
+  }
+  return trajectory_tokens(task, last - there);
 }
 
 }  // namespace pe::pipeline

@@ -59,6 +59,9 @@ void Execution::begin() {
   if (options_.check_configs) check_configs();
   store_.tidy_index();
   seconds_ = expected_seconds();
+  for (std::size_t i = 0; i < seconds_.size() && i < options_.expected_s.size(); ++i) {
+    if (options_.expected_s[i] > 0) seconds_[i] = options_.expected_s[i];
+  }
   queue_.emplace(graph_, seconds_);
   LeaseOptions lease_options = options_.lease;
   lease_options.run = summary_.run_id;
@@ -144,7 +147,7 @@ void Execution::check_configs() const {
   }
   for (const auto& [executable, tasks] : by_executable) {
     std::string lines;
-    for (const std::size_t i : tasks) lines += graph_.tasks[i].config.dump() + "\n";
+    for (const std::size_t i : tasks) lines += graph_.tasks[i].config->dump() + "\n";
     const support::Captured captured = support::capture({executable, "--check"}, lines);
     if (captured.status.code == 0) continue;
     // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.

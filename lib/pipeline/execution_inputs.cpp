@@ -82,7 +82,7 @@ void Execution::evaluate(std::size_t i) {
     const OutputRecord* output = result ? result->output(edge.output) : nullptr;
     const bool many = is_many(task, edge.role);
     const bool has_diverged = result && result->status == ResultStatus::kDiverged;
-    InputRecord record{edge.role, output ? output->content : "", producer_id(edge), edge.labels, ""};
+    InputRecord record{edge.role, output ? output->content : "", producer_id(edge), *edge.labels, ""};
     if (has_diverged && !many && diverged_parent.empty()) diverged_parent = producer_id(edge);
     if (output) {
       digests.push_back({edge.role, output->content, step_of(edge)});

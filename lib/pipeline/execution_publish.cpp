@@ -25,7 +25,7 @@ Record Execution::record_for(const Active& active, std::int64_t step, ResultStat
   record.status = status;
   record.inputs = node.input_records;
   record.preimage = node.preimage;
-  record.config = task.config;
+  record.config = *task.config;
   const double now = unix_time();
   record.occasion = {{"run", summary_.run_id},
                      {"host", host_name()},
@@ -39,6 +39,9 @@ Record Execution::record_for(const Active& active, std::int64_t step, ResultStat
                      {"executable", task.stage->executable},
                      {"build_id", task.stage->build_id},
                      {"pipeline", graph_.name}};
+  if (active.task < options_.expected_s.size() && options_.expected_s[active.task] > 0) {
+    record.occasion["expected_s"] = options_.expected_s[active.task];   // so that estimates can be judged
+  }
   if (!active.slot.gpus.empty()) record.occasion["gpus"] = active.slot.gpus;
   if (!task.externals.empty()) {
     Json paths = Json::object();
@@ -55,7 +58,7 @@ artifact::Recipe Execution::recipe_for(const Active& active) const {
   recipe.stage = task.stage->name;
   recipe.version = task.stage->version;
   recipe.task_key = node.key;
-  recipe.config = task.config;
+  recipe.config = *task.config;
   recipe.inputs = Json::object();
   for (const InputRecord& input : node.input_records) {
     if (!input.digest.empty()) recipe.inputs[input.role].push_back(input.digest);

@@ -224,11 +224,11 @@ Json Execution::task_document(std::size_t i, const Active& active, const std::ve
     Json item{{"path", store_.materialise(output, folder).string()},
               {"kind", output.kind},
               {"digest", output.content},
-              {"labels", edge.labels}};
+              {"labels", *edge.labels}};
     if (result.status == ResultStatus::kDiverged) item["status"] = "diverged";
     list.push_back(std::move(item));
   }
-  Json config = task.config;
+  Json config = *task.config;
   fill_workers(task.stage->fields, active.slot.cpus, config);
   Json document{
       {"schema", "pe-task/1"},          {"stage", task.stage->name},   {"key", node.key},

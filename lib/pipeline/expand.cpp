@@ -36,6 +36,7 @@ Node single(const std::string& key, Node value) {
 
 void Expander::report(Diagnostics& local) {
   for (const support::Diagnostic& item : local.items()) {
+    if (told_.size() > kMostMistakes) break;   // nobody reads on
     if (!told_.insert(cat(item.place.str(), "\n", item.message)).second) continue;
     const std::size_t at = diagnostics_.size();
     diagnostics_.add(item.message, item.place, item.hint);
@@ -57,6 +58,11 @@ Graph Expander::run() {
   graph_.root = file_.root.string();
   graph_.files.push_back(fs::absolute(file_.path).lexically_normal().string());
   graph_.stage_labels = stage_labels();
+  if (file_.stages.size() > kMostStages) {
+    report(cat("a pipeline may have ", kMostStages, " stages, this one has ", file_.stages.size()),
+           file_.stages[kMostStages].mark.place(), "stages that differ in a value are instances of one: use an axis");
+    diagnostics_.throw_if_any();
+  }
   read_flags();
   check_unused();
   describe_stages();
@@ -83,7 +89,7 @@ support::Origins Expander::origins(const Task& task) const {
   // Composing reads nothing new: every config file is in the cache since the expansion.
   auto& self = const_cast<Expander&>(*this);
   const Scope scope = scope_of(bindings_[it->second], task.label);
-  self.compose(stages_[stage->second], scope, &origins, ignored);
+  self.compose(self.stages_[stage->second], scope, &origins, ignored);
   return origins;
 }
 

@@ -113,16 +113,16 @@ void Expander::lay_checkpoint(const Stage& stage, const Scope& scope, Json& conf
   }
 }
 
-std::optional<Json> Expander::compose(const Stage& stage, const Scope& scope, support::Origins* origins,
+std::optional<Json> Expander::compose(Stage& stage, const Scope& scope, support::Origins* origins,
                                       Diagnostics& diagnostics) {
   const StageDescription& description = *stage.description;
-  Json config = support::defaults(description.fields);
   const std::string owner = cat("stage ", quote(stage.node->label), " (", description.program, ")");
   const std::size_t before = diagnostics.size();
-  bool good = true;
-  lay_checkpoint(stage, scope, config, diagnostics);
+  bool good = true, same_for_all = !has_substitution(stage.node->checkpoint);
   const support::OverlayOptions foreign{[](const std::string&) { return true; }, owner};
+  Json config;
   const auto lay_file = [&](const Node& name) {
+    same_for_all = same_for_all && !has_substitution(name.text);
     const auto path = substitute_text(name.text, name.mark, scope, diagnostics);
     const Node* file = path ? config_file(*path, name.mark) : nullptr;
     if (!file) {
@@ -131,8 +131,15 @@ std::optional<Json> Expander::compose(const Stage& stage, const Scope& scope, su
       support::overlay(description.fields, *file, config, origins, diagnostics, foreign);
     }
   };
-  for (const Node& name : file_.default_config) lay_file(name);
-  for (const Node& name : stage.node->config_files) lay_file(name);
+  if (stage.base && !origins) {
+    config = *stage.base;
+  } else {
+    config = support::defaults(description.fields);
+    lay_checkpoint(stage, scope, config, diagnostics);
+    for (const Node& name : file_.default_config) lay_file(name);
+    for (const Node& name : stage.node->config_files) lay_file(name);
+    if (same_for_all && good && !origins && diagnostics.size() == before) stage.base = config;
+  }
   const support::OverlayOptions strict{{}, owner};
   if (stage.node->set.is_map()) {
     const auto set = substitute(stage.node->set, scope, diagnostics);

@@ -1,6 +1,7 @@
 #include "pipeline/expander.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "support/text.h"
@@ -8,8 +9,32 @@
 namespace pe::pipeline {
 
 using support::cat;
+using support::Diagnostics;
 using support::Mark;
 using support::quote;
+
+/// What a link means for one instance; null when that is a mistake, which was told.
+const Expander::Target* Expander::resolve(Link& link, const Scope& scope) {
+  Diagnostics local;
+  std::optional<std::string> text;
+  if (!link.fixed) {
+    text = substitute_text(link.text->text, link.text->mark, scope, local);
+    report(local);
+    if (!text) return nullptr;
+  }
+  auto& known = link.by_text[link.fixed ? std::string() : *text];
+  if (!known) {
+    known = std::make_unique<Resolved>();
+    auto reference = parse_reference(link.fixed ? link.text->text : *text, link.text->mark, local);
+    report(local);
+    if (reference) {
+      known->reference = std::move(*reference);
+      known->target = find_target(known->reference, link.text->mark, *link.role);
+      if (known->target && link.many && !check_pins(*known->target, link.text->mark)) known->target.reset();
+    }
+  }
+  return known->target ? &*known->target : nullptr;
+}
 
 std::optional<Expander::Target> Expander::find_target(const Reference& reference, const Mark& mark,
                                                       const InputDescription& role) {
@@ -36,12 +61,14 @@ std::optional<Expander::Target> Expander::find_target(const Reference& reference
     target.output = output->name;
   } else {
     std::vector<std::string> fitting;
-    std::vector<std::string> all;
     for (const OutputDescription& output : producer.outputs) {
-      all.push_back(cat(output.name, " (", artifact::kind_name(output.kind), ")"));
       if (output.kind == role.kind && !output.is_volatile) fitting.push_back(output.name);
     }
     if (fitting.size() != 1) {
+      std::vector<std::string> all;
+      for (const OutputDescription& output : producer.outputs) {
+        all.push_back(cat(output.name, " (", artifact::kind_name(output.kind), ")"));
+      }
       report(fitting.empty() ? cat("stage ", quote(node.label), " has no output of kind ", expected, ", which input ",
                                    quote(role.name), " takes")
                              : cat("stage ", quote(node.label), " has several outputs of kind ", expected),
@@ -223,17 +250,85 @@ std::vector<std::size_t> Expander::gather(const Target& target, const std::vecto
   return found;
 }
 
-Edge Expander::make_edge(const Target& target, std::size_t producer, const std::string& role) const {
+Edge Expander::make_edge(const Target& target, std::size_t producer, const std::string& role) {
   Edge edge;
   edge.role = role;
   edge.producer = producer;
   edge.output = target.output;
   edge.snapshot = target.snapshot;
+  ++edges_;
+  // All readers of an artifact are told the same of it.
+  if (labels_.size() < graph_.tasks.size()) labels_.resize(graph_.tasks.size());
+  auto& known = labels_[producer];
+  for (const auto& [snapshot, labels] : known) {
+    if (snapshot != target.snapshot) continue;
+    edge.labels = labels;
+    return edge;
+  }
+  std::map<std::string, std::string> labels;
   const Task& task = graph_.tasks[producer];
-  for (const auto& [axis, label] : task.axes) edge.labels.emplace(axis, label);
-  edge.labels.emplace("stage", task.label);
-  if (!target.snapshot.empty()) edge.labels.emplace("snapshot", target.snapshot);
+  for (const auto& [axis, label] : task.axes) labels.emplace(axis, label);
+  labels.emplace("stage", task.label);
+  if (!target.snapshot.empty()) labels.emplace("snapshot", target.snapshot);
+  edge.labels = std::move(labels);
+  known.emplace_back(target.snapshot, edge.labels);
   return edge;
+}
+
+/// The inputs of one instance, by role in declared order. False when a mistake was told.
+bool Expander::make_edges(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope, Task& task,
+                          bool* dropped) {
+  const StageNode& node = *stage.node;
+  const StageDescription& description = *stage.description;
+  if (instance.each) task.inputs.push_back(std::move(*instance.each));
+  std::set<std::string> gathered;
+  for (Link& link : links) {
+    const Target* target = resolve(link, scope);
+    if (!target) return false;
+    if (link.many) {
+      const std::vector<std::size_t> found = gather(*target, instance.bindings);
+      task.inputs.reserve(task.inputs.size() + found.size());
+      for (const std::size_t producer : found) {
+        task.inputs.push_back(make_edge(*target, producer, link.role->name));
+        gathered.insert(link.role->name);
+      }
+      if (edges_ > kMostEdges) {
+        report(cat("stage ", quote(node.label), " would bring the pipeline to more than ",
+                   support::with_commas(kMostEdges), " edges"),
+               link.text->mark.place(), "gather less per instance: pin an axis, or give the stage fewer of its own");
+        return false;
+      }
+      continue;
+    }
+    std::size_t producer = 0;
+    switch (join(*target, link.text->mark, instance.bindings, node.label, &producer)) {
+      case Join::kFound: task.inputs.push_back(make_edge(*target, producer, link.role->name)); break;
+      case Join::kDropped: *dropped = true; return true;
+      case Join::kMistake: return false;
+    }
+  }
+  for (const auto& role : node.gather) {
+    if (gathered.count(role.name)) continue;
+    const InputDescription* input = description.find_input(role.name);
+    if (input && !input->optional) {
+      report(cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
+             role.mark.place());
+      return false;
+    }
+  }
+  const auto role_rank = [&](const std::string& role) {
+    for (std::size_t i = 0; i < description.inputs.size(); ++i) {
+      if (description.inputs[i].name == role) return i;
+    }
+    return description.inputs.size();
+  };
+  const auto before = [&](const Edge& a, const Edge& b) {
+    return a.role != b.role && role_rank(a.role) < role_rank(b.role);
+  };
+  if (!std::is_sorted(task.inputs.begin(), task.inputs.end(), before)) {
+    std::stable_sort(task.inputs.begin(), task.inputs.end(), before);
+  }
+  return true;
 }
 
 }  // namespace pe::pipeline

@@ -23,7 +23,7 @@ void Expander::check_patterns(const Stage& stage, const std::vector<CellPattern>
       }
       const auto known = known_labels_.find(axis);
       if (known == known_labels_.end()) continue;
-      for (std::size_t i = 0; i < labels.size(); ++i) {
+      for (std::size_t i = 0; i < labels.size() && told_.size() < kMostMistakes; ++i) {
         if (known->second.count(labels[i])) continue;
         report(cat(quote(what), " of stage ", quote(stage.node->label), ": axis ", quote(axis), " has no label ",
                    quote(labels[i])),
@@ -38,7 +38,12 @@ bool Expander::excluded(const Stage& stage, const std::vector<Binding>& bindings
     return std::all_of(pattern.begin(), pattern.end(), [&](const auto& entry) {
       for (const Binding& binding : bindings) {
         if (binding.axis != entry.axis) continue;
-        return std::find(entry.labels.begin(), entry.labels.end(), binding.value->label) != entry.labels.end();
+        if (entry.labels.size() < 16) {
+          return std::find(entry.labels.begin(), entry.labels.end(), binding.value->label) != entry.labels.end();
+        }
+        auto& set = label_sets_[&entry];
+        if (set.empty()) set.insert(entry.labels.begin(), entry.labels.end());
+        return set.count(binding.value->label) > 0;
       }
       return false;
     });
@@ -50,6 +55,22 @@ bool Expander::excluded(const Stage& stage, const std::vector<Binding>& bindings
 
 Scope Expander::scope_of(const std::vector<Binding>& bindings, const std::string& stage) const {
   return {&bindings, vars_.is_map() ? &vars_ : nullptr, &axis_names_, cat("stage ", quote(stage))};
+}
+
+/// Told before anything is made, since a few lines of axes can ask for more tasks than there are atoms.
+bool Expander::too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over) {
+  std::size_t count = seeds;
+  for (const Axis* axis : over) {
+    if (__builtin_mul_overflow(count, axis->values.size(), &count)) count = static_cast<std::size_t>(1) << 62;
+  }
+  if (count <= kMostTasks - std::min(kMostTasks, graph_.tasks.size())) return false;
+  std::vector<std::string> sizes;
+  if (seeds > 1) sizes.push_back(cat(seeds, " of `each`"));
+  for (const Axis* axis : over) sizes.push_back(cat(axis->values.size(), " ", axis->name));
+  report(cat("stage ", quote(stage.node->label), " would bring the pipeline to more than ",
+             support::with_commas(static_cast<std::int64_t>(kMostTasks)), " tasks: ", support::join(sizes, " x ")),
+         stage.node->mark.place(), "take an axis out of `over`, or split the pipeline");
+  return true;
 }
 
 std::vector<Expander::Instance> Expander::enumerate(Stage& stage) {
@@ -120,6 +141,10 @@ std::vector<Expander::Instance> Expander::enumerate(Stage& stage) {
   }
 
   std::vector<Instance> instances;
+  if (too_many(stage, seeds.size(), over)) {
+    stage.broken = true;
+    return {};
+  }
   std::set<std::string> bound;
   for (const Axis* axis : over) bound.insert(axis->name);
   for (Seed& seed : seeds) {
@@ -156,6 +181,7 @@ std::vector<Expander::Instance> Expander::enumerate(Stage& stage) {
     const bool empty = std::any_of(over.begin(), over.end(), [](const Axis* axis) { return axis->values.empty(); });
     while (!empty) {
       Instance instance;
+      instance.bindings.reserve(seed.bindings.size() + over.size());
       instance.bindings = seed.bindings;
       for (std::size_t i = 0; i < over.size(); ++i) instance.bindings.push_back({over[i]->name, &over[i]->values[at[i]]});
       if (!excluded(stage, instance.bindings)) {
@@ -177,56 +203,25 @@ std::vector<Expander::Instance> Expander::enumerate(Stage& stage) {
 
 void Expander::expand_stage(Stage& stage) {
   const StageNode& node = *stage.node;
-  const StageDescription& description = *stage.description;
-  std::vector<Link> needs = links_of(stage, node.needs);
-  std::vector<Link> gathers = links_of(stage, node.gather);
+  std::vector<Link> links = links_of(stage);
   if (stage.broken) return;
-  // A producer that is broken was told of; what it would have given is not known.
-  for (const auto* links : {&needs, &gathers}) {
-    for (const Link& link : *links) {
-      const std::string label = link.text->text.substr(0, link.text->text.find_first_of(".@["));
-      if (Stage* producer = find_stage(label); !producer || producer->broken) stage.broken = true;
-    }
-  }
-  for (const auto& role : node.each) {
-    for (const auto& text : role.references) {
-      Stage* producer = find_stage(text.text.substr(0, text.text.find_first_of(".@[")));
-      if (!producer || producer->broken) stage.broken = true;
-    }
-  }
-  if (stage.broken) return;
-  // Fixed references mean the same for every instance.
-  std::vector<std::optional<Target>> need_targets(needs.size()), gather_targets(gathers.size());
-  for (std::size_t i = 0; i < needs.size(); ++i) {
-    if (needs[i].fixed && !(need_targets[i] = find_target(*needs[i].fixed, needs[i].text->mark, *needs[i].role))) {
-      stage.broken = true;
-    }
-  }
-  for (std::size_t i = 0; i < gathers.size(); ++i) {
-    if (!gathers[i].fixed) continue;
-    gather_targets[i] = find_target(*gathers[i].fixed, gathers[i].text->mark, *gathers[i].role);
-    if (!gather_targets[i] || !check_pins(*gather_targets[i], gathers[i].text->mark)) stage.broken = true;
-  }
   std::vector<Instance> instances = enumerate(stage);
   if (stage.broken) return;
   graph_.tasks.reserve(graph_.tasks.size() + instances.size());
+  bindings_.reserve(bindings_.size() + instances.size());
 
-  const auto role_rank = [&](const std::string& role) {
-    for (std::size_t i = 0; i < description.inputs.size(); ++i) {
-      if (description.inputs[i].name == role) return i;
-    }
-    return description.inputs.size();
-  };
-
+  Scope scope = scope_of({}, node.label);
   std::string key;
   for (Instance& instance : instances) {
-    const Scope scope = scope_of(instance.bindings, node.label);
+    scope.bindings = &instance.bindings;
     Task task;
     task.label = node.label;
     task.id = node.label;
+    task.stage = stage.description;
+    task.axes.reserve(instance.bindings.size());
     key.clear();
     for (const Binding& binding : instance.bindings) {
-      task.id += task.axes.empty() ? "[" : ",";
+      task.id += task.axes.empty() ? '[' : ',';
       task.id += binding.axis;
       task.id += '=';
       task.id += binding.value->label;
@@ -236,98 +231,22 @@ void Expander::expand_stage(Stage& stage) {
     }
     if (!task.axes.empty()) task.id += ']';
 
-    // Edges.
-    bool dropped = false, mistaken = false;
-    if (instance.each) task.inputs.push_back(std::move(*instance.each));
-    for (std::size_t i = 0; i < needs.size() && !dropped && !mistaken; ++i) {
-      const Link& link = needs[i];
-      std::optional<Reference> own;
-      std::optional<Target> target = need_targets[i];
-      if (!link.fixed) {
-        Diagnostics local;
-        const auto text = substitute_text(link.text->text, link.text->mark, scope, local);
-        if (text) own = parse_reference(*text, link.text->mark, local);
-        report(local);
-        if (own) target = find_target(*own, link.text->mark, *link.role);
-      }
-      if (!target) {
-        mistaken = true;
-        break;
-      }
-      std::size_t producer = 0;
-      switch (join(*target, link.text->mark, instance.bindings, node.label, &producer)) {
-        case Join::kFound: task.inputs.push_back(make_edge(*target, producer, link.role->name)); break;
-        case Join::kDropped: dropped = true; break;
-        case Join::kMistake: mistaken = true; break;
-      }
+    bool dropped = false;
+    if (!make_edges(stage, links, instance, scope, task, &dropped)) {
+      stage.broken = true;
+      if (edges_ > kMostEdges) return;
+      continue;
     }
     if (dropped) {
       ++graph_.dropped;
       continue;
     }
-    std::set<std::string> gathered;
-    for (std::size_t i = 0; i < gathers.size() && !mistaken; ++i) {
-      const Link& link = gathers[i];
-      std::optional<Reference> own;
-      std::optional<Target> target = gather_targets[i];
-      if (!link.fixed) {
-        Diagnostics local;
-        const auto text = substitute_text(link.text->text, link.text->mark, scope, local);
-        if (text) own = parse_reference(*text, link.text->mark, local);
-        report(local);
-        if (own) target = find_target(*own, link.text->mark, *link.role);
-        if (target && !check_pins(*target, link.text->mark)) target.reset();
-      }
-      if (!target) {
-        mistaken = true;
-        break;
-      }
-      for (std::size_t producer : gather(*target, instance.bindings)) {
-        task.inputs.push_back(make_edge(*target, producer, link.role->name));
-        gathered.insert(link.role->name);
-      }
-    }
-    for (const auto& role : node.gather) {
-      if (mistaken || gathered.count(role.name)) continue;
-      const InputDescription* input = description.find_input(role.name);
-      if (input && !input->optional) {
-        report(cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
-               role.mark.place());
-        mistaken = true;
-      }
-    }
-    if (mistaken) {
+    finish_policy(stage, scope, task);
+    if (!finish_config(stage, scope, task)) {
       stage.broken = true;
       continue;
     }
-    std::stable_sort(task.inputs.begin(), task.inputs.end(), [&](const Edge& a, const Edge& b) {
-      return a.role != b.role && role_rank(a.role) < role_rank(b.role);
-    });
-
-    // Config: instances that agree on the axes it uses share one.
-    std::string signature;
-    for (const std::string& name : stage.config_axes) {
-      if (const AxisValue* value = scope.find(name)) signature += value->label;
-      signature += kSeparator;
-    }
-    auto config = stage.configs.find(signature);
-    if (config == stage.configs.end()) {
-      Diagnostics local;
-      auto composed = compose(stage, scope, nullptr, local);
-      local.add_context(cat("while reading stage ", quote(node.label), " (", node.mark.place().str(), ")"));
-      report(local);
-      if (!composed) {
-        stage.broken = true;
-        continue;
-      }
-      config = stage.configs.emplace(signature, std::move(*composed)).first;
-    }
-    task.config = config->second;
-    task.stage = stage.description;
-    finish_policy(stage, scope, task);
-    resolve_compute(description, task.resources, options_.isa, task.config);
     finish_labels(stage, task);
-    finish_paths(stage, task);
     finish_snapshots(stage, scope, task);
     for (const auto& [role, name] : node.outputs) {
       Diagnostics local;

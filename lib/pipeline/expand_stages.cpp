@@ -13,18 +13,6 @@ using support::Diagnostics;
 using support::Node;
 using support::quote;
 
-namespace {
-
-void collect_path_fields(const support::Schema& schema, const std::string& prefix, std::vector<std::string>& out) {
-  for (const support::Field& field : schema) {
-    const std::string path = prefix.empty() ? field.name : cat(prefix, ".", field.name);
-    if (field.type == support::FieldType::kGroup) collect_path_fields(field.fields, path, out);
-    if (field.type == support::FieldType::kPath || field.type == support::FieldType::kPathList) out.push_back(path);
-  }
-}
-
-}  // namespace
-
 void Expander::describe_stages() {
   for (Stage& stage : stages_) {
     try {
@@ -34,7 +22,6 @@ void Expander::describe_stages() {
       stage.broken = true;
       continue;
     }
-    collect_path_fields(stage.description->fields, "", stage.path_fields);
     std::set<std::string> names;
     collect_names(stage.node->set, names);
     collect_names(stage.node->checkpoint, names);
@@ -156,23 +143,34 @@ std::vector<std::size_t> Expander::order_stages() {
   return order;
 }
 
-std::vector<Expander::Link> Expander::links_of(Stage& stage, const std::vector<StageNode::Role>& roles) {
+/// Every reference of `needs` and `gather`; those that hold no substitution are looked up once and for all.
+std::vector<Expander::Link> Expander::links_of(Stage& stage) {
   std::vector<Link> links;
-  for (const auto& role : roles) {
-    const InputDescription* input = stage.description->find_input(role.name);
-    if (!input) continue;
-    for (const auto& text : role.references) {
-      Link link{input, &text, {}};
-      if (!has_substitution(text.text)) {
-        Diagnostics local;
-        link.fixed = parse_reference(text.text, text.mark, local);
-        report(local);
-        if (!link.fixed) {
+  for (const auto* roles : {&stage.node->needs, &stage.node->gather}) {
+    for (const auto& role : *roles) {
+      const InputDescription* input = stage.description->find_input(role.name);
+      if (!input) continue;
+      for (const auto& text : role.references) {
+        // A producer that is broken was told of; what it would have given is not known.
+        const Stage* producer = find_stage(text.text.substr(0, text.text.find_first_of(".@[")));
+        if (!producer || producer->broken) {
           stage.broken = true;
           continue;
         }
+        Link link;
+        link.role = input;
+        link.text = &text;
+        link.fixed = !has_substitution(text.text);
+        link.many = roles == &stage.node->gather;
+        if (link.fixed && !resolve(link, {})) stage.broken = true;
+        links.push_back(std::move(link));
       }
-      links.push_back(std::move(link));
+    }
+  }
+  for (const auto& role : stage.node->each) {
+    for (const auto& text : role.references) {
+      const Stage* producer = find_stage(text.text.substr(0, text.text.find_first_of(".@[")));
+      if (!producer || producer->broken) stage.broken = true;
     }
   }
   return links;

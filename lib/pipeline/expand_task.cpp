@@ -4,7 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include "pipeline/compute_auto.h"
 #include "pipeline/config_value.h"
+#include "pipeline/path_fields.h"
 #include "pipeline/policy.h"
 #include "support/text.h"
 
@@ -16,10 +18,41 @@ using support::Diagnostics;
 using support::Node;
 using support::quote;
 
-void Expander::finish_paths(const Stage& stage, Task& task) {
-  for (const std::string& dotted : stage.path_fields) {
-    Json* value = find_value(task.config, dotted);
-    if (!value) continue;
+/// Config, shared by instances that agree on the axes it uses. False when a mistake was told.
+bool Expander::finish_config(Stage& stage, const Scope& scope, Task& task) {
+  std::string signature;
+  for (const std::string& name : stage.config_axes) {
+    if (const AxisValue* value = scope.find(name)) signature += value->label;
+    signature += kSeparator;
+  }
+  auto found = stage.configs.find(signature);
+  if (found == stage.configs.end()) {
+    Diagnostics local;
+    auto config = compose(stage, scope, nullptr, local);
+    if (!config) local.add_context(cat("while reading stage ", quote(stage.node->label), " (", stage.node->mark.place().str(), ")"));
+    report(local);
+    if (!config) return false;
+    Composed composed;
+    composed.config = std::move(*config);
+    composed.externals = finish_paths(stage, composed.config);
+    found = stage.configs.emplace(signature, std::move(composed)).first;
+  }
+  Composed& composed = found->second;
+  support::Shared<Json>& resolved = composed.resolved[{task.resources.cpus, task.resources.gpus}];
+  if (!resolved.identity()) {
+    Json config = composed.config;
+    resolve_compute(*stage.description, task.resources, options_.isa, config);
+    resolved = std::move(config);
+  }
+  task.config = resolved;
+  task.externals = composed.externals;
+  return true;
+}
+
+/// Makes paths absolute; returns those whose content is an input.
+std::vector<ExternalInput> Expander::finish_paths(const Stage& stage, Json& config) const {
+  std::vector<ExternalInput> externals;
+  for_each_path(stage.description->fields, config, [&](const std::string& dotted, Json& value, bool hashed) {
     std::vector<std::string> paths;
     const auto absolute = [&](Json& item) {
       if (!item.is_string()) return;
@@ -29,40 +62,45 @@ void Expander::finish_paths(const Stage& stage, Task& task) {
       paths.push_back(path.lexically_normal().string());
       item = paths.back();
     };
-    if (value->is_array()) {
-      for (Json& item : *value) absolute(item);
+    if (value.is_array()) {
+      for (Json& item : value) absolute(item);
     } else {
-      absolute(*value);
+      absolute(value);
     }
-    const support::Field* field = support::find_field(stage.description->fields, dotted);
-    if (!paths.empty() && field && field->options.hashed) task.externals.push_back({dotted, std::move(paths), {}, {}});
-  }
+    if (!paths.empty() && hashed) externals.push_back({dotted, std::move(paths), {}, {}});
+  });
+  return externals;
 }
 
 /// A stage that prints labels gets them as config, so that they are in its key and in no other's.
 void Expander::finish_labels(const Stage& stage, Task& task) {
   const StageDescription& description = *stage.description;
   if (!description.takes_labels) return;
-  if (support::find_field(description.fields, "title") && task.config["title"].is_string() &&
-      task.config["title"].get_ref<const std::string&>().empty()) {
-    task.config["title"] = file_.title.empty() ? file_.name : file_.title;
+  Json& config = task.config.edit();
+  if (support::find_field(description.fields, "title") && config["title"].is_string() &&
+      config["title"].get_ref<const std::string&>().empty()) {
+    config["title"] = file_.title.empty() ? file_.name : file_.title;
   }
   if (support::find_field(description.fields, "labels")) {
     Json labels = Json::array();
     for (const auto& role : stage.node->gather) {
       for (const Edge& edge : task.inputs) {
         if (edge.role != role.name) continue;
-        std::string line = cat(edge.role, " stage=", edge.labels.at("stage"));
-        for (const auto& [axis, label] : edge.labels) {
-          if (axis != "stage") line += cat(",", axis, "=", label);
+        std::string line = cat(edge.role, " stage=", edge.labels->at("stage"));
+        for (const auto& [axis, label] : *edge.labels) {
+          if (axis == "stage") continue;
+          line += ',';
+          line += axis;
+          line += '=';
+          line += label;
         }
         labels.push_back(std::move(line));
       }
     }
-    task.config["labels"] = std::move(labels);
+    config["labels"] = std::move(labels);
   }
   if (!file_.claims.empty() && support::find_field(description.fields, "claims")) {
-    Json& claims = task.config["claims"];
+    Json& claims = config["claims"];
     if (claims.is_null() || (claims.is_string() && claims.get_ref<const std::string&>().empty())) claims = file_.claims;
   }
 }
@@ -108,7 +146,7 @@ void Expander::finish_snapshots(const Stage& stage, const Scope& scope, Task& ta
   if (node.snapshots.empty()) return;
   const TrajectoryDescription& trajectory = *stage.description->trajectory;
   const auto integer = [&](const std::string& key) -> std::int64_t {
-    const Json* value = find_value(task.config, key);
+    const Json* value = find_value(*task.config, key);
     if (!value || !value->is_number()) return 0;
     return value->is_number_integer() ? value->get<std::int64_t>() : static_cast<std::int64_t>(value->get<double>());
   };

@@ -5,9 +5,11 @@
 #include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -38,6 +40,10 @@ class Expander {
   support::Origins origins(const Task& task) const;
 
  private:
+  static constexpr std::size_t kMostStages = 2'000;
+  static constexpr std::size_t kMostMistakes = 100;
+  static constexpr std::size_t kMostTasks = 300'000;
+  static constexpr std::int64_t kMostEdges = 600'000;
   static constexpr char kSeparator = '\x1f';   ///< between labels in a joined key
 
   /// One value given by `--set`.
@@ -55,6 +61,13 @@ class Expander {
     std::vector<std::set<std::string>> domain;                ///< labels that were meant, excluded ones too
   };
 
+  /// The config that instances with the same labels share.
+  struct Composed {
+    Json config;                                     ///< paths absolute; `auto` of compute not yet resolved
+    std::vector<ExternalInput> externals;
+    std::map<std::pair<std::int64_t, std::int64_t>, support::Shared<Json>> resolved;   ///< by cpus and gpus
+  };
+
   struct Stage {
     const StageNode* node = nullptr;
     std::shared_ptr<const StageDescription> description;
@@ -63,16 +76,28 @@ class Expander {
     std::vector<std::size_t> tasks;
     std::vector<const Axis*> own_axes;         ///< after narrowing
     std::vector<std::string> config_axes;      ///< names that its config uses
-    std::vector<std::string> path_fields;      ///< dotted paths of fields of type path
     std::vector<Flag> flags;
-    std::unordered_map<std::string, Json> configs;   ///< by the labels of config_axes
+    std::optional<Json> base;                  ///< its config below `set`, where no file's name holds a substitution
+    std::unordered_map<std::string, Composed> configs;   ///< by the labels of config_axes
   };
 
-  /// A place for every reference that needs no substitution, parsed once.
+  /// What a reference means: the same for every instance for which it reads the same.
+  struct Target {
+    Stage* stage = nullptr;
+    std::string output;
+    std::string snapshot;
+    const Reference* reference = nullptr;
+  };
+  struct Resolved {
+    Reference reference;
+    std::optional<Target> target;   ///< empty when it is a mistake, which was told
+  };
   struct Link {
     const InputDescription* role = nullptr;
     const ReferenceText* text = nullptr;
-    std::optional<Reference> fixed;
+    bool fixed = false;             ///< no substitution in it
+    bool many = false;              ///< of `gather`
+    std::unordered_map<std::string, std::unique_ptr<Resolved>> by_text;   ///< after substitution
   };
 
   // ---- what the flags lay over the file
@@ -86,7 +111,7 @@ class Expander {
   void describe_stages();
   std::vector<std::size_t> order_stages();
   void expand_stage(Stage& stage);
-  std::vector<Link> links_of(Stage& stage, const std::vector<StageNode::Role>& roles);
+  std::vector<Link> links_of(Stage& stage);
   void check_roles(Stage& stage);
   void check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
                       const std::set<std::string>& bound);
@@ -98,33 +123,32 @@ class Expander {
     std::size_t group = 0;
   };
   std::vector<Instance> enumerate(Stage& stage);
+  bool too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over);
   bool excluded(const Stage& stage, const std::vector<Binding>& bindings) const;
   Scope scope_of(const std::vector<Binding>& bindings, const std::string& stage) const;
 
   // ---- edges
-  struct Target {
-    Stage* stage = nullptr;
-    std::string output;
-    std::string snapshot;
-    const Reference* reference = nullptr;
-  };
+  const Target* resolve(Link& link, const Scope& scope);
   std::optional<Target> find_target(const Reference& reference, const support::Mark& mark, const InputDescription& role);
   enum class Join { kFound, kDropped, kMistake };
   Join join(const Target& target, const support::Mark& mark, const std::vector<Binding>& bindings, const std::string& reader,
             std::size_t* producer);
   std::vector<std::size_t> gather(const Target& target, const std::vector<Binding>& bindings);
   bool check_pins(const Target& target, const support::Mark& mark);
-  Edge make_edge(const Target& target, std::size_t producer, const std::string& role) const;
+  Edge make_edge(const Target& target, std::size_t producer, const std::string& role);
+  bool make_edges(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope, Task& task,
+                  bool* dropped);
 
   // ---- config
   const support::Node* config_file(const std::string& path, const support::Mark& mark);
   void check_config_file(const support::Node& file);
-  std::optional<Json> compose(const Stage& stage, const Scope& scope, support::Origins* origins,
+  std::optional<Json> compose(Stage& stage, const Scope& scope, support::Origins* origins,
                               support::Diagnostics& diagnostics);
   Json checkpoint_policy(const Stage& stage, const Scope& scope, support::Diagnostics& diagnostics) const;
   void lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, support::Diagnostics& diagnostics) const;
   bool declared_anywhere(const std::string& dotted) const;
-  void finish_paths(const Stage& stage, Task& task);
+  bool finish_config(Stage& stage, const Scope& scope, Task& task);
+  std::vector<ExternalInput> finish_paths(const Stage& stage, Json& config) const;
   void finish_labels(const Stage& stage, Task& task);
   void finish_policy(const Stage& stage, const Scope& scope, Task& task);
   void finish_snapshots(const Stage& stage, const Scope& scope, Task& task);
@@ -167,8 +191,14 @@ class Expander {
   std::deque<AxisValue> extra_values_;        ///< of the axes `from` and `snapshot`
   std::map<std::string, std::optional<support::Node>> config_files_;
   std::vector<std::vector<Binding>> bindings_;   ///< of each task
+  /// Of each task as a producer, by snapshot: what its readers are told of it.
+  std::vector<std::vector<std::pair<std::string, support::Shared<std::map<std::string, std::string>>>>> labels_;
+  std::int64_t edges_ = 0;
   std::unordered_map<std::string, std::size_t> by_id_;
   std::map<std::string, std::unordered_map<std::string, std::vector<std::size_t>>> gather_index_;
+
+  /// The labels of a long entry of `exclude` or `only`, for looking up.
+  mutable std::unordered_map<const void*, std::unordered_set<std::string_view>> label_sets_;
 
   Graph graph_;
   support::Diagnostics diagnostics_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "support/text.h"
 
@@ -41,26 +42,16 @@ std::vector<std::string> digests_of(const Json& list) {
   return found;
 }
 
-/// Compares documents of task keys. `inputs_known` is false when `now` has none yet.
-std::vector<Cause> compare(const StageDescription& stage, const Json& before, const Json& now, bool inputs_known) {
-  std::vector<Cause> causes;
-  if (before.value("version", Json()) != now.value("version", Json())) {
-    causes.push_back({ReasonKind::kVersion, cat("result version of ", stage.program), shown(before.value("version", Json())),
-                      shown(now.value("version", Json())), {}});
-  }
-  if (before.value("build", Json()) != now.value("build", Json())) {
-    causes.push_back({ReasonKind::kVersion, cat("build of ", stage.program),
-                      short_digest(before.value("build", std::string("unset"))),
-                      short_digest(now.value("build", std::string("unset"))), {}});
-  }
-  for (const auto& difference : support::differences(before.value("config", Json::object()),
-                                                     now.value("config", Json::object()))) {
-    causes.push_back({ReasonKind::kConfig, difference.path, shown(difference.before), shown(difference.after), {}});
-  }
-  const Json files_before = before.value("externals", Json::object());
-  const Json files_now = now.value("externals", Json::object());
-  for (const auto& [field, files] : files_now.items()) {
-    const Json old = files_before.value(field, Json::array());
+Json decoded(std::string_view cbor) {
+  if (cbor.empty()) return Json::object();
+  Json value = Json::from_cbor(cbor.begin(), cbor.end(), true, false);
+  return value.is_object() ? value : Json::object();
+}
+
+/// The files that a field names, before and now.
+void compare_files(const Json& before, const Json& now, std::vector<Cause>& causes) {
+  for (const auto& [field, files] : now.items()) {
+    const Json old = before.value(field, Json::array());
     if (old == files) continue;
     std::map<std::string, std::string> known;
     for (const Json& file : old) known[file.at(0).get<std::string>()] = file.at(1).get<std::string>();
@@ -86,15 +77,15 @@ std::vector<Cause> compare(const StageDescription& stage, const Json& before, co
                           example, ")"),
                       {}, {}, {}});
   }
-  for (const auto& [field, files] : files_before.items()) {
-    if (!files_now.contains(field)) causes.push_back({ReasonKind::kExternal, cat(field, " names no file now"), {}, {}, {}});
+  for (const auto& [field, files] : before.items()) {
+    if (!now.contains(field)) causes.push_back({ReasonKind::kExternal, cat(field, " names no file now"), {}, {}, {}});
   }
-  if (!inputs_known) return causes;
-  const Json inputs_before = before.value("inputs", Json::object());
-  const Json inputs_now = now.value("inputs", Json::object());
+}
+
+void compare_inputs(const StageDescription& stage, const Json& before, const Json& now, std::vector<Cause>& causes) {
   for (const InputDescription& role : stage.inputs) {
-    const auto old = digests_of(inputs_before.value(role.name, Json::array()));
-    const auto fresh = digests_of(inputs_now.value(role.name, Json::array()));
+    const auto old = digests_of(before.value(role.name, Json::array()));
+    const auto fresh = digests_of(now.value(role.name, Json::array()));
     if (old == fresh) continue;
     if (old.size() == 1 && fresh.size() == 1) {
       causes.push_back({ReasonKind::kInput, cat("content of input ", role.name), short_digest(old[0]),
@@ -107,7 +98,6 @@ std::vector<Cause> compare(const StageDescription& stage, const Json& before, co
                       old.size() == fresh.size() ? "" : cat(old.size(), " artifacts"),
                       old.size() == fresh.size() ? "" : cat(fresh.size(), " artifacts"), {}});
   }
-  return causes;
 }
 
 /// Earlier results by stage and instance, asked of the store once.
@@ -120,14 +110,17 @@ class Past {
     const auto [it, fresh] = by_stage_.try_emplace(stage);
     if (fresh) {
       it->second.tasks = store_.past_tasks(stage);
-      for (const PastTask& task : it->second.tasks) it->second.by_id[task.id].push_back(&task);
+      it->second.by_id.reserve(it->second.tasks.size());
+      for (const PastTask& task : it->second.tasks) it->second.by_id.emplace(task.id, &task);
     }
-    const auto found = it->second.by_id.find(id);
-    if (found == it->second.by_id.end()) return nullptr;
     const PastTask* newest = nullptr;
-    for (const PastTask* task : found->second) {
+    const auto [from, to] = it->second.by_id.equal_range(id);
+    for (auto at = from; at != to; ++at) {
+      const PastTask* task = at->second;
       if (task->key.key == other_than) continue;
-      if (!newest || task->ended > newest->ended) newest = task;
+      if (!newest || task->ended > newest->ended || (task->ended == newest->ended && task->key.step > newest->key.step)) {
+        newest = task;
+      }
     }
     return newest;
   }
@@ -135,7 +128,7 @@ class Past {
  private:
   struct OfStage {
     std::vector<PastTask> tasks;
-    std::unordered_map<std::string, std::vector<const PastTask*>> by_id;
+    std::unordered_multimap<std::string_view, const PastTask*> by_id;
   };
   const StoreView& store_;
   std::map<std::string, OfStage> by_stage_;
@@ -143,7 +136,8 @@ class Past {
 
 class Explainer {
  public:
-  Explainer(const Graph& graph, const Plan& plan, const StoreView& store) : graph_(graph), plan_(plan), past_(store) {}
+  Explainer(const Graph& graph, const Plan& plan, const StoreView& store, Against against = {})
+      : graph_(graph), plan_(plan), past_(store), against_(std::move(against)) {}
 
   Explanation explain(std::size_t index) {
     const Task& task = graph_.tasks[index];
@@ -155,6 +149,17 @@ class Explainer {
       if (state != TaskState::kRun) continue;
       auto& follows = explanation.follows;
       if (std::find(follows.begin(), follows.end(), edge.producer) == follows.end()) follows.push_back(edge.producer);
+    }
+    if (const auto against = against_.find(index); against != against_.end()) {
+      const PastTask& before = against->second;
+      explanation.against = before.key.key;
+      explanation.against_id = before.id;
+      explanation.against_run = before.run;
+      explanation.causes = compare(index, before);
+      if (explanation.causes.empty() && explanation.follows.empty()) {
+        explanation.causes.push_back({ReasonKind::kPresent, "nothing differs", {}, {}, {}});
+      }
+      return explanation;
     }
     switch (planned.state) {
       case TaskState::kReuse:
@@ -176,15 +181,13 @@ class Explainer {
       explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
       return explanation;
     }
-    const auto inputs = known_inputs(graph_, plan_, index);
-    const Json now = task_preimage(task, inputs.value_or(std::vector<InputDigest>{}));
-    if (const PastTask* before = past_.find(task.stage->name, task.id, task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key)) {
+    // A key that is only presumed may be that of the newest result, which is then the one to compare with.
+    const std::string own = task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key;
+    if (const PastTask* before = past_.find(task.stage->name, task.id, own)) {
       explanation.against = before->key.key;
       explanation.against_id = before->id;
-      explanation.causes = compare(*task.stage, before->preimage, now, inputs.has_value());
-      for (Cause& cause : explanation.causes) {
-        if (cause.kind == ReasonKind::kConfig || cause.kind == ReasonKind::kExternal) cause.place = place(task, cause);
-      }
+      explanation.against_run = before->run;
+      explanation.causes = compare(index, *before);
       if (explanation.causes.empty() && explanation.follows.empty()) {
         // The recipe is as it was: a step of the trajectory that nobody asked for yet, or a result that was forgotten.
         explanation.causes.push_back({ReasonKind::kNew,
@@ -206,6 +209,50 @@ class Explainer {
   }
 
  private:
+  std::vector<Cause> compare(std::size_t index, const PastTask& before) {
+    const Task& task = graph_.tasks[index];
+    const StageDescription& stage = *task.stage;
+    std::vector<Cause> causes;
+    if (before.version != stage.version) {
+      causes.push_back({ReasonKind::kVersion, cat("result version of ", stage.program), std::to_string(before.version),
+                        std::to_string(stage.version), {}});
+    }
+    const std::string_view build = task.hash_build ? std::string_view(stage.build_id) : std::string_view();
+    if (before.build != build) {
+      const auto shown_build = [](std::string_view id) {
+        return id.empty() ? std::string("unset") : short_digest(std::string(id));
+      };
+      causes.push_back({ReasonKind::kVersion, cat("build of ", stage.program), shown_build(before.build),
+                        shown_build(build), {}});
+    }
+    for (const Cause& cause : config_causes(task, before)) causes.push_back(cause);
+    if (before.externals != keys_.externals(task)) {
+      const std::size_t first = causes.size();
+      compare_files(decoded(before.externals), decoded(keys_.externals(task)), causes);
+      for (std::size_t i = first; i < causes.size(); ++i) causes[i].place = place(task, causes[i]);
+    }
+    // One byte is the empty map: a file of another day has no inputs yet.
+    if (const auto inputs = known_inputs(graph_, plan_, index); inputs && before.inputs.size() > 1) {
+      compare_inputs(stage, decoded(before.inputs), task_preimage(task, *inputs).at("inputs"), causes);
+    }
+    return causes;
+  }
+
+  /// Most tasks of a stage share their config, and most earlier ones did: each pair is compared once.
+  const std::vector<Cause>& config_causes(const Task& task, const PastTask& before) {
+    static const std::vector<Cause> none;
+    const std::string& now = keys_.config(task);
+    if (before.config == now) return none;
+    const auto [it, fresh] = compared_.try_emplace({before.config.data(), now.data()});
+    if (!fresh) return it->second;
+    for (const auto& difference : support::differences(decoded(before.config), decoded(now))) {
+      Cause cause{ReasonKind::kConfig, difference.path, shown(difference.before), shown(difference.after), {}};
+      cause.place = place(task, cause);
+      it->second.push_back(std::move(cause));
+    }
+    return it->second;
+  }
+
   /// Instances of a stage mostly take a value from the same line; the first one stands for them.
   support::Place place(const Task& task, const Cause& cause) {
     const std::string path = cause.kind == ReasonKind::kExternal && !task.externals.empty() ? task.externals[0].field
@@ -218,6 +265,9 @@ class Explainer {
   const Graph& graph_;
   const Plan& plan_;
   Past past_;
+  KeyMaker keys_;
+  Against against_;
+  std::map<std::pair<const char*, const char*>, std::vector<Cause>> compared_;
   std::map<std::string, support::Place> places_;
 };
 
@@ -228,26 +278,17 @@ std::string Cause::str() const {
   return cat(what, " ", before, " -> ", after);
 }
 
-std::vector<PastTask> StoreReader::past_tasks(const std::string& stage) const {
-  if (!past_) {
-    past_.emplace();
-    for (const ResultKey& key : store_.keys()) {
-      auto record = store_.read(key);
-      if (!record || !record->preimage.is_object()) continue;
-      PastTask past;
-      past.key = key;
-      past.id = record->task;
-      past.ended = record->occasion.value("ended", std::string());
-      past.preimage = std::move(record->preimage);
-      (*past_)[record->stage].push_back(std::move(past));
-    }
-  }
-  const auto it = past_->find(stage);
-  return it == past_->end() ? std::vector<PastTask>{} : it->second;
-}
-
 Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task) {
   return Explainer(graph, plan, store).explain(task);
+}
+
+std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const StoreView& store,
+                                     const std::vector<std::size_t>& tasks, Against against) {
+  Explainer explainer(graph, plan, store, std::move(against));
+  std::vector<Explanation> explanations;
+  explanations.reserve(tasks.size());
+  for (const std::size_t task : tasks) explanations.push_back(explainer.explain(task));
+  return explanations;
 }
 
 std::vector<CauseGroup> group_causes(const Graph& graph, const Plan& plan, const StoreView& store) {

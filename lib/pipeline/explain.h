@@ -3,6 +3,7 @@
 /// the documents that are stored beside every result.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,19 @@ struct Explanation {
   std::vector<Cause> causes;          ///< root causes first
   std::string against;                ///< task key of the earlier result, or empty
   std::string against_id;             ///< instance id it had
+  std::string against_run;            ///< run that made it, or empty
   std::vector<std::size_t> follows;   ///< producers that will run
 };
 
 /// Explains one task.
 Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task);
+
+/// What to compare tasks with, instead of the newest earlier result of the same instance.
+using Against = std::map<std::size_t, PastTask>;
+
+/// Explains several; what they share is looked up once.
+std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const StoreView& store,
+                                     const std::vector<std::size_t>& tasks, Against against = {});
 
 /// Tasks that run for the same reasons, most first: "168 tasks, 3 causes".
 struct CauseGroup {

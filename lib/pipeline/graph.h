@@ -14,6 +14,7 @@
 #include "pipeline/stage_description.h"
 #include "support/config.h"
 #include "support/json.h"
+#include "support/shared.h"
 
 namespace pe::pipeline {
 
@@ -47,7 +48,7 @@ struct Edge {
   std::size_t producer = 0;                      ///< index into Graph::tasks; smaller than the reader's
   std::string output;                            ///< role of the producer
   std::string snapshot;                          ///< snapshot label, or empty
-  std::map<std::string, std::string> labels;     ///< axis → label of the producer, and "stage" → its label
+  support::Shared<std::map<std::string, std::string>> labels;   ///< axis → label of the producer, "stage", "snapshot"
 };
 
 /// A file or folder outside the store that a config field of type path names (design: hashed by content).
@@ -64,7 +65,7 @@ struct Task {
   std::string label;                             ///< "trunk"
   std::vector<std::pair<std::string, std::string>> axes;   ///< axis → label, in `over` order
   std::shared_ptr<const StageDescription> stage;
-  Json config;                                   ///< complete; `auto` of compute resolved; paths absolute
+  support::Shared<Json> config;                  ///< complete; `auto` of compute resolved; paths absolute
   std::vector<Edge> inputs;                      ///< by role in declared order, then in reference order
   std::vector<SnapshotPoint> snapshots;          ///< by step; empty for a stage without
   std::vector<ExternalInput> externals;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,25 @@ std::string task_key(const Task& task, const std::vector<InputDigest>& inputs);
 
 /// The document of the plan key: inputs are {"plan": producer's plan key, "output": role, "step": n}.
 Json plan_preimage(const Graph& graph, const Task& task);
+
+/// Keys of many tasks: what tasks share is encoded once. Gives what `task_key` and the hash of `plan_preimage` give, without
+/// making the documents.
+class KeyMaker {
+ public:
+  KeyMaker();
+  ~KeyMaker();
+  /// The producers' plan keys must be there.
+  std::string plan_key(const Graph& graph, const Task& task);
+  std::string task_key(const Task& task, const std::vector<InputDigest>& inputs);
+  /// The hashed part of the config, in deterministic CBOR: equal bytes are equal configs. Lives as long as this.
+  const std::string& config(const Task& task);
+  /// The files that the config names, likewise; empty when it names none.
+  const std::string& externals(const Task& task);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 /// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (memo.h). A task with
 /// snapshots gets its trajectory key.

@@ -1,15 +1,19 @@
 #include "pipeline/memo.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <set>
+#include <thread>
 
+#include "pipeline/packing.h"
 #include "support/hash.h"
 #include "support/process.h"
 #include "support/text.h"
@@ -22,69 +26,8 @@ using support::cat;
 namespace {
 
 constexpr std::string_view kContentMagic = "pe-content-memo/1\n";
-constexpr std::string_view kPlanMagic = "pe-plan-memo/1\n";
+constexpr std::string_view kPlanMagic = "pe-plan-memo/2\n";
 constexpr std::uint64_t kSmallFile = 4u << 20;
-
-// ---- a compact binary form: fixed-width integers of this machine, texts with their length -----------------------------
-
-class Packer {
- public:
-  void number(std::uint64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
-  void text(std::string_view value) {
-    number(value.size());
-    bytes_ += value;
-  }
-  std::string take(std::string_view magic) {
-    const std::uint32_t crc = support::crc32c(bytes_.data(), bytes_.size());
-    std::string file(magic);
-    file.append(reinterpret_cast<const char*>(&crc), sizeof crc);
-    return file + bytes_;
-  }
-
- private:
-  std::string bytes_;
-};
-
-/// Reads what a Packer wrote; `good` turns false at the first thing that cannot be.
-class Unpacker {
- public:
-  Unpacker(std::string_view file, std::string_view magic) {
-    std::uint32_t crc = 0;
-    if (file.size() < magic.size() + sizeof crc || file.substr(0, magic.size()) != magic) {
-      good_ = false;
-      return;
-    }
-    std::memcpy(&crc, file.data() + magic.size(), sizeof crc);
-    rest_ = file.substr(magic.size() + sizeof crc);
-    good_ = crc == support::crc32c(rest_.data(), rest_.size());
-  }
-  std::uint64_t number() {
-    std::uint64_t value = 0;
-    if (!good_ || rest_.size() < sizeof value) {
-      good_ = false;
-      return 0;
-    }
-    std::memcpy(&value, rest_.data(), sizeof value);
-    rest_.remove_prefix(sizeof value);
-    return value;
-  }
-  std::string_view text() {
-    const std::uint64_t size = number();
-    if (!good_ || rest_.size() < size) {
-      good_ = false;
-      return {};
-    }
-    const std::string_view value = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return value;
-  }
-  bool good() const { return good_; }
-  std::size_t left() const { return rest_.size(); }
-
- private:
-  std::string_view rest_;
-  bool good_ = true;
-};
 
 // ---- files as a stat sees them -----------------------------------------------------------------------------------------
 
@@ -154,6 +97,62 @@ std::string listing_digest(const std::vector<std::string>& paths) {
   return hash.hex();
 }
 
+// ---- objects, as a plan needs them -------------------------------------------------------------------------------------
+
+constexpr std::size_t kObjectBytes = 32 + sizeof(std::uint64_t);
+constexpr std::uint64_t kAnySize = ~std::uint64_t{0};   ///< of collections and their members: only their being there
+
+std::string pack_object(const std::string& hex, std::uint64_t size) {
+  std::string packed;
+  const auto nibble = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  for (std::size_t i = 0; i + 1 < hex.size() && packed.size() < 32; i += 2) {
+    packed.push_back(static_cast<char>(nibble(hex[i]) << 4 | nibble(hex[i + 1])));
+  }
+  packed.resize(32);
+  packed.append(reinterpret_cast<const char*>(&size), sizeof size);
+  return packed;
+}
+
+bool object_stands(int folder, const char* packed) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  char name[68];
+  for (int i = 0; i < 32; ++i) {
+    const auto byte = static_cast<unsigned char>(packed[i]);
+    name[3 + 2 * i] = kDigits[byte >> 4];
+    name[4 + 2 * i] = kDigits[byte & 15];
+  }
+  name[0] = name[3];
+  name[1] = name[4];
+  name[2] = '/';
+  name[67] = '\0';
+  std::uint64_t size = 0;
+  std::memcpy(&size, packed + 32, sizeof size);
+  struct stat status {};
+  return ::fstatat(folder, name, &status, 0) == 0 &&
+         (size == kAnySize || static_cast<std::uint64_t>(status.st_size) == size);
+}
+
+/// A stat costs two microseconds, nearly all of them in the kernel, so thousands of them are shared out.
+bool all_stand(int folder, std::string_view objects) {
+  const std::size_t count = objects.size() / kObjectBytes;
+  constexpr std::size_t kChunk = 1024;
+  std::atomic<std::size_t> next = 0;
+  std::atomic<bool> good = true;
+  const auto work = [&] {
+    for (std::size_t from = next.fetch_add(kChunk); from < count && good; from = next.fetch_add(kChunk)) {
+      for (std::size_t i = from; i < std::min(count, from + kChunk); ++i) {
+        if (!object_stands(folder, objects.data() + i * kObjectBytes)) good = false;
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  const std::size_t most = std::min<std::size_t>(std::thread::hardware_concurrency(), 8);
+  for (std::size_t i = 1; i < most && i * kChunk < count; ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  return good;
+}
+
 fs::path plan_memo_path(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options) {
   Json identity = Json::object();
   identity["file"] = fs::absolute(pipeline_file).lexically_normal().string();
@@ -170,6 +169,30 @@ fs::path plan_memo_path(const fs::path& store, const fs::path& pipeline_file, co
 }
 
 }  // namespace
+
+std::string index_mark(const fs::path& store) {
+  support::Sha256 hash;
+  std::size_t index_files = 0;
+  for (const char* part : {"index", "tasks", "tracks"}) {
+    std::vector<std::string> lines;
+    if (DIR* dir = ::opendir((store / part).c_str())) {
+      while (const dirent* entry = ::readdir(dir)) {
+        struct stat status {};
+        if (entry->d_name[0] == '.' || ::fstatat(::dirfd(dir), entry->d_name, &status, 0) != 0) continue;
+        // An index file only grows; a folder's time moves with every name that comes or goes.
+        const bool is_folder = S_ISDIR(status.st_mode);
+        lines.push_back(cat(entry->d_name, ' ', status.st_ino, ' ', is_folder ? status.st_mtim.tv_sec : status.st_size, ' ',
+                            is_folder ? status.st_mtim.tv_nsec : 0, '\n'));
+        index_files += part[0] == 'i';
+      }
+      ::closedir(dir);
+    }
+    std::sort(lines.begin(), lines.end());
+    hash.update(part);
+    for (const std::string& line : lines) hash.update(line);
+  }
+  return index_files == 0 ? std::string() : hash.hex();
+}
 
 ContentMemo::ContentMemo(const fs::path& store) : path_(store / "memo" / "content") {
   std::error_code error;
@@ -317,31 +340,63 @@ std::optional<PlanMemo> PlanMemo::find(const fs::path& store, const fs::path& pi
     }
     memo.name_ = unpacker.text();
     memo.task_count_ = unpacker.number();
-    const std::uint64_t count = unpacker.number();
-    if (!unpacker.good() || count > unpacker.left()) return std::nullopt;
-    memo.entries_.resize(count);
-    for (Entry& entry : memo.entries_) {
-      entry.id = unpacker.text();
-      entry.plan_key = unpacker.text();
-      entry.key = unpacker.text();
-      entry.step = static_cast<std::int64_t>(unpacker.number());
-    }
-    if (!unpacker.good()) return std::nullopt;
+    memo.objects_ = unpacker.text();
+    memo.packed_entries_ = unpacker.text();
+    if (!unpacker.good() || memo.objects_.size() % kObjectBytes != 0) return std::nullopt;
+    memo.store_ = store;
+    memo.path_ = path;
+    memo.index_ = index_mark(store);
   } catch (const support::Error&) {
     return std::nullopt;
   }
   return memo;
 }
 
+std::vector<PlanMemo::Entry> PlanMemo::entries() const {
+  std::vector<Entry> entries;
+  Unpacker unpacker(packed_entries_);
+  while (unpacker.good() && unpacker.left() > 0) {
+    Entry entry;
+    entry.id = unpacker.text();
+    entry.plan_key = unpacker.text();
+    entry.key = unpacker.text();
+    entry.step = static_cast<std::int64_t>(unpacker.number());
+    if (unpacker.good()) entries.push_back(entry);
+  }
+  return entries;
+}
+
+bool PlanMemo::objects_stand() const {
+  const fs::path mark = fs::path(path_) += ".index";
+  std::error_code error;
+  if (index_.empty() || !fs::is_regular_file(mark, error)) return false;
+  try {
+    if (support::read_file(mark) != index_) return false;
+  } catch (const support::IoError&) {
+    return false;
+  }
+  const support::Descriptor objects(::open((store_ / "objects").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return objects && all_stand(objects.get(), objects_);
+}
+
 bool PlanMemo::everything_present(const StoreView& store) const {
   ResultKey key;
-  for (const Entry& entry : entries_) {
+  for (const Entry& entry : entries()) {
     key.key = entry.key;
     key.step = entry.step;
     const auto result = store.find(key);
     if (!result || !store.complete(*result)) return false;
   }
   return true;
+}
+
+void PlanMemo::renew() const {
+  if (index_.empty()) return;
+  try {
+    support::write_file_atomically(fs::path(path_) += ".index", index_, false);
+  } catch (const support::Error&) {
+    // Nothing is lost but time.
+  }
 }
 
 void PlanMemo::remember(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options,
@@ -356,6 +411,7 @@ void PlanMemo::remember(const fs::path& store, const fs::path& pipeline_file, co
     for (const std::string& file : graph.files) files.emplace_back(file, true);
     for (const auto& file : catalog.files()) files.emplace_back(file.path.string(), false);
     files.emplace_back(support::own_executable().string(), false);
+    files.emplace_back((store / "VERSION").string(), false);   // a store of another format is another matter
     packer.number(files.size());
     for (const auto& [name, hashed] : files) {
       const Seen seen = look(name.c_str());
@@ -386,20 +442,28 @@ void PlanMemo::remember(const fs::path& store, const fs::path& pipeline_file, co
     }
     packer.text(graph.name);
     packer.number(graph.tasks.size());
-    std::size_t count = 0;
-    for (const PlannedTask& task : plan.tasks) count += task.snapshots.empty() ? 1 : task.snapshots.size();
-    packer.number(count);
+    Packer entries;
+    std::set<std::string> objects;   // sorted: neighbours share a folder
     for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
       const PlannedTask& planned = plan.tasks[i];
-      const auto add = [&](std::int64_t step) {
-        packer.text(graph.tasks[i].id);
-        packer.text(graph.tasks[i].plan_key);
-        packer.text(planned.task_key);
-        packer.number(static_cast<std::uint64_t>(step));
+      const auto add = [&](std::int64_t step, const std::optional<Result>& result) {
+        entries.text(graph.tasks[i].id);
+        entries.text(graph.tasks[i].plan_key);
+        entries.text(planned.task_key);
+        entries.number(static_cast<std::uint64_t>(step));
+        if (!result) return;
+        for (const OutputRecord& output : result->outputs) {
+          objects.insert(pack_object(output.object, output.collection ? kAnySize : output.bytes));
+          for (const std::string& member : output.members) objects.insert(pack_object(member, kAnySize));
+        }
       };
-      if (planned.snapshots.empty()) add(-1);
-      for (const PlannedSnapshot& snapshot : planned.snapshots) add(snapshot.step);
+      if (planned.snapshots.empty()) add(-1, planned.result);
+      for (const PlannedSnapshot& snapshot : planned.snapshots) add(snapshot.step, snapshot.result);
     }
+    std::string packed;
+    for (const std::string& object : objects) packed += object;
+    packer.text(packed);
+    packer.text(entries.bytes());
     const fs::path path = plan_memo_path(store, pipeline_file, options);
     support::make_folders(path.parent_path());
     support::write_file_atomically(path, packer.take(kPlanMagic), false);

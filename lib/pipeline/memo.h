@@ -40,6 +40,11 @@ class ContentMemo {
   bool changed_ = false;
 };
 
+/// What the store's index and its folders of records look like from outside: every record that is added or dropped, by a
+/// program or by hand, makes an index file longer or moves a folder's time. Equal and not empty: the same records. Empty:
+/// nothing can be said.
+std::string index_mark(const std::filesystem::path& store);
+
 /// The files that a path field names, sorted: (name relative to the folder or glob root, path).
 struct ListedFiles {
   std::vector<std::pair<std::string, std::filesystem::path>> files;
@@ -50,7 +55,11 @@ ListedFiles list_files(const std::vector<std::string>& paths);
 /// Fills ExternalInput::files and `missing` of every task.
 void hash_externals(Graph& graph, ContentMemo& memo);
 
-/// A finished plan, packed: enough to see that there is nothing to do without reading YAML, JSON or a description.
+/// A finished plan, packed: enough to see that there is nothing to do without reading YAML, JSON, a description or the
+/// store's index.
+///
+///     <store>/memo/plan-<id>         files it was made from (stat, digest), then every object that it needs, then tasks
+///     <store>/memo/plan-<id>.index   what the index looked like when every record was last seen to be there
 class PlanMemo {
  public:
   struct Entry {
@@ -67,10 +76,16 @@ class PlanMemo {
 
   std::string_view pipeline_name() const { return name_; }
   std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; entries count snapshots singly
-  const std::vector<Entry>& entries() const { return entries_; }
+  std::vector<Entry> entries() const;
 
+  /// True when no record was added or dropped since `renew` (the index files are the same) and every object is there, with
+  /// its size where it is a file: one stat each. False says nothing: ask `everything_present`.
+  bool objects_stand() const;
   /// True when the store has every record and every object.
   bool everything_present(const StoreView& store) const;
+  /// To be called when `everything_present` said yes of a store that was opened after this memo was found: the next
+  /// `objects_stand` then needs no index. Failing to write is no error.
+  void renew() const;
 
   /// Remembers a plan of the whole pipeline in which everything is there; any other is not remembered.
   /// Failing to write is no error: it only costs time.
@@ -79,7 +94,10 @@ class PlanMemo {
 
  private:
   support::MappedFile file_;   ///< what the views below look into
-  std::vector<Entry> entries_;
+  std::filesystem::path store_, path_;
+  std::string index_;          ///< of the store's index folder, when this memo was found
+  std::string_view objects_;   ///< 40 bytes each: digest, then size or all ones
+  std::string_view packed_entries_;
   std::size_t task_count_ = 0;
   std::string_view name_;
 };

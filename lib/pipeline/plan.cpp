@@ -46,7 +46,7 @@ bool record_without_object(const PlannedTask& task) {
   });
 }
 
-void look_up(const Graph& graph, const StoreView& store, Plan& plan, std::size_t index) {
+void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& plan, std::size_t index) {
   const Task& task = graph.tasks[index];
   PlannedTask& planned = plan.tasks[index];
   for (const SnapshotPoint& point : task.snapshots) {
@@ -57,7 +57,7 @@ void look_up(const Graph& graph, const StoreView& store, Plan& plan, std::size_t
   }
   if (missing_external(task)) return;
   if (const auto inputs = known_inputs(graph, plan, index)) {
-    planned.task_key = task_key(task, *inputs);
+    planned.task_key = keys.task_key(task, *inputs);
     planned.key_is_exact = true;
   } else if (const auto hint = store.hint(task.plan_key)) {
     planned.task_key = *hint;
@@ -154,14 +154,16 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
   const std::size_t count = graph.tasks.size();
   Plan plan;
   plan.tasks.resize(count);
+  KeyMaker keys;
   std::unordered_map<std::string_view, std::size_t> first_with_key;
+  first_with_key.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
     PlannedTask& planned = plan.tasks[i];
     planned.selected = options.selected.empty() || options.selected[i];
     planned.forced = options.force && planned.selected;
     const auto [it, fresh] = first_with_key.try_emplace(graph.tasks[i].plan_key, i);
     if (!fresh) planned.same_as = it->second;
-    look_up(graph, store, plan, i);
+    look_up(graph, store, keys, plan, i);
   }
 
   // From the end: what is needed, and what it needs in turn when it must be made.

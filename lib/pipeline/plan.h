@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/graph.h"
@@ -14,13 +15,27 @@
 
 namespace pe::pipeline {
 
-/// An earlier result, for explanations.
+/// An earlier result, for explanations and estimates. The parts of the document that its key is the hash of are
+/// deterministic CBOR, so that equal bytes are equal values and most need no decoding.
 struct PastTask {
   ResultKey key;
-  std::string id;                     ///< instance id it had
-  std::string ended;                  ///< UTC text that sorts: newer is greater
-  Json preimage;                      ///< document that the key is the hash of
+  std::string_view stage;             ///< StageDescription::name
+  std::string_view id;                ///< instance id it had
+  std::string_view ended;             ///< UTC text that sorts: newer is greater
+  std::string_view run;               ///< id of the run that made it
+  int version = 0;
+  std::string_view build;
+  std::string_view config, externals, inputs;
+  double wall_s = 0;
+  double expected_s = 0;              ///< what was estimated before it ran; 0: nothing
+  std::int64_t gpus = 0;
+  std::uint64_t bytes = 0;            ///< of its outputs
+  std::shared_ptr<const void> owner;  ///< of the texts
 };
+
+/// Of a document as it stands in a record; `id` and `ended` as in PastTask.
+PastTask make_past_task(const ResultKey& key, const std::string& stage, const std::string& id, const std::string& ended,
+                        const Json& preimage);
 
 /// The store as planning sees it: `StoreReader` (below) in earnest, fakes in tests.
 class StoreView {
@@ -36,6 +51,8 @@ class StoreView {
   virtual std::vector<PastTask> past_tasks(const std::string& stage) const = 0;
 };
 
+class History;
+
 /// A store, read.
 class StoreReader : public StoreView {
  public:
@@ -45,10 +62,12 @@ class StoreReader : public StoreView {
   std::optional<std::string> hint(const std::string& plan_key) const override { return store_.hint(plan_key); }
   bool has_object(const std::string& digest) const override { return store_.has_object(digest); }
   std::vector<PastTask> past_tasks(const std::string& stage) const override;
+  /// All earlier results; read at the first call.
+  const History& history() const;
 
  private:
   const Store& store_;
-  mutable std::optional<std::map<std::string, std::vector<PastTask>>> past_;
+  mutable std::shared_ptr<const History> history_;
 };
 
 enum class TaskState {

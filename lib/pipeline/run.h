@@ -34,6 +34,7 @@ struct RunOptions {
   int publish_threads = 0;    ///< hash and sync large outputs beside the loop; 0: within it
   LeaseOptions lease;         ///< `run` and `pipeline` are filled in
   std::string run_id;         ///< empty: made of time and chance
+  std::vector<double> expected_s;  ///< by task, from estimate.h; 0: unknown. Orders starts, and stands in records
   /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
   std::vector<std::string> command;
 };

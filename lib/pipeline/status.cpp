@@ -49,7 +49,7 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
         needs.push_back(graph.tasks[edge.producer].id + (edge.snapshot.empty() ? "" : "@" + edge.snapshot));
       }
       json["needs"] = std::move(needs);
-      json["config"] = task.config;
+      json["config"] = *task.config;
     }
     tasks.push_back(std::move(json));
   }

@@ -133,6 +133,99 @@ bool refuse_unterminated(const std::string& text, const Mark& mark, Diagnostics&
   return false;
 }
 
+/// What one value may grow to: a long var that is used a thousand times makes a small file ask for gigabytes.
+class Budget {
+ public:
+  bool take(const Node& value, const Mark& mark, Diagnostics& diagnostics) {
+    const std::size_t bytes = weight(value);
+    if (bytes <= left_) {
+      left_ -= bytes;
+      return true;
+    }
+    diagnostics.add("substitutions make this value larger than 4 MiB", mark.place(), "put it into a file");
+    left_ = 0;
+    return false;
+  }
+
+ private:
+  static std::size_t weight(const Node& node) {
+    std::size_t bytes = 64 + node.text.size();
+    for (const Node& item : node.items) bytes += weight(item);
+    for (const auto& member : node.members) bytes += member.key.size() + weight(member.value);
+    return bytes;
+  }
+  std::size_t left_ = 4u << 20;
+};
+
+std::optional<std::string> substitute_text(const std::string& text, const Mark& mark, const Scope& scope,
+                                           Diagnostics& diagnostics, Budget& budget);
+
+std::optional<Node> substitute(const Node& node, const Scope& scope, Diagnostics& diagnostics, Budget& budget) {
+  if (node.is_scalar()) {
+    if (!has_substitution(node.text)) return node;
+    const auto pieces = pieces_of(node.text);
+    if (!pieces) {
+      refuse_unterminated(node.text, node.mark, diagnostics);
+      return std::nullopt;
+    }
+    if (pieces->size() == 1 && pieces->front().is_expression) {
+      auto value = evaluate(pieces->front().text, node.mark, scope, diagnostics);
+      if (value && !budget.take(*value, node.mark, diagnostics)) return std::nullopt;
+      if (value) value->mark = node.mark;   // a wrong value is shown where it is used
+      return value;
+    }
+    auto text = substitute_text(node.text, node.mark, scope, diagnostics, budget);
+    if (!text) return std::nullopt;
+    Node result = node;
+    result.text = std::move(*text);
+    return result;
+  }
+  Node result = node;
+  bool good = true;
+  for (Node& item : result.items) {
+    if (auto value = substitute(item, scope, diagnostics, budget)) item = std::move(*value);
+    else good = false;
+  }
+  for (auto& member : result.members) {
+    if (auto value = substitute(member.value, scope, diagnostics, budget)) member.value = std::move(*value);
+    else good = false;
+  }
+  if (!good) return std::nullopt;
+  return result;
+}
+
+std::optional<std::string> substitute_text(const std::string& text, const Mark& mark, const Scope& scope,
+                                           Diagnostics& diagnostics, Budget& budget) {
+  if (!has_substitution(text)) return text;
+  const auto pieces = pieces_of(text);
+  if (!pieces) {
+    refuse_unterminated(text, mark, diagnostics);
+    return std::nullopt;
+  }
+  std::string result;
+  bool good = true;
+  for (const Piece& piece : *pieces) {
+    if (!piece.is_expression) {
+      result += piece.text;
+      continue;
+    }
+    const auto value = evaluate(piece.text, mark, scope, diagnostics);
+    if (!value) {
+      good = false;
+    } else if (!budget.take(*value, mark, diagnostics)) {
+      return std::nullopt;
+    } else if (!value->is_scalar()) {
+      diagnostics.add(cat("$(", piece.text, ") is ", value->found(), "; inside a longer text it must be a scalar"),
+                      mark.place());
+      good = false;
+    } else {
+      result += value->text;
+    }
+  }
+  if (!good) return std::nullopt;
+  return result;
+}
+
 }  // namespace
 
 const AxisValue* Scope::find(const std::string& axis) const {
@@ -176,66 +269,14 @@ void collect_names(const Node& node, std::set<std::string>& names) {
 }
 
 std::optional<Node> substitute(const Node& node, const Scope& scope, Diagnostics& diagnostics) {
-  if (node.is_scalar()) {
-    if (!has_substitution(node.text)) return node;
-    const auto pieces = pieces_of(node.text);
-    if (!pieces) {
-      refuse_unterminated(node.text, node.mark, diagnostics);
-      return std::nullopt;
-    }
-    if (pieces->size() == 1 && pieces->front().is_expression) {
-      auto value = evaluate(pieces->front().text, node.mark, scope, diagnostics);
-      if (value) value->mark = node.mark;   // a wrong value is shown where it is used
-      return value;
-    }
-    auto text = substitute_text(node.text, node.mark, scope, diagnostics);
-    if (!text) return std::nullopt;
-    Node result = node;
-    result.text = std::move(*text);
-    return result;
-  }
-  Node result = node;
-  bool good = true;
-  for (Node& item : result.items) {
-    if (auto value = substitute(item, scope, diagnostics)) item = std::move(*value);
-    else good = false;
-  }
-  for (auto& member : result.members) {
-    if (auto value = substitute(member.value, scope, diagnostics)) member.value = std::move(*value);
-    else good = false;
-  }
-  if (!good) return std::nullopt;
-  return result;
+  Budget budget;
+  return substitute(node, scope, diagnostics, budget);
 }
 
 std::optional<std::string> substitute_text(const std::string& text, const Mark& mark, const Scope& scope,
                                            Diagnostics& diagnostics) {
-  if (!has_substitution(text)) return text;
-  const auto pieces = pieces_of(text);
-  if (!pieces) {
-    refuse_unterminated(text, mark, diagnostics);
-    return std::nullopt;
-  }
-  std::string result;
-  bool good = true;
-  for (const Piece& piece : *pieces) {
-    if (!piece.is_expression) {
-      result += piece.text;
-      continue;
-    }
-    const auto value = evaluate(piece.text, mark, scope, diagnostics);
-    if (!value) {
-      good = false;
-    } else if (!value->is_scalar()) {
-      diagnostics.add(cat("$(", piece.text, ") is ", value->found(), "; inside a longer text it must be a scalar"),
-                      mark.place());
-      good = false;
-    } else {
-      result += value->text;
-    }
-  }
-  if (!good) return std::nullopt;
-  return result;
+  Budget budget;
+  return substitute_text(text, mark, scope, diagnostics, budget);
 }
 
 }  // namespace pe::pipeline

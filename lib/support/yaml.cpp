@@ -17,7 +17,7 @@ namespace pe::support {
 namespace {
 
 constexpr std::size_t kMaxBytes = 16u << 20;
-constexpr std::size_t kMaxNodes = 2'000'000;
+constexpr std::size_t kMaxNodes = 500'000;
 constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kMaxExcerpt = 200;
 
@@ -115,7 +115,7 @@ class Builder : public YAML::EventHandler {
 
   void count(const Node& node, const YAML::Mark& mark) {
     if (++nodes_ > kMaxNodes) {
-      diagnostics_.add("the file holds more than 2,000,000 values, counting each use of an alias", at(mark).place());
+      diagnostics_.add("the file holds more than 500,000 values, counting each use of an alias", at(mark).place());
       throw Abandoned{};
     }
     for (const Node& item : node.items) count(item, mark);
@@ -145,7 +145,7 @@ class Builder : public YAML::EventHandler {
 
   void place(Node node, YAML::anchor_t anchor, const YAML::Mark& mark) {
     if (++nodes_ > kMaxNodes) {
-      diagnostics_.add("the file holds more than 2,000,000 values", at(mark).place());
+      diagnostics_.add("the file holds more than 500,000 values", at(mark).place());
       throw Abandoned{};
     }
     if (anchor != 0) anchors_[anchor] = node;

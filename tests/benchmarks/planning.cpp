@@ -1,11 +1,16 @@
 // What planning costs: a generated grid of 10,012 tasks (1 tokenize, 1,430 trunks, 4,290 decays, 4,290 evaluations, 1 report
-// and what they read), beside ninja and make on a graph of the same shape with nothing to do.
+// and what they read), beside ninja, make and snakemake on a graph of the same shape with nothing to do.
 //
-//     planning [PE-PIPELINE]      with the program, the whole process is timed too
+//     planning [PE-PIPELINE] [--seeds N]      with the program, the whole process is timed too; 14300 seeds give 100,102 tasks
+//
+// snakemake is taken from PE_SNAKEMAKE or the PATH, and left out where there is none:
+//     python3 -m venv /tmp/peers && /tmp/peers/bin/pip install snakemake && export PE_SNAKEMAKE=/tmp/peers/bin/snakemake
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -30,7 +35,7 @@ using namespace pe;             // NOLINT
 using namespace pe::pipeline;   // NOLINT
 using support::FieldVisitor;
 
-constexpr int kSeeds = 1430;
+int seeds_in_grid = 1430;
 
 struct Recipe {
   std::int64_t seed = 0, width = 64, layers = 4, heads = 4, batch = 8, length = 128, tokens = 1024 * 100;
@@ -75,7 +80,7 @@ void write_stage(const fs::path& folder, const std::string& name, Json inputs, J
 
 std::string pipeline_text() {
   std::string seeds;
-  for (int i = 0; i < kSeeds; ++i) seeds += (i ? ", " : "") + std::to_string(i);
+  for (int i = 0; i < seeds_in_grid; ++i) seeds += (i ? ", " : "") + std::to_string(i);
   const std::string run = "run: stages/pe-";
   return "schema: pe-pipeline/1\nname: ten_thousand\ndefaults: {config: [configs/all.yml]}\naxes: {seed: [" + seeds + "]}\n"
          "stages:\n"
@@ -88,12 +93,32 @@ std::string pipeline_text() {
          "  report: {" + run + "bench-report, gather: {scores: evaluate}}\n";
 }
 
-double best_of(int times, const std::function<void()>& body) {
-  double best = 1e9;
+/// Milliseconds by the clock on the wall, and of processors (children's too), which other work does not change.
+struct Time {
+  double wall = 1e9, cpu = 1e9;
+  std::string text() const { return fmt::format("{:8.1f} ms ({:.1f} of CPU)", wall, cpu); }
+};
+
+double cpu_ms() {
+  double total = 0;
+  for (const int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage{};
+    ::getrusage(who, &usage);
+    for (const timeval& time : {usage.ru_utime, usage.ru_stime}) {
+      total += static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) / 1e3;
+    }
+  }
+  return total;
+}
+
+Time best_of(int times, const std::function<void()>& body) {
+  Time best;
   for (int i = 0; i < times; ++i) {
     const auto start = std::chrono::steady_clock::now();
+    const double cpu = cpu_ms();
     body();
-    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    best.cpu = std::min(best.cpu, cpu_ms() - cpu);
+    best.wall = std::min(best.wall, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
   }
   return best;
 }
@@ -121,7 +146,7 @@ void fill(const Graph& graph, Store& store) {
     record.stage = task.stage->name;
     record.version = task.stage->version;
     record.task = task.id;
-    record.config = task.config;
+    record.config = *task.config;
     std::vector<std::int64_t> steps{-1};
     if (task.is_trajectory()) {
       steps.clear();
@@ -150,20 +175,41 @@ void fill(const Graph& graph, Store& store) {
 /// The same shape for ninja and make: a file a task, made from the files of its producers.
 void write_peers(const Graph& graph, const fs::path& folder) {
   fs::create_directories(folder / "f");
-  std::ofstream ninja(folder / "build.ninja"), make(folder / "Makefile");
+  std::ofstream ninja(folder / "build.ninja"), make(folder / "Makefile"), snake(folder / "Snakefile");
+  Json edges = Json::array();
   ninja << "rule t\n  command = touch $out\n";
   make << "all: f/" << graph.tasks.size() - 1 << "\n";
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     std::string inputs;
-    for (const Edge& edge : graph.tasks[i].inputs) inputs += " f/" + std::to_string(edge.producer);
+    Json files = Json::array();
+    for (const Edge& edge : graph.tasks[i].inputs) {
+      inputs += " f/" + std::to_string(edge.producer);
+      files.push_back("f/" + std::to_string(edge.producer));
+    }
+    edges.push_back(std::move(files));
     ninja << "build f/" << i << ": t" << inputs << "\n";
     make << "f/" << i << ":" << inputs << "\n\ttouch $@\n";
   }
+  std::ofstream(folder / "edges.json") << edges.dump();
+  snake << "import json\nedges = json.load(open('edges.json'))\nrule all:\n    input: 'f/" << graph.tasks.size() - 1
+        << "'\nrule t:\n    input: lambda w: edges[int(w.i)]\n    output: 'f/{i}'\n    shell: 'touch {output}'\n";
+}
+
+/// Of the largest child so far.
+double children_peak_mb() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::string program;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--seeds" && i + 1 < argc) seeds_in_grid = std::max(1, std::atoi(argv[++i]));
+    else program = argv[i];
+  }
   const test::TempFolder folder;
   const fs::path stages = folder / "stages";
   fs::create_directories(stages);
@@ -188,14 +234,14 @@ int main(int argc, char** argv) {
   Graph graph;
   StageCatalog catalog;
   const ExpandOptions options{.folder = folder.path()};
-  const double expand_ms = best_of(3, [&] {
+  const Time expand_ms = best_of(3, [&] {
     catalog = StageCatalog();
     graph = expand(read_pipeline_file(file), catalog, options);
   });
-  const double keys_ms = best_of(3, [&] { compute_plan_keys(graph); });
+  const Time keys_ms = best_of(3, [&] { compute_plan_keys(graph); });
   fmt::print("{} tasks\n", graph.tasks.size());
-  fmt::print("  read and expand           {:8.1f} ms\n", expand_ms);
-  fmt::print("  plan keys                 {:8.1f} ms\n", keys_ms);
+  fmt::print("  read and expand           {}\n", expand_ms.text());
+  fmt::print("  plan keys                 {}\n", keys_ms.text());
 
   const fs::path store_path = folder / "store";
   {
@@ -203,28 +249,33 @@ int main(int argc, char** argv) {
     fill(graph, store);
   }
   Plan plan;
-  const double plan_ms = best_of(3, [&] {
+  const Time plan_ms = best_of(3, [&] {
     Store store(store_path, {.durable = false});
     plan = make_plan(graph, StoreReader(store));
   });
-  fmt::print("  plan, all there           {:8.1f} ms\n", plan_ms);
+  fmt::print("  plan, all there           {}\n", plan_ms.text());
   if (!plan.nothing_to_do()) {
     fmt::print(stderr, "the filled store does not hold what the plan looks for\n");
     return 1;
   }
   PlanMemo::remember(store_path, file, options, graph, plan, catalog);
   bool found = false;
-  const double memo_ms = best_of(5, [&] {
-    Store store(store_path, {.durable = false});
+  const Time memo_ms = best_of(5, [&] {
     const auto memo = PlanMemo::find(store_path, file, options);
-    found = memo && memo->everything_present(StoreReader(store));
+    found = memo && memo->objects_stand();
+    if (memo && !found) {   // the first time
+      Store store(store_path, {.durable = false});
+      found = memo->everything_present(StoreReader(store));
+      if (found) memo->renew();
+    }
   });
   if (!found) {
     fmt::print(stderr, "the remembered plan was not found again\n");
     return 1;
   }
-  fmt::print("  nothing to do, by memo    {:8.1f} ms\n", memo_ms);
-  const double explain_ms = best_of(1, [&] {
+  fmt::print("  nothing to do, by memo    {}\n", memo_ms.text());
+  std::string first_cause;
+  const auto explain_changed = [&] {
     ExpandOptions changed = options;
     changed.set = {"trunk.recipe.rate=0.5"};
     StageCatalog own;
@@ -233,20 +284,27 @@ int main(int argc, char** argv) {
     Store store(store_path, {.durable = false});
     const StoreReader reader(store);
     const auto groups = group_causes(other, make_plan(other, reader), reader);
-    fmt::print("  {} causes, the first: {}: {}\n", groups.size(), groups.at(0).stage, groups.at(0).text);
-  });
-  fmt::print("  explain one changed value {:8.1f} ms\n", explain_ms);
+    first_cause = fmt::format("{} causes, the first: {}: {}", groups.size(), groups.at(0).stage, groups.at(0).text);
+  };
+  const Time cold_ms = best_of(1, explain_changed);
+  const Time explain_ms = best_of(3, explain_changed);
+  fmt::print("  explain one changed value {}; {} when every record has to be opened once\n    {}\n",
+             explain_ms.text(), cold_ms.text(), first_cause);
 
-  double whole_ms = 0;
-  if (argc > 1) {
-    const std::vector<std::string> command{argv[1], "run", file.string(), "--store", store_path.string()};
+  Time whole_ms{0, 0};
+  if (!program.empty()) {
+    const std::vector<std::string> command{program, "run", file.string(), "--store", store_path.string()};
     const auto first = support::capture(command, {}, 1 << 20, folder.path());
     if (first.status.code != 0) {
       fmt::print(stderr, "{}{}", first.out, first.err);
       return 1;
     }
     whole_ms = best_of(5, [&] { support::capture(command, {}, 1 << 20, folder.path()); });
-    fmt::print("  pe-pipeline run, nothing to do {:8.1f} ms (goal 150)\n", whole_ms);
+    fmt::print("  pe-pipeline run, nothing to do {}, peak {:.0f} MB\n", whole_ms.text(), children_peak_mb());
+    const std::vector<std::string> what_if{program, "plan", file.string(), "--store", store_path.string(), "--set",
+                                           "trunk.recipe.rate=0.5"};
+    const Time plan_if_ms = best_of(3, [&] { support::capture(what_if, {}, 1 << 20, folder.path()); });
+    fmt::print("  pe-pipeline plan --set, with causes and costs {}, peak {:.0f} MB\n", plan_if_ms.text(), children_peak_mb());
   }
 
   write_peers(graph, folder / "peers");
@@ -256,11 +314,20 @@ int main(int argc, char** argv) {
       return;
     }
     if (build_first) support::capture(command, {}, 1 << 20, folder / "peers");
-    const double ms = best_of(5, [&] { support::capture(command, {}, 1 << 20, folder / "peers"); });
-    const double own = whole_ms > 0 ? whole_ms : memo_ms;
-    fmt::print("  {:<8} nothing to do    {:8.1f} ms; pe-pipeline takes {:.2f} times that\n", name, ms, own / ms);
+    const Time ms = best_of(5, [&] { support::capture(command, {}, 1 << 20, folder / "peers"); });
+    const double own = whole_ms.wall > 0 ? whole_ms.wall : memo_ms.wall;
+    fmt::print("  {:<8} nothing to do    {}; pe-pipeline takes {:.2f} times that\n", name, ms.text(), own / ms.wall);
   };
   peer("ninja", {"ninja"}, true);
   peer("make", {"make", "-s"}, true);   // the files that ninja made
+  const char* named = std::getenv("PE_SNAKEMAKE");
+  const std::string snakemake = named && *named ? named : "snakemake";
+  if (!support::find_program(snakemake)) {
+    fmt::print("  snakemake is not on this machine (PE_SNAKEMAKE names one)\n");
+  } else {
+    const std::vector<std::string> command{snakemake, "--cores", "1", "--quiet", "--rerun-triggers", "mtime", "--nolock"};
+    const Time ms = best_of(2, [&] { support::capture(command, {}, 1 << 20, folder / "peers"); });
+    fmt::print("  snakemake nothing to do   {}\n", ms.text());
+  }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fuzz/targets.h"
+#include "pipeline/grid_fixture.h"
 #include "support/files.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
@@ -51,6 +52,37 @@ BOOST_AUTO_TEST_CASE(pipeline_files_end_in_a_value_or_a_message) {
   const auto texts = files_below("pipelines");
   BOOST_REQUIRE(texts.size() >= 4u);
   for (const std::string& text : texts) replay(pe::fuzz::read_pipeline_file, text, 250);
+}
+
+BOOST_AUTO_TEST_CASE(expansion_ends_in_a_graph_or_a_message) {
+  replay(pe::fuzz::expand_pipeline, pe::test::kGrid, 40);
+  const std::string small =
+      "schema: pe-pipeline/1\nname: s\naxes: {a: [x, y], b: {p: 1, q: {kind: none}}}\nvars: {v: {x: 1, y: 2}}\nstages:\n"
+      "  fetch: {run: pe-fetch}\n  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
+      "  t: {run: pe-train, over: [a], exclude: [{a: x}], needs: {data: tokenize}, snapshots: {h: 0.5, e: {step: 3}},\n"
+      "      config: {set: {train.seed: $(v.$a), train.tokens: 10M}}}\n"
+      "  e: {run: pe-evaluate, each: {model: t@h}, over: [b], needs: {data: tokenize}, config: {set: {eval.task: $(b)}}}\n"
+      "  r: {run: pe-report, gather: {scores: ['e[b=p]', e], curves: t.metrics@e}}\n";
+  replay(pe::fuzz::expand_pipeline, small, 400);
+}
+
+/// What libFuzzer found worth keeping, one folder a target: tests/fuzz/corpus/<target>/.
+BOOST_AUTO_TEST_CASE(the_corpus_ends_in_values_or_messages) {
+  const std::pair<const char*, Target> targets[] = {{"read_yaml", pe::fuzz::read_yaml},
+                                                    {"read_pipeline_file", pe::fuzz::read_pipeline_file},
+                                                    {"expand_pipeline", pe::fuzz::expand_pipeline},
+                                                    {"read_manifest", pe::fuzz::read_manifest},
+                                                    {"read_artifact", pe::fuzz::read_artifact}};
+  std::size_t replayed = 0;
+  for (const auto& [name, target] : targets) {
+    const auto folder = pe::test::source_root() / "tests/fuzz/corpus" / name;
+    if (!std::filesystem::exists(folder)) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      target(pe::support::read_file(entry.path()));
+      ++replayed;
+    }
+  }
+  BOOST_TEST(replayed > 0u);
 }
 
 BOOST_AUTO_TEST_CASE(manifests_end_in_a_value_or_a_message) {

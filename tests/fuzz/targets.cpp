@@ -8,6 +8,9 @@
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
+#include "pipeline/expand.h"
+#include "pipeline/grid_fixture.h"
+#include "pipeline/key.h"
 #include "pipeline/pipeline_file.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -48,6 +51,17 @@ void read_yaml(std::string_view bytes) {
 
 void read_pipeline_file(std::string_view bytes) {
   expect_answer([&] { pipeline::parse_pipeline_file(bytes, "fuzz.yml", "/nonexistent"); });
+}
+
+void expand_pipeline(std::string_view bytes) {
+  static const test::GridFolder folder;
+  static pipeline::StageCatalog catalog = test::stage_catalog();
+  expect_answer([&] {
+    auto graph = pipeline::expand(pipeline::parse_pipeline_file(bytes, "fuzz.yml", folder.root()), catalog,
+                                  test::GridFolder::plain_options());
+    if (graph.tasks.size() > 5000) return;   // more would only be slow
+    pipeline::compute_plan_keys(graph);
+  });
 }
 
 void read_manifest(std::string_view bytes) {

@@ -26,14 +26,14 @@ BOOST_AUTO_TEST_CASE(a_trajectory_costs_what_leads_to_its_last_needed_snapshot) 
   stage->trajectory = TrajectoryDescription{"train.tokens", {"train.batch", "train.length"}, Json::object()};
   Task task;
   task.stage = stage;
-  task.config = {{"train", {{"batch", 2}, {"length", 8}, {"tokens", 1600}}}};
+  task.config = Json{{"train", {{"batch", 2}, {"length", 8}, {"tokens", 1600}}}};
   task.snapshots = {{"a", 10}, {"b", 80}};
   PlannedTask planned;
   planned.snapshots.resize(2);
   planned.snapshots[0].needed = true;
-  BOOST_TEST(training_tokens(task, planned).value() == 160.0);
+  BOOST_TEST(training_tokens({}, task, planned).value() == 160.0);
   planned.snapshots[1].needed = true;
-  BOOST_TEST(training_tokens(task, planned).value() == 1280.0);
+  BOOST_TEST(training_tokens({}, task, planned).value() == 1280.0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

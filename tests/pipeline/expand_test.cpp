@@ -2,6 +2,7 @@
 #include "pipeline/expand.h"
 
 #include <boost/test/unit_test.hpp>
+#include <tuple>
 
 #include "pipeline/grid_fixture.h"
 
@@ -51,26 +52,52 @@ BOOST_AUTO_TEST_CASE(the_grid_of_two_sizes_has_900_tasks_and_2647_edges) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_cell_expanded_alone_is_the_cell_of_the_grid) {
+  // What instances share while a grid is expanded (configs, references, labels) must not show.
+  const GridFolder folder;
+  const Graph grid = folder.expand(kGrid);
+  for (const auto& [encoding, size, seed] : {std::tuple{"rope", "tiny", "42"}, {"alibi", "small", "44"}, {"pope", "tiny", "43"}}) {
+    ExpandOptions one = GridFolder::plain_options();
+    one.axis = {support::cat("encoding=", encoding), support::cat("size=", size), support::cat("seed=", seed)};
+    const Graph alone = folder.expand(kGrid, one);
+    BOOST_TEST(alone.tasks.size() > 10u);
+    for (const Task& task : alone.tasks) {
+      if (task.label == "report") continue;   // it gathers what there is
+      const Task& same = test::find_task(grid, task.id);
+      BOOST_TEST(*task.config == *same.config, task.id);
+      BOOST_TEST(task.resources.name == same.resources.name);
+      BOOST_TEST(task.checkpoint == same.checkpoint);
+      BOOST_REQUIRE(task.inputs.size() == same.inputs.size());
+      for (std::size_t i = 0; i < task.inputs.size(); ++i) {
+        BOOST_TEST(alone.tasks[task.inputs[i].producer].id == grid.tasks[same.inputs[i].producer].id);
+        BOOST_TEST(task.inputs[i].role == same.inputs[i].role);
+        BOOST_TEST(task.inputs[i].snapshot == same.inputs[i].snapshot);
+        BOOST_TEST((*task.inputs[i].labels == *same.inputs[i].labels), task.id);
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_instance_carries_its_axes_config_and_policy) {
   const Graph graph = GridFolder().expand(kGrid);
   const Task& trunk = test::find_task(graph, "trunk[encoding=alibi,size=small,seed=43]");
-  BOOST_TEST(trunk.config["model"]["encoding"]["kind"] == "alibi");
-  BOOST_TEST(trunk.config["model"]["width"] == 768);
-  BOOST_TEST(trunk.config["train"]["seed"] == 43);
-  BOOST_TEST(trunk.config["train"]["tokens"] == 6'600'000'000);
+  BOOST_TEST(trunk.config->at("model").at("encoding").at("kind") == "alibi");
+  BOOST_TEST(trunk.config->at("model").at("width") == 768);
+  BOOST_TEST(trunk.config->at("train").at("seed") == 43);
+  BOOST_TEST(trunk.config->at("train").at("tokens") == 6'600'000'000);
   BOOST_TEST(trunk.resources.name == "gpu4");
   BOOST_TEST(trunk.resources.mem_bytes == 96LL << 30);
-  BOOST_TEST(trunk.config["compute"]["device"] == "cuda");
-  BOOST_TEST(trunk.config["compute"]["ranks"] == 4);
-  BOOST_TEST(trunk.config["compute"]["threads"] == 16);
-  BOOST_TEST(trunk.config["compute"]["dtype"] == "bf16");
-  BOOST_TEST(trunk.config["compute"]["micro_batch"] == 64);
-  BOOST_TEST(trunk.config["compute"]["isa"] == "avx2");
+  BOOST_TEST(trunk.config->at("compute").at("device") == "cuda");
+  BOOST_TEST(trunk.config->at("compute").at("ranks") == 4);
+  BOOST_TEST(trunk.config->at("compute").at("threads") == 16);
+  BOOST_TEST(trunk.config->at("compute").at("dtype") == "bf16");
+  BOOST_TEST(trunk.config->at("compute").at("micro_batch") == 64);
+  BOOST_TEST(trunk.config->at("compute").at("isa") == "avx2");
   BOOST_TEST(trunk.retry.max == 2);
   BOOST_TEST(trunk.retry.backoff_s == 30);
   BOOST_TEST(trunk.checkpoint["every_s"] == 600.0);
-  BOOST_TEST(trunk.config["checkpoint"]["every"] == 600.0);   // the stage hears of it, and no key does
-  BOOST_TEST(trunk.config["checkpoint"]["keep"] == 2);
+  BOOST_TEST(trunk.config->at("checkpoint").at("every") == 600.0);   // the stage hears of it, and no key does
+  BOOST_TEST(trunk.config->at("checkpoint").at("keep") == 2);
   // 6.6e9 tokens at 512 x 1024 a step are 12,589 steps, the last one short.
   BOOST_REQUIRE(trunk.snapshots.size() == 5u);
   BOOST_TEST(trunk.snapshots[0].label == "b25");
@@ -87,19 +114,19 @@ BOOST_AUTO_TEST_CASE(an_instance_of_each_begins_with_its_producer) {
   BOOST_TEST(task.inputs[0].role == "data");
   BOOST_TEST(task.inputs[1].role == "model");
   BOOST_TEST(graph.tasks[task.inputs[1].producer].id == "decay[encoding=rope,size=tiny,seed=42,branch=b50]");
-  BOOST_TEST(task.config["eval"]["task"] == "needle");
-  BOOST_TEST(task.inputs[1].labels.at("branch") == "b50");
-  BOOST_TEST(task.inputs[1].labels.at("stage") == "decay");
+  BOOST_TEST(task.config->at("eval").at("task") == "needle");
+  BOOST_TEST(task.inputs[1].labels->at("branch") == "b50");
+  BOOST_TEST(task.inputs[1].labels->at("stage") == "decay");
 }
 
 BOOST_AUTO_TEST_CASE(a_report_has_title_and_labels_in_its_config) {
   const Graph graph = GridFolder().expand(kGrid);
   const Task& report = graph.tasks.back();
-  BOOST_TEST(report.config["title"] == "FineWeb-Edu grid, one trunk per cell, branches share it");
-  BOOST_REQUIRE(report.config["labels"].size() == report.inputs.size());
-  BOOST_TEST(report.config["labels"][0] ==
+  BOOST_TEST(report.config->at("title") == "FineWeb-Edu grid, one trunk per cell, branches share it");
+  BOOST_REQUIRE(report.config->at("labels").size() == report.inputs.size());
+  BOOST_TEST(report.config->at("labels")[0] ==
              "scores stage=evaluate,branch=b25,encoding=none,from=decay,seed=42,size=tiny,suite=perplexity");
-  BOOST_TEST(report.config["labels"][639] == "curves stage=trunk,encoding=none,seed=42,size=tiny,snapshot=d15");
+  BOOST_TEST(report.config->at("labels")[639] == "curves stage=trunk,encoding=none,seed=42,size=tiny,snapshot=d15");
 }
 
 BOOST_AUTO_TEST_CASE(narrowing_an_axis_keeps_the_rest) {
@@ -120,12 +147,12 @@ BOOST_AUTO_TEST_CASE(settings_lay_values_over_stages_vars_axes_and_resources) {
                  "axes.branch={b25: 0.3}"};
   const Graph graph = folder.expand(kGrid, options);
   const Task& trunk = test::find_task(graph, "trunk[encoding=rope,size=tiny,seed=7]");
-  BOOST_TEST(trunk.config["train"]["lr"] == 1e-3);
-  BOOST_TEST(trunk.config["train"]["tokens"] == 1'000'000);
+  BOOST_TEST(trunk.config->at("train").at("lr") == 1e-3);
+  BOOST_TEST(trunk.config->at("train").at("tokens") == 1'000'000);
   BOOST_TEST(trunk.resources.cpus == 3);
-  BOOST_TEST(graph.tasks[0].config["path"][0] == (folder.root() / "some texts, $(x)").string());
+  BOOST_TEST(graph.tasks[0].config->at("path")[0] == (folder.root() / "some texts, $(x)").string());
   BOOST_TEST(graph.tasks[0].externals.at(0).paths.at(0) == (folder.root() / "some texts, $(x)").string());
-  BOOST_TEST(test::find_task(graph, "decay[encoding=rope,size=tiny,seed=7,branch=b25]").config["decay"]["end"] == 0.3);
+  BOOST_TEST(test::find_task(graph, "decay[encoding=rope,size=tiny,seed=7,branch=b25]").config->at("decay").at("end") == 0.3);
   BOOST_TEST(graph.origins_of(trunk).at("train.lr").file == "--set trunk.train.lr");
 }
 
@@ -151,7 +178,7 @@ BOOST_AUTO_TEST_CASE(a_scale_lays_vars_and_axes_over_the_file) {
   options.scale = "cpu";
   const Graph graph = folder.expand(text, options);
   BOOST_TEST(test::count_label(graph, "trunk") == 8u);
-  BOOST_TEST(test::find_task(graph, "trunk[encoding=rope,size=tiny,seed=1]").config["train"]["tokens"] == 1'000'000);
+  BOOST_TEST(test::find_task(graph, "trunk[encoding=rope,size=tiny,seed=1]").config->at("train").at("tokens") == 1'000'000);
   options.scale = "cpus";
   check_refusal(folder.refusal(text, options), "--scale cpus: no scale 'cpus'", "did you mean 'cpu'?");
 }

@@ -35,7 +35,7 @@ struct SomeRuns : test::SmallRun {
     options.run_id = "20260101-000000-0001";
     BOOST_REQUIRE(run().exit_code == 0);
     old_keys = keys();
-    task(a).config["salt"] = "2";
+    task(a).config.edit()["salt"] = "2";
     options.run_id = "20260102-000000-0002";
     BOOST_REQUIRE(run().exit_code == 0);
     age(folder / "store");
@@ -88,7 +88,7 @@ BOOST_FIXTURE_TEST_CASE(keep_last_drops_what_only_older_runs_used_and_a_dry_run_
   BOOST_TEST(run().executed == 0u);
   BOOST_TEST(!fs::is_empty(folder / "store/trash"));
   // What was dropped is made again like anything that was never there.
-  task(a).config["salt"] = "";
+  task(a).config.edit()["salt"] = "";
   BOOST_TEST(run().executed == 2u);
 }
 

@@ -198,8 +198,12 @@ std::vector<Json> stage_documents() {
   train["costs"] = {{"tokens", "train.tokens"}};
   all.push_back(train);
   const Json from_snapshot = {role("data", "token-shards"), role("init", "checkpoint")};
-  all.push_back(document("branch-decay", 1, from_snapshot, model_and_curves, support::schema_of<DecayStage>()));
-  all.push_back(document("drop-pe", 1, from_snapshot, model_and_curves, support::schema_of<DropStage>()));
+  Json decay = document("branch-decay", 1, from_snapshot, model_and_curves, support::schema_of<DecayStage>());
+  decay["costs"] = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}};
+  all.push_back(decay);
+  Json drop = document("drop-pe", 1, from_snapshot, model_and_curves, support::schema_of<DropStage>());
+  drop["costs"] = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}};
+  all.push_back(drop);
   all.push_back(document("evaluate", 2, {role("data", "token-shards"), role("model", "checkpoint")},
                          Json::array({output("scores", "eval-table")}), support::schema_of<EvaluateStage>()));
   Json report = document("report", 4, {role("scores", "eval-table", true), role("curves", "metrics", true, true)},
@@ -445,7 +449,8 @@ std::vector<std::string> FakeStore::run(const Graph& graph, const PlanOptions& o
           objects[content] = true;
         }
         results[{key, step}] = std::move(result);
-        past[task.stage->name].push_back({{key, step}, task.id, support::cat(100000 + ++clock), preimage});
+        past[task.stage->name].push_back(
+            make_past_task({key, step}, task.stage->name, task.id, support::cat(100000 + ++clock), preimage));
       }
       hints[task.plan_key] = key;
       made[i] = true;

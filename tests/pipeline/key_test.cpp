@@ -71,6 +71,24 @@ BOOST_AUTO_TEST_CASE(golden_keys_and_preimages_hold) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(keys_made_in_bulk_are_those_of_the_documents) {
+  const GridFolder folder;
+  const std::string by_build = replaced(kGrid, "code: result-version", "code: build");
+  for (const std::string& text : {std::string(kGrid), by_build}) {
+    const Graph graph = folder.keyed(text);
+    KeyMaker maker;
+    for (const Task& task : graph.tasks) {
+      BOOST_TEST(task.plan_key == support::canonical_hash("pe/plan/1", plan_preimage(graph, task)), task.id);
+      std::vector<InputDigest> inputs;
+      for (const Edge& edge : task.inputs) {
+        inputs.push_back({edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 70'000});
+      }
+      BOOST_TEST(maker.task_key(task, inputs) == task_key(task, inputs), task.id);
+      BOOST_TEST(maker.config(task) == support::canonical_cbor(task_preimage(task, inputs).at("config")), task.id);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(order_space_comments_and_spelling_do_not_move_a_key) {
   const GridFolder folder;
   const auto before = keys_of(folder, kGrid);

@@ -1,6 +1,8 @@
 // Memos: contents by stat, plans by everything they were made from; damage costs time and nothing else.
 #include "pipeline/memo.h"
 
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 
@@ -136,6 +138,55 @@ BOOST_FIXTURE_TEST_CASE(a_plan_is_found_again_while_nothing_changed, Remembered)
   BOOST_TEST(memo->everything_present(store));
   store.objects.begin()->second = false;
   BOOST_TEST(!memo->everything_present(store));
+}
+
+BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, Remembered) {
+  // The fake store's objects and index, as files.
+  const auto write = [&](const fs::path& path, const std::string& text) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  };
+  fs::path some_object;
+  for (const auto& [digest, there] : store.objects) {
+    some_object = store_path / "objects" / digest.substr(0, 2) / digest;
+    write(some_object, "");
+  }
+  write(store_path / "index/1.log", "PEINDEX1");
+  const auto stands = [&] { return PlanMemo::find(store_path, file, few())->objects_stand(); };
+  BOOST_TEST(!stands());   // nobody has looked into the index yet
+  PlanMemo::find(store_path, file, few())->renew();
+  BOOST_TEST(stands());
+  write(some_object, "another size");
+  BOOST_TEST(!stands());
+  fs::remove(some_object);
+  BOOST_TEST(!stands());
+  write(some_object, "");
+  BOOST_TEST(stands());
+  std::ofstream(store_path / "index/1.log", std::ios::app) << "forgotten";
+  BOOST_TEST(!stands());
+  PlanMemo::find(store_path, file, few())->renew();
+  BOOST_TEST(stands());
+  write(store_path / "tasks/ab/abcd.json", "a record");
+  PlanMemo::find(store_path, file, few())->renew();
+  BOOST_TEST(stands());
+  ::usleep(20'000);   // a folder's time moves in ticks of some milliseconds
+  fs::remove(store_path / "tasks/ab/abcd.json");   // by hand, behind the index's back
+  BOOST_TEST(!stands());
+  PlanMemo::find(store_path, file, few())->renew();
+  BOOST_TEST(stands());
+  write(store_path / "index/2.log", "another process");
+  BOOST_TEST(!stands());
+  fs::remove_all(store_path / "index");
+  BOOST_TEST(!stands());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_mark_of_an_index_that_changed_while_it_was_looked_at_is_of_no_use, Remembered) {
+  fs::create_directories(store_path / "index");
+  std::ofstream(store_path / "index/1.log") << "a";
+  const auto memo = PlanMemo::find(store_path, file, few());
+  std::ofstream(store_path / "index/1.log", std::ios::app) << "dropped by another process";
+  memo->renew();   // what was looked at is what it was when the memo was found
+  BOOST_TEST(!PlanMemo::find(store_path, file, few())->objects_stand());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_touched_file_keeps_the_memo_and_an_edited_one_ends_it, Remembered) {

@@ -62,7 +62,7 @@ class SmallRun {
     pipeline::Task task;
     task.id = task.label = name;
     task.stage = stage;
-    task.config = {{"name", name}, {"salt", ""}};
+    task.config = Json{{"name", name}, {"salt", ""}};
     for (const std::size_t producer : inputs)
       task.inputs.push_back(
           {role, producer, stage->outputs.front().name, "", {{"stage", graph.tasks[producer].label}}});

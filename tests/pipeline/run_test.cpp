@@ -69,7 +69,7 @@ BOOST_FIXTURE_TEST_CASE(the_first_run_makes_everything_and_the_second_nothing, D
 
 BOOST_FIXTURE_TEST_CASE(a_changed_config_runs_what_follows_but_equal_contents_stop_it, Diamond) {
   run();
-  task(a).config["salt"] = "x";
+  task(a).config.edit()["salt"] = "x";
   // It gives what it gave before: early cutoff.
   behaviour["a"] = [](FakeAttempt& attempt) {
     attempt.task["config"]["salt"] = "";
@@ -79,7 +79,7 @@ BOOST_FIXTURE_TEST_CASE(a_changed_config_runs_what_follows_but_equal_contents_st
   BOOST_TEST((runner->started == Names{"a"}));
   BOOST_TEST(summary.reused == 3u);
   behaviour.clear();
-  task(a).config["salt"] = "y";
+  task(a).config.edit()["salt"] = "y";
   run();
   BOOST_TEST((runner->started == Names{"a", "b", "c", "d"}));
 }
@@ -155,7 +155,7 @@ BOOST_FIXTURE_TEST_CASE(a_transient_failure_is_tried_once_more, Diamond) {
     ++times;
     fail_with(attempt, 1);
   };
-  task(a).config["salt"] = "again";
+  task(a).config.edit()["salt"] = "again";
   const RunSummary summary = run();
   BOOST_TEST(times == 2);
   BOOST_TEST(summary.failed == 1u);
@@ -383,7 +383,7 @@ BOOST_FIXTURE_TEST_CASE(a_damaged_input_is_made_again_by_its_producer, Diamond) 
         .put('\xff')
         .put('\xfe');
   }
-  task(b).config["salt"] = "new";
+  task(b).config.edit()["salt"] = "new";
   int times = 0;
   behaviour["b"] = [&](FakeAttempt& attempt) {
     if (++times == 1)
@@ -502,7 +502,7 @@ BOOST_FIXTURE_TEST_CASE(unhashed_workers_take_the_cpus_of_the_slot, SmallRun) {
   workers.automatic = true;
   stage->fields.push_back(workers);
   const auto t = add("t");
-  task(t).config["workers"] = nullptr;
+  task(t).config.edit()["workers"] = nullptr;
   task(t).resources.cpus = 3;
   Json seen;
   behaviour["t"] = [&](FakeAttempt& attempt) {

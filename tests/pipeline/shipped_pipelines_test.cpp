@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::preconditi
   BOOST_TEST(test::count_label(graph, "evaluate") == 3 * (3 * cells + 2 * (cells - 12)));
   BOOST_TEST(graph.dropped == 0u);
   for (const Task& task : graph.tasks) {
-    if (task.label == "trunk") BOOST_TEST(task.config["compute"]["device"] == "cuda");
+    if (task.label == "trunk") BOOST_TEST(task.config->at("compute").at("device") == "cuda");
   }
 }
 

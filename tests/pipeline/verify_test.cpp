@@ -210,7 +210,7 @@ BOOST_FIXTURE_TEST_CASE(a_store_of_format_1_is_brought_up_when_it_is_written_and
 
 BOOST_FIXTURE_TEST_CASE(results_are_chosen_by_id_label_axes_digits_and_relation, MadeOnce) {
   task(a).id = "a[seed=1,size=tiny]";
-  task(a).config["salt"] = "1";
+  task(a).config.edit()["salt"] = "1";
   task(b).id = "b[seed=1]";
   BOOST_REQUIRE(run().exit_code == 0);
   open();

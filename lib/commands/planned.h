@@ -1,0 +1,31 @@
+/// @file
+/// What `plan` and `explain` share.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "commands/session.h"
+#include "pipeline/plan.h"
+#include "pipeline/store.h"
+#include "support/error.h"
+
+namespace pe::commands {
+
+/// A pipeline, its store and the plan for what was selected.
+struct Planned {
+  Loaded loaded;
+  pipeline::Store store;
+  pipeline::Plan plan;
+};
+Planned make_planned(const cli::CommandLine& line, const std::vector<std::string>& selectors);
+
+/// "configs/train.yml:14"; a flag has no lines.
+std::string place_text(const support::Place& place);
+
+/// One task of a plan, for --json.
+Json task_json(const pipeline::Graph& graph, const pipeline::Plan& plan, std::size_t task);
+
+}  // namespace pe::commands

@@ -1,0 +1,78 @@
+/// @file
+/// A compact binary form for files that only make things faster: fixed-width integers of this machine, texts with their
+/// length, a checksum in front. Whoever finds one that is damaged or of another version does without.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "support/hash.h"
+
+namespace pe::pipeline {
+
+class Packer {
+ public:
+  void number(std::uint64_t value) { bytes_.append(reinterpret_cast<const char*>(&value), sizeof value); }
+  void text(std::string_view value) {
+    number(value.size());
+    bytes_ += value;
+  }
+  /// The whole file: magic, checksum, what was packed.
+  std::string take(std::string_view magic) const {
+    const std::uint32_t crc = support::crc32c(bytes_.data(), bytes_.size());
+    std::string file(magic);
+    file.append(reinterpret_cast<const char*>(&crc), sizeof crc);
+    return file + bytes_;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
+/// Reads what a Packer wrote; `good` turns false at the first thing that cannot be.
+class Unpacker {
+ public:
+  Unpacker(std::string_view file, std::string_view magic) {
+    std::uint32_t crc = 0;
+    if (file.size() < magic.size() + sizeof crc || file.substr(0, magic.size()) != magic) {
+      good_ = false;
+      return;
+    }
+    std::memcpy(&crc, file.data() + magic.size(), sizeof crc);
+    rest_ = file.substr(magic.size() + sizeof crc);
+    good_ = crc == support::crc32c(rest_.data(), rest_.size());
+  }
+  /// Of a part that the whole's checksum covers.
+  explicit Unpacker(std::string_view part) : rest_(part) {}
+  std::uint64_t number() {
+    std::uint64_t value = 0;
+    if (!good_ || rest_.size() < sizeof value) {
+      good_ = false;
+      return 0;
+    }
+    std::memcpy(&value, rest_.data(), sizeof value);
+    rest_.remove_prefix(sizeof value);
+    return value;
+  }
+  std::string_view text() {
+    const std::uint64_t size = number();
+    if (!good_ || rest_.size() < size) {
+      good_ = false;
+      return {};
+    }
+    const std::string_view value = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return value;
+  }
+  bool good() const { return good_; }
+  std::size_t left() const { return rest_.size(); }
+
+ private:
+  std::string_view rest_;
+  bool good_ = true;
+};
+
+}  // namespace pe::pipeline
