@@ -23,8 +23,12 @@ class Screen {
  public:
   Screen(int columns, int rows) : columns_(columns), rows_(static_cast<std::size_t>(rows), blank()) {}
 
+  /// What comes in pieces may be cut within a character or sequence: the rest waits for the next piece.
   void write(const std::string& text) {
-    for (std::size_t i = 0; i < text.size();) i = take(text, i);
+    pending_ += text;
+    std::size_t i = 0;
+    while (i < pending_.size() && whole(i)) i = take(pending_, i);
+    pending_.erase(0, i);
   }
   /// As a terminal that breaks long lines anew (most do): rows are joined and broken again; the cursor's row stays in view.
   void resize(int columns, int rows) {
@@ -89,6 +93,15 @@ class Screen {
     return out;
   }
 
+  bool whole(std::size_t i) const {
+    const auto c = static_cast<unsigned char>(pending_[i]);
+    if (c != '\033') return c < 0xC0 || i + (c >= 0xE0 ? 3u : 2u) <= pending_.size();
+    if (i + 1 >= pending_.size()) return false;
+    if (pending_[i + 1] == ']') return pending_.find('\007', i) != std::string::npos;
+    if (pending_[i + 1] != '[') return i + 2 < pending_.size() || pending_[i + 1] != '(';
+    return pending_.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ@abcdefghijklmnopqrstuvwxyz`~", i + 2) != std::string::npos;
+  }
+
   void line_feed() {
     if (++row_ < rows_.size()) return;
     scrolled.push_back(text_of(rows_.front()));
@@ -100,6 +113,14 @@ class Screen {
   std::size_t take(const std::string& text, std::size_t i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (c == '\033' && i + 1 < text.size() && text[i + 1] == '[') return sequence(text, i + 2);
+    if (c == '\033') {  // window titles, character sets, keypad modes
+      if (text[i + 1] == ']') return text.find('\007', i) + 1;
+      return i + (text[i + 1] == '(' ? 3 : 2);
+    }
+    if (c == '\b') {
+      if (column_ > 0) --column_;
+      return i + 1;
+    }
     if (c == '\r') {
       column_ = 0;
       return i + 1;
@@ -137,6 +158,25 @@ class Screen {
       case 'A':
         row_ -= std::min<std::size_t>(row_, static_cast<std::size_t>(count));
         break;
+      case 'B':
+        row_ = std::min(row_ + static_cast<std::size_t>(count), rows_.size() - 1);
+        break;
+      case 'C':
+        column_ = std::min(column_ + static_cast<std::size_t>(count), static_cast<std::size_t>(columns_ - 1));
+        break;
+      case 'D':
+        column_ -= std::min<std::size_t>(column_, static_cast<std::size_t>(count));
+        break;
+      case 'P':
+        for (int k = 0; k < count && column_ < rows_[row_].size(); ++k) {
+          rows_[row_].erase(column_, 1);
+          rows_[row_].push_back(U' ');
+        }
+        break;
+      case '@':
+        rows_[row_].insert(column_, static_cast<std::size_t>(count), U' ');
+        rows_[row_].resize(static_cast<std::size_t>(columns_));
+        break;
       case 'H':
         row_ = column_ = 0;
         break;
@@ -162,6 +202,7 @@ class Screen {
   }
 
   int columns_;
+  std::string pending_;
   std::vector<std::u32string> rows_;
   std::size_t row_ = 0, column_ = 0;
   bool cursor_shown_ = true;
