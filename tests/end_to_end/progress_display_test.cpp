@@ -64,9 +64,9 @@ BOOST_AUTO_TEST_SUITE(progress_display)
 BOOST_DATA_TEST_CASE(the_panel_fits_the_window_and_leaves_it_clean, boost::unit_test::data::make(kWindows), window) {
   const Project project(kSlow);
   PseudoTerminal terminal(window.columns, window.rows, in_terminal(project, run_words(project)), project.root().string());
-  BOOST_REQUIRE(terminal.read_until("running", 20));
+  BOOST_REQUIRE(terminal.read_until("/12 there", 20));
   std::set<std::size_t> heights;
-  while (terminal.read_for(0.1) && has(terminal.screen.text(), "running")) {
+  while (terminal.read_for(0.1) && has(terminal.screen.text(), "/12 there")) {
     const auto lines = terminal.screen.lines();
     heights.insert(lines.size());
     BOOST_TEST(lines.size() <= static_cast<std::size_t>(window.rows));
@@ -78,7 +78,7 @@ BOOST_DATA_TEST_CASE(the_panel_fits_the_window_and_leaves_it_clean, boost::unit_
   BOOST_TEST(terminal.wait() == 0);
   BOOST_TEST(terminal.screen.cursor_shown());
   // What stays is what was made, then the summary; the panel is gone.
-  BOOST_TEST(!has(terminal.screen.text(), "running"));
+  BOOST_TEST(!has(terminal.screen.text(), "/12 there"));
   std::string all;
   for (const std::string& line : terminal.screen.scrolled) all += line + "\n";
   all += terminal.screen.text();
@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_window_that_shrinks_and_grows_shows_the_panel_once) {
   for (const Window window : {Window{50, 30}, Window{30, 8}, Window{100, 12}, Window{26, 5}, Window{120, 30}}) {
     terminal.resize(window.columns, window.rows);
     terminal.read_for(0.7);  // two ticks
-    if (!has(terminal.screen.text(), "running")) break;
+    if (!has(terminal.screen.text(), "/12 there")) break;
     std::size_t titles = 0;
     for (const std::string& line : terminal.screen.lines()) titles += line.rfind("slow ", 0) == 0;
     BOOST_TEST(titles == 1u, window << "\n" << terminal.screen.text());

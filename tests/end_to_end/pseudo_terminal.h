@@ -45,7 +45,7 @@ class Screen {
       } while (!text.empty());
       if (r == row_) cursor_row = fresh.size() - 1;
     }
-    fresh.resize(std::max(cursor_row + 1, std::min(fresh.size(), std::max<std::size_t>(cursor_row + 1, 1))));
+    fresh.resize(cursor_row + 1);
     columns_ = columns;
     while (cursor_row >= static_cast<std::size_t>(rows)) {
       scrolled.push_back(text_of(fresh.front()));
