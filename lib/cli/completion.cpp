@@ -217,8 +217,14 @@ std::string answer_completion(const std::vector<std::string>& arguments, Complet
   std::string out;
   if (arguments.size() < 2) return out;
   if (arguments.front() == "bash") {
-    const TypedLine line = split_line(arguments[1], arguments.size() > 2 ? arguments[2] : "");
-    for (const Candidate& candidate : complete(line.words, source)) {
+    TypedLine line = split_line(arguments[1], arguments.size() > 2 ? arguments[2] : "");
+    std::vector<Candidate> found = complete(line.words, source);
+    // Bash closes a quote behind a single candidate, so one that goes on is given with what may follow.
+    if (found.size() == 1 && !found[0].word.empty() && std::string_view("=[,/.").find(found[0].word.back()) != std::string_view::npos) {
+      line.words.back() = found[0].word;
+      if (std::vector<Candidate> further = complete(line.words, source); !further.empty()) found = std::move(further);
+    }
+    for (const Candidate& candidate : found) {
       if (candidate.word.size() < line.settled) continue;
       const std::string rest = candidate.word.substr(line.settled);
       out += (line.quoted ? rest : shell_escaped(rest)) + "\n";

@@ -125,7 +125,7 @@ std::vector<Candidate> selections(const pipeline::PipelineFile& file, const std:
     for (const auto& stage : file.stages) {
       if (stage.label.rfind(label, 0) != 0) continue;
       out.push_back({plus + stage.label, stage.run});
-      if (stage.label == label && !axes_of(file, stage).empty()) out.push_back({plus + stage.label + "[", "some of it"});
+      if (!axes_of(file, stage).empty()) out.push_back({plus + stage.label + "[", "some of it"});
     }
     return out;
   }
