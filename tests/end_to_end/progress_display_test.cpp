@@ -7,9 +7,12 @@
 #include <set>
 #include <sstream>
 
+#include "commands/display.h"
 #include "project.h"
 #include "pseudo_terminal.h"
+#include "support/files.h"
 #include "support/json.h"
+#include "support/temp_folder.h"
 
 using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
@@ -179,6 +182,45 @@ BOOST_AUTO_TEST_CASE(no_colour_still_means_a_panel_and_a_dumb_terminal_means_lin
   BOOST_TEST(terminal.wait() == 0);
   BOOST_TEST(!has(terminal.written, "\033["), terminal.written);
   BOOST_TEST(has(terminal.written, "start    first[seed="), terminal.written);
+}
+
+BOOST_AUTO_TEST_CASE(lines_come_with_a_summary_each_minute_and_say_how_far_what_runs_is) {
+  pipeline::Graph graph;
+  graph.name = "slow";
+  graph.tasks.resize(2);
+  graph.tasks[0].id = "first";
+  graph.tasks[1].id = "second";
+  pipeline::RunState state;
+  state.graph = &graph;
+  state.phases = {pipeline::TaskPhase::kRunning, pipeline::TaskPhase::kWaiting};
+  state.counts = {{pipeline::TaskPhase::kRunning, 1}, {pipeline::TaskPhase::kWaiting, 1}};
+  state.eta_s = 90;
+  cli::CommandLine line;
+  line.progress = "plain";
+  line.color = "never";
+  const test::TempFolder folder;
+  const int before = ::dup(2);
+  {
+    const support::Descriptor file(::open((folder / "err").c_str(), O_WRONLY | O_CREAT, 0666));
+    ::dup2(file.get(), 2);
+    const auto display = commands::make_display(line);
+    for (double now = 1000; now < 1185; now += 0.25) {
+      state.now_s = now;
+      const auto done = static_cast<std::int64_t>(now - 1000) * 2;
+      state.running = {{0, 1, 1000, -1, {{"what", "step"}, {"done", done}, {"total", 1000}}}};
+      display->on_tick(state);
+    }
+    display->finish();
+    std::fflush(stderr);
+    ::dup2(before, 2);
+    ::close(before);
+  }
+  const std::string text = support::read_file(folder / "err");
+  std::size_t summaries = 0;
+  for (auto at = text.find("0/2 there"); at != std::string::npos; at = text.find("0/2 there", at + 1)) ++summaries;
+  BOOST_TEST(summaries == 3u, text);
+  BOOST_TEST(has(text, "about 1 min 30 s left"), text);
+  BOOST_TEST(has(text, "first  step 120/1,000 12%  1 min 0 s  7 min 20 s left"), text);  // at two steps a second
 }
 
 BOOST_AUTO_TEST_CASE(events_as_json_are_one_object_a_line_from_plan_to_end) {
