@@ -66,27 +66,34 @@ std::optional<pipeline::PipelineFile> pipeline_of(const CompletionContext& conte
   return std::nullopt;
 }
 
-using Axes = std::vector<const pipeline::Axis*>;
+struct AxisWords {
+  std::string name;
+  std::vector<std::string> labels;
+};
+using Axes = std::vector<AxisWords>;
 
-void add_axis(Axes& axes, const pipeline::Axis* axis) {
-  const auto same = [&](const pipeline::Axis* other) { return other->name == axis->name; };
-  if (std::none_of(axes.begin(), axes.end(), same)) axes.push_back(axis);
+void add_axis(Axes& axes, AxisWords axis) {
+  const auto same = [&](const AxisWords& other) { return other.name == axis.name; };
+  if (std::none_of(axes.begin(), axes.end(), same)) axes.push_back(std::move(axis));
 }
 
-/// The axes of a stage: those it goes over, and those of the stages whose instances it follows.
+/// The axes of a stage: those it goes over, and `from` and those of the stages whose instances it follows.
 void collect_axes(const pipeline::PipelineFile& file, const pipeline::StageNode& stage, Axes& axes,
                   std::set<std::string>& seen) {
   if (!seen.insert(stage.label).second) return;
   for (const auto& [name, mark] : stage.over) {
     for (const auto* list : {&file.axes, &stage.axes}) {
       for (const auto& axis : *list) {
-        if (axis.name == name) add_axis(axes, &axis);
+        if (axis.name == name) add_axis(axes, {axis.name, axis.labels()});
       }
     }
   }
   for (const auto& role : stage.each) {
-    for (const auto& reference : role.references) {
-      const std::string label = reference.text.substr(0, reference.text.find_first_of(".@["));
+    std::vector<std::string> labels;
+    for (const auto& reference : role.references)
+      labels.push_back(reference.text.substr(0, reference.text.find_first_of(".@[")));
+    add_axis(axes, {"from", labels});
+    for (const std::string& label : labels) {
       if (const auto* producer = file.find_stage(label)) collect_axes(file, *producer, axes, seen);
     }
   }
@@ -101,16 +108,16 @@ Axes axes_of(const pipeline::PipelineFile& file, const pipeline::StageNode& stag
 
 Axes all_axes(const pipeline::PipelineFile& file) {
   Axes axes;
-  for (const auto& axis : file.axes) add_axis(axes, &axis);
+  for (const auto& axis : file.axes) add_axis(axes, {axis.name, axis.labels()});
   for (const auto& stage : file.stages) {
-    for (const auto& axis : stage.axes) add_axis(axes, &axis);
+    for (const auto& axis : stage.axes) add_axis(axes, {axis.name, axis.labels()});
   }
   return axes;
 }
 
-const pipeline::Axis* named(const Axes& axes, const std::string& name) {
-  for (const auto* axis : axes) {
-    if (axis->name == name) return axis;
+const AxisWords* named(const Axes& axes, const std::string& name) {
+  for (const AxisWords& axis : axes) {
+    if (axis.name == name) return &axis;
   }
   return nullptr;
 }
@@ -141,15 +148,15 @@ std::vector<Candidate> selections(const pipeline::PipelineFile& file, const std:
   for (const std::string& done : support::split(before.substr(open + 1), ',')) used.insert(done.substr(0, done.find('=')));
   const auto equals = part.find('=');
   if (equals == std::string::npos) {
-    for (const auto* axis : axes) {
-      if (used.count(axis->name) == 0) out.push_back({cat(before, axis->name, "="), ""});
+    for (const AxisWords& axis : axes) {
+      if (used.count(axis.name) == 0) out.push_back({cat(before, axis.name, "="), support::join(axis.labels, ", ")});
     }
     return out;
   }
   const auto* axis = named(axes, part.substr(0, equals));
   if (!axis) return out;
   const bool more = used.size() + 1 < axes.size();
-  for (const std::string& value : axis->labels()) {
+  for (const std::string& value : axis->labels) {
     const std::string word = cat(before, axis->name, "=", value);
     out.push_back({word + "]", ""});
     if (more) out.push_back({word + ",", ""});
@@ -212,16 +219,16 @@ class Source : public cli::CompletionSource {
     if (kind == "SCALE") {
       for (const auto& scale : file->scales) out.push_back({scale.name, scale.is_default ? "the default" : ""});
     } else if (kind == "AXIS") {
-      for (const auto* axis : all_axes(*file)) out.push_back({axis->name, support::join(axis->labels(), ", ")});
+      for (const AxisWords& axis : all_axes(*file)) out.push_back({axis.name, support::join(axis.labels, ", ")});
       if (context.command == "graph") out.push_back({"all", "stages alone"});
     } else if (kind.rfind("AXIS=", 0) == 0) {
       const auto equals = typed.find('=');
-      for (const auto* axis : all_axes(*file)) {
+      for (const AxisWords& axis : all_axes(*file)) {
         if (equals == std::string::npos) {
-          out.push_back({axis->name + "=", support::join(axis->labels(), ", ")});
-        } else if (axis->name == typed.substr(0, equals)) {
+          out.push_back({axis.name + "=", support::join(axis.labels, ", ")});
+        } else if (axis.name == typed.substr(0, equals)) {
           const auto comma = std::max(equals, typed.rfind(',') == std::string::npos ? equals : typed.rfind(','));
-          for (const std::string& label : axis->labels()) out.push_back({typed.substr(0, comma + 1) + label, ""});
+          for (const std::string& label : axis.labels) out.push_back({typed.substr(0, comma + 1) + label, ""});
         }
       }
     } else if (kind == "STAGE.KEY=VALUE") {
@@ -256,7 +263,7 @@ class Source : public cli::CompletionSource {
     }
     const std::string label = typed.substr(0, dot);
     if (label == "axes") {
-      for (const auto* axis : all_axes(file)) out.push_back({cat("axes.", axis->name, "="), ""});
+      for (const AxisWords& axis : all_axes(file)) out.push_back({cat("axes.", axis.name, "="), ""});
     } else if (label == "vars" || label == "resources") {
       const support::Node& map = label == "vars" ? file.vars : file.resources;
       for (const auto& member : map.members) out.push_back({cat(label, ".", member.key, label == "vars" ? "=" : "."), ""});

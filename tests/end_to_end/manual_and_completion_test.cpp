@@ -161,6 +161,11 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   some({"pe-pipeline", "plan", file, "--set", "trunk.s"}, {"trunk.shape=", "trunk.step_s="});
   some({"pe-pipeline", "plan", file, "--set", "trunk.shape="}, {"trunk.shape=free", "trunk.shape=bound"});
   some({"pe-pipeline", "graph", file, "--collapse", ""}, {"seed", "branch", "all"});
+  // A stage that follows the instances of others has their axes, and says whose.
+  support::write_file_atomically(project.root() / "each.yml",
+                                 std::string(test::kToyPipeline) + "  after:\n    run: pe-toy\n    each: {init: [decay]}\n", false);
+  some({"pe-pipeline", "run", (project.root() / "each.yml").string(), "after["}, {"after[from=", "after[seed=", "after[branch="});
+  some({"pe-pipeline", "run", (project.root() / "each.yml").string(), "after[from="}, {"after[from=decay]"});
   // Runs of the store that the file has.
   project.call("run");
   some({"pe-pipeline", "status", file, "--run", ""}, {project.store().runs().back()});
