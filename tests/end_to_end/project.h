@@ -32,6 +32,7 @@ axes:
 stages:
   data:
     run: pe-toy
+    resources: {pools: [network]}
     config: {set: {value: 5}}
   trunk:
     run: pe-toy
