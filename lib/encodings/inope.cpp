@@ -29,8 +29,10 @@ class Inope : public Rotary {
       : Rotary("inope", shape, options, std::move(rescaling)), inope_(options),
         floor_scale_(options.temperature ? extended_length("inope", options.floor_scale, shape) : 1) {}
 
+  bool spares(int layer, int head) const override { return (layer + 1) % inope_.interval == 0; }
+
   void transform(LayerContext& context, Heads& heads) override {
-    if ((context.layer + 1) % inope_.interval != 0) return Rotary::transform(context, heads);
+    if (!spares(context.layer, 0)) return Rotary::transform(context, heads);
     if (!inope_.temperature) return;
     const std::int64_t queries = context.span.queries, offset = context.span.keys - queries;
     const Tensor positions = context.positions.narrow(-1, offset, queries).to(at::kDouble);
