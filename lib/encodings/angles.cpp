@@ -13,13 +13,29 @@ std::vector<double> geometric_frequencies(double base, std::int64_t width) {
 }
 
 AngleTable::AngleTable(std::vector<double> frequencies, double factor)
-    : frequencies_(std::move(frequencies)), factor_(factor) {}
+    : rule_{.theta = std::move(frequencies), .attention_factor = factor} {}
+
+AngleTable::AngleTable(RotaryFrequencies rule) : rule_(std::move(rule)) {}
 
 AngleTable::Values AngleTable::compute(const Tensor& positions, at::ScalarType type) const {
-  const Tensor theta =
-      torch::tensor(frequencies_, at::TensorOptions(at::kDouble)).to(positions.device());
-  const Tensor angles = positions.to(at::kDouble).unsqueeze(-1) * theta;
-  return {(angles.cos() * factor_).to(type), (angles.sin() * factor_).to(type)};
+  const auto on_device = [&](const std::vector<double>& values) {
+    return torch::tensor(values, at::TensorOptions(at::kDouble)).to(positions.device());
+  };
+  const Tensor place = positions.to(at::kDouble).unsqueeze(-1);
+  Tensor turned = place;
+  if (!rule_.periods.empty()) {
+    const Tensor periods = on_device(rule_.periods);
+    turned = at::where(periods.gt(0), at::remainder(place, periods.clamp_min(1)), place);
+  }
+  const Tensor angles = turned * on_device(rule_.theta);
+  Tensor cos = angles.cos() * rule_.attention_factor, sin = angles.sin() * rule_.attention_factor;
+  if (rule_.protected_positions > 0) {
+    const Tensor near = place.lt(static_cast<double>(rule_.protected_positions));
+    const Tensor plain = place * on_device(rule_.protected_theta);
+    cos = at::where(near, plain.cos(), cos);
+    sin = at::where(near, plain.sin(), sin);
+  }
+  return {cos.to(type), sin.to(type)};
 }
 
 AngleTable::Values AngleTable::operator()(const LayerContext& context, std::int64_t begin, std::int64_t count,

@@ -362,6 +362,8 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     case Kernel::kChunked: {
       const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
       const auto job = c10::make_intrusive<Job>(encoding, context, traits, heads.scale, chunk);
+      const std::int64_t own_width = source.v.size(-1);
+      if (kernel == Kernel::kSoftmax) source.v = padded_to(source.v, std::max(own_width, source.q.size(-1)));
       std::vector<Tensor> all{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra}, defined;
       all.insert(all.end(), source.inputs.begin(), source.inputs.end());
       for (std::size_t slot = 0; slot < all.size(); ++slot) {
@@ -370,7 +372,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
         job->slots.push_back(slot);
       }
       if (kernel == Kernel::kSoftmax) {
-        mixed.out = attend_softmax(job, defined);
+        mixed.out = attend_softmax(job, defined).narrow(-1, 0, own_width);
         break;
       }
       const variable_list out = ChunkedFunction::apply(job, at::TensorList(defined));

@@ -55,6 +55,9 @@ Tensor padded_to(const Tensor& t, std::int64_t width) {
 
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
              double scale) {
+  if (v.size(-1) < q.size(-1)) {   // PoPE's q and k are twice as wide
+    return fused(q, k, padded_to(v, q.size(-1)), mask, causal, scale).narrow(-1, 0, v.size(-1));
+  }
   if (q.is_cuda()) {
     return at::scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale, q.size(1) != k.size(1));
   }

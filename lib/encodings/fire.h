@@ -46,6 +46,7 @@ class FireFamily : public PositionalEncoding {
 
  private:
   Tensor length(const Layer& layer) const;
+  Tensor by_distance(const Layer& layer, std::int64_t n) const;   ///< [H,n], for queries that are not beyond L
 
   FireOptions options_;
   double effective_length_;   // the least of all layers', at the start of the pass

@@ -1,5 +1,7 @@
 #include "encodings/fire.h"
 
+#include "encodings/toeplitz.h"
+
 namespace pe::encodings {
 namespace {
 
@@ -55,8 +57,9 @@ void FireFamily::begin(State& state) {
   effective_length_ = static_cast<double>(options_.initial_length) * at::stack(multipliers).min().item<double>();
 }
 
-Tensor FireFamily::table(LayerContext& context, std::int64_t n) {
-  const Layer& layer = layers_.at(context.layer);
+Tensor FireFamily::table(LayerContext& context, std::int64_t n) { return by_distance(layers_.at(context.layer), n); }
+
+Tensor FireFamily::by_distance(const Layer& layer, std::int64_t n) const {
   const Tensor d = at::arange(n, layer.w1.options().requires_grad(false)), c = beside(layer.c);
   return network(psi(d, c) / (psi(beside(length(layer)), c) + kFireEpsilon), layer);
 }
@@ -73,6 +76,12 @@ Tensor FireFamily::bias(const Rows& rows) {
   if (rows.inputs.size() == 1) return PositionalEncoding::bias(rows);
   const Layer layer{rows.inputs[0], rows.inputs[1], rows.inputs[2], rows.inputs[3], rows.inputs[4], rows.inputs[5]};
   const at::ScalarType type = layer.w1.scalar_type();
+  if (rows.context.contiguous && rows.query_positions.min().item<std::int64_t>() >= 0 &&
+      rows.query_positions.max().item<double>() <= effective_length_) {
+    // The early rows of a long text: distance alone.
+    const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
+    return toeplitz(by_distance(layer, rows.keys), offset + rows.begin, offset + rows.end, rows.keys).unsqueeze(0);
+  }
   Tensor d = rows.distances().to(type), i = rows.query_positions.to(type);   // [rows,keys] or [B,1,rows,keys]
   if (d.dim() == 4) i = i.unsqueeze(1);
   const std::int64_t batch = d.dim() == 4 ? d.size(0) : 1, count = d.size(-2), keys = d.size(-1);

@@ -115,6 +115,8 @@ std::vector<support::VariantKind> variant_kinds() {
     facts["formula"] = entry.formula;
     facts["known_for"] = entry.known_for;
     facts["errata"] = entry.errata;
+    // A stack that has two such members is refused where its config is read, with the line.
+    if (entry.facts.rotates) facts["exclusive"] = {"rotate queries and keys"};
     kinds.push_back({.name = entry.name, .aliases = entry.aliases, .summary = entry.summary, .fields = entry.fields,
                      .facts = std::move(facts)});
   }

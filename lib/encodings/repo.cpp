@@ -40,7 +40,7 @@ class Repo : public Rotary {
     theta_ = geometric_frequencies(options.base, shape.head_width);
   }
 
-  Facts facts() const override { return {.rotates = true, .learned = true, .content_dependent = true}; }
+  Facts own_facts() const override { return {.rotates = true, .learned = true, .content_dependent = true}; }
 
   void transform(LayerContext& context, Heads& heads) override {
     if (context.layer < start_) return Rotary::transform(context, heads);

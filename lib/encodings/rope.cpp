@@ -1,23 +1,26 @@
 // RoPE: q and k are turned by angles proportional to their positions, so that their product sees the distance alone.
-#include "encodings/registry.h"
-#include "encodings/rotary.h"
+#include "encodings/rotary_schedules.h"
 
 namespace pe::encodings {
 namespace {
 
 class Rope : public Rotary {
  public:
-  Rope(const RotaryOptions& options, const Shape& shape) : Rotary("rope", shape, options) {}
+  Rope(const RotaryOptions& options, const Shape& shape, RescalingPointer rescaling = {})
+      : Rotary("rope", shape, options, std::move(rescaling)) {}
 };
 
+constexpr const char* kRopeSummary = "Turns pairs of query and key channels by angles proportional to position.";
+
 }  // namespace
+
+RotarySchedule rope_schedule() { return rotary_schedule<Rope, RotaryOptions>("rope", kRopeSummary); }
 
 EncodingEntry rope_entry() {
   return with_options<Rope, RotaryOptions>(
       {.name = "rope",
        .aliases = {"rotary"},
-       .summary = "Turns pairs of query and key channels by angles proportional "
-                  "to position.",
+       .summary = kRopeSummary,
        .reference = "Su et al. 2021, arXiv:2104.09864",
        .facts = {.rotates = true},
        .family = Family::kRotary,

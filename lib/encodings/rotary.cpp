@@ -8,10 +8,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+/// A table as it broadcasts over [B,H,T,n].
+Tensor table_for_heads(const Tensor& table, std::int64_t heads) {
+  if (table.dim() == 3) return table.unsqueeze(1);
+  if (table.dim() == 2 || table.size(1) == heads) return table;
+  return table.repeat_interleave(heads / table.size(1), 1);
+}
+
 Tensor rotate_with_operators(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout) {
   const std::int64_t pairs = cos.size(-1);
   const Tensor turned = x.narrow(-1, 0, 2 * pairs).to(cos.scalar_type());
-  const Tensor c = cos.dim() == 3 ? cos.unsqueeze(1) : cos, s = sin.dim() == 3 ? sin.unsqueeze(1) : sin;
+  const Tensor c = table_for_heads(cos, x.size(1)), s = table_for_heads(sin, x.size(1));
   Tensor out;
   if (layout == PairLayout::kHalf) {
     const Tensor a = turned.narrow(-1, 0, pairs), b = turned.narrow(-1, pairs, pairs);
@@ -29,7 +36,9 @@ Tensor rotate_with_operators(const Tensor& x, const Tensor& cos, const Tensor& s
 template <typename Number>
 void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout, double sign, Tensor& out) {
   const std::int64_t heads = x.size(1), length = x.size(2), width = x.size(3), pairs = cos.size(-1);
-  const bool by_batch = cos.dim() == 3;
+  const std::int64_t dims = cos.dim(), by_row = cos.stride(dims - 2);
+  const std::int64_t by_head = dims == 4 ? cos.stride(1) : 0, groups = dims == 4 ? cos.size(1) : 1;
+  const std::int64_t by_sequence = dims > 2 && cos.size(0) > 1 ? cos.stride(0) : 0;
   const Number* c = cos.const_data_ptr<Number>();
   const Number* s = sin.const_data_ptr<Number>();
   const Number* from = x.const_data_ptr<Number>();
@@ -38,10 +47,11 @@ void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayo
   at::parallel_for(0, x.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t bh = begin; bh < end; ++bh) {
       const std::int64_t b = bh / heads, h = bh % heads;
+      const std::int64_t first = b * by_sequence + h * groups / heads * by_head;
       for (std::int64_t t = 0; t < length; ++t) {
         const Number* row = from + b * x.stride(0) + h * x.stride(1) + t * x.stride(2);
         Number* target = to + b * out.stride(0) + h * out.stride(1) + t * out.stride(2);
-        const std::int64_t angle = ((by_batch ? b * length : 0) + t) * pairs;
+        const std::int64_t angle = first + t * by_row;
         for (std::int64_t i = 0; i < pairs; ++i) {
           const Number u = row[i * step], v = row[i * step + gap];
           const Number cosine = c[angle + i], sine = static_cast<Number>(sign) * s[angle + i];
@@ -67,26 +77,55 @@ Tensor rotate_values(const Tensor& x, const Tensor& cos, const Tensor& sin, Pair
   return out;
 }
 
+/// The two channels of each pair, [B,H,T,n] each.
+std::pair<Tensor, Tensor> pairs_of(const Tensor& x, std::int64_t pairs, PairLayout layout) {
+  if (layout == PairLayout::kHalf) return {x.narrow(-1, 0, pairs), x.narrow(-1, pairs, pairs)};
+  const Tensor both = x.narrow(-1, 0, 2 * pairs).unflatten(-1, {pairs, 2});
+  return {both.select(-1, 0), both.select(-1, 1)};
+}
+
+/// A gradient for every head and sequence, summed to the shape of the table that they read.
+Tensor summed_like(const Tensor& gradient, const Tensor& table) {
+  if (table.dim() == 2) return gradient.sum(at::IntArrayRef{0, 1});
+  if (table.dim() == 3) return gradient.sum(1);
+  const std::int64_t groups = table.size(1);
+  const Tensor by_group = gradient.unflatten(1, {groups, gradient.size(1) / groups}).sum(2);
+  return table.size(0) == 1 ? by_group.sum(0, /*keepdim=*/true) : by_group;
+}
+
 class RotateFunction : public torch::autograd::Function<RotateFunction> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& cos, const Tensor& sin,
                         std::int64_t layout) {
-    context->save_for_backward({cos, sin});
+    const bool learned = cos.requires_grad() || sin.requires_grad();
+    context->save_for_backward(learned ? variable_list{cos, sin, x} : variable_list{cos, sin});
     context->saved_data["layout"] = layout;
     return rotate_values(x, cos, sin, static_cast<PairLayout>(layout), 1);
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const variable_list saved = context->get_saved_variables();
     const auto layout = static_cast<PairLayout>(context->saved_data["layout"].toInt());
-    return {rotate_values(gradients[0], saved[0], saved[1], layout, -1), Tensor(), Tensor(), Tensor()};
+    const Tensor &cos = saved[0], &sin = saved[1];
+    variable_list result(4);
+    if (context->needs_input_grad(0)) result[0] = rotate_values(gradients[0], cos, sin, layout, -1);
+    if (saved.size() > 2) {
+      const std::int64_t n = cos.size(-1);
+      const auto [u, v] = pairs_of(saved[2].to(cos.scalar_type()), n, layout);
+      const auto [to_u, to_v] = pairs_of(gradients[0].to(cos.scalar_type()), n, layout);
+      result[1] = summed_like((to_u * u).addcmul_(to_v, v), cos);
+      result[2] = summed_like((to_v * u).addcmul_(to_u, v, -1), sin);
+    }
+    return result;
   }
 };
 
 }  // namespace
 
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout) {
-  if (cos.requires_grad() || sin.requires_grad()) return rotate_with_operators(x, cos, sin, layout);
-  return RotateFunction::apply(x, cos.contiguous(), sin.contiguous(), static_cast<std::int64_t>(layout));
+  if (cos.size(-1) == 0) return x;
+  const bool alike = cos.stride(-1) == 1 && sin.strides() == cos.strides();
+  return RotateFunction::apply(x, alike ? cos : cos.contiguous(), alike ? sin : sin.contiguous(),
+                               static_cast<std::int64_t>(layout));
 }
 
 void RotaryOptions::describe(support::FieldVisitor& v) {
@@ -96,17 +135,38 @@ void RotaryOptions::describe(support::FieldVisitor& v) {
            "Which channels form a pair: (i, i + d/2), or (2i, 2i + 1).");
 }
 
-Rotary::Rotary(const std::string& kind, const Shape& shape, const RotaryOptions& options)
-    : PositionalEncoding(shape), kind_(kind), options_(options) {
-  if (shape.head_width % 2 != 0 || shape.head_width < 2) {
-    throw support::ConfigError(support::cat("encoding '", kind, "' turns pairs of channels, and the head width ",
-                                            shape.head_width, " is not even"),
-                               {}, "choose a width and a number of heads that give an even head width");
-  }
+void check_even_head(const std::string& kind, std::int64_t head_width) {
+  if (head_width % 2 == 0 && head_width >= 2) return;
+  throw support::ConfigError(
+      support::cat("encoding '", kind, "' turns pairs of channels, and the head width ", head_width, " is not even"), {},
+      "choose a width and a number of heads that give an even head width");
 }
 
-RotaryFrequencies Rotary::frequencies(const Span& span) const {
-  return {.theta = geometric_frequencies(options_.base, shape_.head_width)};
+Rotary::Rotary(const std::string& kind, const Shape& shape, const RotaryOptions& options, RescalingPointer rescaling)
+    : PositionalEncoding(shape), kind_(kind), options_(options), rescaling_(std::move(rescaling)) {
+  check_even_head(kind, shape.head_width);
+}
+
+Facts Rotary::facts() const {
+  Facts facts = own_facts();
+  if (rescaling_ == nullptr) return facts;
+  facts.length_dependent |= rescaling_->length_dependent();
+  if (!rescaling_->shift_invariant()) facts.shift_invariant = ShiftInvariance::kNever;
+  return facts;
+}
+
+FrequencySchedule Rotary::schedule() const {
+  return {.theta = geometric_frequencies(options_.base, shape_.head_width), .base = options_.base,
+          .width = shape_.head_width};
+}
+
+RotaryFrequencies Rotary::rescaled(const FrequencySchedule& of, const Span& span) const {
+  return rescaling_ ? rescaling_->rescale(of, span) : RotaryFrequencies{.theta = of.theta};
+}
+
+void Rotary::rescale_with(RescalingPointer rescaling) {
+  rescaling_ = std::move(rescaling);
+  tables_.clear();
 }
 
 AngleTable& Rotary::table(const Span& span) {
@@ -114,21 +174,20 @@ AngleTable& Rotary::table(const Span& span) {
   auto found = tables_.find(key);
   if (found == tables_.end()) {
     if (tables_.size() > 8) tables_.clear();   // an evaluation at many lengths need not keep them all
-    RotaryFrequencies made = frequencies(span);
-    found = tables_.emplace(key, AngleTable(std::move(made.theta), made.attention_factor)).first;
+    found = tables_.emplace(key, AngleTable(table_rule(span))).first;
   }
   return found->second;
 }
 
-void Rotary::transform(LayerContext& context, Heads& heads) {
-  const Span& span = context.span;
-  AngleTable& angles = table(span);
-  const AngleTable::Values all = angles(context, 0, span.keys, heads.q.scalar_type());
-  const std::int64_t offset = span.keys - span.queries;
-  const std::int64_t dim = all.cos.dim() - 2;
-  heads.q = rotate(heads.q, all.cos.narrow(dim, offset, span.queries), all.sin.narrow(dim, offset, span.queries),
+void Rotary::turn(Heads& heads, const Span& span, const AngleTable::Values& all) const {
+  const std::int64_t offset = span.keys - span.queries, rows = all.cos.dim() - 2;
+  heads.q = rotate(heads.q, all.cos.narrow(rows, offset, span.queries), all.sin.narrow(rows, offset, span.queries),
                    options_.layout);
   heads.k = rotate(heads.k, all.cos, all.sin, options_.layout);
+}
+
+void Rotary::transform(LayerContext& context, Heads& heads) {
+  turn(heads, context.span, table(context.span)(context, 0, context.span.keys, heads.q.scalar_type()));
 }
 
 }  // namespace pe::encodings

@@ -1,13 +1,16 @@
 /// @file
 /// What all rotary encodings share: given frequencies and an attention factor, turn the pairs of q and k. A member of
-/// the family is a rule that makes frequencies:
+/// the family is a schedule of frequencies:
 ///
-///     class Linear : public Rotary {
-///       RotaryFrequencies frequencies(const Span&) const override { … θ / s … }
+///     class PRope : public Rotary {
+///       FrequencySchedule schedule() const override { … zeros behind the first pairs … }
 ///     };
+///
+/// and whatever schedule it is, a rule of `rescaling.h` (YaRN, say) may extend it to longer texts.
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 
 #include "encodings/angles.h"
@@ -19,44 +22,75 @@ namespace pe::encodings {
 /// Which channels form pair i of a head of width d: half: (i, i + d/2); interleaved: (2i, 2i + 1).
 enum class PairLayout { kHalf, kInterleaved };
 
-/// Turns the first 2n channels of x by angles whose cosines and sines are given; the others stay.
-/// @param x [B,H,T,d_h]. @param cos, sin [T,n] or [B,T,n]. @return dtype and shape of x; computed in the dtype of the
-/// tables. Gradients flow to x, and to cos and sin where these ask for them.
+/// Turns the first 2n channels of x by angles whose cosines and sines are given; the others stay. Nothing asks for
+/// cos² + sin² = 1.
+/// @param x [B,H,T,d_h]. @param cos, sin [T,n], [B,T,n] or [1 or B,G,T,n], where query head h reads head ⌊h·G/H⌋.
+/// @return dtype and shape of x; computed in the dtype of the tables. Gradients flow to x, and to cos and sin where
+/// these ask for them.
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout);
 
-struct RotaryFrequencies {
-  std::vector<double> theta;      ///< radians a token, one per pair
-  double attention_factor = 1;    ///< on cos and sin, so that logits are multiplied by its square
+/// Frequencies before any extension, and what extension rules want to know of them.
+struct FrequencySchedule {
+  std::vector<double> theta;   ///< radians a token, one per pair; 0: the pair is not turned
+  double base = 10000;         ///< of the geometric sequence that they come from
+  std::int64_t width = 0;      ///< channels that the sequence spans: pair i of it has base^(−2i/width)
 };
+
+/// A rule that extends a rotary encoding to texts longer than those it was trained on.
+class Rescaling {
+ public:
+  virtual ~Rescaling() = default;
+  /// A frequency of 0 stays 0.
+  virtual RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const = 0;
+  /// What of the span the result depends on; the same key, the same result.
+  virtual std::int64_t key(const Span& span) const { return 0; }
+  virtual bool length_dependent() const { return false; }
+  virtual bool shift_invariant() const { return true; }
+};
+using RescalingPointer = std::shared_ptr<const Rescaling>;
 
 /// Options that every member has.
 struct RotaryOptions {
   double base = 10000;
   PairLayout layout = PairLayout::kHalf;
   void describe(support::FieldVisitor& v);
+  void describe_own(support::FieldVisitor& v) {}
 };
+
+/// @throws ConfigError naming the kind for a head width that is not even.
+void check_even_head(const std::string& kind, std::int64_t head_width);
 
 class Rotary : public PositionalEncoding {
  public:
   /// @throws ConfigError for an odd head width.
-  Rotary(const std::string& kind, const Shape& shape, const RotaryOptions& options);
+  Rotary(const std::string& kind, const Shape& shape, const RotaryOptions& options, RescalingPointer rescaling = {});
 
-  Facts facts() const override { return {.rotates = true}; }
+  /// What the rescaling adds to `own_facts`.
+  Facts facts() const final;
   void transform(LayerContext& context, Heads& heads) override;
 
-  /// The rule. Called again whenever `frequency_key` changes.
-  virtual RotaryFrequencies frequencies(const Span& span) const;
+  virtual FrequencySchedule schedule() const;
+  /// The schedule, rescaled.
+  RotaryFrequencies frequencies(const Span& span) const { return rescaled(schedule(), span); }
+  /// Puts another rule, or none, in place of the one in force: what a search for a rule does between passes.
+  void rescale_with(RescalingPointer rescaling);
 
  protected:
-  /// What of the span the frequencies depend on: 0 for fixed ones, the length for dynamic ones.
-  virtual std::int64_t frequency_key(const Span& span) const { return 0; }
+  virtual Facts own_facts() const { return {.rotates = true}; }
+  RotaryFrequencies rescaled(const FrequencySchedule& of, const Span& span) const;
+  /// 0 unless the rescaling depends on the span.
+  std::int64_t frequency_key(const Span& span) const { return rescaling_ ? rescaling_->key(span) : 0; }
+  AngleTable& table(const Span& span);
+  /// Turns q and k by the angles of their rows.
+  void turn(Heads& heads, const Span& span, const AngleTable::Values& all) const;
+  /// What a table is made of: by default `frequencies`.
+  virtual RotaryFrequencies table_rule(const Span& span) const { return frequencies(span); }
 
   std::string kind_;
   RotaryOptions options_;
+  RescalingPointer rescaling_;
 
  private:
-  AngleTable& table(const Span& span);
-
   std::map<std::int64_t, AngleTable> tables_;
 };
 

@@ -89,6 +89,7 @@ Json read_json(const fs::path& path) {
 /// What one run asked for and got.
 struct RunRoots {
   std::string group;  ///< pipeline and root: runs of one group follow each other
+  double started = 0;
   std::set<std::string> keys, plan_keys;
 };
 
@@ -101,6 +102,7 @@ RunRoots roots_of_run(const Store& store, const std::string& id) {
                                                                              : std::string();
   };
   roots.group = cat(text(plan, "pipeline"), "\n", text(plan, "root"));
+  if (plan.is_object() && plan.contains("started") && plan["started"].is_number()) roots.started = plan["started"];
   if (plan.is_object() && plan.contains("tasks") && plan["tasks"].is_array()) {
     for (const Json& task : plan["tasks"]) {
       if (const std::string key = text(task, "task_key"); !key.empty()) roots.keys.insert(key);
@@ -169,15 +171,19 @@ class Collector {
       busy_plans_.insert(plan_key);
       if (const auto key = store_.hint(plan_key)) run_keys_.insert(*key);
     }
-    // Newest first; ids sort by time.
+    // Newest first, by the clock: ids of one second are in no order.
+    std::vector<std::pair<std::string, RunRoots>> runs;
+    for (const std::string& id : store_.runs()) {
+      known_runs_.insert(id);
+      runs.emplace_back(id, roots_of_run(store_, id));
+    }
+    std::stable_sort(runs.begin(), runs.end(),
+                     [](const auto& a, const auto& b) { return a.second.started > b.second.started; });
     std::map<std::string, std::size_t> of_group;
-    const std::vector<std::string> runs = store_.runs();
-    for (auto id = runs.rbegin(); id != runs.rend(); ++id) {
-      known_runs_.insert(*id);
-      const RunRoots roots = roots_of_run(store_, *id);
-      const bool live = live_.count(*id) != 0;
+    for (const auto& [id, roots] : runs) {
+      const bool live = live_.count(id) != 0;
       const std::size_t place = of_group[roots.group]++;
-      const bool recent = !old(measure(store_.runs_folder() / *id).mtime);
+      const bool recent = !old(measure(store_.runs_folder() / id).mtime);
       if (live) busy_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
       if (live || recent || place < options_.keep_last.value_or(1))
         run_keys_.insert(roots.keys.begin(), roots.keys.end());
@@ -196,7 +202,8 @@ class Collector {
         ++report_.kept_by_pins;
       } else if (run_keys_.count(result.key.key) != 0) {
         ++report_.kept_by_runs;
-      } else if (!old(result.written)) {
+      } else if (!old(result.written) || (!live_.empty() && !abandoned(result.written))) {
+        // A run commits a record first and tells its journal afterwards.
         ++report_.kept_by_grace;
       } else {
         droppable_.push_back(&result);

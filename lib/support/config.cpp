@@ -347,9 +347,18 @@ class Overlay {
       return;
     }
     Json list = Json::array();
+    std::map<std::string, std::string> claimed;   // what only one member may do → who does
     for (const Node& item : members.items) {
       auto value = member_of(field, item, path, nullptr);
       if (!value) return;
+      const VariantKind* kind = find_kind(field, value->at("kind").get<std::string>());
+      for (const Json& what : kind->facts.value("exclusive", Json::array())) {
+        const auto [first, is_new] = claimed.emplace(what.get<std::string>(), kind->name);
+        if (is_new) continue;
+        mistake(item, quote(first->second) + " and " + quote(kind->name) + " of a stack both " + first->first,
+                "leave one of them out");
+        return;
+      }
       list.push_back(std::move(*value));
     }
     if (list.size() == 1) store(config, list.front(), node, path);   // a stack of one is that one

@@ -212,6 +212,24 @@ BOOST_AUTO_TEST_CASE(temperatures_for_heads_without_position_leave_the_others_al
   BOOST_TEST(!at::equal(everywhere.narrow(1, 0, 2), beside.narrow(1, 0, 2)));
 }
 
+BOOST_AUTO_TEST_CASE(temperatures_for_layers_without_position_leave_the_others_alone) {
+  const Shape shape{.width = 8, .layers = 4, .query_heads = 2, .key_value_heads = 2, .head_width = 4,
+                    .train_length = 4, .dtype = at::kDouble};
+  const auto both = make_encoding(Json::parse(R"({"stack": ["inope", "llama4_temp"]})"), shape);
+  const auto alone = make_encoding("inope", shape), everywhere = make_encoding("llama4_temp", shape);
+  const Tensor q = normals("inope q", {1, 2, 9, 4});
+  const auto turned = [&](PositionalEncoding& encoding, int layer) {
+    State state = begin_pass(encoding, Span::whole(1, 9));
+    LayerContext context = layer_context(encoding, state, layer);
+    Heads heads{.q = q, .k = q, .v = q};
+    encoding.transform(context, heads);
+    return heads.q;
+  };
+  for (int layer = 0; layer < 3; ++layer) BOOST_TEST(at::equal(turned(*both, layer), turned(*alone, layer)));
+  BOOST_TEST(at::equal(turned(*both, 3), turned(*everywhere, 3)));
+  BOOST_TEST(!at::equal(turned(*both, 3), q));
+}
+
 BOOST_AUTO_TEST_CASE(sinks_on_four_tokens) {
   FourTokens f;
   for (const char* config : {"\"sink_off_by_one\"", "\"sink_logit\""}) {

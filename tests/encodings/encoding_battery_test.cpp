@@ -235,7 +235,9 @@ BOOST_DATA_TEST_CASE(bfloat16_stays_near_float32, data::make(subjects()), subjec
   const Evaluated expected = evaluate(*encoding, high, span, kReference);
   // A count of gates that a rounded q moves past a whole number has another slope there, and a gradient that is one
   // number sums such terms of both signs.
-  const double allowed = encoding->facts().content_dependent ? 0.15 : 2e-2;
+  // So does that of a trained frequency, over all distances.
+  const Facts facts = encoding->facts();
+  const double allowed = facts.rotates && facts.learned ? 0.35 : facts.content_dependent ? 0.15 : 2e-2;
   double largest = 0;
   for (std::size_t i = 1; i < expected.gradients.size(); ++i) {
     largest = std::max(largest, value(expected.gradients[i].norm()));
@@ -305,20 +307,27 @@ BOOST_DATA_TEST_CASE(facts_hold, data::make(subjects()), subject) {
   const Tensor first = toy.run(*encoding, span), again = toy.run(*encoding, span);
   BOOST_TEST(at::equal(first, again));   // the same step draws the same
   span.step = 1;
+  const Tensor next = toy.run(*encoding, span);
+  span.training = false;
+  const Tensor evaluated = toy.run(*encoding, span);
+  span.step = 2;
+  const Tensor evaluated_again = toy.run(*encoding, span);
   if (facts.stochastic) {
     // On its own a position map moves nothing.
     const bool moves = subject.name.find("stack") != std::string::npos;
-    BOOST_TEST(at::equal(first, toy.run(*encoding, span)) == !moves);
+    BOOST_TEST(at::equal(first, next) == !moves);
   } else {
-    BOOST_TEST(at::equal(first, toy.run(*encoding, span)));
+    BOOST_TEST(at::equal(evaluated, evaluated_again));   // some draw in training alone
   }
   if (facts.prefixes_agree()) {
     Span prefix = whole(2, 5);
-    BOOST_TEST(largest_difference(first.narrow(2, 0, 5), toy.part(0, 5).run(*encoding, prefix)) <= 1e-12);
+    BOOST_TEST(largest_difference(evaluated.narrow(2, 0, 5), toy.part(0, 5).run(*encoding, prefix)) <= 1e-12);
   }
   if (facts.length_dependent) {
+    span.pe_len = 1;
+    const Tensor as_short = toy.run(*encoding, span);
     span.pe_len = 64;
-    BOOST_TEST(largest_difference(first, toy.run(*encoding, span)) > 1e-6);
+    BOOST_TEST(largest_difference(as_short, toy.run(*encoding, span)) > 1e-6);
     span.pe_len.reset();
     BOOST_CHECK_THROW(toy.run(*encoding, span), support::ConfigError);
   }
@@ -347,7 +356,11 @@ BOOST_DATA_TEST_CASE(initial_values_come_from_seed_and_name_alone, data::make(su
     BOOST_TEST(at::equal(p.value, two->parameters()[i].value), p.name);
     BOOST_TEST((p.value.is_leaf() && p.value.requires_grad()), p.name);
     const bool constant = p.value.numel() < 2 || all_equal(p.value);
-    BOOST_TEST((constant || !at::equal(p.value, reseeded->parameters()[i].value)), p.name);
+    // From a formula, not drawn.
+    const std::vector<std::string> formulas{"frequency", "log_scale", "bias"};
+    const bool computed = p.name == "sininit.table" ||
+                          std::find(formulas.begin(), formulas.end(), p.short_name) != formulas.end();
+    BOOST_TEST((constant || computed || !at::equal(p.value, reseeded->parameters()[i].value)), p.name);
     BOOST_TEST((!p.weight_decay || p.value.dim() >= 2), p.name);
     BOOST_TEST(std::count(names.begin(), names.end(), p.name) == 0, p.name);
     names.push_back(p.name);
@@ -360,7 +373,9 @@ BOOST_DATA_TEST_CASE(a_frozen_model_still_trains_its_encoding, data::make(subjec
   const Toy frozen(small_shape(), 2, 8);
   const auto gradients = [&](const AttendOptions& options) {
     for (const Parameter& p : encoding->parameters()) Tensor(p.value).mutable_grad() = Tensor();
-    (frozen.run(*encoding, whole(2, 8), options) * normals("direction", {2, 2, 8, 4})).sum().backward();
+    Span span = whole(2, 8);
+    span.pe_len = 64;   // four times the training length, where rules for longer texts act
+    (frozen.run(*encoding, span, options) * normals("direction", {2, 2, 8, 4})).sum().backward();
     std::vector<Tensor> found;
     for (const Parameter& p : encoding->parameters()) {
       found.push_back(p.value.grad().defined() ? p.value.grad().clone() : at::zeros_like(p.value));

@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(every_entry_says_what_it_is) {
     names.push_back(entry.name);
     names.insert(names.end(), entry.aliases.begin(), entry.aliases.end());
     // What the entry claims is what an encoding with default options claims.
-    Json claimed = entry.facts.to_json(), made = make_encoding(entry.name, small_shape())->facts().to_json();
+    Json claimed = entry.facts.to_json(), made = make_encoding(entry.name, wide_shape())->facts().to_json();
     if (entry.facts.max_positions == 0) made["max_positions"] = claimed["max_positions"];
     BOOST_TEST(claimed == made, entry.name << ": " << claimed << " and " << made);
   }
@@ -65,7 +65,7 @@ BOOST_AUTO_TEST_CASE(every_entry_has_what_its_page_says) {
     BOOST_TEST(!entry.formula.empty(), entry.name << " has no .formula");
     sentences(entry, "known_for", entry.known_for);
     for (const std::string& erratum : entry.errata) sentences(entry, "errata", erratum);
-    const auto encoding = make_encoding(entry.name, small_shape());
+    const auto encoding = make_encoding(entry.name, wide_shape());
     const Traits traits = encoding->traits(Span::whole(1, 8));
     const auto acts_on = [&](const char* what) { return entry.acts_on.find(what) != std::string::npos; };
     BOOST_TEST(traits.adds_to_tokens == acts_on("token embeddings"), entry.name);
@@ -121,8 +121,20 @@ BOOST_AUTO_TEST_CASE(counts_of_parameters) {
     for (const Parameter& p : make_encoding(parse(config), shape)->parameters()) n += p.value.numel();
     return n;
   };
-  for (const char* free : {"'none'", "'sinusoidal'", "'rope'", "'yarn'", "'alibi'", "'randomised'"})
+  for (const char* free : {"'none'", "'sinusoidal'", "'rope'", "'yarn'", "'alibi'", "'randomised'", "'sinonly'",
+                           "'binary'", "'decimal_norm'", "'partial'", "'p_rope'", "'multiscale_rope'", "'xpos'",
+                           "'hope'", "'fope'", "'inope'", "'cope_clip'", "'longrope'", "'yarn_resonance'"})
     BOOST_TEST(count(free) == 0);
+  BOOST_TEST(count("'sininit'") == 1024 * 512);
+  BOOST_TEST(count("{'kind': 'binary', 'fill': 'project'}") == 16 * 512);
+  BOOST_TEST(count("{'kind': 'decimal', 'fill': 'project'}") == 5 * 512);
+  BOOST_TEST(count("'lrope'") == 6 * 32);
+  BOOST_TEST(count("{'kind': 'lrope', 'per_head': true}") == 6 * 8 * 32);
+  BOOST_TEST(count("'lerope'") == 32);
+  BOOST_TEST(count("'pope'") == 6 * 512);
+  BOOST_TEST(count("'clex'") == 4096);
+  BOOST_TEST(count("{'kind': 'fope', 'learnable': true}") == 6 * 2 * 8 * 18 * 16);
+  BOOST_TEST(count("{'kind': 'yarn', 'over': 'pope'}") == 6 * 512);
   BOOST_TEST(count("'learned'") == 1024 * 512);
   BOOST_TEST(count("'t5'") == 256);
   BOOST_TEST(count("'fire'") == 6 * 330);
@@ -159,7 +171,7 @@ BOOST_AUTO_TEST_CASE(what_two_encodings_share_starts_alike) {
 }
 
 BOOST_AUTO_TEST_CASE(unknown_names_and_options_are_told_with_the_nearest_word) {
-  check_says(refusal("'roope'"), {"unknown encoding 'roope'", "did you mean 'rope'?"});
+  check_says(refusal("'roppe'"), {"unknown encoding 'roppe'", "did you mean 'rope'?"});
   check_says(refusal("{'kind': 'yarn', 'facotr': 4}"),
              {"encoding 'yarn' has no option 'facotr'", "did you mean 'factor'?"});
   check_says(refusal("{'kind': 'none', 'base': 4}"), {"encoding 'none' has no option 'base'", "no options"});
@@ -182,7 +194,10 @@ BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused) {
   Shape odd = small_shape();
   odd.head_width = 5;
   check_says(refusal("'rope'", odd), {"'rope'", "head width 5", "not even"});
-  check_says(refusal("'yarn'", odd), {"'yarn'", "head width 5"});
+  for (const char* kind : {"yarn", "pi", "partial", "p_rope", "xpos", "hope", "fope", "pope", "lrope", "lerope", "inope",
+                           "multiscale_rope", "cope_clip", "clex", "resonance", "longrope2"}) {
+    check_says(refusal("'" + std::string(kind) + "'", odd), {"head width 5", "not even"});
+  }
   odd.width = 7;
   check_says(refusal("'sinusoidal'", odd), {"width 7", "not even"});
   check_says(refusal("{'kind': 'alibi', 'slopes': [1, 2, 3]}"), {"3 slopes for 2 query heads"});
@@ -223,7 +238,7 @@ BOOST_AUTO_TEST_CASE(a_config_reads_encodings_as_a_variant) {
     make_encoding(canonical, small_shape());
   }
   for (const EncodingEntry& entry : encodings::encodings())
-    make_encoding(read("encoding: " + entry.name), small_shape());
+    make_encoding(read("encoding: " + entry.name), wide_shape());
   const auto refused = [&](const std::string& text) {
     try {
       read(text);
@@ -233,6 +248,11 @@ BOOST_AUTO_TEST_CASE(a_config_reads_encodings_as_a_variant) {
     return std::string("accepted");
   };
   check_says(refused("encoding: {kind: yarn, factor: 0.5}"), {"a.yml:1", "factor"});
+  check_says(refused("encoding:\n  stack:\n    - rope\n    - {kind: yarn, factor: 4}"),
+             {"a.yml:4", "'rope' and 'yarn'", "both rotate queries and keys"});
+  check_says(refused("encoding: {kind: yarn, over: {kind: p_rope, fracton: 0.5}}"), {"a.yml:1", "fraction"});
+  check_says(refused("encoding: {kind: yarn, over: alibi}"), {"a.yml:1", "alibi"});
+  check_says(refused("encoding: {kind: ntk, factor: 0.5}"), {"a.yml:1", "factor"});
   check_says(refused("encoding: rop"), {"a.yml:1", "rope"});
   check_says(refused("encoding: {kind: rope, bas: 4}"), {"a.yml:1", "base"});
 }

@@ -47,6 +47,12 @@ Shape small_shape(std::int64_t heads, std::int64_t groups) {
           .train_length = 16, .seed = 5, .dtype = at::kDouble};
 }
 
+Shape wide_shape() {
+  Shape shape = small_shape();
+  shape.width = 32;
+  return shape;
+}
+
 void stir(encodings::PositionalEncoding& encoding) {
   at::NoGradGuard no_grad;
   for (const encodings::Parameter& parameter : encoding.parameters()) {
@@ -125,12 +131,52 @@ std::ostream& operator<<(std::ostream& out, const Subject& subject) { return out
 
 std::vector<Subject> subjects() {
   std::vector<Subject> all;
-  for (const encodings::EncodingEntry& entry : encodings::encodings()) all.push_back({entry.name, Json(entry.name)});
+  for (const encodings::EncodingEntry& entry : encodings::encodings()) {
+    Json config = entry.name;
+    // Sixteen bits do not fit eight channels.
+    if (support::find_field(entry.fields, "pe_max_positions") != nullptr) {
+      config = {{"kind", entry.name}, {"pe_max_positions", 256}};
+    }
+    all.push_back({entry.name, config});
+  }
   const char* const more[] = {
       "{'kind': 'rope', 'layout': 'interleaved'}",
       "{'kind': 'yarn', 'factor': 4}",
       "{'kind': 'yarn', 'factor': 4, 'ramp': 'rotations'}",
       "{'kind': 'yarn', 'dynamic': true}",
+      "{'kind': 'yarn', 'factor': 4, 'over': {'kind': 'partial', 'fraction': 0.5}}",
+      "{'kind': 'ntk', 'factor': 4, 'over': {'kind': 'p_rope', 'fraction': 0.5}}",
+      "{'kind': 'pi', 'factor': 4, 'over': 'hope'}",
+      "{'kind': 'pi', 'dynamic': true}",
+      "{'kind': 'yarn', 'factor': 4, 'over': {'kind': 'xpos', 'scale_base': 16}}",
+      "{'kind': 'longrope', 'factor': 4, 'over': 'multiscale_rope'}",
+      "{'kind': 'ntk', 'factor': 4, 'over': 'pope'}",
+      "{'kind': 'yarn', 'factor': 4, 'over': {'kind': 'lrope', 'per_head': true}}",
+      "{'kind': 'resonance', 'over': 'multiscale_rope'}",
+      "{'kind': 'lrope', 'form': 'direct'}",
+      "{'kind': 'lrope', 'form': 'log', 'per_head': true}",
+      "{'kind': 'lrope', 'form': 'log_shared', 'layout': 'interleaved'}",
+      "{'kind': 'pope', 'delta_init': 'uniform', 'scale_dim': '2d'}",
+      "{'kind': 'pope', 'fraction': 0.5}",
+      "{'kind': 'fope', 'pad_sin': 1, 'fourier_dim': 16}",
+      "{'kind': 'fope', 'learnable': true, 'base': 20}",
+      "{'kind': 'inope', 'interval': 2}",
+      "{'kind': 'inope', 'interval': 2, 'temperature': true, 'floor_scale': 3}",
+      "{'kind': 'cope_clip', 'mode': 'hard', 'fraction': 0.5}",
+      "{'kind': 'clex', 'train_length': 2, 'act': 'silu', 'dt': 0.1, 'layout': 'interleaved'}",
+      "{'stack': ['clex', 't5', 'ssmax']}",
+      "{'kind': 'dyn_ntk', 'factor': 2}",
+      "{'kind': 'llama3', 'low_freq_factor': 0.1, 'high_freq_factor': 2}",
+      "{'kind': 'longrope', 'factor': 4}",
+      "{'kind': 'longrope', 'factor': 4, 'protected': 3, 'train_length': 4}",
+      "{'kind': 'longrope2', 'factor': 4, 'train_length': 4}",
+      "{'kind': 'yarn_resonance', 'factor': 4}",
+      "{'kind': 'longrope_resonance', 'factor': 4, 'train_length': 4}",
+      "{'kind': 'sinonly', 'mode': 'dup'}",
+      "{'kind': 'sinonly', 'mode': 'zeros', 'pe_scale': 'matched'}",
+      "{'kind': 'binary_norm', 'fill': 'tile', 'pe_max_positions': 64}",
+      "{'kind': 'decimal', 'fill': 'project'}",
+      "{'kind': 'sininit', 'overflow': 'untrained'}",
       "{'kind': 'learned', 'overflow': 'interpolate'}",
       "{'kind': 'learned', 'overflow': 'untrained', 'pe_scale': 'learned'}",
       "{'kind': 'sinusoidal', 'pe_scale': 'matched'}",
@@ -173,6 +219,13 @@ std::vector<Subject> subjects() {
       "{'stack': [{'kind': 'randomised', 'max_random_position': 128}, 'bam_ssmax', 'fox']}",
       "{'stack': ['ssmax', 'rope']}",
       "{'stack': ['rope', 'alibi']}",
+      "{'stack': ['pope', 'alibi', 'ssmax']}",
+      "{'stack': ['xpos', 'cope', 'ssmax']}",
+      "{'stack': ['multiscale_rope', 't5']}",
+      "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'multiscale_rope']}",
+      "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'pope']}",
+      "{'stack': [{'kind': 'randomised', 'max_random_position': 128}, {'kind': 'lrope', 'per_head': true}]}",
+      "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'xpos', {'kind': 'binary_norm', 'pe_max_positions': 128}]}",
       "{'stack': ['rope', 'cope']}",
       "{'stack': ['rope', {'kind': 'cope', 'gates': 'raw', 'z': 'rot'}]}",
       "{'stack': ['alibi', 'ssmax', 'cope']}",
@@ -200,6 +253,7 @@ bool exempt(const Subject& subject, const std::string& property) {
   static const Exemption kExemptions[] = {
       {"row by row", "selective", "sums what earlier queries selected, and refuses a pass without these"},
       {"row by row", "tape", "updates a state of all tokens in every layer, and refuses a pass without these"},
+      {"shared keys", "fope", "mixes frequencies anew for each head, and refuses shared keys"},
       {"shared keys", "repo", "gives each head positions of its own, and refuses shared keys"},
       {"moved rows", "tape", "the second layer reads what the first mixed in from the rows before"},
   };

@@ -33,6 +33,9 @@ bool all_equal(const Tensor& t);   ///< to its first element
 /// float64 shape: width 8, 2 layers, `heads` query heads of width 4, training length 16.
 encodings::Shape small_shape(std::int64_t heads = 2, std::int64_t groups = 2);
 
+/// As wide as the default options of every encoding need it.
+encodings::Shape wide_shape();
+
 /// Moves parameters away from their initial values, which are zero where an encoding starts as another.
 void stir(encodings::PositionalEncoding& encoding);
 

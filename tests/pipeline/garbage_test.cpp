@@ -92,6 +92,17 @@ BOOST_FIXTURE_TEST_CASE(keep_last_drops_what_only_older_runs_used_and_a_dry_run_
   BOOST_TEST(run().executed == 2u);
 }
 
+BOOST_FIXTURE_TEST_CASE(the_newest_run_is_the_newest_by_the_clock_whatever_its_id, SomeRuns) {
+  task(a).config["salt"] = "3";
+  options.run_id = "20250101-000000-0000";
+  BOOST_REQUIRE(run().executed == 2u);
+  age(folder / "store");
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  BOOST_TEST(count(collect(options_), Dropped::What::kResult) == 4u);
+  BOOST_TEST(run().executed == 0u);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_pin_keeps_a_result_and_an_unreadable_pin_keeps_all, SomeRuns) {
   Pin pin;
   pin.name = "paper";
