@@ -37,6 +37,7 @@ struct CommandLine {
   std::string progress = "auto";  ///< auto, tty, plain, json, none
   double grace_s = 120;
   bool check_inputs = true;  ///< false (`--trust-store`): inputs are not read before a stage gets them
+  std::string wait_lease = "always";  ///< always, never
 
   // plan
   bool exit_code = false;

@@ -148,6 +148,9 @@ const std::vector<Command>& commands() {
                   [](CommandLine& line, const std::string& given) { line.grace_s = time_of("--grace", given); }},
                  toggle("--trust-store", "Do not read inputs through before a stage gets them",
                         &CommandLine::check_inputs, false),
+                 choice("--wait-lease", {"always", "never"},
+                        "Whether to wait for tasks that another run works on; never leaves them and ends with 3",
+                        &CommandLine::wait_lease),
                  choice("--progress", {"auto", "tty", "plain", "json", "none"},
                         "How to show what goes on; auto draws a panel on a terminal", &CommandLine::progress),
                  choice("--durability", {"on", "off"}, "off leaves out every fsync: for tests and throw-away stores",
@@ -158,7 +161,7 @@ const std::vector<Command>& commands() {
           {"pe-pipeline run fineweb.yml --set fetch.path=texts/", "another input folder"}},
          "0 done, or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure "
          "(interrupted, "
-         "an input missing); 4 store or file system, or another run holds the store; 5 a conflict under --strict; 130 "
+         "an input missing, another run at work); 4 store or file system; 5 a conflict under --strict; 130 "
          "interrupted twice."});
     out.push_back(
         {"plan",

@@ -103,6 +103,10 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
         " before; the first stays, this one is described in ", text_of(detail, "file"),
         "\n         `forget` it first if the new one is right; a stage whose bytes change needs a new result version");
   }
+  if (event.name == "wait") {
+    return cat("elsewhere ", id, "  ", detail.value("waits", true) ? "waits for " : "is left to ",
+               text_of(detail, "owner"));
+  }
   if (event.name == "block") return cat(style.warn("blocked "), " ", id, "  ", text_of(detail, "reason"));
   if (event.name == "warn")
     return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", one_line(text_of(detail, "text")));

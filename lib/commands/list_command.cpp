@@ -5,6 +5,7 @@
 #include "commands/encodings_command.h"
 #include "commands/session.h"
 #include "pipeline/exit_code.h"
+#include "pipeline/lease.h"
 #include "pipeline/pipeline_file.h"
 #include "pipeline/selection.h"
 #include "pipeline/status.h"
@@ -292,7 +293,7 @@ int forget_command(const cli::CommandLine& line) {
   const Graph& graph = loaded.graph;
   const std::vector<bool> selected = pipeline::select(graph, selectors);
   pipeline::LockOwner owner;
-  const auto lock = line.dry_run ? std::nullopt : pipeline::RunLock::acquire(store_folder, graph.name, &owner);
+  const auto lock = line.dry_run ? std::nullopt : pipeline::RunLock::share(store_folder, graph.name, &owner);
   if (!lock && !line.dry_run) {
     say(cat("pe-pipeline: the store ", quote(store_folder.string()), " is held by process ", owner.pid, " on ",
             owner.host, "\n"));
@@ -303,6 +304,18 @@ int forget_command(const cli::CommandLine& line) {
   options.durable = line.durability != "off";
   Store store(store_folder, options);
   const pipeline::Plan plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
+  pipeline::Leases leases(store.leases_folder(), {});
+  if (!line.dry_run) {
+    // What a run makes just now would come back behind our back.
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      if (!selected[i] || plan.tasks[i].task_key.empty()) continue;
+      const auto answer = leases.acquire(graph.tasks[i].plan_key);
+      if (answer.acquired) continue;
+      say(cat("pe-pipeline: ", quote(graph.tasks[i].id), " is being worked on by ",
+              answer.holder ? answer.holder->describe() : "another run", "; stop it or wait for it first\n"));
+      return pipeline::kRunStore;
+    }
+  }
   Json json = header("pe-forget/1");
   json["dropped"] = Json::array();
   std::string out;

@@ -94,7 +94,7 @@ int lock_refused(const fs::path& store, const pipeline::LockOwner& owner) {
   std::string who = owner.pid == 0 ? "another run" : cat("process ", owner.pid, " on ", owner.host);
   if (!owner.pipeline.empty()) who += cat(", running ", support::quote(owner.pipeline));
   if (!owner.started.empty()) who += cat(" since ", owner.started);
-  say(cat("pe-pipeline: the store ", support::quote(store.string()), " is held by ", who,
+  say(cat("pe-pipeline: the store ", support::quote(store.string()), " is being changed as a whole by ", who,
           "; wait for it, stop it, or use another --store\n"));
   return pipeline::kRunStore;
 }
@@ -170,7 +170,7 @@ int run_command(const cli::CommandLine& line) {
   plan_options.selected = pipeline::select(graph, selectors);
   plan_options.force = line.force;
   const pipeline::Capacity capacity = capacity_of(line);
-  auto lock = pipeline::RunLock::acquire(store_folder, graph.name, &owner);
+  const auto lock = pipeline::RunLock::share(store_folder, graph.name, &owner);
   if (!lock) return lock_refused(store_folder, owner);
   pipeline::StoreOptions store_options;
   store_options.durable = line.durability != "off";
@@ -212,6 +212,8 @@ int run_command(const cli::CommandLine& line) {
   run_options.check_inputs = line.check_inputs;
   run_options.resume = line.resume == "auto";
   run_options.grace_s = line.grace_s;
+  run_options.wait_lease = line.wait_lease == "always";
+  run_options.publish_threads = 2;
   run_options.command = command_prefix(line);
   run_options.whole = selectors.empty();
   run_options.expected_s = pipeline::estimate(graph, plan, reader, capacity).seconds;

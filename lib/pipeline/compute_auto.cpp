@@ -66,7 +66,7 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   resolve("device", [&](const auto&) -> Json { return resources.gpus > 0 ? "cuda" : "cpu"; });
   const bool cuda = compute.contains("device") && compute["device"] == "cuda";
   resolve("threads", [&](const auto&) -> Json { return resources.cpus; });
-  resolve("ranks", [&](const auto&) -> Json { return std::max<std::int64_t>(1, resources.gpus); });
+  resolve("ranks", [&](const auto&) -> Json { return std::max<std::int64_t>(1, static_cast<std::int64_t>(resources.gpus)); });
   resolve("dtype", [&](const auto&) -> Json { return cuda ? "bf16" : "fp32"; });
   resolve("micro_batch", [&](const auto&) -> Json {
     const std::int64_t batch = batch_of(stage, config);

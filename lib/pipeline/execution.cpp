@@ -41,7 +41,6 @@ RunSummary Execution::go() {
 }
 
 // ---- set-up
-// ----------------------------------------------------------------------------------------------------------
 
 void Execution::begin() {
   started_s_ = runner_.now();
@@ -64,6 +63,14 @@ void Execution::begin() {
     if (options_.expected_s[i] > 0) seconds_[i] = options_.expected_s[i];
   }
   queue_.emplace(graph_, seconds_);
+  LeaseOptions lease_options = options_.lease;
+  lease_options.run = summary_.run_id;
+  lease_options.pipeline = graph_.name;
+  if (!lease_options.now) lease_options.now = [this] { return runner_.now(); };
+  lease_options.before_step = store_.before_step();
+  leases_ = std::make_unique<Leases>(store_.leases_folder(), lease_options);
+  leases_->sweep();
+  publisher_ = std::make_unique<Publisher>(store_, options_.publish_threads, [this] { runner_.wake(); });
   folder_ = std::make_unique<RunFolder>(store_, graph_, plan_, options_, summary_.run_id);
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
     const PlannedTask& planned = plan_.tasks[i];
@@ -208,7 +215,6 @@ std::vector<double> Execution::expected_seconds() const {
 }
 
 // ---- the loop
-// --------------------------------------------------------------------------------------------------------
 
 void Execution::stop_stages(int signal) {
   for (auto& [ticket, active] : running_) {
@@ -249,21 +255,24 @@ void Execution::loop() {
   double last_progress = runner_.now();
   while (true) {
     poll_stop();
+    collect_published();
     start_ready();
-    if (running_.empty() && (queue_->empty() || no_new_starts_ || stop_level_ > 0)) break;
+    if (running_.empty() && ending_.empty() && (queue_->empty() || no_new_starts_ || stop_level_ > 0)) break;
     double timeout = kTick;
-    if (running_.empty() && next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - runner_.now(), 0.001, kTick);
+    if (next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - runner_.now(), 0.001, kTick);
     for (const RunnerEvent& event : runner_.wait(timeout)) {
       if (event.kind == RunnerEvent::Kind::kExit) {
         on_exit(event);
         continue;
       }
       const auto found = running_.find(event.ticket);
-      if (found != running_.end()) on_message(found->second, event.message);
+      if (found != running_.end()) on_message(event.ticket, found->second, event.message);
     }
     const double now = runner_.now();
     if (now - last_tick >= kTick) {
       last_tick = now;
+      enforce_time();
+      tend_leases();
       refresh_state();
       listener_.on_tick(state_);
       if (now - last_progress >= 1) {
@@ -274,11 +283,68 @@ void Execution::loop() {
   }
 }
 
+void Execution::enforce_time() {
+  const double now = runner_.now();
+  for (auto& [ticket, active] : running_) {
+    const double limit = graph_.tasks[active.task].resources.time_s;
+    if (limit <= 0 || active.stop_sent || now - active.started_s < limit) continue;
+    if (!active.timed_out) {
+      active.timed_out = true;
+      active.kill_at_s = now + options_.grace_s;
+      emit({"warn",
+            static_cast<std::int64_t>(active.task),
+            active.attempt,
+            {{"text", cat("has run for ", support::short_duration(limit),
+                          ", the time that its resources allow; asked it to save and stop")}}});
+      runner_.signal(ticket, SIGTERM);
+    } else if (active.kill_at_s >= 0 && now >= active.kill_at_s) {
+      active.kill_at_s = -1;
+      runner_.signal(ticket, SIGKILL);
+    }
+  }
+}
+
+bool Execution::results_there(std::size_t i) const {
+  const Task& task = graph_.tasks[i];
+  const auto there = [&](std::int64_t step) {
+    const auto result = store_.find({nodes_[i].key, step});
+    return result && store_.complete(*result);
+  };
+  if (!task.is_trajectory()) return there(-1);
+  const auto needed = needed_snapshots(i);
+  return std::all_of(needed.begin(), needed.end(), [&](std::size_t k) { return there(task.snapshots[k].step); });
+}
+
+void Execution::tend_leases() {
+  std::vector<std::string> lost;
+  guarded([&] { lost = leases_->beat(); });
+  for (auto& [ticket, active] : running_) {
+    const Task& task = graph_.tasks[active.task];
+    if (std::find(lost.begin(), lost.end(), task.plan_key) != lost.end()) {
+      active.lease_lost = true;
+      emit({"warn",
+            static_cast<std::int64_t>(active.task),
+            active.attempt,
+            {{"text",
+              "another run took it over while this one was stopped; it goes on, and counts if it is the first to "
+              "end"}}});
+    }
+    if (active.lease_lost && !active.superseded && !active.stop_sent && !nodes_[active.task].forced &&
+        results_there(active.task)) {
+      active.superseded = true;
+      runner_.signal(ticket, SIGTERM);
+    }
+  }
+}
+
 void Execution::refresh_state() {
   state_.now_s = runner_.now();
   state_.running.clear();
   for (const auto& [ticket, active] : running_) {
     state_.running.push_back({active.task, active.attempt, active.started_s, active.progress});
+  }
+  for (const auto& [ticket, active] : ending_) {
+    state_.running.push_back({active.task, active.attempt, active.started_s, {{"what", "publishing"}}});
   }
   state_.eta_s = estimate();
 }
@@ -301,7 +367,6 @@ double Execution::estimate() const {
 }
 
 // ---- the end
-// ---------------------------------------------------------------------------------------------------------
 
 RunSummary Execution::end() {
   std::vector<ViewItem> items;

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/publisher.h"
 #include "pipeline/run.h"
 #include "pipeline/status.h"
 #include "support/error.h"
@@ -48,6 +49,7 @@ class Execution {
     double mem_factor = 1;
     double not_before_s = 0;
     double orphan_since_s = -1;
+    int lease_polls = 0;  // how often it was found to be someone else's
     int input_repairs = 0;
     std::string reason;           // of a failure or block
     std::string blocked_by;       // id of the task at the root of a block; empty when the lack is its own
@@ -70,10 +72,23 @@ class Execution {
     bool resumed = false;
     Json progress = Json::object();
     std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
+    std::set<std::size_t> submitted;     // to the publisher; published ones are among them
     std::set<std::size_t> published;
+    double kill_at_s = -1;  // it ran out of time and was asked to stop; then it is killed
+    bool timed_out = false;
+    bool lease_lost = false;  // somebody broke our lease while this process was stopped
+    bool superseded = false;  // and published meanwhile: the stage was stopped for it
+    // After the stage has ended.
+    RunnerEvent exit;
+    Outcome outcome = Outcome::kDone;
+    std::string reason;
+    bool moved = false;
+    int publishing = 0;      // jobs under way
+    bool concluded = false;  // its last outputs are under way
+    std::string broken;      // an output that is no whole artifact
+    bool unstored = false;   // the store could not be written
   };
   // ---- set-up
-  // --------------------------------------------------------------------------------------------------------
   void begin();
   bool will_run(std::size_t i) const;
   void refuse_impossible() const;
@@ -83,7 +98,6 @@ class Execution {
   std::vector<double> expected_seconds() const;
 
   // ---- states
-  // --------------------------------------------------------------------------------------------------------
   void set_phase(std::size_t i, TaskPhase phase);
   void emit(RunEvent event);
   const Result* result_of(const Edge& edge) const;
@@ -117,7 +131,6 @@ class Execution {
   }
 
   // ---- starting
-  // ------------------------------------------------------------------------------------------------------
   void start_ready();
   void wake_at(double when_s);
   void give_back(const Slot& slot);
@@ -125,6 +138,8 @@ class Execution {
   bool start(std::size_t i, const Slot& slot);
   /// @throws ArtifactError when an object that the task will read is not what its name says.
   void require_intact_inputs(const Task& task) const;
+  /// Takes the task's lease. False when another run works on it, or did and has left its result.
+  bool lease(std::size_t i);
   static std::string file_name(const OutputDescription& output);
   Json task_document(std::size_t i, const Active& active, const std::vector<fs::path>& before) const;
   static std::string key_of_attempt(const fs::path& attempt);
@@ -132,28 +147,31 @@ class Execution {
   static void fill_workers(const support::Schema& fields, std::int64_t cpus, Json& config);
 
   // ---- messages of stages
-  // --------------------------------------------------------------------------------------------
-  void on_message(Active& active, const Json& message);
+  void on_message(std::uint64_t ticket, Active& active, const Json& message);
 
   // ---- publishing
-  // ----------------------------------------------------------------------------------------------------
   Record record_for(const Active& active, std::int64_t step, ResultStatus status) const;
   /// What the manifest of a report says of its making.
   artifact::Recipe recipe_for(const Active& active) const;
-  /// Moves the outputs into the store. Throws ArtifactError for one that is missing or damaged.
-  std::vector<OutputRecord> publish_outputs(const Active& active, const std::string& label, bool all);
-  /// Writes the record; afterwards `published` holds what is valid now.
-  void commit(const Active& active, Record record, Json detail);
-  Result known(const Record& record) const;
-  /// False when an output is damaged or the store failed; `why` says so in the first case.
-  bool publish_snapshot(Active& active, std::size_t k, ResultStatus status, std::string* why = nullptr);
+  /// Hands the outputs of an attempt, or of one snapshot (an index, else -1), to the publisher.
+  void submit(std::uint64_t ticket, Active& active, int snapshot, ResultStatus status);
+  /// What the publisher has done since.
+  void collect_published();
+  void on_published(Active& active, const PublishAnswer& answer);
+  /// Tells of a record that stands now. Returns the result that is valid.
+  Result announce(const Active& active, const Published& published, const Record& record, Json detail);
+  Active* find_active(std::uint64_t ticket);
   /// Without a run: what reads a diverged artifact has diverged too.
   void inherit_divergence(std::size_t i, const std::string& parent);
 
   // ---- ends of stages
-  // ------------------------------------------------------------------------------------------------
   void on_exit(const RunnerEvent& event);
-  void finish(Active& active, const RunnerEvent& event, Outcome outcome);
+  /// Once no snapshot of an ended attempt is under way: acts on how it ended.
+  void conclude(std::uint64_t ticket);
+  /// Once all its outputs are published, or one of them cannot be.
+  void complete(std::uint64_t ticket);
+  /// Takes an attempt that has ended off the books, its lease included.
+  Active take(std::uint64_t ticket);
   /// After a success: logs stay, the rest goes. A trajectory keeps its newest checkpoints, since a later step continues
   /// from there.
   void clean_up(const Task& task);
@@ -165,16 +183,19 @@ class Execution {
   bool repair_inputs(std::size_t i, const Active& active);
 
   // ---- the loop
-  // ------------------------------------------------------------------------------------------------------
   void stop_stages(int signal);
   void poll_stop();
+  /// Stops what runs longer than it may.
+  void enforce_time();
+  /// Heartbeats. What another run took over and finished is stopped here.
+  void tend_leases();
+  bool results_there(std::size_t i) const;
   void loop();
   void refresh_state();
   /// Seconds to the end, from what tasks of each stage took; -1 when some stage never ran.
   double estimate() const;
 
   // ---- the end
-  // -------------------------------------------------------------------------------------------------------
   RunSummary end();
 
   const Graph& graph_;
@@ -193,7 +214,10 @@ class Execution {
   mutable std::map<std::string, std::pair<double, int>> known_labels_;  // stage label → (seconds, tasks)
   std::optional<ReadyQueue> queue_;
   std::unique_ptr<RunFolder> folder_;
+  std::unique_ptr<Leases> leases_;
+  std::unique_ptr<Publisher> publisher_;
   std::map<std::uint64_t, Active> running_;
+  std::map<std::uint64_t, Active> ending_;      // ended, and not settled yet: their outputs are being published
   std::multiset<std::string> busy_;             // plan and task keys at work
   std::set<std::size_t> active_reports_steps_;  // tasks that report checkpoints
   std::vector<const Resources*> refused_;

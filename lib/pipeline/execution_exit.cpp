@@ -37,94 +37,117 @@ std::vector<std::string> last_lines(const fs::path& path, std::size_t count) {
 }  // namespace
 
 // ---- ends of stages
-// --------------------------------------------------------------------------------------------------
 
 void Execution::on_exit(const RunnerEvent& event) {
   const auto found = running_.find(event.ticket);
   if (found == running_.end()) return;
-  Active active = std::move(found->second);
+  Active& active = ending_[event.ticket] = std::move(found->second);
   running_.erase(found);
   const std::size_t i = active.task;
   Node& node = nodes_[i];
-  const Task& task = graph_.tasks[i];
   give_back(active.slot);
-  busy_.erase(task.plan_key);
-  busy_.erase(node.key);
   active_reports_steps_.erase(i);
-  Outcome outcome = classify(event, active.stop_sent);
-  std::string reason = describe_exit(event);
-  const bool moved = active.step > node.attempts.last_step;
+  active.exit = event;
+  active.outcome = classify(event, active.stop_sent || active.superseded);
+  active.reason = describe_exit(event);
+  const double limit = graph_.tasks[i].resources.time_s;
+  const bool saved = active.outcome == Outcome::kDone || active.outcome == Outcome::kDiverged ||
+                     active.outcome == Outcome::kCheckpointed;
+  if (active.timed_out && !active.stop_sent && !saved) {
+    active.outcome = Outcome::kTimeLimit;
+    active.reason = cat("ran longer than ", support::short_duration(limit), ", the time that its resources allow (",
+                        describe_exit(event), "): raise it with --set resources.NAME.time=");
+  }
+  active.moved = active.step > node.attempts.last_step;
   node.attempts.last_step = std::max(node.attempts.last_step, active.step);
-  write_exit(active, event, outcome);
+  write_exit(active, event, active.outcome);
   emit({"exit",
         static_cast<std::int64_t>(i),
         active.attempt,
         {{"code", event.code},
          {"signal", event.signal},
-         {"class", outcome_name(outcome)},
+         {"class", outcome_name(active.outcome)},
          {"wall_s", event.wall_s},
          {"cpu_s", event.cpu_s},
          {"peak_rss_bytes", event.peak_rss_bytes}}});
-
-  if (outcome == Outcome::kDiverged && !task.record_divergence) {
-    after_failure(i, active, outcome, "training diverged, and on_diverge is 'fail'", false);
-    return;
-  }
-  if (outcome == Outcome::kDone || outcome == Outcome::kDiverged) {
-    finish(active, event, outcome);
-    return;
-  }
-  if (outcome == Outcome::kInput && repair_inputs(i, active)) return;
-  if (outcome == Outcome::kInput) reason += "; the store's copies of its inputs are whole";
-  after_failure(i, active, outcome, reason, moved);
+  if (active.publishing == 0) conclude(event.ticket);
 }
 
-void Execution::finish(Active& active, const RunnerEvent& event, Outcome outcome) {
+void Execution::conclude(std::uint64_t ticket) {
+  Active& active = ending_.at(ticket);
   const std::size_t i = active.task;
   const Task& task = graph_.tasks[i];
-  Node& node = nodes_[i];
-  const ResultStatus status = outcome == Outcome::kDone ? ResultStatus::kDone : ResultStatus::kDiverged;
-  std::string broken;
-  bool stored = true;
-  if (task.is_trajectory()) {
-    for (const std::size_t k : active.snapshots) {
-      // What was announced is published already; a stage may also just end with its files in place.
-      std::string why;
-      if (active.published.count(k) == 0 && !publish_snapshot(active, k, status, &why)) {
-        if (!summary_.store_error.empty())
-          stored = false;
-        else
-          broken = why;
-        break;
-      }
+  if (active.superseded) {
+    // The result is there, made by another run: this attempt is not needed any more.
+    const Active ended = take(ticket);
+    try {
+      support::remove_tree(ended.folder / "out");
+    } catch (const support::IoError&) {
     }
-  } else {
-    stored = guarded([&] {
-      try {
-        Record record = record_for(active, -1, status);
-        record.outputs = publish_outputs(active, "", status == ResultStatus::kDone);
-        record.occasion["cpu_s"] = event.cpu_s;
-        record.occasion["peak_rss_bytes"] = event.peak_rss_bytes;
-        commit(active, record, Json::object());
-        node.result = known(record);
-      } catch (const support::ArtifactError& error) {
-        broken = error.diagnostics().front().message;
-      }
-    });
+    nodes_[i].forced = false;
+    set_phase(i, TaskPhase::kWaiting);
+    evaluate(i);
+    return;
   }
-  if (!stored) {
+  if (active.outcome == Outcome::kDiverged && !task.record_divergence) {
+    const Active ended = take(ticket);
+    after_failure(i, ended, ended.outcome, "training diverged, and on_diverge is 'fail'", false);
+    return;
+  }
+  if (active.outcome == Outcome::kDone || active.outcome == Outcome::kDiverged) {
+    const ResultStatus status = active.outcome == Outcome::kDone ? ResultStatus::kDone : ResultStatus::kDiverged;
+    active.concluded = true;
+    active.broken.clear();  // a snapshot that was announced too early may be whole by now
+    if (task.is_trajectory()) {
+      // What was announced is published already; a stage may also just end with its files in place.
+      for (const std::size_t k : active.snapshots) {
+        if (active.published.count(k) == 0) submit(ticket, active, static_cast<int>(k), status);
+      }
+    } else {
+      submit(ticket, active, -1, status);
+    }
+    if (active.publishing == 0) complete(ticket);
+    return;
+  }
+  const Active ended = take(ticket);
+  if (ended.outcome == Outcome::kInput && repair_inputs(i, ended)) return;
+  after_failure(
+      i, ended, ended.outcome,
+      ended.outcome == Outcome::kInput ? ended.reason + "; the store's copies of its inputs are whole" : ended.reason,
+      ended.moved);
+}
+
+Execution::Active Execution::take(std::uint64_t ticket) {
+  const auto found = ending_.find(ticket);
+  Active active = std::move(found->second);
+  ending_.erase(found);
+  const Task& task = graph_.tasks[active.task];
+  busy_.erase(task.plan_key);
+  busy_.erase(nodes_[active.task].key);
+  leases_->release(task.plan_key);
+  return active;
+}
+
+void Execution::complete(std::uint64_t ticket) {
+  const std::size_t i = ending_.at(ticket).task;
+  const Task& task = graph_.tasks[i];
+  Node& node = nodes_[i];
+  // Work folders are tidied under the lease; without it, another run may be at work in a later one.
+  const Active& ended = ending_.at(ticket);
+  if (!ended.unstored && ended.broken.empty() && !ended.lease_lost) clean_up(task);
+  const Active active = take(ticket);
+  if (active.unstored) {
     node.reason = "its outputs could not be published";
     set_phase(i, TaskPhase::kInterrupted);
     return;
   }
-  if (!broken.empty()) {
-    after_failure(i, active, Outcome::kBroken, cat("it ended well, but ", broken), false);
+  if (!active.broken.empty()) {
+    after_failure(i, active, Outcome::kBroken, cat("it ended well, but ", active.broken), false);
     return;
   }
-  clean_up(task);
   ++summary_.executed;
   auto& [sum, count] = known_labels_[task.label];
-  sum += event.wall_s;
+  sum += active.exit.wall_s;
   ++count;
   node.forced = false;
   set_phase(i, TaskPhase::kDone);
@@ -206,9 +229,13 @@ void Execution::after_failure(std::size_t i, const Active& active, Outcome outco
              {"log", (active.folder / "stage.log").string()}}});
       again(i, decision.delay_s);
       return;
-    default:
-      fail(i, outcome == Outcome::kCheckpointed ? Outcome::kNoProgress : outcome,
-           outcome == Outcome::kCheckpointed ? reason + " twice without a step" : reason, active.folder);
+    default: {
+      std::string why = outcome == Outcome::kCheckpointed ? reason + " twice without a step" : reason;
+      const std::int64_t most = options_.capacity.mem_bytes;
+      if (outcome == Outcome::kOutOfMemory && active.slot.mem_bytes >= most)
+        why += cat("; it had all the memory there is, ", support::short_bytes(static_cast<double>(most)));
+      fail(i, outcome == Outcome::kCheckpointed ? Outcome::kNoProgress : outcome, why, active.folder);
+    }
   }
 }
 

@@ -14,13 +14,15 @@ using support::cat;
 using support::quote;
 
 // ---- states
-// ----------------------------------------------------------------------------------------------------------
 
 void Execution::set_phase(std::size_t i, TaskPhase phase) {
   TaskPhase& current = nodes_[i].phase;
   if (current == phase) return;
   if (current != TaskPhase::kSkipped) --state_.counts[current];
-  if (current == TaskPhase::kReady) queue_->remove(i);
+  if (current == TaskPhase::kReady) {
+    queue_->remove(i);
+    state_.elsewhere.erase(i);
+  }
   current = phase;
   state_.phases[i] = phase;
   if (phase != TaskPhase::kSkipped) ++state_.counts[phase];
@@ -180,6 +182,7 @@ bool Execution::look_up(std::size_t i) {
       return false;
     }
   }
+  if (leases_) leases_->release(task.plan_key);  // held while an earlier stage of it was on its way out
   remember_plan(i);
   set_phase(i, node.made ? TaskPhase::kDone : TaskPhase::kReused);
   if (!node.made) {

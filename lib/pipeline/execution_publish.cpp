@@ -1,9 +1,8 @@
 #include "pipeline/execution.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "artifact/finish_collection.h"
-#include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -13,7 +12,6 @@ using support::cat;
 using support::quote;
 
 // ---- publishing
-// ------------------------------------------------------------------------------------------------------
 
 Record Execution::record_for(const Active& active, std::int64_t step, ResultStatus status) const {
   const Task& task = graph_.tasks[active.task];
@@ -68,28 +66,104 @@ artifact::Recipe Execution::recipe_for(const Active& active) const {
   return recipe;
 }
 
-std::vector<OutputRecord> Execution::publish_outputs(const Active& active, const std::string& label, bool all) {
+void Execution::submit(std::uint64_t ticket, Active& active, int snapshot, ResultStatus status) {
   const Task& task = graph_.tasks[active.task];
-  std::vector<OutputRecord> outputs;
-  for (const OutputDescription& description : task.stage->outputs) {
-    fs::path path = active.folder / "out";
-    if (!label.empty()) path /= label;
-    path /= file_name(description);
-    if (!fs::exists(path)) {
-      if (!all) continue;
-      throw support::ArtifactError(cat("output ", quote(description.name), " is missing: ", path.string()));
-    }
-    // A stage that does not link our library only fills the folder of a report.
-    if (description.kind == artifact::Kind::kReport)
-      artifact::finish_collection(path, description.kind, recipe_for(active));
-    outputs.push_back(store_.publish_output({description.name, description.kind, description.is_volatile, path}));
+  PublishJob job;
+  job.ticket = ticket;
+  job.snapshot = snapshot;
+  fs::path folder = active.folder / "out";
+  std::int64_t step = -1;
+  if (snapshot >= 0) {
+    const auto k = static_cast<std::size_t>(snapshot);
+    // Announced twice, or announced while it is under way.
+    if (!active.submitted.insert(k).second) return;
+    folder /= task.snapshots[k].label;
+    step = task.snapshots[k].step;
   }
-  return outputs;
+  job.record = record_for(active, step, status);
+  job.recipe = recipe_for(active);
+  if (snapshot < 0) {
+    job.record.occasion["cpu_s"] = active.exit.cpu_s;
+    job.record.occasion["peak_rss_bytes"] = active.exit.peak_rss_bytes;
+  }
+  for (const OutputDescription& description : task.stage->outputs) {
+    const fs::path path = folder / file_name(description);
+    // A run that diverged gives what it has.
+    if (status == ResultStatus::kDiverged && !fs::exists(path)) continue;
+    job.outputs.push_back({description.name, description.kind, description.is_volatile, path});
+  }
+  ++active.publishing;
+  publisher_->submit(std::move(job));
 }
 
-void Execution::commit(const Active& active, Record record, Json detail) {
+Execution::Active* Execution::find_active(std::uint64_t ticket) {
+  for (auto* active : {&running_, &ending_}) {
+    const auto found = active->find(ticket);
+    if (found != active->end()) return &found->second;
+  }
+  return nullptr;
+}
+
+void Execution::collect_published() {
+  // What is concluded may hand over more, and be done with it at once.
+  for (auto answers = publisher_->collect(); !answers.empty(); answers = publisher_->collect()) {
+    for (const PublishAnswer& answer : answers) {
+      Active* active = find_active(answer.job.ticket);
+      if (!active) continue;
+      --active->publishing;
+      on_published(*active, answer);
+      const auto ended = ending_.find(answer.job.ticket);
+      if (ended == ending_.end() || ended->second.publishing > 0) continue;
+      if (ended->second.concluded)
+        complete(answer.job.ticket);
+      else
+        conclude(answer.job.ticket);
+    }
+  }
+}
+
+void Execution::on_published(Active& active, const PublishAnswer& answer) {
   const std::size_t i = active.task;
-  const Published published = store_.commit(record);
+  const bool is_snapshot = answer.job.snapshot >= 0;
+  const auto k = static_cast<std::size_t>(std::max(0, answer.job.snapshot));
+  const std::string label = is_snapshot ? graph_.tasks[i].snapshots[k].label : "";
+  if (is_snapshot) active.submitted.erase(k);
+  if (!answer.failed.empty()) {
+    active.unstored = true;
+    store_failed(answer.failed);
+    return;
+  }
+  if (!answer.damaged.empty()) {
+    active.broken = answer.damaged;
+    if (is_snapshot) {
+      emit({"warn",
+            static_cast<std::int64_t>(i),
+            active.attempt,
+            {{"text", cat("snapshot ", label, " is not whole: ", answer.damaged)}}});
+    }
+    return;
+  }
+  const bool good = guarded([&] {
+    Json detail = Json::object();
+    if (is_snapshot) detail["snapshot"] = label;
+    store_.remember(answer.published);
+    Result result = announce(active, answer.published, answer.job.record, std::move(detail));
+    if (!is_snapshot) {
+      nodes_[i].result = std::move(result);
+      return;
+    }
+    active.submitted.insert(k);
+    active.published.insert(k);
+    nodes_[i].snapshots[label] = std::move(result);
+    nodes_[i].fresh.insert(label);
+    support::remove_tree(active.folder / "out" / label);
+  });
+  if (!good) active.unstored = true;
+  if (good && is_snapshot) notify_readers(i);
+}
+
+Result Execution::announce(const Active& active, const Published& published, const Record& record, Json detail) {
+  const std::size_t i = active.task;
   store_.set_hint(record.plan_key, record.key.key);
   nodes_[i].made = true;
   detail["key"] = record.key.key;
@@ -107,42 +181,12 @@ void Execution::commit(const Active& active, Record record, Json detail) {
   }
   detail["same"] = published.existed;
   emit({"publish", static_cast<std::int64_t>(i), active.attempt, std::move(detail)});
-}
-
-Result Execution::known(const Record& record) const {
   const auto found = store_.find(record.key);
   if (found) return *found;
   Result result;
   result.status = record.status;
   result.outputs = record.outputs;
   return result;
-}
-
-bool Execution::publish_snapshot(Active& active, std::size_t k, ResultStatus status, std::string* why) {
-  const SnapshotPoint& point = graph_.tasks[active.task].snapshots[k];
-  if (active.published.count(k) != 0) return true;
-  bool good = true;
-  guarded([&] {
-    try {
-      Record record = record_for(active, point.step, status);
-      record.outputs = publish_outputs(active, point.label, status == ResultStatus::kDone);
-      commit(active, record, {{"snapshot", point.label}});
-      active.published.insert(k);
-      nodes_[active.task].snapshots[point.label] = known(record);
-      nodes_[active.task].fresh.insert(point.label);
-      support::remove_tree(active.folder / "out" / point.label);
-    } catch (const support::ArtifactError& error) {
-      good = false;
-      const std::string text = error.diagnostics().front().message;
-      if (why) *why = text;
-      emit({"warn",
-            static_cast<std::int64_t>(active.task),
-            active.attempt,
-            {{"text", cat("snapshot ", point.label, " is not whole: ", text)}}});
-    }
-  });
-  if (active.published.count(k) != 0) notify_readers(active.task);
-  return good && active.published.count(k) != 0;
 }
 
 void Execution::inherit_divergence(std::size_t i, const std::string& parent) {
@@ -155,8 +199,7 @@ void Execution::inherit_divergence(std::size_t i, const std::string& parent) {
     const auto publish = [&](std::int64_t step) {
       Record record = record_for(active, step, ResultStatus::kDiverged);
       record.occasion["inherited_from"] = parent;
-      commit(active, record, {{"inherited_from", parent}});
-      return known(record);
+      return announce(active, store_.commit(record), record, {{"inherited_from", parent}});
     };
     if (!task.is_trajectory()) node.result = publish(-1);
     for (const std::size_t k : task.is_trajectory() ? needed_snapshots(i) : std::vector<std::size_t>()) {

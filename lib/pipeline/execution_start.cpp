@@ -14,12 +14,11 @@ namespace pe::pipeline {
 using support::cat;
 
 // ---- starting
-// --------------------------------------------------------------------------------------------------------
 
 void Execution::start_ready() {
+  next_wake_s_ = -1;
   if (no_new_starts_ || stop_level_ > 0 || slots_.full()) return;
   bool starved = false;
-  next_wake_s_ = -1;
   // Slots are taken in order of urgency, but a small task may pass a large one that does not fit now. The step is
   // taken first: a task that starts leaves the queue, and others may join it.
   for (auto next = queue_->ordered().begin(); next != queue_->ordered().end() && !slots_.full();) {
@@ -57,14 +56,59 @@ void Execution::wake_at(double when_s) {
 }
 
 void Execution::give_back(const Slot& slot) {
-  for (const std::string& id : slot.gpus) gpu_leases_.give_back(id);
+  for (const std::string& id : slot.gpus) gpu_leases_.give_back(id, slot.gpu_units);
   slots_.give_back(slot);
+}
+
+bool Execution::lease(std::size_t i) {
+  Node& node = nodes_[i];
+  const Task& task = graph_.tasks[i];
+  const auto id = static_cast<std::int64_t>(i);
+  const Leases::Answer answer = leases_->acquire(task.plan_key);
+  if (answer.broken) {
+    emit({"note",
+          id,
+          0,
+          {{"text",
+            cat("broke the lease of ", answer.broken->pid == 0 ? "an owner without a name" : answer.broken->describe(),
+                ": ", answer.why)}}});
+  }
+  if (answer.acquired) {
+    node.lease_polls = 0;
+    // Whoever had it may have left the result, which was not there when this task became ready.
+    if (node.forced || !look_up(i)) return true;
+    leases_->release(task.plan_key);
+    return false;
+  }
+  const std::string owner = answer.holder ? answer.holder->describe() : "an owner whose lease cannot be read";
+  if (node.lease_polls == 0) {
+    Json detail{{"owner", owner}, {"waits", options_.wait_lease}};
+    if (answer.holder) {
+      detail["host"] = answer.holder->where.host;
+      detail["pid"] = answer.holder->pid;
+      detail["run"] = answer.holder->run;
+    }
+    emit({"wait", id, 0, std::move(detail)});
+  }
+  if (!options_.wait_lease) {
+    node.reason = cat("worked on by ", owner);
+    set_phase(i, TaskPhase::kInterrupted);
+    return false;
+  }
+  state_.elsewhere[i] = owner;
+  // Often at first, since most tasks are short; then about once a second.
+  node.not_before_s = runner_.now() + std::min(1.0, 0.05 * (1 << std::min(node.lease_polls, 5)));
+  ++node.lease_polls;
+  wake_at(node.not_before_s);
+  return false;
 }
 
 bool Execution::start(std::size_t i, const Slot& slot) {
   Node& node = nodes_[i];
   const Task& task = graph_.tasks[i];
   const double now = runner_.now();
+  bool leased = false;
+  if (!guarded([&] { leased = lease(i); }) || !leased) return false;
   const auto before = store_.attempts(task.plan_key);
   // A stage of a run that died may still be on its way out. It ends by itself, since its pipe has closed.
   if (const auto orphan = find_orphan(before)) {
@@ -80,7 +124,7 @@ bool Execution::start(std::size_t i, const Slot& slot) {
     }
     node.not_before_s = now + 0.2;
     wake_at(node.not_before_s);
-    return false;
+    return false;  // and keeps the lease
   }
   Active active;
   Launch launch;
@@ -109,24 +153,33 @@ bool Execution::start(std::size_t i, const Slot& slot) {
     launch.arguments = {task.stage->executable, "--task", description.string()};
     launch.environment = stage_environment(slot.gpus);
   } catch (const support::IoError& error) {
+    leases_->release(task.plan_key);
     store_failed(error.diagnostics().front().message);
     return false;
   } catch (const support::ArtifactError& error) {
+    leases_->release(task.plan_key);
     if (!repair_inputs(i, active)) fail(i, Outcome::kInput, error.diagnostics().front().message, {});
     return false;
   }
   try {
     runner_.start(launch);
   } catch (const support::IoError& error) {
+    leases_->release(task.plan_key);
     after_failure(i, active, Outcome::kNode, error.diagnostics().front().message, false);
     return false;
   }
+  leases_->name_stage(task.plan_key, runner_.pid(launch.ticket));
   guarded([&] { write_owner(active.folder, runner_.pid(launch.ticket)); });
   set_phase(i, TaskPhase::kRunning);
   busy_.insert(task.plan_key);
   if (!task.is_trajectory()) busy_.insert(node.key);
-  Json detail{{"key", node.key},           {"work", active.folder.string()}, {"cpus", slot.cpus},
-              {"resumed", active.resumed}, {"log", launch.log.string()},     {"pid", runner_.pid(launch.ticket)}};
+  Json detail{{"key", node.key},
+              {"work", active.folder.string()},
+              {"cpus", slot.cpus},
+              {"mem_bytes", slot.mem_bytes},
+              {"resumed", active.resumed},
+              {"log", launch.log.string()},
+              {"pid", runner_.pid(launch.ticket)}};
   if (!slot.gpus.empty()) detail["gpus"] = slot.gpus;
   const int attempt = active.attempt;
   running_.emplace(launch.ticket, std::move(active));
@@ -234,9 +287,8 @@ void Execution::fill_workers(const support::Schema& fields, std::int64_t cpus, J
 }
 
 // ---- messages of stages
-// ----------------------------------------------------------------------------------------------
 
-void Execution::on_message(Active& active, const Json& message) {
+void Execution::on_message(std::uint64_t ticket, Active& active, const Json& message) {
   const auto kind = message.find("event");
   const std::string name = kind != message.end() && kind->is_string() ? kind->get<std::string>() : "progress";
   const auto task = static_cast<std::int64_t>(active.task);
@@ -254,7 +306,8 @@ void Execution::on_message(Active& active, const Json& message) {
     // Whether divergence may be published is decided when the stage has ended.
     if (has_diverged) return;
     for (const std::size_t k : active.snapshots) {
-      if (graph_.tasks[active.task].snapshots[k].step == step) publish_snapshot(active, k, ResultStatus::kDone);
+      if (graph_.tasks[active.task].snapshots[k].step == step)
+        submit(ticket, active, static_cast<int>(k), ResultStatus::kDone);
     }
     return;
   }

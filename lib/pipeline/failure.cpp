@@ -38,6 +38,8 @@ std::string_view outcome_name(Outcome outcome) {
       return "transient";
     case Outcome::kNoProgress:
       return "no-progress";
+    case Outcome::kTimeLimit:
+      return "time-limit";
   }
   return "unknown";
 }
@@ -106,6 +108,7 @@ Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& befo
     case Outcome::kBroken:
     case Outcome::kPermanent:
     case Outcome::kNoProgress:
+    case Outcome::kTimeLimit:
       break;
     case Outcome::kNetwork:
       retry("network", policy.max);

@@ -24,6 +24,7 @@ enum class Outcome {
   kNode,          ///< the machine's fault: cannot start, lost
   kTransient,     ///< anything else: one retry
   kNoProgress,    ///< 75 twice at the same step
+  kTimeLimit,     ///< ran longer than `resources.time`, and saved nothing when asked to stop
 };
 
 std::string_view outcome_name(Outcome outcome);

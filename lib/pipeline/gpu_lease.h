@@ -1,11 +1,13 @@
 /// @file
 /// GPUs are shared by every store and user of a machine, so each one taken is also locked in a file per GPU in the
-/// runtime folder. The kernel frees the lock when the holder ends, however it ends.
+/// runtime folder: all of its bytes, or as many as the share that is taken. The kernel frees the lock when the holder
+/// ends, however it ends.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "support/files.h"
 
@@ -13,15 +15,19 @@ namespace pe::pipeline {
 
 class GpuLeases {
  public:
+  static constexpr int kWhole = 100;  ///< units of one GPU
+
   /// Locks live in `folder`; empty: $XDG_RUNTIME_DIR, else /tmp.
   explicit GpuLeases(std::filesystem::path folder = {});
-  /// False when another program holds it now. Where no lock can be made, every GPU counts as free.
-  bool take(const std::string& id);
-  void give_back(const std::string& id);
+  /// False when too much of it is held now, by this or another program. Where no lock can be made, every GPU counts as
+  /// free.
+  bool take(const std::string& id, int units = kWhole);
+  /// One that was taken with as many units.
+  void give_back(const std::string& id, int units = kWhole);
 
  private:
   std::filesystem::path folder_;
-  std::map<std::string, support::Descriptor> held_;
+  std::multimap<std::pair<std::string, int>, support::Descriptor> held_;
 };
 
 }  // namespace pe::pipeline

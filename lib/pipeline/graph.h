@@ -23,7 +23,7 @@ struct Resources {
   std::string name;                 ///< as the pipeline file names it, or empty
   std::int64_t cpus = 1;
   std::int64_t mem_bytes = 2LL << 30;
-  std::int64_t gpus = 0;
+  double gpus = 0;                  ///< a whole number, or below 1 a share of one GPU
   double time_s = 0;                ///< 0: no limit
   std::vector<std::string> pools;
   std::int64_t pack = 1;            ///< small tasks in one slot of a cluster

@@ -1,6 +1,7 @@
 #include "pipeline/index.h"
 
 #include <dirent.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -201,27 +202,38 @@ bool load_index(std::string_view bytes, IndexContent& content) {
   return whole;
 }
 
+bool read_index_file(const std::filesystem::path& file, IndexContent& content) {
+  try {
+    const support::MappedFile mapped(file);
+    if (content.results.empty()) content.results.reserve(mapped.size() / 200 + 16);
+    return load_index(mapped.view(), content);
+  } catch (const support::IoError&) {
+    return false;
+  }
+}
+
 IndexContent read_index(const std::filesystem::path& folder) {
-  IndexContent content;
-  std::vector<std::string> names;
-  if (DIR* dir = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(dir)) {
-      const std::string name = entry->d_name;
-      if (name.size() > 4 && name.compare(name.size() - 4, 4, ".log") == 0) names.push_back(name);
+  for (int tries = 0;; ++tries) {
+    IndexContent content;
+    std::vector<std::string> names;
+    if (DIR* dir = ::opendir(folder.c_str())) {
+      while (const dirent* entry = ::readdir(dir)) {
+        const std::string name = entry->d_name;
+        if (name.size() > 4 && name.compare(name.size() - 4, 4, ".log") == 0) names.push_back(name);
+      }
+      ::closedir(dir);
     }
-    ::closedir(dir);
-  }
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
-    try {
-      const support::MappedFile file(folder / name);
-      if (names.size() == 1) content.results.reserve(file.size() / 200 + 16);
-      if (!load_index(file.view(), content)) ++content.damaged;
-    } catch (const support::IoError&) {
-      ++content.damaged;  // gone or unreadable: records answer in its place
+    std::sort(names.begin(), names.end());
+    bool moved = false;
+    for (const std::string& name : names) {
+      if (read_index_file(folder / name, content)) continue;
+      if (::access((folder / name).c_str(), F_OK) != 0) moved = true;
+      ++content.damaged;  // unreadable: records answer in its place
     }
+    // A file that went while we read was merged into another that we may have read before: what it said to forget must
+    // not be missed.
+    if (!moved || tries == 8) return content;
   }
-  return content;
 }
 
 std::string render_index(const IndexContent& content) {

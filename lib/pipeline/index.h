@@ -45,7 +45,11 @@ std::string encode_forgotten(const ResultKey& key);
 /// Reads one file's bytes into `content`; later entries win. False when something was skipped.
 bool load_index(std::string_view bytes, IndexContent& content);
 
-/// Reads every file of the folder, in name order. A folder that is not there is an empty index.
+/// The same of a file by name; one that cannot be read counts as damaged.
+bool read_index_file(const std::filesystem::path& file, IndexContent& content);
+
+/// Reads every file of the folder, in name order. A folder that is not there is an empty index. Files may be merged by
+/// another process while it reads.
 IndexContent read_index(const std::filesystem::path& folder);
 
 /// Every live entry as one file's bytes.

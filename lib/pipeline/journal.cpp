@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "pipeline/whole_write.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -39,12 +40,6 @@ std::string utc_text(double unix_seconds) {
   return text;
 }
 
-std::string host_name() {
-  char name[256] = "unknown";
-  ::gethostname(name, sizeof name - 1);
-  return name;
-}
-
 std::string journal_line(const Json& event) {
   // A stage's text may hold bytes that are no UTF-8; a journal must not fail for it.
   std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -53,8 +48,9 @@ std::string journal_line(const Json& event) {
   return support::cat(text, kCrcKey, crc, "\"}\n");
 }
 
-Journal::Journal(const std::filesystem::path& run_folder)
-    : path_(run_folder / support::cat("journal.", host_name(), ".", ::getpid(), ".jsonl")) {
+Journal::Journal(const std::filesystem::path& run_folder, std::function<void(std::string_view)> before_step)
+    : path_(run_folder / support::cat("journal.", host_name(), ".", ::getpid(), ".jsonl")),
+      before_step_(std::move(before_step)) {
   file_ = support::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) support::throw_errno("create", path_.string(), true);
 }
@@ -63,8 +59,12 @@ bool Journal::append(Json event) {
   if (!file_) return false;
   event["seq"] = ++seq_;
   event["time"] = unix_time();
-  const std::string line = journal_line(event);
-  return ::write(file_.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  // Behind a torn line a new one begins, or two would be lost.
+  const std::string line = (torn_ ? "\n" : "") + journal_line(event);
+  if (before_step_) before_step_("append journal");
+  const bool whole = write_whole(file_.get(), line);
+  torn_ = !whole;
+  return whole;
 }
 
 std::vector<Json> parse_journal(std::string_view bytes, std::size_t* skipped) {

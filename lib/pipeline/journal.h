@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "pipeline/host.h"
 #include "support/files.h"
 #include "support/json.h"
 
@@ -20,12 +22,13 @@ namespace pe::pipeline {
 double unix_time();
 /// "2026-11-21T19:45:12Z".
 std::string utc_text(double unix_seconds);
-std::string host_name();
 
 class Journal {
  public:
   Journal() = default;
-  explicit Journal(const std::filesystem::path& run_folder);
+  /// `before_step` is called before every write; tests end the process in it.
+  explicit Journal(const std::filesystem::path& run_folder,
+                   std::function<void(std::string_view step)> before_step = {});
   /// Adds "seq", "time" and "crc". A full disk is not fatal: the journal tells, it does not decide. False then.
   bool append(Json event);
   const std::filesystem::path& path() const { return path_; }
@@ -34,6 +37,8 @@ class Journal {
   std::filesystem::path path_;
   support::Descriptor file_;
   std::int64_t seq_ = 0;
+  bool torn_ = false;  // the last line was not written whole
+  std::function<void(std::string_view)> before_step_;
 };
 
 std::string journal_line(const Json& event);

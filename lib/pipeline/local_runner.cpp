@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -43,6 +44,18 @@ std::int64_t oom_kills() {
   return at == std::string::npos ? -1 : std::atoll(text.c_str() + at + 10);
 }
 
+/// The same, as it was at most a second ago: the kernel takes its time to count all that stands in that file.
+std::int64_t recent_oom_kills() {
+  static std::int64_t count = -1;
+  static double when_s = -10;
+  const double now_s = clock_s();
+  if (now_s - when_s > 1) {
+    count = oom_kills();
+    when_s = now_s;
+  }
+  return count;
+}
+
 double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
@@ -60,6 +73,7 @@ struct LocalRunner::State {
     std::int64_t oom_kills_before = -1;
   };
   Descriptor epoll;
+  Descriptor woken;  // an eventfd, ticket 0
   std::map<std::uint64_t, Child> children;
 
   void watch(int fd, std::uint64_t ticket, bool is_exit) {
@@ -109,6 +123,9 @@ struct LocalRunner::State {
 LocalRunner::LocalRunner() : state_(std::make_unique<State>()) {
   state_->epoll = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   if (!state_->epoll) throw_errno("make", "an epoll descriptor");
+  state_->woken = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!state_->woken) throw_errno("make", "an event descriptor");
+  state_->watch(state_->woken.get(), 0, false);
 }
 
 LocalRunner::~LocalRunner() {
@@ -118,6 +135,11 @@ LocalRunner::~LocalRunner() {
     while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
     }
   }
+}
+
+void LocalRunner::wake() {
+  const std::uint64_t one = 1;
+  if (::write(state_->woken.get(), &one, sizeof one) < 0) return;  // full: it wakes anyway
 }
 
 double LocalRunner::now() const { return clock_s(); }
@@ -145,7 +167,7 @@ void LocalRunner::start(const Launch& launch) {
   options.stderr_fd = log.get();
   options.descriptors = {{theirs.get(), Launch::kEventsDescriptor}};
   options.new_group = true;  // a terminal's Ctrl-C is ours; we decide what stages hear
-  child.oom_kills_before = oom_kills();
+  child.oom_kills_before = recent_oom_kills();
   child.started_s = clock_s();
   child.pid = support::spawn(options);
   // By number: the header of glibc 2.36 has no C++ linkage for pidfd_open.
@@ -174,6 +196,10 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
   }
   for (int i = 0; i < count; ++i) {
     const std::uint64_t ticket = ready[i].data.u64 >> 1;
+    if (ticket == 0) {
+      std::uint64_t wakes = 0;
+      if (::read(state_->woken.get(), &wakes, sizeof wakes) < 0) continue;
+    }
     const auto found = state_->children.find(ticket);
     if (found == state_->children.end()) continue;
     State::Child& child = found->second;

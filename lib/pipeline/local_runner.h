@@ -16,6 +16,7 @@ class LocalRunner : public Runner {
   void start(const Launch& launch) override;
   std::vector<RunnerEvent> wait(double timeout_s) override;
   void signal(std::uint64_t ticket, int signal) override;
+  void wake() override;
   double now() const override;
   /// Process id of a running stage, or 0.
   std::int64_t pid(std::uint64_t ticket) const override;

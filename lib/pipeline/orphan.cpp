@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "pipeline/journal.h"
+#include "pipeline/host.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json.h"
@@ -25,32 +25,6 @@ constexpr std::array<std::string_view, 4> kKept = {"task.json", "owner.json", "e
 
 bool is_ours(const std::string& name) {
   return std::find(kKept.begin(), kKept.end(), name) != kKept.end() || name == "inputs" || name == "out";
-}
-
-/// Clock ticks since boot at which a process began; 0 when there is none. With the boot id it names a process for good.
-std::uint64_t process_start(std::int64_t pid) {
-  const fs::path path = support::cat("/proc/", pid, "/stat");
-  if (::access(path.c_str(), R_OK) != 0) return 0;
-  std::string text;
-  try {
-    text = support::read_file(path, 65536);
-  } catch (const support::IoError&) {
-    return 0;
-  }
-  // The name in parentheses may hold anything; what follows the last one is regular: field 3 is next, we want 22.
-  const auto close = text.rfind(')');
-  if (close == std::string::npos) return 0;
-  const auto fields = support::split(text.substr(close + 2), ' ');
-  if (fields.size() < 20 || fields[0] == "Z" || fields[0] == "X") return 0;
-  return static_cast<std::uint64_t>(support::parse_integer(fields[19]).value_or(0));
-}
-
-std::string boot_id() {
-  try {
-    return std::string(support::trim(support::read_file("/proc/sys/kernel/random/boot_id", 4096)));
-  } catch (const support::IoError&) {
-    return "";
-  }
 }
 
 /// The newest change of a regular file of the stage's own below `folder`; 0 when there is none.
@@ -74,7 +48,7 @@ std::int64_t newest_file(const fs::path& folder, bool top) {
 
 void write_owner(const fs::path& attempt, std::int64_t pid) {
   if (pid == 0) return;
-  const Json json{{"host", host_name()}, {"boot", boot_id()}, {"pid", pid}, {"process_start", process_start(pid)}};
+  const Json json{{"host", host_name()}, {"boot", this_host().boot}, {"pid", pid}, {"process_start", process_start(pid)}};
   support::write_file_atomically(attempt / "owner.json", json.dump() + "\n", false);
 }
 
@@ -83,7 +57,7 @@ std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
     const fs::path path = attempt / "owner.json";
     if (::access((attempt / "exit.json").c_str(), F_OK) == 0 || ::access(path.c_str(), R_OK) != 0) continue;
     const Json json = Json::parse(support::read_file(path, 65536), nullptr, false);
-    if (!json.is_object() || json.value("host", "") != host_name() || json.value("boot", "") != boot_id()) continue;
+    if (!json.is_object() || json.value("host", "") != host_name() || json.value("boot", "") != this_host().boot) continue;
     const std::int64_t pid = json.value("pid", std::int64_t{0});
     const std::uint64_t start = process_start(pid);
     if (pid > 0 && start != 0 && start == json.value("process_start", std::uint64_t{0})) return Orphan{pid, attempt};

@@ -1,6 +1,7 @@
 #include "pipeline/policy.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "support/suggest.h"
 #include "support/text.h"
@@ -77,7 +78,12 @@ void read_resources(const Node& map, Resources& resources, Diagnostics& diagnost
     } else if (member.key == "mem") {
       if (auto value = integer(member, Suffixes::kBytes, 1, diagnostics, "512M or 4G")) resources.mem_bytes = *value;
     } else if (member.key == "gpus") {
-      if (auto value = integer(member, Suffixes::kNone, 0, diagnostics, "1")) resources.gpus = *value;
+      if (auto value = real(member, Suffixes::kNone, 0, diagnostics, "1, or 0.25 for a share")) {
+        if (*value > 1 && *value != std::floor(*value))
+          diagnostics.add(cat("expected a whole number of GPUs, or a share below 1, found ", *value),
+                          member.value.place());
+        resources.gpus = *value;
+      }
     } else if (member.key == "time") {
       if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "30m or 6h")) resources.time_s = *value;
     } else if (member.key == "pools") {

@@ -13,6 +13,7 @@
 #include "pipeline/exit_code.h"
 #include "pipeline/failure.h"
 #include "pipeline/graph.h"
+#include "pipeline/lease.h"
 #include "pipeline/plan.h"
 #include "pipeline/runner.h"
 #include "pipeline/scheduler.h"
@@ -28,7 +29,10 @@ struct RunOptions {
   bool check_inputs = true;   ///< read a task's inputs through before it starts; each object once in a run
   bool check_configs = true;  ///< ask each stage once (`--check`) about all new configs before the first start
   bool whole = true;          ///< the whole pipeline is asked for, not a selection
-  double grace_s = 120;       ///< how long stages may take to stop after the first interrupt
+  bool wait_lease = true;     ///< wait for a task that another run works on; false: leave it and end with 3
+  double grace_s = 120;       ///< how long stages may take to stop after the first interrupt, or at their time limit
+  int publish_threads = 0;    ///< hash and sync large outputs beside the loop; 0: within it
+  LeaseOptions lease;         ///< `run` and `pipeline` are filled in
   std::string run_id;         ///< empty: made of time and chance
   std::vector<double> expected_s;  ///< by task, from estimate.h; 0: unknown. Orders starts, and stands in records
   /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
@@ -50,8 +54,8 @@ std::string_view phase_name(TaskPhase phase);
 
 /// What happened, in order. The journal and every display are made of these.
 struct RunEvent {
-  /// plan, start, progress, checkpoint, snapshot, publish, reuse, exit, retry, requeue, conflict, fail, block, note,
-  /// warn, stop, end
+  /// plan, start, progress, checkpoint, snapshot, publish, reuse, exit, retry, requeue, conflict, fail, block, wait
+  /// (another run works on it), note, warn, stop, end
   std::string name;
   std::int64_t task = -1;  ///< index into the graph; -1 for the run itself
   int attempt = 0;
@@ -72,6 +76,7 @@ struct RunState {
   std::vector<TaskPhase> phases;            ///< by task
   std::map<TaskPhase, std::size_t> counts;  ///< of the tasks that are needed
   std::vector<RunningTask> running;
+  std::map<std::size_t, std::string> elsewhere;  ///< ready tasks that other runs work on → who does
   double now_s = 0;
   double eta_s = -1;  ///< -1: unknown
   bool stopping = false;
@@ -114,7 +119,8 @@ struct RunSummary {
 /// Asked between events: 0 go on, 1 stop gently, 2 kill. The command line answers from its signals.
 using StopFunction = std::function<int()>;
 
-/// Runs what `plan` calls for; what is selected, forced and needed stands there. The caller holds the store's RunLock.
+/// Runs what `plan` calls for; what is selected, forced and needed stands there. Others may run in the same store at the
+/// same time: each task is made by whoever holds its lease (lease.h), and found as a result by everybody else.
 /// Errors of tasks are in the summary; what is thrown is an IoError of the store before anything started (exit 4), a
 /// ConfigError when a task asks for more than there is or a stage refuses its config (exit 2), or our own mistake.
 RunSummary run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,

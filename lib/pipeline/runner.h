@@ -50,6 +50,8 @@ class Runner {
     (void)ticket;
     return 0;
   }
+  /// Ends a `wait` early; may be called on another thread.
+  virtual void wake() {}
   /// Seconds on a clock that only goes forward; a fake turns it.
   virtual double now() const = 0;
 };

@@ -128,10 +128,10 @@ std::string impossible(const Resources& demand, const Capacity& capacity) {
                " and there are ", support::short_bytes(static_cast<double>(capacity.mem_bytes)),
                " here: lower it with --set ", set, ".mem=", capacity.mem_bytes >> 20, "M, or raise --mem");
   }
-  if (demand.gpus > static_cast<std::int64_t>(capacity.gpus.size())) {
-    return cat("it asks for ", demand.gpus, " GPUs in ", where, " and there are ", capacity.gpus.size(),
-               " here: lower it with --set ", set, ".gpus=", capacity.gpus.size(),
-               capacity.gpus.empty() ? "" : ", or name more with --gpus");
+  if (demand.gpus > static_cast<double>(capacity.gpus.size())) {
+    return cat("it asks for ", support::shortest(demand.gpus), demand.gpus < 1 ? " of a GPU in " : " GPUs in ", where,
+               " and there are ", capacity.gpus.size(), " here: lower it with --set ", set,
+               ".gpus=", capacity.gpus.size(), capacity.gpus.empty() ? "" : ", or name more with --gpus");
   }
   return "";
 }
@@ -140,14 +140,15 @@ Slots::Slots(Capacity capacity)
     : capacity_(std::move(capacity)),
       cpus_(capacity_.cpus),
       mem_bytes_(capacity_.mem_bytes),
-      gpus_(capacity_.gpus),
-      pools_(capacity_.pools) {}
+      pools_(capacity_.pools) {
+  for (const std::string& id : capacity_.gpus) gpu_units_[id] = GpuLeases::kWhole;
+}
 
 std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuLeases* leases) {
   const std::int64_t cpus = std::min(demand.cpus, capacity_.cpus);
   const auto mem =
       std::min(static_cast<std::int64_t>(static_cast<double>(demand.mem_bytes) * mem_factor), capacity_.mem_bytes);
-  if (cpus > cpus_ || mem > mem_bytes_ || demand.gpus > static_cast<std::int64_t>(gpus_.size())) return std::nullopt;
+  if (cpus > cpus_ || mem > mem_bytes_) return std::nullopt;
   for (const std::string& pool : demand.pools) {
     const auto left = pools_.find(pool);
     if (left != pools_.end() ? left->second < 1 : false) return std::nullopt;
@@ -155,20 +156,30 @@ std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuL
   Slot slot;
   slot.cpus = cpus;
   slot.mem_bytes = mem;
-  for (const std::string& id : gpus_) {
-    if (static_cast<std::int64_t>(slot.gpus.size()) == demand.gpus) break;
-    if (!leases || leases->take(id)) slot.gpus.push_back(id);
+  std::size_t wanted = 0;
+  if (demand.gpus > 0) {
+    wanted = static_cast<std::size_t>(std::max(1.0, demand.gpus));
+    if (demand.gpus < 1) slot.gpu_units = std::max(1, static_cast<int>(std::ceil(demand.gpus * GpuLeases::kWhole)));
+    // In the machine's order, so that the choice does not depend on who ended first; shares fill one up before the next.
+    std::vector<std::string> fitting;
+    for (const std::string& id : capacity_.gpus) {
+      if (gpu_units_[id] >= slot.gpu_units) fitting.push_back(id);
+    }
+    std::stable_sort(fitting.begin(), fitting.end(),
+                     [&](const std::string& a, const std::string& b) { return gpu_units_[a] < gpu_units_[b]; });
+    for (const std::string& id : fitting) {
+      if (slot.gpus.size() == wanted) break;
+      if (!leases || leases->take(id, slot.gpu_units)) slot.gpus.push_back(id);
+    }
   }
-  if (static_cast<std::int64_t>(slot.gpus.size()) < demand.gpus) {
+  if (slot.gpus.size() < wanted) {
     if (leases) {
-      for (const std::string& id : slot.gpus) leases->give_back(id);
+      for (const std::string& id : slot.gpus) leases->give_back(id, slot.gpu_units);
     }
     return std::nullopt;
   }
   slot.pools = demand.pools;
-  std::erase_if(gpus_, [&](const std::string& id) {
-    return std::find(slot.gpus.begin(), slot.gpus.end(), id) != slot.gpus.end();
-  });
+  for (const std::string& id : slot.gpus) gpu_units_[id] -= slot.gpu_units;
   cpus_ -= cpus;
   mem_bytes_ -= mem;
   for (const std::string& pool : demand.pools) {
@@ -183,12 +194,7 @@ std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuL
 void Slots::give_back(const Slot& slot) {
   cpus_ += slot.cpus;
   mem_bytes_ += slot.mem_bytes;
-  // In the machine's order again, so that the choice of a GPU does not depend on who ended first.
-  for (const std::string& id : slot.gpus) gpus_.push_back(id);
-  std::sort(gpus_.begin(), gpus_.end(), [&](const std::string& a, const std::string& b) {
-    const auto& all = capacity_.gpus;
-    return std::find(all.begin(), all.end(), a) < std::find(all.begin(), all.end(), b);
-  });
+  for (const std::string& id : slot.gpus) gpu_units_[id] += slot.gpu_units;
   for (const std::string& pool : slot.pools) ++pools_[pool];
   --taken_;
 }

@@ -34,6 +34,7 @@ struct Slot {
   std::int64_t cpus = 0;
   std::int64_t mem_bytes = 0;
   std::vector<std::string> gpus;
+  int gpu_units = GpuLeases::kWhole;  ///< of each of its GPUs
   std::vector<std::string> pools;
 };
 
@@ -44,7 +45,7 @@ class Slots {
  public:
   explicit Slots(Capacity capacity);
   /// Takes what `demand` asks for, or nothing. `mem_factor` enlarges the memory (retries), capped at the machine.
-  /// Of the free GPUs it takes those that `leases` can lock; null locks nothing.
+  /// Of the free GPUs it takes those that `leases` can lock, for a share the fullest that has room; null locks nothing.
   std::optional<Slot> take(const Resources& demand, double mem_factor = 1, GpuLeases* leases = nullptr);
   void give_back(const Slot& slot);
   bool idle() const { return taken_ == 0; }
@@ -55,7 +56,7 @@ class Slots {
   Capacity capacity_;
   std::int64_t cpus_;
   std::int64_t mem_bytes_;
-  std::vector<std::string> gpus_;
+  std::map<std::string, int> gpu_units_;  // free ones, by id
   std::map<std::string, std::int64_t> pools_;
   int taken_ = 0;
 };

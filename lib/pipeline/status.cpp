@@ -1,15 +1,13 @@
 #include "pipeline/status.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <random>
 
+#include "pipeline/lease.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -63,13 +61,17 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
                   {"root", graph.root},
                   {"host", host_name()},
                   {"pid", ::getpid()},
+                  {"process_start", process_start(::getpid())},
+                  {"machine", this_host().machine},
+                  {"boot", this_host().boot},
+                  {"pids", this_host().pids},
                   {"started", unix_time()},
                   {"command", options.command},
                   {"capacity", describe(options.capacity)},
                   {"tasks", std::move(tasks)}};
   support::write_file_atomically(path_ / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
                                  store.durable());
-  journal_ = Journal(path_);
+  journal_ = Journal(path_, store.before_step());
 }
 
 bool RunFolder::add(const Graph& graph, const RunEvent& event) {
@@ -99,6 +101,8 @@ Json to_json(const Graph& graph, const RunState& state) {
   Json json{{"schema", "pe-progress/1"},   {"run", state.run_id},           {"time", unix_time()},
             {"counts", std::move(counts)}, {"running", std::move(running)}, {"stopping", state.stopping}};
   if (state.eta_s >= 0) json["eta_s"] = state.eta_s;
+  for (const auto& [task, owner] : state.elsewhere)
+    json["elsewhere"].push_back({{"task", graph.tasks[task].id}, {"owner", owner}});
   return json;
 }
 
@@ -138,11 +142,33 @@ void RunFolder::write_summary(const Graph& graph, const RunSummary& summary) {
                                  false);
 }
 
-bool store_is_locked(const std::filesystem::path& store) {
-  const support::Descriptor fd(::open((store / "run.lock").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return false;
-  if (::flock(fd.get(), LOCK_SH | LOCK_NB) == 0) return false;
-  return errno == EWOULDBLOCK;
+namespace {
+
+bool is_alive(const std::filesystem::path& folder, const Json& plan) {
+  LeaseOwner owner;
+  owner.where = {plan.value("host", ""), plan.value("machine", ""), plan.value("boot", ""), plan.value("pids", "")};
+  owner.pid = plan.value("pid", std::int64_t{0});
+  owner.process_start = plan.value("process_start", std::uint64_t{0});
+  const HostIdentity& here = this_host();
+  if (Leases::owner_is_gone(owner, here)) return false;
+  if (owner.where.host == here.host && owner.where.boot == here.boot && owner.where.pids == here.pids) return true;
+  // Elsewhere: it writes its progress about once a second.
+  const auto path = folder / "progress.json";
+  double told = plan.value("started", 0.0);
+  if (::access(path.c_str(), R_OK) == 0) {
+    const Json progress = Json::parse(support::read_file(path), nullptr, false);
+    if (progress.is_object()) told = std::max(told, progress.value("time", 0.0));
+  }
+  return unix_time() - told < 120;
+}
+
+}  // namespace
+
+bool run_is_alive(const Store& store, const std::string& run_id) {
+  const std::filesystem::path folder = store.runs_folder() / run_id;
+  if (std::filesystem::exists(folder / "summary.json") || !std::filesystem::exists(folder / "plan.json")) return false;
+  const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
+  return plan.is_object() && is_alive(folder, plan);
 }
 
 RunStatus read_run(const Store& store, const std::string& run_id) {
@@ -235,12 +261,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
         break;
     }
   } else {
-    bool alive = store_is_locked(store.root());
-    if (alive) {
-      const Json owner = Json::parse(support::read_file(store.root() / "run.lock", 65536), nullptr, false);
-      alive = owner.is_object() && owner.value("pid", std::int64_t{0}) == status.pid &&
-              owner.value("host", "") == status.host;
-    }
+    const bool alive = is_alive(folder, plan);
     status.state = alive ? "running" : "died";
     const Json progress = read_json("progress.json");
     if (alive && progress.is_object() && progress.contains("running")) {

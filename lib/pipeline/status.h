@@ -68,7 +68,8 @@ RunStatus read_run(const Store& store, const std::string& run_id);
 
 Json to_json(const RunStatus& status);
 
-/// True while a `run` holds the store's lock.
-bool store_is_locked(const std::filesystem::path& store);
+/// The owner of a run that has not ended, as its plan names it: still there, or, on another host, heard of within two
+/// minutes.
+bool run_is_alive(const Store& store, const std::string& run_id);
 
 }  // namespace pe::pipeline

@@ -13,14 +13,16 @@
 #include <cstdio>
 #include <ctime>
 #include <limits>
+#include <mutex>
 #include <set>
 #include <unordered_set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
 #include "pipeline/index.h"
-#include "pipeline/journal.h"
+#include "pipeline/lease.h"
 #include "pipeline/migrate.h"
+#include "pipeline/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -37,6 +39,7 @@ using support::throw_errno;
 namespace {
 
 constexpr std::size_t kTooManyIndexFiles = 16;
+constexpr const char* kMergedIndex = "0000000000000000-merged.log";
 
 std::string utc_date() {
   const std::time_t now = std::time(nullptr);
@@ -109,6 +112,8 @@ struct Store::State {
   mutable IndexContent index;
   Descriptor objects;     // folder, for fstatat
   Descriptor index_file;  // of this process, opened at the first write
+  bool forgets = false;   // the entries of index_file were all written to forget
+  mutable std::mutex warnings_mutex;  // records are read on other threads too
   mutable std::vector<std::string> warnings;
   mutable std::set<std::string> warned;
   mutable std::set<std::string> intact;  // objects that were read and found whole
@@ -124,6 +129,7 @@ struct Store::State {
   }
 
   void warn(const std::string& text) const {
+    const std::lock_guard lock(warnings_mutex);
     if (warned.insert(text).second) warnings.push_back(text);
   }
 
@@ -148,12 +154,21 @@ struct Store::State {
   }
 
   void append_index(const std::string& entry, bool sync = false) {
+    struct stat status {};
+    // Another process may have merged it away, taking us for dead.
+    if (index_file && ::fstat(index_file.get(), &status) == 0 && status.st_nlink == 0) index_file.close();
     if (!index_file) {
       const fs::path folder = root / "index";
       support::make_folders(folder);
-      const auto now =
+      auto now =
           std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
               .count();
+      // Later than every file that is there, whatever the clocks of their hosts say: files are read in this order, and
+      // what is forgotten now must come after what was recorded before.
+      for (const std::string& name : names_in(folder)) {
+        if (name.size() > 17 && name[16] == '-' && is_number(std::string_view(name).substr(0, 16)))
+          now = std::max<decltype(now)>(now, std::stoll(name.substr(0, 16)) + 1);
+      }
       char stamp[32];
       std::snprintf(stamp, sizeof stamp, "%016lld", static_cast<long long>(now));
       const fs::path path = folder / cat(stamp, "-", host_name(), "-", ::getpid(), ".log");
@@ -165,12 +180,17 @@ struct Store::State {
     if (sync && options.durable && ::fsync(index_file.get()) != 0) throw_errno("sync", "the index");
   }
 
+  /// In a file that is newer than those of all other processes, which may hold the result.
+  void forget_in_index(const ResultKey& key) {
+    if (!forgets) index_file.close();
+    append_index(encode_forgotten(key), true);
+    forgets = true;
+  }
+
   void write_index(const std::string& bytes) {
-    // One write per entry: what a crash leaves is a torn tail, which readers ignore. A short write (full disk) leaves
-    // one in the middle, so nothing more may be appended to that file.
-    const ssize_t count = ::write(index_file.get(), bytes.data(), bytes.size());
-    if (count == static_cast<ssize_t>(bytes.size())) return;
-    if (count >= 0) errno = ENOSPC;
+    // One write per entry: what a crash leaves is a torn tail, which readers ignore. An entry that could not be written
+    // whole (full disk) leaves one in the middle, so nothing more may be appended to that file.
+    if (write_whole(index_file.get(), bytes)) return;
     const int error = errno;
     index_file.close();
     errno = error;
@@ -178,7 +198,7 @@ struct Store::State {
   }
 
   /// Links `from` into objects/ under `digest`; what is there already with the same size stays.
-  void place_object(const fs::path& from, const std::string& digest, std::uint64_t bytes) {
+  void place_object(const fs::path& from, const std::string& digest, std::uint64_t bytes) const {
     const fs::path to = object(digest);
     folder_of(to);
     step("chmod");
@@ -220,7 +240,8 @@ struct Store::State {
     return shard.trusted || shard.names.count(key.key + ".json") != 0 || ::access(record(key).c_str(), F_OK) == 0;
   }
 
-  std::optional<Record> read(const ResultKey& key) const {
+  /// `strict`: a record that cannot be read just now is an error, not a record that is missing.
+  std::optional<Record> read(const ResultKey& key, bool strict = false) const {
     const fs::path path = record(key);
     if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
     try {
@@ -231,13 +252,17 @@ struct Store::State {
       if (found.key != key)
         throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
       return found;
+    } catch (const IoError&) {
+      if (strict) throw;
+      warn(cat("a record that cannot be read counts as missing: '", path.string(), "'"));
+      return std::nullopt;
     } catch (const support::Error& error) {
       warn(cat("a damaged record counts as missing: ", error.diagnostics().front().message));
       return std::nullopt;
     }
   }
 
-  fs::path move_to_trash(const fs::path& path) {
+  fs::path move_to_trash(const fs::path& path) const {
     const fs::path folder = root / "trash" / utc_date();
     support::make_folders(folder);
     const fs::path to = support::unique_sibling(folder / path.filename());
@@ -285,7 +310,10 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
     }
   }
   if (state_->options.create) {
-    for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs"}) {
+    struct stat status {};
+    // Leaves what others than the group may do as it is.
+    if (::stat(folder.c_str(), &status) == 0 && (status.st_mode & S_ISGID) != 0) ::umask(::umask(077) & 0707);
+    for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs", "leases"}) {
       const fs::path sub = folder / name;
       if (::access(sub.c_str(), F_OK) != 0) support::make_folders(sub);
     }
@@ -307,6 +335,7 @@ Store& Store::operator=(Store&&) noexcept = default;
 
 const fs::path& Store::root() const { return state_->root; }
 bool Store::durable() const { return state_->options.durable; }
+const std::function<void(std::string_view)>& Store::before_step() const { return state_->options.before_step; }
 
 std::optional<Result> Store::find(const ResultKey& key) const {
   const auto found = state_->index.results.find(key);
@@ -411,19 +440,24 @@ std::vector<ResultKey> Store::matching(const std::string& prefix) const {
   return found;
 }
 
-OutputRecord Store::publish_output(const Produced& produced) {
+OutputRecord Store::publish_output(const Produced& produced) const {
+  // HDF5 serves one thread at a time.
+  static std::mutex hdf5;
   OutputRecord output;
   output.role = produced.role;
   output.kind = std::string(artifact::kind_name(produced.kind));
   output.is_volatile = produced.is_volatile;
   output.collection = artifact::is_collection(produced.kind);
   state_->step("check");
-  artifact::check_artifact(produced.path, produced.kind);
+  {
+    const std::lock_guard lock(hdf5);
+    artifact::check_artifact(produced.path, produced.kind);
+    if (!output.collection) output.content = artifact::artifact_content_digest(produced.path);
+  }
   if (!output.collection) {
     struct stat status {};
     if (::stat(produced.path.c_str(), &status) != 0) throw_errno("read", produced.path.string());
     output.bytes = static_cast<std::uint64_t>(status.st_size);
-    output.content = artifact::artifact_content_digest(produced.path);
     output.object = support::sha256_file(produced.path);
     state_->place_object(produced.path, output.object, output.bytes);
     return output;
@@ -451,13 +485,28 @@ OutputRecord Store::publish_output(const Produced& produced) {
 }
 
 Published Store::commit(const Record& record) {
+  Published published = place_record(record);
+  remember(published);
+  return published;
+}
+
+void Store::remember(const Published& published) {
+  state_->forgets = false;
+  Result result = to_result(published.record);
+  state_->step("append index");
+  state_->append_index(encode_result(published.record.key, result));
+  state_->index.results[published.record.key] = std::move(result);
+}
+
+Published Store::place_record(const Record& record) const {
   Published published;
   const fs::path path = state_->record(record.key);
   state_->folder_of(path);
   const std::string text = to_json(record).dump(1) + "\n";
   for (int tries = 0;; ++tries) {
     const bool occupied = ::access(path.c_str(), F_OK) == 0;
-    auto existing = state_->read(record.key);
+    // Its bytes may be whole, and then they hold: only what can be read and is damaged makes room for ours.
+    auto existing = state_->read(record.key, true);
     if (existing && complete(to_result(*existing))) {
       if (same_contents(*existing, record)) {
         published.existed = true;
@@ -488,7 +537,11 @@ Published Store::commit(const Record& record) {
     const int error = errno;
     ::unlink(fresh.c_str());
     if (linked != 0) {
-      if (error == EEXIST && tries < 8) continue;  // someone was faster: compare with theirs
+      // Someone was faster: compare with theirs. On a network file system its name may show a minute late.
+      if (error == EEXIST && tries < 30) {
+        if (tries > 0) ::usleep(20000u << std::min(tries, 7));
+        continue;
+      }
       errno = error;
       throw_errno("publish record", path.string(), true);
     }
@@ -497,10 +550,6 @@ Published Store::commit(const Record& record) {
     published.record = record;
     break;
   }
-  Result result = to_result(published.record);
-  state_->step("append index");
-  state_->append_index(encode_result(record.key, result));
-  state_->index.results[record.key] = std::move(result);
   return published;
 }
 
@@ -518,11 +567,11 @@ void Store::set_hint(const std::string& plan_key, const std::string& key) {
 bool Store::forget(const ResultKey& key) {
   const fs::path path = state_->record(key);
   if (::access(path.c_str(), F_OK) != 0) {
-    if (state_->index.results.erase(key) != 0) state_->append_index(encode_forgotten(key), true);
+    if (state_->index.results.erase(key) != 0) state_->forget_in_index(key);
     return false;
   }
   // The index first: were it the other way round, a crash between would leave an entry without a record.
-  state_->append_index(encode_forgotten(key), true);
+  state_->forget_in_index(key);
   state_->index.results.erase(key);
   if (!key.is_snapshot()) {
     State::Shard& shard = state_->shards[hex_byte(key.key)];
@@ -596,21 +645,43 @@ std::vector<std::string> Store::damaged(const OutputRecord& output) const {
 
 void Store::tidy_index() {
   const fs::path folder = state_->root / "index";
+  // Files of processes that still write are left alone: of those that live here, and of other hosts' for a week.
+  const auto in_use = [&](const std::string& name) {
+    const std::string mine = cat("-", host_name(), "-");
+    const auto at = name.find(mine);
+    if (at == 16) {
+      const auto pid = std::atoll(name.c_str() + at + mine.size());
+      return pid != ::getpid() && process_start(pid) != 0;
+    }
+    struct stat status {};
+    constexpr std::time_t kWeek = 7 * 86400;
+    return name.size() > 16 && name[16] == '-' && name != kMergedIndex &&
+           ::stat((folder / name).c_str(), &status) == 0 && std::time(nullptr) - status.st_mtime < kWeek;
+  };
   std::vector<std::string> names = names_in(folder);
   const bool wasteful = state_->index.entries > 2 * (state_->index.results.size() + state_->index.hints.size()) + 1000;
   if (names.size() <= kTooManyIndexFiles && state_->index.damaged == 0 && !wasteful) return;
+  LeaseOptions options;
+  options.before_step = state_->options.before_step;
+  Leases leases(leases_folder(), options);
+  if (!leases.acquire(kMergedIndex).acquired) return;  // one at a time
+  // Only those before the first in use: the merged file is read first of all, and what one of them says to forget must
+  // not come before what another recorded.
+  names.erase(std::find_if(names.begin(), names.end(), in_use), names.end());
+  if (names.empty()) return;
   state_->index_file.close();
+  IndexContent content;
+  bool whole = true;
+  for (const std::string& name : names) whole = read_index_file(folder / name, content) && whole;
   // Sorts before every other; should we die before the rest is removed, reading them again changes nothing.
-  const std::string merged = "0000000000000000-merged.log";
   state_->step("write merged index");
-  support::write_file_atomically(folder / merged, render_index(state_->index), state_->options.durable);
+  support::write_file_atomically(folder / kMergedIndex, render_index(content), state_->options.durable);
   for (const std::string& name : names) {
-    if (name == merged) continue;
+    if (name == kMergedIndex) continue;
     state_->step("remove index file");
     ::unlink((folder / name).c_str());
   }
-  state_->index.damaged = 0;
-  state_->index.entries = state_->index.results.size() + state_->index.hints.size();
+  state_->index = read_index(folder);
 }
 
 fs::path Store::materialise(const OutputRecord& output, const fs::path& folder) const {
@@ -676,11 +747,20 @@ std::vector<std::string> Store::take_warnings() const { return std::exchange(sta
 // ---- the lock -------------------------------------------------------------------------------------------------------
 
 std::optional<RunLock> RunLock::acquire(const fs::path& store, const std::string& pipeline, LockOwner* owner) {
+  return lock(store, pipeline, owner, LOCK_EX);
+}
+
+std::optional<RunLock> RunLock::share(const fs::path& store, const std::string& pipeline, LockOwner* owner) {
+  return lock(store, pipeline, owner, LOCK_SH);
+}
+
+std::optional<RunLock> RunLock::lock(const fs::path& store, const std::string& pipeline, LockOwner* owner, int how) {
   support::make_folders(store);
   const fs::path path = store / "run.lock";
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) throw_errno("create", path.string(), true);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (::flock(fd.get(), how | LOCK_NB) != 0) {
+    if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return RunLock(fd.release());
     if (errno != EWOULDBLOCK) throw_errno("lock", path.string());
     if (owner) {
       const Json json = Json::parse(support::read_file(path, 65536), nullptr, false);

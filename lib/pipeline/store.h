@@ -10,10 +10,14 @@
 ///     plans/ab/<plan key>             hint: plan key → task or trajectory key; may be deleted freely
 ///     work/<plan key>/aNN/            private folder of an attempt
 ///     runs/<run id>/                  frozen plan, journal, summary (journal.h, status.h)
+///     leases/<plan key>               who works on it now (lease.h)
 ///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
 ///     roots/<name>.json               what `gc` must keep: pins (pin.h)
 ///     trash/<date>/                   what was dropped or found damaged, until `gc` deletes it
-///     run.lock                        held by the one `run` at work
+///     run.lock                        shared by every `run` at work, so that nobody sweeps the store meanwhile
+///
+/// Any number of runs, users and hosts share a store. Where its folder has the set-group-id bit, it is a group's: what
+/// this process and its stages make there is writable for the group.
 #pragma once
 
 #include <cstdint>
@@ -100,12 +104,16 @@ class Store {
   /// Records whose key, plan key, or an output's object or content digest begins with `prefix` (at least 4 digits).
   std::vector<ResultKey> matching(const std::string& prefix) const;
 
-  // ---- writing: only while the run lock is held -----------------------------------------------------------------
+  // ---- writing --------------------------------------------------------------------------------------------------
   /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
   /// one, its manifest last. @throws ArtifactError when it is no whole artifact of its kind, IoError.
-  OutputRecord publish_output(const Produced& produced);
+  OutputRecord publish_output(const Produced& produced) const;
   /// The commit point. Keeps a record that exists; see Published.
   Published commit(const Record& record);
+  /// The two halves of `commit`: the record's file, and what this process remembers of it. The first, like
+  /// `publish_output`, may be called on another thread beside everything else.
+  Published place_record(const Record& record) const;
+  void remember(const Published& published);
   void set_hint(const std::string& plan_key, const std::string& key);
   /// Moves a record to the trash. False when there was none.
   bool forget(const ResultKey& key);
@@ -139,7 +147,10 @@ class Store {
   /// Run ids, oldest first.
   std::vector<std::string> runs() const;
 
+  fs::path leases_folder() const { return root() / "leases"; }
+
   bool durable() const;
+  const std::function<void(std::string_view step)>& before_step() const;
   /// What was odd while reading: damaged records, a torn index. For people; each once.
   std::vector<std::string> take_warnings() const;
 
@@ -156,17 +167,22 @@ struct LockOwner {
   std::string started;  ///< UTC
 };
 
-/// Held on store/run.lock while a `run` is at work; freed by the kernel when the process ends, however it ends.
+/// Held on store/run.lock: shared by every `run` at work, alone by what sweeps or changes the store as a whole. Freed by
+/// the kernel when the process ends, however it ends. No result depends on it: where a file system has no locks it is
+/// held in name only.
 class RunLock {
  public:
   /// Empty, and `owner` filled, when someone else holds it.
   static std::optional<RunLock> acquire(const fs::path& store, const std::string& pipeline, LockOwner* owner);
+  /// Together with others who share it; empty when someone holds it alone.
+  static std::optional<RunLock> share(const fs::path& store, const std::string& pipeline, LockOwner* owner);
   RunLock(RunLock&&) noexcept;
   RunLock& operator=(RunLock&&) noexcept;
   ~RunLock();
 
  private:
   explicit RunLock(int fd) : fd_(fd) {}
+  static std::optional<RunLock> lock(const fs::path& store, const std::string& pipeline, LockOwner* owner, int how);
   int fd_ = -1;
 };
 

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -45,8 +47,12 @@ void set_collection(const Store& store, const OutputRecord& output, const fs::pa
   if (fs::read_symlink(at / artifact::kManifestName, error) == manifest && !error) return;
   const fs::path fresh = support::unique_sibling(at);
   store.materialise(output, fresh);
-  support::remove_tree(at);
-  support::rename_durably(fresh, at, false);
+  for (int tries = 0;; ++tries) {
+    support::remove_tree(at);
+    if (::rename(fresh.c_str(), at.c_str()) == 0) return;
+    // Another run put one there in between: the last one stays.
+    if ((errno != ENOTEMPTY && errno != EEXIST) || tries == 8) support::throw_errno("create", at.string(), true);
+  }
 }
 
 }  // namespace

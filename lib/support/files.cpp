@@ -101,7 +101,13 @@ void make_folders(const fs::path& path) {
 fs::path unique_sibling(const fs::path& path) {
   static std::atomic<unsigned> counter{0};
   fs::path sibling = path;
-  sibling += ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
+  // Hosts that share a file system may share process numbers too.
+  static const std::string host = [] {
+    char name[64] = "";
+    ::gethostname(name, sizeof name - 1);
+    return std::string(name);
+  }();
+  sibling += ".tmp." + host + "." + std::to_string(::getpid()) + "." + std::to_string(counter++);
   return sibling;
 }
 

@@ -31,7 +31,7 @@ void rename_durably(const fs::path& from, const fs::path& to, bool durable = tru
 /// mkdir -p. @throws IoError (cannot create).
 void make_folders(const fs::path& path);
 
-/// A name beside `path` that no one else uses: "<path>.tmp.<pid>.<counter>".
+/// A name beside `path` that no one else uses: "<path>.tmp.<host>.<pid>.<counter>".
 fs::path unique_sibling(const fs::path& path);
 
 /// Removes a tree; what is already gone is fine.

@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "end_to_end/project.h"
 #include "pipeline/journal.h"
 #include "pipeline/status.h"
 #include "pipeline/store.h"
@@ -21,113 +22,8 @@
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 
-using namespace pe;  // NOLINT
-namespace fs = std::filesystem;
-
-namespace {
-
-const char* const kPipeline = R"(schema: pe-pipeline/1
-name: toy
-title: A toy
-axes:
-  seed: [1, 2]
-stages:
-  data:
-    run: pe-toy
-    config: {set: {value: 5}}
-  trunk:
-    run: pe-toy
-    over: [seed]
-    needs: {init: data}
-    config: {set: {value: $(seed), tokens: 40, step_s: 0.003, checkpoint_every: 4}}
-    snapshots: {s10: 0.25, s20: 0.5}
-  decay:
-    run: pe-toy
-    over: [seed, branch]
-    axes: {branch: {s10: 1, s20: 2}}
-    needs: {init: 'trunk@$(branch)'}
-    config: {set: {value: $(branch.value), tokens: 6, step_s: 0.003}}
-  report:
-    run: pe-toy-report
-    gather: {in: decay}
-    config: {set: {text: the report}}
-)";
-
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-class Project {
- public:
-  explicit Project(const std::string& text = kPipeline) {
-    const char* path = ::getenv("PATH");
-    const std::string folders = std::string(PE_TOY_FOLDER) + ":" + (path ? path : "");
-    ::setenv("PATH", folders.c_str(), 1);
-    ::setenv("NO_COLOR", "1", 1);
-    fs::create_directories(root() / "configs");
-    write(text);
-  }
-  fs::path root() const { return folder_ / "a project"; }
-  fs::path file() const { return root() / "toy.yml"; }
-  void write(const std::string& text) const { support::write_file_atomically(file(), text, false); }
-
-  std::vector<std::string> command(const std::string& verb, const std::vector<std::string>& rest) const {
-    std::vector<std::string> words = {program(), verb, file().string()};
-    words.insert(words.end(), rest.begin(), rest.end());
-    if (verb == "run") words.insert(words.end(), {"--durability", "off"});
-    return words;
-  }
-  Answer call(const std::string& verb, const std::vector<std::string>& rest = {}) const {
-    return call_words(command(verb, rest));
-  }
-  Answer call_words(const std::vector<std::string>& words) const {
-    const auto captured = support::capture(words, "", 64u << 20, root());
-    return {captured.status.code, captured.out, captured.err};
-  }
-  pid_t start(const std::vector<std::string>& rest = {}) const {
-    support::SpawnOptions options;
-    options.arguments = command("run", rest);
-    options.directory = root();
-    const support::Descriptor out(
-        ::open((root() / "run.out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    options.stdout_fd = options.stderr_fd = out.get();
-    return support::spawn(options);
-  }
-  pipeline::Store store() const {
-    pipeline::StoreOptions options;
-    options.create = false;
-    return pipeline::Store(root() / "store", options);
-  }
-  /// What every record leads to: key → content digests.
-  std::map<pipeline::ResultKey, std::string> contents() const {
-    std::map<pipeline::ResultKey, std::string> all;
-    const pipeline::Store opened = store();
-    for (const auto& key : opened.keys()) {
-      const auto record = opened.read(key);
-      if (!record) continue;
-      for (const auto& output : record->outputs) all[key] += output.role + "=" + output.content + " ";
-    }
-    return all;
-  }
-  static std::string program() { return (test::build_root() / "stages" / "pe-pipeline").string(); }
-
- private:
-  test::TempFolder folder_;
-};
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-void check_has(int line, const std::string& text, const std::string& part) {
-  BOOST_TEST(has(text, part), "line " << line << ": expected '" << part << "' in:\n" << text);
-}
-#define CHECK_HAS(text, part) check_has(__LINE__, text, part)
-
-std::string one_task(const std::string& set) {
-  return "schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {set: {" + set + "}}\n";
-}
-
-}  // namespace
+using namespace pe;        // NOLINT
+using namespace pe::test;  // NOLINT
 
 BOOST_AUTO_TEST_SUITE(orchestrator)
 
@@ -182,7 +78,7 @@ BOOST_AUTO_TEST_CASE(a_changed_value_runs_what_depends_on_it_and_is_explained) {
 }
 
 BOOST_AUTO_TEST_CASE(a_failure_names_its_log_and_the_command_that_runs_it_alone) {
-  std::string text = kPipeline;
+  std::string text = kToyPipeline;
   text.replace(text.find("value: $(branch.value)"), 22,
                "value: $(branch.value), fail: exit, fail_code: 70, fail_step: 3");
   const Project project(text);
@@ -228,7 +124,7 @@ BOOST_AUTO_TEST_CASE(garbage_and_missing_outputs_leave_nothing_under_a_final_nam
 }
 
 BOOST_AUTO_TEST_CASE(a_divergence_is_a_result_that_descendants_inherit) {
-  std::string text = kPipeline;
+  std::string text = kToyPipeline;
   text.replace(text.find("step_s: 0.003, checkpoint_every: 4"), 34, "fail: diverge, fail_step: 15");
   const Project project(text);
   const Answer answer = project.call("run");
@@ -268,13 +164,14 @@ BOOST_AUTO_TEST_CASE(a_config_that_the_stage_refuses_stops_the_run_before_it_sta
   BOOST_TEST(project.store().runs().empty());
 }
 
-BOOST_AUTO_TEST_CASE(a_second_run_is_told_who_holds_the_store) {
+BOOST_AUTO_TEST_CASE(a_second_run_is_told_who_works_on_a_task_and_may_leave_it) {
   const Project project(one_task("fail: hang"));
   const pid_t first = project.start();
-  for (int i = 0; i < 400 && !pipeline::store_is_locked(project.root() / "store"); ++i) ::usleep(10000);
-  const Answer second = project.call("run");
-  BOOST_TEST(second.code == 4);
-  CHECK_HAS(second.err, "is held by process " + std::to_string(first));
+  const fs::path leases = project.root() / "store" / "leases";
+  for (int i = 0; i < 1000 && (!fs::exists(leases) || fs::is_empty(leases)); ++i) ::usleep(10000);
+  const Answer second = project.call("run", {"--wait-lease", "never"});
+  BOOST_TEST(second.code == 3);
+  CHECK_HAS(second.err, "elsewhere t  is left to process " + std::to_string(first));
   ::kill(first, SIGINT);
   BOOST_TEST(support::wait_for(first).code == 3);
 }
@@ -301,50 +198,6 @@ BOOST_AUTO_TEST_CASE(the_first_interrupt_saves_and_the_same_command_goes_on) {
   const Project undisturbed(one_task("tokens: 400"));
   undisturbed.call("run");
   BOOST_TEST((undisturbed.contents() == project.contents()));
-}
-
-BOOST_AUTO_TEST_CASE(a_kill_of_the_orchestrator_at_any_time_recovers_to_the_same_contents) {
-  const Project undisturbed;
-  const auto began = std::chrono::steady_clock::now();
-  BOOST_REQUIRE(undisturbed.call("run").code == 0);
-  // Kills fall within the time that a whole run takes on this machine, or they would hit nothing.
-  const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began).count();
-  const auto expected = undisturbed.contents();
-  const char* wanted = ::getenv("PE_TEST_KILLS");
-  int kills_left = wanted ? std::atoi(wanted) : 6;
-  std::mt19937 random(20261121);
-  int killed = 0;
-  while (kills_left > 0) {
-    const Project project;
-    for (int round = 0; round < 3 && kills_left > 0; ++round, --kills_left) {
-      const pid_t pid = project.start();
-      std::this_thread::sleep_for(std::chrono::milliseconds(random() % std::max<long>(whole, 20)));
-      ::kill(pid, SIGKILL);
-      killed += support::wait_for(pid).signal == SIGKILL;
-    }
-    const Answer answer = project.call("run");
-    BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.err);
-    BOOST_REQUIRE((project.contents() == expected));
-    BOOST_REQUIRE(!has(answer.err, "conflict"));
-    CHECK_HAS(project.call("run").out, "nothing to do");
-  }
-  BOOST_TEST(killed > 0);
-}
-
-BOOST_AUTO_TEST_CASE(a_full_disk_ends_with_4_and_goes_on_when_there_is_room) {
-  const Project project;
-  const fs::path tiny = project.root() / "tiny";
-  fs::create_directories(tiny);
-  if (::geteuid() != 0 || ::mount("tmpfs", tiny.c_str(), "tmpfs", 0, "size=160k") != 0) {
-    BOOST_TEST_MESSAGE("skipped: a small file system can be mounted only by root");
-    return;
-  }
-  const Answer answer = project.call("run", {"--store", (tiny / "store").string()});
-  BOOST_TEST(answer.code == 4, answer.err);
-  BOOST_TEST(has(answer.err + answer.out, "No space left"), answer.err);
-  ::mount("tmpfs", tiny.c_str(), "tmpfs", MS_REMOUNT, "size=64m");
-  BOOST_TEST(project.call("run", {"--store", (tiny / "store").string()}).code == 0);
-  ::umount(tiny.c_str());
 }
 
 BOOST_AUTO_TEST_CASE(every_reading_command_answers_in_json_with_a_schema_version) {

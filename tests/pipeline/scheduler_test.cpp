@@ -8,7 +8,7 @@ using namespace pe::pipeline;  // NOLINT
 
 namespace {
 
-Resources demand(std::int64_t cpus, std::int64_t gpus = 0, std::vector<std::string> pools = {}) {
+Resources demand(std::int64_t cpus, double gpus = 0, std::vector<std::string> pools = {}) {
   Resources resources;
   resources.cpus = cpus;
   resources.mem_bytes = 1 << 20;
@@ -57,6 +57,44 @@ BOOST_AUTO_TEST_CASE(a_gpu_that_another_program_holds_is_passed_over) {
   BOOST_TEST(slots.take(demand(1, 3), 1, &ours).has_value());
 }
 
+BOOST_AUTO_TEST_CASE(shares_fill_a_gpu_before_the_next_is_begun) {
+  Slots slots(capacity());
+  std::vector<Slot> taken;
+  const auto ids = [&](double share) {
+    const auto slot = slots.take(demand(1, share));
+    if (!slot) return std::string("none");
+    taken.push_back(*slot);
+    return slot->gpus.size() == 1 ? slot->gpus[0] : std::string("many");
+  };
+  BOOST_TEST(ids(0.5) == "0");
+  BOOST_TEST(ids(0.25) == "0");
+  BOOST_TEST(ids(0.5) == "1");  // a quarter is left of the first
+  BOOST_TEST(ids(0.25) == "0");
+  BOOST_TEST(ids(1) == "3");
+  BOOST_TEST(ids(1) == "none");
+  BOOST_TEST(ids(0.5) == "1");
+  BOOST_TEST(ids(0.01) == "none");
+  for (const Slot& slot : taken) slots.give_back(slot);
+  BOOST_TEST((slots.take(demand(1, 3))->gpus == capacity().gpus));
+}
+
+BOOST_AUTO_TEST_CASE(shares_of_a_gpu_are_leased_from_other_programs_too) {
+  pe::test::TempFolder folder;
+  GpuLeases theirs(folder.path()), ours(folder.path());
+  BOOST_TEST(theirs.take("0", 50));
+  BOOST_TEST(ours.take("0", 25));
+  BOOST_TEST(!ours.take("0"));
+  BOOST_TEST(!ours.take("0", 26));
+  BOOST_TEST(ours.take("0", 25));
+  BOOST_TEST(!theirs.take("0", 1));
+  ours.give_back("0", 25);
+  BOOST_TEST(theirs.take("0", 25));
+  theirs.give_back("0", 50);
+  theirs.give_back("0", 25);
+  ours.give_back("0", 25);
+  BOOST_TEST(ours.take("0"));
+}
+
 BOOST_AUTO_TEST_CASE(pools_hold_what_they_were_given_else_one) {
   Slots slots(capacity());
   BOOST_TEST(slots.take(demand(1, 0, {"net"})).has_value());
@@ -80,6 +118,10 @@ BOOST_AUTO_TEST_CASE(a_demand_above_the_machine_names_the_flag_that_lowers_it) {
   big.gpus = 4;
   BOOST_TEST(impossible(big, capacity()).find("--gpus") != std::string::npos);
   BOOST_TEST(impossible(demand(8, 3), capacity()) == "");
+  BOOST_TEST(impossible(demand(1, 0.5), capacity()) == "");
+  Capacity none = capacity();
+  none.gpus.clear();
+  BOOST_TEST(impossible(demand(1, 0.5), none).find("it asks for 0.5 of a GPU") == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(this_machine_has_something) {

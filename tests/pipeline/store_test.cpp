@@ -15,6 +15,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/process.h"
+#include "support/can_mount.h"
 #include "support/temp_folder.h"
 
 using namespace pe;            // NOLINT
@@ -280,6 +281,65 @@ BOOST_FIXTURE_TEST_CASE(records_are_found_by_the_beginning_of_key_plan_key_and_d
   BOOST_TEST(store.matching("not hex").empty());
 }
 
+BOOST_FIXTURE_TEST_CASE(what_is_forgotten_stays_forgotten_whoever_began_to_write_first, OneStore) {
+  const auto outputs = [&](Store& store, const std::string& state) {
+    return std::vector<OutputRecord>{store.publish_output({"out", artifact::Kind::kMetrics, false, file(state)})};
+  };
+  for (const bool forgetter_first : {true, false}) {
+    const std::string name = forgetter_first ? "first" : "second";
+    Store a = open(), b = open();
+    Store& writer = forgetter_first ? b : a;
+    Store& forgetter = forgetter_first ? a : b;
+    // Both have an index file of their own by now, in this order.
+    a.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "a"));
+    b.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "b"));
+    const Record made = record(name, outputs(writer, name));
+    writer.commit(made);
+    BOOST_TEST(forgetter.forget(made.key));
+    BOOST_TEST(!open().find(made.key).has_value());
+    // Made again by whoever still thinks that it is there.
+    writer.commit(made);
+    BOOST_TEST(open().find(made.key).has_value());
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, OneStore) {
+  std::vector<ResultKey> keys;
+  const auto write = [&](const std::string& name) {
+    Store store = open();
+    const Record made = record(name, {store.publish_output({"out", artifact::Kind::kMetrics, false, file(name)})});
+    store.commit(made);
+    return made.key;
+  };
+  for (int i = 0; i < 12; ++i) keys.push_back(write("early " + std::to_string(i)));
+  int pipe_ends[2];
+  BOOST_REQUIRE(::pipe(pipe_ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Store store = open();
+    store.set_hint(support::sha256_hex("p"), support::sha256_hex("living"));
+    if (::write(pipe_ends[1], "x", 1) != 1) ::_exit(1);
+    ::pause();
+  }
+  char byte;
+  BOOST_REQUIRE(::read(pipe_ends[0], &byte, 1) == 1);
+  for (int i = 0; i < 12; ++i) keys.push_back(write("late " + std::to_string(i)));
+  const auto files = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder / "store" / "index")) names.push_back(entry.path().filename());
+    return names;
+  };
+  BOOST_TEST(files().size() == 25u);
+  open().tidy_index();
+  BOOST_TEST(files().size() == 14u);  // what came before, the living one's, and what came after
+  ::kill(child, SIGKILL);
+  support::wait_for(child);
+  open().tidy_index();
+  fs::remove_all(folder / "store" / "tasks");  // so that the index alone answers
+  for (const ResultKey& key : keys) BOOST_TEST(open().find(key).has_value());
+  BOOST_TEST(*open().hint(support::sha256_hex("p")) == support::sha256_hex("living"));
+}
+
 BOOST_FIXTURE_TEST_CASE(a_second_run_is_told_who_holds_the_lock, OneStore) {
   int pipe_ends[2];
   BOOST_REQUIRE(::pipe(pipe_ends) == 0);
@@ -298,16 +358,19 @@ BOOST_FIXTURE_TEST_CASE(a_second_run_is_told_who_holds_the_lock, OneStore) {
   ::kill(child, SIGKILL);
   support::wait_for(child);
   // Killed without a word, and yet the lock is free at once.
+  {
+    const auto one = RunLock::share(folder / "store", "one", &owner), two = RunLock::share(folder / "store", "two", &owner);
+    BOOST_TEST((one && two));
+    BOOST_TEST(!RunLock::acquire(folder / "store", "alone", &owner));
+  }
   BOOST_TEST(RunLock::acquire(folder / "store", "mine", &owner).has_value());
 }
 
-BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneStore) {
+BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneStore,
+                        *boost::unit_test::precondition(test::CanMount{})) {
   const fs::path tiny = folder / "tiny";
   fs::create_directories(tiny);
-  if (::geteuid() != 0 || ::mount("tmpfs", tiny.c_str(), "tmpfs", 0, "size=256k") != 0) {
-    BOOST_TEST_MESSAGE("skipped: a small file system can be mounted only by root");
-    return;
-  }
+  BOOST_REQUIRE(::mount("tmpfs", tiny.c_str(), "tmpfs", 0, "size=256k") == 0);
   {
     Store store(tiny / "store", options);
     bool full = false;

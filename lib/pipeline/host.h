@@ -1,0 +1,26 @@
+/// @file
+/// Which machine this is and which process is meant: what leases and attempt folders need to tell the living from the
+/// dead.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pe::pipeline {
+
+std::string host_name();
+
+/// A machine since it was started, as far as its process numbers reach.
+struct HostIdentity {
+  std::string host;     ///< name
+  std::string machine;  ///< /etc/machine-id: tells apart machines that share a name
+  std::string boot;     ///< changes with every start of the kernel
+  std::string pids;     ///< the process number space: containers of one machine have their own
+};
+const HostIdentity& this_host();
+
+/// Clock ticks since boot at which a process began; 0 when there is none, or only its zombie. With the boot id it names
+/// a process for good.
+std::uint64_t process_start(std::int64_t pid);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,115 @@
+// What running a task costs: a grid of toys that only copy a small file, on two slots, beside ninja starting the same
+// program for the same copies. Nothing is there before; the wall time of the whole process is divided by the tasks.
+//
+//     execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable]     default: 1000 10000
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "artifact/metrics.h"
+#include "support/config.h"
+#include "support/files.h"
+#include "support/json.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace pe;  // NOLINT
+using support::FieldVisitor;
+
+struct Config {
+  std::int64_t value = 0;
+  void describe(FieldVisitor& v) { v.field("value", value, "A number."); }
+};
+
+void write_stage(const fs::path& folder, const fs::path& toy) {
+  fs::create_directories(folder);
+  fs::copy_file(toy, folder / "pe-plain-toy");
+  artifact::Tables tables;
+  tables.facts = {{"state", "toy"}};
+  artifact::Table table("toy", {{"x", artifact::ColumnType::kInteger, ""}});
+  table.add_row({1});
+  tables.tables.push_back(std::move(table));
+  artifact::Recipe recipe;
+  recipe.stage = "plain-toy";
+  recipe.config = recipe.inputs = Json::object();
+  artifact::write_metrics(folder / "template.h5", recipe, tables);
+  const Json document = {{"schema", "pe-stage/1"},
+                         {"name", "plain-toy"},
+                         {"program", "pe-plain-toy"},
+                         {"version", 1},
+                         {"summary", "Copies a small file."},
+                         {"build_id", support::elf_build_id(folder / "pe-plain-toy")},
+                         {"inputs", Json::array()},
+                         {"outputs", {{{"name", "out"}, {"kind", "metrics"}}}},
+                         {"fields", support::schema_to_json(support::schema_of<Config>())}};
+  std::ofstream(folder / "pe-plain-toy.describe.json") << document.dump();
+}
+
+std::string pipeline_text(int tasks) {
+  const int width = static_cast<int>(std::ceil(std::sqrt(tasks)));
+  // Side by side two labels make a number that no other pair makes.
+  const auto labels = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i ? ", " : "") + std::to_string(1000 + i);
+    return text;
+  };
+  return fmt::format(
+      "schema: pe-pipeline/1\nname: toys\naxes: {{a: [{}], b: [{}]}}\nstages:\n"
+      "  toy: {{run: stages/pe-plain-toy, over: [a, b], config: {{set: {{value: $(a)$(b)}}}}}}\n",
+      labels((tasks + width - 1) / width), labels(width));
+}
+
+double seconds_of(const std::vector<std::string>& command, const fs::path& folder) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto captured = support::capture(command, "", 1 << 20, folder);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (captured.status.code != 0) {
+    fmt::print(stderr, "{} ended with {}:\n{}{}\n", command[0], captured.status.code, captured.out, captured.err);
+    std::exit(1);
+  }
+  return seconds;
+}
+
+void measure(const std::string& program, const fs::path& toy, int tasks, bool durable) {
+  const test::TempFolder folder;
+  write_stage(folder / "stages", toy);
+  std::ofstream(folder / "toys.yml") << pipeline_text(tasks);
+  std::string graph = "rule copy\n  command = stages/pe-plain-toy --copy $out\n";
+  for (int i = 0; i < tasks; ++i) graph += fmt::format("build made/{}/{}.h5: copy\n", i % 256, i);
+  std::ofstream(folder / "build.ninja") << graph;
+  const double ours = seconds_of({program, "run", (folder / "toys.yml").string(), "-j", "2", "--progress", "none",
+                                  "--durability", durable ? "on" : "off"},
+                                 folder.path());
+  const double ninja = seconds_of({"ninja", "-j2", "--quiet"}, folder.path());
+  fmt::print("{:>7} tasks{}: {:.2f} ms a task; ninja {:.2f} ms, ratio {:.2f}\n", tasks, durable ? ", durable" : "",
+             1e3 * ours / tasks, 1e3 * ninja / tasks, ours / ninja);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    fmt::print(stderr, "usage: execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable]\n");
+    return 2;
+  }
+  std::vector<int> sizes;
+  bool durable = false;
+  for (int i = 3; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--durable") == 0)
+      durable = true;
+    else
+      sizes.push_back(std::atoi(argv[i]));
+  }
+  if (sizes.empty()) sizes = {1000, 10000};
+  for (const int tasks : sizes) measure(argv[1], argv[2], tasks, durable);
+  return 0;
+}

@@ -1,0 +1,185 @@
+// Several runs of one pipeline in one store at the same time: every task is made once, and all end alike.
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <boost/test/unit_test.hpp>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "end_to_end/project.h"
+#include "pipeline/expand.h"
+#include "pipeline/key.h"
+#include "pipeline/local_runner.h"
+#include "pipeline/memo.h"
+#include "pipeline/pipeline_file.h"
+#include "pipeline/plan.h"
+#include "pipeline/run.h"
+
+using namespace pe;        // NOLINT
+using namespace pe::test;  // NOLINT
+
+namespace {
+
+/// Tasks of some length, so that runs meet.
+std::string grid(int seeds, double step_s) {
+  std::string labels;
+  for (int i = 0; i < seeds; ++i) labels += (i ? ", " : "") + std::to_string(i + 20);
+  return "schema: pe-pipeline/1\nname: toy\naxes:\n  seed: [" + labels +
+         "]\nstages:\n  data:\n    run: pe-toy\n  part:\n    run: pe-toy\n    over: [seed]\n    needs: {init: data}\n"
+         "    config: {set: {value: $(seed), tokens: 10, step_s: " +
+         std::to_string(step_s) + "}}\n  report:\n    run: pe-toy-report\n    gather: {in: part}\n";
+}
+
+/// How often each key was started and published for the first time, over all journals of a store.
+struct Work {
+  std::map<std::string, int> starts;
+  int conflicts = 0, waits = 0;
+  explicit Work(const Project& project) {
+    for (const auto& run : fs::directory_iterator(project.root() / "store" / "runs")) {
+      for (const Json& event : pipeline::read_journal(run.path())) {
+        const std::string name = event.value("event", "");
+        if (name == "start") ++starts[event.value("key", "")];
+        conflicts += name == "conflict";
+        waits += name == "wait";
+      }
+    }
+  }
+};
+
+struct Silent : pipeline::RunListener {
+  void on_event(const pipeline::RunEvent&, const pipeline::RunState&) override {}
+};
+
+/// A run in a process of its own that takes itself for another host. Its exit code is the run's.
+pid_t run_on_host(const Project& project, const std::string& host, double heartbeat_s, double expiry_s) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  int code = 99;
+  try {
+    pipeline::StageCatalog catalog({fs::path(PE_TOY_FOLDER)});
+    pipeline::Graph graph = pipeline::expand(pipeline::read_pipeline_file(project.file()), catalog, {});
+    pipeline::ContentMemo memo(project.root() / "store");
+    pipeline::hash_externals(graph, memo);
+    pipeline::compute_plan_keys(graph);
+    pipeline::Store store(project.root() / "store", {.durable = false});
+    pipeline::RunOptions options;
+    options.capacity = pipeline::detect_capacity();
+    options.check_configs = false;
+    options.lease.where.host = host;
+    options.lease.where.boot = host;
+    options.lease.heartbeat_s = heartbeat_s;
+    options.lease.expiry_s = expiry_s;
+    pipeline::LocalRunner runner;
+    Silent silent;
+    code = pipeline::run(graph, pipeline::make_plan(graph, pipeline::StoreReader(store)), store, runner, silent, options)
+               .exit_code;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  ::_exit(code);
+}
+
+void wait_until(const std::function<bool()>& condition) {
+  for (int i = 0; i < 2000 && !condition(); ++i) ::usleep(5000);
+}
+
+bool somebody_works(const Project& project) {
+  for (const auto& [key, owner] : pipeline::Leases::list(project.root() / "store" / "leases")) {
+    if (owner && owner->stage_pid > 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(sharing)
+
+BOOST_AUTO_TEST_CASE(two_to_eight_runs_at_once_make_every_task_once_and_all_end_well) {
+  const std::string text = grid(6, 0.004);
+  const Project alone(text);
+  BOOST_REQUIRE(alone.call("run").code == 0);
+  const auto expected = alone.contents();
+  for (const int count : {2, 5, 8}) {
+    const Project project(text);
+    std::vector<pid_t> runs;
+    for (int i = 0; i < count; ++i) runs.push_back(project.start());
+    for (const pid_t pid : runs) {
+      const auto status = support::wait_for(pid);
+      BOOST_TEST(status.code == 0, count << " runs:\n" << support::read_file(project.root() / "run.out"));
+    }
+    BOOST_TEST((project.contents() == expected));
+    const Work work(project);
+    BOOST_TEST(work.conflicts == 0);
+    BOOST_TEST(work.starts.size() == expected.size());
+    for (const auto& [key, starts] : work.starts) BOOST_TEST(starts == 1, key << " was started " << starts << " times");
+    BOOST_TEST(fs::is_empty(project.root() / "store" / "leases"));
+    CHECK_HAS(project.call("run").out, "nothing to do");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(runs_on_other_hosts_share_the_work_too) {
+  const std::string text = grid(6, 0.004);
+  const Project alone(text);
+  BOOST_REQUIRE(alone.call("run").code == 0);
+  const Project project(text);
+  std::vector<pid_t> runs;
+  for (int i = 0; i < 4; ++i) runs.push_back(run_on_host(project, "host" + std::to_string(i), 30, 120));
+  for (const pid_t pid : runs) BOOST_TEST(support::wait_for(pid).code == 0);
+  BOOST_TEST((project.contents() == alone.contents()));
+  for (const auto& [key, starts] : Work(project).starts) BOOST_TEST(starts == 1, key << " " << starts);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_is_killed_on_another_host_is_taken_over_when_its_leases_expire) {
+  const Project project(grid(2, 0.02));
+  const pid_t first = run_on_host(project, "far", 0.1, 1.0);
+  wait_until([&] { return somebody_works(project); });
+  ::kill(first, SIGKILL);
+  support::wait_for(first);
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t second = run_on_host(project, "near", 0.1, 1.0);
+  BOOST_TEST(support::wait_for(second).code == 0);
+  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  BOOST_TEST(waited > 0.9);
+  BOOST_TEST(waited < 30.0);
+  BOOST_TEST(project.contents().size() == 4u);
+}
+
+BOOST_AUTO_TEST_CASE(a_run_that_was_paused_past_expiry_goes_on_without_harm) {
+  const std::string text = grid(3, 0.02);
+  const Project alone(text);
+  BOOST_REQUIRE(alone.call("run").code == 0);
+  const Project project(text);
+  const pid_t paused = run_on_host(project, "slow", 0.1, 0.6);
+  wait_until([&] { return somebody_works(project); });
+  ::kill(paused, SIGSTOP);
+  const pid_t other = run_on_host(project, "quick", 0.1, 0.6);
+  BOOST_TEST(support::wait_for(other).code == 0);
+  BOOST_TEST((project.contents() == alone.contents()));
+  ::kill(paused, SIGCONT);
+  BOOST_TEST(support::wait_for(paused).code == 0);
+  BOOST_TEST((project.contents() == alone.contents()));
+  BOOST_TEST(Work(project).conflicts == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_store_of_a_group_stays_writable_for_the_group) {
+  const Project project(grid(2, 0));
+  const fs::path store = project.root() / "store";
+  fs::create_directories(store);
+  BOOST_REQUIRE(::chmod(store.c_str(), 02775) == 0);
+  const mode_t before = ::umask(022);
+  const Answer answer = project.call("run");
+  ::umask(before);
+  BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.err);
+  for (const auto& entry : fs::recursive_directory_iterator(store)) {
+    struct stat status {};
+    if (::lstat(entry.path().c_str(), &status) != 0 || S_ISLNK(status.st_mode)) continue;
+    if (S_ISDIR(status.st_mode))
+      BOOST_TEST((status.st_mode & 02070) == 02070u, entry.path());
+    else if (entry.path().string().find("/objects/") == std::string::npos)
+      BOOST_TEST((status.st_mode & 0060) == 0060u, entry.path());
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,200 @@
+// A library to preload (LD_PRELOAD) that makes the file system lie, as network and full ones do, to one program and in
+// one folder. PE_LIES says how: "under=/folder;seed=7;one_in=50;kinds=eio,enospc,estale,replayed,short,late;late_ms=300"
+//
+//     eio, enospc, estale   a call fails and has done nothing
+//     replayed              a link or mkdir is done, and its reply lost: asked again, the server says that it exists
+//     short                 a write takes only half
+//     late                  names that another process made are not there yet
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <set>
+#include <string>
+
+namespace {
+
+struct Lies {
+  std::string under, kinds;
+  unsigned long seed = 1, one_in = 50, late_ms = 0;
+  std::mutex mutex;
+  std::set<std::string> ours;  // names that this process made
+
+  Lies() {
+    const char* given = ::getenv("PE_LIES");
+    std::string text = given ? given : "";
+    while (!text.empty()) {
+      const auto end = text.find(';');
+      const std::string part = text.substr(0, end);
+      text = end == std::string::npos ? "" : text.substr(end + 1);
+      const auto equals = part.find('=');
+      if (equals == std::string::npos) continue;
+      const std::string name = part.substr(0, equals), value = part.substr(equals + 1);
+      if (name == "under") under = value;
+      if (name == "kinds") kinds = "," + value + ",";
+      if (name == "seed") seed = ::strtoul(value.c_str(), nullptr, 10) * 2654435761UL + 1;
+      if (name == "one_in") one_in = ::strtoul(value.c_str(), nullptr, 10);
+      if (name == "late_ms") late_ms = ::strtoul(value.c_str(), nullptr, 10);
+    }
+  }
+  bool tells(const char* kind) const { return kinds.find("," + std::string(kind) + ",") != std::string::npos; }
+  bool concerns(const char* path) const {
+    return path && !under.empty() && ::strncmp(path, under.c_str(), under.size()) == 0;
+  }
+  bool concerns(int fd) const {
+    char link[64], path[4096];
+    ::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t count = ::readlink(link, path, sizeof path - 1);
+    if (count <= 0) return false;
+    path[count] = '\0';
+    return concerns(path);
+  }
+  bool now() {
+    const std::lock_guard lock(mutex);
+    seed = seed * 6364136223846793005UL + 1442695040888963407UL;
+    return one_in != 0 && (seed >> 33) % one_in == 0;
+  }
+  void made(const char* path) {
+    const std::lock_guard lock(mutex);
+    ours.insert(path);
+  }
+};
+
+Lies& lies() {
+  static Lies* all = new Lies;
+  return *all;
+}
+
+template <typename Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+/// errno of a failure that this call shall have, or 0.
+int failure() {
+  Lies& l = lies();
+  if (!l.tells("eio") && !l.tells("enospc") && !l.tells("estale")) return 0;
+  if (!l.now()) return 0;
+  if (l.tells("enospc")) return ENOSPC;
+  return l.tells("estale") ? ESTALE : EIO;
+}
+
+int refuse(int error) {
+  errno = error;
+  return -1;
+}
+
+/// Whether a name of another process is too young to be seen.
+bool is_late(const char* path) {
+  Lies& l = lies();
+  if (l.late_ms == 0 || !l.tells("late")) return false;
+  {
+    const std::lock_guard lock(l.mutex);
+    if (l.ours.count(path) != 0) return false;
+  }
+  static const auto real = next<int (*)(int, const char*, struct stat*, int)>("fstatat");
+  struct stat status {};
+  timespec now{};
+  if (real(AT_FDCWD, path, &status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status.st_mode)) return false;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const long age_ms = (now.tv_sec - status.st_ctim.tv_sec) * 1000 + (now.tv_nsec - status.st_ctim.tv_nsec) / 1000000;
+  return age_ms >= 0 && static_cast<unsigned long>(age_ms) < l.late_ms;
+}
+
+int open_as(const char* name, const char* path, int flags, mode_t mode) {
+  const auto real = next<int (*)(const char*, int, ...)>(name);
+  if (!lies().concerns(path)) return real(path, flags, mode);
+  if ((flags & O_CREAT) == 0 && is_late(path)) return refuse(ENOENT);
+  if ((flags & O_DIRECTORY) == 0) {
+    if (const int error = failure(); error != 0 && (error != ENOSPC || (flags & O_CREAT) != 0)) return refuse(error);
+  }
+  const int fd = real(path, flags, mode);
+  if (fd >= 0 && (flags & O_CREAT) != 0) lies().made(path);
+  return fd;
+}
+
+template <typename Write>
+ssize_t write_some(int fd, size_t count, Write&& real) {
+  Lies& l = lies();
+  if (!l.concerns(fd)) return real(count);
+  if (l.tells("short") && count > 1 && l.now()) return real(count / 2);
+  if (const int error = failure()) {
+    if (count > 1 && error == ENOSPC) return real(count / 2) >= 0 ? refuse(error) : -1;  // the disk took a part
+    return refuse(error);
+  }
+  return real(count);
+}
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  return open_as("open", path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  return open_as("open64", path, flags, mode);
+}
+ssize_t write(int fd, const void* data, size_t count) {
+  static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
+  return write_some(fd, count, [&](size_t n) { return real(fd, data, n); });
+}
+ssize_t pwrite64(int fd, const void* data, size_t count, off64_t at) {
+  static const auto real = next<ssize_t (*)(int, const void*, size_t, off64_t)>("pwrite64");
+  return write_some(fd, count, [&](size_t n) { return real(fd, data, n, at); });
+}
+int fsync(int fd) {
+  static const auto real = next<int (*)(int)>("fsync");
+  if (lies().concerns(fd)) {
+    if (const int error = failure()) return refuse(error);
+  }
+  return real(fd);
+}
+int link(const char* from, const char* to) {
+  static const auto real = next<int (*)(const char*, const char*)>("link");
+  if (!lies().concerns(to)) return real(from, to);
+  if (const int error = failure()) return refuse(error);
+  const int done = real(from, to);
+  if (done == 0) lies().made(to);
+  if (done == 0 && lies().tells("replayed") && lies().now()) return refuse(EEXIST);
+  return done;
+}
+int rename(const char* from, const char* to) {
+  static const auto real = next<int (*)(const char*, const char*)>("rename");
+  if (!lies().concerns(to)) return real(from, to);
+  if (const int error = failure()) return refuse(error);
+  const int done = real(from, to);
+  if (done == 0) lies().made(to);
+  return done;
+}
+int mkdir(const char* path, mode_t mode) {
+  static const auto real = next<int (*)(const char*, mode_t)>("mkdir");
+  if (!lies().concerns(path)) return real(path, mode);
+  if (const int error = failure()) return refuse(error);
+  const int done = real(path, mode);
+  if (done == 0 && lies().tells("replayed") && lies().now()) return refuse(EEXIST);
+  return done;
+}
+int access(const char* path, int mode) {
+  static const auto real = next<int (*)(const char*, int)>("access");
+  if (lies().concerns(path) && is_late(path)) return refuse(ENOENT);
+  return real(path, mode);
+}
+
+}  // extern "C"
