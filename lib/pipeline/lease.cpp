@@ -354,6 +354,20 @@ void Leases::sweep() const {
     }
   }
   for (const fs::path& victim : victims) ::unlink(victim.c_str());
+  // Leases of the dead whose task was finished: nobody will ask for them again.
+  int number = 0;
+  for (const auto& [key, owner] : list(folder_)) {
+    if (!owner || !owner_is_gone(*owner, options_.where)) continue;
+    const auto seen = look(key);
+    if (!seen || !parse_lease(seen->bytes) || !owner_is_gone(*parse_lease(seen->bytes), options_.where)) continue;
+    const fs::path away = folder_ / cat(".broken.", options_.where.host, ".", ::getpid(), ".swept-", ++number);
+    if (::rename(path(key).c_str(), away.c_str()) != 0) continue;
+    struct stat status {};
+    if (::stat(away.c_str(), &status) == 0 && status.st_ino != seen->inode &&
+        ::link(away.c_str(), path(key).c_str()) != 0)
+      errno = 0;  // a third one is there already
+    ::unlink(away.c_str());
+  }
 }
 
 }  // namespace pe::pipeline

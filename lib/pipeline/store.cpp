@@ -63,6 +63,13 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
+/// In the store of a group, what this process and its stages make is writable for the group.
+void share_with_group(const fs::path& store) {
+  struct stat status {};
+  // What others than the group may do stays as it is.
+  if (::stat(store.c_str(), &status) == 0 && (status.st_mode & S_ISGID) != 0) ::umask(::umask(077) & 0707);
+}
+
 bool is_key(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
@@ -282,6 +289,13 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
   state_->options = std::move(options);
   const fs::path& folder = state_->root;
   const fs::path version_file = folder / "VERSION";
+  if (state_->options.create) share_with_group(folder);
+  // Another run on another host may be making it just now; over a network its name can show late.
+  for (int tries = 0; tries < 240 && ::access(version_file.c_str(), F_OK) != 0; ++tries) {
+    const std::vector<std::string> names = names_in(folder);
+    if (std::find(names.begin(), names.end(), "VERSION") == names.end()) break;
+    ::usleep(250000);
+  }
   if (::access(version_file.c_str(), F_OK) == 0) {
     const std::string text = support::read_file(version_file, 4096);
     std::string why;
@@ -310,9 +324,6 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
     }
   }
   if (state_->options.create) {
-    struct stat status {};
-    // Leaves what others than the group may do as it is.
-    if (::stat(folder.c_str(), &status) == 0 && (status.st_mode & S_ISGID) != 0) ::umask(::umask(077) & 0707);
     for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs", "leases"}) {
       const fs::path sub = folder / name;
       if (::access(sub.c_str(), F_OK) != 0) support::make_folders(sub);
@@ -756,6 +767,7 @@ std::optional<RunLock> RunLock::share(const fs::path& store, const std::string& 
 
 std::optional<RunLock> RunLock::lock(const fs::path& store, const std::string& pipeline, LockOwner* owner, int how) {
   support::make_folders(store);
+  share_with_group(store);
   const fs::path path = store / "run.lock";
   Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
   if (!fd) throw_errno("create", path.string(), true);

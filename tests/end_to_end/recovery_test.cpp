@@ -103,8 +103,6 @@ BOOST_AUTO_TEST_CASE(kills_of_orchestrator_and_stages_at_any_time_recover_to_the
       for (const std::string& key : started(project, runs.back())) BOOST_REQUIRE(before.count(key) == 0);
     }
     CHECK_HAS(project.call("run").out, "nothing to do");
-    for (const auto& entry : fs::directory_iterator(project.root() / "store" / "leases"))
-      BOOST_TEST(entry.path().filename().string() == "", "left behind");
   }
   BOOST_TEST_MESSAGE("killed " << orchestrators << " orchestrators and " << stages << " stages");
   BOOST_TEST(orchestrators > 0);

@@ -262,6 +262,16 @@ BOOST_FIXTURE_TEST_CASE(a_lease_that_changed_hands_while_it_was_judged_goes_back
   BOOST_TEST(third.holds(kKey));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_sweep_removes_what_the_dead_of_this_host_left_and_nothing_else, Folder) {
+  Leases far(leases, on("elsewhere", "b")), near(leases, on());
+  BOOST_TEST(far.acquire("far").acquired);
+  BOOST_TEST(near.acquire("near").acquired);
+  acquire_and_die("dead");
+  near.sweep();
+  BOOST_TEST((names() == std::vector<std::string>{"far", "near"}));
+  BOOST_TEST(near.holds("near"));
+}
+
 BOOST_FIXTURE_TEST_CASE(the_stage_at_work_is_named, Folder) {
   Leases ours(leases, on());
   ours.acquire(kKey);

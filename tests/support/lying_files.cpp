@@ -5,6 +5,8 @@
 //     replayed              a link or mkdir is done, and its reply lost: asked again, the server says that it exists
 //     short                 a write takes only half
 //     late                  names that another process made are not there yet
+// Both names of each call are given here, the old and the one for large files.
+#undef _FILE_OFFSET_BITS
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
