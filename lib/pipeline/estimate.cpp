@@ -135,7 +135,7 @@ double simulate(const Graph& graph, const std::vector<bool>& runs, const std::ve
     }
   }
   // Tasks that ask for the same stand in one line, so that a full machine is seen at a glance.
-  using Demand = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::vector<std::string>>;
+  using Demand = std::tuple<std::int64_t, std::int64_t, double, std::vector<std::string>>;
   std::map<Demand, std::set<std::pair<double, std::size_t>>> ready;
   const auto add = [&](std::size_t i) {
     const Resources& demand = graph.tasks[i].resources;

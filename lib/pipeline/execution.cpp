@@ -348,6 +348,9 @@ void Execution::refresh_state() {
   for (const auto& [ticket, active] : ending_) {
     state_.running.push_back({active.task, active.attempt, active.started_s, {{"what", "publishing"}}});
   }
+  for (const auto& [ticket, active] : ending_) {
+    state_.running.push_back({active.task, active.attempt, active.started_s, {{"what", "publishing"}}});
+  }
   state_.eta_s = estimate();
 }
 
