@@ -24,6 +24,7 @@ bool use_color(std::string_view flag, int fd) {
   for (const char* name : {"CLICOLOR_FORCE", "FORCE_COLOR"}) {
     if (!variable(name).empty() && variable(name) != "0") return true;
   }
+  if (variable("CLICOLOR") == "0") return false;
   return ::isatty(fd) == 1 && variable("TERM") != "dumb";
 }
 

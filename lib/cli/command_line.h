@@ -49,12 +49,13 @@ struct CommandLine {
   // status, logs
   std::string run;  ///< --run ID; empty: the newest
   bool failed = false;
+  bool watch = false;
   bool follow = false;
   std::optional<std::int64_t> attempt;
   std::optional<std::int64_t> tail;
 
   // graph
-  std::string format = "dot";  ///< dot, mermaid, json
+  std::string format = "dot";  ///< dot, svg, mermaid, json
   std::vector<std::string> collapse;
   bool cached = false;
 
@@ -80,6 +81,9 @@ struct CommandLine {
 
   // doctor
   bool fix = false;
+
+  // man, timeline
+  std::string out;  ///< --out
 
   // config
   bool resolved = false;

@@ -99,7 +99,7 @@ std::vector<Flag> reading_flags() {
   return {list("--set", "STAGE.KEY=VALUE",
                "Lay a value over a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY", &CommandLine::set),
           list("--axis", "AXIS=LABEL,…", "Keep only these labels of an axis", &CommandLine::axis),
-          text("--scale", "NAME", "Take a scale of the pipeline file", &CommandLine::scale), store_flag(),
+          text("--scale", "SCALE", "Take a scale of the pipeline file", &CommandLine::scale), store_flag(),
           color_flag()};
 }
 
@@ -191,14 +191,16 @@ const std::vector<Command>& commands() {
          reads});
     out.push_back(
         {"status",
-         "[FILE] [flags]",
+         "[FILE] [RUN] [flags]",
          "Show a run, going on or over",
          "Reads the journal of a run; it may be another process's. FILE finds the store; without it the store is "
          "--store, "
          "$PE_STORE or ./store.",
-         {store_flag(), text("--run", "ID", "Which run; default: the newest", &CommandLine::run),
-          toggle("--failed", "Only what failed or is blocked", &CommandLine::failed), json_flag(), color_flag()},
-         {{"pe-pipeline status", "the newest run of ./store"}, {"pe-pipeline status grid.yml --json | jq .counts", ""}},
+         {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
+          toggle("--failed", "Only what failed or is blocked", &CommandLine::failed),
+          toggle("--watch", "Show it again as it changes, until the run ends", &CommandLine::watch), json_flag(), color_flag()},
+         {{"pe-pipeline status --watch", "until it is over"},
+          {"pe-pipeline status", "the newest run of ./store"}, {"pe-pipeline status grid.yml --json | jq .counts", ""}},
          reads});
     out.push_back(
         {"logs",
@@ -206,7 +208,7 @@ const std::vector<Command>& commands() {
          "Show what stages wrote",
          cat("The log of the latest attempt of each task of a run. FILE (ending in .yml) finds the store.\n\n",
              kSelection),
-         {store_flag(), text("--run", "ID", "Which run; default: the newest that has the task", &CommandLine::run),
+         {store_flag(), text("--run", "RUN", "Which run; default: the newest that has the task", &CommandLine::run),
           number("--attempt", "N", "Which attempt; default: the latest", &CommandLine::attempt),
           number("--tail", "N", "Only the last N lines", &CommandLine::tail, support::Suffixes::kNone, 0),
           toggle("-f,--follow", "Go on as the log grows, until the run ends", &CommandLine::follow), json_flag(),
@@ -217,16 +219,16 @@ const std::vector<Command>& commands() {
         {"graph",
          "FILE [SELECT...] [flags]",
          "Draw the tasks and what they need",
-         cat("Prints Graphviz, Mermaid or JSON.\n\n", kSelection),
+         cat("Prints Graphviz, SVG, Mermaid or JSON.\n\n", kSelection),
          reading_flags() +
              std::vector<Flag>{
-                 choice("--format", {"dot", "mermaid", "json"}, "What to print", &CommandLine::format),
+                 choice("--format", {"dot", "svg", "mermaid", "json"}, "What to print; svg needs Graphviz", &CommandLine::format),
                  {"--json", "", "The same as --format json",
                   [](CommandLine& line, const std::string&) { line.format = "json"; }},
                  list("--collapse", "AXIS", "Draw tasks that differ in this axis alone as one; 'all' draws stages",
                       &CommandLine::collapse),
-                 toggle("--cached", "Mark what is in the store", &CommandLine::cached)},
-         {{"pe-pipeline graph grid.yml --collapse seed | dot -Tsvg > grid.svg", ""},
+                 toggle("--cached", "Colour by what is in the store and what would run", &CommandLine::cached)},
+         {{"pe-pipeline graph grid.yml --collapse seed --format svg > grid.svg", ""},
           {"pe-pipeline graph grid.yml --collapse all --format mermaid", ""}},
          reads});
     out.push_back({"show",
@@ -410,6 +412,37 @@ const std::vector<Command>& commands() {
           json_flag(), color_flag()},
          {{"pe-pipeline doctor", ""}, {"pe-pipeline doctor --fix --store /data/store", ""}},
          "0 fit; 2 usage; 4 something is bad."});
+    out.push_back({"timeline",
+                   "[FILE] [RUN] [flags]",
+                   "Write the page that shows how a run went",
+                   "Who ran when and in which slot, what waited, what came from the store, the critical path, peak memory: "
+                   "one HTML page, made from the journal alone, so also of a run that died or goes on. `run` writes it at "
+                   "its end. FILE finds the store, as for status.",
+                   {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
+                    text("--out", "DIR", "Where to write timeline.html, or - for standard output; default: the run's folder "
+                         "in reports/", &CommandLine::out),
+                    json_flag(), color_flag()},
+                   {{"pe-pipeline timeline", "the newest run of ./store"},
+                    {"pe-pipeline timeline grid.yml 20261121-194512 --out /tmp", ""}},
+                   reads});
+    out.push_back({"man",
+                   "[COMMAND|PROGRAM] [flags]",
+                   "Show the manual of a command or stage",
+                   "Through man(1) on a terminal, as it stands elsewhere. Without a word it is the overview.",
+                   {text("--out", "DIR", "Write the pages of all commands and stages there", &CommandLine::out)},
+                   {{"pe-pipeline man run", ""},
+                    {"pe-pipeline man pe-train", ""},
+                    {"pe-pipeline man --out ~/.local/share/man/man1", "then also: man pe-train"}},
+                   "0 done; 2 there is no such manual; 4 the folder cannot be written."});
+    out.push_back({"completion",
+                   "bash|zsh|fish",
+                   "Print a script that completes commands in a shell",
+                   "It completes commands, flags, pipeline files, and of the given file stages, axes, labels, scales "
+                   "and config keys; the flags and config keys of the stages, too.",
+                   {},
+                   {{"source <(pe-pipeline completion bash)", "for this shell"},
+                    {"pe-pipeline completion fish > ~/.config/fish/completions/pe-pipeline.fish", "for good"}},
+                   "0 done; 2 no such shell."});
     out.push_back({"help", "[COMMAND]", "Show help, of a command if one is named", "", {}, {}, "0."});
     return out;
   }();
@@ -433,7 +466,7 @@ const char* const kExitCodes =
     "interrupted twice.";
 
 const char* const kEnvironment =
-    "PE_STORE names the store. NO_COLOR, CLICOLOR_FORCE and FORCE_COLOR decide on colour. CUDA_VISIBLE_DEVICES names "
+    "PE_STORE names the store. NO_COLOR, CLICOLOR, CLICOLOR_FORCE, FORCE_COLOR and TERM=dumb decide on colour. CUDA_VISIBLE_DEVICES names "
     "the GPUs "
     "that may be used.";
 

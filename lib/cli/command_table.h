@@ -36,6 +36,15 @@ struct Command {
   std::string exits;
 };
 
+/// A place of a usage line and what may stand there: "[FILE] SELECT... DIR [flags]" → FILE (optional), SELECT
+/// (repeats), DIR.
+struct UsagePlace {
+  std::string kind;
+  bool optional = false;
+  bool repeats = false;
+};
+std::vector<UsagePlace> usage_places(const std::string& usage);
+
 /// In the order of help.
 const std::vector<Command>& commands();
 

@@ -2,55 +2,37 @@
 
 #include "cli/command_line.h"
 #include "cli/command_table.h"
+#include "cli/layout.h"
 #include "support/text.h"
 
 namespace pe::cli {
 
 using support::cat;
 
-namespace {
-
-/// Text in lines of at most `columns`, each indented.
-std::string wrapped(const std::string& text, int columns, int indent) {
-  std::string out;
-  for (const std::string& paragraph : support::split(text, '\n')) {
-    std::string line(static_cast<std::size_t>(indent), ' ');
-    bool fresh = true;
-    for (const std::string& word : support::split(paragraph, ' ')) {
-      if (word.empty()) continue;
-      if (!fresh && static_cast<int>(support::display_width(line) + 1 + support::display_width(word)) > columns) {
-        out += line + "\n";
-        line.assign(static_cast<std::size_t>(indent), ' ');
-        fresh = true;
-      }
-      line += (fresh ? "" : " ") + word;
-      fresh = false;
+std::vector<UsagePlace> usage_places(const std::string& usage) {
+  std::vector<UsagePlace> out;
+  int depth = 0;
+  for (std::string word : support::split(usage, ' ')) {
+    UsagePlace place;
+    while (!word.empty() && word.front() == '[') {
+      ++depth;
+      word.erase(0, 1);
     }
-    out += (fresh ? "" : line) + "\n";
+    place.optional = depth > 0;
+    while (!word.empty() && word.back() == ']') {
+      --depth;
+      word.pop_back();
+    }
+    if (word.size() > 3 && word.compare(word.size() - 3, 3, "...") == 0) {
+      place.repeats = true;
+      word.resize(word.size() - 3);
+    }
+    if (word.empty() || word == "flags" || word.front() == '-') continue;
+    place.kind = word;
+    out.push_back(std::move(place));
   }
   return out;
 }
-
-/// `left` in a column of its own, `right` wrapped beside it.
-std::string entry(const std::string& left, const std::string& right, int column, int columns) {
-  std::string beside = wrapped(right, columns, column);
-  if (static_cast<int>(support::display_width(left)) + 2 > column) return left + "\n" + beside;
-  return left + std::string(static_cast<std::size_t>(column) - support::display_width(left), ' ') +
-         beside.substr(static_cast<std::size_t>(column));
-}
-
-std::string flag_label(const Flag& flag) {
-  std::string label = flag.names;
-  const auto comma = label.find(',');
-  if (comma != std::string::npos)
-    label.insert(comma + 1, " ");
-  else
-    label = "    " + label;
-  if (!flag.value.empty()) label += " " + flag.value;
-  return "  " + label;
-}
-
-}  // namespace
 
 std::string help_text(const std::string& name, int columns) {
   columns = std::clamp(columns, 40, 100);
@@ -71,7 +53,7 @@ std::string help_text(const std::string& name, int columns) {
   if (!command->text.empty()) out += "\n" + wrapped(command->text, columns, 0);
   if (!command->flags.empty()) out += "\nFlags:\n";
   for (const Flag& flag : command->flags) {
-    out += entry(flag_label(flag), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
+    out += entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
   }
   if (!command->flags.empty()) out += entry("  -h, --help", "Show this", 30, columns);
   if (!command->examples.empty()) out += "\nExamples:\n";

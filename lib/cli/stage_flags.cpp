@@ -1,50 +1,120 @@
 #include "cli/stage_flags.h"
 
 #include <CLI/CLI.hpp>
+
+#include <algorithm>
 #include <cstdio>
 
+#include "cli/layout.h"
+#include "cli/terminal.h"
 #include "support/error.h"
 #include "support/suggest.h"
+#include "support/text.h"
 
 namespace pe::cli {
 
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+namespace {
+
+StageFlag text(std::string names, std::string value, std::string help, std::string StageFlags::*member) {
+  return {std::move(names), std::move(value), std::move(help),
+          [member](StageFlags& flags, const std::string& given) { flags.*member = given; }};
+}
+
+StageFlag list(std::string names, std::string value, std::string help, std::vector<std::string> StageFlags::*member) {
+  return {std::move(names), std::move(value), std::move(help),
+          [member](StageFlags& flags, const std::string& given) { (flags.*member).push_back(given); }, true};
+}
+
+StageFlag toggle(std::string names, std::string help, bool StageFlags::*member) {
+  return {std::move(names), "", std::move(help),
+          [member](StageFlags& flags, const std::string&) { flags.*member = true; }};
+}
+
+ConfigError refusal(const StageText& text, const std::string& message, const std::string& hint) {
+  return ConfigError(message, {text.program, 0, 0, "", 1}, hint);
+}
+
+std::string help(const StageText& text, int columns) {
+  std::string out = cat("usage: ", text.program, " [flags]\n\n", text.summary, "\n\nFlags:\n");
+  for (const StageFlag& flag : stage_flags()) {
+    out += entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
+  }
+  out += entry(flag_label("-h,--help", ""), "Show this", 30, columns);
+  out += entry(flag_label("--version", ""), "Show the version", 30, columns);
+  out += cat("\n", text.roles, "\nConfig fields:\n", text.fields, text.epilogue.empty() ? "" : "\n" + text.epilogue,
+             "\nExit codes:\n", wrapped(kStageExitCodes, columns, 2));
+  return out;
+}
+
+}  // namespace
+
+const char* const kStageExitCodes =
+    "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 our mistake; 73 an "
+    "output cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 130 interrupted.";
+
+const std::vector<StageFlag>& stage_flags() {
+  static const std::vector<StageFlag> table = {
+      text("--task", "FILE", "Run as pe-pipeline does, from a task file (pe-task/1)", &StageFlags::task),
+      list("--config", "FILE", "Read config values from a YAML file; later files lie over earlier ones",
+           &StageFlags::config_files),
+      list("--set", "KEY=VALUE", "Set one config value, parsed as YAML; lies over all files", &StageFlags::sets),
+      list("--input", "ROLE=PATH", "Where an input is", &StageFlags::inputs),
+      list("--output", "ROLE=PATH", "Where an output goes", &StageFlags::outputs),
+      text("--work", "DIR", "Folder for checkpoints and logs; a second run in it resumes", &StageFlags::work),
+      toggle("--describe", "Print the stage's description as JSON and end", &StageFlags::describe),
+      toggle("--check", "Read configs as JSON lines from standard input, print what is wrong with them, and end",
+             &StageFlags::check),
+      text("--color", "auto|always|never", "Colour; auto heeds NO_COLOR, CLICOLOR_FORCE and the terminal",
+           &StageFlags::color),
+      text("--progress", "auto|plain|none", "How to show what goes on", &StageFlags::progress)};
+  return table;
+}
+
 std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& text, StageFlags& flags) {
-  CLI::App app{text.summary, text.program};
-  app.set_help_flag("-h,--help", "Show this and end");
-  bool version = false;
-  app.add_flag("--version", version, "Show the version and end");
-  app.add_option("--task", flags.task, "Run as pe-pipeline does, from a task file (pe-task/1)")->type_name("FILE");
-  app.add_option("--config", flags.config_files, "Read config values from a YAML file; later files lie over earlier ones")
-      ->type_name("FILE")->allow_extra_args(false);
-  app.add_option("--set", flags.sets, "Set one config value, parsed as YAML; lies over all files")
-      ->type_name("KEY=VALUE")->allow_extra_args(false);
-  app.add_option("--input", flags.inputs, "Where an input is; may be repeated")->type_name("ROLE=PATH")->allow_extra_args(false);
-  app.add_option("--output", flags.outputs, "Where an output goes")->type_name("ROLE=PATH")->allow_extra_args(false);
-  app.add_option("--work", flags.work, "Folder for checkpoints and logs; a second run in it resumes")->type_name("DIR");
-  app.add_flag("--describe", flags.describe, "Print the stage's description as JSON and end");
-  app.add_flag("--check", flags.check, "Read configs as JSON lines from standard input, print what is wrong with them, and end");
-  app.add_option("--color", flags.color, "auto, always or never")->type_name("WHEN")
-      ->check(CLI::IsMember({"auto", "always", "never"}));
-  app.add_option("--progress", flags.progress, "auto, plain or none")->type_name("HOW")
-      ->check(CLI::IsMember({"auto", "plain", "none"}));
-  app.footer("\n" + text.roles + "\nConfig fields:\n" + text.fields + (text.epilogue.empty() ? "" : "\n" + text.epilogue) +
-             "\nExit codes: 0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer;\n"
-             "70 our mistake; 73 an output cannot be created; 74 reading or writing failed; 75 checkpointed, run again;\n"
-             "76 diverged; 130 interrupted.\n");
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  bool show_help = false, version = false;
+  app.add_flag("-h,--help", show_help);
+  app.add_flag("--version", version);
+  std::vector<std::string> names = {"-h", "--help", "--version"};
+  for (const StageFlag& flag : stage_flags()) {
+    for (const std::string& name : support::split(flag.names, ',')) names.push_back(name);
+    if (flag.value.empty()) {
+      app.add_flag_callback(flag.names, [&flag, &flags] { flag.store(flags, ""); });
+      continue;
+    }
+    CLI::Option* option = app.add_option_function<std::vector<std::string>>(
+        flag.names, [&flag, &flags, &text](const std::vector<std::string>& values) {
+          for (const std::string& value : values) {
+            const std::vector<std::string> words = choices_of(flag.value);
+            if (!words.empty() && std::find(words.begin(), words.end(), value) == words.end()) {
+              throw refusal(text, cat(flag.names, ": ", quote(value), " is not one of ", support::join(words, ", ")),
+                            support::suggestion(value, words));
+            }
+            flag.store(flags, value);
+          }
+        });
+    option->allow_extra_args(false);
+    if (!flag.repeats) option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return 0;
-  } catch (const CLI::ExtrasError&) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : app.get_options()) names.push_back(option->get_name());
-    const std::vector<std::string> unknown = app.remaining();
-    const std::string word = unknown.empty() ? "" : unknown.front();
-    throw support::ConfigError("unknown argument '" + word + "'", {text.program, 0, 0, "", 1},
-                               support::suggestion(word.substr(0, word.find('=')), names));
   } catch (const CLI::ParseError& error) {
-    throw support::ConfigError(error.what(), {text.program, 0, 0, "", 1}, "see " + text.program + " --help");
+    throw refusal(text, error.what(), cat("see ", text.program, " --help"));
+  }
+  if (show_help) {
+    std::fputs(help(text, std::clamp(terminal_size(1).columns, 40, 100)).c_str(), stdout);
+    return 0;
+  }
+  const std::vector<std::string> unknown = app.remaining();
+  if (!unknown.empty()) {
+    const std::string word = unknown.front().substr(0, unknown.front().find('='));
+    throw refusal(text, cat("unknown argument ", quote(word)), support::suggestion(word, names));
   }
   if (version) {
     std::printf("%s %s\n", text.program.c_str(), text.version.c_str());

@@ -1,7 +1,9 @@
 /// @file
-/// The flags that every stage has, as parsed; what they mean is `stage/stage_main.h`'s business.
+/// The flags that every stage has, as parsed; what they mean is `stage/stage_main.h`'s business. One table: the parser,
+/// help, man pages and completion read it.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,9 +19,23 @@ struct StageFlags {
   std::string work;                       ///< --work DIR
   bool describe = false;
   bool check = false;
-  std::string color = "auto";             ///< auto, always, never
-  std::string progress = "auto";          ///< auto, plain, none
+  std::string color = "auto";     ///< auto, always, never
+  std::string progress = "auto";  ///< auto, plain, none
 };
+
+/// One flag of every stage; `value` as in command_table.h.
+struct StageFlag {
+  std::string names;
+  std::string value;
+  std::string help;
+  std::function<void(StageFlags&, const std::string&)> store;
+  bool repeats = false;
+};
+
+const std::vector<StageFlag>& stage_flags();
+
+/// What the exit codes of a stage mean.
+extern const char* const kStageExitCodes;
 
 /// What the stage says of itself, for `--help` and `--version`.
 struct StageText {
@@ -32,7 +48,7 @@ struct StageText {
 };
 
 /// Parses; prints help or the version itself. Returns an exit code when the program should end now.
-/// @throws ConfigError for a flag that does not exist, with the nearest one.
+/// @throws ConfigError for a flag or value that does not exist, with the nearest one.
 std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& text, StageFlags& flags);
 
 }  // namespace pe::cli

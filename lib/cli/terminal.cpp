@@ -1,9 +1,11 @@
 #include "cli/terminal.h"
 
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 
@@ -22,6 +24,44 @@ void write_all(int fd, std::string_view text) {
     }
     text.remove_prefix(static_cast<std::size_t>(count));
   }
+}
+
+/// Columns of a line, colour sequences not counted.
+std::size_t width_of(std::string_view line) {
+  std::string plain;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '\033') {
+      plain += line[i];
+      continue;
+    }
+    const auto end = line.find('m', i);
+    if (end == std::string_view::npos) break;
+    i = end;
+  }
+  return support::display_width(plain);
+}
+
+// Ctrl-Z: the shell gets its cursor back, and after `fg` the panel is drawn anew wherever the cursor is then.
+std::atomic<int> drawing_fd{-1};
+std::atomic<bool> came_back{false};
+
+void on_suspend(int) {
+  const int saved = errno;
+  constexpr char kShowCursor[] = "\033[?25h\n";
+  if (const int fd = drawing_fd; fd >= 0) (void)!::write(fd, kShowCursor, sizeof kShowCursor - 1);
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_handler = SIG_DFL;
+  ::sigaction(SIGTSTP, &action, nullptr);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, SIGTSTP);
+  ::raise(SIGTSTP);
+  ::sigprocmask(SIG_UNBLOCK, &only, nullptr);  // stops here
+  action.sa_handler = on_suspend;
+  ::sigaction(SIGTSTP, &action, nullptr);
+  came_back = true;
+  errno = saved;
 }
 
 }  // namespace
@@ -86,8 +126,38 @@ std::string harmless(std::string_view text) {
   return out;
 }
 
-std::string Panel::erase() const {
+Panel::Panel(int fd) : fd_(fd) {
+  if (!can_draw(fd)) return;
+  drawing_fd = fd;
+  struct sigaction action {};
+  sigemptyset(&action.sa_mask);
+  action.sa_handler = on_suspend;
+  ::sigaction(SIGTSTP, &action, nullptr);
+}
+
+Panel::~Panel() {
+  clear();
+  if (drawing_fd.exchange(-1) >= 0) ::signal(SIGTSTP, SIG_DFL);
+}
+
+std::string Panel::erase(const TerminalSize& size) {
+  if (came_back.exchange(false)) {
+    lines_.clear();
+    hidden_ = false;
+  }
   if (lines_.empty()) return "";
+  std::size_t widest = 0;
+  for (const std::string& line : lines_) widest = std::max(widest, width_of(line));
+  if (static_cast<int>(widest) > size.columns) {
+    std::string above;
+    int room = size.rows - static_cast<int>(std::min<std::size_t>(lines_.size(), static_cast<std::size_t>(size.rows)));
+    for (auto line = kept_.rbegin(); line != kept_.rend(); ++line) {
+      room -= std::max(1, (static_cast<int>(width_of(*line)) + size.columns - 1) / std::max(size.columns, 1));
+      if (room < 0) break;
+      above.insert(0, *line + "\n");
+    }
+    return "\033[H\033[2J" + above;
+  }
   // The cursor rests at the end of the last line.
   std::string out = "\r";
   if (lines_.size() > 1) out += support::cat("\033[", lines_.size() - 1, "A");
@@ -101,8 +171,8 @@ void Panel::show(const std::vector<std::string>& lines) {
     if (static_cast<int>(fitted.size()) + 1 >= std::max(size.rows, 2)) break;
     fitted.push_back(fit(line, std::max(size.columns - 1, 1)));
   }
-  if (fitted == lines_) return;
-  std::string out = erase();
+  if (fitted == lines_ && !came_back) return;
+  std::string out = erase(size);
   if (!hidden_) out = "\033[?25l" + out;
   hidden_ = true;
   for (std::size_t i = 0; i < fitted.size(); ++i) out += (i == 0 ? "" : "\n") + fitted[i];
@@ -111,15 +181,26 @@ void Panel::show(const std::vector<std::string>& lines) {
 }
 
 void Panel::print(std::string_view text) {
-  std::string out = erase();
+  constexpr std::size_t kMostKept = 300;
+  const TerminalSize size = terminal_size(fd_);
+  std::string out = erase(size);
   out.append(text);
   if (!text.empty() && text.back() != '\n') out += '\n';
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const auto end = rest.find('\n');
+    kept_.emplace_back(rest.substr(0, end));
+    rest = end == std::string_view::npos ? std::string_view() : rest.substr(end + 1);
+    if (kept_.size() > kMostKept) kept_.pop_front();
+  }
+  // Redrawn for the window as it is now: it may have become narrower since.
+  for (std::string& line : lines_) line = fit(line, std::max(size.columns - 1, 1));
   for (std::size_t i = 0; i < lines_.size(); ++i) out += (i == 0 ? "" : "\n") + lines_[i];
   write_all(fd_, out);
 }
 
 void Panel::clear() {
-  std::string out = erase();
+  std::string out = erase(terminal_size(fd_));
   if (hidden_) out += "\033[?25h";
   hidden_ = false;
   lines_.clear();

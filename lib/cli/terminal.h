@@ -2,6 +2,7 @@
 /// A panel at the bottom of a terminal: a few lines that are redrawn in place, while other lines scroll past above it.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,11 +26,14 @@ std::string fit(std::string_view line, int columns);
 /// Control characters other than newline and tab made visible, so that no text of a stage or a path moves the cursor.
 std::string harmless(std::string_view text);
 
+/// Lines that do not fit are cut, and the window may change its size at any time: a window that became narrower has
+/// broken the lines that were drawn, each terminal in its own way, so then the window is cleared and what stays is
+/// printed again as far as it fits.
 class Panel {
  public:
-  explicit Panel(int fd) : fd_(fd) {}
+  explicit Panel(int fd);
   /// Takes the panel away and shows the cursor again.
-  ~Panel() { clear(); }
+  ~Panel();
   Panel(const Panel&) = delete;
   /// Replaces what the panel shows; at most the window's height, cut to its width. Nothing is written when nothing
   /// changed.
@@ -39,9 +43,11 @@ class Panel {
   void clear();
 
  private:
-  std::string erase() const;
+  /// What takes the panel off the screen, or, after the window became narrower, everything.
+  std::string erase(const TerminalSize& size);
   int fd_;
   std::vector<std::string> lines_;
+  std::deque<std::string> kept_;  // the last lines that were printed above
   bool hidden_ = false;
 };
 

@@ -28,5 +28,11 @@ int unpin_command(const cli::CommandLine& line);
 int push_command(const cli::CommandLine& line);
 int pull_command(const cli::CommandLine& line);
 int doctor_command(const cli::CommandLine& line);
+int timeline_command(const cli::CommandLine& line);
+int man_command(const cli::CommandLine& line);
+int completion_command(const cli::CommandLine& line);
+
+/// The hidden `__complete SHELL …` that completion scripts ask (cli/completion.h).
+int answer_shell(const std::vector<std::string>& arguments);
 
 }  // namespace pe::commands

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "cli/command_line.h"
 #include "pipeline/run.h"
@@ -18,11 +17,5 @@ class Display : public pipeline::RunListener {
 
 /// What `--progress` asks for: "auto" is a panel where standard error is a terminal, else plain lines.
 std::unique_ptr<Display> make_display(const cli::CommandLine& line);
-
-/// A failure as people read it: id, class, the last lines of its log, the log's path, the command that runs it alone.
-std::string render_failure(const pipeline::Graph& graph, const pipeline::RunEvent& event, bool color);
-
-/// "step 120/400  loss 4.2  tokens_per_second 31k" of a stage's latest progress message.
-std::string render_progress(const Json& progress);
 
 }  // namespace pe::commands

@@ -8,6 +8,7 @@
 #include "pipeline/pipeline_file.h"
 #include "pipeline/selection.h"
 #include "support/error.h"
+#include "support/process.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -22,8 +23,63 @@ struct Box {
   std::string name;
   std::string stage;
   std::size_t tasks = 0;
-  std::size_t cached = 0;
+  std::map<pipeline::TaskState, std::size_t> states;  ///< with --cached
+
+  std::size_t count(pipeline::TaskState state) const {
+    const auto found = states.find(state);
+    return found == states.end() ? 0 : found->second;
+  }
+  std::size_t there() const { return count(pipeline::TaskState::kReuse); }
 };
+
+/// How a box looks that holds tasks of these states: the worst of them decides. Never by colour alone: the label counts.
+struct Look {
+  const char* name;
+  const char* fill;
+  const char* line;
+};
+
+Look look_of(const Box& box) {
+  using pipeline::TaskState;
+  if (box.count(TaskState::kInputMissing)) return {"missing", "#f8d0cc", "#b3261e"};
+  if (box.count(TaskState::kBlocked)) return {"blocked", "#f0e0d0", "#8a5a00"};
+  if (box.there() == box.tasks) return {"there", "#cfeedd", "#00734f"};
+  if (box.there() > 0) return {"partly", "#eef2cf", "#6a7000"};
+  if (box.count(TaskState::kLikelyReuse) == box.tasks) return {"likely", "#dcecf8", "#0b5c91"};
+  return {"run", "#ffffff", "#444444"};
+}
+
+/// "12 tasks, 4 there, 8 run".
+std::string counts_of(const Box& box) {
+  std::string out;
+  if (box.tasks > 1) out = counted(box.tasks, "task");
+  for (const auto& [state, count] : box.states) {
+    const std::string name = state == pipeline::TaskState::kReuse ? "there" : std::string(pipeline::state_name(state));
+    out += cat(out.empty() ? "" : ", ", box.tasks > 1 ? cat(count, " ") : "", name);
+  }
+  return out;
+}
+
+/// Through Graphviz. Large graphs are drawn with straight lines, or dot would take minutes.
+std::string svg_of(const std::string& dot, std::size_t boxes) {
+  if (!support::find_program("dot")) {
+    throw support::ConfigError("there is no 'dot' on the PATH to draw SVG with", {"--format svg", 0, 0, "", 1},
+                               "install Graphviz (apt-get install graphviz), or take --format mermaid or dot");
+  }
+  constexpr std::size_t kMostBoxes = 2000;
+  if (boxes > kMostBoxes) {
+    throw support::ConfigError(cat(support::with_commas(static_cast<std::int64_t>(boxes)),
+                                   " boxes are more than dot can lay out or anybody can read"),
+                               {"--format svg", 0, 0, "", 1},
+                               "draw tasks together with --collapse AXIS (all: the stages), or select a part");
+  }
+  std::vector<std::string> command = {"dot", "-Tsvg"};
+  if (boxes > 200) command.insert(command.end(), {"-Gsplines=line", "-Gnslimit=2", "-Gnslimit1=2", "-Gmclimit=0.2"});
+  const support::Captured drawn = support::capture(command, dot);
+  if (drawn.status.code != 0 || drawn.out.empty())
+    throw support::IoError(cat("dot ended with ", drawn.status.code, ": ", support::trim(drawn.err)));
+  return drawn.out;
+}
 
 struct Arrow {
   std::size_t from, to;
@@ -61,6 +117,51 @@ std::string escaped(const std::string& text, bool mermaid) {
   return out;
 }
 
+std::string dot_of(const std::string& name, const std::vector<Box>& boxes, const std::set<Arrow>& arrows, bool cached) {
+  std::string out = cat("digraph \"", escaped(name, false), "\" {\n  rankdir=LR;\n  tooltip=\"", escaped(name, false),
+                        "\";\n  node [shape=box, style=\"filled,rounded\", fillcolor=\"#ffffff\", color=\"#444444\", "
+                        "fontname=\"DejaVu Sans,Helvetica,sans-serif\", fontsize=10];\n  edge [color=\"#777777\", "
+                        "fontname=\"DejaVu Sans,Helvetica,sans-serif\", fontsize=8, arrowsize=0.7];\n");
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const std::string counts = counts_of(boxes[i]);
+    out += cat("  n", i, " [label=\"", escaped(boxes[i].name, false),
+               counts.empty() ? "" : cat("\\n", escaped(counts, false)), "\"");
+    if (cached) {
+      const Look look = look_of(boxes[i]);
+      out += cat(", fillcolor=\"", look.fill, "\", color=\"", look.line, "\"");
+    }
+    out += "];\n";
+  }
+  for (const Arrow& arrow : arrows) {
+    out += cat("  n", arrow.from, " -> n", arrow.to,
+               arrow.label.empty() ? "" : cat(" [label=\"", escaped(arrow.label, false), "\"]"), ";\n");
+  }
+  return out + "}\n";
+}
+
+std::string mermaid_of(const std::vector<Box>& boxes, const std::set<Arrow>& arrows, bool cached) {
+  std::string out = "flowchart LR\n";
+  std::map<std::string, Look> used;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const std::string counts = counts_of(boxes[i]);
+    out += cat("  n", i, "[\"", escaped(boxes[i].name, true), counts.empty() ? "" : cat("<br>", escaped(counts, true)),
+               "\"]");
+    if (cached) {
+      const Look look = look_of(boxes[i]);
+      used.emplace(look.name, look);
+      out += cat(":::", look.name);
+    }
+    out += "\n";
+  }
+  for (const Arrow& arrow : arrows) {
+    out += cat("  n", arrow.from, " -->", arrow.label.empty() ? "" : cat("|\"", escaped(arrow.label, true), "\"|"), " n",
+               arrow.to, "\n");
+  }
+  for (const auto& [name, look] : used)
+    out += cat("  classDef ", name, " fill:", look.fill, ",stroke:", look.line, ",color:#111\n");
+  return out;
+}
+
 }  // namespace
 
 int graph_command(const cli::CommandLine& line) {
@@ -79,11 +180,10 @@ int graph_command(const cli::CommandLine& line) {
     }
   }
   const std::vector<bool> selected = pipeline::select(graph, selectors_of(line));
-  std::vector<bool> cached(graph.tasks.size(), false);
+  pipeline::Plan plan;
   if (line.cached) {
     const pipeline::Store store = open_for_reading(store_folder);
-    const pipeline::Plan plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
-    for (std::size_t i = 0; i < cached.size(); ++i) cached[i] = plan.tasks[i].state == pipeline::TaskState::kReuse;
+    plan = pipeline::make_plan(graph, pipeline::StoreReader(store));
   }
   std::vector<Box> boxes;
   std::map<std::string, std::size_t> index;
@@ -92,10 +192,10 @@ int graph_command(const cli::CommandLine& line) {
     if (!selected[i]) continue;
     const std::string name = box_name(graph.tasks[i], line.collapse);
     const auto [at, fresh] = index.try_emplace(name, boxes.size());
-    if (fresh) boxes.push_back({name, graph.tasks[i].label, 0, 0});
+    if (fresh) boxes.push_back({name, graph.tasks[i].label, 0, {}});
     box_of[i] = at->second;
     ++boxes[at->second].tasks;
-    boxes[at->second].cached += cached[i];
+    if (line.cached) ++boxes[at->second].states[plan.tasks[i].state];
   }
   std::set<Arrow> arrows;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
@@ -109,7 +209,11 @@ int graph_command(const cli::CommandLine& line) {
     Json nodes = Json::array(), edges = Json::array();
     for (const Box& box : boxes) {
       Json node{{"name", box.name}, {"stage", box.stage}, {"tasks", box.tasks}};
-      if (line.cached) node["cached"] = box.cached;
+      if (line.cached) {
+        node["cached"] = box.there();
+        node["states"] = Json::object();
+        for (const auto& [state, count] : box.states) node["states"][std::string(pipeline::state_name(state))] = count;
+      }
       nodes.push_back(std::move(node));
     }
     for (const Arrow& arrow : arrows) {
@@ -124,35 +228,9 @@ int graph_command(const cli::CommandLine& line) {
                 {"edges", edges}});
     return pipeline::kRunDone;
   }
-  const bool mermaid = line.format == "mermaid";
-  const auto label = [&](const Box& box) {
-    std::string text = box.name;
-    if (box.tasks > 1) text += cat(mermaid ? " ×" : " x", box.tasks);
-    return escaped(text, mermaid);
-  };
-  std::string out = mermaid
-                        ? "flowchart LR\n"
-                        : cat("digraph \"", escaped(graph.name, false), "\" {\n  rankdir=LR;\n  node [shape=box];\n");
-  for (std::size_t i = 0; i < boxes.size(); ++i) {
-    const bool there = line.cached && boxes[i].cached == boxes[i].tasks;
-    if (mermaid)
-      out += cat("  n", i, "[\"", label(boxes[i]), "\"]", there ? ":::cached" : "", "\n");
-    else
-      out += cat("  n", i, " [label=\"", label(boxes[i]), "\"", there ? ", style=filled, fillcolor=palegreen" : "",
-                 "];\n");
-  }
-  for (const Arrow& arrow : arrows) {
-    if (mermaid) {
-      out += cat("  n", arrow.from, " -->", arrow.label.empty() ? "" : cat("|\"", escaped(arrow.label, true), "\"|"),
-                 " n", arrow.to, "\n");
-    } else {
-      out += cat("  n", arrow.from, " -> n", arrow.to,
-                 arrow.label.empty() ? "" : cat(" [label=\"", escaped(arrow.label, false), "\"]"), ";\n");
-    }
-  }
-  if (mermaid && line.cached) out += "  classDef cached fill:#d5f5d5\n";
-  if (!mermaid) out += "}\n";
-  print(out);
+  const std::string out = line.format == "mermaid" ? mermaid_of(boxes, arrows, line.cached)
+                                                   : dot_of(graph.name, boxes, arrows, line.cached);
+  print(line.format == "svg" ? svg_of(out, boxes.size()) : out);
   return pipeline::kRunDone;
 }
 

@@ -32,15 +32,7 @@ int list_programs(const cli::CommandLine& line) {
   Json json = header("pe-list-stages/1");
   json["stages"] = Json::array();
   std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(support::own_executable().parent_path())) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("pe-", 0) == 0 && name.find('.') == std::string::npos && name != "pe-pipeline" &&
-        entry.is_regular_file())
-      names.push_back(name);
-  }
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
+  for (const std::string& name : stage_programs()) {
     try {
       const auto stage = catalog.find(name, fs::current_path(), {});
       rows.push_back({name, cat("version ", stage->version), stage->summary});

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <map>
+#include <string_view>
 
 #include "commands/commands.h"
 #include "commands/session.h"
@@ -17,7 +18,8 @@ int dispatch(const cli::CommandLine& line) {
       {"logs", logs_command},     {"graph", graph_command},  {"show", show_command},       {"list", list_command},
       {"config", config_command}, {"forget", forget_command}, {"verify", verify_command},   {"diff", diff_command},
       {"gc", gc_command},         {"pin", pin_command},       {"unpin", unpin_command},     {"push", push_command},
-      {"pull", pull_command},     {"doctor", doctor_command}};
+      {"pull", pull_command},     {"doctor", doctor_command}, {"timeline", timeline_command}, {"man", man_command},
+      {"completion", completion_command}};
   return table.at(line.verb)(line);
 }
 
@@ -35,6 +37,7 @@ int exit_code_of(const support::Error& error) {
 
 int pipeline_main(int argc, char** argv) {
   try {
+    if (argc > 1 && std::string_view(argv[1]) == "__complete") return answer_shell({argv + 2, argv + argc});
     cli::CommandLine line;
     if (const auto code = cli::parse_command_line(argc, argv, PE_VERSION, line)) return *code;
     const int code = dispatch(line);

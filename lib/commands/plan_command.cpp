@@ -155,6 +155,7 @@ int plan_command(const cli::CommandLine& line) {
   const bool work = !plan.nothing_to_do();
   const int code = line.exit_code && work ? pipeline::kRunHasWork : pipeline::kRunDone;
   const pipeline::Capacity capacity = capacity_of(line);
+  check_pools(line, graph);
   const auto demands = impossible_demands(graph, plan, capacity);
   const auto groups =
       line.why && !line.json ? std::vector<pipeline::CauseGroup>() : pipeline::group_causes(graph, plan, reader);

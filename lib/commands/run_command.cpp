@@ -7,6 +7,7 @@
 #include "commands/commands.h"
 #include "commands/display.h"
 #include "commands/session.h"
+#include "commands/timeline.h"
 #include "pipeline/estimate.h"
 #include "pipeline/history.h"
 #include "pipeline/journal.h"
@@ -57,13 +58,6 @@ class InterruptCounter {
 
 double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// A path as people would type it: relative to the current folder when it lies below.
-std::string short_path(const fs::path& path) {
-  const fs::path relative = path.lexically_relative(fs::current_path());
-  const std::string text = relative.string();
-  return text.empty() || text.rfind("..", 0) == 0 ? path.string() : text;
 }
 
 void print_reports(const std::vector<std::string>& reports) {
@@ -119,6 +113,16 @@ void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, c
   print_reports(summary.reports);
 }
 
+/// The page of how it went. It can be written again at any time, so a run does not fail for it.
+void tell_timeline(const cli::CommandLine& line, const Store& store, const std::string& run_id) {
+  try {
+    const fs::path page = write_timeline(pipeline::read_timeline(store, run_id));
+    if (line.progress != "json") print(cat("timeline: ", short_path(page), "\n"));
+  } catch (const support::Error& error) {
+    say(cat("pe-pipeline: warning: no timeline: ", error.diagnostics().front().message, "\n"));
+  }
+}
+
 /// Everything before the selection, for the command that runs one task alone.
 std::vector<std::string> command_prefix(const cli::CommandLine& line) {
   std::vector<std::string> words = {line.given.at(0), "run", line.words.at(0)};
@@ -145,7 +149,7 @@ int run_command(const cli::CommandLine& line) {
   const pipeline::ExpandOptions options = expand_options(line);
 
   // The usual case: the same command again, and everything is there. No YAML, no lock.
-  if (selectors.empty() && !line.force) {
+  if (selectors.empty() && !line.force && line.pools.empty()) {
     if (const auto memo = pipeline::PlanMemo::find(store_folder, file, options)) {
       std::vector<std::string> reports;
       const auto present = [&] {
@@ -170,6 +174,7 @@ int run_command(const cli::CommandLine& line) {
   plan_options.selected = pipeline::select(graph, selectors);
   plan_options.force = line.force;
   const pipeline::Capacity capacity = capacity_of(line);
+  check_pools(line, graph);
   auto lock = pipeline::RunLock::acquire(store_folder, graph.name, &owner);
   if (!lock) return lock_refused(store_folder, owner);
   pipeline::StoreOptions store_options;
@@ -230,6 +235,7 @@ int run_command(const cli::CommandLine& line) {
     remember(pipeline::make_plan(graph, reader, plan_options));
   }
   print_summary(line, graph, summary);
+  tell_timeline(line, store, summary.run_id);
   return summary.exit_code;
 }
 

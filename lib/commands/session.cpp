@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
 
 #include "pipeline/key.h"
 #include "pipeline/memo.h"
 #include "pipeline/pipeline_file.h"
 #include "support/error.h"
 #include "support/process.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -71,6 +73,18 @@ pipeline::ExpandOptions expand_options(const cli::CommandLine& line) {
 
 pipeline::StageCatalog stage_catalog() { return pipeline::StageCatalog({support::own_executable().parent_path()}); }
 
+std::vector<std::string> stage_programs() {
+  constexpr std::string_view kEnding = ".describe.json";
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(support::own_executable().parent_path())) {
+    const std::string name = entry.path().filename().string();
+    if (name.rfind("pe-", 0) == 0 && name.size() > kEnding.size() && entry.path().extension() == ".json")
+      names.push_back(name.substr(0, name.size() - kEnding.size()));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 pipeline::Capacity capacity_of(const cli::CommandLine& line) {
   pipeline::Capacity capacity = pipeline::detect_capacity();
   // More CPUs than there are may be asked for (they are only counted); memory likewise.
@@ -91,6 +105,18 @@ pipeline::Capacity capacity_of(const cli::CommandLine& line) {
     capacity.pools[pool.substr(0, equals)] = *size;
   }
   return capacity;
+}
+
+void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph) {
+  std::set<std::string> known;
+  for (const auto& task : graph.tasks) known.insert(task.resources.pools.begin(), task.resources.pools.end());
+  for (const std::string& pool : line.pools) {
+    const std::string name = pool.substr(0, pool.find('='));
+    if (known.count(name)) continue;
+    const std::string near = support::suggestion(name, {known.begin(), known.end()});
+    throw ConfigError(cat("no task takes from a pool ", quote(name)), {"--pool", 0, 0, "", 1},
+                      near.empty() ? "`resources: {pools: [NAME]}` of a stage names one" : near);
+  }
 }
 
 Loaded load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
@@ -147,6 +173,12 @@ std::string table(std::vector<std::vector<std::string>> rows) {
     out += text + "\n";
   }
   return out;
+}
+
+std::string short_path(const fs::path& path) {
+  const fs::path relative = path.lexically_relative(fs::current_path());
+  const std::string text = relative.string();
+  return text.empty() || text.rfind("..", 0) == 0 ? path.string() : text;
 }
 
 std::string counted(std::size_t count, const std::string& noun) {

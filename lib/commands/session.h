@@ -33,9 +33,14 @@ fs::path store_path_for(cli::CommandLine& line);
 
 pipeline::ExpandOptions expand_options(const cli::CommandLine& line);
 pipeline::StageCatalog stage_catalog();
+/// The programs beside pe-pipeline that describe themselves, sorted.
+std::vector<std::string> stage_programs();
 
 /// What the machine has, narrowed by -j, --mem, --gpus, --pool. @throws ConfigError
 pipeline::Capacity capacity_of(const cli::CommandLine& line);
+
+/// @throws ConfigError for a --pool that no task takes, with the nearest that there is.
+void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph);
 
 /// A pipeline, expanded, hashed and keyed.
 struct Loaded {
@@ -59,6 +64,9 @@ cli::Style err_style(const cli::CommandLine& line);
 
 /// Columns side by side, two spaces between; the last is not padded. A newline in a cell is shown as \n.
 std::string table(std::vector<std::vector<std::string>> rows);
+
+/// A path as people would type it: relative to the current folder when it lies below.
+std::string short_path(const fs::path& path);
 
 /// "1 task", "3 tasks".
 std::string counted(std::size_t count, const std::string& noun);

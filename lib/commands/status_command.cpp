@@ -1,6 +1,8 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -9,7 +11,8 @@
 
 #include "cli/terminal.h"
 #include "commands/commands.h"
-#include "commands/display.h"
+#include "commands/display_text.h"
+#include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/exit_code.h"
 #include "pipeline/selection.h"
@@ -28,24 +31,6 @@ using pipeline::TaskStatus;
 using support::cat;
 using support::ConfigError;
 using support::quote;
-
-std::string pick_run(const pipeline::Store& store, const std::string& wanted) {
-  const std::vector<std::string> runs = store.runs();
-  if (runs.empty())
-    throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {},
-                      "name another with --store, or run a pipeline first");
-  if (wanted.empty() || wanted == "latest") return runs.back();
-  std::vector<std::string> found;
-  for (const std::string& run : runs) {
-    if (run.rfind(wanted, 0) == 0) found.push_back(run);
-  }
-  if (found.size() == 1) return found.front();
-  if (found.empty())
-    throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1},
-                      support::suggestion(wanted, runs));
-  throw ConfigError(cat(quote(wanted), " begins the names of ", found.size(), " runs"), {"--run", 0, 0, "", 1},
-                    "give more of it");
-}
 
 /// A task as selections see it, from its id: "trunk[encoding=rope,seed=42]".
 pipeline::Task from_id(const std::string& id) {
@@ -77,31 +62,18 @@ std::string tail_of(const std::string& text, std::optional<std::int64_t> count) 
   return *count == 0 ? "" : text.substr(at);
 }
 
-}  // namespace
+/// "running  12 done  3 running  40 waiting".
+std::string counts_text(const RunStatus& status) {
+  std::map<std::string, std::size_t> counts;
+  for (const TaskStatus& task : status.tasks) ++counts[task.phase];
+  std::string out = status.state;
+  for (const auto& [phase, count] : counts) out += cat("  ", count, " ", phase);
+  return out;
+}
 
-int status_command(const cli::CommandLine& given) {
-  cli::CommandLine line = given;
-  const pipeline::Store store = open_for_reading(store_path_for(line));
-  if (!line.words.empty() && line.run.empty()) {
-    line.run = line.words.front();
-    line.words.erase(line.words.begin());
-  }
-  if (!line.words.empty())
-    throw ConfigError(cat("unexpected word ", quote(line.words.front())), {"pe-pipeline status", 0, 0, "", 1});
-  const RunStatus status = pipeline::read_run(store, pick_run(store, line.run));
-  if (line.json) {
-    Json json = to_json(status);
-    if (line.failed) {
-      Json kept = Json::array();
-      for (Json& task : json["tasks"]) {
-        if (task["phase"] == "failed" || task["phase"] == "blocked") kept.push_back(std::move(task));
-      }
-      json["tasks"] = std::move(kept);
-    }
-    print_json(json);
-    return pipeline::kRunDone;
-  }
-  const cli::Style style = out_style(line);
+/// The run as people read it, most important first: a window may show the beginning only.
+std::string status_text(const RunStatus& status, bool only_failed, const cli::Style& style) {
+  std::string out;
   std::map<std::string, std::size_t> counts;
   std::map<std::string, std::map<std::string, std::size_t>> by_stage;
   std::vector<std::string> stages;
@@ -113,27 +85,27 @@ int status_command(const cli::CommandLine& given) {
   const std::string state = status.state == "done"                               ? style.good("done")
                             : status.state == "failed" || status.state == "died" ? style.bad(status.state)
                                                                                  : style.warn(status.state);
-  print(cat(style.bold(status.pipeline), "  run ", status.run_id, "  ", state,
+  out += cat(style.bold(status.pipeline), "  run ", status.run_id, "  ", state,
             status.state == "running" ? cat(" (process ", status.pid, " on ", status.host, ")") : "", "  began ",
             pipeline::utc_text(status.started),
-            status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n"));
-  if (!line.failed) {
+            status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n");
+  if (!only_failed) {
     std::vector<std::vector<std::string>> rows;
     for (const std::string& stage : stages) {
       std::string text;
       for (const auto& [phase, count] : by_stage[stage]) text += cat(text.empty() ? "" : "  ", count, " ", phase);
       rows.push_back({"  " + stage, text});
     }
-    print(table(rows));
+    out += table(rows);
   }
   for (const char* phase : {"running", "lost", "failed", "interrupted", "blocked"}) {
     const bool trouble = std::string_view(phase) == "failed" || std::string_view(phase) == "blocked";
-    if (line.failed && !trouble) continue;
+    if (only_failed && !trouble) continue;
     std::size_t shown = 0;
     for (const TaskStatus& task : status.tasks) {
       if (task.phase != phase) continue;
-      if (++shown > 20 && !line.failed) {
-        print(cat("  ", phase, "  and ", counts[phase] - 20, " more\n"));
+      if (++shown > 20 && !only_failed) {
+        out += cat("  ", phase, "  and ", counts[phase] - 20, " more\n");
         break;
       }
       std::string text = cat("  ", trouble ? style.bad(phase) : style.warn(phase), "  ", task.id);
@@ -142,12 +114,82 @@ int status_command(const cli::CommandLine& given) {
       if (!task.reason.empty()) text += "  " + cli::harmless(task.reason);
       if (const std::string time = lasted(task); !time.empty()) text += "  " + time;
       if (trouble && !task.log.empty()) text += cat("\n      log ", task.log);
-      print(text + "\n");
+      out += text + "\n";
     }
   }
   if (status.state == "died")
-    print("the process of this run is gone without a word; the same `run` command goes on from here\n");
-  if (status.damaged_lines) print(cat(counted(status.damaged_lines, "damaged journal line"), " left out\n"));
+    out += "the process of this run is gone without a word; the same `run` command goes on from here\n";
+  if (status.damaged_lines) out += cat(counted(status.damaged_lines, "damaged journal line"), " left out\n");
+  return out;
+}
+
+Json status_json(const RunStatus& status, bool only_failed) {
+  Json json = to_json(status);
+  if (only_failed) {
+    Json kept = Json::array();
+    for (Json& task : json["tasks"]) {
+      if (task["phase"] == "failed" || task["phase"] == "blocked") kept.push_back(std::move(task));
+    }
+    json["tasks"] = std::move(kept);
+  }
+  return json;
+}
+
+std::atomic<bool> left{false};
+
+/// Shows the run until it ends or somebody has seen enough: in place on a terminal, elsewhere what changed.
+void watch(const pipeline::Store& store, const std::string& run, const cli::CommandLine& line) {
+  struct sigaction action {}, before_int{}, before_term{};
+  action.sa_handler = [](int) { left = true; };
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, &before_int);
+  ::sigaction(SIGTERM, &action, &before_term);
+  const bool draw = !line.json && cli::can_draw(1);
+  const cli::Style style = out_style(line);
+  RunStatus status;
+  {
+    cli::Panel panel(1);
+    std::string last;
+    while (!left) {
+      status = pipeline::read_run(store, run);
+      if (status.state != "running") break;
+      if (draw) {
+        panel.show(support::split(status_text(status, line.failed, style), '\n'));
+      } else {
+        Json json = status_json(status, line.failed);
+        const std::string text =
+            line.json ? json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n" : counts_text(status) + "\n";
+        if (text != last) print(text);
+        std::fflush(stdout);
+        last = text;
+      }
+      for (int i = 0; i < 10 && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+  }
+  ::sigaction(SIGINT, &before_int, nullptr);
+  ::sigaction(SIGTERM, &before_term, nullptr);
+  if (left) return;
+  if (line.json)
+    print(status_json(status, line.failed).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+  else
+    print(status_text(status, line.failed, style));
+}
+
+}  // namespace
+
+int status_command(const cli::CommandLine& given) {
+  cli::CommandLine line = given;
+  const pipeline::Store store = open_for_reading(store_path_for(line));
+  const std::string run = take_run(store, line);
+  if (line.watch) {
+    watch(store, run, line);
+    return pipeline::kRunDone;
+  }
+  const RunStatus status = pipeline::read_run(store, run);
+  if (line.json)
+    print_json(status_json(status, line.failed));
+  else
+    print(status_text(status, line.failed, out_style(line)));
   return pipeline::kRunDone;
 }
 
@@ -168,7 +210,7 @@ int logs_command(const cli::CommandLine& given) {
     if (runs.empty()) pick_run(store, "");
   }
   std::vector<TaskStatus> found;
-  std::vector<std::string> known;
+  std::vector<std::string> known, ids;
   std::string run_id;
   for (const std::string& run : runs) {
     const RunStatus status = pipeline::read_run(store, run);
@@ -178,6 +220,7 @@ int logs_command(const cli::CommandLine& given) {
         return word == task.id || pipeline::matches(seen, word);
       });
       if (std::find(known.begin(), known.end(), task.stage) == known.end()) known.push_back(task.stage);
+      if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
       if (selected && !store.attempts(task.plan_key).empty()) found.push_back(task);
     }
     run_id = run;
@@ -185,8 +228,10 @@ int logs_command(const cli::CommandLine& given) {
   }
   if (found.empty()) {
     const std::string& word = line.words.front();
+    const std::string label = word.substr(0, word.find('['));
+    const bool exists = std::find(known.begin(), known.end(), label) != known.end();
     throw ConfigError(cat("no run has a log of ", quote(word)), {},
-                      support::suggestion(word.substr(0, word.find('[')), known));
+                      support::suggestion(exists ? word : label, exists ? ids : known));
   }
   Json answers = Json::array();
   for (const TaskStatus& task : found) {

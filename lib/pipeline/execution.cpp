@@ -278,26 +278,37 @@ void Execution::refresh_state() {
   state_.now_s = runner_.now();
   state_.running.clear();
   for (const auto& [ticket, active] : running_) {
-    state_.running.push_back({active.task, active.attempt, active.started_s, active.progress});
+    state_.running.push_back(
+        {active.task, active.attempt, active.started_s, expected_of(active.task), active.progress});
   }
   state_.eta_s = estimate();
 }
 
+double Execution::expected_of(std::size_t i) const {
+  if (i < options_.expected_s.size() && options_.expected_s[i] > 0) return options_.expected_s[i];
+  const auto label = known_labels_.find(graph_.tasks[i].label);
+  return label == known_labels_.end() ? -1 : label->second.first / label->second.second;
+}
+
 double Execution::estimate() const {
-  double total = 0, longest = 0;
+  std::map<std::size_t, double> gone;
+  for (const auto& [ticket, active] : running_) gone[active.task] = runner_.now() - active.started_s;
+  double cpu_s = 0, gpu_s = 0, path_s = 0;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const TaskPhase phase = nodes_[i].phase;
     if (phase != TaskPhase::kWaiting && phase != TaskPhase::kReady && phase != TaskPhase::kRunning) continue;
-    const auto label = known_labels_.find(graph_.tasks[i].label);
-    if (label == known_labels_.end()) return -1;
-    total += label->second.first / label->second.second;
-    longest = std::max(longest, queue_->remaining(i));
+    const double whole = expected_of(i);
+    if (whole < 0) return -1;
+    const auto began = gone.find(i);
+    const double past = began == gone.end() ? 0 : std::min(began->second, whole);
+    cpu_s += (whole - past) * static_cast<double>(graph_.tasks[i].resources.cpus);
+    gpu_s += (whole - past) * static_cast<double>(graph_.tasks[i].resources.gpus);
+    path_s = std::max(path_s, queue_->remaining(i) - past);
   }
-  for (const auto& [ticket, active] : running_) {
-    const auto label = known_labels_.find(graph_.tasks[active.task].label);
-    total -= std::min(runner_.now() - active.started_s, label->second.first / label->second.second);
-  }
-  return std::max({total / static_cast<double>(std::max<std::size_t>(1, running_.size())), 0.0});
+  // No schedule is faster than its longest path, nor than all work spread over all slots.
+  const auto& capacity = options_.capacity;
+  return std::max({path_s, cpu_s / static_cast<double>(std::max<std::int64_t>(1, capacity.cpus)),
+                   capacity.gpus.empty() ? 0.0 : gpu_s / static_cast<double>(capacity.gpus.size())});
 }
 
 // ---- the end

@@ -62,6 +62,7 @@ struct RunningTask {
   std::size_t task = 0;
   int attempt = 0;
   double started_s = 0;            ///< on the runner's clock
+  double expected_s = -1;          ///< what it, or such tasks, took before; -1: unknown
   Json progress = Json::object();  ///< latest: {"what", "done", "total", …figures}
 };
 

@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "cli/command_table.h"
 #include "support/error.h"
 
 using pe::cli::CommandLine;
@@ -84,6 +85,23 @@ BOOST_AUTO_TEST_CASE(every_command_has_help_with_an_example_and_exit_codes_in_na
   }
   const std::string overview = pe::cli::help_text("", 80);
   for (const std::string& name : pe::cli::command_names()) BOOST_TEST(has(overview, "  " + name + " "));
+}
+
+BOOST_AUTO_TEST_CASE(a_usage_line_says_what_may_stand_where) {
+  const auto told = [](const std::string& usage) {
+    std::string out;
+    for (const auto& place : pe::cli::usage_places(usage))
+      out += (place.optional ? "?" : "") + place.kind + (place.repeats ? "* " : " ");
+    return out;
+  };
+  BOOST_TEST(told("FILE [SELECT...] [flags]") == "FILE ?SELECT* ");
+  BOOST_TEST(told("[FILE] SELECT... DIR [flags]") == "?FILE SELECT* DIR ");
+  BOOST_TEST(told("[FILE] [NAME SELECT...] [flags]") == "?FILE ?NAME ?SELECT* ");
+  BOOST_TEST(told("FILE [SELECT...] --resolved [flags]") == "FILE ?SELECT* ");
+  BOOST_TEST(told("KEY|PATH|ID [flags]") == "KEY|PATH|ID ");
+  for (const auto& command : pe::cli::commands()) {
+    if (command.name != "help" && !command.usage.empty()) BOOST_TEST(!pe::cli::usage_places(command.usage).empty(), command.name);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

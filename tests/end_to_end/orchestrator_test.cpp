@@ -12,6 +12,7 @@
 #include <random>
 #include <thread>
 
+#include "project.h"
 #include "pipeline/journal.h"
 #include "pipeline/status.h"
 #include "pipeline/store.h"
@@ -24,104 +25,11 @@
 using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
 
+using test::Answer;
+using test::has;
+using test::Project;
+
 namespace {
-
-const char* const kPipeline = R"(schema: pe-pipeline/1
-name: toy
-title: A toy
-axes:
-  seed: [1, 2]
-stages:
-  data:
-    run: pe-toy
-    config: {set: {value: 5}}
-  trunk:
-    run: pe-toy
-    over: [seed]
-    needs: {init: data}
-    config: {set: {value: $(seed), tokens: 40, step_s: 0.003, checkpoint_every: 4}}
-    snapshots: {s10: 0.25, s20: 0.5}
-  decay:
-    run: pe-toy
-    over: [seed, branch]
-    axes: {branch: {s10: 1, s20: 2}}
-    needs: {init: 'trunk@$(branch)'}
-    config: {set: {value: $(branch.value), tokens: 6, step_s: 0.003}}
-  report:
-    run: pe-toy-report
-    gather: {in: decay}
-    config: {set: {text: the report}}
-)";
-
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-class Project {
- public:
-  explicit Project(const std::string& text = kPipeline) {
-    const char* path = ::getenv("PATH");
-    const std::string folders = std::string(PE_TOY_FOLDER) + ":" + (path ? path : "");
-    ::setenv("PATH", folders.c_str(), 1);
-    ::setenv("NO_COLOR", "1", 1);
-    fs::create_directories(root() / "configs");
-    write(text);
-  }
-  fs::path root() const { return folder_ / "a project"; }
-  fs::path file() const { return root() / "toy.yml"; }
-  void write(const std::string& text) const { support::write_file_atomically(file(), text, false); }
-
-  std::vector<std::string> command(const std::string& verb, const std::vector<std::string>& rest) const {
-    std::vector<std::string> words = {program(), verb, file().string()};
-    words.insert(words.end(), rest.begin(), rest.end());
-    if (verb == "run") words.insert(words.end(), {"--durability", "off"});
-    return words;
-  }
-  Answer call(const std::string& verb, const std::vector<std::string>& rest = {}) const {
-    return call_words(command(verb, rest));
-  }
-  Answer call_words(const std::vector<std::string>& words) const {
-    const auto captured = support::capture(words, "", 64u << 20, root());
-    return {captured.status.code, captured.out, captured.err};
-  }
-  pid_t start(const std::vector<std::string>& rest = {}) const {
-    support::SpawnOptions options;
-    options.arguments = command("run", rest);
-    options.directory = root();
-    const support::Descriptor out(
-        ::open((root() / "run.out").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    options.stdout_fd = options.stderr_fd = out.get();
-    return support::spawn(options);
-  }
-  pipeline::Store store() const {
-    pipeline::StoreOptions options;
-    options.create = false;
-    return pipeline::Store(root() / "store", options);
-  }
-  /// What every record leads to: key → content digests.
-  std::map<pipeline::ResultKey, std::string> contents() const {
-    std::map<pipeline::ResultKey, std::string> all;
-    const pipeline::Store opened = store();
-    for (const auto& key : opened.keys()) {
-      const auto record = opened.read(key);
-      if (!record) continue;
-      for (const auto& output : record->outputs) all[key] += output.role + "=" + output.content + " ";
-    }
-    return all;
-  }
-  static std::string program() { return (test::build_root() / "stages" / "pe-pipeline").string(); }
-
- private:
-  test::TempFolder folder_;
-};
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-void check_has(int line, const std::string& text, const std::string& part) {
-  BOOST_TEST(has(text, part), "line " << line << ": expected '" << part << "' in:\n" << text);
-}
-#define CHECK_HAS(text, part) check_has(__LINE__, text, part)
 
 std::string one_task(const std::string& set) {
   return "schema: pe-pipeline/1\nname: toy\nstages:\n  t:\n    run: pe-toy\n    config: {set: {" + set + "}}\n";
@@ -182,7 +90,7 @@ BOOST_AUTO_TEST_CASE(a_changed_value_runs_what_depends_on_it_and_is_explained) {
 }
 
 BOOST_AUTO_TEST_CASE(a_failure_names_its_log_and_the_command_that_runs_it_alone) {
-  std::string text = kPipeline;
+  std::string text = test::kToyPipeline;
   text.replace(text.find("value: $(branch.value)"), 22,
                "value: $(branch.value), fail: exit, fail_code: 70, fail_step: 3");
   const Project project(text);
@@ -228,7 +136,7 @@ BOOST_AUTO_TEST_CASE(garbage_and_missing_outputs_leave_nothing_under_a_final_nam
 }
 
 BOOST_AUTO_TEST_CASE(a_divergence_is_a_result_that_descendants_inherit) {
-  std::string text = kPipeline;
+  std::string text = test::kToyPipeline;
   text.replace(text.find("step_s: 0.003, checkpoint_every: 4"), 34, "fail: diverge, fail_step: 15");
   const Project project(text);
   const Answer answer = project.call("run");

@@ -1,0 +1,59 @@
+/// @file
+/// What may stand where the cursor is, for the shells' completion. The words in capitals of the command table's usage
+/// lines and flag values say what a place takes; what there is of it (stages, axes, runs, …) a `CompletionSource` knows.
+///
+/// A completion script is a few lines for each shell; all thinking is done by the hidden command
+///
+///     pe-pipeline __complete SHELL …
+///
+/// bash hands over its line, the word under the cursor and its word breaks, and gets words to insert. zsh and fish hand
+/// over words, and get a word, a tab and a note a line.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::cli {
+
+struct Candidate {
+  std::string word;
+  std::string help;
+};
+
+/// A command line up to the cursor.
+struct CompletionContext {
+  std::string program;             ///< "pe-pipeline", "pe-train"
+  std::string command;             ///< of pe-pipeline
+  std::string flag;                ///< whose value is asked for, or empty
+  std::vector<std::string> words;  ///< what is no flag, after the command
+  std::vector<std::pair<std::string, std::string>> values;  ///< flags that were given, with their values
+};
+
+class CompletionSource {
+ public:
+  virtual ~CompletionSource() = default;
+  /// All that may stand for `kind` ("FILE", "SELECT", "RUN", …) and begins with `typed`; of another kind, nothing.
+  /// A candidate that ends with one of = [ , / . is the beginning of something longer.
+  virtual std::vector<Candidate> find(const std::string& kind, const std::string& typed,
+                                      const CompletionContext& context) = 0;
+};
+
+/// `words` are those of the line up to the cursor, the program first and the one that is being typed last.
+std::vector<Candidate> complete(const std::vector<std::string>& words, CompletionSource& source);
+
+/// The answer to `__complete`, whose arguments these are. What cannot be completed is an empty answer.
+std::string answer_completion(const std::vector<std::string>& arguments, CompletionSource& source);
+
+/// A script for "bash", "zsh" or "fish" that completes pe-pipeline and the programs named.
+std::string completion_script(const std::string& shell, const std::vector<std::string>& programs);
+
+/// A line of a shell up to the cursor as bash splits it: words without quotes, and how the last one was typed.
+struct TypedLine {
+  std::vector<std::string> words;
+  bool quoted = false;      ///< the last word is inside quotes that are still open
+  std::size_t settled = 0;  ///< bytes of the last word that bash leaves alone when it inserts a candidate
+};
+TypedLine split_line(std::string_view line, std::string_view breaks);
+
+}  // namespace pe::cli

@@ -1,0 +1,29 @@
+/// @file
+/// Man pages (man(7) macros, UTF-8), made from the tables that help is made from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pe::cli {
+
+/// "pe-pipeline" for no command, else "pe-pipeline-run", …: the name of a page in section 1.
+std::string manual_name(const std::string& command);
+
+/// The page of a command of pe-pipeline; of no command, the overview. `date` as 2026-11-21, for the footer.
+std::string command_manual(const std::string& command, const std::string& version, const std::string& date);
+
+/// What the page of a stage says beside the flags that all stages have.
+struct StagePage {
+  struct Entry {
+    std::string name, text;
+  };
+  std::string program;           ///< "pe-train"
+  std::string summary;
+  std::string version;           ///< "0.1.0, result version 3"
+  std::vector<Entry> inputs, outputs;
+  std::string fields;            ///< as `--help` lists them, lines as they are
+};
+std::string stage_manual(const StagePage& page, const std::string& date);
+
+}  // namespace pe::cli

@@ -1,0 +1,169 @@
+#include "commands/display_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/terminal.h"
+#include "commands/session.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+using pipeline::RunEvent;
+using pipeline::RunState;
+using pipeline::TaskPhase;
+using support::cat;
+
+namespace {
+
+std::string text_of(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// A text of a stage on one line.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return cli::harmless(text);
+}
+
+double number_of(const Json& json, const char* name, double fallback = 0) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_number() ? found->get<double>() : fallback;
+}
+
+std::string figure(const Json& value) {
+  if (value.is_number_float()) {
+    const double real = value.get<double>();
+    return std::abs(real) >= 1000 ? support::short_count(real) : fmt::format("{:.4g}", real);
+  }
+  if (value.is_number_integer()) return support::short_count(value.get<double>());
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::size_t count_of(const RunState& state, TaskPhase phase) {
+  const auto found = state.counts.find(phase);
+  return found == state.counts.end() ? 0 : found->second;
+}
+
+}  // namespace
+
+const std::string& id_of(const RunState& state, const RunEvent& event) {
+  static const std::string none = "run";
+  return event.task < 0 ? none : state.graph->tasks[static_cast<std::size_t>(event.task)].id;
+}
+
+std::string counts_line(const RunState& state, const cli::Style& style) {
+  const std::size_t finished = count_of(state, TaskPhase::kDone) + count_of(state, TaskPhase::kReused);
+  std::size_t all = 0;
+  for (const auto& [phase, count] : state.counts) all += count;
+  std::string line = cat(finished, "/", all, " there");
+  const auto add = [&](TaskPhase phase, const std::string& text) {
+    if (const std::size_t count = count_of(state, phase)) line += cat("  ", count, " ") + text;
+  };
+  add(TaskPhase::kRunning, "running");
+  add(TaskPhase::kReady, "ready");
+  add(TaskPhase::kWaiting, "waiting");
+  add(TaskPhase::kFailed, style.bad("failed"));
+  add(TaskPhase::kBlocked, style.warn("blocked"));
+  add(TaskPhase::kInterrupted, style.warn("interrupted"));
+  if (state.eta_s >= 0) line += cat("  about ", support::short_duration(state.eta_s), " left");
+  if (state.stopping) line += "  " + style.warn("stopping");
+  return line;
+}
+
+std::string event_line(const RunEvent& event, const RunState& state, const cli::Style& style) {
+  const std::string& id = id_of(state, event);
+  const Json& detail = event.detail;
+  if (event.name == "start") {
+    return cat("start    ", id, event.attempt > 1 ? cat("  attempt ", event.attempt) : "",
+               detail.value("resumed", false) ? ", continues" : "",
+               detail.contains("gpus") ? cat("  gpus ", detail["gpus"].dump()) : "");
+  }
+  if (event.name == "publish") {
+    const std::string snapshot = text_of(detail, "snapshot");
+    const bool diverged = text_of(detail, "status") == "diverged";
+    return cat(diverged ? style.warn("diverged") : style.good("done    "), " ", id,
+               snapshot.empty() ? "" : "@" + snapshot, "  ", support::short_bytes(number_of(detail, "bytes")),
+               detail.contains("inherited_from") ? cat("  follows ", text_of(detail, "inherited_from")) : "");
+  }
+  if (event.name == "reuse") return cat("reuse    ", id, "  its inputs came out as before");
+  if (event.name == "retry") {
+    return cat(
+        style.warn("retry   "), " ", id, "  ", text_of(detail, "reason"), ", class ", text_of(detail, "class"),
+        number_of(detail, "delay_s") > 0 ? cat(", in ", support::short_duration(number_of(detail, "delay_s"))) : "");
+  }
+  if (event.name == "requeue") return cat("again    ", id, "  it stopped at a checkpoint");
+  if (event.name == "conflict") {
+    return cat(
+        style.warn("conflict"), " ", id, "  gave other contents than ", text_of(detail, "first"),
+        " before; the first stays, this one is described in ", text_of(detail, "file"),
+        "\n         `forget` it first if the new one is right; a stage whose bytes change needs a new result version");
+  }
+  if (event.name == "block") return cat(style.warn("blocked "), " ", id, "  ", text_of(detail, "reason"));
+  if (event.name == "warn")
+    return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", one_line(text_of(detail, "text")));
+  if (event.name == "note" && event.task >= 0) return cat("note     ", id, "  ", one_line(text_of(detail, "text")));
+  if (event.name == "stop") {
+    const std::string stages = counted(static_cast<std::size_t>(number_of(detail, "running")), "stage");
+    return number_of(detail, "level") > 1
+               ? cat("killing ", stages)
+               : cat("stopping: asked ", stages, " to save and end; Ctrl-C again kills them");
+  }
+  return "";
+}
+
+ProgressText progress_text(const Json& progress) {
+  ProgressText out;
+  if (!progress.is_object()) return out;
+  out.work = text_of(progress, "what");
+  const double done = number_of(progress, "done"), total = number_of(progress, "total");
+  if (progress.contains("done")) {
+    out.work += cat(out.work.empty() ? "" : " ", support::with_commas(static_cast<std::int64_t>(done)));
+    if (total > 0) {
+      out.share = std::clamp(done / total, 0.0, 1.0);
+      out.work += cat("/", support::with_commas(static_cast<std::int64_t>(total)), " ",
+                      static_cast<int>(out.share * 100), "%");
+    }
+  }
+  const auto detail = progress.find("detail");
+  if (detail != progress.end() && detail->is_object()) {
+    for (const auto& [name, value] : detail->items()) {
+      // "tokens_per_second": 31000 → "31k tokens/s"
+      const auto per = name.rfind("_per_second");
+      if (per != std::string::npos && per + 11 == name.size())
+        out.speed += cat(out.speed.empty() ? "" : "  ", figure(value), " ", name.substr(0, per), "/s");
+      else
+        out.figures += cat(out.figures.empty() ? "" : "  ", name, " ", figure(value));
+    }
+  }
+  return out;
+}
+
+std::string render_progress(const Json& progress) {
+  const ProgressText text = progress_text(progress);
+  std::string out = text.work;
+  for (const std::string& part : {text.speed, text.figures}) {
+    if (!part.empty()) out += (out.empty() ? "" : "  ") + part;
+  }
+  return cli::harmless(out);
+}
+
+std::string render_failure(const pipeline::Graph& graph, const RunEvent& event, bool color) {
+  const cli::Style style(color);
+  const Json& detail = event.detail;
+  std::string out = cat(style.bad("failed"), "   ", graph.tasks[static_cast<std::size_t>(event.task)].id, "  ",
+                        text_of(detail, "reason"), " (class ", text_of(detail, "class"), ")\n");
+  const auto tail = detail.find("tail");
+  if (tail != detail.end() && tail->is_array()) {
+    for (const Json& line : *tail) {
+      if (line.is_string()) out += cat("         ", style.dim("|"), " ", cli::harmless(line.get<std::string>()), "\n");
+    }
+  }
+  const std::string log = text_of(detail, "log");
+  if (!log.empty()) out += cat("         log    ", log, "\n");
+  out += cat("         again  ", text_of(detail, "rerun"), "\n");
+  return out;
+}
+
+}  // namespace pe::commands

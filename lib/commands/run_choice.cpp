@@ -1,0 +1,42 @@
+#include "commands/run_choice.h"
+
+#include "support/error.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+std::string pick_run(const pipeline::Store& store, const std::string& wanted) {
+  const std::vector<std::string> runs = store.runs();
+  if (runs.empty())
+    throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {},
+                      "name another with --store, or run a pipeline first");
+  if (wanted.empty() || wanted == "latest") return runs.back();
+  std::vector<std::string> found;
+  for (const std::string& run : runs) {
+    if (run.rfind(wanted, 0) == 0) found.push_back(run);
+  }
+  if (found.size() == 1) return found.front();
+  if (found.empty()) {
+    const std::string near = support::suggestion(wanted, runs);
+    throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1},
+                      near.empty() ? cat("the newest is ", runs.back(), "; `list runs` shows all") : near);
+  }
+  throw ConfigError(cat(quote(wanted), " begins the names of ", found.size(), " runs"), {"--run", 0, 0, "", 1},
+                    "give more of it");
+}
+
+std::string take_run(const pipeline::Store& store, const cli::CommandLine& line) {
+  const std::size_t room = line.run.empty() ? 1 : 0;
+  if (line.words.size() > room) {
+    throw ConfigError(cat("unexpected word ", quote(line.words[room])), {"pe-pipeline " + line.verb, 0, 0, "", 1},
+                      "one run at a time, or a pipeline file (ending in .yml) and a run");
+  }
+  return pick_run(store, line.run.empty() && !line.words.empty() ? line.words.front() : line.run);
+}
+
+}  // namespace pe::commands

@@ -1,0 +1,15 @@
+/// @file
+/// One page that shows how a run went: style, script and data are in it, so it opens from a file, without a network. Its
+/// figures and tables read without JavaScript; the chart and the list of all tasks need it.
+#pragma once
+
+#include <string>
+
+#include "pipeline/timeline.h"
+
+namespace pe::commands {
+
+/// HTML 5. Same input, same bytes.
+std::string render_timeline(const pipeline::Timeline& timeline);
+
+}  // namespace pe::commands
