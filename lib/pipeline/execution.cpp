@@ -346,12 +346,15 @@ void Execution::refresh_state() {
     state_.running.push_back({active.task, active.attempt, active.started_s, expected_s, active.progress});
   }
   for (const auto& [ticket, active] : ending_) {
-    state_.running.push_back({active.task, active.attempt, active.started_s, {{"what", "publishing"}}});
-  }
-  for (const auto& [ticket, active] : ending_) {
-    state_.running.push_back({active.task, active.attempt, active.started_s, {{"what", "publishing"}}});
+    state_.running.push_back({active.task, active.attempt, active.started_s, -1, {{"what", "publishing"}}});
   }
   state_.eta_s = estimate();
+}
+
+double Execution::expected_of(std::size_t i) const {
+  if (i < options_.expected_s.size() && options_.expected_s[i] > 0) return options_.expected_s[i];
+  const auto label = known_labels_.find(graph_.tasks[i].label);
+  return label == known_labels_.end() ? -1 : label->second.first / label->second.second;
 }
 
 double Execution::estimate() const {

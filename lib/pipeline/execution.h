@@ -192,6 +192,8 @@ class Execution {
   bool results_there(std::size_t i) const;
   void loop();
   void refresh_state();
+  /// What a task takes: as the plan estimates it from records, else as tasks of its stage took; -1: unknown.
+  double expected_of(std::size_t i) const;
   /// Seconds to the end, from what tasks of each stage took; -1 when some stage never ran.
   double estimate() const;
 
