@@ -341,9 +341,8 @@ void Execution::refresh_state() {
   state_.now_s = runner_.now();
   state_.running.clear();
   for (const auto& [ticket, active] : running_) {
-    const auto label = known_labels_.find(graph_.tasks[active.task].label);
-    const double expected_s = label == known_labels_.end() ? -1 : label->second.first / label->second.second;
-    state_.running.push_back({active.task, active.attempt, active.started_s, expected_s, active.progress});
+    state_.running.push_back(
+        {active.task, active.attempt, active.started_s, expected_of(active.task), active.progress});
   }
   for (const auto& [ticket, active] : ending_) {
     state_.running.push_back({active.task, active.attempt, active.started_s, -1, {{"what", "publishing"}}});
