@@ -12,8 +12,8 @@ int main(int argc, char** argv) {
        .summary = "Drop the positional encoding at a snapshot and train on with a fresh schedule.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
-       .costs = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}},
        .resumes = true,
+       .costs = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}},
        .epilogue = "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
                    "control with the same schedule.\n",
        .prepare = pe::model::prepare},

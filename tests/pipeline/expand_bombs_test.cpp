@@ -72,7 +72,7 @@ void check(const std::string& text, const std::string& says) {
   BOOST_TEST(answer.find("too slow") == std::string::npos, answer.substr(0, 200));
 }
 
-std::string pipeline(const std::string& stages, const std::string& top = {}) {
+std::string written(const std::string& stages, const std::string& top = {}) {
   return "schema: pe-pipeline/1\nname: bomb\n" + top + "stages:\n" + stages;
 }
 
@@ -92,12 +92,12 @@ BOOST_AUTO_TEST_CASE(a_huge_product_of_axes_is_refused_before_it_is_made) {
     axes += std::string(name > 'a' ? ", " : "") + "ax_" + name + ": " + numbers(200);
     over += std::string(name > 'a' ? ", " : "") + "ax_" + name;
   }
-  check(pipeline("  fetch: {run: pe-fetch, over: [" + over + "]}\n", axes + "}\n"), "more than 300,000 tasks: 200 ax_a x 200 ax_b");
+  check(written("  fetch: {run: pe-fetch, over: [" + over + "]}\n", axes + "}\n"), "more than 300,000 tasks: 200 ax_a x 200 ax_b");
 }
 
 BOOST_AUTO_TEST_CASE(instances_of_instances_of_instances_are_refused) {
   const std::string axes = "axes: {a: " + numbers(700) + ", b: " + numbers(700) + "}\n";
-  check(pipeline("  fetch: {run: pe-fetch}\n"
+  check(written("  fetch: {run: pe-fetch}\n"
                  "  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
                  "  trunk: {run: pe-train, over: [a], needs: {data: tokenize}, config: {set: {train.seed: $(a)}}}\n"
                  "  evaluate: {run: pe-evaluate, each: {model: trunk}, over: [b], needs: {data: tokenize}}\n",
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(instances_of_instances_of_instances_are_refused) {
 
 BOOST_AUTO_TEST_CASE(everything_gathered_by_everybody_is_refused) {
   const std::string axes = "axes: {a: " + numbers(1500) + ", b: " + numbers(1500) + "}\n";
-  check(pipeline("  fetch: {run: pe-fetch}\n"
+  check(written("  fetch: {run: pe-fetch}\n"
                  "  tokenize: {run: pe-tokenize, needs: {raw: fetch}}\n"
                  "  trunk: {run: pe-train, needs: {data: tokenize}}\n"
                  "  evaluate: {run: pe-evaluate, over: [a], needs: {data: tokenize, model: trunk}}\n"
@@ -137,19 +137,19 @@ BOOST_AUTO_TEST_CASE(a_long_var_used_a_thousand_times_is_refused) {
   std::string uses;
   for (int i = 0; i < 1000; ++i) uses += "$(long)";
   const std::string top = "vars: {long: " + std::string(1'000'000, 'x') + "}\n";
-  check(pipeline("  fetch: {run: pe-fetch, config: {set: {path: a" + uses + "}}}\n", top), "larger than 4 MiB");
+  check(written("  fetch: {run: pe-fetch, config: {set: {path: a" + uses + "}}}\n", top), "larger than 4 MiB");
 }
 
 BOOST_AUTO_TEST_CASE(thousands_of_stages_are_refused) {
   std::string stages;
   for (int i = 0; i < 5000; ++i) stages += "  s" + std::to_string(i) + ": {run: pe-fetch}\n";
-  check(pipeline(stages), "a pipeline may have 2000 stages, this one has 5000");
+  check(written(stages), "a pipeline may have 2000 stages, this one has 5000");
 }
 
 BOOST_AUTO_TEST_CASE(thousands_of_mistakes_are_told_shortly) {
   std::string labels = "wrong0";
   for (int i = 1; i < 20'000; ++i) labels += ", wrong" + std::to_string(i);
-  check(pipeline("  fetch: {run: pe-fetch, over: [a], exclude: [{a: [" + labels + "]}]}\n", "axes: {a: " + numbers(3000) + "}\n"),
+  check(written("  fetch: {run: pe-fetch, over: [a], exclude: [{a: [" + labels + "]}]}\n", "axes: {a: " + numbers(3000) + "}\n"),
         "has no label 'wrong0'");
 }
 

@@ -93,7 +93,7 @@ BOOST_FIXTURE_TEST_CASE(keep_last_drops_what_only_older_runs_used_and_a_dry_run_
 }
 
 BOOST_FIXTURE_TEST_CASE(the_newest_run_is_the_newest_by_the_clock_whatever_its_id, SomeRuns) {
-  task(a).config["salt"] = "3";
+  task(a).config.edit()["salt"] = "3";
   options.run_id = "20250101-000000-0000";
   BOOST_REQUIRE(run().executed == 2u);
   age(folder / "store");

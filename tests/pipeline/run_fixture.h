@@ -65,7 +65,8 @@ class SmallRun {
     task.config = Json{{"name", name}, {"salt", ""}};
     for (const std::size_t producer : inputs)
       task.inputs.push_back(
-          {role, producer, stage->outputs.front().name, "", {{"stage", graph.tasks[producer].label}}});
+          {role, producer, stage->outputs.front().name, "",
+           std::map<std::string, std::string>{{"stage", graph.tasks[producer].label}}});
     graph.tasks.push_back(std::move(task));
     graph.stage_labels.push_back(name);
     return graph.tasks.size() - 1;
