@@ -1,0 +1,17 @@
+// pe-search-factors: searches LongRoPE's divisors for a trained rotary model, and writes the model with them.
+#include "evaluation/search_factors.h"
+#include "stage/stage_main.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::evaluation::SearchFactorsConfig>(
+      argc, argv,
+      {.name = "search-factors",
+       .version = 1,
+       .summary = "Search the divisors of LongRoPE or LongRoPE2 for a trained model.",
+       .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
+       .outputs = {{"extended", Kind::kCheckpoint}},
+       .epilogue = "The output is the model with its encoding extended: evaluate it as it is, or train it on.\n",
+       .prepare = pe::model::prepare},
+      pe::evaluation::search_factors);
+}
