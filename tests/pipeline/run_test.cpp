@@ -36,7 +36,7 @@ struct Trunk : SmallRun {
   Trunk() {
     task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
     for (const auto& [child, label] : {std::pair(early, "s10"), std::pair(late, "s20")}) {
-      task(child).inputs.push_back({"init", trunk, "out", label, {{"stage", "trunk"}}});
+      task(child).inputs.push_back({"init", trunk, "out", label, std::map<std::string, std::string>{{"stage", "trunk"}}});
     }
     behaviour["trunk"] = [](FakeAttempt& attempt) {
       write_all_outputs(attempt);
