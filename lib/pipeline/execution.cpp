@@ -69,7 +69,6 @@ void Execution::begin() {
   if (!lease_options.now) lease_options.now = [this] { return runner_.now(); };
   lease_options.before_step = store_.before_step();
   leases_ = std::make_unique<Leases>(store_.leases_folder(), lease_options);
-  leases_->sweep();
   publisher_ = std::make_unique<Publisher>(store_, options_.publish_threads, [this] { runner_.wake(); });
   folder_ = std::make_unique<RunFolder>(store_, graph_, plan_, options_, summary_.run_id);
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
@@ -381,6 +380,8 @@ double Execution::estimate() const {
 // ---- the end
 
 RunSummary Execution::end() {
+  // What the dead left: at the end, since a lease that is in the way is broken with a word of its own.
+  leases_->sweep();
   std::vector<ViewItem> items;
   std::size_t unfinished = 0;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {

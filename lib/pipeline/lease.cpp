@@ -134,11 +134,13 @@ std::string Leases::first_line(const Held& held) {
 }
 
 /// The lease as it is now; empty when there is none.
-std::optional<Leases::Watch> Leases::look(const std::string& key) const {
-  const Descriptor fd(::open(path(key).c_str(), O_RDONLY | O_CLOEXEC));
+std::optional<Leases::Watch> Leases::look(const std::string& key) const { return look_at(path(key)); }
+
+std::optional<Leases::Watch> Leases::look_at(const fs::path& file) {
+  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     if (errno == ENOENT || errno == ESTALE) return std::nullopt;
-    throw_errno("read", path(key).string());
+    throw_errno("read", file.string());
   }
   Watch watch;
   struct stat status {};
@@ -186,8 +188,9 @@ bool Leases::break_lease(const std::string& key, const Watch& seen) {
     if (errno == ENOENT || errno == ESTALE) return false;
     throw_errno("break the lease", path(key).string());
   }
-  struct stat status {};
-  if (::stat(away.c_str(), &status) == 0 && status.st_ino != seen.inode) {
+  // Both, since an inode's number is given again.
+  const auto taken = look_at(away);
+  if (taken && (taken->inode != seen.inode || taken->bytes != seen.bytes)) {
     // Someone broke it and acquired it since we looked: theirs goes back, unless a third one is there already.
     step("put lease back");
     if (::link(away.c_str(), path(key).c_str()) != 0) errno = 0;

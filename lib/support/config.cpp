@@ -352,7 +352,8 @@ class Overlay {
       auto value = member_of(field, item, path, nullptr);
       if (!value) return;
       const VariantKind* kind = find_kind(field, value->at("kind").get<std::string>());
-      for (const Json& what : kind->facts.value("exclusive", Json::array())) {
+      const Json exclusive = kind->facts.is_object() ? kind->facts.value("exclusive", Json::array()) : Json::array();
+      for (const Json& what : exclusive) {
         const auto [first, is_new] = claimed.emplace(what.get<std::string>(), kind->name);
         if (is_new) continue;
         mistake(item, quote(first->second) + " and " + quote(kind->name) + " of a stack both " + first->first,

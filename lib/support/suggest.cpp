@@ -1,6 +1,7 @@
 #include "support/suggest.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pe::support {
 
@@ -53,9 +54,22 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
   if (const auto near = nearest(word, candidates)) return "did you mean '" + *near + "'?";
-  if (candidates.empty() || candidates.size() > 24) return "";
-  std::string text = "expected one of ";
-  for (std::size_t i = 0; i < candidates.size(); ++i) text += (i ? ", " : "") + candidates[i];
+  if (candidates.empty() || word.size() > 200) return "";
+  std::vector<std::string> shown = candidates;
+  constexpr std::size_t kMostShown = 24;
+  const bool some = candidates.size() > kMostShown;
+  if (some) {
+    std::vector<std::pair<std::size_t, std::string>> by_distance;
+    for (const std::string& candidate : candidates) {
+      if (candidate.size() <= 200) by_distance.emplace_back(edit_distance(word, candidate), candidate);
+    }
+    std::sort(by_distance.begin(), by_distance.end());
+    by_distance.resize(std::min<std::size_t>(by_distance.size(), 5));
+    shown.clear();
+    for (auto& [distance, candidate] : by_distance) shown.push_back(std::move(candidate));
+  }
+  std::string text = some ? "the nearest of " + std::to_string(candidates.size()) + " are " : "expected one of ";
+  for (std::size_t i = 0; i < shown.size(); ++i) text += (i ? ", " : "") + shown[i];
   return text;
 }
 

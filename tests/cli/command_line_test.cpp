@@ -84,7 +84,9 @@ BOOST_AUTO_TEST_CASE(every_command_has_help_with_an_example_and_exit_codes_in_na
     }
   }
   const std::string overview = pe::cli::help_text("", 80);
-  for (const std::string& name : pe::cli::command_names()) BOOST_TEST(has(overview, "  " + name + " "));
+  // A long name stands on a line of its own.
+  for (const std::string& name : pe::cli::command_names())
+    BOOST_TEST((has(overview, "  " + name + " ") || has(overview, "  " + name + "\n")), name);
 }
 
 BOOST_AUTO_TEST_CASE(a_usage_line_says_what_may_stand_where) {

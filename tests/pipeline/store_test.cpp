@@ -335,7 +335,12 @@ BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, 
   ::kill(child, SIGKILL);
   support::wait_for(child);
   open().tidy_index();
-  fs::remove_all(folder / "store" / "tasks");  // so that the index alone answers
+  // Emptied in place, so that the index alone can answer.
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "store" / "tasks")) {
+    if (!entry.is_regular_file()) continue;
+    fs::permissions(entry.path(), fs::perms::owner_write, fs::perm_options::add);
+    fs::resize_file(entry.path(), 0);
+  }
   for (const ResultKey& key : keys) BOOST_TEST(open().find(key).has_value());
   BOOST_TEST(*open().hint(support::sha256_hex("p")) == support::sha256_hex("living"));
 }
