@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(pe_score_names_what_is_wrong) {
   };
   check_says(said({"--encodin", "rope"}), {"--encodin", "did you mean", "--encoding"});
   check_says(said({"--encoding", "rope"}), {"--in is missing"});
-  check_says(said({"--encoding", "roope", "--in", "a.h5", "--out", "b.h5"}), {"--encoding", "rope"});
+  check_says(said({"--encoding", "rotery", "--in", "a.h5", "--out", "b.h5"}), {"--encoding", "did you mean 'rotary'?"});
   check_says(said({"--encoding", "yarn", "--set", "factor=0.2", "--in", "a.h5", "--out", "b.h5"}), {"--set factor", "at least 1"});
   check_says(said({"--encoding", "rope", "--in", "/nonexistent.h5", "--out", "b.h5"}), {"/nonexistent.h5"});
   check_says(said({"--encoding", "rope", "--dtype", "float16", "--in", "a.h5", "--out", "b.h5"}), {"--dtype", "bfloat16", "float16"});
