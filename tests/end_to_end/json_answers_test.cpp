@@ -93,9 +93,10 @@ BOOST_AUTO_TEST_CASE(every_command_with_json_prints_one_object_with_schema_and_v
     const std::string page = read_doc("json.md");
     const std::string schema = json.value("schema", "");
     BOOST_TEST(has(page, "`" + schema + "`"), "doc/json.md does not name " << schema << " of " << command.name);
-    const auto begin = page.find("`" + schema + "`");
+    const auto begin = page.find("\n## `" + schema + "`");
+    BOOST_TEST((begin != std::string::npos), "doc/json.md has no section of " << schema);
     if (begin == std::string::npos) continue;
-    const std::string section = page.substr(begin, page.find("\n## ", begin) - begin);
+    const std::string section = page.substr(begin, page.find("\n## ", begin + 1) - begin);
     for (const auto& [field, value] : json.items()) {
       if (field == "schema" || field == "schema_version") continue;
       BOOST_TEST(has(section, "`" + field + "`"), "doc/json.md: the section of " << schema << " lacks `" << field << "`");
