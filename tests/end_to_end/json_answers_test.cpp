@@ -27,7 +27,10 @@ bool has_flag(const cli::Command& command, const std::string& name) {
 /// Words for the places of a usage line, by what they take. Nothing is made up: an unknown place is told.
 std::optional<std::vector<std::string>> words_for(const Project& project, const cli::Command& command) {
   std::vector<std::string> words;
-  for (const cli::UsagePlace& where : cli::usage_places(command.usage)) {
+  const auto places = cli::usage_places(command.usage);
+  // Where everything may be left out it is: --store says which store.
+  if (std::all_of(places.begin(), places.end(), [](const cli::UsagePlace& where) { return where.optional; })) return words;
+  for (const cli::UsagePlace& where : places) {
     const std::string& place = where.kind;
     const std::string artifact = (project.root() / "out/toy/data/data.h5").string();
     if (place == "FILE") {
