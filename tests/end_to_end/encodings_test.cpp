@@ -28,7 +28,9 @@ std::vector<std::string> listed_names() {
   const Captured answer = capture({program("pe-pipeline"), "list", "encodings", "--json"});
   BOOST_REQUIRE_MESSAGE(answer.status.code == 0, answer.err);
   std::vector<std::string> names;
-  for (const Json& one : Json::parse(answer.out).at("encodings")) names.push_back(one.at("name"));
+  const Json listed = Json::parse(answer.out);
+  for (const Json& one : listed.at("encodings")) names.push_back(one.at("name"));
+  BOOST_REQUIRE(names.size() > 10);
   return names;
 }
 
