@@ -235,7 +235,7 @@ const std::vector<Command>& commands() {
           {"pe-pipeline graph grid.yml --collapse all --format mermaid", ""}},
          reads});
     out.push_back({"show",
-                   "KEY|PATH|ID|encoding NAME [flags]",
+                   "[FILE] KEY|PATH|ID|encoding [NAME] [flags]",
                    "Show where an artifact comes from, or what an encoding is",
                    "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, whose "
                    "own header "

@@ -44,6 +44,10 @@ void add(std::vector<Candidate>& out, const std::string& kinds, const std::strin
   }
   if (!choices.empty()) return;
   for (const std::string& kind : support::split(kinds, '|')) {
+    if (std::none_of(kind.begin(), kind.end(), [](char c) { return c >= 'A' && c <= 'Z'; })) {
+      if (begins(kind, typed)) out.push_back({kind, ""});  // a word among kinds stands for itself
+      continue;
+    }
     for (Candidate& candidate : source.find(kind, typed, context)) {
       if (begins(candidate.word, typed)) out.push_back(std::move(candidate));
     }

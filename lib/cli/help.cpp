@@ -41,8 +41,8 @@ std::string help_text(const std::string& name, int columns) {
   if (!command) {
     out += "usage: pe-pipeline COMMAND [ARGS]\n\n";
     out += wrapped(kSummary, columns, 0) + "\n";
-    for (const Command& each : commands()) out += entry("  " + each.name, each.summary, 12, columns);
-    out += "\n" + entry("  --version", "Show the version", 12, columns);
+    for (const Command& each : commands()) out += entry("  " + each.name, each.summary, 14, columns);
+    out += "\n" + entry("  --version", "Show the version", 14, columns);
     out +=
         "\nExamples:\n  pe-pipeline run pipelines/quickstart.yml\n  pe-pipeline plan pipelines/fineweb_grid.yml\n"
         "  pe-pipeline help run\n";

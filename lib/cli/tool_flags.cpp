@@ -53,10 +53,10 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> unknown = app.remaining();
     const std::string word = unknown.empty() ? "" : unknown.front();
-    throw ConfigError(cat("unknown argument ", support::quote(word)), {text.program, 0, 0, "", 1},
+    throw ConfigError(cat("unknown argument ", support::quote(word)), {},
                       support::suggestion(word.substr(0, word.find('=')), names));
   } catch (const CLI::ParseError& error) {
-    throw ConfigError(error.what(), {text.program, 0, 0, "", 1}, cat("see ", text.program, " --help"));
+    throw ConfigError(error.what(), {}, cat("see ", text.program, " --help"));
   }
   if (version) {
     std::printf("%s %s\n", text.program.c_str(), text.version.c_str());
@@ -69,11 +69,11 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
       continue;
     }
     if (given.empty() && flag.required) {
-      throw ConfigError(cat(flag.name, " is missing"), {text.program, 0, 0, "", 1}, cat("add ", flag.name, " ", flag.type));
+      throw ConfigError(cat(flag.name, " is missing"), {}, cat("add ", flag.name, " ", flag.type));
     }
     if (given.empty() && !flag.fallback.empty()) given = {flag.fallback};
     if (given.size() > 1 && !flag.many) {
-      throw ConfigError(cat(flag.name, " is given ", given.size(), " times"), {text.program, 0, 0, "", 1});
+      throw ConfigError(cat(flag.name, " is given ", given.size(), " times"), {});
     }
     for (const std::string& value : given) {
       if (flag.choices.empty() || std::find(flag.choices.begin(), flag.choices.end(), value) != flag.choices.end()) continue;
@@ -83,11 +83,11 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
   }
   if (!text.verbs.empty()) {
     if (words.size() != 1) {
-      throw ConfigError(words.empty() ? "do what?" : "expected one verb", {text.program, 0, 0, "", 1},
+      throw ConfigError(words.empty() ? "do what?" : "expected one verb", {},
                         cat("one of ", support::join(text.verbs, ", ")));
     }
     if (std::find(text.verbs.begin(), text.verbs.end(), words.front()) == text.verbs.end()) {
-      throw ConfigError(cat("unknown verb ", support::quote(words.front())), {text.program, 0, 0, "", 1},
+      throw ConfigError(cat("unknown verb ", support::quote(words.front())), {},
                         support::suggestion(words.front(), text.verbs));
     }
     values.verb_ = words.front();

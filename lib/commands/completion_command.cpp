@@ -145,7 +145,9 @@ std::vector<Candidate> selections(const pipeline::PipelineFile& file, const std:
   const std::size_t from = comma == std::string::npos || comma < open ? open + 1 : comma + 1;
   const std::string before = typed.substr(0, from), part = typed.substr(from);
   std::set<std::string> used;
-  for (const std::string& done : support::split(before.substr(open + 1), ',')) used.insert(done.substr(0, done.find('=')));
+  for (const std::string& done : support::split(before.substr(open + 1), ',')) {
+    if (!done.empty()) used.insert(done.substr(0, done.find('=')));
+  }
   const auto equals = part.find('=');
   if (equals == std::string::npos) {
     for (const AxisWords& axis : axes) {

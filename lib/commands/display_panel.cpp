@@ -136,6 +136,11 @@ std::vector<std::string> panel_lines(const RunState& state, const TaskClock& clo
                       counts_line(state, style)));
   std::vector<std::string> below;
   if (const std::string text = holdup(state); !text.empty()) below.push_back("  " + style.dim(text));
+  if (!state.elsewhere.empty()) {
+    const auto& [task, owner] = *state.elsewhere.begin();
+    below.push_back(cat("  ", style.dim(cat(state.elsewhere.size(), " made by other runs: ", state.graph->tasks[task].id,
+                                            " by ", cli::harmless(owner)))));
+  }
   if (!trouble.empty()) below.push_back("  " + trouble);
 
   std::vector<RunningTask> running = state.running;

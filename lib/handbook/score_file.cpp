@@ -293,9 +293,16 @@ void score_file(const ScoreOrder& order) {
   Tensor embedding;
   {
     at::NoGradGuard no_grad;
-    const Tensor defined = attend({.route = encodings::Route::kReference, .trace = &trace});
-    if (blind && at::any(at::isnan(defined)).item<bool>() && !at::any(at::isnan(q64)).item<bool>() &&
-        !at::any(at::isnan(k64)).item<bool>() && !at::any(at::isnan(v64)).item<bool>()) {
+    bool read_x = false;
+    try {
+      const Tensor defined = attend({.route = encodings::Route::kReference, .trace = &trace});
+      const auto has_nan = [](const Tensor& t) { return at::any(at::isnan(t)).item<bool>(); };
+      read_x = blind && has_nan(defined) && !has_nan(q64) && !has_nan(k64) && !has_nan(v64);
+    } catch (const c10::Error&) {   // a NaN that was made an index
+      if (!blind || !encoding->facts().content_dependent) throw;
+      read_x = true;
+    }
+    if (read_x) {
       throw ArtifactError(cat(reader.root().where(), ": dataset 'x' [B, T, d_m] is missing, and encoding ", quote(name),
                               " reads the input of the attention"));
     }

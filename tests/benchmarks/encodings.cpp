@@ -1,14 +1,17 @@
 // What each encoding costs, beside `none`: time and peak memory of the attention alone and of a whole training step of
 // the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens, and of an evaluation at 4,096.
 //
-//     encodings [--state FILE] [--device cpu|cuda] [--only NAME,NAME] [--report]
+//     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--report]
 //
-// Each encoding runs in a process of its own, which measures `none` too, in turn with it, so that a machine that slows
-// down slows both. What was measured is appended to FILE (encodings-benchmark.jsonl); a second run goes on where the first
-// stopped. The Markdown table goes to standard output; --report prints it without measuring.
+// Each measurement runs in a process of its own. What was measured is appended to FILE (encodings-benchmark.jsonl), and a
+// second run goes on where the first stopped: first the attention of all encodings (some three minutes on two cores), then
+// the whole models (some sixteen). `none` is measured again after every eight encodings, and each is held against the mean of
+// the two that it stands between, so that a machine that slows down slows both. The Markdown table goes to standard
+// output; --report prints it without measuring.
 //
-// One sequence and a few repetitions: on two CPU cores a step of tiny takes some 3 s, and sixty encodings have to fit into
-// twenty minutes. The smallest of the repetitions counts, since everything that disturbs a measurement makes it longer.
+// One sequence, and one timed step after one that warms up: on two CPU cores a step of tiny takes some 3 s, an evaluation
+// at 4,096 tokens some 4, and seventy encodings have to fit into twenty minutes. The attention alone is cheap and is
+// measured up to nine times; the smallest counts, since everything that disturbs a measurement makes it longer.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
@@ -20,6 +23,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <thread>
 
 #include "encodings/attend.h"
@@ -80,7 +84,8 @@ double resident() {
   return 0;
 }
 
-/// What `body` adds to the resident set at its height. Freed buffers go back to the system while this runs.
+/// What `body` adds to the resident set at its height. Freed buffers go back to the system while this runs; afterwards
+/// large ones are kept, as malloc does by itself in a process that has run for a while.
 template <typename Body>
 double peak_memory(const Body& body) {
   ::mallopt(M_MMAP_THRESHOLD, 1 << 18);
@@ -89,19 +94,13 @@ double peak_memory(const Body& body) {
   const double before = resident();
   std::ofstream("/proc/self/clear_refs") << "5";
   body();
-  return std::max(0.0, peak_resident() - before);
+  const double most = std::max(0.0, peak_resident() - before);
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  return most;
 }
 
 // ---------------------------------------------------------------- what is measured
-
-struct Cost {
-  double seconds = 0, bytes = 0;
-};
-
-struct Costs {
-  Cost forward, backward, forward_long, step, evaluation;   // backward: forward and backward
-  std::string route, route_long;
-};
 
 class Subject {
  public:
@@ -173,133 +172,143 @@ class Subject {
   std::int64_t steps_ = 0;
 };
 
-/// Both bodies in turn: at least twice, and until `budget` seconds are gone or nine rounds are made.
-template <typename A, typename B>
-void in_turn(double budget, Cost& none, Cost& other, const A& a, const B& b) {
-  const auto timed = [](Cost& cost, const auto& body) {
-    const double begin = now();
-    body();
-    const double seconds = now() - begin;
-    if (cost.seconds == 0 || seconds < cost.seconds) cost.seconds = seconds;
-  };
+/// The smallest time of at least `rounds`, of up to nine while `budget` seconds last.
+template <typename Body>
+double seconds_of(int rounds, double budget, const Body& body) {
+  double best = 0;
   const double begin = now();
-  for (int round = 0; round < 9 && (round < 2 || now() - begin < budget); ++round) {
-    timed(none, a);
-    timed(other, b);
+  for (int round = 0; round < 9 && (round < rounds || now() - begin < budget); ++round) {
+    const double start = now();
+    body();
+    const double seconds = now() - start;
+    if (best == 0 || seconds < best) best = seconds;
   }
+  return best;
 }
 
-Json to_json(const Cost& cost) { return {{"seconds", cost.seconds}, {"bytes", cost.bytes}}; }
+template <typename Body>
+Json cost_of(int rounds, double budget, const Body& body) {
+  const double bytes = peak_memory(body);   // warms up, too
+  return {{"seconds", seconds_of(rounds, budget, body)}, {"bytes", bytes}};
+}
 
 /// In a process of its own.
-Json measure(const std::string& name, at::Device device) {
-  const bool cpu = device.is_cpu();
-  Costs none, other;
-  Subject plain("none", device), subject(config_of(name), device);
-  plain.open_attention();
-  subject.open_attention();
-  Json result = {{"encoding", name}, {"device", cpu ? "cpu" : "cuda"}};
-  result["route"] = subject.route(kShort, true);
-  result["route_long"] = [&]() -> std::string {
-    try {
-      return subject.route(kLong, false);
-    } catch (const support::Error&) {
-      return "";
-    }
-  }();
+Json measure(const std::string& name, const std::string& part, at::Device device) {
+  Subject subject(config_of(name), device);
+  Json result = {{"encoding", name}, {"part", part}, {"device", device.is_cpu() ? "cpu" : "cuda"}};
   // Past a bounded table there is no evaluation at 4,096.
-  bool reaches = true;
-  try {
-    subject.attend(kLong, false);
-  } catch (const encodings::RangeError&) {
-    reaches = false;
-  }
-  in_turn(0.4, none.forward, other.forward, [&] { plain.attend(kShort, false); }, [&] { subject.attend(kShort, false); });
-  in_turn(0.6, none.backward, other.backward, [&] { plain.attend(kShort, true); }, [&] { subject.attend(kShort, true); });
-  if (reaches) {
-    in_turn(0, none.forward_long, other.forward_long, [&] { plain.attend(kLong, false); }, [&] { subject.attend(kLong, false); });
-  }
-  if (cpu) {
-    none.forward.bytes = peak_memory([&] { plain.attend(kShort, false); });
-    other.forward.bytes = peak_memory([&] { subject.attend(kShort, false); });
-    none.backward.bytes = peak_memory([&] { plain.attend(kShort, true); });
-    other.backward.bytes = peak_memory([&] { subject.attend(kShort, true); });
-    if (reaches) {
-      none.forward_long.bytes = peak_memory([&] { plain.attend(kLong, false); });
-      other.forward_long.bytes = peak_memory([&] { subject.attend(kLong, false); });
+  const auto unless_bounded = [&](const char* key, const auto& measured) {
+    try {
+      result[key] = measured();
+    } catch (const encodings::RangeError&) {
+      result[key] = nullptr;
     }
-  }
-  plain.open_model();
-  subject.open_model();
-  // The first step makes gradients and tables.
-  none.step.bytes = peak_memory([&] { plain.train(); });
-  other.step.bytes = peak_memory([&] { subject.train(); });
-  in_turn(0, none.step, other.step, [&] { plain.train(); }, [&] { subject.train(); });
-  none.step.bytes = peak_memory([&] { plain.train(); });
-  other.step.bytes = peak_memory([&] { subject.train(); });
-  bool model_reaches = reaches;
-  try {
-    other.evaluation.bytes = peak_memory([&] { subject.evaluate(); });
-  } catch (const encodings::RangeError&) {
-    model_reaches = false;
-  }
-  if (model_reaches) {
-    none.evaluation.bytes = peak_memory([&] { plain.evaluate(); });
-    in_turn(0, none.evaluation, other.evaluation, [&] { plain.evaluate(); }, [&] { subject.evaluate(); });
-  }
-  const auto add = [&](const char* key, const Cost& a, const Cost& b) {
-    result[key] = b.seconds > 0 ? Json({{"none", to_json(a)}, {"encoding", to_json(b)}}) : Json();
   };
-  add("forward", none.forward, other.forward);
-  add("forward_backward", none.backward, other.backward);
-  add("forward_long", none.forward_long, other.forward_long);
-  add("step", none.step, other.step);
-  add("evaluation", none.evaluation, other.evaluation);
+  if (part == "attention") {
+    subject.open_attention();
+    result["route"] = subject.route(kShort, true);
+    unless_bounded("route_long", [&] { return subject.route(kLong, false); });
+    result["forward"] = cost_of(3, 0.3, [&] { subject.attend(kShort, false); });
+    result["forward_backward"] = cost_of(2, 0.5, [&] { subject.attend(kShort, true); });
+    unless_bounded("forward_long", [&] { return cost_of(1, 0.3, [&] { subject.attend(kLong, false); }); });
+  } else {
+    subject.open_model();
+    result["step"] = cost_of(1, 0, [&] { subject.train(); });
+    unless_bounded("evaluation", [&] {
+      Json cost;
+      const double bytes = peak_memory([&] { cost = {{"seconds", seconds_of(1, 0, [&] { subject.evaluate(); })}}; });
+      cost["bytes"] = bytes;
+      return cost;
+    });
+  }
   return result;
 }
 
 // ---------------------------------------------------------------- the table
 
-std::string ratio(const Json& result, const char* key, const char* what) {
-  if (!result.contains(key) || result[key].is_null()) return "n/a";
-  const double a = result[key]["none"][what].get<double>(), b = result[key]["encoding"][what].get<double>();
-  if (a <= 0 || b <= 0) return "";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", b / a);
-  return text;
-}
+constexpr const char* kKeys[] = {"forward", "forward_backward", "forward_long", "step", "evaluation"};
 
-void print_table(const std::vector<Json>& results, const std::string& device) {
-  std::cout << "Times and peak memory over those of `none`, measured in turn with it on " << device
-            << "; fwd: forward, f+b: forward and backward, attention of one layer (8 heads of width 64, one sequence); step: a "
-               "whole training step of tiny at 1,024 tokens; eval: its evaluation at 4,096. n/a: the encoding ends before.\n\n";
-  std::cout << "| encoding | route in training | fwd 1,024 | f+b 1,024 | fwd 4,096 | step | eval 4,096 | memory f+b | memory fwd "
-               "4,096 | memory step | memory eval |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const Json& r : results) {
-    const std::string route = r.value("route", ""), far = r.value("route_long", "");
-    std::cout << "| " << r.value("encoding", "") << " | " << route;
-    if (!far.empty() && far != route) std::cout << "; eval: " << far;
-    if (r.contains("error")) {
-      std::cout << " | " << r["error"].get<std::string>() << " |\n";
+/// One encoding beside `none`.
+struct Row {
+  std::string name, route, error;
+  std::map<std::string, std::string> seconds, bytes;   // ratios, by key; absent: not measured
+};
+
+/// In the order in which they were measured: each stands between two `none`.
+std::vector<Row> rows_of(const std::vector<Json>& lines) {
+  std::vector<Row> rows;
+  for (std::size_t n = 0; n < lines.size(); ++n) {
+    const std::string name = lines[n].value("encoding", ""), part = lines[n].value("part", "");
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.name == name; });
+    if (row == rows.end()) row = rows.insert(rows.end(), {.name = name});
+    if (lines[n].contains("error")) {
+      row->error = lines[n]["error"].get<std::string>();
       continue;
     }
-    for (const char* key : {"forward", "forward_backward", "forward_long", "step", "evaluation"}) {
-      std::cout << " | " << ratio(r, key, "seconds");
+    if (lines[n].contains("route")) {
+      row->route = lines[n]["route"].get<std::string>();
+      const Json& far = lines[n]["route_long"];
+      if (far.is_string() && far != row->route) row->route += "; eval: " + far.get<std::string>();
     }
-    for (const char* key : {"forward_backward", "forward_long", "step", "evaluation"}) std::cout << " | " << ratio(r, key, "bytes");
+    std::vector<const Json*> around;
+    const auto is_none = [&](const Json& line) { return line.value("encoding", "") == "none" && line.value("part", "") == part; };
+    for (std::size_t i = n + 1; i-- > 0;) {
+      if (!is_none(lines[i])) continue;
+      around.push_back(&lines[i]);
+      break;
+    }
+    for (std::size_t i = n + 1; i < lines.size() && name != "none"; ++i) {
+      if (!is_none(lines[i])) continue;
+      around.push_back(&lines[i]);
+      break;
+    }
+    for (const char* key : kKeys) {
+      if (!lines[n].contains(key)) continue;
+      if (lines[n][key].is_null()) {
+        row->seconds[key] = row->bytes[key] = "n/a";
+        continue;
+      }
+      for (const char* what : {"seconds", "bytes"}) {
+        double base = 0;
+        for (const Json* none : around) base += (*none)[key][what].get<double>() / static_cast<double>(around.size());
+        char text[32];
+        std::snprintf(text, sizeof text, "%.2f", base > 0 ? lines[n][key][what].get<double>() / base : 0.0);
+        (std::string(what) == "seconds" ? row->seconds : row->bytes)[key] = text;
+      }
+    }
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+    return (a.name == "none") != (b.name == "none") ? a.name == "none" : a.name < b.name;
+  });
+  return rows;
+}
+
+void print_table(const std::vector<Json>& lines, const std::string& device) {
+  std::cout << "Times and peak memory over those of `none`, on " << device
+            << "; fwd: forward, f+b: forward and backward, attention of one layer (8 heads of width 64, one sequence); step: a "
+               "whole training step of tiny at 1,024 tokens; eval: its evaluation at 4,096. n/a: the encoding ends before.\n\n";
+  std::cout << "| encoding | route in training | fwd 1,024 | f+b 1,024 | fwd 4,096 | step | eval 4,096 | memory fwd 1,024 | memory "
+               "f+b | memory fwd 4,096 | memory step | memory eval |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const Row& row : rows_of(lines)) {
+    std::cout << "| " << row.name << " | " << (row.error.empty() ? row.route : row.error);
+    for (const char* key : kKeys) std::cout << " | " << (row.seconds.count(key) ? row.seconds.at(key) : "");
+    for (const char* key : kKeys) std::cout << " | " << (row.bytes.count(key) ? row.bytes.at(key) : "");
     std::cout << " |\n";
   }
-  for (const Json& r : results) {
-    if (r.value("encoding", "") != "none" || !r.contains("step") || r["step"].is_null()) continue;
-    char text[256];
-    std::snprintf(text, sizeof text,
-                  "\n`none` itself: attention %.1f ms forward, %.1f ms forward and backward; a step %.2f s, %.0f MiB beyond weights "
-                  "and moments; an evaluation at 4,096 %.2f s.\n",
-                  1e3 * r["forward"]["encoding"]["seconds"].get<double>(),
-                  1e3 * r["forward_backward"]["encoding"]["seconds"].get<double>(), r["step"]["encoding"]["seconds"].get<double>(),
-                  r["step"]["encoding"]["bytes"].get<double>() / 1048576, r["evaluation"]["encoding"]["seconds"].get<double>());
-    std::cout << text;
+  std::cout << "\n`none` itself:";
+  for (const char* key : kKeys) {
+    double seconds = 0, bytes = 0;
+    for (const Json& line : lines) {
+      if (line.value("encoding", "") != "none" || !line.contains(key) || line[key].is_null()) continue;
+      const double found = line[key]["seconds"].get<double>();
+      if (seconds == 0 || found < seconds) seconds = found;
+      bytes = line[key]["bytes"].get<double>();
+    }
+    char text[128];
+    std::snprintf(text, sizeof text, " %s %.4g s and %.0f MiB;", key, seconds, bytes / 1048576);
+    if (seconds > 0) std::cout << text;
   }
+  std::cout << "\n";
 }
 
 std::vector<Json> read_state(const std::string& path, const std::string& device) {
@@ -315,7 +324,7 @@ std::vector<Json> read_state(const std::string& path, const std::string& device)
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string state = "encodings-benchmark.jsonl", device_name = "cpu", only, child;
+  std::string state = "encodings-benchmark.jsonl", device_name = "cpu", only, child, only_part;
   bool report = false;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -323,10 +332,11 @@ int main(int argc, char** argv) {
     if (flag == "--state") state = next();
     else if (flag == "--device") device_name = next();
     else if (flag == "--only") only = next();
+    else if (flag == "--part") only_part = next();
     else if (flag == "--report") report = true;
     else if (flag == "--measure") child = next();
     else {
-      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--only NAME,NAME] [--report]\n";
+      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--report]\n";
       return 2;
     }
   }
@@ -336,38 +346,49 @@ int main(int argc, char** argv) {
     compute.threads = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     if (!child.empty()) {
       model::set_threads(*compute.threads);
-      std::cout << measure(child, model::open_device(compute)).dump() << "\n";
+      std::cout << measure(child, only_part, model::open_device(compute)).dump() << "\n";
       return 0;
     }
-    std::vector<std::string> names = {"none"};
+    std::vector<std::string> names;
     for (const encodings::EncodingEntry& entry : encodings::encodings()) {
       if (entry.name != "none") names.push_back(entry.name);
     }
     if (!only.empty()) names = support::split(only, ',');
-    std::vector<Json> results = read_state(state, device_name);
-    if (!report) {
-      const double begin = now();
-      for (const std::string& name : names) {
-        const bool known = std::any_of(results.begin(), results.end(), [&](const Json& r) { return r.value("encoding", "") == name; });
-        if (known) continue;
-        const support::Captured answer = support::capture(
-            {support::own_executable().string(), "--measure", name, "--device", device_name});
-        Json result = Json::parse(answer.out, nullptr, false);
-        if (answer.status.code != 0 || !result.is_object()) {
-          result = {{"encoding", name}, {"device", device_name}, {"error", answer.err.substr(0, 300)}};
-        } else {
-          support::append_file(state, result.dump() + "\n");
-        }
-        results.push_back(result);
-        std::fprintf(stderr, "%6.0f s  %-20s step x%s\n", now() - begin, name.c_str(),
-                     result.contains("error") ? "failed" : ratio(result, "step", "seconds").c_str());
+    std::vector<Json> lines = read_state(state, device_name);
+    const double begin = now();
+    const auto run = [&](const std::string& name, const std::string& part) {
+      const support::Captured answer = support::capture(
+          {support::own_executable().string(), "--measure", name, "--part", part, "--device", device_name});
+      Json line = Json::parse(answer.out, nullptr, false);
+      if (answer.status.code != 0 || !line.is_object()) {
+        std::string why = answer.err.substr(0, answer.err.find('\n'));
+        line = {{"encoding", name}, {"part", part}, {"device", device_name}, {"error", why.empty() ? "failed" : why}};
+      } else {
+        support::append_file(state, line.dump() + "\n");
       }
+      lines.push_back(line);
+      std::fprintf(stderr, "%6.0f s  %-9s %-20s %s\n", now() - begin, part.c_str(), name.c_str(),
+                   line.contains("error") ? line["error"].get<std::string>().c_str() : "");
+    };
+    for (const std::string part : {"attention", "model"}) {
+      if (report || (!only_part.empty() && part != only_part)) continue;
+      int since = 8;
+      bool ran = false;
+      for (const std::string& name : names) {
+        const bool known = std::any_of(lines.begin(), lines.end(), [&](const Json& line) {
+          return line.value("encoding", "") == name && line.value("part", "") == part;
+        });
+        if (known) continue;
+        if (since++ >= 8) {
+          run("none", part);
+          since = 1;
+        }
+        run(name, part);
+        ran = true;
+      }
+      if (ran) run("none", part);   // the last of them stand between two as well
     }
-    std::sort(results.begin(), results.end(), [](const Json& a, const Json& b) {
-      const std::string x = a.value("encoding", ""), y = b.value("encoding", "");
-      return (x == "none") != (y == "none") ? x == "none" : x < y;
-    });
-    print_table(results, device_name == "cpu" ? cat(*compute.threads, " CPU threads") : "a GPU");
+    print_table(lines, device_name == "cpu" ? cat(*compute.threads, " CPU threads") : "a GPU");
     return 0;
   } catch (const std::exception& error) {
     std::cerr << "encodings: " << error.what() << "\n";

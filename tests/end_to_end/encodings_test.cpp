@@ -28,7 +28,9 @@ std::vector<std::string> listed_names() {
   const Captured answer = capture({program("pe-pipeline"), "list", "encodings", "--json"});
   BOOST_REQUIRE_MESSAGE(answer.status.code == 0, answer.err);
   std::vector<std::string> names;
-  for (const Json& one : Json::parse(answer.out).at("encodings")) names.push_back(one.at("name"));
+  const Json listed = Json::parse(answer.out);
+  for (const Json& one : listed.at("encodings")) names.push_back(one.at("name"));
+  BOOST_REQUIRE(names.size() > 10);
   return names;
 }
 
@@ -117,7 +119,7 @@ BOOST_AUTO_TEST_CASE(pe_score_names_what_is_wrong) {
   };
   check_says(said({"--encodin", "rope"}), {"--encodin", "did you mean", "--encoding"});
   check_says(said({"--encoding", "rope"}), {"--in is missing"});
-  check_says(said({"--encoding", "alibii", "--in", "a.h5", "--out", "b.h5"}), {"--encoding", "did you mean 'alibi'"});
+  check_says(said({"--encoding", "rotery", "--in", "a.h5", "--out", "b.h5"}), {"--encoding", "did you mean 'rotary'?"});
   check_says(said({"--encoding", "yarn", "--set", "factor=0.2", "--in", "a.h5", "--out", "b.h5"}), {"--set factor", "at least 1"});
   check_says(said({"--encoding", "rope", "--in", "/nonexistent.h5", "--out", "b.h5"}), {"/nonexistent.h5"});
   check_says(said({"--encoding", "rope", "--dtype", "float16", "--in", "a.h5", "--out", "b.h5"}), {"--dtype", "bfloat16", "float16"});

@@ -63,7 +63,7 @@ BOOST_AUTO_TEST_CASE(a_run_leaves_its_timeline_beside_its_report_and_it_can_be_w
 BOOST_AUTO_TEST_CASE(a_run_that_failed_has_a_timeline_that_names_the_failure) {
   const Project project(
       "schema: pe-pipeline/1\nname: toy\ntitle: '</script><b>'\nstages:\n  good: {run: pe-toy}\n  bad:\n    run: pe-toy\n"
-      "    config: {set: {fail: exit, fail_code: 65}}\n  behind:\n    run: pe-toy\n    needs: {init: bad}\n");
+      "    config: {set: {value: 2, fail: exit, fail_code: 65}}\n  behind:\n    run: pe-toy\n    needs: {init: bad}\n");
   BOOST_TEST(project.call("run").code == 1);
   const auto answer = project.call("timeline", {"--out", "-"});
   BOOST_TEST(answer.code == 0, answer.err);

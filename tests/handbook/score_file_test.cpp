@@ -221,7 +221,7 @@ BOOST_AUTO_TEST_CASE(flags_are_read_as_a_config_is) {
     }
     return std::string("accepted");
   };
-  check_says(message("roop", {}), {"--encoding", "rope"});
+  check_says(message("rotery", {}), {"--encoding", "did you mean 'rotary'?"});
   check_says(message("yarn", {"facotr=4"}), {"--set facotr", "factor"});
   check_says(message("yarn", {"factor=0.5"}), {"--set factor", "factor"});
   check_says(message("yarn", {"factor"}), {"KEY=VALUE"});
