@@ -109,7 +109,8 @@ Leases::Leases(fs::path folder, LeaseOptions options) : folder_(std::move(folder
   self.slurm_job = environment("SLURM_JOB_ID");
   self.slurm_restart = environment("SLURM_RESTART_COUNT");
   self.started = unix_time();
-  tail_ = to_json(self).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  tail_ = to_json(self).dump(-1, ' ', false, Json::error_handler_t::replace);
+  tail_.pop_back();  // each claim adds its number, so that no two leases are the same bytes
 }
 
 Leases::~Leases() {
@@ -127,20 +128,21 @@ fs::path Leases::own_name(std::string_view what) {
 }
 
 std::string Leases::first_line(const Held& held) {
-  char line[kFirstLine + 1];
-  std::snprintf(line, sizeof line, "%016lld %010lld %020llu\n", static_cast<long long>(held.counter),
-                static_cast<long long>(held.stage_pid), static_cast<unsigned long long>(held.stage_start));
+  char line[80];
+  std::snprintf(line, sizeof line, "%016llu %010llu %020llu\n",
+                static_cast<unsigned long long>(held.counter) % 10'000'000'000'000'000ULL,
+                static_cast<unsigned long long>(held.stage_pid) % 10'000'000'000ULL,
+                static_cast<unsigned long long>(held.stage_start));
   return line;
 }
 
-/// The lease as it is now; empty when there is none.
-std::optional<Leases::Watch> Leases::look(const std::string& key) const { return look_at(path(key)); }
-
-std::optional<Leases::Watch> Leases::look_at(const fs::path& file) {
-  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+/// The lease as it is now; empty when there is none. Its number alone does not tell it from another: file systems use the
+/// numbers of deleted files again.
+std::optional<Leases::Watch> Leases::look(const std::string& key) const {
+  const Descriptor fd(::open(path(key).c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) {
     if (errno == ENOENT || errno == ESTALE) return std::nullopt;
-    throw_errno("read", file.string());
+    throw_errno("read", path(key).string());
   }
   Watch watch;
   struct stat status {};
@@ -188,9 +190,8 @@ bool Leases::break_lease(const std::string& key, const Watch& seen) {
     if (errno == ENOENT || errno == ESTALE) return false;
     throw_errno("break the lease", path(key).string());
   }
-  // Both, since an inode's number is given again.
-  const auto taken = look_at(away);
-  if (taken && (taken->inode != seen.inode || taken->bytes != seen.bytes)) {
+  const auto moved = look(away.filename().string());
+  if (moved && (moved->inode != seen.inode || moved->bytes != seen.bytes)) {
     // Someone broke it and acquired it since we looked: theirs goes back, unless a third one is there already.
     step("put lease back");
     if (::link(away.c_str(), path(key).c_str()) != 0) errno = 0;
@@ -213,7 +214,7 @@ bool Leases::claim(const std::string& key) {
     held.file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   }
   if (!held.file) throw_errno("create", name.string(), true);
-  const std::string text = first_line(held) + tail_;
+  const std::string text = first_line(held) + tail_ + cat(",\"claim\":", count_, "}\n");
   if (!write_whole(held.file.get(), text)) {
     const int error = errno;
     ::unlink(name.c_str());
@@ -292,8 +293,7 @@ void Leases::release(const std::string& key) {
   if (found == held_.end()) return;
   const bool ours = holds(key);
   const bool fresh = now() - found->second.beat_s < options_.expiry_s / 2;
-  Watch own;
-  own.inode = found->second.inode;
+  const Held held = std::move(found->second);  // open to the end: its number is its own until then
   held_.erase(found);
   if (!ours) return;
   if (fresh) {
@@ -303,7 +303,8 @@ void Leases::release(const std::string& key) {
     return;
   }
   try {
-    break_lease(key, own);
+    const auto seen = look(key);
+    if (seen && seen->inode == held.inode) break_lease(key, *seen);
   } catch (const support::IoError&) {
     // It goes stale by itself.
   }
@@ -365,9 +366,8 @@ void Leases::sweep() const {
     if (!seen || !parse_lease(seen->bytes) || !owner_is_gone(*parse_lease(seen->bytes), options_.where)) continue;
     const fs::path away = folder_ / cat(".broken.", options_.where.host, ".", ::getpid(), ".swept-", ++number);
     if (::rename(path(key).c_str(), away.c_str()) != 0) continue;
-    struct stat status {};
-    if (::stat(away.c_str(), &status) == 0 && status.st_ino != seen->inode &&
-        ::link(away.c_str(), path(key).c_str()) != 0)
+    const auto moved = look(away.filename().string());
+    if (moved && moved->bytes != seen->bytes && ::link(away.c_str(), path(key).c_str()) != 0)
       errno = 0;  // a third one is there already
     ::unlink(away.c_str());
   }

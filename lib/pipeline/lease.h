@@ -117,7 +117,6 @@ class Leases {
   std::filesystem::path path(const std::string& key) const { return folder_ / key; }
   std::filesystem::path own_name(std::string_view what);
   std::optional<Watch> look(const std::string& key) const;
-  static std::optional<Watch> look_at(const std::filesystem::path& file);
   bool stale(const std::string& key, const Watch& seen, const std::optional<LeaseOwner>& owner, std::string& why);
   bool break_lease(const std::string& key, const Watch& seen);
   bool claim(const std::string& key);
