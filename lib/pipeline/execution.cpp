@@ -385,8 +385,6 @@ double Execution::estimate() const {
 // ---- the end
 
 RunSummary Execution::end() {
-  // What the dead left: at the end, since a lease that is in the way is broken with a word of its own.
-  leases_->sweep();
   std::vector<ViewItem> items;
   std::size_t unfinished = 0;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
