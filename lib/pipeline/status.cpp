@@ -17,14 +17,17 @@ namespace pe::pipeline {
 using support::cat;
 
 std::string new_run_id() {
-  const std::time_t now = std::time(nullptr);
+  // Runs are told apart and put in order by their ids: down to the millisecond, since toys take less than a second.
+  const double now = unix_time();
+  const auto whole = static_cast<std::time_t>(now);
   std::tm parts{};
-  ::gmtime_r(&now, &parts);
+  ::gmtime_r(&whole, &parts);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  std::random_device device;  // tells two runs of one second apart; nothing else depends on it
-  char tail[8];
-  std::snprintf(tail, sizeof tail, "-%04x", device() & 0xffffu);
+  std::random_device device;  // tells two runs of one millisecond apart
+  char tail[16];
+  std::snprintf(tail, sizeof tail, "-%03d%02x", static_cast<int>((now - static_cast<double>(whole)) * 1000) % 1000,
+                device() & 0xffu);
   return std::string(text) + tail;
 }
 

@@ -291,12 +291,14 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
   const fs::path version_file = folder / "VERSION";
   if (state_->options.create) share_with_group(folder);
   // Another run on another host may be making it just now; over a network its name can show late.
+  std::vector<std::string> names;
   for (int tries = 0; tries < 240 && ::access(version_file.c_str(), F_OK) != 0; ++tries) {
-    const std::vector<std::string> names = names_in(folder);
+    names = names_in(folder);
     if (std::find(names.begin(), names.end(), "VERSION") == names.end()) break;
     ::usleep(250000);
   }
-  if (::access(version_file.c_str(), F_OK) == 0) {
+  const bool made = std::find(names.begin(), names.end(), "VERSION") != names.end() || ::access(version_file.c_str(), F_OK) == 0;
+  if (made) {
     const std::string text = support::read_file(version_file, 4096);
     std::string why;
     const auto version = support::parse_integer(support::trim(text), support::Suffixes::kNone, &why);
@@ -313,7 +315,8 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
     }
   } else {
     // What a lock, the plan memo or an interrupted creation leave may be there; anything else is somebody's folder.
-    for (const std::string& name : names_in(folder)) {
+    // Judged by the look that found no VERSION: by now another run may have written it.
+    for (const std::string& name : names) {
       if (name == "run.lock" || name == "memo" || name == "lost+found" || name.rfind("VERSION.tmp.", 0) == 0) continue;
       throw IoError(cat("'", folder.string(), "' is no store: it holds '", name,
                         "' but no file VERSION; name a store or an empty folder with --store"));
