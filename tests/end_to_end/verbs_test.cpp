@@ -172,7 +172,10 @@ void run_beside_collections() {
   }
   BOOST_TEST(rounds > 3);
   BOOST_TEST(place.call({"verify"}).code == 0);
-  CHECK_HAS(place.run({"--set", "decay.step_s=0.2", "--set", "report.text=other"}).out, "nothing to do");
+  // Nothing is made again, whether that is seen when planning or, where a hint went, at the look-up.
+  const std::string again = place.run({"--set", "decay.step_s=0.2", "--set", "report.text=other"}).out;
+  BOOST_TEST((again.find("nothing to do") != std::string::npos || again.find("toy: 0 made, 6 reused") != std::string::npos),
+             again);
 }
 
 }  // namespace
