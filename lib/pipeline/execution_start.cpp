@@ -19,10 +19,9 @@ void Execution::start_ready() {
   next_wake_s_ = -1;
   if (no_new_starts_ || stop_level_ > 0 || slots_.full()) return;
   bool starved = false;
-  // Slots are taken in order of urgency, but a small task may pass a large one that does not fit now. The step is
-  // taken first: a task that starts leaves the queue, and others may join it.
-  for (auto next = queue_->ordered().begin(); next != queue_->ordered().end() && !slots_.full();) {
-    const std::size_t i = *next++;
+  // Slots are taken in order of urgency, but a small task may pass a large one that does not fit now.
+  for (auto next = queue_->first(); next && !slots_.full(); next = queue_->after(*next)) {
+    const std::size_t i = *next;
     Node& node = nodes_[i];
     const Task& task = graph_.tasks[i];
     if (node.not_before_s > runner_.now()) {

@@ -226,4 +226,15 @@ bool ReadyQueue::Order::operator()(std::size_t a, std::size_t b) const {
 void ReadyQueue::add(std::size_t task) { ready_.insert(task); }
 void ReadyQueue::remove(std::size_t task) { ready_.erase(task); }
 
+std::optional<std::size_t> ReadyQueue::first() const {
+  if (ready_.empty()) return std::nullopt;
+  return *ready_.begin();
+}
+
+std::optional<std::size_t> ReadyQueue::after(std::size_t task) const {
+  const auto next = ready_.upper_bound(task);
+  if (next == ready_.end()) return std::nullopt;
+  return *next;
+}
+
 }  // namespace pe::pipeline

@@ -70,8 +70,11 @@ class ReadyQueue {
   void remove(std::size_t task);
   bool empty() const { return ready_.empty(); }
   std::size_t size() const { return ready_.size(); }
-  /// Best first.
-  const auto& ordered() const { return ready_; }
+  /// The best one; nothing when none is ready.
+  std::optional<std::size_t> first() const;
+  /// The best of those behind `task` in the order, whether it is still ready or not: whoever handles one may take out
+  /// or add any other.
+  std::optional<std::size_t> after(std::size_t task) const;
   /// Seconds from the start of `task` to the end of everything that waits for it.
   double remaining(std::size_t task) const { return rank_[task].path_s; }
 

@@ -138,11 +138,27 @@ BOOST_AUTO_TEST_CASE(the_longest_remaining_path_then_most_descendants_then_order
   graph.tasks[5].inputs.push_back({"in", 4, "out", "", {}});
   ReadyQueue queue(graph, {2, 1, 1, 1, 1, 1});
   for (const std::size_t task : {0, 1, 4}) queue.add(task);
-  BOOST_TEST(
-      (std::vector<std::size_t>(queue.ordered().begin(), queue.ordered().end()) == std::vector<std::size_t>{1, 4, 0}));
+  std::vector<std::size_t> order;
+  for (auto next = queue.first(); next; next = queue.after(*next)) order.push_back(*next);
+  BOOST_TEST((order == std::vector<std::size_t>{1, 4, 0}));
   BOOST_TEST(queue.remaining(1) == 3.0);
   queue.remove(1);
   BOOST_TEST(queue.size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(a_walk_goes_on_whatever_leaves_the_queue) {
+  Graph graph;
+  graph.tasks.resize(4);
+  ReadyQueue queue(graph, {4, 3, 2, 1});
+  for (const std::size_t task : {0, 1, 2, 3}) queue.add(task);
+  queue.remove(0);   // the one that stands
+  queue.remove(1);   // and the one that would have been next
+  BOOST_TEST((queue.after(0) == std::optional<std::size_t>(2)));
+  queue.add(1);
+  BOOST_TEST((queue.after(0) == std::optional<std::size_t>(1)));
+  for (const std::size_t task : {1, 2, 3}) queue.remove(task);
+  BOOST_TEST(!queue.after(0));
+  BOOST_TEST(!queue.first());
 }
 
 BOOST_AUTO_TEST_SUITE_END()
