@@ -108,7 +108,7 @@ int refuse(int error) {
 bool is_late(const char* path) {
   Lies& l = lies();
   // Work folders are written by our own stages, on this host: what they make is there.
-  if (l.late_ms == 0 || !l.tells("late") || ::strstr(path, "/work/")) return false;
+  if (l.late_ms == 0 || !l.tells("late") || ::strstr(path, "/store/work/")) return false;
   const std::lock_guard lock(l.mutex);
   const auto found = l.missed.find(path);
   if (found == l.missed.end()) return false;
