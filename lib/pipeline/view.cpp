@@ -22,13 +22,22 @@ using support::cat;
 constexpr const char* kMark = ".view.json";
 constexpr const char* kSourceNote = ".contents.json";
 
+/// Takes away what stands at a name: moved aside in one step first, so that two who clear it do not meet in it.
+void clear(const fs::path& at) {
+  const fs::path aside = support::unique_sibling(at);
+  if (::rename(at.c_str(), aside.c_str()) == 0)
+    support::remove_tree(aside);
+  else if (errno != ENOENT)
+    support::throw_errno("replace", at.string(), true);
+}
+
 /// Makes `at` a link to `target`, in one step; a link that is right stays.
 void set_link(const fs::path& target, const fs::path& at) {
   std::error_code error;
   if (fs::read_symlink(at, error) == target && !error) return;
   const fs::path fresh = support::unique_sibling(at);
   if (::symlink(target.c_str(), fresh.c_str()) != 0) support::throw_errno("create link", at.string(), true);
-  if (fs::is_directory(fs::symlink_status(at, error))) support::remove_tree(at);
+  if (fs::is_directory(fs::symlink_status(at, error))) clear(at);
   support::rename_durably(fresh, at, false);
 }
 
@@ -48,10 +57,11 @@ void set_collection(const Store& store, const OutputRecord& output, const fs::pa
   const fs::path fresh = support::unique_sibling(at);
   store.materialise(output, fresh);
   for (int tries = 0;; ++tries) {
-    support::remove_tree(at);
+    clear(at);
     if (::rename(fresh.c_str(), at.c_str()) == 0) return;
     // Another run put one there in between: the last one stays.
-    if ((errno != ENOTEMPTY && errno != EEXIST) || tries == 8) support::throw_errno("create", at.string(), true);
+    if ((errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) || tries == 8)
+      support::throw_errno("create", at.string(), true);
   }
 }
 

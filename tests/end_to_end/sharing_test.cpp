@@ -73,11 +73,14 @@ pid_t run_on_host(const Project& project, const std::string& host, double heartb
     options.lease.expiry_s = expiry_s;
     pipeline::LocalRunner runner;
     Silent silent;
-    code = pipeline::run(graph, pipeline::make_plan(graph, pipeline::StoreReader(store)), store, runner, silent, options)
-               .exit_code;
+    const auto summary =
+        pipeline::run(graph, pipeline::make_plan(graph, pipeline::StoreReader(store)), store, runner, silent, options);
+    code = summary.exit_code;
+    if (!summary.store_error.empty()) std::printf("%s: %s\n", host.c_str(), summary.store_error.c_str());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::printf("%s: %s\n", host.c_str(), error.what());
   }
+  std::fflush(stdout);
   ::_exit(code);
 }
 
