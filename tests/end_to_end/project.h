@@ -59,16 +59,16 @@ struct Answer {
 
 class Project {
  public:
-  explicit Project(const std::string& text = kToyPipeline) {
+  explicit Project(const std::string& text = kToyPipeline, const std::string& name = "toy.yml") : name_(name) {
     const char* path = ::getenv("PATH");
     const std::string folders = std::string(PE_TOY_FOLDER) + ":" + (path ? path : "");
     ::setenv("PATH", folders.c_str(), 1);
     ::setenv("NO_COLOR", "1", 1);
     fs::create_directories(root() / "configs");
-    write(text);
+    if (!text.empty()) write(text);
   }
   fs::path root() const { return folder_ / "a project"; }
-  fs::path file() const { return root() / "toy.yml"; }
+  fs::path file() const { return root() / name_; }
   void write(const std::string& text) const { support::write_file_atomically(file(), text, false); }
 
   std::vector<std::string> command(const std::string& verb, const std::vector<std::string>& rest) const {
@@ -119,6 +119,7 @@ class Project {
 
  private:
   test::TempFolder folder_;
+  std::string name_;
 };
 
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

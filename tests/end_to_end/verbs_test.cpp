@@ -11,15 +11,16 @@
 #include <regex>
 
 #include "artifact/metrics.h"
+#include "end_to_end/project.h"
 #include "pipeline/store.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/process.h"
-#include "support/temp_folder.h"
 #include "support/test_data.h"
 #include "support/text.h"
 
 using namespace pe;  // NOLINT
+using test::Answer;
 namespace fs = std::filesystem;
 
 namespace {
@@ -50,34 +51,16 @@ stages:
     config: {set: {text: the report}}
 )";
 
-struct Answer {
-  int code = 0;
-  std::string out, err;
-};
-
-class Place {
+/// A project whose verbs are called word for word.
+class Place : public test::Project {
  public:
-  explicit Place(const std::string& text = kToy, const std::string& name = "toy.yml") {
-    const char* path = ::getenv("PATH");
-    ::setenv("PATH", (std::string(PE_TOY_FOLDER) + ":" + (path ? path : "")).c_str(), 1);
-    ::setenv("NO_COLOR", "1", 1);
-    fs::create_directories(root() / "configs");
-    file_ = root() / name;
-    if (!text.empty()) support::write_file_atomically(file_, text, false);
-  }
-  fs::path root() const { return folder_ / "a project"; }
-  const fs::path& file() const { return file_; }
+  explicit Place(const std::string& text = kToy, const std::string& name = "toy.yml") : Project(text, name) {}
   Answer call(const std::vector<std::string>& words) const {
-    std::vector<std::string> all = {(test::build_root() / "stages" / "pe-pipeline").string()};
+    std::vector<std::string> all = {program()};
     all.insert(all.end(), words.begin(), words.end());
-    const auto captured = support::capture(all, "", 64u << 20, root());
-    return {captured.status.code, captured.out, captured.err};
+    return call_words(all);
   }
-  Answer run(const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> words = {"run", file_.string(), "--durability", "off"};
-    words.insert(words.end(), more.begin(), more.end());
-    return call(words);
-  }
+  Answer run(const std::vector<std::string>& more = {}) const { return Project::call("run", more); }
   Json json(std::vector<std::string> words) const {
     words.push_back("--json");
     const Answer answer = call(words);
@@ -85,11 +68,6 @@ class Place {
     BOOST_REQUIRE_MESSAGE(json.is_object(), words.front() << " printed no JSON:\n" << answer.out << answer.err);
     BOOST_TEST(json.at("schema_version") == 1);
     return json;
-  }
-  pipeline::Store store() const {
-    pipeline::StoreOptions options;
-    options.create = false;
-    return pipeline::Store(root() / "store", options);
   }
   /// The object of the first result whose task is called so.
   fs::path object_of(const std::string& task) const {
@@ -105,16 +83,7 @@ class Place {
     support::write_file_atomically(root() / name, text, false);
     fs::permissions(root() / name, fs::perms::owner_exec, fs::perm_options::add);
   }
-
- private:
-  test::TempFolder folder_;
-  fs::path file_;
 };
-
-void check_has(int line, const std::string& text, const std::string& part) {
-  BOOST_TEST((text.find(part) != std::string::npos), "line " << line << ": expected '" << part << "' in:\n" << text);
-}
-#define CHECK_HAS(text, part) check_has(__LINE__, text, part)
 
 void flip(const fs::path& path, std::uint64_t at) {
   std::string bytes = support::read_file(path);
