@@ -81,8 +81,10 @@ void Execution::begin() {
     Node& node = nodes_[i];
     node.forced = planned.forced;
     node.key = planned.task_key;
-    if (planned.present && planned.result && !node.forced) node.result = planned.result;
-    for (std::size_t k = 0; k < planned.snapshots.size() && !node.forced; ++k) {
+    // What is only likely to be the result is looked up once its inputs are certain; nobody may read it before.
+    const bool certain = planned.key_is_exact && !node.forced;
+    if (certain && planned.present && planned.result) node.result = planned.result;
+    for (std::size_t k = 0; k < planned.snapshots.size() && certain; ++k) {
       if (planned.snapshots[k].present) node.snapshots[planned.snapshots[k].label] = *planned.snapshots[k].result;
     }
     if (planned.state == TaskState::kNotNeeded) continue;

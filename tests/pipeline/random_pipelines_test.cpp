@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <numeric>
 
 #include "artifact/metrics.h"
 #include "pipeline/expand.h"
@@ -137,6 +138,14 @@ class World {
     ran.summary = pipeline::run(made, plan, store, runner, quiet, options,
                                 [&] { return stop_after >= 0 && starts > stop_after ? 1 : 0; });
     return ran;
+  }
+
+  /// Where every task of a run ended.
+  std::string phases(const RunSummary& summary) {
+    const Graph made = graph();
+    std::string all;
+    for (std::size_t i = 0; i < made.tasks.size(); ++i) all += cat("\n    ", made.tasks[i].id, " ", phase_name(summary.phases[i]));
+    return all;
   }
 
   /// What the store says, recipe by recipe: for after an interruption.
@@ -479,7 +488,9 @@ void sequence(std::uint64_t seed) {
     if ((ran.summary.exit_code == kRunDone) != (expected.failed.empty() && expected.blocked.empty()))
       fail(cat("exit code ", ran.summary.exit_code));
     if (ran.summary.blocked != expected.blocked.size())
-      fail(cat(ran.summary.blocked, " blocked and not ", expected.blocked.size()));
+      fail(cat(ran.summary.blocked, " blocked and not ", expected.blocked.size(), ":", world.phases(ran.summary), "\n  and not",
+               std::accumulate(expected.blocked.begin(), expected.blocked.end(), std::string(),
+                               [&](const std::string& all, std::size_t i) { return cat(all, " ", world.tasks[i].id); })));
     if (ran.summary.conflicts != 0) fail("a conflict");
     // Damage that nobody read is still there; such an object is taken away for the next round.
     for (auto& [result, state] : world.model.held) {
