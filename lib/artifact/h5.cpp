@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t kLongestAttribute = 60'000;   // an object header message holds less than 64 KiB
 constexpr std::size_t kWidestText = 1ULL << 31;
 
-/// The library keeps global state and its Debian build has no lock of its own.
+/// The library keeps global state, and only some builds of it have a lock of their own.
 std::recursive_mutex& hdf5_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -38,10 +38,15 @@ std::recursive_mutex& hdf5_mutex() {
 class Locked {
  public:
   Locked() : guard_(hdf5_mutex()) {
-    static const bool silenced = [] {
+    static const bool opened = [] {
       // Files are closed by us. What a full disk kept from closing would be tried again at exit, and crash there.
       H5dont_atexit();
       H5open();
+      return true;
+    }();
+    (void)opened;
+    // In builds with a lock each thread has an error stack of its own, and would print it.
+    static thread_local const bool silenced = [] {
       H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
       return true;
     }();

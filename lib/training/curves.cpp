@@ -57,6 +57,14 @@ std::int64_t integer(double value) { return static_cast<std::int64_t>(value); }
 
 }  // namespace
 
+std::optional<std::int64_t> Curves::best_step() const {
+  const ValidationRow* best = nullptr;
+  for (const ValidationRow& row : validation) {
+    if (std::isfinite(row.loss) && (best == nullptr || row.loss < best->loss)) best = &row;
+  }
+  return best == nullptr ? std::nullopt : std::optional(best->step);
+}
+
 artifact::Tables Curves::tables(const Json& facts) const {
   artifact::Table rows("train", artifact::train_columns());
   for (const TrainRow& row : train) {

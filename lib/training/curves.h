@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct ValidationRow {
 struct Curves {
   std::vector<TrainRow> train;
   std::vector<ValidationRow> validation;
+
+  /// The step whose validation loss is the lowest, the first of equals; none without a finite one.
+  std::optional<std::int64_t> best_step() const;
 
   artifact::Tables tables(const Json& facts) const;
   /// As tensors "curves/train" and "curves/validation" of a checkpoint to resume from.

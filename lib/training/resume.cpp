@@ -1,6 +1,7 @@
 #include "training/resume.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "support/error.h"
 #include "support/files.h"
@@ -51,23 +52,71 @@ std::string difference(const artifact::CheckpointMeta& found, const artifact::Ch
 
 }  // namespace
 
-ResumeStore::ResumeStore(const artifact::Workspace& workspace, std::int64_t keep, support::Progress& progress)
-    : folders_{workspace.work / "checkpoints"}, keep_(keep), progress_(progress) {
+ResumeStore::ResumeStore(const artifact::Workspace& workspace, const CheckpointConfig& config,
+                         support::Progress& progress)
+    : folders_{workspace.work / "checkpoints"}, config_(config), progress_(progress) {
   if (workspace.resume && *workspace.resume != workspace.work) folders_.push_back(*workspace.resume / "checkpoints");
 }
 
-void ResumeStore::save(std::int64_t step, const std::function<void(const std::filesystem::path&)>& write) {
+ResumeStore::~ResumeStore() {
+  if (writer_.valid()) writer_.wait();
+}
+
+void ResumeStore::save(std::int64_t step, std::optional<std::int64_t> best, Write write) {
+  wait();
   support::make_folders(folders_.front());
-  write(folders_.front() / cat("step-", step, ".h5"));
-  const std::vector<Found> found = checkpoints_in(folders_.front());
-  for (std::size_t i = static_cast<std::size_t>(keep_); i < found.size(); ++i) {
-    std::error_code ignored;
-    std::filesystem::remove(found[i].path, ignored);
+  step_ = step;
+  writer_ = std::async(std::launch::async, [this, step, best, write = std::move(write)] {
+    write(folders_.front() / cat("step-", step, ".h5"));
+    tidy(step, best);
+  });
+}
+
+void ResumeStore::wait() {
+  if (!writer_.valid()) return;
+  try {
+    writer_.get();
+  } catch (support::Error& error) {
+    const std::vector<Found> there = checkpoints_in(folders_.front());
+    error.add_context(there.empty() ? cat("while writing the checkpoint of step ", step_, ", the first one")
+                                    : cat("while writing the checkpoint of step ", step_, "; the one of step ",
+                                          there.front().step, " is untouched, and the same command goes on from it"));
+    throw;
+  }
+}
+
+void ResumeStore::check() {
+  if (writer_.valid() && writer_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) wait();
+}
+
+void ResumeStore::tidy(std::int64_t step, std::optional<std::int64_t> best) const {
+  std::error_code ignored;
+  for (const auto& path : damaged_) {
+    if (path.parent_path() == folders_.front() && path.filename() != cat("step-", step, ".h5")) std::filesystem::remove(path, ignored);
+  }
+  std::int64_t newest = 0;
+  for (const Found& found : checkpoints_in(folders_.front())) {
+    if (found.step > step) continue;   // of another run in the same folder: not ours to remove
+    const bool pinned = config_.pin_every > 0 && found.step % config_.pin_every == 0;
+    if (newest++ < config_.keep || pinned || found.step == best) continue;
+    std::filesystem::remove(found.path, ignored);
   }
   // What killed writers left beside their final names; this attempt is the folder's only writer.
-  std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folders_.front(), ignored)) {
     if (entry.path().filename().string().find(".h5.tmp.") != std::string::npos) std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
+/// Checkpoints up to `step` in the folder to resume from stay there under a second name here, so that falling back and
+/// keeping go on across attempts, whatever becomes of that folder.
+void ResumeStore::adopt(std::int64_t step) const {
+  if (folders_.size() < 2) return;
+  support::make_folders(folders_.front());
+  for (const Found& found : checkpoints_in(folders_.back())) {
+    std::error_code ignored;   // another file system, or there already
+    if (found.step <= step && !damaged_.count(found.path)) {
+      std::filesystem::create_hard_link(found.path, folders_.front() / found.path.filename(), ignored);
+    }
   }
 }
 
@@ -88,11 +137,12 @@ void ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t
         progress_.warn(cat(candidate.path.string(), " is of another run (", other, "); passed over"));
         continue;
       }
-      checkpoint.verify();
       load(checkpoint);
+      adopt(candidate.step);
       return;
     } catch (const support::ArtifactError& error) {
       progress_.warn(cat("passing over a checkpoint that cannot be used: ", error.what()));
+      damaged_.insert(candidate.path);
     }
   }
 }

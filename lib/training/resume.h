@@ -1,35 +1,57 @@
 /// @file
-/// Checkpoints to resume from: `<work>/checkpoints/step-<n>.h5`, the newest `keep` of them. Written beside their name,
-/// synced and renamed, so a killed training leaves the one before.
+/// Checkpoints to resume from: `<work>/checkpoints/step-<n>.h5`. Written beside their name by one thread while training
+/// goes on, synced and renamed, so that a killed training and a full disk leave the one before.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <future>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "artifact/checkpoint.h"
 #include "artifact/workspace.h"
 #include "support/progress.h"
+#include "training/train_config.h"
 
 namespace pe::training {
 
 class ResumeStore {
  public:
-  ResumeStore(const artifact::Workspace& workspace, std::int64_t keep, support::Progress& progress);
+  ResumeStore(const artifact::Workspace& workspace, const CheckpointConfig& config, support::Progress& progress);
+  ~ResumeStore();   ///< waits for the writer; whoever wants to know how it went calls `wait`
 
-  void save(std::int64_t step, const std::function<void(const std::filesystem::path&)>& write);
+  using Write = std::function<void(const std::filesystem::path&)>;
+
+  /// Has a thread write the checkpoint of `step`, and then remove those that need not stay: all but the newest `keep`,
+  /// multiples of `pin_every`, and `best` (the step with the lowest validation loss, where that one is kept). One at a
+  /// time: waits for the one before. `write` must own what it writes, since training goes on.
+  /// @throws what the writer of the one before threw.
+  void save(std::int64_t step, std::optional<std::int64_t> best, Write write);
+  /// Until nothing is being written. @throws what the writer threw, with the step and what is there to go on from.
+  void wait();
+  /// The same when the writer has ended; else returns at once.
+  void check();
 
   /// Hands the newest checkpoint to `load` that is whole, belongs to the same run as `expected` says (all but step,
   /// tokens, position and phase), and has done more than `after` and at most `until` steps; of this attempt's folder or
-  /// the one to resume from. Damaged ones are named in a warning and passed over.
+  /// the one to resume from, whose checkpoints this attempt then keeps too. `load` must change nothing before it has
+  /// read and checked everything: what it throws as ArtifactError is a damaged file, named in a warning and passed over.
   void restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
                const std::function<void(const artifact::CheckpointReader&)>& load);
 
  private:
+  void tidy(std::int64_t step, std::optional<std::int64_t> best) const;
+  void adopt(std::int64_t step) const;
+
   std::vector<std::filesystem::path> folders_;   ///< the first is written to
-  std::int64_t keep_;
+  CheckpointConfig config_;
   support::Progress& progress_;
+  std::set<std::filesystem::path> damaged_;      ///< passed over; they never count as kept
+  std::int64_t step_ = 0;                        ///< of what is being written
+  std::future<void> writer_;
 };
 
 }  // namespace pe::training

@@ -2,8 +2,10 @@
 
 #include <ATen/Version.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/version.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <numbers>
@@ -76,6 +78,9 @@ Json to_json(const OptimizerSettings& settings, std::int64_t start) {
           {"start", start}};
 }
 
+/// Where a checkpoint to resume from holds weights and moments.
+constexpr std::array<const char*, 3> kStateParts = {"model/", "optim/m/", "optim/v/"};
+
 /// Everything that lives while a run goes on.
 class Loop {
  public:
@@ -88,7 +93,7 @@ class Loop {
         order_(static_cast<std::uint64_t>(run.data_seed), dataset.windows(Split::kTrain, length_)),
         reader_(dataset, Split::kTrain, length_, run.model.device()),
         optimizer_(run.model, run.optimizer, run.optimizer_start),
-        store_(workspace, run.checkpoint.keep, progress_),
+        store_(workspace, run.checkpoint, progress_),
         step_(run.first_step) {
     check_snapshots();
     if (run.moments_from != nullptr) {
@@ -115,10 +120,16 @@ class Loop {
       if (step_ >= end) break;
       if (support::stop_requested()) stop();
       if (!one_step()) diverged(next_snapshot);
-      if (run_.watch.validate_every > 0 && step_ % run_.watch.validate_every == 0) add_validation();
-      if (std::chrono::duration<double>(Clock::now() - last_checkpoint_).count() >= run_.checkpoint.every && step_ < end) {
-        save();
-      }
+      const bool is_best = run_.watch.validate_every > 0 && step_ % run_.watch.validate_every == 0 && add_validation();
+      const bool pinned = run_.checkpoint.pin_every > 0 && step_ % run_.checkpoint.pin_every == 0;
+      const bool due = std::chrono::duration<double>(Clock::now() - last_checkpoint_).count() >= run_.checkpoint.every;
+      if (pinned || (is_best && run_.checkpoint.best) || (due && step_ < end)) save();
+      store_.check();
+    }
+    try {
+      store_.wait();
+    } catch (const support::IoError& error) {   // what it would have saved is about to be the result
+      progress_.warn(error.what());
     }
     if (snapshots.empty()) write_artifacts(workspace_.outputs, run_.artifact_holds_moments, false);
   }
@@ -225,12 +236,14 @@ class Loop {
     return row;
   }
 
-  void add_validation() {
+  /// @return whether its loss is the lowest so far.
+  bool add_validation() {
     const std::optional<ValidationRow> row = validation_now();
-    if (!row) return;
+    if (!row) return false;
     curves_.validation.push_back(*row);
     log_->add({{"phase", "validation"}, {"step", row->step}, {"tokens", row->tokens}, {"loss", json_number(row->loss)},
                {"bpb", json_number(row->bpb)}, {"tokens_scored", row->tokens_scored}, {"bytes_scored", row->bytes_scored}});
+    return curves_.best_step() == step_;
   }
 
   artifact::CheckpointMeta meta(bool is_diverged) const {
@@ -250,22 +263,20 @@ class Loop {
     return meta;
   }
 
-  void write_checkpoint(const std::filesystem::path& path, const artifact::CheckpointMeta& meta, bool moments,
-                        bool curves) const {
+  void write_checkpoint(const std::filesystem::path& path, const artifact::CheckpointMeta& meta, bool moments) const {
     artifact::CheckpointWriter writer(path, workspace_.recipe, meta);
     model::write_weights(run_.model, writer);
     if (moments) {
       model::write_tensors(writer, "optim/m/", run_.model, optimizer_.first_moments());
       model::write_tensors(writer, "optim/v/", run_.model, optimizer_.second_moments());
     }
-    if (curves) curves_.write(writer);
     writer.finish();
   }
 
   /// The roles that the stage was asked for, at the present step. The metrics end with a validation of this very model.
   void write_artifacts(const std::map<std::string, std::filesystem::path>& outputs, bool moments, bool is_diverged) {
     if (const auto model = outputs.find("model"); model != outputs.end()) {
-      write_checkpoint(model->second, meta(is_diverged), moments, false);
+      write_checkpoint(model->second, meta(is_diverged), moments);
     }
     if (const auto metrics = outputs.find("metrics"); metrics != outputs.end()) {
       Curves curves = curves_;
@@ -292,16 +303,57 @@ class Loop {
     progress_.event(event);
   }
 
+  /// The state is copied here and now; a thread writes the copy while training goes on.
   void save() {
+    store_.wait();   // the copy is the writer's until it is done
     artifact::CheckpointMeta now = meta(false);
     now.fingerprint = fingerprint();
     now.extra["run"] = identity();
-    store_.save(step_, [&](const std::filesystem::path& path) { write_checkpoint(path, now, true, true); });
+    copy_state();
+    store_.save(step_, run_.checkpoint.best ? curves_.best_step() : std::nullopt,
+                [recipe = workspace_.recipe, model = run_.model, now = std::move(now), copy = copy_,
+                 curves = curves_](const std::filesystem::path& path) {
+                  artifact::CheckpointWriter writer(path, recipe, now);
+                  for (std::size_t i = 0; i < kStateParts.size(); ++i) {
+                    model::write_tensors(writer, kStateParts[i], model, copy[i]);
+                  }
+                  curves.write(writer);
+                  writer.finish();
+                });
     last_checkpoint_ = Clock::now();
+  }
+
+  /// What a run goes on from, in the order of kStateParts.
+  std::array<std::vector<at::Tensor>, 3> state() const {
+    std::vector<at::Tensor> values;
+    for (const model::FlatGroup& group : run_.model.groups()) values.push_back(group.values);
+    return {values, optimizer_.first_moments(), optimizer_.second_moments()};
+  }
+
+  /// Buffers for one copy of the state on the host, made once: pinned where a GPU copies into them, and 0 where the
+  /// model's buffers are padded, since checkpoints do not hold the padding.
+  void make_copy() {
+    if (!copy_[0].empty()) return;
+    const auto parts = state();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      for (const at::Tensor& part : parts[i]) {
+        copy_[i].push_back(at::zeros(part.sizes(), at::TensorOptions(part.scalar_type()).pinned_memory(part.is_cuda())));
+      }
+    }
+  }
+
+  void copy_state() {
+    const at::NoGradGuard no_gradients;
+    make_copy();
+    const auto parts = state();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      for (std::size_t j = 0; j < parts[i].size(); ++j) copy_[i][j].copy_(parts[i][j]);
+    }
   }
 
   [[noreturn]] void stop() {
     save();
+    store_.wait();
     progress_.note(cat("stopped at step ", step_, "; run again to continue"));
     throw support::Stopped(true);
   }
@@ -346,12 +398,18 @@ class Loop {
     expected.extra["run"] = identity();
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
     store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint) {
-      curves_ = Curves::read(checkpoint);
-      std::vector<at::Tensor> values;
-      for (const model::FlatGroup& group : run_.model.groups()) values.push_back(group.values);
-      model::read_tensors(checkpoint, "model/", run_.model, values);
-      model::read_tensors(checkpoint, "optim/m/", run_.model, optimizer_.first_moments());
-      model::read_tensors(checkpoint, "optim/v/", run_.model, optimizer_.second_moments());
+      // Into the copy first: a damaged tensor must not leave half of it in the model.
+      make_copy();
+      Curves curves = Curves::read(checkpoint);
+      for (std::size_t i = 0; i < kStateParts.size(); ++i) {
+        model::read_tensors(checkpoint, kStateParts[i], run_.model, copy_[i]);
+      }
+      const at::NoGradGuard no_gradients;
+      const auto parts = state();
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        for (std::size_t j = 0; j < parts[i].size(); ++j) at::Tensor(parts[i][j]).copy_(copy_[i][j]);
+      }
+      curves_ = std::move(curves);
       run_.model.after_step();
       step_ = checkpoint.meta().step;
       if (checkpoint.meta().fingerprint != fingerprint()) {
@@ -371,8 +429,9 @@ class Loop {
   data::SampleOrder order_;
   BatchReader reader_;
   AdamW optimizer_;
-  ResumeStore store_;
   Curves curves_;
+  std::array<std::vector<at::Tensor>, 3> copy_;   ///< of the state, for the thread that writes it
+  ResumeStore store_;
   std::optional<MetricsLog> log_;
   std::int64_t step_;
   std::int64_t resumed_at_ = 0;

@@ -31,6 +31,10 @@ void describe_watch(FieldVisitor& v, std::int64_t& log_every, std::int64_t& vali
 void CheckpointConfig::describe(FieldVisitor& v) {
   v.field("every", every, "Time between checkpoints to resume from.", {.unit = "s", .min = 0, .max = 1e7, .hashed = false});
   v.field("keep", keep, "How many of them are kept.", {.min = 1, .max = 1000, .hashed = false});
+  v.field("pin_every", pin_every, "Also one every so many steps, which stays; 0: none.",
+          {.unit = "steps", .min = 0, .max = kMostSteps, .hashed = false});
+  v.field("best", best, "Also one after each validation with the lowest loss so far; the last of these stays.",
+          {.hashed = false});
 }
 
 void TrainSettings::describe(FieldVisitor& v) {

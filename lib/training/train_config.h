@@ -16,6 +16,8 @@ namespace pe::training {
 struct CheckpointConfig {
   double every = 600;        ///< seconds
   std::int64_t keep = 2;
+  std::int64_t pin_every = 0; ///< steps; 0: none
+  bool best = false;
   void describe(support::FieldVisitor& v);
 };
 

@@ -4,6 +4,7 @@
 #include "support/error.h"
 #include "support/text.h"
 #include "training/run.h"
+#include "watching.h"
 
 namespace {
 
@@ -11,43 +12,7 @@ using namespace pe;
 using namespace pe::test;
 using training::TrainConfig;
 
-/// Asks for a stop after so many steps, and keeps what it is told.
-class StopAfter : public support::Progress {
- public:
-  explicit StopAfter(std::int64_t steps) : steps_(steps) {}
-  void note(std::string_view) override {}
-  void warn(std::string_view line) override { warnings.emplace_back(line); }
-  void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
-    if (++seen_ == steps_) support::request_stop(15);
-    last = done;
-  }
-  void event(const Json& event) override { events.push_back(event); }
-  std::vector<std::string> warnings;
-  std::vector<Json> events;
-  std::int64_t last = 0;
-
- private:
-  std::int64_t steps_, seen_ = 0;
-};
-
-/// Undoes a request to stop when a test ends.
-struct NoStop {
-  NoStop() { support::request_stop(0); }
-  ~NoStop() { support::request_stop(0); }
-};
-
 std::string bytes_of(const std::filesystem::path& file) { return support::read_file(file); }
-
-bool says(const std::exception& error, const std::vector<std::string>& parts) {
-  const std::string text = error.what();
-  for (const std::string& part : parts) {
-    if (text.find(part) == std::string::npos) {
-      BOOST_TEST_MESSAGE("'" << part << "' is not in: " << text);
-      return false;
-    }
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -93,7 +58,7 @@ BOOST_AUTO_TEST_CASE(stopped_and_resumed_gives_the_same_bytes_as_undisturbed) {
     const std::filesystem::path attempt = folder / ("attempt" + std::to_string(stops));
     artifact::Workspace workspace = workspace_in(attempt, data);
     if (!earlier.empty()) workspace.resume = earlier;
-    StopAfter progress(steps);
+    Watching progress(steps);
     workspace.progress = &progress;
     support::request_stop(0);
     if (steps == 100) {
@@ -121,7 +86,7 @@ BOOST_AUTO_TEST_CASE(a_kill_falls_back_to_the_newest_whole_checkpoint) {
   config.checkpoint.every = 0;   // after every step
   config.checkpoint.keep = 3;
   artifact::Workspace workspace = workspace_in(folder / "killed", data);
-  StopAfter stop(9);
+  Watching stop(9);
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
   support::request_stop(0);
@@ -133,7 +98,7 @@ BOOST_AUTO_TEST_CASE(a_kill_falls_back_to_the_newest_whole_checkpoint) {
   support::write_file_atomically(checkpoints / "step-8.h5", damaged);
   BOOST_TEST(!std::filesystem::exists(checkpoints / "step-6.h5"));
 
-  StopAfter watch(-1);
+  Watching watch(-1);
   workspace.progress = &watch;
   training::train(small_config(), workspace);
   BOOST_TEST(watch.warnings.size() >= 1U);
@@ -145,7 +110,7 @@ BOOST_AUTO_TEST_CASE(the_log_drops_what_lies_beyond_the_checkpoint) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   artifact::Workspace workspace = workspace_in(folder / "run", data);
-  StopAfter stop(6);
+  Watching stop(6);
   workspace.progress = &stop;
   BOOST_CHECK_THROW(training::train(small_config(), workspace), support::Stopped);
   support::request_stop(0);
@@ -166,7 +131,7 @@ BOOST_AUTO_TEST_CASE(a_snapshot_is_the_run_up_to_there) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
   artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"early", 7}, {"late", 12}});
-  StopAfter progress(-1);
+  Watching progress(-1);
   trunk.progress = &progress;
   training::train(small_config(), trunk);
   BOOST_REQUIRE(progress.events.size() == 2U);
@@ -211,7 +176,7 @@ BOOST_AUTO_TEST_CASE(an_encoding_with_parameters_and_draws_resumes_exactly) {
   artifact::Workspace whole = workspace_in(folder / "whole", data);
   training::train(config, whole);
   artifact::Workspace parts = workspace_in(folder / "parts", data);
-  StopAfter stop(11);
+  Watching stop(11);
   parts.progress = &stop;
   BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
   support::request_stop(0);
@@ -236,7 +201,7 @@ BOOST_AUTO_TEST_CASE(divergence_is_a_result) {
   BOOST_TEST(!std::isfinite(metrics.at("train").reals("loss").back()));
 
   artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"a", 10}, {"b", 15}});
-  StopAfter progress(-1);
+  Watching progress(-1);
   trunk.progress = &progress;
   BOOST_CHECK_THROW(training::train(config, trunk), support::Error);
   BOOST_REQUIRE(progress.events.size() == 2U);

@@ -1,0 +1,50 @@
+/// @file
+/// Who watches a training in tests, stops it, and reads its errors.
+#pragma once
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include "support/progress.h"
+
+namespace pe::test {
+
+/// Asks for a stop after so many steps, and keeps what it is told.
+class Watching : public support::Progress {
+ public:
+  explicit Watching(std::int64_t steps) : steps_(steps) {}
+  void note(std::string_view) override {}
+  void warn(std::string_view line) override { warnings.emplace_back(line); }
+  void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
+    if (++seen_ == steps_) support::request_stop(15);
+    last = done;
+  }
+  void event(const Json& event) override { events.push_back(event); }
+  std::vector<std::string> warnings;
+  std::vector<Json> events;
+  std::int64_t last = 0;
+
+ private:
+  std::int64_t steps_, seen_ = 0;
+};
+
+/// Undoes a request to stop when a test ends.
+struct NoStop {
+  NoStop() { support::request_stop(0); }
+  ~NoStop() { support::request_stop(0); }
+};
+
+inline bool says(const std::exception& error, const std::vector<std::string>& parts) {
+  const std::string text = error.what();
+  for (const std::string& part : parts) {
+    if (text.find(part) == std::string::npos) {
+      BOOST_TEST_MESSAGE("'" << part << "' is not in: " << text);
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace pe::test
