@@ -150,6 +150,14 @@ void Execution::complete(std::uint64_t ticket) {
   sum += active.exit.wall_s;
   ++count;
   node.forced = false;
+  const auto needed = needed_snapshots(i);
+  if (std::any_of(needed.begin(), needed.end(),
+                  [&](std::size_t k) { return node.snapshots.count(task.snapshots[k].label) == 0; })) {
+    // One that was there when this attempt began was found damaged meanwhile: it goes on for that one.
+    set_phase(i, TaskPhase::kWaiting);
+    evaluate(i);
+    return;
+  }
   set_phase(i, TaskPhase::kDone);
   notify_readers(i);
 }

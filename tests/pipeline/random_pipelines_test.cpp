@@ -145,6 +145,7 @@ class World {
     const Graph made = graph();
     std::string all;
     for (std::size_t i = 0; i < made.tasks.size(); ++i) all += cat("\n    ", made.tasks[i].id, " ", phase_name(summary.phases[i]));
+    for (const TaskFailure& failure : summary.failures) all += cat("\n    ", made.tasks[failure.task].id, ": ", failure.reason);
     return all;
   }
 
@@ -482,7 +483,7 @@ void sequence(std::uint64_t seed) {
     const auto expected = world.model.run(world.pipeline, world.tasks, selected, force);
     const auto ran = world.run(selected, force);
     if (once(ran.executed) != once(expected.executed))
-      fail(cat("executed", joined(ran.executed), "\n  and not", joined(expected.executed)));
+      fail(cat("executed", joined(ran.executed), "\n  and not", joined(expected.executed), world.phases(ran.summary)));
     if (ran.executed.size() > expected.executed.size() && once(ran.executed).size() == ran.executed.size())
       fail("something was executed twice");
     if ((ran.summary.exit_code == kRunDone) != (expected.failed.empty() && expected.blocked.empty()))
