@@ -71,11 +71,8 @@ void Execution::begin() {
   leases_ = std::make_unique<Leases>(store_.leases_folder(), lease_options);
   publisher_ = std::make_unique<Publisher>(store_, options_.publish_threads, [this] { runner_.wake(); });
   folder_ = std::make_unique<RunFolder>(store_, graph_, plan_, options_, summary_.run_id);
-  for (const auto& [key, owner] : Leases::list(store_.leases_folder())) {
-    if (!owner || !Leases::owner_is_gone(*owner, lease_options.where)) continue;
-    emit({"note", -1, 0, {{"text", cat("broke the lease of ", owner->describe(), ": its process is gone")}}});
-  }
-  leases_->sweep();
+  for (const LeaseOwner& owner : leases_->sweep())
+    emit({"note", -1, 0, {{"text", cat("broke the lease of ", owner.describe(), ": its process is gone")}}});
   for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
     const PlannedTask& planned = plan_.tasks[i];
     Node& node = nodes_[i];

@@ -109,12 +109,12 @@ class Past {
   const PastTask* find(const std::string& stage, const std::string& id, const std::string& other_than) {
     const auto [it, fresh] = by_stage_.try_emplace(stage);
     if (fresh) {
-      it->second.tasks = store_.past_tasks(stage);
-      it->second.by_id.reserve(it->second.tasks.size());
-      for (const PastTask& task : it->second.tasks) it->second.by_id.emplace(task.id, &task);
+      const std::vector<PastTask>& tasks = store_.past_tasks(stage);
+      it->second.reserve(tasks.size());
+      for (const PastTask& task : tasks) it->second.emplace(task.id, &task);
     }
     const PastTask* newest = nullptr;
-    const auto [from, to] = it->second.by_id.equal_range(id);
+    const auto [from, to] = it->second.equal_range(id);
     for (auto at = from; at != to; ++at) {
       const PastTask* task = at->second;
       if (task->key.key == other_than) continue;
@@ -126,18 +126,15 @@ class Past {
   }
 
  private:
-  struct OfStage {
-    std::vector<PastTask> tasks;
-    std::unordered_multimap<std::string_view, const PastTask*> by_id;
-  };
+  using ById = std::unordered_multimap<std::string_view, const PastTask*>;
   const StoreView& store_;
-  std::map<std::string, OfStage> by_stage_;
+  std::map<std::string, ById> by_stage_;
 };
 
 class Explainer {
  public:
   Explainer(const Graph& graph, const Plan& plan, const StoreView& store, Against against = {})
-      : graph_(graph), plan_(plan), past_(store), against_(std::move(against)) {}
+      : graph_(graph), plan_(plan), past_(store), keys_(keys_of(graph)), against_(std::move(against)) {}
 
   Explanation explain(std::size_t index) {
     const Task& task = graph_.tasks[index];
@@ -226,14 +223,15 @@ class Explainer {
                         shown_build(build), {}});
     }
     for (const Cause& cause : config_causes(task, before)) causes.push_back(cause);
-    if (before.externals != keys_.externals(task)) {
+    if (before.externals != keys_->externals(task)) {
       const std::size_t first = causes.size();
-      compare_files(decoded(before.externals), decoded(keys_.externals(task)), causes);
+      compare_files(decoded(before.externals), decoded(keys_->externals(task)), causes);
       for (std::size_t i = first; i < causes.size(); ++i) causes[i].place = place(task, causes[i]);
     }
     // One byte is the empty map: a file of another day has no inputs yet.
     if (const auto inputs = known_inputs(graph_, plan_, index); inputs && before.inputs.size() > 1) {
-      compare_inputs(stage, decoded(before.inputs), task_preimage(task, *inputs).at("inputs"), causes);
+      const Json now = input_roles(*inputs);
+      if (const Json then = decoded(before.inputs); then != now) compare_inputs(stage, then, now, causes);
     }
     return causes;
   }
@@ -241,7 +239,7 @@ class Explainer {
   /// Most tasks of a stage share their config, and most earlier ones did: each pair is compared once.
   const std::vector<Cause>& config_causes(const Task& task, const PastTask& before) {
     static const std::vector<Cause> none;
-    const std::string& now = keys_.config(task);
+    const std::string& now = keys_->config(task);
     if (before.config == now) return none;
     const auto [it, fresh] = compared_.try_emplace({before.config.data(), now.data()});
     if (!fresh) return it->second;
@@ -265,7 +263,7 @@ class Explainer {
   const Graph& graph_;
   const Plan& plan_;
   Past past_;
-  KeyMaker keys_;
+  std::shared_ptr<KeyMaker> keys_;
   Against against_;
   std::map<std::pair<const char*, const char*>, std::vector<Cause>> compared_;
   std::map<std::string, support::Place> places_;

@@ -81,6 +81,8 @@ struct Task {
   bool is_trajectory() const { return !snapshots.empty(); }
 };
 
+class KeyMaker;
+
 /// All tasks in an order in which producers come before readers.
 struct Graph {
   std::string name;                              ///< of the pipeline
@@ -95,6 +97,7 @@ struct Graph {
   std::vector<std::string> files;                ///< absolute paths of the pipeline file and every config file read
   support::Origins origins_of(const Task& task) const;   ///< where each config value came from; computed on demand
   std::shared_ptr<const void> source;            ///< keeps what origins_of needs
+  std::shared_ptr<KeyMaker> keys;                ///< of compute_plan_keys (key.h), for those who need keys after it
 };
 
 }  // namespace pe::pipeline

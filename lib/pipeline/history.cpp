@@ -212,6 +212,8 @@ const History& StoreReader::history() const {
   return *history_;
 }
 
-std::vector<PastTask> StoreReader::past_tasks(const std::string& stage) const { return history().of_stage(stage); }
+const std::vector<PastTask>& StoreReader::past_tasks(const std::string& stage) const {
+  return history().of_stage(stage);
+}
 
 }  // namespace pe::pipeline

@@ -99,15 +99,19 @@ bool horizon_is_free(const Task& task) {
   return true;
 }
 
-Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs) {
-  Json document = recipe(task);
+Json input_roles(const std::vector<InputDigest>& inputs) {
   Json roles = Json::object();
   for (const InputDigest& input : inputs) {
     Json one = {{"digest", input.digest}};
     if (input.step >= 0) one["step"] = input.step;
     roles[input.role].push_back(std::move(one));
   }
-  document["inputs"] = std::move(roles);
+  return roles;
+}
+
+Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs) {
+  Json document = recipe(task);
+  document["inputs"] = input_roles(inputs);
   return document;
 }
 
@@ -258,9 +262,13 @@ std::string KeyMaker::task_key(const Task& task, const std::vector<InputDigest>&
 const std::string& KeyMaker::config(const Task& task) { return state_->encoded(task).config; }
 const std::string& KeyMaker::externals(const Task& task) { return state_->encoded(task).externals; }
 
+std::shared_ptr<KeyMaker> keys_of(const Graph& graph) {
+  return graph.keys ? graph.keys : std::make_shared<KeyMaker>();
+}
+
 void compute_plan_keys(Graph& graph) {
-  KeyMaker maker;
-  for (Task& task : graph.tasks) task.plan_key = maker.plan_key(graph, task);
+  graph.keys = std::make_shared<KeyMaker>();
+  for (Task& task : graph.tasks) task.plan_key = graph.keys->plan_key(graph, task);
 }
 
 }  // namespace pe::pipeline

@@ -34,6 +34,9 @@ bool horizon_is_free(const Task& task);
 /// The document whose hash is the task key; for a trajectory, the key that its steps share.
 Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs);
 
+/// What a task key says of its inputs: role → [{"digest", "step" of a snapshot}].
+Json input_roles(const std::vector<InputDigest>& inputs);
+
 /// sha256 of the document, hex.
 std::string task_key_of(const Json& preimage);
 std::string task_key(const Task& task, const std::vector<InputDigest>& inputs);
@@ -59,6 +62,9 @@ class KeyMaker {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// That of `compute_plan_keys`, with all that it encoded, else a new one.
+std::shared_ptr<KeyMaker> keys_of(const Graph& graph);
 
 /// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (memo.h). A task with
 /// snapshots gets its trajectory key.

@@ -345,7 +345,7 @@ std::map<std::string, std::optional<LeaseOwner>> Leases::list(const fs::path& fo
   return all;
 }
 
-void Leases::sweep() const {
+std::vector<LeaseOwner> Leases::sweep() const {
   std::vector<fs::path> victims;
   std::error_code error;
   const std::string hosts[] = {cat(".claim.", options_.where.host, "."), cat(".broken.", options_.where.host, ".")};
@@ -358,7 +358,7 @@ void Leases::sweep() const {
     }
   }
   for (const fs::path& victim : victims) ::unlink(victim.c_str());
-  // Leases of the dead whose task was finished: nobody will ask for them again.
+  std::vector<LeaseOwner> gone;
   int number = 0;
   for (const auto& [key, owner] : list(folder_)) {
     if (!owner || !owner_is_gone(*owner, options_.where)) continue;
@@ -370,7 +370,9 @@ void Leases::sweep() const {
     if (moved && moved->bytes != seen->bytes && ::link(away.c_str(), path(key).c_str()) != 0)
       errno = 0;  // a third one is there already
     ::unlink(away.c_str());
+    gone.push_back(*owner);
   }
+  return gone;
 }
 
 }  // namespace pe::pipeline

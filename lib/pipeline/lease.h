@@ -92,8 +92,9 @@ class Leases {
   static bool owner_is_gone(const LeaseOwner& owner, const HostIdentity& here);
   /// Every lease of a folder, by key; damaged ones have no owner.
   static std::map<std::string, std::optional<LeaseOwner>> list(const std::filesystem::path& folder);
-  /// Removes claims that processes of this host left when they were killed.
-  void sweep() const;
+  /// Removes what processes of this host left when they were killed: claims, and leases whose task nobody asks for any
+  /// more. Returns the owners of those leases.
+  std::vector<LeaseOwner> sweep() const;
 
  private:
   struct Held {

@@ -154,7 +154,7 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
   const std::size_t count = graph.tasks.size();
   Plan plan;
   plan.tasks.resize(count);
-  KeyMaker keys;
+  const std::shared_ptr<KeyMaker> keys = keys_of(graph);
   std::unordered_map<std::string_view, std::size_t> first_with_key;
   first_with_key.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
@@ -163,7 +163,7 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
     planned.forced = options.force && planned.selected;
     const auto [it, fresh] = first_with_key.try_emplace(graph.tasks[i].plan_key, i);
     if (!fresh) planned.same_as = it->second;
-    look_up(graph, store, keys, plan, i);
+    look_up(graph, store, *keys, plan, i);
   }
 
   // From the end: what is needed, and what it needs in turn when it must be made.

@@ -48,7 +48,7 @@ class StoreView {
   virtual std::optional<std::string> hint(const std::string& plan_key) const = 0;
   virtual bool has_object(const std::string& digest) const = 0;
   /// Earlier results of a stage (by StageDescription::name); only asked for explanations.
-  virtual std::vector<PastTask> past_tasks(const std::string& stage) const = 0;
+  virtual const std::vector<PastTask>& past_tasks(const std::string& stage) const = 0;
 };
 
 class History;
@@ -61,7 +61,7 @@ class StoreReader : public StoreView {
   bool complete(const Result& result) const override { return store_.complete(result); }
   std::optional<std::string> hint(const std::string& plan_key) const override { return store_.hint(plan_key); }
   bool has_object(const std::string& digest) const override { return store_.has_object(digest); }
-  std::vector<PastTask> past_tasks(const std::string& stage) const override;
+  const std::vector<PastTask>& past_tasks(const std::string& stage) const override;
   /// All earlier results; read at the first call.
   const History& history() const;
 

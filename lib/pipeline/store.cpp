@@ -95,6 +95,18 @@ bool is_number(std::string_view text) {
   return !text.empty() && text.size() < 18 && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
+/// Whether a store was begun here; if not, `names` is what the folder holds. Another host may be making it just now: over
+/// a network a name can be listed a while before its file opens.
+bool is_made(const fs::path& folder, std::vector<std::string>& names) {
+  for (int tries = 0; ::access((folder / "VERSION").c_str(), F_OK) != 0; ++tries) {
+    names = names_in(folder);
+    if (std::find(names.begin(), names.end(), "VERSION") == names.end()) return false;
+    if (tries == 240) break;   // reading it says why
+    ::usleep(250000);
+  }
+  return true;
+}
+
 Result to_result(const Record& record) {
   Result result;
   result.status = record.status;
@@ -290,15 +302,8 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
   const fs::path& folder = state_->root;
   const fs::path version_file = folder / "VERSION";
   if (state_->options.create) share_with_group(folder);
-  // Another run on another host may be making it just now; over a network its name can show late.
   std::vector<std::string> names;
-  for (int tries = 0; tries < 240 && ::access(version_file.c_str(), F_OK) != 0; ++tries) {
-    names = names_in(folder);
-    if (std::find(names.begin(), names.end(), "VERSION") == names.end()) break;
-    ::usleep(250000);
-  }
-  const bool made = std::find(names.begin(), names.end(), "VERSION") != names.end() || ::access(version_file.c_str(), F_OK) == 0;
-  if (made) {
+  if (is_made(folder, names)) {
     const std::string text = support::read_file(version_file, 4096);
     std::string why;
     const auto version = support::parse_integer(support::trim(text), support::Suffixes::kNone, &why);

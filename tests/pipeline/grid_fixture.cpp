@@ -410,9 +410,10 @@ bool FakeStore::has_object(const std::string& digest) const {
   return it != objects.end() && it->second;
 }
 
-std::vector<PastTask> FakeStore::past_tasks(const std::string& stage) const {
+const std::vector<PastTask>& FakeStore::past_tasks(const std::string& stage) const {
+  static const std::vector<PastTask> none;
   const auto it = past.find(stage);
-  return it == past.end() ? std::vector<PastTask>{} : it->second;
+  return it == past.end() ? none : it->second;
 }
 
 std::vector<std::string> FakeStore::run(const Graph& graph, const PlanOptions& options) {

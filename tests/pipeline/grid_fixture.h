@@ -63,7 +63,7 @@ class FakeStore : public pipeline::StoreView {
   bool complete(const pipeline::Result& result) const override;
   std::optional<std::string> hint(const std::string& plan_key) const override;
   bool has_object(const std::string& digest) const override;
-  std::vector<pipeline::PastTask> past_tasks(const std::string& stage) const override;
+  const std::vector<pipeline::PastTask>& past_tasks(const std::string& stage) const override;
 
   /// Makes what a plan says must run, in order, as `run` would; returns the ids.
   std::vector<std::string> run(const pipeline::Graph& graph, const pipeline::PlanOptions& options = {});

@@ -318,7 +318,8 @@ NaiveModel::Outcome NaiveModel::run(const ModelPipeline& pipeline, const std::ve
       if (!std::all_of(wanted[i].begin(), wanted[i].end(), [&](int s) { return made.count({recipes[i], s}) > 0; }))
         execute(i);
     } else if (must[i] && !std::all_of(wanted[i].begin(), wanted[i].end(), [&](int step) { return present(i, step); })) {
-      if (outcome.failed.count(recipes[i])) {
+      // The same work under another name is tried in its own right: what is in no key may be why the other failed.
+      if (outcome.failed.count(recipes[i]) && pipeline.stages[tasks[i].stage].fails) {
         failed[i] = true;
       } else {
         execute(i);

@@ -408,10 +408,17 @@ void check_explanations(World& world, const Edit& edited) {
   const Graph graph = world.graph();
   const StoreReader reader(store);
   const Plan plan = make_plan(graph, reader);
+  std::set<std::string> names;
+  for (const ResultKey& key : store.keys()) names.insert(store.read(key)->task);
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (plan.tasks[i].state != TaskState::kRun) continue;
     const Explanation answer = explain(graph, plan, reader, i);
     BOOST_REQUIRE(!answer.causes.empty());
+    // Two stages that did the same work have one record between them, under the name of whoever came first.
+    if (names.count(graph.tasks[i].id) == 0) {
+      BOOST_REQUIRE(answer.against.empty());
+      continue;
+    }
     // The edit may lead back to an earlier state, whose result lacks only its object; which is known once its inputs are.
     if (lost_its_object(world, graph.tasks[i].id)) {
       BOOST_REQUIRE_MESSAGE(!answer.follows.empty() ||
