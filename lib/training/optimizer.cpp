@@ -1,16 +1,54 @@
 #include "training/optimizer.h"
 
+#include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "support/error.h"
+#include "support/text.h"
 
 namespace pe::training {
 
-AdamW::AdamW(model::LanguageModel model, const OptimizerSettings& settings, std::int64_t start)
+using support::ArtifactError;
+using support::cat;
+
+namespace {
+
+constexpr std::pair<OptimizerKind, const char*> kKinds[] = {
+    {OptimizerKind::kAdamW, "adamw"}, {OptimizerKind::kAdam, "adam"}, {OptimizerKind::kMuon, "muon"}};
+constexpr std::pair<DecayOn, const char*> kDecays[] = {{DecayOn::kMatrices, "matrices"},
+                                                       {DecayOn::kMatricesAndEmbeddings, "matrices_and_embeddings"},
+                                                       {DecayOn::kAll, "all"}};
+
+bool starts_with(const std::string& text, const char* with) { return text.rfind(with, 0) == 0; }
+
+}  // namespace
+
+at::Tensor orthogonalised(const at::Tensor& g) {
+  const bool tall = g.size(0) > g.size(1);
+  at::Tensor x = tall ? g.t() : g;
+  x = x / (at::linalg_vector_norm(x, 2.0) + 1e-7);
+  for (int i = 0; i < 5; ++i) {
+    const at::Tensor a = at::mm(x, x.t());
+    const at::Tensor b = at::addmm(a, a, a, -4.7750, 2.0315);
+    x = at::addmm(x, b, x, 3.4445, 1.0);
+  }
+  return tall ? x.t() : x;
+}
+
+double muon_scale(std::int64_t rows, std::int64_t columns) {
+  return 0.2 * std::sqrt(static_cast<double>(std::max(rows, columns)));
+}
+
+Optimizer::Optimizer(model::LanguageModel model, const OptimizerSettings& settings, std::int64_t start)
     : model_(std::move(model)), settings_(settings), start_(start) {
   at::NoGradGuard no_gradients;
   for (const model::FlatGroup& group : model_.groups()) {
@@ -18,9 +56,35 @@ AdamW::AdamW(model::LanguageModel model, const OptimizerSettings& settings, std:
     second_.push_back(at::zeros_like(group.values));
     steps_.push_back(at::zeros({}, group.values.options().dtype(at::kFloat)));
   }
+  parts_ = parts_of();
 }
 
-AdamW::StepResult AdamW::step(std::int64_t step, double lr) {
+std::vector<Optimizer::Part> Optimizer::parts_of() const {
+  std::vector<Part> parts;
+  const bool whole = settings_.kind != OptimizerKind::kMuon && settings_.decay_on == DecayOn::kMatrices &&
+                     settings_.encoding_lr_scale == 1.0;
+  if (whole) {
+    for (std::size_t i = 0; i < model_.groups().size(); ++i) {
+      const model::FlatGroup& group = model_.groups()[i];
+      if (group.values.numel() > 0) parts.push_back({i, 0, group.values.numel(), group.decay, false, {}});
+    }
+    return parts;
+  }
+  for (std::size_t i = 0; i < model_.parameters().size(); ++i) {
+    const model::Parameter& parameter = model_.parameters()[i];
+    const auto& at = model_.locations()[i];
+    Part part{at.group, at.offset, parameter.tensor.numel(), parameter.decay, starts_with(parameter.name, "encoding."), {}};
+    if (settings_.decay_on == DecayOn::kAll) part.decay = true;
+    if (settings_.decay_on == DecayOn::kMatricesAndEmbeddings && parameter.name == "embedding") part.decay = true;
+    if (settings_.kind == OptimizerKind::kMuon && starts_with(parameter.name, "layers.") && parameter.tensor.dim() == 2) {
+      part.muon = parameter.tensor.sizes().vec();
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
   at::NoGradGuard no_gradients;
   double squares = 0;
   for (const model::FlatGroup& group : model_.groups()) {
@@ -32,23 +96,98 @@ AdamW::StepResult AdamW::step(std::int64_t step, double lr) {
   result.finite = std::isfinite(result.grad_norm);
   if (!result.finite) return result;
   result.clipped = settings_.clip > 0 && result.grad_norm > settings_.clip;
-  for (std::size_t i = 0; i < model_.groups().size(); ++i) {
-    const model::FlatGroup& group = model_.groups()[i];
-    if (group.values.numel() == 0) continue;
-    // Set, not counted up: the integer step is the only clock.
-    steps_[i].fill_(static_cast<double>(step - start_ + 1));
-    std::optional<at::Tensor> scale;   // the kernel divides gradients by it
-    if (result.clipped) {
-      scale = at::zeros({}, group.values.options().dtype(at::kFloat));
-      scale->fill_(result.grad_norm / settings_.clip);
-    }
-    const at::Tensor values = group.values, gradients = group.gradients;
-    at::_fused_adamw_({values}, {gradients}, {first_[i]}, {second_[i]}, {}, {steps_[i]}, lr, settings_.beta1,
-                      settings_.beta2, group.decay ? settings_.weight_decay : 0.0, settings_.eps, /*amsgrad=*/false,
-                      /*maximize=*/false, scale);
+  std::optional<at::Tensor> scale;   // the kernels divide gradients by it
+  if (result.clipped) {
+    scale = at::zeros({}, model_.groups().front().values.options().dtype(at::kFloat));
+    scale->fill_(result.grad_norm / settings_.clip);
+  }
+  for (const Part& part : parts_) {
+    const double rate = part.encoding ? lr * settings_.encoding_lr_scale : lr;
+    if (part.muon.empty()) adam(part, step, rate, scale);
+    else muon(part, rate, scale);
   }
   model_.after_step();
   return result;
+}
+
+void Optimizer::adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale) {
+  const model::FlatGroup& group = model_.groups()[part.group];
+  const auto cut = [&](const at::Tensor& flat) { return flat.narrow(0, part.begin, part.count); };
+  // Set, not counted up: the integer step is the only clock.
+  steps_[part.group].fill_(static_cast<double>(step - start_ + 1));
+  const at::Tensor values = cut(group.values), gradients = cut(group.gradients);
+  const at::Tensor first = cut(first_[part.group]), second = cut(second_[part.group]);
+  const double decay = part.decay ? settings_.weight_decay : 0.0;
+  if (settings_.kind == OptimizerKind::kAdam) {
+    at::_fused_adam_({values}, {gradients}, {first}, {second}, {}, {steps_[part.group]}, lr, settings_.beta1, settings_.beta2,
+                     decay, settings_.eps, /*amsgrad=*/false, /*maximize=*/false, scale);
+  } else {
+    at::_fused_adamw_({values}, {gradients}, {first}, {second}, {}, {steps_[part.group]}, lr, settings_.beta1,
+                      settings_.beta2, decay, settings_.eps, /*amsgrad=*/false, /*maximize=*/false, scale);
+  }
+}
+
+void Optimizer::muon(const Part& part, double lr, const std::optional<at::Tensor>& scale) {
+  const model::FlatGroup& group = model_.groups()[part.group];
+  const auto cut = [&](const at::Tensor& flat) { return flat.narrow(0, part.begin, part.count).view(part.muon); };
+  const at::Tensor values = cut(group.values);
+  at::Tensor gradient = cut(group.gradients);
+  if (scale) gradient = gradient / *scale;
+  const at::Tensor momentum = cut(first_[part.group]).mul_(settings_.momentum).add_(gradient);
+  const at::Tensor direction = orthogonalised(gradient.add(momentum, settings_.momentum));   // Nesterov's
+  if (part.decay) values.mul_(1 - lr * settings_.weight_decay);
+  values.sub_(direction, lr * muon_scale(part.muon[0], part.muon[1]));
+}
+
+Json to_json(const OptimizerSettings& settings, std::int64_t start) {
+  Json json = {{"peak_lr", settings.peak_lr}, {"beta1", settings.beta1},
+               {"beta2", settings.beta2},     {"eps", settings.eps},
+               {"weight_decay", settings.weight_decay}, {"clip", settings.clip},
+               {"start", start}};
+  const OptimizerSettings plain;
+  for (const auto& [kind, word] : kKinds) {
+    if (settings.kind == kind && kind != plain.kind) json["kind"] = word;
+  }
+  for (const auto& [decay_on, word] : kDecays) {
+    if (settings.decay_on == decay_on && decay_on != plain.decay_on) json["decay_on"] = word;
+  }
+  if (settings.kind == OptimizerKind::kMuon) json["momentum"] = settings.momentum;
+  if (settings.encoding_lr_scale != 1.0) json["encoding_lr_scale"] = settings.encoding_lr_scale;
+  return json;
+}
+
+OptimizerSettings optimizer_from_json(const Json& json, const std::string& file) {
+  OptimizerSettings settings;
+  const auto number = [&](const char* name, double& to, bool needed) {
+    const auto found = json.find(name);
+    if (found == json.end() && !needed) return;
+    if (found == json.end() || !found->is_number()) {
+      throw ArtifactError(cat(file, ": optimizer lacks the number '", name, "'; this is no checkpoint of a training"));
+    }
+    to = found->get<double>();
+  };
+  const auto word = [&](const char* name, const auto& words, auto& to) {
+    const auto found = json.find(name);
+    if (found == json.end()) return;
+    for (const auto& [value, text] : words) {
+      if (*found == text) {
+        to = value;
+        return;
+      }
+    }
+    throw ArtifactError(cat(file, ": optimizer has ", found->dump(), " for '", name, "', which this version does not know"));
+  };
+  number("peak_lr", settings.peak_lr, true);
+  number("beta1", settings.beta1, true);
+  number("beta2", settings.beta2, true);
+  number("eps", settings.eps, true);
+  number("weight_decay", settings.weight_decay, true);
+  number("clip", settings.clip, true);
+  number("momentum", settings.momentum, false);
+  number("encoding_lr_scale", settings.encoding_lr_scale, false);
+  word("kind", kKinds, settings.kind);
+  word("decay_on", kDecays, settings.decay_on);
+  return settings;
 }
 
 }  // namespace pe::training

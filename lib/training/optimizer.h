@@ -1,21 +1,33 @@
 /// @file
-/// AdamW over the model's flat buffers: one fused pass per group, with clipping folded in.
+/// Optimizers over the model's flat buffers, with clipping folded in. AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101)
+/// and Adam (Kingma and Ba 2015, arXiv:1412.6980) are one fused pass per group. Muon (Jordan et al. 2024) takes the
+/// matrices of the blocks and leaves the rest to AdamW.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "model/language_model.h"
+#include "support/json.h"
 #include "training/train_config.h"
 
 namespace pe::training {
 
-class AdamW {
+/// Five Newton-Schulz steps x ← a·x + (b·A + c·A²)·x, A = x·xᵀ, with Jordan's (a, b, c) = (3.4445, −4.7750, 2.0315), from
+/// g / (‖g‖ + 1e-7), along the shorter side: singular values of g move to about 1 (0.7 to 1.2). @param g [m, n].
+at::Tensor orthogonalised(const at::Tensor& g);
+
+/// What Muon's update is multiplied by, so that it has AdamW's usual size and shares its learning rate and weight decay:
+/// 0.2 · √max(m, n) (Liu et al. 2025, arXiv:2502.16982).
+double muon_scale(std::int64_t rows, std::int64_t columns);
+
+class Optimizer {
  public:
   /// Moments start at zero. @param start the step at which they do; bias correction counts from there.
-  AdamW(model::LanguageModel model, const OptimizerSettings& settings, std::int64_t start);
+  Optimizer(model::LanguageModel model, const OptimizerSettings& settings, std::int64_t start);
 
   struct StepResult {
     double grad_norm = 0;      ///< of all gradients, before clipping
@@ -27,15 +39,34 @@ class AdamW {
 
   const OptimizerSettings& settings() const { return settings_; }
   std::int64_t start() const { return start_; }
-  /// Flat, in the layout of `model.groups()`.
+  /// Flat, in the layout of `model.groups()`. Muon's momentum lies in the first; its second is 0.
   const std::vector<at::Tensor>& first_moments() const { return first_; }
   const std::vector<at::Tensor>& second_moments() const { return second_; }
 
  private:
+  /// A range of a flat buffer that is treated alike: a whole group, unless settings tell its parameters apart.
+  struct Part {
+    std::size_t group = 0;
+    std::int64_t begin = 0, count = 0;
+    bool decay = false, encoding = false;
+    std::vector<std::int64_t> muon;   ///< rows and columns; empty: AdamW or Adam
+  };
+  std::vector<Part> parts_of() const;
+  void adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale);
+  void muon(const Part& part, double lr, const std::optional<at::Tensor>& scale);
+
   model::LanguageModel model_;
   OptimizerSettings settings_;
   std::int64_t start_;
   std::vector<at::Tensor> first_, second_, steps_;
+  std::vector<Part> parts_;
 };
+
+/// As checkpoints hold them. What came after format 1 stands there only where it differs from AdamW on matrices, so that
+/// older checkpoints keep their bytes.
+Json to_json(const OptimizerSettings& settings, std::int64_t start);
+
+/// The inverse. @throws ArtifactError naming `file` when a number is missing or a word unknown.
+OptimizerSettings optimizer_from_json(const Json& json, const std::string& file);
 
 }  // namespace pe::training

@@ -71,13 +71,6 @@ double bits_per_byte(double nats, std::int64_t bytes) {
   return bytes == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
 
-Json to_json(const OptimizerSettings& settings, std::int64_t start) {
-  return {{"peak_lr", settings.peak_lr}, {"beta1", settings.beta1},
-          {"beta2", settings.beta2},     {"eps", settings.eps},
-          {"weight_decay", settings.weight_decay}, {"clip", settings.clip},
-          {"start", start}};
-}
-
 /// Where a checkpoint to resume from holds weights and moments.
 constexpr std::array<const char*, 3> kStateParts = {"model/", "optim/m/", "optim/v/"};
 
@@ -201,7 +194,7 @@ class Loop {
       bytes += batch.bytes;
     }
     const double lr = run_.schedule.at(step_);
-    const AdamW::StepResult update = std::isfinite(loss) ? optimizer_.step(step_, lr) : AdamW::StepResult{.grad_norm = loss, .finite = false};
+    const Optimizer::StepResult update = std::isfinite(loss) ? optimizer_.step(step_, lr) : Optimizer::StepResult{.grad_norm = loss, .finite = false};
     const bool finite = std::isfinite(loss) && update.finite;
     ++step_;
     if (logged || !finite) {
@@ -428,7 +421,7 @@ class Loop {
   std::int64_t length_;
   data::SampleOrder order_;
   BatchReader reader_;
-  AdamW optimizer_;
+  Optimizer optimizer_;
   Curves curves_;
   std::array<std::vector<at::Tensor>, 3> copy_;   ///< of the state, for the thread that writes it
   ResumeStore store_;
@@ -487,12 +480,7 @@ Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDa
     throw ArtifactError(cat(file.string(), ": holds no optimizer state, so it is the end of a training and no snapshot"),
                         "take a snapshot of a training: 'trunk@label'");
   }
-  snapshot.optimizer.peak_lr = required<double>(meta.optimizer, "peak_lr", file, "optimizer");
-  snapshot.optimizer.beta1 = required<double>(meta.optimizer, "beta1", file, "optimizer");
-  snapshot.optimizer.beta2 = required<double>(meta.optimizer, "beta2", file, "optimizer");
-  snapshot.optimizer.eps = required<double>(meta.optimizer, "eps", file, "optimizer");
-  snapshot.optimizer.weight_decay = required<double>(meta.optimizer, "weight_decay", file, "optimizer");
-  snapshot.optimizer.clip = required<double>(meta.optimizer, "clip", file, "optimizer");
+  snapshot.optimizer = optimizer_from_json(meta.optimizer, file.string());
   snapshot.optimizer_start = required<std::int64_t>(meta.optimizer, "start", file, "optimizer");
   snapshot.batch = required<std::int64_t>(meta.data, "batch", file, "data");
   snapshot.length = required<std::int64_t>(meta.data, "length", file, "data");

@@ -12,6 +12,11 @@ double decay_factor(DecayShape shape, double x) {
     case DecayShape::kLinear: return 1 - x;
     case DecayShape::kCosine: return x == 1 ? 0 : 0.5 * (1 + std::cos(std::numbers::pi * x));
     case DecayShape::kOneMinusSqrt: return 1 - std::sqrt(x);
+    case DecayShape::kExponential: {
+      const double left = std::exp2(-kDecayHalvings);
+      return (std::exp2(-kDecayHalvings * x) - left) / (1 - left);
+    }
+    case DecayShape::kOneMinusSquare: return 1 - x * x;
   }
   return 0;
 }
@@ -35,6 +40,7 @@ double Schedule::at(std::int64_t step) const {
   switch (kind) {
     case ScheduleKind::kConstant: return peak;
     case ScheduleKind::kCosine: return between(begin + warmup, DecayShape::kCosine);
+    case ScheduleKind::kLinear: return between(begin + warmup, DecayShape::kLinear);
     case ScheduleKind::kWsd: return step < decay_begin ? peak : between(decay_begin, shape);
   }
   return peak;
@@ -46,6 +52,7 @@ std::string_view Schedule::phase(std::int64_t step) const {
   switch (kind) {
     case ScheduleKind::kConstant: return "constant";
     case ScheduleKind::kCosine: return "cosine";
+    case ScheduleKind::kLinear: return "linear";
     case ScheduleKind::kWsd: return step < decay_begin || decay_begin >= end ? "stable" : "decay";
   }
   return "constant";

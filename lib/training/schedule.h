@@ -10,8 +10,12 @@
 
 namespace pe::training {
 
-enum class ScheduleKind { kWsd, kCosine, kConstant };
-enum class DecayShape { kLinear, kCosine, kOneMinusSqrt };
+enum class ScheduleKind { kWsd, kCosine, kConstant, kLinear };
+enum class DecayShape { kLinear, kCosine, kOneMinusSqrt, kExponential, kOneMinusSquare };
+
+/// How often an exponential decay halves the rate before its end; what is left then (a thousandth) is taken off
+/// throughout, so that it ends at 0 as the others do.
+inline constexpr double kDecayHalvings = 10;
 
 /// f(x): what is left of the peak after the share x in [0, 1] of a decay; f(0) = 1, f(1) = 0.
 double decay_factor(DecayShape shape, double x);
@@ -33,7 +37,7 @@ struct Schedule {
   std::int64_t end = 0;            ///< one past the last step
 
   double at(std::int64_t step) const;
-  /// "warm-up", "stable", "decay", "cosine", "constant"; at `end` and beyond "done".
+  /// "warm-up", "stable", "decay", "cosine", "linear", "constant"; at `end` and beyond "done".
   std::string_view phase(std::int64_t step) const;
   /// True when the steps before `step` would be the same for every longer horizon.
   bool free_of_horizon(std::int64_t step) const;

@@ -14,8 +14,12 @@ constexpr double kMostSteps = 1e9;
 
 void describe_shape(FieldVisitor& v, std::string_view name, DecayShape& shape) {
   v.choice(name, shape,
-           {{"linear", DecayShape::kLinear}, {"cosine", DecayShape::kCosine}, {"1-sqrt", DecayShape::kOneMinusSqrt}},
-           "Shape of the decay.");
+           {{"linear", DecayShape::kLinear},
+            {"cosine", DecayShape::kCosine},
+            {"1-sqrt", DecayShape::kOneMinusSqrt},
+            {"exponential", DecayShape::kExponential},
+            {"1-square", DecayShape::kOneMinusSquare}},
+           "Shape of the decay; exponential halves ten times.");
 }
 
 void describe_watch(FieldVisitor& v, std::int64_t& log_every, std::int64_t& validate_every, std::int64_t& windows) {
@@ -43,8 +47,11 @@ void TrainSettings::describe(FieldVisitor& v) {
   v.field("length", length, "Training context T.", {.unit = "tokens", .min = 1, .max = 1 << 24});
   v.field("seed", seed, "Of weights, data order and training draws.", {.min = 0});
   v.choice("schedule", schedule,
-           {{"wsd", ScheduleKind::kWsd}, {"cosine", ScheduleKind::kCosine}, {"constant", ScheduleKind::kConstant}},
-           "Learning rate: warm-up, stable, decay; cosine; or constant after the warm-up.");
+           {{"wsd", ScheduleKind::kWsd},
+            {"cosine", ScheduleKind::kCosine},
+            {"constant", ScheduleKind::kConstant},
+            {"linear", ScheduleKind::kLinear}},
+           "Learning rate after the warm-up: stable, then decay (wsd); cosine or linear to the horizon; or constant.");
   v.field("decay_share", decay_share, "wsd: share of the horizon that the decay takes; 0 for a trunk that only feeds branches.",
           {.min = 0, .max = 1});
   describe_shape(v, "decay_shape", decay_shape);
@@ -52,12 +59,25 @@ void TrainSettings::describe(FieldVisitor& v) {
   v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});
   v.field("warmup_share", warmup_share, "Warm-up as a share of the horizon, in place of warmup_steps; 0: not used.",
           {.min = 0, .max = 1});
+  v.choice("optimizer", optimizer.kind,
+           {{"adamw", OptimizerKind::kAdamW}, {"adam", OptimizerKind::kAdam}, {"muon", OptimizerKind::kMuon}},
+           "adam adds weight_decay · weight to the gradient; muon is for the matrices of the blocks, with AdamW for the rest.",
+           {.neutral = Json("adamw")});
   v.field("peak_lr", optimizer.peak_lr, "Learning rate after the warm-up.", {.min = 0, .max = 10});
-  v.field("beta1", optimizer.beta1, "AdamW: decay of the first moment.", {.min = 0, .max = 0.999999});
-  v.field("beta2", optimizer.beta2, "AdamW: decay of the second moment.", {.min = 0, .max = 0.999999999});
-  v.field("eps", optimizer.eps, "AdamW: added to the root of the second moment.", {.min = 0, .max = 1});
-  v.field("weight_decay", optimizer.weight_decay, "AdamW, on matrices; never on norms, embeddings and tables.",
-          {.min = 0, .max = 10});
+  v.field("beta1", optimizer.beta1, "AdamW, Adam: decay of the first moment.", {.min = 0, .max = 0.999999});
+  v.field("beta2", optimizer.beta2, "AdamW, Adam: decay of the second moment.", {.min = 0, .max = 0.999999999});
+  v.field("eps", optimizer.eps, "AdamW, Adam: added to the root of the second moment.", {.min = 0, .max = 1});
+  v.field("weight_decay", optimizer.weight_decay, "Weight decay, on what decay_on names.", {.min = 0, .max = 10});
+  v.choice("decay_on", optimizer.decay_on,
+           {{"matrices", DecayOn::kMatrices},
+            {"matrices_and_embeddings", DecayOn::kMatricesAndEmbeddings},
+            {"all", DecayOn::kAll}},
+           "matrices: never norms, embeddings, tables and other 1-D parameters; all: every parameter.",
+           {.neutral = Json("matrices")});
+  v.field("momentum", optimizer.momentum, "Muon: decay of the momentum.",
+          {.min = 0, .max = 0.999999, .neutral = Json(0.95)});
+  v.field("encoding_lr_scale", optimizer.encoding_lr_scale, "Learning rate of the encoding's parameters, as a multiple.",
+          {.min = 0, .max = 1000, .neutral = Json(1.0)});
   v.field("clip", optimizer.clip, "Largest norm of all gradients together; 0: no clipping.", {.min = 0, .max = 1e9});
   describe_watch(v, log_every, validate_every, validate_windows);
   v.check(schedule != ScheduleKind::kWsd || decay_share + warmup_share <= 1,

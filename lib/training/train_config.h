@@ -21,14 +21,23 @@ struct CheckpointConfig {
   void describe(support::FieldVisitor& v);
 };
 
+enum class OptimizerKind { kAdamW, kAdam, kMuon };
+
+/// What weight decay acts on besides matrices (of the blocks, an untied head and encodings).
+enum class DecayOn { kMatrices, kMatricesAndEmbeddings, kAll };
+
 /// What an optimizer is told; travels in checkpoints.
 struct OptimizerSettings {
+  OptimizerKind kind = OptimizerKind::kAdamW;
   double peak_lr = 3e-3;
   double beta1 = 0.9;
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
   double clip = 1.0;         ///< largest norm of all gradients together; 0: none
+  double momentum = 0.95;    ///< Muon's
+  DecayOn decay_on = DecayOn::kMatrices;
+  double encoding_lr_scale = 1.0;   ///< learning rate of the encoding's parameters, relative
 };
 
 /// Group `train`.

@@ -167,7 +167,7 @@ class Subject {
   at::Device device_;
   std::unique_ptr<encodings::PositionalEncoding> attention_;
   std::optional<model::LanguageModel> model_;
-  std::optional<training::AdamW> optimizer_;
+  std::optional<training::Optimizer> optimizer_;
   Tensor ids_;
   std::int64_t steps_ = 0;
 };

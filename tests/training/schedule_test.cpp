@@ -48,7 +48,11 @@ BOOST_AUTO_TEST_CASE(shapes_have_their_values) {
   BOOST_TEST(decay_factor(DecayShape::kLinear, 0.25) == 0.75);
   BOOST_TEST(decay_factor(DecayShape::kOneMinusSqrt, 0.25) == 0.5);
   BOOST_TEST(decay_factor(DecayShape::kCosine, 0.25) == 0.8535533905932737, boost::test_tools::tolerance(kTolerance));
-  for (const DecayShape shape : {DecayShape::kLinear, DecayShape::kOneMinusSqrt, DecayShape::kCosine}) {
+  BOOST_TEST(decay_factor(DecayShape::kOneMinusSquare, 0.25) == 0.9375);
+  // (2^−2.5 − 2^−10) / (1 − 2^−10)
+  BOOST_TEST(decay_factor(DecayShape::kExponential, 0.25) == 0.17597198043377926, boost::test_tools::tolerance(kTolerance));
+  for (const DecayShape shape : {DecayShape::kLinear, DecayShape::kOneMinusSqrt, DecayShape::kCosine,
+                                 DecayShape::kExponential, DecayShape::kOneMinusSquare}) {
     BOOST_TEST(decay_factor(shape, 0) == 1.0);
     BOOST_TEST(decay_factor(shape, 1) == 0.0);
   }
@@ -62,6 +66,30 @@ BOOST_AUTO_TEST_CASE(cosine_ends_at_its_floor) {
   BOOST_TEST(s.at(55) == 0.55, boost::test_tools::tolerance(kTolerance));
   BOOST_TEST(s.at(100) == 0.1, boost::test_tools::tolerance(kTolerance));
   BOOST_TEST(s.phase(55) == "cosine");
+}
+
+BOOST_AUTO_TEST_CASE(linear_falls_to_its_floor_from_the_warm_up_on) {
+  Schedule s = wsd();
+  s.kind = ScheduleKind::kLinear;
+  s.final_share = 0.2;
+  BOOST_TEST(s.at(4) == 0.5);
+  BOOST_TEST(s.at(10) == 1.0);
+  BOOST_TEST(s.at(55) == 0.6, boost::test_tools::tolerance(kTolerance));
+  BOOST_TEST(s.at(100) == 0.2, boost::test_tools::tolerance(kTolerance));
+  BOOST_TEST(s.phase(55) == "linear");
+  BOOST_TEST(!s.free_of_horizon(55));
+}
+
+// A floor lifts the whole decay: f(x) is of the way from peak to floor.
+BOOST_AUTO_TEST_CASE(every_shape_ends_at_the_floor) {
+  for (const DecayShape shape : {DecayShape::kLinear, DecayShape::kOneMinusSqrt, DecayShape::kCosine,
+                                 DecayShape::kExponential, DecayShape::kOneMinusSquare}) {
+    Schedule s = wsd();
+    s.shape = shape;
+    s.final_share = 0.3;
+    BOOST_TEST(s.at(100) == 0.3, boost::test_tools::tolerance(kTolerance));
+    BOOST_TEST(s.at(85) == 0.3 + 0.7 * decay_factor(shape, 0.25), boost::test_tools::tolerance(kTolerance));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_stable_phase_does_not_know_the_horizon) {

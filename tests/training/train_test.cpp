@@ -1,4 +1,5 @@
 #include <boost/test/unit_test.hpp>
+#include <set>
 
 #include "small_run.h"
 #include "support/error.h"
@@ -183,6 +184,28 @@ BOOST_AUTO_TEST_CASE(an_encoding_with_parameters_and_draws_resumes_exactly) {
   parts.progress = &support::silent_progress();
   training::train(config, parts);
   BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
+}
+
+BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  std::set<std::string> results;
+  for (const auto kind : {training::OptimizerKind::kAdamW, training::OptimizerKind::kAdam, training::OptimizerKind::kMuon}) {
+    TrainConfig config = small_config();
+    config.train.optimizer.kind = kind;
+    const std::filesystem::path at = folder / std::to_string(static_cast<int>(kind));
+    artifact::Workspace whole = workspace_in(at / "whole", data), parts = workspace_in(at / "parts", data);
+    training::train(config, whole);
+    StopAfter stop(7);
+    parts.progress = &stop;
+    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    support::request_stop(0);
+    parts.progress = &support::silent_progress();
+    training::train(config, parts);
+    BOOST_TEST((bytes_of(at / "parts/model.h5") == bytes_of(at / "whole/model.h5")));
+    results.insert(bytes_of(at / "whole/model.h5"));
+  }
+  BOOST_TEST(results.size() == 3U);
 }
 
 BOOST_AUTO_TEST_CASE(divergence_is_a_result) {
