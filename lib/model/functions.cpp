@@ -495,8 +495,31 @@ struct CrossEntropy {
   Tensor dhead;
 };
 
+/// The same with a cap and a z-loss, around chunk_losses: more passes over the chunk, paid only by those who ask.
+void shaped_chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
+                         const LogitOptions& options) {
+  const Tensor index = targets.clamp_min(0).unsqueeze(1);
+  Tensor slope, of_target;
+  if (options.softcap > 0) {
+    cap_logits(logits, options.softcap);
+    if (gradient) slope = (logits / options.softcap).square_().neg_().add_(1);
+  }
+  if (gradient && options.z_loss > 0) of_target = logits.gather(1, index);
+  chunk_losses(logits, targets, losses, gradient);
+  if (!gradient) return;
+  if (options.z_loss > 0) {
+    // logits hold p − one-hot, and the z-loss has the gradient 2·z·lse·p.
+    const Tensor counted = targets.ge(0).unsqueeze(1);
+    const Tensor factor = (losses.unsqueeze(1) + of_target).mul_(2 * options.z_loss).mul_(counted);
+    logits.mul_(factor + 1);
+    logits.scatter_add_(1, index, factor);
+  }
+  if (slope.defined()) logits.mul_(slope);
+}
+
 CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, bool gradient,
-                           bool head_gradient) {
+                           bool head_gradient, const LogitOptions& options) {
+  const bool shaped = options.softcap > 0 || options.z_loss > 0;
   const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0));
   const auto precise = hidden.options().dtype(wide(hidden));
   CrossEntropy result;
@@ -508,8 +531,10 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
     const std::int64_t count = std::min(step, rows - first);
     const Tensor part = hidden.narrow(0, first, count);
     Tensor logits = product(part, head.t());
-    if (plugin_for(logits) == nullptr) logits = logits.to(precise.dtype());
-    chunk_losses(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count), gradient);
+    if (shaped || plugin_for(logits) == nullptr) logits = logits.to(precise.dtype());
+    const Tensor losses = result.losses.narrow(0, first, count);
+    if (shaped) shaped_chunk_losses(logits, index.narrow(0, first, count), losses, gradient, options);
+    else chunk_losses(logits, index.narrow(0, first, count), losses, gradient);
     if (!gradient) continue;
     const Tensor dlogits = logits.to(hidden.scalar_type());
     Tensor to = result.dhidden.narrow(0, first, count);
@@ -521,8 +546,9 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
 
 class LinearCrossEntropy : public Function<LinearCrossEntropy> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head) {
-    const CrossEntropy result = cross_entropy(hidden, targets, head.value, true, head.gradient.defined());
+  static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head,
+                        const LogitOptions& options) {
+    const CrossEntropy result = cross_entropy(hidden, targets, head.value, true, head.gradient.defined(), options);
     context->save_for_backward({result.dhidden, result.dhead});
     context->saved_data["gradient"] = head.gradient;
     return result.losses.sum(at::kDouble);
@@ -532,7 +558,7 @@ class LinearCrossEntropy : public Function<LinearCrossEntropy> {
     const Tensor head_gradient = context->saved_data["gradient"].toTensor();
     const Tensor scale = gradients[0].to(wide(saved[0]));
     if (head_gradient.defined()) head_gradient.addcmul_(saved[1], scale);
-    return {(saved[0] * scale).to(saved[0].scalar_type()), {}, {}};
+    return {(saved[0] * scale).to(saved[0].scalar_type()), {}, {}, {}};
   }
 };
 
@@ -567,13 +593,15 @@ FeedForwardResult feed_forward(const Tensor& x, const Weight& norm, const Weight
   return {out[0], out[1]};
 }
 
-Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head) {
-  if (!at::GradMode::is_enabled()) return row_losses(hidden, targets, head.value).sum(at::kDouble);
-  return LinearCrossEntropy::apply(hidden, targets, head);
+Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head, const LogitOptions& options) {
+  if (!at::GradMode::is_enabled()) return row_losses(hidden, targets, head.value, options).sum(at::kDouble);
+  return LinearCrossEntropy::apply(hidden, targets, head, options);
 }
 
-Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head) {
-  return cross_entropy(hidden.contiguous(), targets, head, false, false).losses;
+Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options) {
+  return cross_entropy(hidden.contiguous(), targets, head, false, false, options).losses;
 }
+
+void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul_(cap); }
 
 }  // namespace pe::model

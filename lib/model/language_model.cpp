@@ -46,6 +46,25 @@ void fill_normal(const Tensor& to, std::uint64_t seed, const std::string& name, 
   });
 }
 
+/// 0 with probability p, else 1 / (1 − p); keyed by step, place and sample, so that neither micro-batches nor a resumed
+/// run change it. Drawn on the host.
+Tensor dropout_mask(const Tensor& like, double p, std::uint64_t seed, std::int64_t step, std::int64_t place,
+                    const std::vector<std::int64_t>& samples) {
+  const std::int64_t batch = like.size(0), count = like.numel() / batch;
+  const auto kept = static_cast<float>(1 / (1 - p));
+  Tensor mask = at::empty(like.sizes(), at::TensorOptions(at::kFloat));
+  float* to = mask.data_ptr<float>();
+  at::parallel_for(0, batch, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> draws(static_cast<std::size_t>(count));
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t sample = samples.empty() ? row : samples[static_cast<std::size_t>(row)];
+      support::philox_uniform(encodings::draw_key(seed, "dropout", step, place, sample), draws.data(), draws.size());
+      for (std::int64_t i = 0; i < count; ++i) to[row * count + i] = draws[static_cast<std::size_t>(i)] < p ? 0.0F : kept;
+    }
+  });
+  return mask.to(like.options());
+}
+
 /// What a parameter is made from.
 struct Plan {
   std::string name;
@@ -275,6 +294,12 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
 
   Tensor x = embed(ids, s.parameters.front().tensor, s.embedding, s.config.embed_scale);
   x = encodings::add_to_tokens(encoding, x, pass);
+  const bool drops = options.training && s.config.dropout > 0;
+  std::int64_t place = 0;
+  const auto dropped = [&](const Tensor& y) {
+    return y * dropout_mask(y, s.config.dropout, s.seed, options.step, place++, span.samples);
+  };
+  if (drops) x = dropped(x);
   const AttentionShape shape{s.config.heads, s.config.kv_heads(), s.config.d_h(), s.config.norm_eps};
   const double scale = 1.0 / std::sqrt(static_cast<double>(s.config.d_h()));
   for (std::size_t i = 0; i < s.layers.size(); ++i) {
@@ -287,10 +312,11 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
     heads.v = std::move(in.v);
     heads.scale = scale;
     const Tensor mixed = encodings::attend(encoding, context, std::move(heads));
-    x = project_residual(x, mixed, layer.output);
+    x = drops ? x + dropped(project_residual(at::zeros_like(x), mixed, layer.output))
+              : project_residual(x, mixed, layer.output);
     FeedForwardResult out = feed_forward(x, layer.feed_forward_norm, layer.gate_up, layer.down, s.config.norm_eps);
     encoding.after_feed_forward(context, out.y);
-    x = std::move(out.sum);
+    x = drops ? x + dropped(out.y) : std::move(out.sum);
   }
   return rms_norm(x, s.norm, s.config.norm_eps);
 }
@@ -299,16 +325,19 @@ Tensor LanguageModel::logits(const Tensor& hidden) const {
   const Tensor rows = hidden.reshape({-1, hidden.size(-1)});
   std::vector<std::int64_t> shape = hidden.sizes().vec();
   shape.back() = state_->config.vocabulary;
-  return at::mm(rows, state_->head.value.t()).to(state_->master()).view(shape);
+  const Tensor logits = at::mm(rows, state_->head.value.t()).to(state_->master()).view(shape);
+  if (state_->config.logit_softcap > 0) cap_logits(logits, state_->config.logit_softcap);
+  return logits;
 }
 
-Tensor LanguageModel::loss_sum(const Tensor& hidden, const Tensor& targets) const {
-  return linear_cross_entropy(hidden, targets, state_->head);
+Tensor LanguageModel::loss_sum(const Tensor& hidden, const Tensor& targets, double z_loss) const {
+  return linear_cross_entropy(hidden, targets, state_->head, {state_->config.logit_softcap, z_loss});
 }
 
 Tensor LanguageModel::losses(const Tensor& hidden, const Tensor& targets) const {
   at::NoGradGuard no_gradients;
-  return row_losses(hidden.reshape({-1, hidden.size(-1)}), targets.reshape({-1}), state_->head.value);
+  return row_losses(hidden.reshape({-1, hidden.size(-1)}), targets.reshape({-1}), state_->head.value,
+                    {state_->config.logit_softcap, 0});
 }
 
 const ModelConfig& LanguageModel::config() const { return state_->config; }

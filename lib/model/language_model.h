@@ -64,7 +64,8 @@ class LanguageModel {
 
   /// Sum over all rows of the negative log likelihood, in nats, as a differentiable float64 scalar. Never holds more than
   /// a chunk of logits. @param hidden [N, d_m]; @param targets [N] int64 (negative: not counted).
-  Tensor loss_sum(const Tensor& hidden, const Tensor& targets) const;
+  /// @param z_loss weight of (log Σ exp)² in the gradients; see LogitOptions.
+  Tensor loss_sum(const Tensor& hidden, const Tensor& targets, double z_loss = 0) const;
 
   /// Negative log likelihood of each row, fp32 [N], without gradients, in chunks of rows.
   Tensor losses(const Tensor& hidden, const Tensor& targets) const;

@@ -26,6 +26,10 @@ void ModelConfig::describe(support::FieldVisitor& v) {
   v.field("init_std", init_std, "Standard deviation of initial weights.", {.min = 0, .max = 10});
   v.field("scale_residual_init", scale_residual_init, "Output projections start smaller, by 1/sqrt(2 · layers).");
   v.field("embed_scale", embed_scale, "Multiplies token embeddings.", {.min = 0, .max = 1e6});
+  v.field("logit_softcap", logit_softcap, "Logits are c · tanh(logit / c); 0: as they come.",
+          {.min = 0, .max = 1e6, .neutral = Json(0.0)});
+  v.field("dropout", dropout, "Share of embeddings and of what each half block adds that training leaves out.",
+          {.min = 0, .max = 0.99, .neutral = Json(0.0)});
   v.variant("encoding", encoding, encodings::variant_kinds(), "Positional encoding.", /*stackable=*/true);
   v.check(key_value_heads == 0 || heads % key_value_heads == 0, "key_value_heads must divide heads");
   v.check(head_width != 0 || width % heads == 0, "heads must divide width, or head_width must be given");
@@ -35,21 +39,25 @@ bool ModelConfig::operator==(const ModelConfig& other) const { return to_json(*t
 
 Json to_json(const ModelConfig& config) {
   const Json encoding = config.encoding.json.is_string() ? Json{{"kind", config.encoding.json}} : config.encoding.json;
-  return {{"width", config.width},
-          {"layers", config.layers},
-          {"heads", config.heads},
-          {"key_value_heads", config.kv_heads()},
-          {"head_width", config.d_h()},
-          {"feed_forward", config.d_ff()},
-          {"vocabulary", config.vocabulary},
-          {"tied", config.tied},
-          {"qk_norm", config.qk_norm},
-          {"norm_eps", config.norm_eps},
-          {"init_std", config.init_std},
-          {"scale_residual_init", config.scale_residual_init},
-          {"embed_scale", config.embed_scale},
-          {"length", config.length},
-          {"encoding", encoding}};
+  Json json = {{"width", config.width},
+               {"layers", config.layers},
+               {"heads", config.heads},
+               {"key_value_heads", config.kv_heads()},
+               {"head_width", config.d_h()},
+               {"feed_forward", config.d_ff()},
+               {"vocabulary", config.vocabulary},
+               {"tied", config.tied},
+               {"qk_norm", config.qk_norm},
+               {"norm_eps", config.norm_eps},
+               {"init_std", config.init_std},
+               {"scale_residual_init", config.scale_residual_init},
+               {"embed_scale", config.embed_scale},
+               {"length", config.length},
+               {"encoding", encoding}};
+  // What came after format 1: only where it is used, so that other artifacts keep their bytes.
+  if (config.logit_softcap != 0) json["logit_softcap"] = config.logit_softcap;
+  if (config.dropout != 0) json["dropout"] = config.dropout;
+  return json;
 }
 
 ModelConfig config_from_json(const Json& json, const std::string& where) {
@@ -78,6 +86,8 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   take("embed_scale", config.embed_scale);
   take("length", config.length);
   take("encoding", config.encoding.json);
+  if (json.contains("logit_softcap")) take("logit_softcap", config.logit_softcap);
+  if (json.contains("dropout")) take("dropout", config.dropout);
   for (const auto& [name, value] :
        {std::pair{"width", config.width}, {"layers", config.layers}, {"heads", config.heads},
         {"key_value_heads", config.key_value_heads}, {"head_width", config.head_width},

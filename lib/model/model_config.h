@@ -25,6 +25,9 @@ struct ModelConfig {
   double init_std = 0.02;
   bool scale_residual_init = true;     ///< output projections drawn with init_std / sqrt(2 · layers)
   double embed_scale = 1.0;            ///< multiplies token embeddings
+  double logit_softcap = 0;            ///< c: logits are c · tanh(logit / c); 0: as they come
+  /// Share of the embeddings and of what each half block adds that training sets to 0; the rest grows by 1 / (1 − p).
+  double dropout = 0;
   support::VariantValue encoding{"rope"};
 
   /// T, the training context. No field of this group: a stage sets it from `train.length`, an artifact holds it.

@@ -55,6 +55,7 @@ Optimizer::Optimizer(model::LanguageModel model, const OptimizerSettings& settin
     first_.push_back(at::zeros_like(group.values));
     second_.push_back(at::zeros_like(group.values));
     steps_.push_back(at::zeros({}, group.values.options().dtype(at::kFloat)));
+    if (settings_.ema > 0) averages_.push_back(group.values.clone());
   }
   parts_ = parts_of();
 }
@@ -107,6 +108,7 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
     else muon(part, rate, scale);
   }
   model_.after_step();
+  for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].lerp_(model_.groups()[i].values, 1 - settings_.ema);
   return result;
 }
 
@@ -153,6 +155,9 @@ Json to_json(const OptimizerSettings& settings, std::int64_t start) {
   }
   if (settings.kind == OptimizerKind::kMuon) json["momentum"] = settings.momentum;
   if (settings.encoding_lr_scale != 1.0) json["encoding_lr_scale"] = settings.encoding_lr_scale;
+  if (settings.z_loss != 0) json["z_loss"] = settings.z_loss;
+  if (settings.ema != 0) json["ema"] = settings.ema;
+  if (settings.skip_nonfinite != 0) json["skip_nonfinite"] = settings.skip_nonfinite;
   return json;
 }
 
@@ -185,6 +190,11 @@ OptimizerSettings optimizer_from_json(const Json& json, const std::string& file)
   number("clip", settings.clip, true);
   number("momentum", settings.momentum, false);
   number("encoding_lr_scale", settings.encoding_lr_scale, false);
+  number("z_loss", settings.z_loss, false);
+  number("ema", settings.ema, false);
+  double skips = 0;
+  number("skip_nonfinite", skips, false);
+  settings.skip_nonfinite = static_cast<std::int64_t>(skips);
   word("kind", kKinds, settings.kind);
   word("decay_on", kDecays, settings.decay_on);
   return settings;

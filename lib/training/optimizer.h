@@ -43,6 +43,9 @@ class Optimizer {
   const std::vector<at::Tensor>& first_moments() const { return first_; }
   const std::vector<at::Tensor>& second_moments() const { return second_; }
 
+  /// Moving averages of the weights, in the same layout; empty where `settings.ema` is 0. They begin as the weights.
+  const std::vector<at::Tensor>& averages() const { return averages_; }
+
  private:
   /// A range of a flat buffer that is treated alike: a whole group, unless settings tell its parameters apart.
   struct Part {
@@ -58,7 +61,7 @@ class Optimizer {
   model::LanguageModel model_;
   OptimizerSettings settings_;
   std::int64_t start_;
-  std::vector<at::Tensor> first_, second_, steps_;
+  std::vector<at::Tensor> first_, second_, steps_, averages_;
   std::vector<Part> parts_;
 };
 

@@ -71,8 +71,8 @@ double bits_per_byte(double nats, std::int64_t bytes) {
   return bytes == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
 
-/// Where a checkpoint to resume from holds weights and moments.
-constexpr std::array<const char*, 3> kStateParts = {"model/", "optim/m/", "optim/v/"};
+/// Where a checkpoint to resume from holds weights, moments and averages (where there are any).
+constexpr std::array<const char*, 4> kStateParts = {"model/", "optim/m/", "optim/v/", "ema/"};
 
 /// Everything that lives while a run goes on.
 class Loop {
@@ -92,6 +92,9 @@ class Loop {
     if (run.moments_from != nullptr) {
       model::read_tensors(*run.moments_from, "optim/m/", run.model, optimizer_.first_moments(), run.encoding_replaced);
       model::read_tensors(*run.moments_from, "optim/v/", run.model, optimizer_.second_moments(), run.encoding_replaced);
+      if (!optimizer_.averages().empty()) {
+        model::read_tensors(*run.moments_from, "ema/", run.model, optimizer_.averages(), run.encoding_replaced);
+      }
     }
   }
 
@@ -171,7 +174,7 @@ class Loop {
     peak_ = model::peak_flops(run_.model.device(), model::device_name(run_.model.device()));
   }
 
-  /// @return false when loss or gradients were not finite; nothing was updated then.
+  /// @return false when the run has diverged. Nothing was updated then, nor in a step that was skipped.
   bool one_step() {
     const std::int64_t micro = *run_.compute.micro_batch;
     const double scale = 1.0 / static_cast<double>(run_.batch * length_);
@@ -188,7 +191,7 @@ class Loop {
       options.step = step_;
       options.first_sample = sample;
       const at::Tensor hidden = run_.model.forward(batch.ids, options);
-      const at::Tensor part = run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets) * scale;
+      const at::Tensor part = run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets, run_.optimizer.z_loss) * scale;
       part.backward();
       loss += part.item<double>();
       bytes += batch.bytes;
@@ -206,7 +209,16 @@ class Loop {
                  {"clipped", row.clipped}, {"flops", flops() * static_cast<double>(row.tokens)}, {"wall_s", seconds}});
     }
     tell(loss);
-    return finite;
+    if (finite) return true;
+    skipped_.push_back(step_);
+    return in_a_row(skipped_) <= run_.optimizer.skip_nonfinite;
+  }
+
+  /// How many steps up to the last one were skipped.
+  static std::int64_t in_a_row(const std::vector<std::int64_t>& steps) {
+    std::int64_t count = 1;
+    while (count < std::ssize(steps) && *(steps.rbegin() + count) == steps.back() - count) ++count;
+    return count;
   }
 
   double flops() const { return model::flops_per_token(run_.model.config(), length_); }
@@ -253,12 +265,14 @@ class Loop {
     meta.data = {{"length", length_}, {"batch", run_.batch}, {"seed", run_.data_seed}};
     meta.extra = {{"phase", run_.schedule.phase(step_)}, {"lr", step_ == run_.first_step ? 0.0 : run_.schedule.at(step_ - 1)}};
     if (!run_.branch.empty()) meta.extra["branch"] = run_.branch;
+    if (!skipped_.empty()) meta.extra["skipped"] = skipped_;
     return meta;
   }
 
   void write_checkpoint(const std::filesystem::path& path, const artifact::CheckpointMeta& meta, bool moments) const {
     artifact::CheckpointWriter writer(path, workspace_.recipe, meta);
     model::write_weights(run_.model, writer);
+    if (!optimizer_.averages().empty()) model::write_tensors(writer, "ema/", run_.model, optimizer_.averages());
     if (moments) {
       model::write_tensors(writer, "optim/m/", run_.model, optimizer_.first_moments());
       model::write_tensors(writer, "optim/v/", run_.model, optimizer_.second_moments());
@@ -277,16 +291,36 @@ class Loop {
       if (!validated && !is_diverged) {
         if (const auto row = validation_now()) curves.validation.push_back(*row);
       }
-      const Json facts = {{"encoding", model::to_json(run_.model.config())["encoding"]},
-                          {"seed", run_.model.seed()},
-                          {"parameters", run_.model.parameter_count()},
-                          {"encoding_parameters", run_.model.encoding_parameter_count()},
-                          {"step", step_},
-                          {"first_step", run_.first_step},
-                          {"length", length_},
-                          {"status", is_diverged ? "diverged" : "ok"}};
+      Json facts = {{"encoding", model::to_json(run_.model.config())["encoding"]},
+                    {"seed", run_.model.seed()},
+                    {"parameters", run_.model.parameter_count()},
+                    {"encoding_parameters", run_.model.encoding_parameter_count()},
+                    {"step", step_},
+                    {"first_step", run_.first_step},
+                    {"length", length_},
+                    {"status", is_diverged ? "diverged" : "ok"}};
+      if (!skipped_.empty()) facts["skipped_steps"] = skipped_;
+      if (!is_diverged) add_average(facts);
       artifact::write_metrics(metrics->second, workspace_.recipe, curves.tables(facts));
     }
+  }
+
+  /// The validation loss of the averaged weights, which take the model's place for that long.
+  void add_average(Json& facts) const {
+    if (optimizer_.averages().empty()) return;
+    const auto exchange = [&](const std::vector<at::Tensor>& with) {
+      const at::NoGradGuard no_gradients;
+      for (std::size_t i = 0; i < with.size(); ++i) {
+        at::Tensor values = run_.model.groups()[i].values;
+        values.copy_(with[i]);
+      }
+      run_.model.after_step();
+    };
+    std::vector<at::Tensor> own;
+    for (const model::FlatGroup& group : run_.model.groups()) own.push_back(group.values.clone());
+    exchange(optimizer_.averages());
+    if (const auto row = validation_now()) facts["ema"] = {{"loss", row->loss}, {"bpb", row->bpb}};
+    exchange(own);
   }
 
   void write_snapshot(const artifact::Snapshot& snapshot, bool is_diverged) {
@@ -308,6 +342,7 @@ class Loop {
                  curves = curves_](const std::filesystem::path& path) {
                   artifact::CheckpointWriter writer(path, recipe, now);
                   for (std::size_t i = 0; i < kStateParts.size(); ++i) {
+                    if (copy[i].empty()) continue;
                     model::write_tensors(writer, kStateParts[i], model, copy[i]);
                   }
                   curves.write(writer);
@@ -317,10 +352,10 @@ class Loop {
   }
 
   /// What a run goes on from, in the order of kStateParts.
-  std::array<std::vector<at::Tensor>, 3> state() const {
+  std::array<std::vector<at::Tensor>, kStateParts.size()> state() const {
     std::vector<at::Tensor> values;
     for (const model::FlatGroup& group : run_.model.groups()) values.push_back(group.values);
-    return {values, optimizer_.first_moments(), optimizer_.second_moments()};
+    return {values, optimizer_.first_moments(), optimizer_.second_moments(), optimizer_.averages()};
   }
 
   /// Buffers for one copy of the state on the host, made once: pinned where a GPU copies into them, and 0 where the
@@ -395,7 +430,7 @@ class Loop {
       make_copy();
       Curves curves = Curves::read(checkpoint);
       for (std::size_t i = 0; i < kStateParts.size(); ++i) {
-        model::read_tensors(checkpoint, kStateParts[i], run_.model, copy_[i]);
+        if (!copy_[i].empty()) model::read_tensors(checkpoint, kStateParts[i], run_.model, copy_[i]);
       }
       const at::NoGradGuard no_gradients;
       const auto parts = state();
@@ -403,6 +438,7 @@ class Loop {
         for (std::size_t j = 0; j < parts[i].size(); ++j) at::Tensor(parts[i][j]).copy_(copy_[i][j]);
       }
       curves_ = std::move(curves);
+      skipped_ = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
       run_.model.after_step();
       step_ = checkpoint.meta().step;
       if (checkpoint.meta().fingerprint != fingerprint()) {
@@ -423,7 +459,8 @@ class Loop {
   BatchReader reader_;
   Optimizer optimizer_;
   Curves curves_;
-  std::array<std::vector<at::Tensor>, 3> copy_;   ///< of the state, for the thread that writes it
+  std::vector<std::int64_t> skipped_;   ///< steps that changed nothing, as counted in curves
+  std::array<std::vector<at::Tensor>, kStateParts.size()> copy_;   ///< of the state, for the thread that writes it
   ResumeStore store_;
   std::optional<MetricsLog> log_;
   std::int64_t step_;

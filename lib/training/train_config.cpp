@@ -79,6 +79,13 @@ void TrainSettings::describe(FieldVisitor& v) {
   v.field("encoding_lr_scale", optimizer.encoding_lr_scale, "Learning rate of the encoding's parameters, as a multiple.",
           {.min = 0, .max = 1000, .neutral = Json(1.0)});
   v.field("clip", optimizer.clip, "Largest norm of all gradients together; 0: no clipping.", {.min = 0, .max = 1e9});
+  v.field("z_loss", optimizer.z_loss, "Weight of (log Σ exp)² of the logits in the gradients; the loss told stays the cross entropy.",
+          {.min = 0, .max = 1, .neutral = Json(0.0)});
+  v.field("ema", optimizer.ema, "Decay of a moving average of the weights, kept beside them as ema/…; 0: none.",
+          {.min = 0, .max = 0.9999999, .neutral = Json(0.0)});
+  v.field("skip_nonfinite", optimizer.skip_nonfinite,
+          "Steps in a row that are left out where loss or gradients are not finite; one more, and the run has diverged.",
+          {.unit = "steps", .min = 0, .max = 1e6, .neutral = Json(0)});
   describe_watch(v, log_every, validate_every, validate_windows);
   v.check(schedule != ScheduleKind::kWsd || decay_share + warmup_share <= 1,
           "decay_share and warmup_share together exceed the horizon");

@@ -38,6 +38,9 @@ struct OptimizerSettings {
   double momentum = 0.95;    ///< Muon's
   DecayOn decay_on = DecayOn::kMatrices;
   double encoding_lr_scale = 1.0;   ///< learning rate of the encoding's parameters, relative
+  double z_loss = 0;                ///< weight of (log Σ exp)² in the gradients
+  double ema = 0;                   ///< decay of the moving average of the weights; 0: none is kept
+  std::int64_t skip_nonfinite = 0;  ///< steps in a row that may be left out before the run has diverged
 };
 
 /// Group `train`.

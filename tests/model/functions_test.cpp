@@ -82,14 +82,15 @@ Outcome run_feed_forward(at::ScalarType type) {
   return {{out.sum.detach(), out.y.detach()}, {x.grad(), norm.gradient, gate_up.gradient, down.gradient}};
 }
 
-Outcome run_cross_entropy(at::ScalarType type) {
+Outcome run_cross_entropy(at::ScalarType type, const pe::model::LogitOptions& options = {}) {
   const Tensor hidden = normals(1, {40, kWidth}).to(type).requires_grad_(true);
   const Weight head = weight_of(normals(2, {53, kWidth}, 0.5), type);
   Tensor targets = at::empty({40}, at::kLong);
   for (std::int64_t i = 0; i < 40; ++i) targets.data_ptr<std::int64_t>()[i] = i == 7 ? -1 : (i * 11) % 53;
-  const Tensor loss = pe::model::linear_cross_entropy(hidden, targets, head);
+  const Tensor loss = pe::model::linear_cross_entropy(hidden, targets, head, options);
   (loss * 0.25).backward();
-  return {{loss.detach() / 40, pe::model::row_losses(hidden.detach(), targets, head.value)}, {hidden.grad(), head.gradient}};
+  return {{loss.detach() / 40, pe::model::row_losses(hidden.detach(), targets, head.value, options)},
+          {hidden.grad(), head.gradient}};
 }
 
 /// Central differences of f by every element of x, in float64.
@@ -127,6 +128,45 @@ BOOST_AUTO_TEST_CASE(the_feed_forward_kernel_agrees_with_float64) {
 
 BOOST_AUTO_TEST_CASE(the_cross_entropy_kernel_agrees_with_float64) {
   compare(run_cross_entropy(at::kFloat), run_cross_entropy(at::kDouble), 2e-5);
+}
+
+BOOST_AUTO_TEST_CASE(capped_logits_and_the_z_loss_agree_with_float64) {
+  compare(run_cross_entropy(at::kFloat, {2.0, 0}), run_cross_entropy(at::kDouble, {2.0, 0}), 2e-5);
+  compare(run_cross_entropy(at::kFloat, {0, 0.1}), run_cross_entropy(at::kDouble, {0, 0.1}), 2e-5);
+  compare(run_cross_entropy(at::kFloat, {3.0, 0.1}), run_cross_entropy(at::kDouble, {3.0, 0.1}), 2e-5);
+}
+
+// The value is the cross entropy of capped logits; the gradient that of it plus z·lse², by differences.
+BOOST_AUTO_TEST_CASE(the_gradient_with_a_cap_and_a_z_loss_agrees_with_differences) {
+  for (const pe::model::LogitOptions& options : {pe::model::LogitOptions{1.5, 0}, {0, 0.2}, {1.5, 0.2}}) {
+    const Tensor hidden = normals(1, {4, 5}).requires_grad_(true);
+    const Weight head = weight_of(normals(2, {7, 5}), at::kDouble);
+    Tensor targets = at::empty({4}, at::kLong);
+    for (std::int64_t i = 0; i < 4; ++i) targets.data_ptr<std::int64_t>()[i] = i == 2 ? -1 : 2 * i;
+    const Tensor loss = pe::model::linear_cross_entropy(hidden, targets, head, options);
+    loss.backward();
+    const auto naive = [&](double z) {
+      double total = 0;
+      for (std::int64_t row = 0; row < 4; ++row) {
+        if (row == 2) continue;
+        double sum = 0, wanted = 0;
+        for (std::int64_t v = 0; v < 7; ++v) {
+          double logit = 0;
+          for (std::int64_t i = 0; i < 5; ++i) {
+            logit += hidden.data_ptr<double>()[row * 5 + i] * head.value.data_ptr<double>()[v * 5 + i];
+          }
+          if (options.softcap > 0) logit = options.softcap * std::tanh(logit / options.softcap);
+          sum += std::exp(logit);
+          if (v == 2 * row) wanted = logit;
+        }
+        total += std::log(sum) - wanted + z * std::log(sum) * std::log(sum);
+      }
+      return total;
+    };
+    BOOST_TEST(loss.item<double>() == naive(0), boost::test_tools::tolerance(1e-12));
+    BOOST_TEST(difference(hidden.grad(), numeric(hidden.detach(), [&] { return naive(options.z_loss); })) <= 1e-7);
+    BOOST_TEST(difference(head.gradient, numeric(head.value, [&] { return naive(options.z_loss); })) <= 1e-7);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(cross_entropy_is_minus_log_softmax_by_a_naive_loop) {

@@ -258,6 +258,58 @@ BOOST_AUTO_TEST_CASE(losses_and_logits_agree) {
   BOOST_TEST(std::abs(model.loss_sum(hidden.reshape({16, 16}), targets).item<double>() - expected.sum().item<double>()) <= 1e-3);
 }
 
+BOOST_AUTO_TEST_CASE(capped_logits_lie_below_their_cap_and_make_the_loss) {
+  ModelConfig config = small("alibi");
+  config.init_std = 1;
+  const LanguageModel plain = LanguageModel::make(config, 19, 42);
+  config.logit_softcap = 2;
+  const LanguageModel capped = LanguageModel::make(config, 19, 42);
+  const at::NoGradGuard guard;
+  const Tensor hidden = plain.forward(some_ids(2, 8, 19)), targets = some_ids(1, 16, 19).reshape({16});
+  const Tensor logits = capped.logits(hidden).reshape({16, 19});
+  BOOST_TEST(plain.logits(hidden).abs().max().item<double>() > 4);
+  BOOST_TEST(logits.allclose(2 * (plain.logits(hidden).reshape({16, 19}) / 2).tanh(), 1e-5, 1e-5));
+  const Tensor expected = logits.logsumexp(1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1);
+  BOOST_TEST(capped.losses(hidden, targets).allclose(expected, 1e-5, 1e-5));
+}
+
+BOOST_AUTO_TEST_CASE(dropout_is_a_function_of_step_and_sample) {
+  ModelConfig config = small("rope");
+  const LanguageModel plain = LanguageModel::make(config, 19, 42);
+  config.dropout = 0.25;
+  const LanguageModel model = LanguageModel::make(config, 19, 42);
+  const at::NoGradGuard guard;
+  const Tensor ids = some_ids(3, 8, 19);
+  BOOST_TEST(model.forward(ids).equal(plain.forward(ids)));   // an evaluation drops nothing
+  pe::model::ForwardOptions options{.training = true, .step = 5, .first_sample = 40};
+  const Tensor whole = model.forward(ids, options);
+  BOOST_TEST(!whole.allclose(plain.forward(ids), 0, 1e-2));
+  BOOST_TEST(model.forward(ids, options).equal(whole));
+  options.first_sample = 42;   // as a micro-batch of its own
+  BOOST_TEST(model.forward(ids.narrow(0, 2, 1), options).allclose(whole.narrow(0, 2, 1), 0, 1e-5));
+  options.step = 6;
+  BOOST_TEST(!model.forward(ids.narrow(0, 2, 1), options).allclose(whole.narrow(0, 2, 1), 0, 1e-2));
+}
+
+// With one block whose matrices are 0 the output is the norm of the dropped embeddings: each element is 0 or as large as
+// its row says, and a quarter of them is 0.
+BOOST_AUTO_TEST_CASE(dropout_leaves_out_its_share) {
+  ModelConfig config = small("none");
+  config.layers = 1;
+  config.dropout = 0.25;
+  const LanguageModel model = LanguageModel::make(config, 19, 42);
+  const at::NoGradGuard guard;
+  model.groups()[0].values.zero_();
+  const Tensor ids = some_ids(16, 64, 19);
+  const Tensor hidden = model.forward(ids, {.training = true, .step = 1});
+  const Tensor embedded = model.parameters().front().tensor.index_select(0, ids.reshape({-1})).reshape(hidden.sizes());
+  const Tensor kept = hidden.ne(0);
+  BOOST_TEST(std::abs(kept.to(at::kDouble).mean().item<double>() - 0.75) < 0.01);   // 16,384 draws: 3 standard errors
+  const Tensor x = embedded * kept / 0.75;
+  const Tensor expected = x * (x * x).mean(-1, true).add(config.norm_eps).rsqrt();
+  BOOST_TEST(hidden.allclose(expected, 1e-4, 1e-5));
+}
+
 BOOST_AUTO_TEST_CASE(low_precision_stays_near_full_precision) {
   ModelConfig config = small("rope");
   config.init_std = 0.1;

@@ -1,4 +1,6 @@
+#include <ATen/core/Tensor.h>
 #include <boost/test/unit_test.hpp>
+#include <cstring>
 #include <set>
 
 #include "small_run.h"
@@ -196,7 +198,7 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
     const std::filesystem::path at = folder / std::to_string(static_cast<int>(kind));
     artifact::Workspace whole = workspace_in(at / "whole", data), parts = workspace_in(at / "parts", data);
     training::train(config, whole);
-    StopAfter stop(7);
+    Watching stop(7);
     parts.progress = &stop;
     BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
     support::request_stop(0);
@@ -206,6 +208,136 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
     results.insert(bytes_of(at / "whole/model.h5"));
   }
   BOOST_TEST(results.size() == 3U);
+}
+
+BOOST_AUTO_TEST_CASE(dropout_a_z_loss_a_cap_and_averages_resume_exactly) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  TrainConfig config = small_config();
+  config.model.dropout = 0.2;
+  config.model.logit_softcap = 5;
+  config.train.optimizer.z_loss = 1e-2;
+  config.train.optimizer.ema = 0.9;
+  config.compute.micro_batch = 2;
+  artifact::Workspace whole = workspace_in(folder / "whole", data), parts = workspace_in(folder / "parts", data);
+  training::train(config, whole);
+  for (const std::int64_t steps : {3, 8}) {
+    Watching stop(steps);
+    parts.progress = &stop;
+    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    support::request_stop(0);
+  }
+  parts.progress = &support::silent_progress();
+  training::train(config, parts);
+  BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
+  BOOST_TEST((bytes_of(folder / "parts/metrics.h5") == bytes_of(folder / "whole/metrics.h5")));
+}
+
+std::vector<double> tensor_of(const std::filesystem::path& file, const std::string& name) {
+  const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
+  std::vector<float> values(raw.size() / sizeof(float));
+  std::memcpy(values.data(), raw.data(), raw.size());
+  return {values.begin(), values.end()};
+}
+
+BOOST_AUTO_TEST_CASE(the_average_is_that_of_the_weights_after_each_step) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  TrainConfig config = small_config();
+  config.train.optimizer.ema = 0.75;
+  artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"s0", 0}, {"s1", 1}, {"s2", 2}, {"s3", 3}});
+  training::train(config, trunk);
+  for (const char* name : {"embedding", "layers.1.feed_forward.down", "norm"}) {
+    std::vector<double> average = tensor_of(folder / "trunk/s0-model.h5", std::string("model/") + name);
+    for (const char* step : {"s1", "s2", "s3"}) {
+      const auto weights = tensor_of(folder / ("trunk/" + std::string(step) + "-model.h5"), std::string("model/") + name);
+      for (std::size_t i = 0; i < average.size(); ++i) average[i] = 0.75 * average[i] + 0.25 * weights[i];
+    }
+    const auto kept = tensor_of(folder / "trunk/s3-model.h5", std::string("ema/") + name);
+    BOOST_REQUIRE(kept.size() == average.size());
+    double worst = 0;
+    for (std::size_t i = 0; i < average.size(); ++i) worst = std::max(worst, std::abs(kept[i] - average[i]));
+    BOOST_TEST(worst <= 1e-6);
+  }
+  const auto metrics = artifact::read_metrics(folder / "trunk/s3-metrics.h5");
+  const double own = metrics.at("validation").reals("loss").back(), averaged = metrics.facts["ema"]["loss"].get<double>();
+  BOOST_TEST(std::abs(own - averaged) > 1e-6);
+  BOOST_TEST(std::abs(own - averaged) < 0.2);
+  // The trunk went on from its own weights after each snapshot.
+  artifact::Workspace plain = workspace_in(folder / "plain", data, {{"s3", 3}});
+  training::train(small_config(), plain);
+  BOOST_TEST(tensor_of(folder / "plain/s3-model.h5", "model/norm") == tensor_of(folder / "trunk/s3-model.h5", "model/norm"),
+             boost::test_tools::per_element());
+}
+
+/// A run whose weights are not finite before the steps named, and as they were after them.
+class Poison : public Watching {
+ public:
+  Poison(model::LanguageModel model, std::set<std::int64_t> steps, std::int64_t stop = -1)
+      : Watching(stop), model_(std::move(model)), steps_(std::move(steps)) {}
+  void advance(std::string_view phase, std::int64_t done, std::int64_t total, const Json& detail) override {
+    const at::NoGradGuard guard;
+    at::Tensor weights = model_.groups()[1].values;
+    if (kept_.defined()) weights.copy_(kept_);
+    kept_ = steps_.count(done + 1) != 0 ? weights.clone() : at::Tensor();
+    if (kept_.defined()) weights.fill_(std::numeric_limits<float>::quiet_NaN());
+    Watching::advance(phase, done, total, detail);
+  }
+
+ private:
+  model::LanguageModel model_;
+  std::set<std::int64_t> steps_;
+  at::Tensor kept_;
+};
+
+training::Run run_of(const TrainConfig& config, std::int64_t vocabulary) {
+  model::ModelConfig shape = config.model;
+  shape.length = config.train.length;
+  const training::Schedule schedule = training::schedule_of(config.train);
+  return {.model = model::LanguageModel::make(shape, vocabulary, 42),
+          .optimizer = config.train.optimizer,
+          .schedule = schedule,
+          .last_step = schedule.end,
+          .batch = config.train.batch,
+          .data_seed = 42,
+          .watch = {2, 5, 6},
+          .compute = model::resolve({}, config.train.batch),
+          .checkpoint = config.checkpoint};
+}
+
+BOOST_AUTO_TEST_CASE(steps_without_finite_gradients_are_skipped_and_counted) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  const data::TokenDataset dataset(data);
+  TrainConfig config = small_config();
+  config.train.optimizer.skip_nonfinite = 2;
+  const auto execute = [&](const std::string& name, const std::set<std::int64_t>& poisoned, std::int64_t stop = -1) {
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    const training::Run run = run_of(config, dataset.vocabulary());
+    Poison progress(run.model, poisoned, stop);
+    workspace.progress = &progress;
+    training::execute(run, dataset, workspace);
+  };
+  execute("whole", {6, 7, 12});
+  const artifact::CheckpointReader end(folder / "whole/model.h5");
+  BOOST_TEST((end.meta().status == artifact::TrainingStatus::kOk));
+  BOOST_TEST(end.meta().extra["skipped"] == Json({6, 7, 12}));
+  BOOST_TEST(artifact::read_metrics(folder / "whole/metrics.h5").facts["skipped_steps"] == Json({6, 7, 12}));
+  BOOST_TEST(std::isfinite(artifact::read_metrics(folder / "whole/metrics.h5").at("train").reals("loss").back()));
+
+  // Stopped between the skips and resumed: the same bytes, with the same count.
+  BOOST_CHECK_THROW(execute("parts", {6, 7, 12}, 9), support::Stopped);
+  support::request_stop(0);
+  execute("parts", {12});
+  BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
+
+  // Three in a row are too many.
+  BOOST_CHECK_EXCEPTION(execute("nan", {6, 7, 8}), support::Error, [](const auto& error) {
+    return error.exit_code() == support::kExitDiverged && says(error, {"diverged at step 8"});
+  });
+  const artifact::CheckpointReader diverged(folder / "nan/model.h5");
+  BOOST_TEST((diverged.meta().status == artifact::TrainingStatus::kDiverged));
+  BOOST_TEST(diverged.meta().extra["skipped"] == Json({6, 7, 8}));
 }
 
 BOOST_AUTO_TEST_CASE(divergence_is_a_result) {
