@@ -39,9 +39,9 @@ void EvalGroup::describe(support::FieldVisitor& v) {
 }
 
 void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
-               Results& results, support::Progress& progress) {
+               Results& results, support::Progress& progress, const TaskExtras& extras) {
   TaskContext context{scorer, text, documents, group.settings,
-                      group.settings.contexts(scorer.capabilities().train_length), results, progress};
+                      group.settings.contexts(scorer.capabilities().train_length), results, progress, extras.variants, extras.fitting};
   for (std::size_t i = 0; i < group.all.size(); ++i) {
     const std::string& name = tasks()[i].name;
     if (std::find(group.tasks.begin(), group.tasks.end(), name) == group.tasks.end()) continue;

@@ -22,8 +22,14 @@ struct EvalGroup {
   void describe(support::FieldVisitor& v);
 };
 
+/// What only some tasks need.
+struct TaskExtras {
+  const ModelVariants* variants = nullptr;
+  const DocumentSource* fitting = nullptr;
+};
+
 /// Runs the selected tasks in the order of their names. `results` keeps what they find.
 void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
-               Results& results, support::Progress& progress);
+               Results& results, support::Progress& progress, const TaskExtras& extras = {});
 
 }  // namespace pe::evaluation

@@ -73,6 +73,24 @@ data::Split data_split(DataSplit split) {
   return data::Split::kTest;
 }
 
+/// Models of one checkpoint with the encoding replaced.
+class CheckpointVariants final : public ModelVariants {
+ public:
+  CheckpointVariants(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
+                     std::int64_t batch_tokens)
+      : checkpoint_(checkpoint), device_(device), compute_(compute), batch_tokens_(batch_tokens) {}
+  const Json& encoding() const override { return checkpoint_.meta().encoding; }
+  std::unique_ptr<Scorer> make(const Json& encoding) const override {
+    return make_model_scorer(load_beyond(checkpoint_, device_, compute_, encoding), batch_tokens_);
+  }
+
+ private:
+  const artifact::CheckpointReader& checkpoint_;
+  at::Device device_;
+  at::ScalarType compute_;
+  std::int64_t batch_tokens_;
+};
+
 std::string digest_of(const artifact::Input& input) {
   return input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
 }
@@ -129,7 +147,11 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   }
   Journal journal(workspace.work / name, identity);
   if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
-  run_tasks(group, *scorer, *text, *documents, journal, progress);
+  const CheckpointVariants variants(checkpoint, device, dtype, group.settings.batch_tokens);
+  const auto fitting = group.settings.split == DataSplit::kValidation
+                           ? nullptr
+                           : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);
+  run_tasks(group, *scorer, *text, *documents, journal, progress, {&variants, fitting.get()});
 
   const std::string encoding_name = encodings::encoding_name(meta.encoding);
   artifact::Tables tables;

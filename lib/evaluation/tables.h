@@ -28,7 +28,7 @@ struct TableLayout {
 /// run_id (first 12 digits of the model's content digest), pe, seed, step.
 const std::vector<Column>& identity_columns();
 
-/// lm_doc, lm_summary, retrieval_trial, retrieval_summary, algo_trial, algo_summary.
+/// lm_doc, lm_summary, lm_position, lm_length, lm_extension_doc, lm_extension, retrieval_*, algo_*.
 const std::vector<TableLayout>& table_layouts();
 
 /// @throws Error (bug) for an unknown name.
@@ -54,6 +54,9 @@ constexpr const char* kOverflow = "overflow";          ///< perplexity above 1e4
 constexpr const char* kSkipped = "skipped_docs";       ///< too few documents are long enough
 constexpr const char* kLength = "na_length";           ///< the length cannot hold the task's shortest item
 constexpr const char* kVocabulary = "na_vocabulary";   ///< the tokenizer has too few distinct pieces
+constexpr const char* kNone = "none";                  ///< there is no such length or position
+constexpr const char* kUncovered = "na_uncovered";     ///< lengths that the number needs were not tested
+constexpr const char* kEncoding = "na_encoding";       ///< the model's encoding has no such form
 }  // namespace status
 
 }  // namespace pe::evaluation

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evaluation/documents.h"
+#include "evaluation/model_variants.h"
 #include "evaluation/scorer.h"
 #include "evaluation/settings.h"
 #include "evaluation/tables.h"
@@ -41,6 +42,8 @@ struct TaskContext {
   std::vector<std::int64_t> lengths;   ///< contexts, tokens, ascending
   Results& results;
   support::Progress& progress;
+  const ModelVariants* variants = nullptr;    ///< the model under other encodings; null where there is only the scorer
+  const DocumentSource* fitting = nullptr;    ///< documents to choose a scale on, none of which is tested; may be null
 };
 
 class Task {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
+
+#include "evaluation/items.h"
 
 namespace pe::evaluation {
 
@@ -49,6 +52,43 @@ std::vector<Window> windows(Protocol protocol, std::int64_t n, std::int64_t leng
     scored = end;
     if (end == n) return result;
   }
+}
+
+std::vector<Window> rolling_windows(std::int64_t n, std::int64_t length) {
+  assert(length >= 2);
+  std::vector<Window> result;
+  for (std::int64_t scored = 0; scored < n;) {
+    std::int64_t begin = std::max<std::int64_t>(0, scored - 1);
+    const std::int64_t end = std::min(begin + length, n);
+    if (end == n) begin = std::max<std::int64_t>(0, n - length);
+    result.push_back({begin, end, scored, end});
+    scored = end;
+  }
+  return result;
+}
+
+Window tail_window(std::int64_t n, std::int64_t length, std::int64_t targets) {
+  const std::int64_t end = std::min(n, length);
+  return {0, end, std::max<std::int64_t>(0, end - targets), end};
+}
+
+Window anchored_window(std::int64_t end, std::int64_t length, std::int64_t targets) {
+  assert(end >= length && targets < length);
+  return {end - length, end, end - targets, end};
+}
+
+std::vector<std::int64_t> anchors(std::int64_t id, std::int64_t n, std::int64_t longest, std::int64_t count) {
+  assert(n >= longest);
+  support::Xoshiro random(item_key("anchored", Split::kTest, longest, id));
+  std::set<std::int64_t> ends;
+  for (std::int64_t i = 0; i < count; ++i) {
+    ends.insert(longest + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(n - longest + 1))));
+  }
+  return {ends.begin(), ends.end()};
+}
+
+std::int64_t common_targets(std::int64_t wanted, std::int64_t shortest_length) {
+  return std::max<std::int64_t>(1, std::min(wanted, shortest_length / 2));
 }
 
 std::int64_t default_stride(std::int64_t length) {

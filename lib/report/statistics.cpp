@@ -8,8 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "support/hash.h"
-#include "support/random.h"
+#include "support/resample.h"
 
 namespace pe::report {
 namespace {
@@ -58,11 +57,9 @@ Ratio ratio_of_sums(const std::vector<double>& y, const std::vector<double>& x) 
 
 Bootstrap::Bootstrap(std::size_t documents, int resamples, std::uint64_t base)
     : documents_(documents), resamples_(resamples), counts_(documents * static_cast<std::size_t>(resamples)) {
-  const std::uint64_t purpose = support::fnv1a64("bootstrap");
   for (int b = 0; b < resamples; ++b) {
-    support::Xoshiro random(support::make_key({base, purpose, documents, static_cast<std::uint64_t>(b)}));
-    std::uint16_t* row = counts_.data() + static_cast<std::size_t>(b) * documents;
-    for (std::size_t draw = 0; draw < documents; ++draw) ++row[random.below(documents)];
+    support::add_resample(base, documents, static_cast<std::uint64_t>(b),
+                          counts_.data() + static_cast<std::size_t>(b) * documents);
   }
 }
 

@@ -2,6 +2,8 @@
 #include "evaluation/evaluate.h"
 
 #include <boost/test/unit_test.hpp>
+#include <map>
+#include <set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/checkpoint.h"
@@ -26,12 +28,15 @@ struct Bench {
     artifact::TokenizerRecord record = tokenizer->record();
     record.bos_before_documents = true;
     artifact::TokenShardsWriter shards(folder / "data", {}, record, 1 << 20);
-    for (std::uint64_t document = 0; document < 12; ++document) {
+    for (std::uint64_t document = 0; document < 16; ++document) {
       support::Xoshiro random(document);
       std::vector<std::int32_t> ids = {static_cast<std::int32_t>(tokenizer->bos_id())};
       const std::uint64_t bytes = 150 + random.below(40);
       for (std::uint64_t i = 0; i < bytes; ++i) ids.push_back(static_cast<std::int32_t>('a' + random.below(26)));
-      shards.add(document < 2 ? artifact::Split::kTrain : artifact::Split::kTest, ids.data(), ids.size(),
+      const artifact::Split split = document < 2    ? artifact::Split::kTrain
+                                    : document < 12 ? artifact::Split::kTest
+                                                    : artifact::Split::kValidation;
+      shards.add(split, ids.data(), ids.size(),
                  static_cast<std::uint32_t>(bytes), document);
     }
     artifact::DatasetTotals totals;
@@ -144,6 +149,44 @@ BOOST_AUTO_TEST_CASE(a_model_of_another_tokenizer_is_refused) {
     return std::string(error.what()).find("0123456789ab") != std::string::npos;
   });
   BOOST_TEST(!std::filesystem::exists(workspace.output("scores")));
+}
+
+BOOST_AUTO_TEST_CASE(one_checkpoint_is_measured_under_every_static_rule) {
+  const Bench bench;
+  artifact::Workspace workspace = bench.workspace("extension");
+  evaluate(Bench::config({{"tasks", {"extension"}}, {"extension", {{"scales", {0, 0.5}}}}}), workspace);
+  const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
+  const artifact::Table& table = tables.at("lm_extension");
+  std::map<std::string, std::map<std::int64_t, double>> loss;
+  std::map<std::string, std::set<std::string>> states;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    const std::string variant = table.texts("variant")[row];
+    states[variant].insert(table.texts("status")[row]);
+    loss[variant][table.integers("L")[row]] = table.reals("nll_mean")[row];
+  }
+  BOOST_TEST(loss.size() == 12u);
+  for (const char* rule : {"pi", "ntk", "dyn_ntk", "ntk_parts", "llama3", "yarn", "longrope"}) {
+    BOOST_TEST((states[rule] == std::set<std::string>{"ok"}), rule);
+    // A factor of 1 is the plain encoding; beyond, frequencies differ and so do losses.
+    BOOST_TEST(loss[rule][32] == loss["plain"][32], rule);
+    BOOST_TEST(loss[rule][128] != loss["plain"][128], rule);
+  }
+  // Cropped, more context is no other context.
+  BOOST_TEST(loss["crop"][64] == loss["crop"][32]);
+  BOOST_TEST(loss["crop"][128] == loss["plain"][32]);
+  BOOST_TEST(loss["plain"][128] != loss["plain"][32]);
+  BOOST_TEST((states["logit_scale"] == std::set<std::string>{"ok"}));
+  BOOST_TEST(loss["logit_scale"][32] == loss["plain"][32]);
+  const Bench none("none");
+  artifact::Workspace other = none.workspace("extension");
+  evaluate(Bench::config({{"tasks", {"extension"}}, {"extension", {{"variants", {"yarn", "crop"}}}}}), other);
+  const artifact::Tables found = artifact::read_eval_tables(other.output("scores"));
+  const artifact::Table& without = found.at("lm_extension");
+  for (std::size_t row = 0; row < without.rows(); ++row) {
+    const bool rule = without.texts("variant")[row] == "yarn";
+    BOOST_TEST(without.texts("status")[row] == (rule ? "na_encoding" : "ok"));
+    BOOST_TEST(without.missing(row, without.column("ppl")) == rule);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

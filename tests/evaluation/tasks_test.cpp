@@ -1,10 +1,14 @@
 // The tasks on models that can be solved by hand.
 #include <boost/test/unit_test.hpp>
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "evaluation/eval_group.h"
 #include "evaluation/fakes.h"
+#include "evaluation/lm_protocols.h"
+#include "evaluation/stream_documents.h"
 
 using namespace pe::evaluation;
 using namespace pe::evaluation::testing;
@@ -198,6 +202,141 @@ BOOST_AUTO_TEST_CASE(a_stochastic_model_is_averaged_over_draws) {
   const Rows rows = run("perplexity", scorer, kLengths, long_documents());
   for (const Row& row : rows.at("lm_summary")) {
     BOOST_TEST(std::abs(value("lm_summary", row, "nll_mean") - std::log(256.0) - 0.2) < 1e-5);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_uniform_model_is_uniform_under_every_protocol) {
+  FakeScorer scorer = uniform_model(256);
+  Json options = kLengths;
+  Json names = Json::array();
+  for (const LmProtocol& protocol : lm_protocols()) names.push_back(protocol.name);
+  options["perplexity"] = {{"protocols", names}};
+  options["lengths"] = {0.25, 0.5, 1};
+  const Rows rows = run("perplexity", scorer, options, long_documents());
+  std::map<std::string, int> seen;
+  for (const Row& row : rows.at("lm_summary")) {
+    ++seen[text(cell("lm_summary", row, "protocol"))];
+    BOOST_TEST(text(cell("lm_summary", row, "status")) == "ok");
+    BOOST_TEST(std::abs(value("lm_summary", row, "ppl") / 256 - 1) < 1e-6);
+  }
+  for (const LmProtocol& protocol : lm_protocols()) {
+    BOOST_TEST(seen[protocol.name] == (protocol.cut == Cut::kPosition ? 0 : 3), protocol.name << ": " << seen[protocol.name]);
+  }
+  for (const Row& row : rows.at("lm_position")) {
+    BOOST_TEST(std::abs(value("lm_position", row, "nll_mean") - std::log(256.0)) < 1e-5);
+    BOOST_TEST(value("lm_position", row, "se") < 1e-6);
+    BOOST_TEST(value("lm_position", row, "n") == 40);
+  }
+  // Positions 1 to 127: seven bins of powers of two, and 32 of width 4, the first without its position 0.
+  BOOST_TEST(rows_where(rows, "lm_position", {{"bins", "log"}}).size() == 7u);
+  BOOST_TEST(rows_where(rows, "lm_position", {{"bins", "linear"}}).size() == 32u);
+  for (const Row& row : rows_where(rows, "lm_length", {{"measure", "ratio"}})) {
+    BOOST_TEST(std::abs(value("lm_length", row, "value") - 1) < 1e-9);
+    BOOST_TEST(value("lm_length", row, "ci_lo") <= value("lm_length", row, "ci_hi"));
+  }
+  const Row usable = rows_where(rows, "lm_length", {{"measure", "usable_context"}}).at(0);
+  BOOST_TEST(value("lm_length", usable, "value") == 128);
+  // Nothing lies beyond the training length.
+  BOOST_TEST(text(cell("lm_length", rows_where(rows, "lm_length", {{"measure", "blowup_position"}}).at(0), "status")) ==
+             "na_uncovered");
+  BOOST_TEST(text(cell("lm_length", rows_where(rows, "lm_length", {{"measure", "gain_4x"}}).at(0), "status")) ==
+             "na_uncovered");
+}
+
+BOOST_AUTO_TEST_CASE(anchored_targets_are_the_same_at_every_length) {
+  // The number of a token's window and its id: what is scored at each length.
+  std::map<std::size_t, std::vector<std::vector<std::int32_t>>> targets;
+  FakeScorer recorder(
+      [&](const std::vector<std::int32_t>& ids, std::int64_t target) {
+        auto& of = targets[ids.size()];
+        if (target == static_cast<std::int64_t>(ids.size()) - 32) of.emplace_back();
+        of.back().push_back(ids[static_cast<std::size_t>(target)]);
+        return FakeScorer::Answer{1.0, false};
+      },
+      {.vocabulary = 256, .train_length = 128, .length_dependent = true});
+  Json options = kLengths;
+  options["perplexity"] = {{"protocols", {"anchored"}}};
+  run("perplexity", recorder, options, long_documents());
+  BOOST_TEST(targets.size() == 4u);
+  for (auto& [length, lists] : targets) {
+    std::sort(lists.begin(), lists.end());
+    BOOST_CHECK(lists == targets.begin()->second);
+  }
+  BOOST_TEST(targets.at(64).size() > 40u);   // up to four ends a document
+
+  FakeScorer order_one = order_one_model();
+  const Rows rows = run("perplexity", order_one, options, long_documents());
+  std::set<double> losses;
+  for (const Row& row : rows.at("lm_summary")) losses.insert(value("lm_summary", row, "nll_mean"));
+  BOOST_TEST(losses.size() == 1u);
+  const Row effective = rows_where(rows, "lm_length", {{"measure", "effective_context"}}).at(0);
+  BOOST_TEST(value("lm_length", effective, "value") == 64);   // more context does not help such a model
+  BOOST_TEST(value("lm_length", effective, "ci_hi") == 64);
+}
+
+BOOST_AUTO_TEST_CASE(losses_that_rise_beyond_training_are_found_where_they_rise) {
+  // Better up to 100 tokens, ruined from 200 on; the training length is 128.
+  FakeScorer broken([](const std::vector<std::int32_t>&, std::int64_t target) {
+    return FakeScorer::Answer{target < 100 ? 4 - 0.01 * static_cast<double>(target) : target < 200 ? 3.0 : 5.0, false};
+  });
+  Json options = kLengths;
+  options["perplexity"] = {{"protocols", {"position", "anchored"}}};
+  const Rows rows = run("perplexity", broken, options, long_documents());
+  const Row blowup = rows_where(rows, "lm_length", {{"measure", "blowup_position"}}).at(0);
+  BOOST_TEST(value("lm_length", blowup, "value") == 200);
+  const Row gain = rows_where(rows, "lm_length", {{"measure", "gain_4x"}}).at(0);
+  BOOST_TEST(value("lm_length", gain, "value") < -1.5);
+  const Row usable = rows_where(rows, "lm_length", {{"measure", "usable_context"}}).at(0);
+  BOOST_TEST(text(cell("lm_length", usable, "status")) == "none");   // 64 tokens are worse by more than 5 %
+  BOOST_TEST(std::isnan(value("lm_length", usable, "value")));
+}
+
+BOOST_AUTO_TEST_CASE(window_means_weigh_windows_alike_and_streams_cross_documents) {
+  // A loss of 1 in the first window of a document, of 2 behind it.
+  FakeScorer model([](const std::vector<std::int32_t>& ids, std::int64_t) {
+    return FakeScorer::Answer{ids.size() == 300 ? 1.0 : 2.0, false};
+  });
+  const Json options = {{"context", {300}}, {"documents", 10}, {"min_documents", 10}, {"document_tokens", 450},
+                        {"perplexity", {{"protocols", {"yarn_govreport", "stream", "blocks"}}}}};
+  const Rows rows = run("perplexity", model, options, FakeDocuments(std::vector<std::int64_t>(12, 500)));
+  // Windows [0, 299) and [256, 449), each with a separator of its own: the mean of 1 and 2.
+  const Row yarn = rows_where(rows, "lm_summary", {{"protocol", "yarn_govreport"}}).at(0);
+  BOOST_TEST(std::abs(value("lm_summary", yarn, "nll_mean") - 1.5) < 1e-9);
+  BOOST_TEST(text(cell("lm_summary", yarn, "bos_policy")) == "every_window");
+  const Row blocks = rows_where(rows, "lm_summary", {{"protocol", "blocks"}}).at(0);
+  BOOST_TEST(std::abs(value("lm_summary", blocks, "nll_mean") - (299 + 2 * 149) / 448.0) < 1e-9);
+  // Twelve documents of 501 tokens are twenty pieces of 300; ten are asked for.
+  const Row stream = rows_where(rows, "lm_summary", {{"protocol", "stream"}}).at(0);
+  BOOST_TEST(value("lm_summary", stream, "n_docs") == 10);
+  BOOST_TEST(value("lm_summary", stream, "tokens_scored") == 10 * 299);
+}
+
+BOOST_AUTO_TEST_CASE(a_stream_is_its_documents_in_the_order_of_their_hashes) {
+  const FakeDocuments documents({5, 9, 7});
+  StreamDocuments stream(documents, {256, 255}, 2);
+  BOOST_TEST(stream.pieces(4) == (5 + 9 + 7 + 6) / 4);
+  std::vector<std::int32_t> expected, bytes;
+  for (const std::int64_t id : select_documents(documents, 1, 3)) {
+    const Document document = documents.read(id, 100);
+    expected.insert(expected.end(), {256, 255});
+    bytes.insert(bytes.end(), {2, 0});
+    expected.insert(expected.end(), document.ids.begin(), document.ids.end());
+    bytes.insert(bytes.end(), document.bytes.begin(), document.bytes.end());
+  }
+  for (const std::int64_t piece : {1, 4, 9, 13, 27}) {
+    stream.cut_at(piece);
+    std::vector<std::int32_t> ids, of_text;
+    for (std::int64_t id = 0; id < stream.count(); ++id) {
+      const Document part = stream.read(id, piece);
+      BOOST_TEST(part.ids.size() == static_cast<std::size_t>(piece));
+      ids.insert(ids.end(), part.ids.begin(), part.ids.end());
+      of_text.insert(of_text.end(), part.bytes.begin(), part.bytes.end());
+    }
+    expected.resize(std::max(expected.size(), ids.size()));
+    BOOST_TEST(std::vector<std::int32_t>(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(ids.size())) == ids,
+               boost::test_tools::per_element());
+    BOOST_TEST(std::vector<std::int32_t>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(of_text.size())) == of_text,
+               boost::test_tools::per_element());
   }
 }
 

@@ -83,4 +83,34 @@ BOOST_AUTO_TEST_CASE(the_default_stride_is_256_from_1024_tokens_on) {
   BOOST_TEST(default_stride(3) == 1);
 }
 
+BOOST_AUTO_TEST_CASE(rolling_windows_predict_every_token_once_and_are_whole) {
+  BOOST_CHECK((rolling_windows(10, 4) == Windows{{0, 4, 0, 4}, {3, 7, 4, 7}, {6, 10, 7, 10}}));
+  BOOST_CHECK((rolling_windows(9, 4) == Windows{{0, 4, 0, 4}, {3, 7, 4, 7}, {5, 9, 7, 9}}));
+  BOOST_CHECK((rolling_windows(3, 4) == Windows{{0, 3, 0, 3}}));
+  for (std::int64_t n : {1, 2, 17, 64, 65}) {
+    for (std::int64_t length : {2, 3, 16, 64}) covers(rolling_windows(n, length), n);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(anchored_windows_of_all_lengths_end_with_the_same_targets) {
+  for (const std::int64_t end : anchors(7, 5000, 1024, 4)) {
+    BOOST_TEST(end >= 1024);
+    BOOST_TEST(end <= 5000);
+    for (std::int64_t length : {64, 128, 1024}) {
+      BOOST_CHECK((anchored_window(end, length, 32) == Window{end - length, end, end - 32, end}));
+    }
+  }
+  BOOST_TEST(anchors(7, 5000, 1024, 4).size() == 4u);
+  BOOST_TEST(anchors(7, 5000, 1024, 4) == anchors(7, 5000, 1024, 4), boost::test_tools::per_element());
+  BOOST_TEST((anchors(7, 5000, 1024, 4) != anchors(8, 5000, 1024, 4)));
+  BOOST_TEST(anchors(7, 1024, 1024, 4) == std::vector<std::int64_t>{1024}, boost::test_tools::per_element());
+  BOOST_TEST(common_targets(256, 64) == 32);
+  BOOST_TEST(common_targets(256, 4096) == 256);
+}
+
+BOOST_AUTO_TEST_CASE(a_tail_is_the_end_of_a_prefix) {
+  BOOST_CHECK((tail_window(1000, 512, 256) == Window{0, 512, 256, 512}));
+  BOOST_CHECK((tail_window(100, 512, 256) == Window{0, 100, 0, 100}));
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,66 @@
+/// @file
+/// Numbers that a curve of loss against context length is condensed to, with intervals over documents. Missing stays NaN.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "evaluation/summary.h"
+
+namespace pe::evaluation {
+
+/// Losses of the same documents at several lengths.
+struct LengthCurve {
+  std::vector<std::int64_t> lengths;           ///< tokens, ascending
+  std::vector<std::vector<double>> nll;        ///< [length][document], nats
+  std::vector<std::vector<double>> tokens;     ///< [length][document], tokens scored
+};
+
+/// Mean loss at each length: Σ nll / Σ tokens, nats a token. With `counts`, of that resample of the documents.
+std::vector<double> mean_losses(const LengthCurve& curve, const std::uint16_t* counts = nullptr);
+
+/// The largest tested length L such that ppl(L') ≤ (1 + tolerance)·ppl(train_length) for every tested L' ≤ L. NaN when
+/// train_length was not tested, or no length is so.
+double usable_context(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
+                      std::int64_t train_length, double tolerance);
+
+/// The shortest tested length whose loss is within `margin` nats of the best of all lengths.
+double effective_context(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses, double margin);
+
+/// Mean of max(0, loss(L) − loss(train_length)) over the tested L > train_length, which a suite spaces by doubling. NaN when
+/// train_length was not tested or nothing is beyond it.
+double degradation(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses, std::int64_t train_length);
+
+/// exp(loss(L) − loss(train_length)) where `at` names L's place in the curve.
+double perplexity_ratio(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
+                        std::int64_t train_length, std::size_t at);
+
+/// A number of the curve with the percentile interval (95 %) of its values on resampled documents.
+struct WithInterval {
+  double value = std::numeric_limits<double>::quiet_NaN();
+  double low = std::numeric_limits<double>::quiet_NaN();
+  double high = std::numeric_limits<double>::quiet_NaN();
+};
+using LengthNumber = std::function<double(const std::vector<std::int64_t>&, const std::vector<double>&)>;
+
+/// Each number on the documents and on `resamples` resamples of them, the same for all. Below two documents, or where a
+/// resample has no value, there is no interval.
+std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::vector<LengthNumber>& numbers,
+                                         int resamples = 10000);
+
+/// Losses by position in bins [begin, end).
+struct PositionBin {
+  std::int64_t begin = 0, end = 0;
+  double mean = 0;   ///< nats a token
+};
+
+/// The beginning of the first bin at or beyond train_length from which on every bin's mean exceeds the smallest mean of the
+/// curve by 0.1 nats. NaN when there is none.
+double blowup_position(const std::vector<PositionBin>& bins, std::int64_t train_length);
+
+/// Loss on [train/2, train) minus loss on [2·train, 4·train), from bins of equal width. NaN when a range is not covered.
+double gain_at_four(const std::vector<PositionBin>& bins, std::int64_t train_length);
+
+}  // namespace pe::evaluation

@@ -1,0 +1,81 @@
+#include "evaluation/model_variants.h"
+
+#include "encodings/registry.h"
+#include "support/config.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+std::string kind_of(const Json& encoding) {
+  return encoding.is_string() ? encoding.get<std::string>() : encoding.value("kind", "");
+}
+
+/// Options of `encoding` that `fields` knows, but for those that every rule has beside `over`.
+Json own_options(const Json& encoding) {
+  Json own = Json::object();
+  if (!encoding.is_object()) return own;
+  for (const auto& [key, value] : encoding.items()) {
+    if (key != "kind" && key != "base" && key != "layout") own[key] = value;
+  }
+  return own;
+}
+
+}  // namespace
+
+const std::vector<std::string>& static_rules() {
+  static const std::vector<std::string> rules = {"pi",      "ntk",  "dyn_ntk",  "ntk_parts",      "llama3",
+                                                 "yarn",    "resonance", "yarn_resonance", "longrope"};
+  return rules;
+}
+
+std::optional<Json> extended_encoding(const Json& encoding, const std::string& rule, double factor) {
+  if (encoding.is_object() && encoding.contains("stack")) {
+    Json changed = encoding;
+    for (Json& member : changed["stack"]) {
+      if (const auto extended = extended_encoding(member, rule, factor)) {
+        member = *extended;
+        return changed;
+      }
+    }
+    return std::nullopt;
+  }
+  const encodings::EncodingEntry* entry = encodings::find_encoding(kind_of(encoding));
+  const encodings::EncodingEntry* extension = encodings::find_encoding(rule);
+  if (entry == nullptr || extension == nullptr || !entry->facts.rotates) return std::nullopt;
+  Json below = encoding;
+  if (entry->family == encodings::Family::kExtension) {
+    if (support::find_field(entry->fields, "over") == nullptr) return std::nullopt;
+    below = encoding.is_object() ? encoding.value("over", Json("rope")) : Json("rope");
+  }
+  Json made = {{"kind", rule}};
+  if (support::find_field(extension->fields, "factor") != nullptr) made["factor"] = factor;
+  for (const char* shared : {"base", "layout"}) {
+    if (encoding.is_object() && encoding.contains(shared)) made[shared] = encoding[shared];
+  }
+  const std::string lower = kind_of(below);
+  if (lower != "rope") {
+    const support::Field* over = support::find_field(extension->fields, "over");
+    bool known = false;
+    if (over != nullptr) {
+      for (const support::VariantKind& kind : over->kinds) known = known || kind.name == lower;
+    }
+    if (!known) return std::nullopt;
+    Json own = own_options(below);
+    own["kind"] = lower;
+    made["over"] = std::move(own);
+  }
+  return made;
+}
+
+Json scaled_encoding(const Json& encoding, double scale) {
+  const Json member = {{"kind", "uniform_scale"}, {"scale", scale}};
+  if (encoding.is_object() && encoding.contains("stack")) {
+    Json changed = encoding;
+    changed["stack"].push_back(member);
+    return changed;
+  }
+  return {{"stack", {encoding, member}}};
+}
+
+}  // namespace pe::evaluation

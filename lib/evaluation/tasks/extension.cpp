@@ -1,0 +1,215 @@
+// One checkpoint at longer contexts, without training: under every static rule of the rotary family, with its logits
+// scaled, cropped to the training length, and as it is. Same anchored targets for every variant and length.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "evaluation/model_variants.h"
+#include "evaluation/summary.h"
+#include "evaluation/task.h"
+#include "evaluation/windows.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+using artifact::Cell;
+using support::cat;
+
+constexpr std::int64_t kAnchors = 4;
+constexpr double kOverflowPerplexity = 1e4;
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kFitted = "extension.fitted";   // rows that only the journal sees
+
+std::vector<std::string> variant_names() {
+  std::vector<std::string> names = {"plain", "crop"};
+  names.insert(names.end(), static_rules().begin(), static_rules().end());
+  names.emplace_back("logit_scale");
+  return names;
+}
+
+class Extension final : public Task {
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("variants", variants_,
+            "Forms of the model: " + support::join(variant_names(), ", ") +
+                ". crop feeds the last tokens of the training length alone; logit_scale multiplies logits by "
+                "1 + a·ln(L / training length).",
+            {.neutral = Json(variant_names())});
+    v.field("targets", targets_, "Tokens scored at the end of a window, at most half the shortest context.",
+            {.unit = "tokens", .min = 1, .neutral = Json(256)});
+    v.field("scales", scales_, "Values of a that are tried on validation documents.",
+            {.min = 0, .max = 10, .neutral = Json(scales_)});
+    v.field("fit_documents", fit_documents_, "Validation documents on which a is chosen, for each length.",
+            {.unit = "documents", .min = 1, .neutral = Json(16)});
+    const std::vector<std::string> names = variant_names();
+    v.check(!variants_.empty(), "extension needs at least one variant");
+    v.check(!scales_.empty(), "extension.scales needs at least one value");
+    for (const std::string& name : variants_) {
+      v.check(std::find(names.begin(), names.end(), name) != names.end(),
+              cat("unknown variant ", support::quote(name), "; ", support::suggestion(name, names)));
+    }
+  }
+
+  void run(TaskContext& context) const override {
+    const std::int64_t least = std::min(context.settings.min_documents, context.settings.documents);
+    std::vector<std::int64_t> lengths = context.lengths;
+    while (!lengths.empty() && count_documents(context.documents, lengths.back()) < least) lengths.pop_back();
+    const std::int64_t targets = common_targets(targets_, context.lengths.front());
+    std::vector<std::int64_t> ids;
+    if (!lengths.empty()) ids = select_documents(context.documents, lengths.back(), context.settings.documents);
+    for (const std::string& variant : variants_) {
+      for (const std::int64_t length : context.lengths) {
+        if (std::find(lengths.begin(), lengths.end(), length) == lengths.end()) {
+          context.results.add(missing(context, variant, length, count_documents(context.documents, length), status::kSkipped));
+          continue;
+        }
+        one(context, variant, length, lengths.back(), targets, ids);
+      }
+      context.progress.note(cat("extension: ", variant, " is done"));
+    }
+  }
+
+ private:
+  void one(TaskContext& context, const std::string& variant, std::int64_t length, std::int64_t longest,
+           std::int64_t targets, const std::vector<std::int64_t>& ids) const {
+    const Capabilities& model = context.scorer.capabilities();
+    const std::int64_t fed = variant == "crop" ? std::min(length, model.train_length) : length;
+    const double factor = std::max(1.0, static_cast<double>(length) / static_cast<double>(model.train_length));
+    if (model.max_positions && fed > *model.max_positions) {
+      context.results.add(missing(context, variant, length, Cell(), status::kPositions));
+      return;
+    }
+    const bool swapped = variant != "plain" && variant != "crop";
+    std::optional<Json> encoding;
+    if (swapped) {
+      if (context.variants != nullptr) {
+        encoding = variant == "logit_scale" ? context.variants->encoding()
+                                            : extended_encoding(context.variants->encoding(), variant, factor);
+      }
+      if (!encoding || (variant == "logit_scale" && context.fitting == nullptr)) {
+        context.results.add(missing(context, variant, length, Cell(), status::kEncoding));
+        return;
+      }
+    }
+    const Rows& rows = context.results.item(cat("extension/", variant, "/", length), [&] {
+      double fitted = kMissing;
+      std::unique_ptr<Scorer> other;
+      if (variant == "logit_scale") {
+        fitted = fit(context, length, longest, targets);
+        other = context.variants->make(scaled_encoding(*encoding, scale(fitted, factor)));
+      } else if (swapped) {
+        other = context.variants->make(*encoding);
+      }
+      Scorer& scorer = other ? *other : context.scorer;
+      const auto sums = score(context, scorer, context.documents, ids, fed, longest, targets);
+      Rows made;
+      for (std::size_t d = 0; d < ids.size(); ++d) {
+        made["lm_extension_doc"].push_back(
+            {context.documents.split(), variant, length, ids[d], static_cast<std::int64_t>(sums[d].second), sums[d].first});
+      }
+      made[kFitted].push_back({fitted});
+      return made;
+    });
+    summarise(context, variant, length, factor, rows);
+  }
+
+  static double scale(double a, double factor) { return 1 + a * std::log(factor); }
+
+  /// Σ nll and tokens of each document: the `targets` tokens before each anchor, from the `fed` tokens that end there.
+  static std::vector<std::pair<double, double>> score(TaskContext& context, Scorer& scorer, const DocumentSource& documents,
+                                                      const std::vector<std::int64_t>& ids, std::int64_t fed,
+                                                      std::int64_t longest, std::int64_t targets) {
+    std::vector<Sequence> sequences;
+    std::vector<std::size_t> owner;
+    for (std::size_t d = 0; d < ids.size(); ++d) {
+      const Document document = documents.read(ids[d], documents.tokens(ids[d]));
+      const auto n = static_cast<std::int64_t>(document.ids.size());
+      for (const std::int64_t end : anchors(ids[d], n, longest, kAnchors)) {
+        const Window window = anchored_window(end, fed, std::min(targets, fed - 1));
+        Sequence sequence;
+        sequence.ids.assign(document.ids.begin() + window.begin, document.ids.begin() + window.end);
+        sequence.first = window.score_begin - window.begin;
+        sequence.last = fed;
+        sequence.guesses = false;
+        sequences.push_back(std::move(sequence));
+        owner.push_back(d);
+      }
+    }
+    const std::vector<MeanScore> scores = score_all(scorer, sequences, context.settings.draws);
+    std::vector<std::pair<double, double>> sums(ids.size());
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      for (const double nll : scores[i].nll) sums[owner[i]].first += nll;
+      sums[owner[i]].second += static_cast<double>(scores[i].nll.size());
+    }
+    return sums;
+  }
+
+  /// The a with the smallest loss on validation documents; 0 within the training length, where it has no effect.
+  double fit(TaskContext& context, std::int64_t length, std::int64_t longest, std::int64_t targets) const {
+    const double factor = static_cast<double>(length) / static_cast<double>(context.scorer.capabilities().train_length);
+    if (factor <= 1) return 0;
+    std::vector<std::int64_t> ids = select_documents(*context.fitting, longest, fit_documents_);
+    if (ids.empty()) {
+      throw support::ConfigError(cat("extension: no ", context.fitting->split(), " document has ", longest,
+                                     " tokens, and the scale of logits is chosen on such"),
+                                 {}, "lower eval.lengths, or leave logit_scale out of eval.extension.variants");
+    }
+    double best = 0, least = std::numeric_limits<double>::infinity();
+    for (const double a : scales_) {
+      const auto scorer = context.variants->make(scaled_encoding(context.variants->encoding(), scale(a, factor)));
+      double nll = 0;
+      for (const auto& [sum, tokens] : score(context, *scorer, *context.fitting, ids, length, longest, targets)) nll += sum;
+      if (nll < least) {
+        least = nll;
+        best = a;
+      }
+    }
+    return best;
+  }
+
+  static void summarise(TaskContext& context, const std::string& variant, std::int64_t length, double factor,
+                        const Rows& rows) {
+    std::vector<double> nll, tokens;
+    double total = 0;
+    for (const Row& row : rows.at("lm_extension_doc")) {
+      tokens.push_back(number(row[4]));
+      nll.push_back(number(row[5]));
+      total += tokens.back();
+    }
+    const Ratio mean_nll = ratio(nll, tokens);
+    const double perplexity = std::exp(mean_nll.value);
+    const bool fine = std::isfinite(perplexity) && perplexity <= kOverflowPerplexity;
+    context.results.add({{"lm_extension",
+                          {{context.documents.split(), variant, length, factor, number(rows.at(kFitted).at(0)[0]), nll.size(),
+                            static_cast<std::int64_t>(total), mean_nll.value, perplexity, mean_nll.se,
+                            mean_nll.value - kNormal95 * mean_nll.se, mean_nll.value + kNormal95 * mean_nll.se,
+                            fine ? status::kOk : status::kOverflow}}}});
+  }
+
+  static Rows missing(TaskContext& context, const std::string& variant, std::int64_t length, const Cell& documents,
+                      const char* why) {
+    return {{"lm_extension",
+             {{context.documents.split(), variant, length, Cell(), Cell(), documents, Cell(), Cell(), Cell(), Cell(), Cell(),
+               Cell(), why}}}};
+  }
+
+  std::vector<std::string> variants_ = variant_names();
+  std::int64_t targets_ = 256;
+  std::vector<double> scales_ = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
+  std::int64_t fit_documents_ = 16;
+};
+
+}  // namespace
+
+TaskEntry extension_task() {
+  return {.name = "extension",
+          .summary = "One rotary checkpoint at longer contexts under every static rule, untrained: variant x length.",
+          .tables = {"lm_extension_doc", "lm_extension"},
+          .make = make_task<Extension>};
+}
+
+}  // namespace pe::evaluation
