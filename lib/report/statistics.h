@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace pe::report {
@@ -68,6 +69,58 @@ struct PairedDifference {
 /// `a` and `b` hold the ratios of the same resamples.
 PairedDifference paired_difference(double theta_a, double theta_b, const std::vector<double>& a,
                                    const std::vector<double>& b);
+
+/// Two arms over the seeds that both have: the effect of the arm is one number a seed.
+struct SeedPairs {
+  std::size_t seeds = 0;
+  double delta = 0;       ///< mean of a − b over seeds; NaN without seeds
+  double sd = 0;          ///< of the differences; NaN below two seeds
+  Interval interval;      ///< paired t, 95 %, from three seeds on; else NaN
+  double p = 1;           ///< two-sided; NaN below three seeds
+};
+SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b);
+
+/// One seed of an arm: Σ y and Σ x of each document, in the order shared by all.
+struct SeedDocuments {
+  std::vector<double> y, x;
+};
+/// Difference of the means over seeds of θ_a − θ_b, with an interval over seeds and documents: each resample draws seeds with
+/// replacement (the same for both arms) and then documents (the same for all). For five seeds or more.
+/// Interval and p are NaN below that.
+PairedDifference hierarchical_difference(const std::vector<SeedDocuments>& a, const std::vector<SeedDocuments>& b,
+                                         int resamples = Bootstrap::kResamples);
+
+/// Power of a paired t test, two-sided at `alpha`: the chance to find a true difference of `effect` between arms whose
+/// differences scatter over seeds with standard deviation `sd`. NaN below two seeds.
+double power_of(double effect, double sd, std::size_t seeds, double alpha = 0.05);
+
+/// The fewest seeds with at least that power; 0 when even `most` are too few.
+std::size_t seeds_for(double effect, double sd, double power = 0.8, double alpha = 0.05, std::size_t most = 1000);
+
+/// Whether a published claim holds here. Words in brackets: those of verdicts elsewhere.
+enum class Verdict {
+  kReproduced,      ///< (supported) the direction holds in every seed, the interval excludes zero, a stated number is met
+  kPartly,          ///< (undecided) the direction holds in the mean only
+  kNotReproduced,   ///< (refuted)
+  kNotTestable,     ///< the control failed, or there is nothing to test
+};
+const char* verdict_name(Verdict verdict);
+
+struct Claim {
+  std::vector<double> effects;      ///< of each seed, signed so that the claim says "above zero"
+  Interval interval;                ///< of their mean
+  bool control = true;              ///< the control came out as it should
+  std::optional<Interval> band;     ///< where the claim states a number: what the mean effect must lie in
+};
+Verdict verdict_of(const Claim& claim);
+
+/// Mean over (task, seed) of 1/rank by score, higher scores first. Tied methods share the average of the reciprocal ranks that
+/// they cover. A method without a score (NaN) is ranked behind all others, tied with those that lack one too.
+/// @param scores [task and seed][method]
+std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores);
+
+/// (score − chance)/(1 − chance); NaN where chance is 1.
+double normalised_score(double score, double chance);
 
 /// Holm's step-down adjustment, in the order given. NaN entries stay NaN and do not count.
 std::vector<double> holm(const std::vector<double>& p);

@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <string>
 
 using namespace pe::report;
 namespace tt = boost::test_tools;
@@ -91,6 +92,91 @@ BOOST_AUTO_TEST_CASE(the_bootstrap_agrees_with_the_analytic_error) {
   const Interval interval = percentile_interval(Bootstrap(60).ratios(y, x));
   const Ratio ratio = ratio_of_sums(y, x);
   BOOST_TEST((interval.high - interval.low) / (2 * 1.96) == ratio.se, tt::tolerance(0.05));
+}
+
+BOOST_AUTO_TEST_CASE(seeds_are_paired_by_a_t_test) {
+  // Differences 1, 2, 3: mean 2, sd 1, t = 2·√3 = 3.4641 with 2 degrees of freedom.
+  const SeedPairs pairs = paired_seeds({11, 22, 33}, {10, 20, 30});
+  BOOST_TEST(pairs.delta == 2.0);
+  BOOST_TEST(pairs.sd == 1.0);
+  BOOST_TEST(pairs.interval.low == 2 - 4.30265 / std::sqrt(3.0), tt::tolerance(1e-5));
+  BOOST_TEST(pairs.p == 0.0741799, tt::tolerance(1e-5));
+  BOOST_TEST(paired_seeds({1, 1, 1}, {1, 1, 1}).p == 1.0);
+  BOOST_TEST(std::isnan(paired_seeds({1, 2}, {0, 0}).p));
+  BOOST_TEST(std::isnan(paired_seeds({1, 2}, {0, 0}).interval.low));
+  BOOST_TEST(std::isnan(paired_seeds({}, {}).delta));
+  BOOST_TEST(std::isnan(paired_seeds({1, NAN, 2}, {0, 0, 0}).sd));
+}
+
+BOOST_AUTO_TEST_CASE(seeds_and_documents_are_resampled_together) {
+  const auto arm = [](double shift, double seed_spread, std::size_t seeds) {
+    std::vector<SeedDocuments> all;
+    for (std::size_t seed = 0; seed < seeds; ++seed) {
+      SeedDocuments one;
+      for (int d = 0; d < 20; ++d) {
+        one.x.push_back(100);
+        one.y.push_back(100 * (3 + shift + 0.1 * std::sin(d * 1.3) + seed_spread * std::sin(static_cast<double>(seed) * 2.1)));
+      }
+      all.push_back(std::move(one));
+    }
+    return all;
+  };
+  const PairedDifference same = hierarchical_difference(arm(0, 0.1, 6), arm(0, 0.1, 6), 500);
+  BOOST_TEST(same.delta == 0.0);
+  BOOST_TEST(same.p == 1.0);
+  // A shift that is the same in every seed and document has no width, whatever they scatter by.
+  const PairedDifference shifted = hierarchical_difference(arm(0.02, 0.1, 6), arm(0, 0.1, 6), 500);
+  BOOST_TEST(shifted.interval.low == 0.02, tt::tolerance(1e-9));
+  BOOST_TEST(shifted.interval.high == 0.02, tt::tolerance(1e-9));
+  // Seeds that scatter differently widen it by about their standard error: sd of 0.1·sin over six seeds is 0.0837.
+  const PairedDifference wide = hierarchical_difference(arm(0.02, 0.1, 6), arm(0, 0, 6), 4000);
+  BOOST_TEST((wide.interval.high - wide.interval.low) / (2 * 1.96) == 0.0312, tt::tolerance(0.15));
+  BOOST_TEST(!wide.excludes_zero());
+  const PairedDifference few = hierarchical_difference(arm(0.02, 0.1, 4), arm(0, 0.1, 4), 100);
+  BOOST_TEST(few.delta == 0.02, tt::tolerance(1e-9));
+  BOOST_TEST(std::isnan(few.interval.low));
+  BOOST_TEST(!few.excludes_zero());
+}
+
+BOOST_AUTO_TEST_CASE(power_has_the_values_of_tables) {
+  // A paired t test of an effect of 0.5 sd needs 34 pairs for 80 %, one of 1 sd 10 (Cohen's tables, two-sided 5 %).
+  BOOST_TEST(seeds_for(0.5, 1) == 34u);
+  BOOST_TEST(seeds_for(1, 1) == 10u);
+  BOOST_TEST(power_of(0.5, 1, 34) == 0.8078, tt::tolerance(1e-3));
+  BOOST_TEST(power_of(0, 1, 10) == 0.05, tt::tolerance(1e-6));    // no effect: the level of the test
+  BOOST_TEST(power_of(-0.5, 1, 34) == power_of(0.5, 1, 34), tt::tolerance(1e-12));
+  BOOST_TEST(seeds_for(0.001, 1) == 0u);
+  BOOST_TEST(std::isnan(power_of(1, 1, 1)));
+}
+
+BOOST_AUTO_TEST_CASE(verdicts_follow_the_rule) {
+  const Interval above{0.1, 0.3}, across{-0.1, 0.5}, none{NAN, NAN};
+  BOOST_TEST((verdict_of({.effects = {0.1, 0.2, 0.3}, .interval = above}) == Verdict::kReproduced));
+  BOOST_TEST((verdict_of({.effects = {0.1, 0.2, 0.3}, .interval = across}) == Verdict::kPartly));
+  BOOST_TEST((verdict_of({.effects = {0.1, 0.2, 0.3}, .interval = none}) == Verdict::kPartly));
+  BOOST_TEST((verdict_of({.effects = {-0.1, 0.4, 0.3}, .interval = above}) == Verdict::kPartly));   // not in every seed
+  BOOST_TEST((verdict_of({.effects = {0.1, 0.2, 0.3}, .interval = above, .band = Interval{0.5, 1}}) == Verdict::kPartly));
+  BOOST_TEST((verdict_of({.effects = {0.1, 0.2, 0.3}, .interval = above, .band = Interval{0.1, 0.3}}) == Verdict::kReproduced));
+  BOOST_TEST((verdict_of({.effects = {-0.1, -0.2, 0.1}, .interval = across}) == Verdict::kNotReproduced));
+  BOOST_TEST((verdict_of({.effects = {0, 0}, .interval = {0, 0}}) == Verdict::kNotReproduced));
+  BOOST_TEST((verdict_of({.effects = {1, 1, 1}, .interval = {1, 1}, .control = false}) == Verdict::kNotTestable));
+  BOOST_TEST((verdict_of({.effects = {}, .interval = none}) == Verdict::kNotTestable));
+  BOOST_TEST((verdict_of({.effects = {0.1, NAN}, .interval = none}) == Verdict::kNotTestable));
+  BOOST_TEST(verdict_name(Verdict::kNotReproduced) == std::string("not reproduced"));
+}
+
+BOOST_AUTO_TEST_CASE(tied_methods_share_the_reciprocal_ranks_that_they_cover) {
+  const auto ranks = mean_reciprocal_ranks({{0.9, 0.5, 0.1}, {0.2, 0.2, 0.8}});
+  BOOST_TEST(ranks[0] == (1 + (0.5 + 1.0 / 3) / 2) / 2, tt::tolerance(1e-12));
+  BOOST_TEST(ranks[1] == (0.5 + (0.5 + 1.0 / 3) / 2) / 2, tt::tolerance(1e-12));
+  BOOST_TEST(ranks[2] == (1.0 / 3 + 1) / 2, tt::tolerance(1e-12));
+  const auto gaps = mean_reciprocal_ranks({{NAN, 0.0, NAN}});
+  BOOST_TEST(gaps[1] == 1.0);
+  BOOST_TEST(gaps[0] == (0.5 + 1.0 / 3) / 2, tt::tolerance(1e-12));
+  BOOST_TEST(gaps[2] == gaps[0]);
+  BOOST_TEST(mean_reciprocal_ranks({}).empty());
+  BOOST_TEST(normalised_score(0.55, 0.1) == 0.5, tt::tolerance(1e-12));
+  BOOST_TEST(std::isnan(normalised_score(1, 1)));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
