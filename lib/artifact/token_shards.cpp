@@ -46,6 +46,7 @@ struct TokenShardsWriter::Open {
   bool wide = false;
   std::vector<std::uint16_t> narrow_tokens;
   std::vector<std::uint32_t> wide_tokens;
+  std::vector<std::int32_t> labels;
   std::vector<std::uint64_t> offsets{0};
   std::vector<std::uint32_t> bytes;
   std::vector<std::uint64_t> index;
@@ -66,7 +67,8 @@ TokenShardsWriter::TokenShardsWriter(std::filesystem::path folder, const Recipe&
 
 TokenShardsWriter::~TokenShardsWriter() = default;
 
-void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index) {
+void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index,
+                            const std::int32_t* labels) {
   const auto at = static_cast<std::size_t>(split);
   Open& open = *open_[at];
   if (open.tokens() > 0 && open.tokens() + count > shard_tokens_) flush(split);
@@ -75,6 +77,7 @@ void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t co
       throw support::Error(support::kExitBug, support::Diagnostic{cat("id ", ids[i], " is outside the vocabulary of ", tokenizer_.vocabulary)});
     }
   }
+  if (labels != nullptr) open.labels.insert(open.labels.end(), labels, labels + count);
   if (open.wide) {
     open.wide_tokens.insert(open.wide_tokens.end(), ids, ids + count);
   } else {
@@ -105,6 +108,7 @@ void TokenShardsWriter::flush(Split split) {
         } else {
           root.write("tokens", open.narrow_tokens);
         }
+        if (!open.labels.empty()) root.write("labels", open.labels);
         root.write("doc_offsets", open.offsets);
         root.write("doc_bytes", open.bytes);
         root.write("doc_index", open.index);
@@ -113,6 +117,7 @@ void TokenShardsWriter::flush(Split split) {
   ++open.number;
   open.narrow_tokens.clear();
   open.wide_tokens.clear();
+  open.labels.clear();
   open.offsets.assign(1, 0);
   open.bytes.clear();
   open.index.clear();
@@ -140,6 +145,7 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
     group.set_text("digest", tokenizer_.digest());
     group.write_raw("model", h5::Type::kU8, {tokenizer_.model.size()}, tokenizer_.model.data());
     group.write("token_bytes", tokenizer_.token_bytes);
+    if (window_ > 0) root.set_integer("window", static_cast<std::int64_t>(window_));
     h5::Group sums = root.create_group("totals");
     for (const Split split : kAllSplits) {
       h5::Group part = sums.create_group(std::string(split_name(split)));
@@ -193,6 +199,16 @@ TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file)
                         "the file is damaged");
   }
   return record;
+}
+
+std::uint64_t read_window(const std::filesystem::path& dataset_file) {
+  const h5::File file = h5::File::open(dataset_file);
+  require_kind(file, Kind::kTokenShards, kFormat);
+  const h5::Group root = file.root();
+  if (!root.has_attribute("window")) return 0;
+  const std::int64_t window = root.integer("window");
+  if (window < 1) throw ArtifactError(cat(root.where(), ": a window of ", window, " tokens cannot be"), "the file is damaged");
+  return static_cast<std::uint64_t>(window);
 }
 
 DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file) {

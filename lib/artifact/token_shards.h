@@ -5,6 +5,7 @@
 ///
 /// A shard: /tokens uint16 or uint32 [n], contiguous, page-aligned; /doc_offsets uint64 [d + 1]; /doc_bytes uint32 [d],
 /// bytes of text; /doc_index uint64 [d], number in the raw text; attributes split, shard, vocabulary, tokenizer_digest.
+/// Shards of tasks also have /labels int32 [n]: what a model should say after each token, -1 where nothing is asked.
 #pragma once
 
 #include <array>
@@ -58,7 +59,11 @@ class TokenShardsWriter {
   TokenShardsWriter(std::filesystem::path folder, const Recipe& recipe, const TokenizerRecord& tokenizer,
                     std::uint64_t shard_tokens);
   ~TokenShardsWriter();
-  void add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index);
+  /// @param labels as many as ids, below the vocabulary, -1 where nothing is asked; for every document or for none.
+  void add(Split split, const std::int32_t* ids, std::size_t count, std::uint32_t text_bytes, std::uint64_t index,
+           const std::int32_t* labels = nullptr);
+  /// Documents are windows of so many tokens each, to be read at that length only.
+  void set_window(std::uint64_t tokens) { window_ = tokens; }
   /// `totals.splits` is filled in.
   Manifest finish(DatasetTotals& totals);
 
@@ -69,11 +74,14 @@ class TokenShardsWriter {
   CollectionWriter collection_;
   TokenizerRecord tokenizer_;
   std::uint64_t shard_tokens_;
+  std::uint64_t window_ = 0;
   std::array<std::unique_ptr<Open>, 3> open_;
   std::array<SplitTotals, 3> totals_;
 };
 
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file);
+/// Tokens of a window, where documents are windows; 0 for text.
+std::uint64_t read_window(const std::filesystem::path& dataset_file);
 DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file);
 
 }  // namespace pe::artifact

@@ -25,6 +25,7 @@ struct Shard {
   fs::path path;
   support::MappedFile map;
   const std::byte* tokens = nullptr;
+  const std::byte* labels = nullptr;
   std::uint64_t first = 0;              // of its tokens in the split's stream
   std::uint64_t count = 0;
   std::uint64_t first_document = 0;
@@ -65,13 +66,15 @@ struct TokenDataset::State {
   artifact::DatasetTotals totals;
   std::array<Stream, 3> streams;
   bool wide = false;
+  std::uint64_t window = 0;
+  bool labelled = false;
 
   const Stream& stream(Split split) const { return streams[static_cast<std::size_t>(split)]; }
 
   Shard open_shard(const fs::path& path, Split split) const {
     Shard shard;
     shard.path = path;
-    std::optional<std::uint64_t> offset;
+    std::optional<std::uint64_t> offset, label_offset;
     {
       const h5::File file = h5::File::open(path);
       artifact::require_kind(file, artifact::Kind::kTokenShards, 1);
@@ -90,6 +93,11 @@ struct TokenDataset::State {
       tokens.require_rank(wide ? h5::Type::kU32 : h5::Type::kU16, 1);
       shard.count = tokens.count();
       offset = tokens.file_offset();
+      if (root.has("labels")) {
+        const h5::Dataset labels = root.open_dataset("labels");
+        labels.require(h5::Type::kI32, {shard.count});
+        label_offset = labels.file_offset();
+      }
       shard.offsets = root.read<std::uint64_t>("doc_offsets");
       shard.bytes = root.read<std::uint32_t>("doc_bytes");
       shard.index = root.read<std::uint64_t>("doc_index");
@@ -111,6 +119,12 @@ struct TokenDataset::State {
         throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its ", shard.count, " tokens"));
       }
       shard.tokens = shard.map.data() + *offset;
+      if (label_offset) {
+        if (shard.map.size() < *label_offset + shard.count * 4) {
+          throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its ", shard.count, " labels"));
+        }
+        shard.labels = shard.map.data() + *label_offset;
+      }
     }
     return shard;
   }
@@ -138,6 +152,42 @@ struct TokenDataset::State {
   }
 };
 
+namespace {
+
+/// A label that no model could say is a damaged shard.
+void check_labels(const Shard& shard, std::span<const std::int64_t> labels, std::int64_t vocabulary) {
+  for (const std::int64_t label : labels) {
+    if (label < -1 || label >= vocabulary) {
+      throw ArtifactError(cat(quote(shard.path.string()), ": /labels holds ", label, ", the vocabulary has ", vocabulary),
+                          "the file is damaged");
+    }
+  }
+}
+
+}  // namespace
+
+bool TokenDataset::has_labels() const { return state_->labelled; }
+std::uint64_t TokenDataset::window_tokens() const { return state_->window; }
+
+void TokenDataset::read_labels(Split split, std::uint64_t first, std::span<std::int64_t> out) const {
+  const Stream& from = state_->stream(split);
+  if (out.size() > from.tokens || first > from.tokens - out.size()) past_the_end(split, first + out.size(), from.tokens);
+  if (out.empty()) return;
+  auto shard = std::upper_bound(from.shards.begin(), from.shards.end(), first,
+                                [](std::uint64_t wanted, const Shard& s) { return wanted < s.first; }) - 1;
+  for (std::size_t done = 0; done < out.size(); ++shard) {
+    const std::uint64_t start = first + done - shard->first;
+    const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(shard->count - start, out.size() - done));
+    for (std::size_t i = 0; i < count; ++i) {
+      std::int32_t label;
+      std::memcpy(&label, shard->labels + (start + i) * 4, 4);
+      out[done + i] = label;
+    }
+    check_labels(*shard, out.subspan(done, count), state_->tokenizer.vocabulary);
+    done += count;
+  }
+}
+
 TokenDataset::TokenDataset(const fs::path& folder) : state_(std::make_unique<State>()) {
   const artifact::Collection collection(folder, artifact::Kind::kTokenShards);
   const artifact::Member* dataset = collection.manifest().find("dataset.h5");
@@ -148,12 +198,18 @@ TokenDataset::TokenDataset(const fs::path& folder) : state_(std::make_unique<Sta
   state.totals = artifact::read_dataset_totals(collection.path(*dataset));
   state.content_digest = collection.manifest().content_digest();
   state.wide = state.tokenizer.vocabulary > 65536;
+  state.window = artifact::read_window(collection.path(*dataset));
+  std::size_t labelled = 0, filled = 0;
   for (const Split split : kAllSplits) {
     Stream& stream = state.streams[static_cast<std::size_t>(split)];
     for (const artifact::Member& member : collection.members(cat(artifact::split_name(split), "-"))) {
       Shard shard = state.open_shard(collection.path(member), split);
       shard.first = stream.tokens;
       shard.first_document = stream.documents;
+      if (shard.count > 0) {
+        ++filled;
+        labelled += shard.labels != nullptr ? 1 : 0;
+      }
       stream.tokens += shard.count;
       stream.documents += shard.bytes.size();
       if (!shard.bytes.empty()) stream.shards.push_back(std::move(shard));
@@ -164,6 +220,11 @@ TokenDataset::TokenDataset(const fs::path& folder) : state_(std::make_unique<Sta
                               " documents and ", stated.tokens, " tokens, found ", stream.documents, " and ", stream.tokens));
     }
   }
+  if (labelled != 0 && labelled != filled) {
+    throw ArtifactError(cat(quote(folder.string()), ": ", labelled, " of ", filled, " shards have /labels; all do or none"),
+                        "the artifact is damaged");
+  }
+  state.labelled = labelled > 0;
 }
 
 TokenDataset::~TokenDataset() = default;

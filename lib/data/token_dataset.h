@@ -36,6 +36,13 @@ class TokenDataset {
   void read(Split split, std::uint64_t first, std::span<std::int64_t> out) const;
   void read(Split split, std::uint64_t first, std::span<std::int32_t> out) const;
 
+  /// What a model should say after each token, for data of tasks; -1 where nothing is asked.
+  bool has_labels() const;
+  /// Labels [first, first + out.size()). @throws Error (bug) past the end, or where there are none.
+  void read_labels(Split split, std::uint64_t first, std::span<std::int64_t> out) const;
+  /// The only length at which windows are whole examples; 0: text, any length.
+  std::uint64_t window_tokens() const;
+
   /// Windows of T+1 tokens with stride T: window w is tokens [w·T, w·T + T], so each token but the first is a target
   /// once. There are ⌊(tokens − 1) / T⌋.
   std::uint64_t windows(Split split, std::int64_t length) const;

@@ -1,5 +1,7 @@
 #include "data/tokenizer.h"
 
+#include "data/symbol_tokenizer.h"
+
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
@@ -166,6 +168,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const artifact::TokenizerRecord& recor
     tokenizer = make_byte_tokenizer();
   } else if (record.kind == "sentencepiece") {
     tokenizer = make_sentencepiece(record.model, where);
+  } else if (record.kind == kSymbolTokenizer) {
+    tokenizer = make_symbol_tokenizer(record.model, where);
   } else {
     throw ArtifactError(cat(quote(where), ": unknown kind of tokenizer ", quote(record.kind)));
   }

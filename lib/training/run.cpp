@@ -5,10 +5,12 @@
 #include <ATen/ops/zeros.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <numbers>
+#include <span>
 
 #include "artifact/content_digest.h"
 #include "encodings/attend.h"
@@ -49,7 +51,12 @@ class BatchReader {
     for (std::int64_t row = 0; row < count; ++row) {
       dataset_.window(split_, length_, window_of(row), window_);
       std::copy(window_.begin(), window_.end() - 1, ids + row * length_);
-      std::copy(window_.begin() + 1, window_.end(), targets + row * length_);
+      if (dataset_.has_labels()) {
+        dataset_.read_labels(split_, window_of(row) * static_cast<std::uint64_t>(length_),
+                             std::span(targets + row * length_, static_cast<std::size_t>(length_)));
+      } else {
+        std::copy(window_.begin() + 1, window_.end(), targets + row * length_);
+      }
       if (count_bytes) batch.bytes += static_cast<std::int64_t>(dataset_.text_bytes(window_, 1));
     }
     if (device_.is_cuda()) {
@@ -57,6 +64,19 @@ class BatchReader {
       batch.targets = batch.targets.to(device_);
     }
     return batch;
+  }
+
+  /// Targets that count in `count` windows: all of them, but for data with labels.
+  template <typename WindowOf>
+  std::int64_t targets(std::int64_t count, const WindowOf& window_of) {
+    if (!dataset_.has_labels()) return count * length_;
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(length_));
+    std::int64_t asked = 0;
+    for (std::int64_t row = 0; row < count; ++row) {
+      dataset_.read_labels(split_, window_of(row) * static_cast<std::uint64_t>(length_), labels);
+      asked += std::count_if(labels.begin(), labels.end(), [](std::int64_t label) { return label >= 0; });
+    }
+    return asked;
   }
 
  private:
@@ -177,7 +197,8 @@ class Loop {
   /// @return false when the run has diverged. Nothing was updated then, nor in a step that was skipped.
   bool one_step() {
     const std::int64_t micro = *run_.compute.micro_batch;
-    const double scale = 1.0 / static_cast<double>(run_.batch * length_);
+    const auto window_of = [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(step_ * run_.batch + row)); };
+    const double scale = 1.0 / static_cast<double>(std::max<std::int64_t>(1, reader_.targets(run_.batch, window_of)));
     const bool logged = (step_ + 1) % run_.watch.log_every == 0;
     run_.model.zero_gradients();
     double loss = 0;
@@ -492,6 +513,10 @@ data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t 
                             " tokens, too few for one window of ", length, " + 1"),
                         "give it more text, or lower train.length");
   }
+  if (const std::uint64_t window = dataset.window_tokens(); window != 0 && window != static_cast<std::uint64_t>(length)) {
+    throw ArtifactError(cat(path.string(), ": holds examples of ", window, " tokens, but train.length is ", length),
+                        cat("set train.length to ", window, ", or generate.window to ", length));
+  }
   return dataset;
 }
 
@@ -549,7 +574,7 @@ std::optional<ValidationRow> validate(const model::LanguageModel& model, const d
     const at::Tensor hidden = model.forward(batch.ids, options);
     loss += model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets).item<double>();
     row.bytes_scored += batch.bytes;
-    row.tokens_scored += size * length;
+    row.tokens_scored += reader.targets(size, [&](std::int64_t i) { return static_cast<std::uint64_t>(first + i); });
   }
   row.loss = loss / static_cast<double>(row.tokens_scored);
   row.bpb = bits_per_byte(loss, row.bytes_scored);

@@ -1,0 +1,98 @@
+/// @file
+/// Algorithmic tasks: generators of examples whose answers are known, at any length. An example depends on its key alone,
+/// (base seed, task, split, length, index), so it is the same under any number of threads and for every model, and data for
+/// training and items of a test come from the same place. One task is one file of `tasks/` and one line in its meson.build.
+///
+///     ids     BOS  input…  SEP  target…  EOS
+///     labels   -     -    t_1   t_2…    …          what the model should say after each token; -1 where nothing is asked
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/config.h"
+#include "support/random.h"
+
+namespace pe::data {
+
+/// Ids that all tasks share; symbol s of a task has id kFirstSymbol + s.
+constexpr std::int32_t kTaskPad = 0, kTaskBos = 1, kTaskEos = 2, kTaskSep = 3, kFirstSymbol = 4;
+/// Where nothing is asked.
+constexpr std::int32_t kUnlabelled = -1;
+
+enum class TaskSplit : std::uint64_t { kTrain = 0, kValidation = 1, kTest = 2 };
+
+/// Items of tests have this base seed in all runs.
+constexpr std::uint64_t kTaskTestSeed = 20260101;
+
+struct TaskExample {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> labels;      ///< as many as ids; kUnlabelled where nothing is asked
+  std::vector<std::uint8_t> unjudged;    ///< as many, or none: labels that count in the loss but not in accuracy
+};
+
+/// What one gets right by guessing among a task's answers, format known: the mean over examples of these.
+struct TaskChance {
+  double exact = 0;
+  double token = 0;
+};
+
+class AlgorithmicTask {
+ public:
+  virtual ~AlgorithmicTask() = default;
+
+  virtual void describe(support::FieldVisitor& v) = 0;   ///< the task's options
+  /// Names of the symbols, in the order of their ids.
+  virtual std::vector<std::string> symbols() const = 0;
+  /// Ids that a guesser chooses from; every other label (EOS, commas) is format, which anybody gets right.
+  virtual std::vector<std::int32_t> answers() const = 0;
+  /// How often the length is asked for in training, beside the others; 0: there is no such length.
+  virtual double weight(std::int64_t length) const { return length >= 1 ? 1 : 0; }
+  /// @param length in the task's own terms (symbols, digits, lines, …), with weight > 0
+  virtual TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit split) const = 0;
+
+  std::int64_t vocabulary() const { return kFirstSymbol + static_cast<std::int64_t>(symbols().size()); }
+};
+
+/// The example with that key.
+TaskExample make_example(const AlgorithmicTask& task, std::string_view name, std::uint64_t base_seed, TaskSplit split,
+                         std::int64_t length, std::int64_t index);
+
+/// @param answers how many ids a guesser chooses from
+TaskChance chance_of(const TaskExample& example, const std::vector<std::int32_t>& answers);
+
+struct LengthRange {
+  std::int64_t low = 1, high = 1;
+};
+
+struct TaskGenerator {
+  std::string name;
+  std::string summary;       ///< one line: what goes in, what comes out
+  std::string reference;     ///< paper, and the section of the specification
+  std::string length;        ///< what a length counts: "symbols", "digits of the longer operand"
+  LengthRange train, test;   ///< as the source has them
+  support::Schema fields;    ///< options
+  std::function<std::unique_ptr<AlgorithmicTask>(const Json& options)> make;
+};
+
+/// Sorted by name.
+const std::vector<TaskGenerator>& task_generators();
+const TaskGenerator* find_task(std::string_view name);   ///< null when there is none
+std::vector<std::string> task_names();
+
+/// For a config's variant field: `copy_repeat`, or {kind: copy_repeat, alphabet: 26}.
+std::vector<support::VariantKind> task_kinds();
+
+/// The task that a config's value names. @throws ConfigError for an unknown name or option.
+struct ChosenTask {
+  std::string name;
+  std::shared_ptr<const AlgorithmicTask> task;
+  const TaskGenerator* generator = nullptr;
+};
+ChosenTask choose_task(const Json& value);
+
+}  // namespace pe::data

@@ -1,0 +1,32 @@
+/// @file
+/// `pe-generate`: examples of an algorithmic task as token shards, with labels, for training. Tests of the same task need no
+/// data of their own: pe-evaluate makes their items from their keys.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "artifact/workspace.h"
+#include "support/config.h"
+
+namespace pe::data {
+
+struct GenerateConfig {
+  struct Generate {
+    support::VariantValue task{"copy_repeat"};
+    std::vector<std::int64_t> lengths;      ///< lowest and highest; empty: as the source trains
+    std::int64_t train = 100'000;
+    std::int64_t validation = 2'000;
+    std::int64_t window = 64;               ///< tokens of an example, padded; train.length
+    std::int64_t seed = 1;
+    void describe(support::FieldVisitor& v);
+  };
+  Generate generate;
+  void describe(support::FieldVisitor& v);
+};
+
+/// Writes output `data`: one example in each window of `window` tokens, in an order that mixes lengths.
+/// @throws ConfigError when a length has no examples, or an example does not fit the window.
+void generate(const GenerateConfig& config, artifact::Workspace& workspace);
+
+}  // namespace pe::data

@@ -1,0 +1,37 @@
+// One symbol, repeated: rsc of the source, "Copy" of its main figure.
+#include "data/tasks/kit.h"
+
+namespace pe::data {
+
+namespace {
+
+class CopyRepeat final : public QuestionTask {
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("alphabet", alphabet_, "Symbols to draw from.", {.min = 2, .max = 100000});
+  }
+  std::vector<std::string> symbols() const override { return numbered("s", alphabet_); }
+  std::vector<std::int32_t> answers() const override { return ids_of(0, alphabet_); }
+  Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
+    return Symbols(static_cast<std::size_t>(n), draw(random, alphabet_));
+  }
+  Symbols answer(const Symbols& input) const override {
+    return input;
+  }
+
+ private:
+  std::int64_t alphabet_ = 26;
+};
+
+}  // namespace
+
+TaskGenerator copy_repeat_task() {
+  return task<CopyRepeat>({.name = "copy_repeat",
+                         .summary = "One symbol n times; the same again.",
+                         .reference = "Kazemnejad et al. 2023, arXiv:2305.19466; E 3.2",
+                         .length = "symbols",
+                         .train = {1, 20},
+                         .test = {21, 40}});
+}
+
+}  // namespace pe::data

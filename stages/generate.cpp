@@ -1,0 +1,22 @@
+// pe-generate: examples of an algorithmic task as token shards with labels, for training.
+#include "data/algorithmic_task.h"
+#include "data/generate.h"
+#include "stage/stage_main.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  std::string epilogue = "Tasks (lengths of their source: training / test):\n";
+  for (const auto& task : pe::data::task_generators()) {
+    epilogue += "  " + task.name + ": " + task.summary + " [" + task.length + " " + std::to_string(task.train.low) + "-" +
+                std::to_string(task.train.high) + " / " + std::to_string(task.test.low) + "-" + std::to_string(task.test.high) +
+                "] " + task.reference + "\n";
+  }
+  return pe::stage::run<pe::data::GenerateConfig>(
+      argc, argv,
+      {.name = "generate",
+       .version = 1,
+       .summary = "Generate examples of an algorithmic task as token shards, to train on.",
+       .outputs = {{"data", Kind::kTokenShards}},
+       .epilogue = epilogue},
+      pe::data::generate);
+}
