@@ -1,16 +1,23 @@
 // pe-evaluate: measures one model on held-out documents and on retrieval tasks, at and beyond its training length.
+#include <cstdio>
+#include <string_view>
+
 #include "evaluation/evaluate.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
 int main(int argc, char** argv) {
-  std::string epilogue = "Tasks:\n";
+  if (argc == 2 && std::string_view(argv[1]) == "--list") {
+    std::fputs(pe::evaluation::list_text().c_str(), stdout);
+    return 0;
+  }
+  std::string epilogue = "Tasks (--list has protocols and algorithmic tasks, too):\n";
   for (const auto& task : pe::evaluation::tasks()) epilogue += "  " + task.name + ": " + task.summary + "\n";
   return pe::stage::run<pe::evaluation::EvaluateConfig>(
       argc, argv,
       {.name = "evaluate",
        .version = 1,
-       .summary = "Measure a model: perplexity against length, passkey, in-context repetition.",
+       .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"scores", Kind::kEvalTable}},
        .resumes = true,

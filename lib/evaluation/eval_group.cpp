@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "data/algorithmic_task.h"
+#include "evaluation/lm_protocols.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -38,10 +40,23 @@ void EvalGroup::describe(support::FieldVisitor& v) {
   }
 }
 
+std::string list_text() {
+  std::string text = "tasks (eval.tasks)\n";
+  const auto line = [&](const std::string& name, const std::string& meaning) {
+    text += "  " + name + std::string(name.size() < 22 ? 22 - name.size() : 1, ' ') + meaning + "\n";
+  };
+  for (const TaskEntry& entry : tasks()) line(entry.name, entry.summary);
+  text += "\nprotocols of perplexity (eval.perplexity.protocols)\n";
+  for (const LmProtocol& protocol : lm_protocols()) line(protocol.name, protocol.meaning);
+  text += "\nalgorithmic tasks (generate.task of pe-generate)\n";
+  for (const data::TaskGenerator& generator : data::task_generators()) line(generator.name, generator.summary);
+  return text;
+}
+
 void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
                Results& results, support::Progress& progress, const TaskExtras& extras) {
   TaskContext context{scorer, text, documents, group.settings,
-                      group.settings.contexts(scorer.capabilities().train_length), results, progress, extras.variants, extras.fitting};
+                      group.settings.contexts(scorer.capabilities().train_length), results, progress, extras.variants, extras.fitting, extras.trained_task};
   for (std::size_t i = 0; i < group.all.size(); ++i) {
     const std::string& name = tasks()[i].name;
     if (std::find(group.tasks.begin(), group.tasks.end(), name) == group.tasks.end()) continue;

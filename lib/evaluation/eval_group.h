@@ -22,10 +22,14 @@ struct EvalGroup {
   void describe(support::FieldVisitor& v);
 };
 
+/// Every task, protocol and algorithmic task, one line each, as `pe-evaluate --list` prints them.
+std::string list_text();
+
 /// What only some tasks need.
 struct TaskExtras {
   const ModelVariants* variants = nullptr;
   const DocumentSource* fitting = nullptr;
+  Json trained_task = nullptr;
 };
 
 /// Runs the selected tasks in the order of their names. `results` keeps what they find.

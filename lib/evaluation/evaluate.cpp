@@ -9,6 +9,7 @@
 #include "artifact/artifact_check.h"
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
+#include "data/symbol_tokenizer.h"
 #include "encodings/registry.h"
 #include "evaluation/journal.h"
 #include "evaluation/model_scorer.h"
@@ -151,7 +152,11 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const auto fitting = group.settings.split == DataSplit::kValidation
                            ? nullptr
                            : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);
-  run_tasks(group, *scorer, *text, *documents, journal, progress, {&variants, fitting.get()});
+  run_tasks(group, *scorer, *text, *documents, journal, progress,
+            {&variants, fitting.get(),
+             dataset.tokenizer().kind == data::kSymbolTokenizer
+                 ? data::task_of_tokenizer(dataset.tokenizer(), data_input.path.string())
+                 : Json()});
 
   const std::string encoding_name = encodings::encoding_name(meta.encoding);
   artifact::Tables tables;

@@ -32,16 +32,18 @@ class ModelScorer final : public Scorer {
     const auto length = static_cast<std::int64_t>(batch[0]->ids.size());
     at::Tensor ids = at::empty({rows, length}, at::kLong);
     std::vector<std::int64_t> where, targets;   // rows of the hidden states, and what follows them
+    std::vector<std::size_t> counts;            // of targets up to and with each sequence
     auto* id = ids.data_ptr<std::int64_t>();
     for (std::int64_t row = 0; row < rows; ++row) {
       const Sequence& sequence = *batch[static_cast<std::size_t>(row)];
       assert(static_cast<std::int64_t>(sequence.ids.size()) == length);
       assert(sequence.first >= 1 && sequence.first <= sequence.last && sequence.last <= length);
       id = std::copy(sequence.ids.begin(), sequence.ids.end(), id);
-      for (std::int64_t target = sequence.first; target < sequence.last; ++target) {
-        where.push_back(row * length + target - 1);
-        targets.push_back(sequence.ids[static_cast<std::size_t>(target)]);
+      for (const auto& [at, target] : targets_of(sequence)) {
+        where.push_back(row * length + at);
+        targets.push_back(target);
       }
+      counts.push_back(targets.size());
     }
     const at::Device device = model_.device();
     model::ForwardOptions options;
@@ -50,6 +52,11 @@ class ModelScorer final : public Scorer {
     const at::Tensor hidden = model_.forward(ids.to(device), options);
     const at::Tensor flat = hidden.reshape({rows * length, hidden.size(-1)});
 
+    std::vector<std::int64_t> confined;   // ids that some sequence's guesses are confined to; the same for all that ask
+    for (const Sequence* sequence : batch) {
+      if (!sequence->among.empty()) confined.assign(sequence->among.begin(), sequence->among.end());
+    }
+    std::vector<std::uint8_t> among(confined.empty() ? 0 : targets.size());
     bool guesses = false;
     for (const Sequence* sequence : batch) guesses = guesses || sequence->guesses;
     std::vector<float> nll(targets.size());
@@ -60,7 +67,7 @@ class ModelScorer final : public Scorer {
       const at::Tensor at_rows = from_vector(where, begin, n).to(device);
       const at::Tensor wanted = from_vector(targets, begin, n).to(device);
       const at::Tensor chosen = flat.index_select(0, at_rows);
-      if (!guesses) {
+      if (!guesses && confined.empty()) {
         const at::Tensor losses = model_.losses(chosen, wanted).to(at::kFloat).to(at::kCPU).contiguous();
         std::copy_n(losses.data_ptr<float>(), n, nll.begin() + begin);
         continue;
@@ -71,17 +78,26 @@ class ModelScorer final : public Scorer {
       const at::Tensor right = logits.argmax(-1).eq(wanted).to(at::kCPU).contiguous();
       std::copy_n(losses.data_ptr<float>(), n, nll.begin() + begin);
       std::copy_n(right.data_ptr<bool>(), n, correct.begin() + begin);
+      if (!confined.empty()) {
+        const at::Tensor ids_among = from_vector(confined, 0, static_cast<std::int64_t>(confined.size())).to(device);
+        const at::Tensor best = ids_among.index_select(0, logits.index_select(-1, ids_among).argmax(-1));
+        const at::Tensor chosen_right = best.eq(wanted).to(at::kCPU).contiguous();
+        std::copy_n(chosen_right.data_ptr<bool>(), n, among.begin() + begin);
+      }
     }
 
     std::vector<Score> scores(batch.size());
     std::size_t at = 0;
     for (std::size_t row = 0; row < batch.size(); ++row) {
-      const auto n = static_cast<std::size_t>(batch[row]->last - batch[row]->first);
+      const std::size_t n = counts[row] - at;
       scores[row].nll.assign(nll.begin() + static_cast<std::ptrdiff_t>(at),
                              nll.begin() + static_cast<std::ptrdiff_t>(at + n));
       if (batch[row]->guesses) {
         scores[row].correct.assign(correct.begin() + static_cast<std::ptrdiff_t>(at),
                                    correct.begin() + static_cast<std::ptrdiff_t>(at + n));
+      }
+      if (!batch[row]->among.empty()) {
+        scores[row].among.assign(among.begin() + static_cast<std::ptrdiff_t>(at), among.begin() + static_cast<std::ptrdiff_t>(at + n));
       }
       at += n;
     }

@@ -6,6 +6,34 @@
 
 namespace pe::evaluation {
 
+std::vector<std::pair<std::int64_t, std::int32_t>> targets_of(const Sequence& sequence) {
+  std::vector<std::pair<std::int64_t, std::int32_t>> targets;
+  if (sequence.labels.empty()) {
+    for (std::int64_t at = sequence.first; at < sequence.last; ++at) {
+      targets.emplace_back(at - 1, sequence.ids[static_cast<std::size_t>(at)]);
+    }
+    return targets;
+  }
+  for (std::size_t at = 0; at < sequence.labels.size(); ++at) {
+    if (sequence.labels[at] >= 0) targets.emplace_back(static_cast<std::int64_t>(at), sequence.labels[at]);
+  }
+  return targets;
+}
+
+namespace {
+
+/// Which targets do not count in `exact`; empty: all do.
+std::vector<std::uint8_t> passed_over(const Sequence& sequence) {
+  std::vector<std::uint8_t> passed;
+  if (sequence.unjudged.empty()) return passed;
+  for (std::size_t at = 0; at < sequence.labels.size(); ++at) {
+    if (sequence.labels[at] >= 0) passed.push_back(sequence.unjudged[at]);
+  }
+  return passed;
+}
+
+}  // namespace
+
 std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& sequences, std::int64_t draws,
                                  std::int64_t first_sample) {
   if (!scorer.capabilities().stochastic) draws = 1;
@@ -37,10 +65,13 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
         into.nll.resize(scores[i].nll.size());
         into.correct.resize(scores[i].correct.size());
         for (std::size_t j = 0; j < into.nll.size(); ++j) into.nll[j] += scores[i].nll[j];
+        into.among.resize(scores[i].among.size());
+        for (std::size_t j = 0; j < into.among.size(); ++j) into.among[j] += scores[i].among[j];
         bool exact = batch[i]->guesses;
+        const std::vector<std::uint8_t> passed = passed_over(*batch[i]);
         for (std::size_t j = 0; j < into.correct.size(); ++j) {
           into.correct[j] += scores[i].correct[j];
-          exact = exact && scores[i].correct[j] != 0;
+          exact = exact && (scores[i].correct[j] != 0 || (!passed.empty() && passed[j] != 0));
         }
         into.exact += exact ? 1 : 0;
       }
@@ -52,6 +83,7 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
     for (MeanScore& result : results) {
       for (double& value : result.nll) value *= share;
       for (double& value : result.correct) value *= share;
+      for (double& value : result.among) value *= share;
       result.exact *= share;
     }
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pe::evaluation {
@@ -29,11 +30,22 @@ struct Sequence {
   std::int64_t first = 1;
   std::int64_t last = 1;
   bool guesses = true;   ///< whether `correct` is wanted; it is the dearer half of scoring
+  /// Where what is asked for does not follow in the text: what should be said after each id, -1 where nothing is asked. Where
+  /// given, as many as ids, and scored instead of [first, last).
+  std::vector<std::int32_t> labels = {};
+  /// With labels: as many, those that are scored but do not count in `exact`; or empty.
+  std::vector<std::uint8_t> unjudged = {};
+  /// Ids to choose from where a guess is confined, such as digits; empty: no such guess is wanted.
+  std::vector<std::int32_t> among = {};
 };
+
+/// Targets of a sequence: (row of the hidden states that predicts it, its id), in order.
+std::vector<std::pair<std::int64_t, std::int32_t>> targets_of(const Sequence& sequence);
 
 /// One entry per target, in order.
 struct Score {
   std::vector<float> nll;              ///< nats, from float32 log-softmax
+  std::vector<std::uint8_t> among;     ///< the most probable of `Sequence::among` is the target; or empty
   std::vector<std::uint8_t> correct;   ///< the most probable token (the lowest id on a tie) is the target; or empty
 };
 
@@ -56,6 +68,7 @@ class Scorer {
 struct MeanScore {
   std::vector<double> nll;        ///< mean over draws
   std::vector<double> correct;    ///< share of draws that are correct; empty without guesses
+  std::vector<double> among;      ///< the same of confined guesses; empty without them
   double exact = 0;               ///< share of draws in which every target is correct; 0 without guesses
 };
 

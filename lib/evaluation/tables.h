@@ -56,6 +56,8 @@ constexpr const char* kLength = "na_length";           ///< the length cannot ho
 constexpr const char* kVocabulary = "na_vocabulary";   ///< the tokenizer has too few distinct pieces
 constexpr const char* kNone = "none";                  ///< there is no such length or position
 constexpr const char* kUncovered = "na_uncovered";     ///< lengths that the number needs were not tested
+constexpr const char* kMeasure = "na_measure";         ///< the task has no such score
+constexpr const char* kNotAcquired = "not_acquired";   ///< below one half at the training length: nothing to compare with
 constexpr const char* kEncoding = "na_encoding";       ///< the model's encoding has no such form
 }  // namespace status
 

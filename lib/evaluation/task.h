@@ -44,6 +44,7 @@ struct TaskContext {
   support::Progress& progress;
   const ModelVariants* variants = nullptr;    ///< the model under other encodings; null where there is only the scorer
   const DocumentSource* fitting = nullptr;    ///< documents to choose a scale on, none of which is tested; may be null
+  Json trained_task = nullptr;                ///< the algorithmic task that the data is of, with its options; null for text
 };
 
 class Task {

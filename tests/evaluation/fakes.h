@@ -35,10 +35,16 @@ class FakeScorer : public Scorer {
       BOOST_REQUIRE_EQUAL(sequence->ids.size(), batch[0]->ids.size());
       tokens_fed += static_cast<std::int64_t>(sequence->ids.size());
       Score score;
-      for (std::int64_t target = sequence->first; target < sequence->last; ++target) {
-        const Answer answer = model_(sequence->ids, target);
+      for (const auto& [at, wanted] : targets_of(*sequence)) {
+        std::vector<std::int32_t> ids = sequence->ids;   // as if the label followed
+        if (!sequence->labels.empty()) {
+          ids.resize(static_cast<std::size_t>(at) + 1);
+          ids.push_back(wanted);
+        }
+        const Answer answer = model_(ids, at + 1);
         score.nll.push_back(static_cast<float>(answer.nll + noise * static_cast<double>(draw)));
         if (sequence->guesses) score.correct.push_back(answer.correct ? 1 : 0);
+        if (!sequence->among.empty()) score.among.push_back(answer.correct ? 1 : 0);
       }
       scores.push_back(std::move(score));
     }

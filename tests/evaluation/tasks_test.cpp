@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "data/algorithmic_task.h"
 #include "evaluation/eval_group.h"
 #include "evaluation/fakes.h"
 #include "evaluation/lm_protocols.h"
@@ -442,6 +443,18 @@ BOOST_AUTO_TEST_CASE(copies_show_distinct_pieces_twice) {
     BOOST_TEST(first == second, boost::test_tools::per_element());
     BOOST_TEST(std::set<std::int32_t>(first.begin(), first.end()).size() == 31);
   }
+}
+
+BOOST_AUTO_TEST_CASE(the_list_names_everything_with_one_line_each) {
+  const std::string text = list_text();
+  std::vector<std::string> names;
+  for (const TaskEntry& entry : tasks()) names.push_back(entry.name);
+  for (const LmProtocol& protocol : lm_protocols()) names.emplace_back(protocol.name);
+  for (const std::string& name : pe::data::task_names()) names.push_back(name);
+  for (const std::string& name : names) BOOST_TEST(text.find("\n  " + name + " ") != std::string::npos, name);
+  std::size_t lines = 0;
+  for (const char c : text) lines += c == '\n';
+  BOOST_TEST(lines == names.size() + 5);   // three headings, two blank lines
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_task_or_protocol_is_named_with_the_nearest_word) {

@@ -1,0 +1,166 @@
+#include "evaluation/mix.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "artifact/token_shards.h"
+#include "data/token_dataset.h"
+#include "data/tokenizer.h"
+#include "evaluation/haystack.h"
+#include "evaluation/passkey_prompt.h"
+#include "evaluation/shard_documents.h"
+#include "support/hash.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+using support::cat;
+using support::ConfigError;
+
+namespace {
+
+const std::vector<std::string>& mix_tasks() {
+  static const std::vector<std::string> names = {"passkey", "needle"};
+  return names;
+}
+
+/// The prompts of a mix by number.
+class Prompts {
+ public:
+  Prompts(const TextCodec& codec, const MixGroup& group)
+      : codec_(codec), group_(group), passkey_(codec, false), five_(codec, 5), seven_(codec, 7), filler_(codec, filler_unit()) {
+    for (const std::string& task : group.tasks) {
+      const std::int64_t least = std::max(group.shortest, least_tokens(task));
+      if (least > group.length) {
+        throw ConfigError(cat("a prompt of ", task, " takes ", least, " tokens with this tokenizer, but mix.length is ", group.length), {},
+                          "raise mix.length, and train.length with it");
+      }
+      least_.push_back(least);
+    }
+  }
+
+  /// What window `index` begins with: a prompt with its answer, or nothing. Depends on seed and index alone.
+  std::vector<std::int32_t> operator()(std::uint64_t index) const {
+    support::Xoshiro random(support::make_key({static_cast<std::uint64_t>(group_.seed), support::fnv1a64("mix"),
+                                               static_cast<std::uint64_t>(Split::kTrain), index}));
+    if (random.uniform() >= group_.share) return {};
+    const std::size_t task = random.below(group_.tasks.size());
+    const std::int64_t least = least_[task];
+    for (;;) {   // words or numbers that this tokenizer cuts into more tokens than usual may not fit: others do
+      const auto length = least + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(group_.length - least + 1)));
+      const double depth = random.uniform();
+      if (group_.tasks[task] == "passkey") {
+        const bool fits = passkey_.minimum(PasskeyForm::kLong) <= length;
+        const auto prompt = passkey_.build(fits ? PasskeyForm::kLong : PasskeyForm::kShort, length, depth, five_.draw(random));
+        if (prompt) return prompt->ids;
+        continue;
+      }
+      const std::string thing = adjectives()[random.below(64)] + " " + nouns()[random.below(64)];
+      if (const auto prompt = build_prompt(codec_, filler_, needle(thing, seven_.draw(random), depth), length, random)) return prompt->ids;
+    }
+  }
+
+ private:
+  static Question needle(const std::string& thing, const std::string& number, double depth) {
+    return {.head = "", .facts = {{cat("The ", thing, " code is ", number, ".\n"), depth}},
+            .question = cat("What is the ", thing, " code? The ", thing, " code is"), .answers = {" " + number}, .others = {}};
+  }
+
+  /// Tokens of the shortest prompt of a task. Of needles some take a few more; they are drawn for longer prompts.
+  std::int64_t least_tokens(const std::string& task) const {
+    if (task == "passkey") return passkey_.minimum(PasskeyForm::kShort);
+    return fixed_tokens(codec_, needle(adjectives()[0] + " " + nouns()[0], "8888888", 0));
+  }
+
+  const TextCodec& codec_;
+  const MixGroup& group_;
+  PasskeyBuilder passkey_;
+  NumberSource five_, seven_;
+  UnitHaystack filler_;
+  std::vector<std::int64_t> least_;
+};
+
+}  // namespace
+
+void MixGroup::describe(support::FieldVisitor& v) {
+  v.field("tasks", tasks, "Prompts that are mixed in, in equal parts: passkey, needle.");
+  v.field("share", share, "Share of the windows that begin with a prompt; 1: all, for tuning.", {.min = 0, .max = 1});
+  v.field("length", length, "Tokens of a window: train.length of the training.", {.unit = "tokens", .min = 8, .max = 1 << 20});
+  v.field("shortest", shortest, "Shortest prompt; they are as long as that up to a whole window. 0: the shortest that there is.",
+          {.unit = "tokens", .min = 0});
+  v.field("windows", windows, "Windows to write; 0: until the text is used up.", {.min = 0, .max = 1e9});
+  v.field("seed", seed, "Seed of the prompts, and of which windows have one.", {.min = 0});
+  v.check(!tasks.empty(), "mix.tasks names nothing to mix in");
+  for (const std::string& name : tasks) {
+    v.check(std::find(mix_tasks().begin(), mix_tasks().end(), name) != mix_tasks().end(),
+            cat("nothing called ", support::quote(name), " can be mixed in; ", support::suggestion(name, mix_tasks())));
+  }
+  v.check(shortest <= length, "mix.shortest is not above mix.length");
+  v.check(share < 1 || windows > 0, "with mix.share: 1 no text is used up: mix.windows says how many windows there are");
+}
+
+void MixConfig::describe(support::FieldVisitor& v) { v.group("mix", mix, "Prompts among training windows."); }
+
+void mix(const MixConfig& config, artifact::Workspace& workspace) {
+  const MixGroup& group = config.mix;
+  const artifact::Input& input = workspace.input("data");
+  const data::TokenDataset dataset(input.path);
+  if (dataset.has_labels()) {
+    throw support::ArtifactError(cat(input.path.string(), ": holds examples of a task, not text"), "mix prompts into the shards of pe-tokenize");
+  }
+  const auto tokenizer = data::make_tokenizer(dataset.tokenizer(), input.path.string());
+  const auto codec = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
+  const Prompts prompts_of(*codec, group);
+  support::Progress& progress = *workspace.progress;
+  artifact::TokenShardsWriter writer(workspace.output("mixed"), workspace.recipe, dataset.tokenizer(), 1 << 26);
+  writer.set_window(static_cast<std::uint64_t>(group.length));
+
+  const std::uint64_t tokens = dataset.tokens(data::Split::kTrain);
+  const auto length = static_cast<std::uint64_t>(group.length);
+  std::uint64_t used = 0, windows = 0, prompts = 0;
+  const auto end = group.windows > 0 ? static_cast<std::uint64_t>(group.windows) : std::numeric_limits<std::uint64_t>::max();
+  std::vector<std::int32_t> window;
+  while (windows < end) {
+    if (windows % 256 == 0) {
+      if (support::stop_requested()) throw support::Stopped(false);
+      progress.advance("mix: tokens of text", static_cast<std::int64_t>(used), static_cast<std::int64_t>(tokens));
+    }
+    window = prompts_of(windows);
+    const std::uint64_t text = length - window.size();
+    if (used + text > tokens) break;
+    prompts += window.empty() ? 0 : 1;
+    const std::size_t first = window.size();
+    window.resize(length);
+    dataset.read(data::Split::kTrain, used, std::span(window).subspan(first));
+    used += text;
+    const std::vector<std::int64_t> wide(window.begin(), window.end());
+    writer.add(data::Split::kTrain, window.data(), window.size(), static_cast<std::uint32_t>(dataset.text_bytes(wide, 0)), windows);
+    ++windows;
+  }
+  if (windows == 0) {
+    throw support::ArtifactError(cat(input.path.string(), ": the train split has ", tokens, " tokens, too few for one window of ", length),
+                                 "give it more text, or lower mix.length");
+  }
+  if (group.windows > 0 && windows < end) {
+    throw ConfigError(cat("the text ends after ", windows, " windows, but mix.windows is ", end), {},
+                      "lower mix.windows, or give it more text");
+  }
+  // A window takes one token more than it is long.
+  const std::int32_t last = window.back();
+  writer.add(data::Split::kTrain, &last, 1, 0, windows);
+  for (const data::Split split : {data::Split::kValidation, data::Split::kTest}) {
+    for (std::uint64_t number = 0; number < dataset.documents(split); ++number) {
+      const auto document = dataset.document(split, number);
+      window.resize(document.tokens);
+      dataset.read(split, document.first, std::span(window));
+      writer.add(split, window.data(), window.size(), static_cast<std::uint32_t>(document.bytes), document.index);
+    }
+  }
+  artifact::DatasetTotals totals = dataset.totals();
+  writer.finish(totals);
+  progress.note(cat(support::with_commas(static_cast<std::int64_t>(prompts)), " of ", support::with_commas(static_cast<std::int64_t>(windows)),
+                    " windows begin with a prompt"));
+}
+
+}  // namespace pe::evaluation

@@ -1,0 +1,200 @@
+// The algorithmic task that a model was trained on, by length: exact match, token accuracy, and how far they reach. Items
+// come from their keys, so every model meets the same ones.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "data/algorithmic_task.h"
+#include "evaluation/summary.h"
+#include "evaluation/task.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+using support::cat;
+
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+constexpr double kSolved = 0.9;   // of len90
+
+/// What the task's own tables are called where there is no task.
+constexpr const char* kNoTask = "algorithmic";
+
+class Algorithmic final : public Task {
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("lengths", lengths_,
+            "Lengths to test, in the task's own terms; empty: the longest of training, then 1.25, 1.5, 2 and 4 times that.",
+            {.min = 1, .neutral = Json::array()});
+    v.field("train", train_, "The longest length of training; 0: that of the task's source. Lengths beyond it are out of distribution.",
+            {.min = 0, .neutral = Json(0)});
+    v.field("examples", examples_, "Items at each length.", {.min = 1, .max = 1000000, .neutral = Json(512)});
+    v.field("options", options_,
+            "Options of the task that differ from those of training, as `name=value`: blanks=2 of selcopy, ignore=0.98 of flipflop.",
+            {.neutral = Json::array()});
+  }
+
+  void run(TaskContext& context) const override {
+    if (context.trained_task.is_null()) {
+      // The rows say that it was asked for and why there is nothing.
+      context.progress.warn("algorithmic: the model reads text; only models trained on a task of pe-generate are tested on it");
+      context.results.add(missing(kNoTask, 0, status::kVocabulary));
+      return;
+    }
+    Json value = context.trained_task;
+    if (value.is_string()) value = {{"kind", value}};
+    for (const std::string& option : options_) {
+      const std::size_t equals = option.find('=');
+      Json parsed = equals == std::string::npos ? Json() : Json::parse(option.substr(equals + 1), nullptr, false);
+      if (equals == std::string::npos) {
+        throw support::ConfigError(cat("eval.algorithmic.options: expected name=value, found ", support::quote(option)));
+      }
+      if (parsed.is_discarded()) parsed = option.substr(equals + 1);
+      value[option.substr(0, equals)] = std::move(parsed);
+    }
+    const data::ChosenTask chosen = data::choose_task(value);
+    if (chosen.task->vocabulary() != context.scorer.capabilities().vocabulary) {
+      throw support::ConfigError(cat("task '", chosen.name, "' has ", chosen.task->vocabulary(),
+                                     " symbols with these options, the model ", context.scorer.capabilities().vocabulary),
+                                 {}, "leave options that change the symbols out of eval.algorithmic.options");
+    }
+    const std::int64_t trained = train_ > 0 ? train_ : chosen.generator->train.high;
+    std::vector<std::int64_t> lengths = lengths_;
+    if (lengths.empty()) {
+      for (const double times : {1.0, 1.25, 1.5, 2.0, 4.0}) {
+        lengths.push_back(std::llround(times * static_cast<double>(trained)));
+      }
+    }
+    std::sort(lengths.begin(), lengths.end());
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    std::vector<Point> curve;
+    for (const std::int64_t length : lengths) curve.push_back(at_length(context, chosen, length));
+    context.results.add(reach(chosen.name, curve, trained));
+  }
+
+ private:
+  struct Point {
+    std::int64_t length;
+    double exact, token;
+    const char* state;
+  };
+
+  Point at_length(TaskContext& context, const data::ChosenTask& chosen, std::int64_t length) const {
+    const auto& limit = context.scorer.capabilities().max_positions;
+    const char* state = chosen.task->weight(length) > 0 ? status::kOk : status::kLength;
+    std::vector<data::TaskExample> examples;
+    if (state == status::kOk) {
+      for (std::int64_t i = 0; i < examples_; ++i) {
+        examples.push_back(data::make_example(*chosen.task, chosen.name, data::kTaskTestSeed, data::TaskSplit::kTest, length, i));
+        // One item that does not fit makes the cell n/a: the others would be a selection.
+        if (limit && static_cast<std::int64_t>(examples.back().ids.size()) > *limit) state = status::kPositions;
+      }
+    }
+    if (state != status::kOk) {
+      context.progress.note(cat(chosen.name, " at ", length, " ", chosen.generator->length, ": ", state));
+      context.results.add(missing(chosen.name, length, state));
+      return {length, kMissing, kMissing, state};
+    }
+    const Rows& rows = context.results.item(cat("algorithmic/", chosen.name, "/", length), [&] {
+      std::vector<Sequence> sequences;
+      for (const data::TaskExample& example : examples) {
+        Sequence sequence;
+        sequence.ids = example.ids;
+        sequence.labels = example.labels;
+        sequence.unjudged = example.unjudged;
+        sequences.push_back(std::move(sequence));
+      }
+      const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
+      Rows made;
+      for (std::size_t i = 0; i < scores.size(); ++i) {
+        double correct = 0, judged = 0, nll = 0;
+        std::size_t target = 0;
+        for (std::size_t t = 0; t < examples[i].labels.size(); ++t) {
+          if (examples[i].labels[t] == data::kUnlabelled) continue;
+          if (examples[i].unjudged.empty() || examples[i].unjudged[t] == 0) {
+            correct += scores[i].correct[target];
+            nll += scores[i].nll[target];
+            judged += 1;
+          }
+          ++target;
+        }
+        made["algo_trial"].push_back({chosen.name, "test", length, static_cast<std::int64_t>(i),
+                                      static_cast<std::int64_t>(examples[i].ids.size()), scores[i].exact, correct,
+                                      static_cast<std::int64_t>(judged), nll});
+      }
+      return made;
+    });
+    double exact = 0, correct = 0, judged = 0;
+    std::vector<double> nll, targets;
+    for (const Row& row : rows.at("algo_trial")) {
+      exact += number(row[5]);
+      correct += number(row[6]);
+      targets.push_back(number(row[7]));
+      judged += targets.back();
+      nll.push_back(number(row[8]));
+    }
+    double chance_exact = 0, chance_token = 0;
+    const std::vector<std::int32_t> answers = chosen.task->answers();
+    for (const data::TaskExample& example : examples) {
+      const data::TaskChance chance = data::chance_of(example, answers);
+      chance_exact += chance.exact;
+      chance_token += chance.token;
+    }
+    const auto n = static_cast<double>(examples.size());
+    const Ratio per_target = ratio(nll, targets);
+    const Interval interval = wilson(exact, n);
+    context.results.add({{"algo_summary",
+                          {{chosen.name, "test", length, examples.size(), exact / n, correct / judged, per_target.value,
+                            chance_exact / n, chance_token / n, interval.low, interval.high, per_target.se,
+                            std::isfinite(per_target.value) ? status::kOk : status::kOverflow}}}});
+    context.progress.advance(cat(chosen.name, ": lengths"), length, length);
+    return {length, exact / n, correct / judged, status::kOk};
+  }
+
+  /// Means beyond training, and how far exact match stays at 0.9.
+  static Rows reach(const std::string& name, const std::vector<Point>& curve, std::int64_t trained) {
+    double exact = 0, token = 0, beyond = 0, len90 = kMissing;
+    bool whole = true, solved = true;
+    for (const Point& point : curve) {
+      if (std::isnan(point.exact)) whole = whole && point.length <= trained;
+      solved = solved && point.exact >= kSolved;
+      if (solved) len90 = static_cast<double>(point.length);
+      if (point.length <= trained) continue;
+      exact += point.exact;
+      token += point.token;
+      beyond += 1;
+    }
+    Rows rows;
+    const auto add = [&](const char* measure, double value, const char* otherwise) {
+      rows["algo_length"].push_back({name, measure, value, std::isnan(value) ? otherwise : status::kOk});
+    };
+    const char* why = beyond == 0 ? status::kUncovered : status::kPositions;
+    add("ood_mean_em", beyond > 0 && whole ? exact / beyond : kMissing, why);
+    add("ood_mean_token_acc", beyond > 0 && whole ? token / beyond : kMissing, why);
+    add("len90", len90, status::kNone);
+    add("ext_ratio", len90 / static_cast<double>(trained), status::kNone);
+    return rows;
+  }
+
+  static Rows missing(const std::string& name, std::int64_t length, const char* state) {
+    return {{"algo_summary",
+             {{name, "test", length, 0, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, state}}}};
+  }
+
+  std::vector<std::int64_t> lengths_;
+  std::int64_t train_ = 0;
+  std::int64_t examples_ = 512;
+  std::vector<std::string> options_;
+};
+
+}  // namespace
+
+TaskEntry algorithmic_task() {
+  return {.name = "algorithmic",
+          .summary = "The algorithmic task that the model was trained on (pe-generate), by length: exact match and reach.",
+          .tables = {"algo_trial", "algo_summary", "algo_length"},
+          .make = make_task<Algorithmic>};
+}
+
+}  // namespace pe::evaluation

@@ -1,0 +1,229 @@
+// Algorithmic tasks as tests of models: by hand on models that know or guess, and through the stages on a small real one.
+#include "data/algorithmic_task.h"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <set>
+
+#include "artifact/checkpoint.h"
+#include "artifact/eval_table.h"
+#include "data/generate.h"
+#include "data/symbol_tokenizer.h"
+#include "data/token_dataset.h"
+#include "evaluation/eval_group.h"
+#include "evaluation/evaluate.h"
+#include "evaluation/fakes.h"
+#include "evaluation/model_scorer.h"
+#include "model/checkpoint_io.h"
+#include "support/files.h"
+#include "support/temp_folder.h"
+#include "training/run.h"
+#include "training/train.h"
+
+using namespace pe;
+using namespace pe::evaluation;
+using namespace pe::evaluation::testing;
+
+namespace {
+
+struct EvalConfig {
+  EvalGroup eval;
+  void describe(support::FieldVisitor& v) { v.group("eval", eval, "What is measured."); }
+};
+
+Rows run(const Json& task, Scorer& scorer, const Json& options) {
+  const auto config = support::make_config<EvalConfig>(Json{{"eval", {{"tasks", {"algorithmic"}}, {"algorithmic", options}}}});
+  MemoryResults results;
+  run_tasks(config.eval, scorer, ByteCodec(), FakeDocuments({}), results, support::silent_progress(),
+            {.trained_task = task});
+  return results.rows;
+}
+
+double value(const std::string& table, const Row& row, const std::string& column) { return number(cell(table, row, column)); }
+
+std::int64_t vocabulary(const Json& task) { return data::choose_task(task).task->vocabulary(); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(algorithmic)
+
+BOOST_AUTO_TEST_CASE(a_model_that_knows_up_to_a_length_reaches_that_far) {
+  const Json task = {{"kind", "reverse_string"}};
+  // Right as long as the input has at most 60 bits: BOS, input, SEP.
+  FakeScorer knows(
+      [](const std::vector<std::int32_t>& ids, std::int64_t) {
+        std::size_t separator = 0;
+        while (ids[separator] != data::kTaskSep) ++separator;
+        const bool right = separator <= 61;
+        return FakeScorer::Answer{right ? 0.0 : 3.0, right};
+      },
+      {.vocabulary = vocabulary(task), .train_length = 128});
+  const Rows rows = run(task, knows, {{"lengths", {20, 40, 50, 60, 80}}, {"examples", 32}});
+  for (const Row& row : rows.at("algo_summary")) {
+    const bool right = value("algo_summary", row, "length") <= 60;
+    BOOST_TEST(value("algo_summary", row, "em") == (right ? 1 : 0));
+    BOOST_TEST(value("algo_summary", row, "nll_target") == (right ? 0 : 3));
+    BOOST_TEST(value("algo_summary", row, "n") == 32);
+  }
+  const auto reach = [&](const char* measure) { return rows_where(rows, "algo_length", {{"measure", measure}}).at(0); };
+  BOOST_TEST(value("algo_length", reach("len90"), "value") == 60);
+  BOOST_TEST(value("algo_length", reach("ext_ratio"), "value") == 1.5);   // the source trains up to 40
+  BOOST_TEST(std::abs(value("algo_length", reach("ood_mean_em"), "value") - 2.0 / 3) < 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(a_guesser_is_at_chance) {
+  for (const char* name : {"parity_check", "bucket_sort", "lego", "mqar", "pp_back", "induction"}) {
+    const data::ChosenTask chosen = data::choose_task(name);
+    const auto answers = chosen.task->answers();
+    support::Xoshiro random(7);
+    FakeScorer guesser(
+        [&](const std::vector<std::int32_t>& ids, std::int64_t target) {
+          const std::int32_t wanted = ids[static_cast<std::size_t>(target)];
+          const bool format = std::find(answers.begin(), answers.end(), wanted) == answers.end();
+          const bool right = format || wanted == answers[random.below(answers.size())];
+          return FakeScorer::Answer{std::log(static_cast<double>(answers.size())), right};
+        },
+        {.vocabulary = chosen.task->vocabulary(), .train_length = 128});
+    const std::int64_t length = chosen.generator->train.high;
+    const Row row = run(name, guesser, {{"lengths", {length}}, {"examples", 600}}).at("algo_summary").at(0);
+    const double chance = value("algo_summary", row, "chance_tok");
+    BOOST_TEST(std::abs(value("algo_summary", row, "token_acc") - chance) < 4 * std::sqrt(chance / 600) + 1e-9, name);
+    const double exact = value("algo_summary", row, "chance_em");
+    BOOST_TEST(std::abs(value("algo_summary", row, "em") - exact) < 4 * std::sqrt(exact / 600) + 1e-9, name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_follows_a_terminator_does_not_spoil_an_answer) {
+  const Json task = {{"kind", "stack_manip"}};
+  // Wrong on every padding zero: an answer is 2, then zeros up to the end.
+  FakeScorer careless(
+      [](const std::vector<std::int32_t>& ids, std::int64_t target) {
+        std::size_t separator = 0;
+        while (ids[separator] != data::kTaskSep) ++separator;
+        bool ended = false;
+        for (std::size_t i = separator + 1; i < static_cast<std::size_t>(target); ++i) ended = ended || ids[i] == data::kFirstSymbol + 2;
+        const bool padding = ended && ids[static_cast<std::size_t>(target)] == data::kFirstSymbol;
+        return FakeScorer::Answer{padding ? 5.0 : 0.0, !padding};
+      },
+      {.vocabulary = vocabulary(task), .train_length = 128});
+  const Row row = run(task, careless, {{"lengths", {20}}, {"examples", 50}}).at("algo_summary").at(0);
+  BOOST_TEST(value("algo_summary", row, "em") == 1);
+  BOOST_TEST(value("algo_summary", row, "token_acc") == 1);
+}
+
+BOOST_AUTO_TEST_CASE(lengths_without_positions_or_examples_and_models_of_text_say_so) {
+  const Json task = {{"kind", "dyck"}};
+  FakeScorer bounded([](const auto&, std::int64_t) { return FakeScorer::Answer{1.0, false}; },
+                     {.vocabulary = vocabulary(task), .train_length = 32, .max_positions = 32});
+  const Rows rows = run(task, bounded, {{"lengths", {7, 30, 40}}, {"train", 30}, {"examples", 4}});
+  const auto state = [&](const Rows& of, std::size_t row) { return text(cell("algo_summary", of.at("algo_summary").at(row), "status")); };
+  BOOST_TEST(state(rows, 0) == "na_length");
+  BOOST_TEST(state(rows, 1) == "ok");
+  BOOST_TEST(state(rows, 2) == "na_positions");
+  for (const std::size_t row : {0, 2}) BOOST_TEST(std::isnan(value("algo_summary", rows.at("algo_summary").at(row), "em")));
+  const Row mean = rows_where(rows, "algo_length", {{"measure", "ood_mean_em"}}).at(0);
+  BOOST_TEST(std::isnan(value("algo_length", mean, "value")));   // no number where a length is missing
+  BOOST_TEST(state(run(nullptr, bounded, Json::object()), 0) == "na_vocabulary");
+}
+
+BOOST_AUTO_TEST_CASE(options_of_a_test_may_differ_from_those_of_training_but_not_the_symbols) {
+  const Json task = {{"kind", "selcopy"}};
+  std::set<std::size_t> lengths;
+  FakeScorer recorder(
+      [&](const std::vector<std::int32_t>& ids, std::int64_t) {
+        std::size_t separator = 0;
+        while (ids[separator] != data::kTaskSep) ++separator;
+        lengths.insert(separator - 1);
+        return FakeScorer::Answer{1.0, false};
+      },
+      {.vocabulary = vocabulary(task), .train_length = 128});
+  run(task, recorder, {{"lengths", {32}}, {"examples", 4}, {"options", {"blanks=2"}}});
+  BOOST_TEST((lengths == std::set<std::size_t>{96}));
+  const Json copy = {{"kind", "copy_multi"}};
+  FakeScorer other([](const auto&, std::int64_t) { return FakeScorer::Answer{1.0, false}; },
+                   {.vocabulary = vocabulary(copy), .train_length = 128});
+  BOOST_CHECK_EXCEPTION(run(copy, other, {{"options", {"alphabet=7"}}}), support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("11 symbols") != std::string::npos;
+  });
+  BOOST_CHECK_THROW(run(copy, other, {{"options", {"alphabet"}}}), support::ConfigError);
+}
+
+BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) {
+  const test::TempFolder folder;
+  artifact::Workspace workspace;
+  workspace.outputs["data"] = folder / "data";
+  workspace.work = folder.path();
+  workspace.progress = &support::silent_progress();
+  data::generate(support::make_config<data::GenerateConfig>(
+                     Json{{"generate", {{"task", {{"kind", "copy_repeat"}, {"alphabet", 5}}}, {"lengths", {2, 5}}, {"train", 2000},
+                                        {"validation", 40}, {"window", 16}}}}),
+                 workspace);
+  const data::TokenDataset dataset(folder / "data");
+
+  // What counts in a training is what the labels say.
+  model::ModelConfig shape;
+  shape.width = 32;
+  shape.layers = 2;
+  shape.heads = 2;
+  shape.length = 16;
+  shape.encoding.json = "none";
+  const model::LanguageModel model = model::LanguageModel::make(shape, dataset.vocabulary(), 3);
+  const auto row = training::validate(model, dataset, 40, 8);
+  std::vector<Sequence> sequences(40);
+  for (std::size_t w = 0; w < 40; ++w) {
+    std::vector<std::int64_t> ids(17), labels(16);
+    dataset.window(data::Split::kValidation, 16, w, ids);
+    dataset.read_labels(data::Split::kValidation, w * 16, labels);
+    sequences[w].ids.assign(ids.begin(), ids.end() - 1);
+    sequences[w].labels.assign(labels.begin(), labels.end());
+  }
+  double nll = 0, asked = 0;
+  for (const MeanScore& score : score_all(*make_model_scorer(model, 64), sequences, 1)) {
+    for (const double one : score.nll) nll += one;
+    asked += static_cast<double>(score.nll.size());
+  }
+  BOOST_TEST(row->tokens_scored == static_cast<std::int64_t>(asked));
+  BOOST_TEST(std::abs(row->loss - nll / asked) < 1e-4);
+
+  const auto config = support::make_config<training::TrainConfig>(
+      Json{{"model", {{"width", 32}, {"layers", 2}, {"heads", 2}, {"encoding", "none"}}},
+           {"train", {{"length", 16}, {"batch", 32}, {"tokens", 16 * 32 * 220}, {"peak_lr", 0.01}, {"warmup_steps", 20},
+                      {"validate_windows", 40}, {"validate_every", 0}}}});
+  artifact::Workspace training_place;
+  training_place.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
+  training_place.outputs["checkpoint"] = folder / "model.h5";
+  training_place.outputs["metrics"] = folder / "metrics.h5";
+  training_place.work = folder / "work";
+  support::make_folders(training_place.work);
+  training_place.progress = &support::silent_progress();
+  training::train(config, training_place);
+
+  artifact::Workspace place;
+  place.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  place.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
+  place.outputs["scores"] = folder / "scores.h5";
+  place.work = folder / "evaluation";
+  support::make_folders(place.work);
+  place.progress = &support::silent_progress();
+  evaluate(support::make_config<EvaluateConfig>(
+               Json{{"eval", {{"tasks", {"algorithmic"}}, {"algorithmic", {{"lengths", {2, 4, 5}}, {"train", 5}, {"examples", 100}}}}}}),
+           place);
+  const artifact::Tables tables = artifact::read_eval_tables(place.output("scores"));
+  const artifact::Table& summary = tables.at("algo_summary");
+  BOOST_REQUIRE(summary.rows() == 3u);
+  for (std::size_t at = 0; at < 3; ++at) {
+    BOOST_TEST(summary.texts("task")[at] == "copy_repeat");
+    BOOST_TEST(summary.reals("token_acc")[at] > summary.reals("chance_tok")[at] + 0.1);
+  }
+  BOOST_TEST(summary.reals("token_acc")[2] > 0.8);
+  // A model of another length cannot read the windows.
+  auto wrong = support::make_config<training::TrainConfig>(Json{{"train", {{"length", 32}}}});
+  training_place.outputs["checkpoint"] = folder / "other.h5";
+  BOOST_CHECK_EXCEPTION(training::train(wrong, training_place), support::ArtifactError, [](const auto& error) {
+    const std::string text = error.what();
+    return text.find("examples of 16 tokens") != std::string::npos && text.find("train.length is 32") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
