@@ -1,7 +1,7 @@
 // pe-encodings: what this project writes about its encodings, made from their code: doc/encodings/ and golden vectors.
 #include <cstdio>
 
-#include "cli/tool_flags.h"
+#include "cli/tool_table.h"
 #include "handbook/golden.h"
 #include "handbook/pages.h"
 #include "handbook/pitfalls.h"
@@ -9,16 +9,7 @@
 #include "support/files.h"
 
 int main(int argc, char** argv) {
-  const pe::cli::ToolText text{
-      .program = "pe-encodings",
-      .summary = "Write the pages of the encodings, their pitfalls, or their golden vectors.",
-      .version = PE_VERSION,
-      .flags = {{"--out", "PATH", "Folder of the pages (doc/encodings), or the file to write; without it to standard output"}},
-      .verbs = {"pages", "pitfalls", "golden"},
-      .epilogue = "  pe-encodings pages --out doc/encodings\n"
-                  "  pe-encodings golden --out reports/golden/encodings.json\n"
-                  "  pe-encodings pitfalls\n"
-                  "pages needs gnuplot (gnuplot-nox) for figures whose data changed.\n"};
+  const pe::cli::ToolText& text = *pe::cli::find_tool("pe-encodings");
   try {
     pe::cli::ToolValues flags;
     if (const auto code = pe::cli::parse_tool_flags(argc, argv, text, flags)) return *code;

@@ -16,8 +16,8 @@ mkdir -p "$bash" "$fish" "$data/zsh/site-functions"
 "$1" completion fish >"$fish/pe-pipeline.fish"
 "$1" completion zsh >"$data/zsh/site-functions/_pe_pipeline"
 # Shells look for a file of the program's name.
-for description in "$(dirname "$1")"/pe-*.describe.json; do
-  stage=$(basename "$description" .describe.json)
-  ln -sf pe-pipeline "$bash/$stage"
-  ln -sf pe-pipeline.fish "$fish/$stage.fish"
+for program in "$(dirname "$1")"/pe-*.describe.json pe-score pe-encodings; do
+  program=$(basename "$program" .describe.json)
+  ln -sf pe-pipeline "$bash/$program"
+  ln -sf pe-pipeline.fish "$fish/$program.fish"
 done

@@ -2,32 +2,14 @@
 // takes any file with the right datasets.
 #include <cstdio>
 
-#include "cli/tool_flags.h"
+#include "cli/tool_table.h"
 #include "handbook/score_file.h"
 #include "support/error.h"
 
 using pe::encodings::Route;
 
 int main(int argc, char** argv) {
-  const pe::cli::ToolText text{
-      .program = "pe-score",
-      .summary = "Write logits, weights, outputs and gradients of attention with a positional encoding.",
-      .version = PE_VERSION,
-      .flags = {{"--encoding", "NAME", "A name, or YAML: {stack: [rope, {kind: ssmax}]}", true},
-                {"--set", "KEY=VALUE", "An option of the encoding; may be repeated", false, true},
-                {"--in", "FILE", "HDF5 with q [B,H,T,d_h], k and v [B,G,T,d_h] and what else the encoding reads", true},
-                {"--out", "FILE", "HDF5 to write", true},
-                {"--dtype", "TYPE", "What q, k, v and x are computed in", false, false,
-                 {"float64", "float32", "bfloat16"}, "float64"},
-                {"--route", "ROUTE", "How the output is computed; logits and weights are always the definition's", false,
-                 false, {"reference", "fused", "chunked"}, "reference"},
-                {"--gradients", "", "Gradients of sum(output * grad_output), too; reads grad_output [B,H,T,d_h]"},
-                {"--layer", "N", "The layer whose parameters count, from 0", false, false, {}, "0"},
-                {"--layers", "N", "Layers of the model", false, false, {}, ""},
-                {"--train-length", "N", "Training length of the model; without it the length of q", false, false, {}, ""},
-                {"--pe-length", "N", "The length that a length-dependent encoding is told"}},
-      .epilogue = "doc/format-scores.md describes both files. Exit codes: 0 done; 2 flags or encoding; 3 a dataset is\n"
-                  "missing or of another shape; 70 our mistake; 73, 74 the output cannot be written.\n"};
+  const pe::cli::ToolText& text = *pe::cli::find_tool("pe-score");
   try {
     pe::cli::ToolValues flags;
     if (const auto code = pe::cli::parse_tool_flags(argc, argv, text, flags)) return *code;

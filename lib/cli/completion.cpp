@@ -5,6 +5,7 @@
 #include "cli/command_table.h"
 #include "cli/layout.h"
 #include "cli/stage_flags.h"
+#include "cli/tool_table.h"
 #include "support/text.h"
 
 namespace pe::cli {
@@ -119,6 +120,12 @@ std::vector<Candidate> complete(const std::vector<std::string>& words, Completio
     flags = known(command->flags);
     places = usage_places(command->usage);
     at = 2;
+  } else if (const ToolText* tool = find_tool(context.program)) {
+    for (const ToolFlag& flag : tool->flags) {
+      flags.push_back({{flag.name}, flag.choices.empty() ? flag.type : support::join(flag.choices, "|"), flag.help, flag.many});
+    }
+    flags.push_back({{"--version"}, "", "Show the version", false});
+    if (!tool->verbs.empty()) places = {{support::join(tool->verbs, "|"), false, false}};
   } else {
     flags = known(stage_flags());
     flags.push_back({{"--version"}, "", "Show the version", false});

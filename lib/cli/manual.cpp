@@ -181,4 +181,27 @@ std::string stage_manual(const StagePage& page, const std::string& date) {
   return out + see_also({"pe-pipeline", "pe-pipeline-run"});
 }
 
+std::string tool_manual(const ToolText& tool, const std::string& date) {
+  std::string out = heading(tool.program, date, tool.version);
+  out += title_of(tool.program, tool.summary);
+  out += section("SYNOPSIS") + cat(".B ", escaped(tool.program), "\n");
+  if (!tool.verbs.empty()) out += escaped(support::join(tool.verbs, "|")) + "\n";
+  for (const ToolFlag& flag : tool.flags) {
+    const std::string shown = cat("\\fB", escaped(flag.name), "\\fR", flag.type.empty() ? "" : cat(" \\fI", escaped(flag.type), "\\fR"));
+    out += flag.required ? shown + "\n" : cat("[", shown, "]\n");
+  }
+  out += section("DESCRIPTION") + paragraphs(tool.summary) + (tool.epilogue.empty() ? "" : ".PP\n" + paragraphs(tool.epilogue));
+  out += section("OPTIONS");
+  for (const ToolFlag& flag : tool.flags) {
+    std::string help = flag.help;
+    if (!flag.choices.empty()) help += cat(": ", support::join(flag.choices, ", "));
+    if (!flag.fallback.empty()) help += cat(" (default ", flag.fallback, ")");
+    out += flag_entry(flag.name, flag.type, help, false);
+  }
+  out += flag_entry("-h,--help", "", "Show help", false) + flag_entry("--version", "", "Show the version", false);
+  if (!tool.exits.empty()) out += section("EXIT STATUS") + exit_list(tool.exits);
+  if (!tool.examples.empty()) out += section("EXAMPLES") + verbatim(support::join(tool.examples, "\n") + "\n");
+  return out + see_also({"pe-pipeline"});
+}
+
 }  // namespace pe::cli

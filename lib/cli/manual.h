@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/tool_flags.h"
+
 namespace pe::cli {
 
 /// "pe-pipeline" for no command, else "pe-pipeline-run", …: the name of a page in section 1.
@@ -25,5 +27,8 @@ struct StagePage {
   std::string fields;            ///< as `--help` lists them, lines as they are
 };
 std::string stage_manual(const StagePage& page, const std::string& date);
+
+/// The page of a program that is neither a stage nor pe-pipeline.
+std::string tool_manual(const ToolText& tool, const std::string& date);
 
 }  // namespace pe::cli

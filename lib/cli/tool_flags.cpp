@@ -44,7 +44,11 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
   }
   std::vector<std::string> words;
   if (!text.verbs.empty()) app.add_option("verb", words, support::join(text.verbs, ", "))->type_name("");
-  app.footer("\n" + text.epilogue);
+  std::string footer = "\n";
+  for (const std::string& example : text.examples) footer += cat("  ", example, "\n");
+  footer += text.epilogue;
+  if (!text.exits.empty()) footer += cat("Exit codes: ", text.exits, "\n");
+  app.footer(footer);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

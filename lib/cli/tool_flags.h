@@ -26,7 +26,9 @@ struct ToolText {
   std::string version;
   std::vector<ToolFlag> flags;
   std::vector<std::string> verbs;   ///< the first word is one of these; none: no words are taken
-  std::string epilogue;
+  std::string epilogue;             ///< what help says at its end
+  std::vector<std::string> examples;
+  std::string exits;                ///< "0 done; 2 flags."
 };
 
 class ToolValues {

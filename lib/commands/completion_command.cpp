@@ -4,7 +4,9 @@
 
 #include "cli/command_table.h"
 #include "cli/completion.h"
+#include "cli/tool_table.h"
 #include "commands/commands.h"
+#include "commands/encodings_command.h"
 #include "commands/session.h"
 #include "pipeline/exit_code.h"
 #include "pipeline/pipeline_file.h"
@@ -202,6 +204,14 @@ class Source : public cli::CompletionSource {
     if (kind == "FILE") return paths(typed, {".yml", ".yaml"}, true);
     if (kind == "DIR") return paths(typed, {}, false);
     if (kind == "PATH") return paths(typed, {}, true);
+    if (kind == "NAME") {
+      try {
+        plain(encoding_names());
+      } catch (const support::Error&) {
+        // Without pe-train nobody knows them.
+      }
+      return out;
+    }
     if (kind == "COMMAND") {
       for (const cli::Command& command : cli::commands()) out.push_back({command.name, command.summary});
       return out;
@@ -315,6 +325,7 @@ int completion_command(const cli::CommandLine& line) {
   }
   std::vector<std::string> programs = stage_programs();
   programs.insert(programs.begin(), "pe-pipeline");
+  for (const cli::ToolText& tool : cli::tools()) programs.push_back(tool.program);
   print(cli::completion_script(line.words[0], programs));
   return pipeline::kRunDone;
 }

@@ -115,6 +115,12 @@ std::string facts_text(const VariantKind& kind) {
 
 }  // namespace
 
+std::vector<std::string> encoding_names() {
+  std::vector<std::string> names;
+  for (const VariantKind& kind : known_encodings()) names.push_back(kind.name);
+  return names;
+}
+
 int list_encodings(const cli::CommandLine& line) {
   const std::vector<VariantKind> kinds = known_encodings();
   if (line.json) {

@@ -7,6 +7,7 @@
 
 #include "cli/command_table.h"
 #include "cli/manual.h"
+#include "cli/tool_table.h"
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/exit_code.h"
@@ -92,6 +93,7 @@ int man_command(const cli::CommandLine& line) {
       write(cli::manual_name(command), cli::command_manual(command, PE_VERSION, manual_date()));
     }
     for (const std::string& program : programs) write(program, stage_page(catalog, program));
+    for (const cli::ToolText& tool : cli::tools()) write(tool.program, cli::tool_manual(tool, manual_date()));
     return pipeline::kRunDone;
   }
   if (line.words.size() > 1)
@@ -99,12 +101,15 @@ int man_command(const cli::CommandLine& line) {
   const std::string word = line.words.empty() ? "" : line.words.front();
   if (word.empty() || cli::find_command(word)) {
     show(cli::command_manual(word, PE_VERSION, manual_date()));
+  } else if (const cli::ToolText* tool = cli::find_tool(word)) {
+    show(cli::tool_manual(*tool, manual_date()));
   } else if (std::find(programs.begin(), programs.end(), word) != programs.end() ||
              word.find('/') != std::string::npos) {
     show(stage_page(catalog, word));
   } else {
     std::vector<std::string> known = cli::command_names();
     known.insert(known.end(), programs.begin(), programs.end());
+    for (const cli::ToolText& each : cli::tools()) known.push_back(each.program);
     throw ConfigError(cat("there is no manual of ", quote(word)), {"pe-pipeline man", 0, 0, "", 1},
                       support::suggestion(word, known));
   }

@@ -6,7 +6,7 @@ namespace pe::encodings {
 EncodingEntry none_entry() {
   return without_options<PositionalEncoding>(
       {.name = "none",
-       .aliases = {"nope"},
+       .aliases = {"nope", "sink_none"},
        .summary = "No positional encoding; the causal mask alone tells order.",
        .reference = "Haviv et al. 2022, arXiv:2203.16634; Kazemnejad et al. "
                     "2023, arXiv:2305.19466",

@@ -244,6 +244,23 @@ BOOST_AUTO_TEST_CASE(sinks_on_four_tokens) {
   check_value(1 - value(f.weights(3).sum()), .31727);
 }
 
+BOOST_AUTO_TEST_CASE(a_window_keeps_the_first_token_of_the_text) {
+  FourTokens f;
+  f.run(R"({"kind": "sink_bos", "window": 2})");
+  const Tensor windowed = f.out[0][0].clone(), weights = f.weights(3).clone();
+  BOOST_TEST(value(weights[1]) == 0.0);
+  // The last row is that of a text without the token between.
+  const auto none = make_encoding("none", f.shape);
+  const Tensor left = at::tensor({0, 2, 3}, at::kLong);
+  State state = begin_pass(*none, {.batch = 1, .queries = 1, .keys = 3});
+  LayerContext context = layer_context(*none, state, 0);
+  const Heads heads{.q = f.q.narrow(2, 3, 1), .k = f.k.index_select(2, left), .v = f.v.index_select(2, left), .scale = 1 / std::sqrt(2.0)};
+  BOOST_TEST(largest_difference(windowed[3], attend(*none, context, heads)[0][0][0]) <= 1e-14);
+  f.run(R"({"kind": "sink_bos", "window": 2, "keep": 0})");
+  BOOST_TEST(value(f.weights(3)[0]) == 0.0);
+  check_value(value(f.weights(3).sum()), 1);
+}
+
 BOOST_AUTO_TEST_CASE(a_key_of_the_sinks_own_is_one_more_key_before_the_text) {
   FourTokens f;
   const auto sink = make_encoding(Json::parse(R"({"kind": "sink_kv", "value": "learned"})"), f.shape);

@@ -192,6 +192,8 @@ std::vector<Subject> subjects() {
       "{'kind': 'llama4_temp', 'floor_scale': 4}",
       "{'kind': 'asentmax_scale', 'form': 'reported'}",
       "{'kind': 'sink_kv', 'value': 'learned'}",
+      "{'kind': 'sink_bos', 'window': 3}",
+      "{'stack': ['alibi', {'kind': 'sink_bos', 'window': 2, 'keep': 2}]}",
       "{'kind': 'fox', 'gate': 'bias_only'}",
       "{'kind': 'fox', 'gate': 'fixed'}",
       "{'kind': 'grape_a', 'form': 'k'}",

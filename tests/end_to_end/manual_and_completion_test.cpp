@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/command_table.h"
+#include "cli/tool_table.h"
 #include "cli/stage_flags.h"
 #include "project.h"
 #include "pseudo_terminal.h"
@@ -91,6 +92,13 @@ BOOST_AUTO_TEST_CASE(every_command_and_stage_has_a_page_that_lints_and_names_eve
   }
   BOOST_TEST(fs::exists(folder / "pe-pipeline.1"));
   BOOST_TEST(fs::exists(folder / "pe-train.1"));
+  for (const cli::ToolText& tool : cli::tools()) {
+    const fs::path page = folder / (tool.program + ".1");
+    BOOST_REQUIRE_MESSAGE(fs::exists(page), page);
+    if (!support::find_program("mandoc")) continue;
+    const std::string text = plain(rendered(project, page));
+    for (const cli::ToolFlag& flag : tool.flags) BOOST_TEST(has(text, flag.name), page << " lacks " << flag.name);
+  }
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (installed("mandoc")) {
       // "STYLE" is taste (such as no OS version); warnings and errors are mistakes.
@@ -175,6 +183,10 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   some({"pe-train", "--set", "train.to"}, {"train.tokens="});
   some({"pe-train", "--input", ""}, {"data="});
   some({"pe-train", "--output", ""}, {"model="});
+  some({"pe-score", "--"}, {"--encoding", "--route"});
+  some({"pe-score", "--route", ""}, {"reference", "fused", "chunked"});
+  some({"pe-score", "--encoding", "yar"}, {"yarn", "yarn_resonance"});
+  some({"pe-encodings", ""}, {"pages", "golden"});
   some({"/some/where/pe-train", "--set", "model.encoding="}, {"model.encoding=rope", "model.encoding=none"});
 }
 

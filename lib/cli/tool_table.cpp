@@ -1,0 +1,47 @@
+#include "cli/tool_table.h"
+
+#include <algorithm>
+
+namespace pe::cli {
+
+const std::vector<ToolText>& tools() {
+  static const std::vector<ToolText> table = {
+      {.program = "pe-score",
+       .summary = "Write logits, weights, outputs and gradients of attention with a positional encoding.",
+       .version = PE_VERSION,
+       .flags = {{"--encoding", "NAME", "A name, or YAML: {stack: [rope, {kind: ssmax}]}", true},
+                 {"--set", "KEY=VALUE", "An option of the encoding; may be repeated", false, true},
+                 {"--in", "PATH", "HDF5 with q [B,H,T,d_h], k and v [B,G,T,d_h] and what else the encoding reads", true},
+                 {"--out", "PATH", "HDF5 to write", true},
+                 {"--dtype", "TYPE", "What q, k, v and x are computed in", false, false,
+                  {"float64", "float32", "bfloat16"}, "float64"},
+                 {"--route", "ROUTE", "How the output is computed; logits and weights are always the definition's", false,
+                  false, {"reference", "fused", "chunked"}, "reference"},
+                 {"--gradients", "", "Gradients of sum(output * grad_output), too; reads grad_output [B,H,T,d_h]"},
+                 {"--layer", "N", "The layer whose parameters count, from 0", false, false, {}, "0"},
+                 {"--layers", "N", "Layers of the model", false, false, {}, ""},
+                 {"--train-length", "N", "Training length of the model; without it the length of q", false, false, {}, ""},
+                 {"--pe-length", "N", "The length that a length-dependent encoding is told"}},
+       .epilogue = "doc/format-scores.md describes both files.\n",
+       .exits = "0 done; 2 flags or encoding; 3 a dataset is missing or of another shape; 70 our mistake; 73 the output "
+                "cannot be made; 74 it cannot be written."},
+      {.program = "pe-encodings",
+       .summary = "Write the pages of the encodings, their pitfalls, or their golden vectors.",
+       .version = PE_VERSION,
+       .flags = {{"--out", "PATH",
+                  "Folder of the pages (doc/encodings), or the file to write; without it to standard output"}},
+       .verbs = {"pages", "pitfalls", "golden"},
+       .epilogue = "pages needs gnuplot (gnuplot-nox) for figures whose data changed.\n",
+       .examples = {"pe-encodings pages --out doc/encodings",
+                    "pe-encodings golden --out reports/golden/encodings.json", "pe-encodings pitfalls"},
+       .exits = "0 done; 2 flags; 70 our mistake; 73 a file cannot be made; 74 it cannot be written."},
+  };
+  return table;
+}
+
+const ToolText* find_tool(const std::string& program) {
+  const auto found = std::find_if(tools().begin(), tools().end(), [&](const ToolText& tool) { return tool.program == program; });
+  return found == tools().end() ? nullptr : &*found;
+}
+
+}  // namespace pe::cli

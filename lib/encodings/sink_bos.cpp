@@ -1,0 +1,74 @@
+// A window of the nearest keys beside which the first token of the text is always kept: what a cache that drops old keys
+// leaves of the past.
+#include <limits>
+
+#include "encodings/registry.h"
+
+namespace pe::encodings {
+namespace {
+
+struct SinkBosOptions {
+  std::int64_t window = 0;
+  std::int64_t keep = 1;
+  void describe(support::FieldVisitor& v) {
+    v.field("window", window, "Keys that a query sees, itself the last of them; 0: all.", {.unit = "tokens", .min = 0});
+    v.field("keep", keep, "First tokens of the text that every query sees beside its window; 0: none, which breaks most "
+            "models.", {.unit = "tokens", .min = 0});
+  }
+};
+
+class WindowNormaliser : public Normaliser {
+ public:
+  explicit WindowNormaliser(const SinkBosOptions& options) : options_(options) {}
+
+  Result normalise(const Tensor& logits, const Rows& rows) const override {
+    if (options_.window == 0) return {.weights = at::softmax(logits, -1)};
+    const Tensor columns = at::arange(rows.keys, at::TensorOptions(at::kLong).device(logits.device()));
+    Tensor kept = columns.lt(options_.keep);
+    if (const Tensor& start = rows.context.span.doc_start; start.defined()) {
+      kept = (columns - start.narrow(-1, 0, rows.keys)).lt(options_.keep);   // each document has a first token of its own
+      kept = start.dim() == 2 ? kept.view({-1, 1, 1, rows.keys}) : kept;
+    }
+    const Tensor near = (rows.query_rows().unsqueeze(-1) - columns).lt(options_.window);
+    Result result;
+    result.logits = logits.masked_fill(near.logical_or(kept).logical_not(), -std::numeric_limits<double>::infinity());
+    result.weights = at::softmax(result.logits, -1);
+    return result;
+  }
+
+ private:
+  SinkBosOptions options_;
+};
+
+class SinkBos : public PositionalEncoding {
+ public:
+  SinkBos(const SinkBosOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {}
+
+  Traits traits(const Span& span) const override { return {.normalises = options_.window > 0}; }
+  std::unique_ptr<Normaliser> normaliser(const LayerContext& context, const std::vector<Tensor>& inputs) override {
+    if (options_.window == 0) return nullptr;
+    return std::make_unique<WindowNormaliser>(options_);
+  }
+
+ private:
+  SinkBosOptions options_;
+};
+
+}  // namespace
+
+EncodingEntry sink_bos_entry() {
+  return with_options<SinkBos, SinkBosOptions>(
+      {.name = "sink_bos",
+       .summary = "Limits attention to a window of the nearest keys, and always keeps the first token.",
+       .reference = "Xiao et al. 2023, arXiv:2309.17453",
+       .family = Family::kSink,
+       .acts_on = "weights",
+       .formula = "w_i = softmax over j ≤ i with i − j < window or j < keep",
+       .known_for = "What is left of the past in a cache that drops old keys. Most models put the attention that they "
+                    "need nowhere on the first token: without it they break as soon as it is dropped. The paper keeps "
+                    "four tokens.",
+       .errata = {"It keeps only the mask of such a cache: positions stay those of the text, where the paper's cache "
+                  "counts them anew."}});
+}
+
+}  // namespace pe::encodings
