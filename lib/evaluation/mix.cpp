@@ -121,6 +121,7 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
   std::uint64_t used = 0, windows = 0, prompts = 0;
   const auto end = group.windows > 0 ? static_cast<std::uint64_t>(group.windows) : std::numeric_limits<std::uint64_t>::max();
   std::vector<std::int32_t> window;
+  std::int32_t last = 0;
   while (windows < end) {
     if (windows % 256 == 0) {
       if (support::stop_requested()) throw support::Stopped(false);
@@ -136,6 +137,7 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
     used += text;
     const std::vector<std::int64_t> wide(window.begin(), window.end());
     writer.add(data::Split::kTrain, window.data(), window.size(), static_cast<std::uint32_t>(dataset.text_bytes(wide, 0)), windows);
+    last = window.back();
     ++windows;
   }
   if (windows == 0) {
@@ -147,7 +149,6 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
                       "lower mix.windows, or give it more text");
   }
   // A window takes one token more than it is long.
-  const std::int32_t last = window.back();
   writer.add(data::Split::kTrain, &last, 1, 0, windows);
   for (const data::Split split : {data::Split::kValidation, data::Split::kTest}) {
     for (std::uint64_t number = 0; number < dataset.documents(split); ++number) {

@@ -192,7 +192,7 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
                       {"validate_windows", 40}, {"validate_every", 0}}}});
   artifact::Workspace training_place;
   training_place.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
-  training_place.outputs["checkpoint"] = folder / "model.h5";
+  training_place.outputs["model"] = folder / "model.h5";
   training_place.outputs["metrics"] = folder / "metrics.h5";
   training_place.work = folder / "work";
   support::make_folders(training_place.work);
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_small_model_learns_a_generated_task_and_is_tested_on_it) 
   BOOST_TEST(summary.reals("token_acc")[2] > 0.8);
   // A model of another length cannot read the windows.
   auto wrong = support::make_config<training::TrainConfig>(Json{{"train", {{"length", 32}}}});
-  training_place.outputs["checkpoint"] = folder / "other.h5";
+  training_place.outputs["model"] = folder / "other.h5";
   BOOST_CHECK_EXCEPTION(training::train(wrong, training_place), support::ArtifactError, [](const auto& error) {
     const std::string text = error.what();
     return text.find("examples of 16 tokens") != std::string::npos && text.find("train.length is 32") != std::string::npos;

@@ -448,7 +448,7 @@ BOOST_AUTO_TEST_CASE(copies_show_distinct_pieces_twice) {
 BOOST_AUTO_TEST_CASE(the_list_names_everything_with_one_line_each) {
   const std::string text = list_text();
   std::vector<std::string> names;
-  for (const TaskEntry& entry : tasks()) names.push_back(entry.name);
+  for (const TaskEntry& entry : pe::evaluation::tasks()) names.push_back(entry.name);
   for (const LmProtocol& protocol : lm_protocols()) names.emplace_back(protocol.name);
   for (const std::string& name : pe::data::task_names()) names.push_back(name);
   for (const std::string& name : names) BOOST_TEST(text.find("\n  " + name + " ") != std::string::npos, name);
