@@ -21,6 +21,14 @@ struct CheckpointConfig {
   void describe(support::FieldVisitor& v);
 };
 
+/// Group `watch`: what a running training writes for those who watch it. In no key.
+struct WatchFiles {
+  enum class Axis { kNone, kSteps, kTokens };
+  Axis tensorboard = Axis::kTokens;
+  double peak_tflops = 0;    ///< 0: where the device's is known
+  void describe(support::FieldVisitor& v);
+};
+
 enum class OptimizerKind { kAdamW, kAdam, kMuon };
 
 /// What weight decay acts on besides matrices (of the blocks, an untied head and encodings).
@@ -67,6 +75,7 @@ struct TrainConfig {
   TrainSettings train;
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -92,6 +101,7 @@ struct BranchDecayConfig {
   DecayConfig decay;
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -115,6 +125,7 @@ struct DropPeConfig {
   DropConfig drop;
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
