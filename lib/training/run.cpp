@@ -291,6 +291,7 @@ class Loop {
     meta.extra = {{"phase", run_.schedule.phase(step_)}, {"lr", step_ == run_.first_step ? 0.0 : run_.schedule.at(step_ - 1)}};
     if (!run_.branch.empty()) meta.extra["branch"] = run_.branch;
     if (!skipped_.empty()) meta.extra["skipped"] = skipped_;
+    if (!inexact_.empty()) meta.extra["inexact"] = inexact_;
     return meta;
   }
 
@@ -327,6 +328,7 @@ class Loop {
                     {"stability", stability_facts(curves_.steps, curves_.logits, run_.first_step, warmup_steps(),
                                                   run_.optimizer.clip)}};
       if (!skipped_.empty()) facts["skipped_steps"] = skipped_;
+      if (!inexact_.empty()) facts["inexact"] = inexact_;
       if (!is_diverged) add_average(facts);
       artifact::write_metrics(metrics->second, workspace_.recipe, curves.tables(facts));
     }
@@ -455,6 +457,19 @@ class Loop {
     expected.extra["run"] = identity();
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
     store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint) {
+      const Json there = checkpoint.meta().fingerprint, here = fingerprint();
+      Json inexact = checkpoint.meta().extra.value("inexact", Json::array());
+      if (there != here) {
+        const std::string what = cat("resuming from ", checkpoint.path().string(), ", which another library, device or "
+                                     "thread count wrote: the result will not be bit-exact (", there.dump(), " there, ",
+                                     here.dump(), " here)");
+        if (run_.checkpoint.inexact == CheckpointConfig::Inexact::kRefuse) {
+          throw support::ConfigError(what, {}, "go on where it was written, remove it to begin anew, or set "
+                                               "checkpoint.inexact: mark");
+        }
+        progress_.warn(what);
+        inexact.push_back({{"step", checkpoint.meta().step}, {"there", there}, {"here", here}});
+      }
       // Into the copy first: a damaged tensor must not leave half of it in the model.
       make_copy();
       Curves curves = Curves::read(checkpoint);
@@ -470,11 +485,7 @@ class Loop {
       skipped_ = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
       run_.model.after_step();
       step_ = checkpoint.meta().step;
-      if (checkpoint.meta().fingerprint != fingerprint()) {
-        progress_.warn(cat("resuming from ", checkpoint.path().string(), ", which another library, device or thread count "
-                           "wrote: the result will not be bit-exact (", checkpoint.meta().fingerprint.dump(), " there, ",
-                           fingerprint().dump(), " here)"));
-      }
+      inexact_ = std::move(inexact);
       progress_.note(cat("resuming at step ", step_));
     });
   }
@@ -488,6 +499,7 @@ class Loop {
   BatchReader reader_;
   Optimizer optimizer_;
   Curves curves_;
+  Json inexact_ = Json::array();        ///< where it went on from another machine's checkpoint
   std::vector<std::int64_t> skipped_;   ///< steps that changed nothing, as counted in curves
   std::array<std::vector<at::Tensor>, kStateParts.size()> copy_;   ///< of the state, for the thread that writes it
   ResumeStore store_;

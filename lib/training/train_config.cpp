@@ -39,6 +39,9 @@ void CheckpointConfig::describe(FieldVisitor& v) {
           {.unit = "steps", .min = 0, .max = kMostSteps, .hashed = false});
   v.field("best", best, "Also one after each validation with the lowest loss so far; the last of these stays.",
           {.hashed = false});
+  v.choice("inexact", inexact, {{"mark", Inexact::kMark}, {"refuse", Inexact::kRefuse}},
+           "Going on from a checkpoint of another library, device or thread count: with a mark in the results, or not at all.",
+           {.hashed = false});
 }
 
 void WatchFiles::describe(FieldVisitor& v) {

@@ -18,6 +18,8 @@ struct CheckpointConfig {
   std::int64_t keep = 2;
   std::int64_t pin_every = 0; ///< steps; 0: none
   bool best = false;
+  enum class Inexact { kMark, kRefuse };
+  Inexact inexact = Inexact::kMark;
   void describe(support::FieldVisitor& v);
 };
 
