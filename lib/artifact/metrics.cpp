@@ -15,4 +15,8 @@ std::vector<ColumnSpec> validation_columns() {
           {"tokens_scored", ColumnType::kInteger, "tokens"}, {"bytes_scored", ColumnType::kInteger, "bytes"}};
 }
 
+std::vector<ColumnSpec> attention_columns() {
+  return {{"step", ColumnType::kInteger, "steps"}, {"largest_logit", ColumnType::kReal, ""}};
+}
+
 }  // namespace pe::artifact

@@ -1,6 +1,6 @@
 /// @file
-/// How a training went (kind `metrics`): table `train`, a row per logged step, and `validation`, a row per validation.
-/// Written whole at the end; `metrics.jsonl` beside a running training is a log and no artifact. Times and speeds are
+/// How a training went (kind `metrics`): table `train`, a row per logged step, `validation`, a row per validation, and
+/// `attention`, a row per 100 steps; `facts["stability"]` says how steady it was (training/stability.h). Written whole at the end; `metrics.jsonl` beside a running training is a log and no artifact. Times and speeds are
 /// measured and belong to a volatile output, never in here.
 #pragma once
 
@@ -12,6 +12,8 @@ namespace pe::artifact {
 std::vector<ColumnSpec> train_columns();
 /// step, tokens, loss (nats/token), bpb (bits/byte), tokens_scored, bytes_scored
 std::vector<ColumnSpec> validation_columns();
+/// step, largest_logit: of one sequence, over layers and heads
+std::vector<ColumnSpec> attention_columns();
 
 inline void write_metrics(const std::filesystem::path& path, const Recipe& recipe, const Tables& tables) {
   write_tables(path, Kind::kMetrics, recipe, tables);

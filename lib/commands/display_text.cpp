@@ -5,6 +5,7 @@
 
 #include "cli/terminal.h"
 #include "commands/session.h"
+#include "support/figures.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -30,15 +31,6 @@ std::string one_line(std::string text) {
 double number_of(const Json& json, const char* name, double fallback = 0) {
   const auto found = json.find(name);
   return found != json.end() && found->is_number() ? found->get<double>() : fallback;
-}
-
-std::string figure(const Json& value) {
-  if (value.is_number_float()) {
-    const double real = value.get<double>();
-    return std::abs(real) >= 1000 ? support::short_count(real) : fmt::format("{:.4g}", real);
-  }
-  if (value.is_number_integer()) return support::short_count(value.get<double>());
-  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 std::size_t count_of(const RunState& state, TaskPhase phase) {
@@ -132,13 +124,9 @@ ProgressText progress_text(const Json& progress) {
   }
   const auto detail = progress.find("detail");
   if (detail != progress.end() && detail->is_object()) {
-    for (const auto& [name, value] : detail->items()) {
-      // "tokens_per_second": 31000 → "31k tokens/s"
-      const auto per = name.rfind("_per_second");
-      if (per != std::string::npos && per + 11 == name.size())
-        out.speed += cat(out.speed.empty() ? "" : "  ", figure(value), " ", name.substr(0, per), "/s");
-      else
-        out.figures += cat(out.figures.empty() ? "" : "  ", name, " ", figure(value));
+    for (const auto& [name, value] : support::figures_in_order(*detail)) {
+      std::string& to = name.ends_with("_per_second") ? out.speed : out.figures;
+      to += cat(to.empty() ? "" : "  ", support::figure_text(name, value));
     }
   }
   return out;

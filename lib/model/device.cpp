@@ -2,7 +2,9 @@
 
 #include <ATen/Context.h>
 #include <ATen/Version.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -109,6 +111,17 @@ std::string device_summary(const ComputeConfig& compute, at::Device device) {
   const std::int64_t threads = compute.threads.value_or(1);
   return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(), ", ",
              dtype);
+}
+
+double memory_in_use(at::Device device) {
+  if (device.is_cuda()) {
+    const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.has_index() ? device.index() : 0);
+    return static_cast<double>(stats.allocated_bytes[0].current);
+  }
+  std::ifstream file("/proc/self/statm");
+  double whole = 0, resident = 0;
+  file >> whole >> resident;
+  return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
 }
 
 std::optional<double> peak_flops(at::Device device, const std::string& name) {

@@ -31,6 +31,9 @@ at::ScalarType compute_type(const ComputeConfig& compute);
 /// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for fingerprints and the first line of a log.
 std::string device_summary(const ComputeConfig& compute, at::Device device);
 
+/// Bytes that tensors hold on a GPU; on the CPU what the process has resident.
+double memory_in_use(at::Device device);
+
 /// Dense peak in the compute dtype, floating-point operations a second, where the vendor states one.
 std::optional<double> peak_flops(at::Device device, const std::string& name);
 

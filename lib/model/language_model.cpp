@@ -1,6 +1,7 @@
 #include "model/language_model.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/max.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -311,7 +312,14 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
     heads.k = std::move(in.k);
     heads.v = std::move(in.v);
     heads.scale = scale;
-    const Tensor mixed = encodings::attend(encoding, context, std::move(heads));
+    encodings::Trace trace;
+    encodings::AttendOptions route;
+    if (options.largest_logit != nullptr) route.trace = &trace;
+    const Tensor mixed = encodings::attend(encoding, context, std::move(heads), route);
+    if (options.largest_logit != nullptr) {
+      const double largest = trace.logits.max().item<double>();
+      *options.largest_logit = i == 0 ? largest : std::max(*options.largest_logit, largest);
+    }
     x = drops ? x + dropped(project_residual(at::zeros_like(x), mixed, layer.output))
               : project_residual(x, mixed, layer.output);
     FeedForwardResult out = feed_forward(x, layer.feed_forward_norm, layer.gate_up, layer.down, s.config.norm_eps);

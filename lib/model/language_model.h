@@ -36,6 +36,7 @@ struct ForwardOptions {
   std::int64_t step = 0;        ///< optimizer step, or the number of the draw in an evaluation, for encodings that draw
   std::int64_t first_sample = 0;       ///< id of row 0, for draws per sample; row b is first_sample + b
   std::vector<std::int64_t> samples;   ///< the ids where they do not follow each other; else empty
+  double* largest_logit = nullptr;     ///< not null: attention goes the reference route, and this becomes its maximum
 };
 
 /// Parameters of one kind, side by side in one buffer each, so that an optimizer and a norm are one call.

@@ -5,10 +5,10 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <mutex>
 
+#include "support/figures.h"
 #include "support/text.h"
 
 namespace pe::stage {
@@ -17,27 +17,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string figure(const Json& value) {
-  if (value.is_number_float()) {
-    const double real = value.get<double>();
-    const double size = std::abs(real);
-    return size >= 1000 ? support::short_count(real) : fmt::format("{:.4g}", real);
-  }
-  if (value.is_number_integer()) return support::short_count(value.get<double>());
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 std::string progress_line(std::string_view what, std::int64_t done, std::int64_t total, const Json& detail,
                           double seconds, std::int64_t first) {
   std::string line = support::cat(what, " ", support::with_commas(done));
   if (total > 0) line += support::cat("/", support::with_commas(total));
-  if (detail.is_object()) {
-    for (const auto& [key, value] : detail.items()) line += support::cat("  ", key, " ", figure(value));
-  }
+  // Early in the line, since a narrow terminal cuts its end.
   if (total > done && done > first && seconds > 1) {
     const double left = seconds / static_cast<double>(done - first) * static_cast<double>(total - done);
     line += "  " + support::short_duration(left) + " left";
   }
+  for (const auto& [name, value] : support::figures_in_order(detail)) line += "  " + support::figure_text(name, value);
   return line;
 }
 

@@ -58,6 +58,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
           .watch = config.decay.watch,
           .compute = compute,
           .checkpoint = config.checkpoint,
+          .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
           .branch = {{"kind", "decay"}, {"step", span.begin}, {"end", span.end}},
           .moments_from = &snapshot.checkpoint};

@@ -15,6 +15,8 @@ using artifact::Dtype;
 
 constexpr std::int64_t kTrainColumns = 7;
 constexpr std::int64_t kValidationColumns = 6;
+constexpr std::int64_t kStepColumns = 2;
+constexpr std::int64_t kLogitColumns = 2;
 
 /// Integers go through float64, which holds them exactly below 2⁵³.
 std::vector<double> flatten(const std::vector<TrainRow>& rows) {
@@ -32,6 +34,18 @@ std::vector<double> flatten(const std::vector<ValidationRow>& rows) {
     flat.insert(flat.end(), {static_cast<double>(row.step), static_cast<double>(row.tokens), row.loss, row.bpb,
                              static_cast<double>(row.tokens_scored), static_cast<double>(row.bytes_scored)});
   }
+  return flat;
+}
+
+std::vector<double> flatten(const std::vector<StepFact>& rows) {
+  std::vector<double> flat;
+  for (const StepFact& row : rows) flat.insert(flat.end(), {row.loss, row.grad_norm});
+  return flat;
+}
+
+std::vector<double> flatten(const std::vector<LogitSample>& rows) {
+  std::vector<double> flat;
+  for (const LogitSample& row : rows) flat.insert(flat.end(), {static_cast<double>(row.step), row.largest});
   return flat;
 }
 
@@ -74,8 +88,10 @@ artifact::Tables Curves::tables(const Json& facts) const {
   for (const ValidationRow& row : validation) {
     checks.add_row({row.step, row.tokens, row.loss, row.bpb, row.tokens_scored, row.bytes_scored});
   }
+  artifact::Table attention("attention", artifact::attention_columns());
+  for (const LogitSample& sample : logits) attention.add_row({sample.step, sample.largest});
   artifact::Tables result;
-  result.tables = {std::move(rows), std::move(checks)};
+  result.tables = {std::move(rows), std::move(checks), std::move(attention)};
   result.facts = facts;
   return result;
 }
@@ -83,6 +99,8 @@ artifact::Tables Curves::tables(const Json& facts) const {
 void Curves::write(artifact::CheckpointWriter& writer) const {
   add_rows(writer, "curves/train", flatten(train), kTrainColumns);
   add_rows(writer, "curves/validation", flatten(validation), kValidationColumns);
+  add_rows(writer, "curves/steps", flatten(steps), kStepColumns);
+  add_rows(writer, "curves/logits", flatten(logits), kLogitColumns);
 }
 
 Curves Curves::read(const artifact::CheckpointReader& checkpoint) {
@@ -97,6 +115,10 @@ Curves Curves::read(const artifact::CheckpointReader& checkpoint) {
     curves.validation.push_back({integer(validation[i]), integer(validation[i + 1]), validation[i + 2], validation[i + 3],
                                  integer(validation[i + 4]), integer(validation[i + 5])});
   }
+  const std::vector<double> steps = read_rows(checkpoint, "curves/steps", kStepColumns);
+  for (std::size_t i = 0; i < steps.size(); i += kStepColumns) curves.steps.push_back({steps[i], steps[i + 1]});
+  const std::vector<double> logits = read_rows(checkpoint, "curves/logits", kLogitColumns);
+  for (std::size_t i = 0; i < logits.size(); i += kLogitColumns) curves.logits.push_back({integer(logits[i]), logits[i + 1]});
   return curves;
 }
 
@@ -119,7 +141,9 @@ MetricsLog::MetricsLog(std::filesystem::path work, const std::filesystem::path& 
     const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!record.is_object()) continue;   // a line that a killed writer left unfinished
     last_attempt = std::max<std::int64_t>(last_attempt, record.value("attempt", std::int64_t{0}));
-    std::string& to = record.value("step", std::int64_t{0}) <= step ? kept : tail;
+    const bool keep = record.value("step", std::int64_t{0}) <= step;
+    if (keep && record.contains("wall_s") && record["wall_s"].is_number()) wall_s_ = record["wall_s"].get<double>();
+    std::string& to = keep ? kept : tail;
     to += line;
     to += '\n';
   }

@@ -12,6 +12,7 @@
 #include "artifact/checkpoint.h"
 #include "artifact/metrics.h"
 #include "artifact/workspace.h"
+#include "training/stability.h"
 
 namespace pe::training {
 
@@ -37,12 +38,14 @@ struct ValidationRow {
 struct Curves {
   std::vector<TrainRow> train;
   std::vector<ValidationRow> validation;
+  std::vector<StepFact> steps;         ///< every step of the run
+  std::vector<LogitSample> logits;
 
   /// The step whose validation loss is the lowest, the first of equals; none without a finite one.
   std::optional<std::int64_t> best_step() const;
 
   artifact::Tables tables(const Json& facts) const;
-  /// As tensors "curves/train" and "curves/validation" of a checkpoint to resume from.
+  /// As tensors "curves/train", "curves/validation", "curves/steps" and "curves/logits" of a checkpoint to resume from.
   void write(artifact::CheckpointWriter& writer) const;
   static Curves read(const artifact::CheckpointReader& checkpoint);
 };
@@ -57,10 +60,12 @@ class MetricsLog {
   MetricsLog(std::filesystem::path work, const std::filesystem::path& resume, std::int64_t step);
   void add(Json record);
   std::int64_t attempt() const { return attempt_; }
+  double wall_before() const { return wall_s_; }   ///< seconds that the records taken over had taken
 
  private:
   std::filesystem::path file_;
   std::int64_t attempt_ = 1;
+  double wall_s_ = 0;
 };
 
 }  // namespace pe::training

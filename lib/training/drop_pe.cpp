@@ -67,6 +67,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .watch = config.drop.watch,
           .compute = compute,
           .checkpoint = config.checkpoint,
+          .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
           .branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}},
           .encoding_replaced = drops,

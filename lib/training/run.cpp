@@ -20,6 +20,7 @@
 #include "support/error.h"
 #include "support/text.h"
 #include "training/resume.h"
+#include "training/watcher.h"
 
 namespace pe::training {
 namespace {
@@ -91,6 +92,9 @@ double bits_per_byte(double nats, std::int64_t bytes) {
   return bytes == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / std::numbers::ln2 / static_cast<double>(bytes);
 }
 
+/// Of a longer sequence only so much is looked at for its largest logit: that route holds all logits of a layer.
+constexpr std::int64_t kLogitTokens = 2048;
+
 /// Where a checkpoint to resume from holds weights, moments and averages (where there are any).
 constexpr std::array<const char*, 4> kStateParts = {"model/", "optim/m/", "optim/v/", "ema/"};
 
@@ -120,10 +124,8 @@ class Loop {
 
   void go() {
     resume();
-    log_.emplace(workspace_.work, workspace_.resume.value_or(""), step_);
     announce();
-    last_checkpoint_ = started_ = Clock::now();
-    resumed_at_ = step_;
+    last_checkpoint_ = Clock::now();
     std::size_t next_snapshot = 0;
     const auto& snapshots = workspace_.snapshots;
     while (next_snapshot < snapshots.size() && snapshots[next_snapshot].step < step_) ++next_snapshot;
@@ -148,6 +150,7 @@ class Loop {
       progress_.warn(error.what());
     }
     if (snapshots.empty()) write_artifacts(workspace_.outputs, run_.artifact_holds_moments, false);
+    watcher_->end("done");
   }
 
  private:
@@ -191,7 +194,20 @@ class Loop {
                          support::shortest(std::round(100.0 * static_cast<double>(needed) / static_cast<double>(windows)) / 100),
                          " epochs"));
     }
-    peak_ = model::peak_flops(run_.model.device(), model::device_name(run_.model.device()));
+    const std::string device = model::device_name(run_.model.device());
+    const std::optional<double> peak = run_.watch_files.peak_tflops > 0
+                                           ? std::optional(run_.watch_files.peak_tflops * 1e12)
+                                           : model::peak_flops(run_.model.device(), device);
+    progress_.note(mfu_formula(flops(), peak, device));
+    watcher_.emplace(workspace_, run_.watch_files,
+                     Watched{.first_step = run_.first_step,
+                             .step = step_,
+                             .last_step = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step,
+                             .tokens_per_step = tokens(1),
+                             .flops_per_token = flops(),
+                             .peak_flops = peak,
+                             .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
+                     progress_);
   }
 
   /// @return false when the run has diverged. Nothing was updated then, nor in a step that was skipped.
@@ -200,13 +216,16 @@ class Loop {
     const auto window_of = [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(step_ * run_.batch + row)); };
     const double scale = 1.0 / static_cast<double>(std::max<std::int64_t>(1, reader_.targets(run_.batch, window_of)));
     const bool logged = (step_ + 1) % run_.watch.log_every == 0;
+    if (step_ % kLogitEvery == 0) sample_logits();
     run_.model.zero_gradients();
     double loss = 0;
     std::int64_t bytes = 0;
     for (std::int64_t first = 0; first < run_.batch; first += micro) {
       const std::int64_t sample = step_ * run_.batch + first;
+      const auto before = Clock::now();
       const Batch batch = reader_.read(
           micro, [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(sample + row)); }, logged);
+      watcher_->waited_for_data(std::chrono::duration<double>(Clock::now() - before).count());
       model::ForwardOptions options;
       options.training = true;
       options.step = step_;
@@ -221,15 +240,10 @@ class Loop {
     const Optimizer::StepResult update = std::isfinite(loss) ? optimizer_.step(step_, lr) : Optimizer::StepResult{.grad_norm = loss, .finite = false};
     const bool finite = std::isfinite(loss) && update.finite;
     ++step_;
-    if (logged || !finite) {
-      curves_.train.push_back({step_, tokens(step_), loss, bits_per_byte(loss / scale, bytes), lr, update.grad_norm, update.clipped});
-      const double seconds = std::chrono::duration<double>(Clock::now() - started_).count();
-      const TrainRow& row = curves_.train.back();
-      log_->add({{"phase", "train"}, {"step", row.step}, {"tokens", row.tokens}, {"loss", json_number(row.loss)},
-                 {"bpb", json_number(row.bpb)}, {"lr", row.lr}, {"grad_norm", json_number(row.grad_norm)},
-                 {"clipped", row.clipped}, {"flops", flops() * static_cast<double>(row.tokens)}, {"wall_s", seconds}});
-    }
-    tell(loss);
+    curves_.steps.push_back({loss, update.grad_norm});
+    const TrainRow row{step_, tokens(step_), loss, bits_per_byte(loss / scale, bytes), lr, update.grad_norm, update.clipped};
+    if (logged || !finite) curves_.train.push_back(row);
+    watcher_->step(row, logged || !finite);
     if (finite) return true;
     skipped_.push_back(step_);
     return in_a_row(skipped_) <= run_.optimizer.skip_nonfinite;
@@ -242,16 +256,28 @@ class Loop {
     return count;
   }
 
-  double flops() const { return model::flops_per_token(run_.model.config(), length_); }
-
-  void tell(double loss) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - started_).count();
-    const double speed = seconds > 0 ? static_cast<double>(tokens(step_ - resumed_at_)) / seconds : 0;
-    Json detail = {{"loss", json_number(loss)}, {"tokens_per_second", std::round(speed)}};
-    if (peak_) detail["mfu"] = speed * flops() / *peak_;
-    progress_.advance("train", step_ - run_.first_step,
-                      (workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step) - run_.first_step, detail);
+  /// The largest attention logit that one sequence of this step meets, with the weights before the update.
+  void sample_logits() {
+    const at::NoGradGuard no_gradients;
+    const std::int64_t sample = step_ * run_.batch;
+    const Batch batch = reader_.read(1, [&](std::int64_t) { return order_(static_cast<std::uint64_t>(sample)); }, false);
+    LogitSample found{step_, 0};
+    model::ForwardOptions options;
+    options.step = step_;
+    options.first_sample = sample;
+    options.pe_len = length_;
+    options.largest_logit = &found.largest;
+    run_.model.forward(batch.ids.narrow(1, 0, std::min(length_, kLogitTokens)), options);
+    curves_.logits.push_back(found);
+    watcher_->attention(found);
   }
+
+  /// Steps of this run that its schedule warms up in.
+  std::int64_t warmup_steps() const {
+    return std::max<std::int64_t>(0, run_.schedule.begin + run_.schedule.warmup - run_.first_step);
+  }
+
+  double flops() const { return model::flops_per_token(run_.model.config(), length_); }
 
   std::optional<ValidationRow> validation_now() const {
     std::optional<ValidationRow> row = validate(run_.model, dataset_, run_.watch.validate_windows, *run_.compute.micro_batch);
@@ -267,8 +293,7 @@ class Loop {
     const std::optional<ValidationRow> row = validation_now();
     if (!row) return false;
     curves_.validation.push_back(*row);
-    log_->add({{"phase", "validation"}, {"step", row->step}, {"tokens", row->tokens}, {"loss", json_number(row->loss)},
-               {"bpb", json_number(row->bpb)}, {"tokens_scored", row->tokens_scored}, {"bytes_scored", row->bytes_scored}});
+    watcher_->validation(*row);
     return curves_.best_step() == step_;
   }
 
@@ -287,6 +312,7 @@ class Loop {
     meta.extra = {{"phase", run_.schedule.phase(step_)}, {"lr", step_ == run_.first_step ? 0.0 : run_.schedule.at(step_ - 1)}};
     if (!run_.branch.empty()) meta.extra["branch"] = run_.branch;
     if (!skipped_.empty()) meta.extra["skipped"] = skipped_;
+    if (!inexact_.empty()) meta.extra["inexact"] = inexact_;
     return meta;
   }
 
@@ -319,8 +345,11 @@ class Loop {
                     {"step", step_},
                     {"first_step", run_.first_step},
                     {"length", length_},
-                    {"status", is_diverged ? "diverged" : "ok"}};
+                    {"status", is_diverged ? "diverged" : "ok"},
+                    {"stability", stability_facts(curves_.steps, curves_.logits, run_.first_step, warmup_steps(),
+                                                  run_.optimizer.clip)}};
       if (!skipped_.empty()) facts["skipped_steps"] = skipped_;
+      if (!inexact_.empty()) facts["inexact"] = inexact_;
       if (!is_diverged) add_average(facts);
       artifact::write_metrics(metrics->second, workspace_.recipe, curves.tables(facts));
     }
@@ -403,6 +432,7 @@ class Loop {
   [[noreturn]] void stop() {
     save();
     store_.wait();
+    watcher_->end("stopped");
     progress_.note(cat("stopped at step ", step_, "; run again to continue"));
     throw support::Stopped(true);
   }
@@ -412,6 +442,7 @@ class Loop {
     for (; next_snapshot < snapshots.size(); ++next_snapshot) write_snapshot(snapshots[next_snapshot], true);
     if (snapshots.empty()) write_artifacts(workspace_.outputs, false, true);
     const TrainRow& row = curves_.train.back();
+    watcher_->end("diverged");
     throw support::Error(support::kExitDiverged,
                          support::Diagnostic{cat("training diverged at step ", step_, ": loss ", support::shortest(row.loss),
                                                  ", gradient norm ", support::shortest(row.grad_norm)),
@@ -447,6 +478,19 @@ class Loop {
     expected.extra["run"] = identity();
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
     store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint) {
+      const Json there = checkpoint.meta().fingerprint, here = fingerprint();
+      Json inexact = checkpoint.meta().extra.value("inexact", Json::array());
+      if (there != here) {
+        const std::string what = cat("resuming from ", checkpoint.path().string(), ", which another library, device or "
+                                     "thread count wrote: the result will not be bit-exact (", there.dump(), " there, ",
+                                     here.dump(), " here)");
+        if (run_.checkpoint.inexact == CheckpointConfig::Inexact::kRefuse) {
+          throw support::ConfigError(what, {}, "go on where it was written, remove it to begin anew, or set "
+                                               "checkpoint.inexact: mark");
+        }
+        progress_.warn(what);
+        inexact.push_back({{"step", checkpoint.meta().step}, {"there", there}, {"here", here}});
+      }
       // Into the copy first: a damaged tensor must not leave half of it in the model.
       make_copy();
       Curves curves = Curves::read(checkpoint);
@@ -462,11 +506,7 @@ class Loop {
       skipped_ = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
       run_.model.after_step();
       step_ = checkpoint.meta().step;
-      if (checkpoint.meta().fingerprint != fingerprint()) {
-        progress_.warn(cat("resuming from ", checkpoint.path().string(), ", which another library, device or thread count "
-                           "wrote: the result will not be bit-exact (", checkpoint.meta().fingerprint.dump(), " there, ",
-                           fingerprint().dump(), " here)"));
-      }
+      inexact_ = std::move(inexact);
       progress_.note(cat("resuming at step ", step_));
     });
   }
@@ -480,14 +520,13 @@ class Loop {
   BatchReader reader_;
   Optimizer optimizer_;
   Curves curves_;
+  Json inexact_ = Json::array();        ///< where it went on from another machine's checkpoint
   std::vector<std::int64_t> skipped_;   ///< steps that changed nothing, as counted in curves
   std::array<std::vector<at::Tensor>, kStateParts.size()> copy_;   ///< of the state, for the thread that writes it
   ResumeStore store_;
-  std::optional<MetricsLog> log_;
+  std::optional<Watcher> watcher_;
   std::int64_t step_;
-  std::int64_t resumed_at_ = 0;
-  std::optional<double> peak_;
-  Clock::time_point started_, last_checkpoint_;
+  Clock::time_point last_checkpoint_;
 };
 
 template <typename Value>

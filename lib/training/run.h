@@ -35,6 +35,7 @@ struct Run {
   WatchConfig watch;
   model::ComputeConfig compute;           ///< resolved
   CheckpointConfig checkpoint;
+  WatchFiles watch_files;
   std::vector<std::string> parents;       ///< content digests of the checkpoints it descends from
   Json branch = Json::object();           ///< what artifacts say of a branch: kind, step, settings
   bool encoding_replaced = false;         ///< the model's encoding is not that of `moments_from`

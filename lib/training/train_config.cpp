@@ -39,6 +39,17 @@ void CheckpointConfig::describe(FieldVisitor& v) {
           {.unit = "steps", .min = 0, .max = kMostSteps, .hashed = false});
   v.field("best", best, "Also one after each validation with the lowest loss so far; the last of these stays.",
           {.hashed = false});
+  v.choice("inexact", inexact, {{"mark", Inexact::kMark}, {"refuse", Inexact::kRefuse}},
+           "Going on from a checkpoint of another library, device or thread count: with a mark in the results, or not at all.",
+           {.hashed = false});
+}
+
+void WatchFiles::describe(FieldVisitor& v) {
+  v.choice("tensorboard", tensorboard, {{"none", Axis::kNone}, {"steps", Axis::kSteps}, {"tokens", Axis::kTokens}},
+           "Axis of the TensorBoard event files in the work folder; none: no files.", {.hashed = false});
+  v.field("peak_tflops", peak_tflops,
+          "Dense peak of the device in the compute dtype, for MFU; 0: known for some GPUs, else MFU is n/a.",
+          {.unit = "TFLOP/s", .min = 0, .max = 1e6, .hashed = false});
 }
 
 void TrainSettings::describe(FieldVisitor& v) {
@@ -135,6 +146,7 @@ void TrainConfig::describe(FieldVisitor& v) {
   v.group("train", train, "The run.");
   v.group("compute", compute, "On what and how it is computed.");
   v.group("checkpoint", checkpoint, "What a killed run loses.");
+  v.group("watch", watch, "What a running training writes for those who watch it.");
   const std::int64_t micro = compute.micro_batch.value_or(train.batch);
   v.check(micro >= train.batch || train.batch % micro == 0,
           support::cat("compute.micro_batch is ", micro, ", which does not divide train.batch, ", train.batch));
@@ -160,6 +172,7 @@ void BranchDecayConfig::describe(FieldVisitor& v) {
   v.group("decay", decay, "The decay.");
   v.group("compute", compute, "On what and how it is computed.");
   v.group("checkpoint", checkpoint, "What a killed run loses.");
+  v.group("watch", watch, "What a running training writes for those who watch it.");
 }
 
 void DropConfig::describe(FieldVisitor& v) {
@@ -183,6 +196,7 @@ void DropPeConfig::describe(FieldVisitor& v) {
   v.group("drop", drop, "The drop.");
   v.group("compute", compute, "On what and how it is computed.");
   v.group("checkpoint", checkpoint, "What a killed run loses.");
+  v.group("watch", watch, "What a running training writes for those who watch it.");
 }
 
 }  // namespace pe::training

@@ -18,6 +18,16 @@ struct CheckpointConfig {
   std::int64_t keep = 2;
   std::int64_t pin_every = 0; ///< steps; 0: none
   bool best = false;
+  enum class Inexact { kMark, kRefuse };
+  Inexact inexact = Inexact::kMark;
+  void describe(support::FieldVisitor& v);
+};
+
+/// Group `watch`: what a running training writes for those who watch it. In no key.
+struct WatchFiles {
+  enum class Axis { kNone, kSteps, kTokens };
+  Axis tensorboard = Axis::kTokens;
+  double peak_tflops = 0;    ///< 0: where the device's is known
   void describe(support::FieldVisitor& v);
 };
 
@@ -67,6 +77,7 @@ struct TrainConfig {
   TrainSettings train;
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -92,6 +103,7 @@ struct BranchDecayConfig {
   DecayConfig decay;
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 
@@ -115,6 +127,7 @@ struct DropPeConfig {
   DropConfig drop;
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 

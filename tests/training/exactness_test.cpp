@@ -1,0 +1,223 @@
+// Stopped, killed and preempted at random steps, once or many times, in the same work folder or in new ones: the same
+// bytes as undisturbed. PE_TEST_ROUNDS says how many interrupted runs of each kind (soak: dozens).
+#include <sys/wait.h>
+
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <functional>
+
+#include "small_run.h"
+#include "support/error.h"
+#include "support/random.h"
+#include "training/branch_decay.h"
+#include "watching.h"
+
+using namespace pe;
+using namespace pe::test;
+using training::TrainConfig;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Killed {};
+
+/// Stops, or dies without saving, after so many steps of an attempt.
+class Interrupting : public Watching {
+ public:
+  Interrupting(std::int64_t steps, bool kills) : Watching(kills ? -1 : steps), steps_(kills ? steps : -1) {}
+  void advance(std::string_view what, std::int64_t done, std::int64_t total, const Json& detail) override {
+    Watching::advance(what, done, total, detail);
+    if (++count_ == steps_) throw Killed();
+  }
+
+ private:
+  std::int64_t steps_, count_ = 0;
+};
+
+int rounds() {
+  const char* text = std::getenv("PE_TEST_ROUNDS");
+  return text ? std::atoi(text) : 2;
+}
+
+struct Kind {
+  const char* name;
+  std::function<void(TrainConfig&)> change;
+};
+
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {"plain", [](TrainConfig&) {}},
+      {"accumulated", [](TrainConfig& c) { c.compute.micro_batch = 1; }},
+      {"cosine, draws per sample, parameters in the encoding",
+       [](TrainConfig& c) {
+         c.train.schedule = training::ScheduleKind::kCosine;
+         c.model.encoding.json = Json::parse(
+             R"({"stack": [{"kind": "randomised", "max_random_position": 64, "per_sample": true}, "rope", "ssmax"]})");
+       }},
+      {"decay, learned bias, averages",
+       [](TrainConfig& c) {
+         c.train.decay_share = 0.5;
+         c.model.encoding.json = "t5";
+         c.train.optimizer.ema = 0.9;
+       }},
+      {"Muon, clipped in every step",
+       [](TrainConfig& c) {
+         c.train.optimizer.kind = training::OptimizerKind::kMuon;
+         c.train.optimizer.clip = 1e-3;
+       }},
+      {"past the first logit sample and an epoch", [](TrainConfig& c) { c.train.tokens = 120 * 4 * 8; }},
+  };
+  return all;
+}
+
+/// Interrupted until it is done. @return attempts
+int finish(const TrainConfig& config, const fs::path& folder, const fs::path& data, support::Xoshiro& random,
+           std::int64_t steps, int most) {
+  fs::path earlier;
+  for (int attempt = 0;; ++attempt) {
+    TrainConfig now = config;
+    // How often checkpoints are written, and which stay, is no part of a result.
+    now.checkpoint.every = random.below(3) == 0 ? 0 : 1e6;
+    now.checkpoint.keep = static_cast<std::int64_t>(1 + random.below(3));
+    now.checkpoint.pin_every = static_cast<std::int64_t>(random.below(5));
+    now.checkpoint.best = random.below(2) == 0;
+    artifact::Workspace workspace = workspace_in(folder, data);
+    if (random.below(2) == 0) {   // a new attempt's folder, as the orchestrator makes one
+      workspace.work = folder / ("attempt" + std::to_string(attempt));
+      support::make_folders(workspace.work);
+    }
+    if (!earlier.empty()) workspace.resume = earlier;
+    earlier = workspace.work;
+    const bool last = attempt >= most;
+    Interrupting interrupting(last ? -1 : static_cast<std::int64_t>(1 + random.below(static_cast<std::uint64_t>(steps))),
+                              random.below(2) == 0);
+    workspace.progress = &interrupting;
+    support::request_stop(!last && random.below(6) == 0 ? 15 : 0);   // preempted before the first step
+    try {
+      training::train(now, workspace);
+      BOOST_TEST(interrupting.warnings.empty());
+      return attempt + 1;
+    } catch (const support::Stopped&) {
+    } catch (const Killed&) {
+    }
+    support::request_stop(0);
+    BOOST_TEST(interrupting.warnings.empty());
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(exactness, *boost::unit_test::fixture<NoStop>())
+
+BOOST_AUTO_TEST_CASE(interrupted_at_random_steps_gives_the_bytes_of_the_undisturbed_run) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  support::Xoshiro random(6);
+  int attempts = 0, runs = 0;
+  for (std::size_t k = 0; k < kinds().size(); ++k) {
+    const Kind& kind = kinds()[k];
+    TrainConfig config = small_config();
+    kind.change(config);
+    const std::int64_t steps = config.train.tokens / (config.train.batch * config.train.length);
+    const fs::path whole = folder / ("whole" + std::to_string(k));
+    artifact::Workspace undisturbed = workspace_in(whole, data);
+    training::train(config, undisturbed);
+    for (int round = 0; round < rounds(); ++round) {
+      const fs::path parts = folder / (std::to_string(k) + "." + std::to_string(round));
+      attempts += finish(config, parts, data, random, steps, round % 2 == 0 ? 3 : 50);
+      ++runs;
+      BOOST_TEST((support::read_file(parts / "model.h5") == support::read_file(whole / "model.h5")), kind.name);
+      BOOST_TEST((support::read_file(parts / "metrics.h5") == support::read_file(whole / "metrics.h5")), kind.name);
+    }
+  }
+  BOOST_TEST_MESSAGE(runs << " runs of " << kinds().size() << " kinds in " << attempts << " attempts");
+}
+
+BOOST_AUTO_TEST_CASE(a_decay_is_as_exact_as_its_trunk) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"s16", 16}});
+  training::train(small_config(), trunk);
+  training::BranchDecayConfig config;
+  config.decay.horizon_tokens = 20 * 4 * 8;
+  config.decay.share = 0.2;
+  config.decay.watch = {2, 3, 4};
+  config.checkpoint.every = 1e6;
+  const auto run = [&](const fs::path& place, std::int64_t stop) {
+    artifact::Workspace workspace = workspace_in(place, data);
+    workspace.inputs["init"] = {{folder / "trunk/s16-model.h5", artifact::Kind::kCheckpoint, "", {}}};
+    Watching watching(stop);
+    workspace.progress = &watching;
+    try {
+      training::branch_decay(config, workspace);
+    } catch (const support::Stopped&) {
+      support::request_stop(0);
+      return false;
+    }
+    return true;
+  };
+  BOOST_TEST(run(folder / "whole", -1));
+  for (const std::int64_t first : {1, 2, 3}) {
+    const fs::path parts = folder / ("parts" + std::to_string(first));
+    while (!run(parts, first)) {}
+    BOOST_TEST((support::read_file(parts / "model.h5") == support::read_file(folder / "whole/model.h5")), first);
+    BOOST_TEST((support::read_file(parts / "metrics.h5") == support::read_file(folder / "whole/metrics.h5")), first);
+  }
+}
+
+namespace {
+
+/// A stopped training whose checkpoint says that another thread count wrote it.
+artifact::Workspace of_another_machine(const TempFolder& folder, const fs::path& data) {
+  artifact::Workspace workspace = workspace_in(folder / "run", data);
+  TrainConfig config = small_config();
+  config.compute.threads = 3;   // only told, never set: the fingerprint holds it
+  Watching stop(9);
+  workspace.progress = &stop;
+  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  support::request_stop(0);
+  workspace.progress = &support::silent_progress();
+  return workspace;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_resume_that_cannot_be_exact_marks_its_results) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace workspace = of_another_machine(folder, data);
+  Watching stop(4);   // and the mark survives another stop
+  workspace.progress = &stop;
+  BOOST_CHECK_THROW(training::train(small_config(), workspace), support::Stopped);
+  BOOST_TEST_REQUIRE(stop.warnings.size() == 1U);
+  BOOST_TEST(stop.warnings[0].find("not be bit-exact") != std::string::npos);
+  support::request_stop(0);
+  Watching rest(-1);
+  workspace.progress = &rest;
+  training::train(small_config(), workspace);
+  BOOST_TEST(rest.warnings.empty());
+  const artifact::CheckpointReader model(folder / "run/model.h5");
+  const Json& mark = model.meta().extra.at("inexact");
+  BOOST_TEST_REQUIRE(mark.size() == 1U);
+  BOOST_TEST(mark[0]["step"] == 9);
+  BOOST_TEST(mark[0]["there"]["threads"] == 3);
+  BOOST_TEST(mark[0]["here"]["threads"] == 1);
+  BOOST_TEST(artifact::read_metrics(folder / "run/metrics.h5").facts["inexact"] == mark);
+}
+
+BOOST_AUTO_TEST_CASE(or_refuses_where_that_is_asked_for) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace workspace = of_another_machine(folder, data);
+  TrainConfig config = small_config();
+  config.checkpoint.inexact = training::CheckpointConfig::Inexact::kRefuse;
+  BOOST_CHECK_EXCEPTION(training::train(config, workspace), support::ConfigError, [](const auto& error) {
+    return says(error, {"step-9.h5", "\"threads\":3", "\"threads\":1", "not be bit-exact", "checkpoint.inexact: mark"});
+  });
+  BOOST_TEST(!fs::exists(folder / "run/model.h5"));
+  config.compute.threads = 3;
+  training::train(config, workspace);
+  BOOST_TEST(fs::exists(folder / "run/model.h5"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
