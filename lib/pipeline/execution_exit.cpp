@@ -199,7 +199,7 @@ void Execution::after_failure(std::size_t i, const Active& active, Outcome outco
     support::remove_tree(active.folder / "inputs");
   } catch (const support::IoError&) {
   }
-  Decision decision = decide(outcome, task.retry, node.attempts, moved);
+  Decision decision = decide(outcome, *task.retry, node.attempts, moved);
   const auto id = static_cast<std::int64_t>(i);
   if (decision.kind == Decision::Kind::kStop) {
     if (summary_.store_error.empty()) summary_.store_error = cat(task.id, " could not read or write (exit code 74)");

@@ -234,7 +234,7 @@ Json Execution::task_document(std::size_t i, const Active& active, const std::ve
       {"config", std::move(config)},    {"inputs", std::move(inputs)}, {"outputs", Json::object()},
       {"work", active.folder.string()}, {"resume", nullptr},           {"events_fd", Launch::kEventsDescriptor}};
   if (!missing.empty()) document["missing"] = std::move(missing);
-  if (!task.checkpoint.empty()) document["checkpoint"] = task.checkpoint;
+  if (!task.checkpoint->empty()) document["checkpoint"] = *task.checkpoint;
   const fs::path out = active.folder / "out";
   support::make_folders(out);
   if (task.is_trajectory()) {

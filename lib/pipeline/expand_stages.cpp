@@ -27,6 +27,14 @@ void Expander::describe_stages() {
     collect_names(stage.node->checkpoint, names);
     for (const Node& file : stage.node->config_files) collect_names(file, names);
     stage.config_axes.assign(names.begin(), names.end());
+    names.clear();
+    for (const Node* node : {&stage.node->resources, &stage.node->retry, &stage.node->checkpoint}) {
+      collect_names(*node, names);
+    }
+    for (const Node* node : {&file_.default_resources, &file_.default_retry, &file_.default_checkpoint}) {
+      collect_names(*node, names);
+    }
+    stage.policy_axes.assign(names.begin(), names.end());
     check_roles(stage);
     const StageDescription& description = *stage.description;
     for (const auto& [role, name] : stage.node->outputs) {

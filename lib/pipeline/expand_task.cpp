@@ -18,14 +18,19 @@ using support::Diagnostics;
 using support::Node;
 using support::quote;
 
+std::string Expander::signature(const std::vector<std::string>& axes, const Scope& scope) {
+  std::string labels;
+  for (const std::string& name : axes) {
+    if (const AxisValue* value = scope.find(name)) labels += value->label;
+    labels += kSeparator;
+  }
+  return labels;
+}
+
 /// Config, shared by instances that agree on the axes it uses. False when a mistake was told.
 bool Expander::finish_config(Stage& stage, const Scope& scope, Task& task) {
-  std::string signature;
-  for (const std::string& name : stage.config_axes) {
-    if (const AxisValue* value = scope.find(name)) signature += value->label;
-    signature += kSeparator;
-  }
-  auto found = stage.configs.find(signature);
+  const std::string labels = signature(stage.config_axes, scope);
+  auto found = stage.configs.find(labels);
   if (found == stage.configs.end()) {
     Diagnostics local;
     auto config = compose(stage, scope, nullptr, local);
@@ -35,7 +40,7 @@ bool Expander::finish_config(Stage& stage, const Scope& scope, Task& task) {
     Composed composed;
     composed.config = std::move(*config);
     composed.externals = finish_paths(stage, composed.config);
-    found = stage.configs.emplace(signature, std::move(composed)).first;
+    found = stage.configs.emplace(labels, std::move(composed)).first;
   }
   Composed& composed = found->second;
   support::Shared<Json>& resolved = composed.resolved[{task.resources.cpus, task.resources.gpus}];
@@ -105,7 +110,8 @@ void Expander::finish_labels(const Stage& stage, Task& task) {
   }
 }
 
-void Expander::finish_policy(const Stage& stage, const Scope& scope, Task& task) {
+Expander::Policy Expander::make_policy(const Stage& stage, const Scope& scope) {
+  Policy policy;
   Diagnostics local;
   const StageNode& node = *stage.node;
   const Node& wanted = node.resources.is_null() ? file_.default_resources : node.resources;
@@ -119,22 +125,35 @@ void Expander::finish_policy(const Stage& stage, const Scope& scope, Task& task)
           local.add(cat("no resources ", quote(value->text)), value->place(),
                     names.empty() ? "the file has no `resources`" : suggest_or_list(value->text, names));
         } else {
-          task.resources = it->second;
+          policy.resources = it->second;
         }
       } else {
-        read_resources(*value, task.resources, local);
+        read_resources(*value, policy.resources, local);
       }
     }
   }
   if (const auto flags = resource_flags_.find(node.label); flags != resource_flags_.end()) {
-    for (const auto& [key, value] : flags->second) read_resources(single(key, value), task.resources, local);
+    for (const auto& [key, value] : flags->second) read_resources(single(key, value), policy.resources, local);
   }
-  if (!file_.default_retry.is_null()) read_retry(file_.default_retry, task.retry, local);
+  RetryPolicy retry;
+  if (!file_.default_retry.is_null()) read_retry(file_.default_retry, retry, local);
   if (!node.retry.is_null()) {
-    if (const auto value = substitute(node.retry, scope, local)) read_retry(*value, task.retry, local);
+    if (const auto value = substitute(node.retry, scope, local)) read_retry(*value, retry, local);
   }
-  task.checkpoint = checkpoint_policy(stage, scope, local);
+  policy.retry = std::move(retry);
+  policy.checkpoint = checkpoint_policy(stage, scope, local);
   report(local);
+  return policy;
+}
+
+/// Shared by instances that agree on the axes it uses.
+void Expander::finish_policy(Stage& stage, const Scope& scope, Task& task) {
+  const auto [found, fresh] = stage.policies.try_emplace(signature(stage.policy_axes, scope));
+  if (fresh) found->second = make_policy(stage, scope);
+  task.resources = found->second.resources;
+  task.retry = found->second.retry;
+  task.checkpoint = found->second.checkpoint;
+  const StageNode& node = *stage.node;
   task.allow_partial = node.allow_partial;
   task.record_divergence = file_.on_diverge == "record";
   task.exact_numerics = file_.numerics == "exact";

@@ -68,6 +68,13 @@ class Expander {
     std::map<std::pair<std::int64_t, std::int64_t>, support::Shared<Json>> resolved;   ///< by cpus and gpus
   };
 
+  /// What instances with the same labels may use, and how they are tried again.
+  struct Policy {
+    Resources resources;
+    support::Shared<RetryPolicy> retry;
+    support::Shared<Json> checkpoint;
+  };
+
   struct Stage {
     const StageNode* node = nullptr;
     std::shared_ptr<const StageDescription> description;
@@ -76,9 +83,11 @@ class Expander {
     std::vector<std::size_t> tasks;
     std::vector<const Axis*> own_axes;         ///< after narrowing
     std::vector<std::string> config_axes;      ///< names that its config uses
+    std::vector<std::string> policy_axes;      ///< names that its resources, retry and checkpoint use
     std::vector<Flag> flags;
     std::optional<Json> base;                  ///< its config below `set`, where no file's name holds a substitution
     std::unordered_map<std::string, Composed> configs;   ///< by the labels of config_axes
+    std::unordered_map<std::string, Policy> policies;    ///< by the labels of policy_axes
   };
 
   /// What a reference means: the same for every instance for which it reads the same.
@@ -150,7 +159,10 @@ class Expander {
   bool finish_config(Stage& stage, const Scope& scope, Task& task);
   std::vector<ExternalInput> finish_paths(const Stage& stage, Json& config) const;
   void finish_labels(const Stage& stage, Task& task);
-  void finish_policy(const Stage& stage, const Scope& scope, Task& task);
+  void finish_policy(Stage& stage, const Scope& scope, Task& task);
+  Policy make_policy(const Stage& stage, const Scope& scope);
+  /// The labels that the scope has for some axes, as one text.
+  static std::string signature(const std::vector<std::string>& axes, const Scope& scope);
   void finish_snapshots(const Stage& stage, const Scope& scope, Task& task);
 
   void report(support::Diagnostics& local);

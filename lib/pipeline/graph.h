@@ -70,8 +70,8 @@ struct Task {
   std::vector<SnapshotPoint> snapshots;          ///< by step; empty for a stage without
   std::vector<ExternalInput> externals;
   Resources resources;
-  RetryPolicy retry;
-  Json checkpoint = Json::object();              ///< {"every_s": 600, "keep": 2}
+  support::Shared<RetryPolicy> retry;
+  support::Shared<Json> checkpoint;              ///< {"every_s": 600, "keep": 2}, or null
   bool allow_partial = false;
   bool record_divergence = true;                 ///< on_diverge: record
   bool exact_numerics = true;                    ///< numerics: exact; else `compute` is in no key

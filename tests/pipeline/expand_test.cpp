@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(a_cell_expanded_alone_is_the_cell_of_the_grid) {
       const Task& same = test::find_task(grid, task.id);
       BOOST_TEST(*task.config == *same.config, task.id);
       BOOST_TEST(task.resources.name == same.resources.name);
-      BOOST_TEST(task.checkpoint == same.checkpoint);
+      BOOST_TEST(*task.checkpoint == *same.checkpoint);
       BOOST_REQUIRE(task.inputs.size() == same.inputs.size());
       for (std::size_t i = 0; i < task.inputs.size(); ++i) {
         BOOST_TEST(alone.tasks[task.inputs[i].producer].id == grid.tasks[same.inputs[i].producer].id);
@@ -93,9 +93,9 @@ BOOST_AUTO_TEST_CASE(an_instance_carries_its_axes_config_and_policy) {
   BOOST_TEST(trunk.config->at("compute").at("dtype") == "bf16");
   BOOST_TEST(trunk.config->at("compute").at("micro_batch") == 64);
   BOOST_TEST(trunk.config->at("compute").at("isa") == "avx2");
-  BOOST_TEST(trunk.retry.max == 2);
-  BOOST_TEST(trunk.retry.backoff_s == 30);
-  BOOST_TEST(trunk.checkpoint["every_s"] == 600.0);
+  BOOST_TEST(trunk.retry->max == 2);
+  BOOST_TEST(trunk.retry->backoff_s == 30);
+  BOOST_TEST(trunk.checkpoint->at("every_s") == 600.0);
   BOOST_TEST(trunk.config->at("checkpoint").at("every") == 600.0);   // the stage hears of it, and no key does
   BOOST_TEST(trunk.config->at("checkpoint").at("keep") == 2);
   // 6.6e9 tokens at 512 x 1024 a step are 12,589 steps, the last one short.

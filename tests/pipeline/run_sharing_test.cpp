@@ -194,7 +194,7 @@ BOOST_FIXTURE_TEST_CASE(a_task_that_saves_at_its_time_limit_goes_on_in_a_next_at
 }
 
 BOOST_FIXTURE_TEST_CASE(out_of_memory_is_tried_with_more_up_to_all_there_is_and_then_says_so, Two) {
-  task(a).retry.max = 2;
+  task(a).retry.edit().max = 2;
   task(a).resources.mem_bytes = 30LL << 30;
   options.capacity.mem_bytes = 64LL << 30;
   behaviour["a"] = [](FakeAttempt& attempt) {

@@ -179,7 +179,7 @@ BOOST_FIXTURE_TEST_CASE(a_transient_failure_is_tried_once_more, Diamond) {
 BOOST_FIXTURE_TEST_CASE(a_kill_for_memory_is_tried_with_more_capped_at_the_machine, SmallRun) {
   const auto t = add("t");
   task(t).resources.mem_bytes = 60LL << 30;
-  task(t).retry.max = 2;
+  task(t).retry.edit().max = 2;
   int times = 0;
   behaviour["t"] = [&](FakeAttempt& attempt) {
     if (++times < 3) {
@@ -250,8 +250,8 @@ BOOST_FIXTURE_TEST_CASE(a_failed_write_of_a_stage_ends_the_run_with_4, Diamond) 
 
 BOOST_FIXTURE_TEST_CASE(a_service_that_does_not_answer_is_asked_again_later, SmallRun) {
   const auto t = add("t");
-  task(t).retry.max = 3;
-  task(t).retry.backoff_s = 30;
+  task(t).retry.edit().max = 3;
+  task(t).retry.edit().backoff_s = 30;
   int times = 0;
   behaviour["t"] = [&](FakeAttempt& attempt) {
     if (++times < 3)
