@@ -2,8 +2,10 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <span>
 
+#include "encodings/registry.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -80,10 +82,19 @@ std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint) {
 
 void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
                   const std::vector<at::Tensor>& flat, bool skip_encoding) {
+  std::vector<std::string> skip;
+  for (const Parameter& parameter : model.parameters()) {
+    if (skip_encoding && of_encoding(parameter.name)) skip.push_back(parameter.name);
+  }
+  read_tensors(checkpoint, prefix, model, flat, skip);
+}
+
+void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
+                  const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip) {
   at::NoGradGuard no_gradients;
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Parameter& parameter = model.parameters()[i];
-    if (skip_encoding && of_encoding(parameter.name)) continue;
+    if (std::find(skip.begin(), skip.end(), parameter.name) != skip.end()) continue;
     at::Tensor host = at::empty(parameter.tensor.sizes(), parameter.tensor.options().device(at::kCPU).requires_grad(false));
     checkpoint.read(info_of(prefix + parameter.name, parameter.tensor),
                     {static_cast<std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
@@ -113,6 +124,75 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
   }
   model.after_step();
   return model;
+}
+
+ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes, at::Device device,
+                          at::ScalarType compute) {
+  ModelConfig config = config_of(checkpoint);
+  const QkNormOver norm_before = config.qk_norm_over;
+  const bool normed_before = config.qk_norm;
+  if (!changes.encoding.is_null()) config.encoding.json = changes.encoding;
+  if (changes.length != 0) config.length = changes.length;
+  if (changes.qk_norm_over) {
+    config.qk_norm = true;
+    config.qk_norm_over = *changes.qk_norm_over;
+  }
+  const bool new_norm = config.qk_norm && (!normed_before || config.qk_norm_over != norm_before);
+  const std::string where = checkpoint.path().string();
+  ChangedModel made{support::with_context(cat("building the model of ", where), [&] {
+                      return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute);
+                    }),
+                    {}, {}, {}};
+  const auto shape_of = [](const std::vector<std::int64_t>& shape) {
+    std::string text;
+    for (const std::int64_t size : shape) text += cat(text.empty() ? "[" : ", ", size);
+    return text.empty() ? std::string("[]") : text + "]";
+  };
+  std::vector<std::string> skip;
+  for (const Parameter& parameter : made.model.parameters()) {
+    const bool encodings = of_encoding(parameter.name);
+    const bool norms = parameter.name.find(".query_norm") != std::string::npos ||
+                       parameter.name.find(".key_norm") != std::string::npos;
+    const bool replaced = encodings && !changes.encoding.is_null() && !changes.keep_encoding_parameters;
+    const TensorInfo* stored = checkpoint.find("model/" + parameter.name);
+    if (replaced || (norms && new_norm) || (encodings && stored == nullptr && !changes.encoding.is_null())) {
+      made.fresh.push_back(parameter.name);
+      skip.push_back(parameter.name);
+      continue;
+    }
+    if (!encodings || stored == nullptr) continue;
+    const std::vector<std::int64_t> shape = parameter.tensor.sizes().vec();
+    if (stored->shape == shape) continue;
+    // A table with more rows keeps those that it has.
+    const bool longer = shape.size() == 2 && stored->shape.size() == 2 && shape[1] == stored->shape[1] && shape[0] > stored->shape[0];
+    if (!longer) {
+      throw ArtifactError(cat(where, ": parameter '", parameter.name, "' is ", shape_of(stored->shape), ", and encoding '",
+                              encodings::encoding_name(config.encoding.json), "' needs ", shape_of(shape)),
+                          "give the encoding the options that it was trained with, or take one without parameters");
+    }
+    at::NoGradGuard no_gradients;
+    at::Tensor host = at::empty(stored->shape, parameter.tensor.options().device(at::kCPU).requires_grad(false));
+    checkpoint.read({stored->name, dtype_of(parameter.tensor), stored->shape},
+                    {static_cast<std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
+    at::Tensor rows = parameter.tensor.detach().narrow(0, 0, stored->shape[0]);
+    rows.copy_(host);
+    made.grown.push_back(parameter.name);
+    skip.push_back(parameter.name);
+  }
+  read_tensors(checkpoint, "model/", made.model, values_of(made.model), skip);
+  for (const TensorInfo& info : checkpoint.tensors()) {
+    if (info.name.rfind("model/", 0) != 0) continue;
+    const std::string name = info.name.substr(6);
+    bool known = false;
+    for (const Parameter& parameter : made.model.parameters()) known = known || parameter.name == name;
+    if (known) continue;
+    if (!of_encoding(name) || changes.encoding.is_null()) {
+      throw ArtifactError(cat(where, ": tensor '", info.name, "' belongs to another model than the one that its config names"));
+    }
+    made.dropped.push_back(name);
+  }
+  made.model.after_step();
+  return made;
 }
 
 }  // namespace pe::model

@@ -4,6 +4,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "artifact/checkpoint.h"
 #include "model/language_model.h"
@@ -26,10 +29,34 @@ std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint);
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device = at::kCPU,
                          at::ScalarType compute = at::kFloat, const Json& replace_encoding = nullptr);
 
+/// What a branch changes about the model that it goes on with.
+struct ModelChanges {
+  Json encoding = nullptr;                   ///< canonical; null: as it is
+  std::int64_t length = 0;                   ///< training context; 0: as it is
+  std::optional<QkNormOver> qk_norm_over;    ///< where it differs from the checkpoint's, the norm starts at ones
+  /// Parameters of the new encoding that the checkpoint has under the same name are taken from there: whole, or as the
+  /// first rows of a longer table. Otherwise all of them are freshly drawn.
+  bool keep_encoding_parameters = false;
+};
+
+struct ChangedModel {
+  LanguageModel model;
+  std::vector<std::string> fresh;     ///< parameters that the checkpoint lacks: drawn, or ones
+  std::vector<std::string> grown;     ///< tables whose first rows came from the checkpoint
+  std::vector<std::string> dropped;   ///< the checkpoint's that the model has no place for
+};
+
+/// @throws ArtifactError naming the file, the parameter and both shapes where one of the same name does not fit.
+ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const ModelChanges& changes,
+                          at::Device device = at::kCPU, at::ScalarType compute = at::kFloat);
+
 /// Copies "<prefix><parameter name>" into tensors that lie like the model's parameters (the weights themselves, or
 /// moments in flat buffers). Names that begin with "encoding." are skipped with `skip_encoding`.
 void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
                   const std::vector<at::Tensor>& flat, bool skip_encoding = false);
+/// The same, but for parameters that `skip` names.
+void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
+                  const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip);
 void write_tensors(artifact::CheckpointWriter& writer, const std::string& prefix, const LanguageModel& model,
                    const std::vector<at::Tensor>& flat);
 

@@ -245,9 +245,15 @@ kernels::HeadStrides strides_of(const Tensor& heads) {
   return {heads.stride(0), heads.stride(1), heads.stride(2)};
 }
 
+bool over_width(const Tensor& weight, std::int64_t head_width) { return weight.defined() && weight.numel() != head_width; }
+
 Normed split(const Tensor& packed, std::int64_t column, std::int64_t batch, std::int64_t heads, const Tensor& weight,
              const AttentionShape& shape) {
   const std::int64_t rows = packed.size(0), length = rows / batch, d = shape.head_width;
+  if (over_width(weight, d)) {
+    const Normed normed = norm_forward(packed.narrow(1, column, heads * d).contiguous(), weight, shape.eps);
+    return {normed.y.view({batch, length, heads, d}).transpose(1, 2).contiguous(), normed.rstd};
+  }
   if (uses_kernels(packed)) {
     Tensor out = at::empty({batch, heads, length, d}, packed.options());
     Tensor rstd = weight.defined() ? at::empty({rows, heads}, packed.options()) : Tensor();
@@ -273,6 +279,12 @@ void split_backward(const Tensor& dout, const Tensor& packed, const Tensor& rstd
   const std::int64_t rows = packed.size(0), length = rows / batch, d = shape.head_width;
   if (!dout.defined()) {
     dpacked.narrow(1, column, heads * d).zero_();
+    return;
+  }
+  if (over_width(weight.value, d)) {
+    const Tensor part = packed.narrow(1, column, heads * d).contiguous();
+    dpacked.narrow(1, column, heads * d)
+        .copy_(norm_backward(dout.transpose(1, 2).reshape({rows, heads * d}), part, weight, rstd, {}));
     return;
   }
   if (uses_kernels(packed)) {

@@ -37,7 +37,8 @@ Tensor embed(const Tensor& ids, const Tensor& table, const Weight& weight, doubl
 /// RMSNorm over the last dimension. @param x [..., d].
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 
-/// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm per head on q and k where the weights are defined.
+/// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm on q and k where the weights are defined: per head
+/// for weights [d_h], over all heads together for [H · d_h] and [G · d_h].
 Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
                        const Weight& key_norm, const AttentionShape& shape);
 

@@ -89,8 +89,8 @@ std::vector<Plan> plan_of(const ModelConfig& config) {
     plans.push_back({at + "attention.key", {kv, d}, true, std, fused});
     plans.push_back({at + "attention.value", {kv, d}, true, std, fused});
     if (config.qk_norm) {
-      plans.push_back({at + "attention.query_norm", {config.d_h()}});
-      plans.push_back({at + "attention.key_norm", {config.d_h()}});
+      plans.push_back({at + "attention.query_norm", {config.query_norm_width()}});
+      plans.push_back({at + "attention.key_norm", {config.key_norm_width()}});
     }
     plans.push_back({at + "attention.output", {d, q}, true, residual});
     plans.push_back({at + "feed_forward.norm", {d}});
@@ -159,8 +159,8 @@ struct LanguageModel::State {
       const std::string at = cat("layers.", i, ".");
       layers.push_back({.attention_norm = weight(at + "attention.norm", {d}, false),
                         .packed = weight(at + "attention.query", {q + 2 * kv, d}, true),
-                        .query_norm = weight(at + "attention.query_norm", {config.d_h()}, false),
-                        .key_norm = weight(at + "attention.key_norm", {config.d_h()}, false),
+                        .query_norm = weight(at + "attention.query_norm", {config.query_norm_width()}, false),
+                        .key_norm = weight(at + "attention.key_norm", {config.key_norm_width()}, false),
                         .output = weight(at + "attention.output", {d, q}, true),
                         .feed_forward_norm = weight(at + "feed_forward.norm", {d}, false),
                         .gate_up = weight(at + "feed_forward.gate", {2 * config.d_ff(), d}, true),
@@ -289,6 +289,8 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
     for (std::int64_t row = 0; row < batch; ++row) span.samples.push_back(options.first_sample + row);
   }
   span.pe_len = options.pe_len == 0 ? length : options.pe_len;
+  span.doc_start = options.doc_start;
+  span.restart_positions = options.restart_positions;
   span.device = s.device;
   encodings::PositionalEncoding& encoding = *s.encoding;
   encodings::State pass = encodings::begin_pass(encoding, span);

@@ -36,6 +36,10 @@ struct ForwardOptions {
   std::int64_t step = 0;        ///< optimizer step, or the number of the draw in an evaluation, for encodings that draw
   std::int64_t first_sample = 0;       ///< id of row 0, for draws per sample; row b is first_sample + b
   std::vector<std::int64_t> samples;   ///< the ids where they do not follow each other; else empty
+  /// [T] or [B, T] int64: the column at which each token's document starts (packed documents); undefined: one document.
+  /// Nobody sees another document.
+  Tensor doc_start;
+  bool restart_positions = false;      ///< positions count from `position` in each document, else through the row
   double* largest_logit = nullptr;     ///< not null: attention goes the reference route, and this becomes its maximum
 };
 

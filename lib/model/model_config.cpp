@@ -22,6 +22,8 @@ void ModelConfig::describe(support::FieldVisitor& v) {
           {.min = 0, .max = 1 << 24, .neutral = Json(0)});
   v.field("tied", tied, "The output head is the embedding.");
   v.field("qk_norm", qk_norm, "RMSNorm per head on queries and keys, before any rotation.");
+  v.choice("qk_norm_over", qk_norm_over, {{"head", QkNormOver::kHead}, {"width", QkNormOver::kWidth}},
+           "That norm over each head, or over all heads together before they are split.", {.neutral = Json("head")});
   v.field("norm_eps", norm_eps, "Added to the mean square in every norm.", {.min = 0, .max = 1});
   v.field("init_std", init_std, "Standard deviation of initial weights.", {.min = 0, .max = 10});
   v.field("scale_residual_init", scale_residual_init, "Output projections start smaller, by 1/sqrt(2 · layers).");
@@ -57,6 +59,7 @@ Json to_json(const ModelConfig& config) {
   // What came after format 1: only where it is used, so that other artifacts keep their bytes.
   if (config.logit_softcap != 0) json["logit_softcap"] = config.logit_softcap;
   if (config.dropout != 0) json["dropout"] = config.dropout;
+  if (config.qk_norm_over == QkNormOver::kWidth) json["qk_norm_over"] = "width";
   return json;
 }
 
@@ -88,6 +91,14 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   take("encoding", config.encoding.json);
   if (json.contains("logit_softcap")) take("logit_softcap", config.logit_softcap);
   if (json.contains("dropout")) take("dropout", config.dropout);
+  if (json.contains("qk_norm_over")) {
+    std::string over;
+    take("qk_norm_over", over);
+    if (over != "width" && over != "head") {
+      throw ArtifactError(cat(where, ": the model config has '", over, "' for 'qk_norm_over'; expected head or width"));
+    }
+    config.qk_norm_over = over == "width" ? QkNormOver::kWidth : QkNormOver::kHead;
+  }
   for (const auto& [name, value] :
        {std::pair{"width", config.width}, {"layers", config.layers}, {"heads", config.heads},
         {"key_value_heads", config.key_value_heads}, {"head_width", config.head_width},
@@ -101,7 +112,7 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
 
 std::int64_t parameter_count(const ModelConfig& config) {
   const std::int64_t d = config.width, attention = config.d_h() * (2 * config.heads + 2 * config.kv_heads());
-  const std::int64_t norms = 2 * d + (config.qk_norm ? 2 * config.d_h() : 0);
+  const std::int64_t norms = 2 * d + (config.qk_norm ? config.query_norm_width() + config.key_norm_width() : 0);
   return config.vocabulary * d * (config.tied ? 1 : 2) + config.layers * (d * attention + 3 * d * config.d_ff() + norms) + d;
 }
 

@@ -11,6 +11,8 @@
 
 namespace pe::model {
 
+enum class QkNormOver { kHead, kWidth };
+
 struct ModelConfig {
   std::int64_t width = 512;            ///< d_m
   std::int64_t layers = 6;
@@ -21,6 +23,8 @@ struct ModelConfig {
   std::int64_t vocabulary = 0;         ///< V; 0: that of the data
   bool tied = true;                    ///< the output head is the embedding
   bool qk_norm = true;                 ///< RMSNorm per head on queries and keys, before any rotation
+  /// Over each head with one weight [d_h], or over all heads together, before they are split, with [H·d_h] and [G·d_h].
+  QkNormOver qk_norm_over = QkNormOver::kHead;
   double norm_eps = 1e-6;
   double init_std = 0.02;
   bool scale_residual_init = true;     ///< output projections drawn with init_std / sqrt(2 · layers)
@@ -37,6 +41,8 @@ struct ModelConfig {
 
   std::int64_t kv_heads() const { return key_value_heads == 0 ? heads : key_value_heads; }
   std::int64_t d_h() const { return head_width == 0 ? width / heads : head_width; }
+  std::int64_t query_norm_width() const { return qk_norm_over == QkNormOver::kHead ? d_h() : heads * d_h(); }
+  std::int64_t key_norm_width() const { return qk_norm_over == QkNormOver::kHead ? d_h() : kv_heads() * d_h(); }
   std::int64_t d_ff() const { return feed_forward == 0 ? 4 * width : feed_forward; }
 
   bool operator==(const ModelConfig& other) const;
@@ -49,7 +55,7 @@ Json to_json(const ModelConfig& config);
 ModelConfig config_from_json(const Json& json, const std::string& where);
 
 /// Parameters of the decoder without those of its encoding. `vocabulary` must be resolved.
-///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm) + d
+///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm (over the width: (H + G)·d_h)) + d
 std::int64_t parameter_count(const ModelConfig& config);
 
 /// Floating-point operations of forward and backward for one token of a sequence of `length` (PaLM convention: 6 per

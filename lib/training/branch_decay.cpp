@@ -55,6 +55,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
           .last_step = span.end,
           .batch = snapshot.batch,
           .data_seed = snapshot.data_seed,
+          .documents = snapshot.documents,
           .watch = config.decay.watch,
           .compute = compute,
           .checkpoint = config.checkpoint,

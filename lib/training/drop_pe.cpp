@@ -5,6 +5,7 @@
 #include "model/device.h"
 #include "support/error.h"
 #include "support/text.h"
+#include "training/logit_scale.h"
 #include "training/run.h"
 
 namespace pe::training {
@@ -55,8 +56,19 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   const bool reset = config.drop.optimizer == DropConfig::Optimizer::kReset;
   OptimizerSettings optimizer = snapshot.optimizer;
   optimizer.peak_lr = schedule.peak;
-  Run run{.model = model::load_model(snapshot.checkpoint, device, model::compute_type(compute),
-                                     drops ? wanted : Json(nullptr)),
+  model::ModelChanges changes;
+  if (drops) changes.encoding = wanted;
+  if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) changes.qk_norm_over = model::QkNormOver::kWidth;
+  const bool scaled = config.drop.logit_scale != DropConfig::LogitScale::kNone;
+  if (scaled) {
+    const double slope = config.drop.logit_scale == DropConfig::LogitScale::kGiven ? config.drop.logit_scale_slope : 0.0;
+    changes.encoding = with_length_scale(drops ? wanted : had, slope);
+    changes.keep_encoding_parameters = !drops;
+  }
+  const model::ChangedModel loaded = model::load_changed(snapshot.checkpoint, changes, device, model::compute_type(compute));
+  Json branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}};
+  if (config.drop.qk_norm == DropConfig::QkNorm::kWidth) branch["qk_norm"] = "width";
+  Run run{.model = loaded.model,
           .optimizer = optimizer,
           .optimizer_start = reset ? snapshot.step : snapshot.optimizer_start,
           .schedule = schedule,
@@ -64,16 +76,21 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .last_step = end,
           .batch = snapshot.batch,
           .data_seed = snapshot.data_seed,
+          .documents = snapshot.documents,
           .watch = config.drop.watch,
           .compute = compute,
           .checkpoint = config.checkpoint,
           .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
-          .branch = {{"kind", drops ? "drop" : "nodrop"}, {"step", snapshot.step}, {"end", end}, {"encoding_before", had}},
+          .branch = branch,
           .encoding_replaced = drops,
+          .fresh = loaded.fresh,
           .moments_from = reset ? nullptr : &snapshot.checkpoint};
   run.parents.push_back(snapshot.digest);
   execute(run, dataset, workspace);
+  if (config.drop.logit_scale == DropConfig::LogitScale::kFitted) {
+    fit_logit_scale(run.model, dataset, config.drop.watch.validate_windows, workspace);
+  }
 }
 
 }  // namespace pe::training

@@ -33,24 +33,31 @@ using Clock = std::chrono::steady_clock;
 struct Batch {
   at::Tensor ids;       ///< [B, T]
   at::Tensor targets;   ///< [B·T]
+  at::Tensor doc_start; ///< [B, T], unless documents are joined
   std::int64_t bytes = 0;
 };
 
 /// Windows as inputs and targets; `bytes` only where asked for.
 class BatchReader {
  public:
-  BatchReader(const data::TokenDataset& dataset, Split split, std::int64_t length, at::Device device)
-      : dataset_(dataset), split_(split), length_(length), device_(device),
+  BatchReader(const data::TokenDataset& dataset, Split split, std::int64_t length, at::Device device, Documents documents)
+      : dataset_(dataset), split_(split), length_(length), device_(device), documents_(documents),
         window_(static_cast<std::size_t>(length + 1)) {}
 
   template <typename WindowOf>
   Batch read(std::int64_t count, const WindowOf& window_of, bool count_bytes) {
     const auto options = at::TensorOptions(at::kLong);
-    Batch batch{at::empty({count, length_}, options), at::empty({count * length_}, options), 0};
+    Batch batch{at::empty({count, length_}, options), at::empty({count * length_}, options), {}, 0};
+    if (documents_ != Documents::kJoined) batch.doc_start = at::empty({count, length_}, options);
     auto* ids = batch.ids.data_ptr<std::int64_t>();
     auto* targets = batch.targets.data_ptr<std::int64_t>();
     for (std::int64_t row = 0; row < count; ++row) {
-      dataset_.window(split_, length_, window_of(row), window_);
+      const std::uint64_t window = window_of(row);
+      dataset_.window(split_, length_, window, window_);
+      if (batch.doc_start.defined()) {
+        document_starts(dataset_, split_, window * static_cast<std::uint64_t>(length_),
+                        {batch.doc_start.data_ptr<std::int64_t>() + row * length_, static_cast<std::size_t>(length_)});
+      }
       std::copy(window_.begin(), window_.end() - 1, ids + row * length_);
       if (dataset_.has_labels()) {
         dataset_.read_labels(split_, window_of(row) * static_cast<std::uint64_t>(length_),
@@ -63,6 +70,7 @@ class BatchReader {
     if (device_.is_cuda()) {
       batch.ids = batch.ids.to(device_);
       batch.targets = batch.targets.to(device_);
+      if (batch.doc_start.defined()) batch.doc_start = batch.doc_start.to(device_);
     }
     return batch;
   }
@@ -85,6 +93,7 @@ class BatchReader {
   Split split_;
   std::int64_t length_;
   at::Device device_;
+  Documents documents_;
   std::vector<std::int64_t> window_;
 };
 
@@ -108,17 +117,19 @@ class Loop {
         progress_(workspace.progress == nullptr ? support::silent_progress() : *workspace.progress),
         length_(run.model.config().length),
         order_(static_cast<std::uint64_t>(run.data_seed), dataset.windows(Split::kTrain, length_)),
-        reader_(dataset, Split::kTrain, length_, run.model.device()),
+        reader_(dataset, Split::kTrain, length_, run.model.device(), run.documents),
         optimizer_(run.model, run.optimizer, run.optimizer_start),
         store_(workspace, run.checkpoint, progress_),
         step_(run.first_step) {
     check_snapshots();
     if (run.moments_from != nullptr) {
-      model::read_tensors(*run.moments_from, "optim/m/", run.model, optimizer_.first_moments(), run.encoding_replaced);
-      model::read_tensors(*run.moments_from, "optim/v/", run.model, optimizer_.second_moments(), run.encoding_replaced);
-      if (!optimizer_.averages().empty()) {
-        model::read_tensors(*run.moments_from, "ema/", run.model, optimizer_.averages(), run.encoding_replaced);
+      std::vector<std::string> skip = run.fresh;
+      for (const model::Parameter& parameter : run.model.parameters()) {
+        if (run.encoding_replaced && parameter.name.rfind("encoding.", 0) == 0) skip.push_back(parameter.name);
       }
+      model::read_tensors(*run.moments_from, "optim/m/", run.model, optimizer_.first_moments(), skip);
+      model::read_tensors(*run.moments_from, "optim/v/", run.model, optimizer_.second_moments(), skip);
+      if (!optimizer_.averages().empty()) model::read_tensors(*run.moments_from, "ema/", run.model, optimizer_.averages(), skip);
     }
   }
 
@@ -155,6 +166,7 @@ class Loop {
 
  private:
   std::int64_t tokens(std::int64_t steps) const { return steps * run_.batch * length_; }
+  std::int64_t seen() const { return run_.tokens_before + tokens(step_); }
 
   void check_snapshots() const {
     for (const artifact::Snapshot& snapshot : workspace_.snapshots) {
@@ -230,6 +242,8 @@ class Loop {
       options.training = true;
       options.step = step_;
       options.first_sample = sample;
+      options.doc_start = batch.doc_start;
+      options.restart_positions = run_.documents == Documents::kRestarted;
       const at::Tensor hidden = run_.model.forward(batch.ids, options);
       const at::Tensor part = run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets, run_.optimizer.z_loss) * scale;
       part.backward();
@@ -241,7 +255,7 @@ class Loop {
     const bool finite = std::isfinite(loss) && update.finite;
     ++step_;
     curves_.steps.push_back({loss, update.grad_norm});
-    const TrainRow row{step_, tokens(step_), loss, bits_per_byte(loss / scale, bytes), lr, update.grad_norm, update.clipped};
+    const TrainRow row{step_, seen(), loss, bits_per_byte(loss / scale, bytes), lr, update.grad_norm, update.clipped};
     if (logged || !finite) curves_.train.push_back(row);
     watcher_->step(row, logged || !finite);
     if (finite) return true;
@@ -267,7 +281,10 @@ class Loop {
     options.first_sample = sample;
     options.pe_len = length_;
     options.largest_logit = &found.largest;
-    run_.model.forward(batch.ids.narrow(1, 0, std::min(length_, kLogitTokens)), options);
+    const std::int64_t count = std::min(length_, kLogitTokens);
+    if (batch.doc_start.defined()) options.doc_start = batch.doc_start.narrow(1, 0, count);
+    options.restart_positions = run_.documents == Documents::kRestarted;
+    run_.model.forward(batch.ids.narrow(1, 0, count), options);
     curves_.logits.push_back(found);
     watcher_->attention(found);
   }
@@ -280,10 +297,11 @@ class Loop {
   double flops() const { return model::flops_per_token(run_.model.config(), length_); }
 
   std::optional<ValidationRow> validation_now() const {
-    std::optional<ValidationRow> row = validate(run_.model, dataset_, run_.watch.validate_windows, *run_.compute.micro_batch);
+    std::optional<ValidationRow> row = validate(run_.model, dataset_, run_.watch.validate_windows, *run_.compute.micro_batch,
+                                                 run_.documents);
     if (row) {
       row->step = step_;
-      row->tokens = tokens(step_);
+      row->tokens = seen();
     }
     return row;
   }
@@ -301,7 +319,7 @@ class Loop {
     artifact::CheckpointMeta meta;
     meta.status = is_diverged ? artifact::TrainingStatus::kDiverged : artifact::TrainingStatus::kOk;
     meta.step = step_;
-    meta.tokens_seen = tokens(step_);
+    meta.tokens_seen = seen();
     meta.next_sample = step_ * run_.batch;
     meta.tokenizer_digest = dataset_.tokenizer_digest();
     meta.data_digest = dataset_.content_digest();
@@ -309,6 +327,9 @@ class Loop {
     model::describe_model(run_.model, meta);
     meta.optimizer = to_json(run_.optimizer, run_.optimizer_start);
     meta.data = {{"length", length_}, {"batch", run_.batch}, {"seed", run_.data_seed}};
+    if (run_.documents != Documents::kJoined) {
+      meta.data["documents"] = run_.documents == Documents::kMasked ? "masked" : "restarted";
+    }
     meta.extra = {{"phase", run_.schedule.phase(step_)}, {"lr", step_ == run_.first_step ? 0.0 : run_.schedule.at(step_ - 1)}};
     if (!run_.branch.empty()) meta.extra["branch"] = run_.branch;
     if (!skipped_.empty()) meta.extra["skipped"] = skipped_;
@@ -544,13 +565,13 @@ void execute(const Run& run, const data::TokenDataset& dataset, artifact::Worksp
   Loop(run, dataset, workspace).go();
 }
 
-data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length) {
+data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length, const char* key) {
   const std::filesystem::path& path = workspace.input("data").path;
   data::TokenDataset dataset(path);
   if (dataset.windows(Split::kTrain, length) == 0) {
     throw ArtifactError(cat(path.string(), ": the train split has ", dataset.tokens(Split::kTrain),
                             " tokens, too few for one window of ", length, " + 1"),
-                        "give it more text, or lower train.length");
+                        cat("give it more text, or lower ", key));
   }
   if (const std::uint64_t window = dataset.window_tokens(); window != 0 && window != static_cast<std::uint64_t>(length)) {
     throw ArtifactError(cat(path.string(), ": holds examples of ", window, " tokens, but train.length is ", length),
@@ -559,7 +580,7 @@ data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t 
   return dataset;
 }
 
-Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset) {
+Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset, SnapshotNeeds needs) {
   const artifact::Input& input = workspace.input("init");
   const std::filesystem::path& file = input.path;
   Snapshot snapshot{.checkpoint = artifact::CheckpointReader(file),
@@ -572,12 +593,12 @@ Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDa
     throw ArtifactError(cat(file.string(), ": trained with tokenizer ", meta.tokenizer_digest, ", but the data has ",
                             dataset.tokenizer_digest()));
   }
-  if (meta.data_digest != dataset.content_digest()) {
+  if (needs.same_data && meta.data_digest != dataset.content_digest()) {
     throw ArtifactError(cat(file.string(), ": trained on token shards ", meta.data_digest, ", but the input is ",
                             dataset.content_digest()),
                         "a branch continues the order of the same data");
   }
-  if (snapshot.checkpoint.find("optim/m/embedding") == nullptr) {
+  if (needs.moments && snapshot.checkpoint.find("optim/m/embedding") == nullptr) {
     throw ArtifactError(cat(file.string(), ": holds no optimizer state, so it is the end of a training and no snapshot"),
                         "take a snapshot of a training: 'trunk@label'");
   }
@@ -586,6 +607,9 @@ Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDa
   snapshot.batch = required<std::int64_t>(meta.data, "batch", file, "data");
   snapshot.length = required<std::int64_t>(meta.data, "length", file, "data");
   snapshot.data_seed = required<std::int64_t>(meta.data, "seed", file, "data");
+  if (const std::string documents = meta.data.value("documents", "joined"); documents != "joined") {
+    snapshot.documents = documents == "masked" ? Documents::kMasked : Documents::kRestarted;
+  }
   snapshot.step = meta.step;
   snapshot.phase = meta.extra.value("phase", "");
   snapshot.lr = required<double>(meta.extra, "lr", file, "extra");
@@ -597,12 +621,12 @@ Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDa
 }
 
 std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
-                                      std::int64_t windows, std::int64_t micro_batch) {
+                                      std::int64_t windows, std::int64_t micro_batch, Documents documents) {
   const at::NoGradGuard no_gradients;   // not inference mode: encodings may keep tables that training then uses
   const std::int64_t length = model.config().length;
   const std::int64_t count = std::min<std::int64_t>(windows, static_cast<std::int64_t>(dataset.windows(Split::kValidation, length)));
   if (count == 0) return std::nullopt;
-  BatchReader reader(dataset, Split::kValidation, length, model.device());
+  BatchReader reader(dataset, Split::kValidation, length, model.device(), documents);
   double loss = 0;
   ValidationRow row;
   for (std::int64_t first = 0; first < count; first += micro_batch) {
@@ -610,6 +634,8 @@ std::optional<ValidationRow> validate(const model::LanguageModel& model, const d
     const Batch batch = reader.read(size, [&](std::int64_t i) { return static_cast<std::uint64_t>(first + i); }, true);
     model::ForwardOptions options;
     options.first_sample = first;
+    options.doc_start = batch.doc_start;
+    options.restart_positions = documents == Documents::kRestarted;
     const at::Tensor hidden = model.forward(batch.ids, options);
     loss += model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets).item<double>();
     row.bytes_scored += batch.bytes;

@@ -17,6 +17,7 @@
 #include "data/token_dataset.h"
 #include "model/language_model.h"
 #include "training/curves.h"
+#include "training/documents.h"
 #include "training/optimizer.h"
 #include "training/schedule.h"
 #include "training/train_config.h"
@@ -32,6 +33,8 @@ struct Run {
   std::int64_t last_step = 0;             ///< steps done at the end
   std::int64_t batch = 1;
   std::int64_t data_seed = 0;
+  Documents documents = Documents::kJoined;
+  std::int64_t tokens_before = 0;         ///< seen by what it descends from, where steps count anew
   WatchConfig watch;
   model::ComputeConfig compute;           ///< resolved
   CheckpointConfig checkpoint;
@@ -39,6 +42,7 @@ struct Run {
   std::vector<std::string> parents;       ///< content digests of the checkpoints it descends from
   Json branch = Json::object();           ///< what artifacts say of a branch: kind, step, settings
   bool encoding_replaced = false;         ///< the model's encoding is not that of `moments_from`
+  std::vector<std::string> fresh;         ///< other parameters that `moments_from` lacks
   bool artifact_holds_moments = false;    ///< of the final artifact; snapshots always hold them
   /// Moments to begin with, when the optimizer goes on from a checkpoint.
   const artifact::CheckpointReader* moments_from = nullptr;
@@ -49,7 +53,8 @@ struct Run {
 void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace);
 
 /// Opens the token shards of role "data". @throws ArtifactError when there is no window to train on.
-data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length);
+data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length,
+                             const char* key = "train.length");
 
 /// A checkpoint that another training left for branches: what is needed to go on. @throws ArtifactError naming the file
 /// when it is no snapshot (no moments, diverged), or was trained on other data or with another tokenizer.
@@ -60,13 +65,20 @@ struct Snapshot {
   std::int64_t optimizer_start = 0;
   std::int64_t step = 0;
   std::int64_t batch = 0, length = 0, data_seed = 0;
+  Documents documents = Documents::kJoined;
   std::string phase;                      ///< of its schedule at `step`
   double lr = 0;                          ///< of its last update
 };
-Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset);
+/// What a branch asks of its snapshot.
+struct SnapshotNeeds {
+  bool moments = true;
+  bool same_data = true;
+};
+Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset, SnapshotNeeds needs = {});
 
 /// Loss of the first windows of the validation split, by the model as it is.
 std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
-                                      std::int64_t windows, std::int64_t micro_batch);
+                                      std::int64_t windows, std::int64_t micro_batch,
+                                      Documents documents = Documents::kJoined);
 
 }  // namespace pe::training

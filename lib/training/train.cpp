@@ -33,6 +33,7 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
                 .last_step = schedule.end,
                 .batch = settings.batch,
                 .data_seed = settings.seed,
+                .documents = settings.documents,
                 .watch = {settings.log_every, settings.validate_every, settings.validate_windows},
                 .compute = compute,
                 .checkpoint = config.checkpoint,

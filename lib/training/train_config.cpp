@@ -90,6 +90,10 @@ void TrainSettings::describe(FieldVisitor& v) {
   v.field("encoding_lr_scale", optimizer.encoding_lr_scale, "Learning rate of the encoding's parameters, as a multiple.",
           {.min = 0, .max = 1000, .neutral = Json(1.0)});
   v.field("clip", optimizer.clip, "Largest norm of all gradients together; 0: no clipping.", {.min = 0, .max = 1e9});
+  v.choice("documents", documents,
+           {{"joined", Documents::kJoined}, {"masked", Documents::kMasked}, {"restarted", Documents::kRestarted}},
+           "Documents of a window: one text; without sight of each other; the same, and positions restart in each.",
+           {.neutral = Json("joined")});
   v.field("z_loss", optimizer.z_loss, "Weight of (log Σ exp)² of the logits in the gradients; the loss told stays the cross entropy.",
           {.min = 0, .max = 1, .neutral = Json(0.0)});
   v.field("ema", optimizer.ema, "Decay of a moving average of the weights, kept beside them as ema/…; 0: none.",
@@ -189,7 +193,46 @@ void DropConfig::describe(FieldVisitor& v) {
   v.field("warmup_steps", warmup_steps, "Linear warm-up of the fresh schedule; 0: warmup_share holds.",
           {.unit = "steps", .min = 0, .max = kMostSteps});
   v.field("warmup_share", warmup_share, "Warm-up as a share of the steps that remain.", {.min = 0, .max = 1});
+  v.choice("qk_norm", qk_norm, {{"keep", QkNorm::kKeep}, {"width", QkNorm::kWidth}},
+           "Norm on queries and keys from here on: as it was, or a new one over the whole width in its place.",
+           {.neutral = Json("keep")});
+  v.choice("logit_scale", logit_scale,
+           {{"none", LogitScale::kNone}, {"given", LogitScale::kGiven}, {"fitted", LogitScale::kFitted}},
+           "Logits of texts s times as long as in training grow by 1 + slope · ln s: not; by logit_scale_slope; by the slope "
+           "that fits validation text best at the end.",
+           {.neutral = Json("none")});
+  v.field("logit_scale_slope", logit_scale_slope, "The slope where it is given.",
+          {.min = 0, .max = 10, .neutral = Json(0.412)});
   watch.describe(v);
+}
+
+void ExtendConfig::describe(FieldVisitor& v) {
+  v.field("length", length, "The new training context.", {.unit = "tokens", .min = 2, .max = 1 << 24});
+  v.field("tokens", tokens, "Tokens to train on at that context.", {.unit = "tokens", .min = 1, .max = kMostTokens});
+  v.field("batch", batch, "Sequences of a step; 0: as many tokens a step as before.",
+          {.unit = "sequences", .min = 0, .max = 1 << 24});
+  v.choice("encoding_of", encoding_of, {{"config", EncodingOf::kConfig}, {"checkpoint", EncodingOf::kCheckpoint}},
+           "Which encoding goes on: `encoding`, or the checkpoint's own (as pe-search-factors left it).");
+  v.variant("encoding", encoding, encodings::variant_kinds(),
+            "The encoding at the new context. A factor of 1 stands for new over old context; train_length, max_positions and "
+            "floor_scale that are auto mean the old one.",
+            /*stackable=*/true);
+  v.choice("optimizer", optimizer, {{"reset", DropConfig::Optimizer::kReset}, {"keep", DropConfig::Optimizer::kKeep}},
+           "Moments: from zero, or as the snapshot has them.");
+  v.choice("schedule", schedule,
+           {{"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}},
+           "Learning rate after the warm-up.");
+  v.field("peak_lr", peak_lr, "Learning rate after the warm-up; 0: peak_scale times the checkpoint's peak.", {.min = 0, .max = 10});
+  v.field("peak_scale", peak_scale, "Peak relative to the checkpoint's, where peak_lr is 0.", {.min = 0, .max = 1000});
+  v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
+  v.field("warmup_steps", warmup_steps, "Linear warm-up.", {.unit = "steps", .min = 0, .max = kMostSteps});
+  watch.describe(v);
+}
+
+void ExtendPeConfig::describe(FieldVisitor& v) {
+  v.group("extend", extend, "The extension.");
+  v.group("compute", compute, "On what and how it is computed.");
+  v.group("checkpoint", checkpoint, "What a killed run loses.");
 }
 
 void DropPeConfig::describe(FieldVisitor& v) {

@@ -53,6 +53,10 @@ struct OptimizerSettings {
   std::int64_t skip_nonfinite = 0;  ///< steps in a row that may be left out before the run has diverged
 };
 
+/// What a window of packed documents is to attention: one text; documents that do not see each other, with positions that
+/// count through the window; or with positions that restart in each.
+enum class Documents { kJoined, kMasked, kRestarted };
+
 /// Group `train`.
 struct TrainSettings {
   std::int64_t tokens = 2'400'000'000;   ///< the horizon
@@ -66,6 +70,7 @@ struct TrainSettings {
   std::int64_t warmup_steps = 500;
   double warmup_share = 0;
   OptimizerSettings optimizer;
+  Documents documents = Documents::kJoined;
   std::int64_t log_every = 10;
   std::int64_t validate_every = 250;
   std::int64_t validate_windows = 128;
@@ -110,6 +115,8 @@ struct BranchDecayConfig {
 struct DropConfig {
   enum class Arm { kDrop, kNoDrop };
   enum class Optimizer { kReset, kKeep };
+  enum class QkNorm { kKeep, kWidth };
+  enum class LogitScale { kNone, kGiven, kFitted };
   std::int64_t horizon_tokens = 2'400'000'000;
   Arm arm = Arm::kDrop;
   Optimizer optimizer = Optimizer::kReset;
@@ -119,6 +126,9 @@ struct DropConfig {
   double final_share = 0.1;
   std::int64_t warmup_steps = 0;
   double warmup_share = 0.035;
+  QkNorm qk_norm = QkNorm::kKeep;
+  LogitScale logit_scale = LogitScale::kNone;
+  double logit_scale_slope = 0.412;
   WatchConfig watch;
   void describe(support::FieldVisitor& v);
 };
@@ -128,6 +138,30 @@ struct DropPeConfig {
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
   WatchFiles watch;
+  void describe(support::FieldVisitor& v);
+};
+
+struct ExtendConfig {
+  enum class EncodingOf { kConfig, kCheckpoint };
+  std::int64_t length = 2048;               ///< the new context
+  std::int64_t tokens = 100'000'000;        ///< of this stage
+  std::int64_t batch = 0;                   ///< sequences; 0: as many tokens a step as before
+  EncodingOf encoding_of = EncodingOf::kConfig;
+  support::VariantValue encoding{"yarn"};
+  DropConfig::Optimizer optimizer = DropConfig::Optimizer::kReset;
+  ScheduleKind schedule = ScheduleKind::kConstant;
+  double peak_lr = 0;
+  double peak_scale = 0.1;
+  double final_share = 0;
+  std::int64_t warmup_steps = 20;
+  WatchConfig watch;
+  void describe(support::FieldVisitor& v);
+};
+
+struct ExtendPeConfig {
+  ExtendConfig extend;
+  model::ComputeConfig compute;
+  CheckpointConfig checkpoint;
   void describe(support::FieldVisitor& v);
 };
 

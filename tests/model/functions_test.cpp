@@ -55,12 +55,12 @@ Outcome run_norm(at::ScalarType type) {
   return {{y.detach()}, {x.grad(), w.gradient}};
 }
 
-Outcome run_project(at::ScalarType type, bool qk_norm) {
+Outcome run_project(at::ScalarType type, bool qk_norm, bool over_width = false) {
   const pe::model::AttentionShape shape{4, 2, 6, 1e-6};
   const Tensor x = normals(1, {kBatch, kLength, kWidth}).to(type).requires_grad_(true);
   const Weight norm = weight_of(normals(2, {kWidth}), type), packed = weight_of(normals(3, {48, kWidth}, 0.3), type);
-  const Weight q_norm = qk_norm ? weight_of(normals(4, {6}), type) : Weight{};
-  const Weight k_norm = qk_norm ? weight_of(normals(5, {6}), type) : Weight{};
+  const Weight q_norm = qk_norm ? weight_of(normals(4, {over_width ? 24 : 6}), type) : Weight{};
+  const Weight k_norm = qk_norm ? weight_of(normals(5, {over_width ? 12 : 6}), type) : Weight{};
   const auto out = pe::model::norm_project(x, norm, packed, q_norm, k_norm, shape);
   (out.q * normals(6, {kBatch, 4, kLength, 6}).to(type)).sum().add_((out.k * normals(7, {kBatch, 2, kLength, 6}).to(type)).sum())
       .add_((out.v * normals(8, {kBatch, 2, kLength, 6}).to(type)).sum())
@@ -120,6 +120,7 @@ BOOST_AUTO_TEST_CASE(the_norm_kernel_agrees_with_float64) { compare(run_norm(at:
 BOOST_AUTO_TEST_CASE(the_projection_kernel_agrees_with_float64) {
   compare(run_project(at::kFloat, true), run_project(at::kDouble, true), 1e-4);
   compare(run_project(at::kFloat, false), run_project(at::kDouble, false), 1e-4);
+  compare(run_project(at::kFloat, true, true), run_project(at::kDouble, true, true), 1e-4);
 }
 
 BOOST_AUTO_TEST_CASE(the_feed_forward_kernel_agrees_with_float64) {

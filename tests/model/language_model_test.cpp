@@ -94,18 +94,20 @@ class Naive {
     const auto d = static_cast<std::size_t>(config_.d_h());
     const auto heads = static_cast<std::size_t>(config_.heads), groups = static_cast<std::size_t>(config_.kv_heads());
     Matrix mixed(x.size(), std::vector<double>(heads * d, 0.0));
+    const bool width = config_.qk_norm && config_.qk_norm_over == pe::model::QkNormOver::kWidth;
+    const Matrix normed_q = width ? norm(q, at(prefix + "query_norm")) : q, normed_k = width ? norm(k, at(prefix + "key_norm")) : k;
     const auto head = [&](const Matrix& m, std::size_t t, std::size_t h, const std::string& norm_name) {
       Matrix row{{m[t].begin() + static_cast<std::ptrdiff_t>(h * d), m[t].begin() + static_cast<std::ptrdiff_t>((h + 1) * d)}};
-      return norm_name.empty() ? row[0] : norm(row, at(prefix + norm_name))[0];
+      return norm_name.empty() || width ? row[0] : norm(row, at(prefix + norm_name))[0];
     };
     for (std::size_t h = 0; h < heads; ++h) {
       const std::size_t g = h * groups / heads;
       for (std::size_t t = 0; t < x.size(); ++t) {
-        const auto query = head(q, t, h, "query_norm");
+        const auto query = head(normed_q, t, h, "query_norm");
         std::vector<double> weights;
         double total = 0;
         for (std::size_t s = 0; s <= t; ++s) {
-          const auto key = head(k, s, g, "key_norm");
+          const auto key = head(normed_k, s, g, "key_norm");
           double dot = 0;
           for (std::size_t i = 0; i < d; ++i) dot += query[i] * key[i];
           weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(d))));
@@ -139,10 +141,15 @@ BOOST_AUTO_TEST_SUITE(language_model)
 BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
   ModelConfig config = small();
   config.init_std = 0.3;   // so that every part matters
-  for (const auto& [type, allowed] : {std::pair{at::kDouble, 1e-10}, {at::kFloat, 2e-4}}) {
+  using pe::model::QkNormOver;
+  for (const auto& [type, allowed, over] : {std::tuple{at::kDouble, 1e-10, QkNormOver::kHead}, {at::kFloat, 2e-4, QkNormOver::kHead},
+                                            {at::kDouble, 1e-10, QkNormOver::kWidth}, {at::kFloat, 2e-4, QkNormOver::kWidth}}) {
+    config.qk_norm_over = over;
     const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, type);
     const Tensor ids = some_ids(2, 7, 19);
     const at::NoGradGuard guard;
+    Tensor others = model.groups()[1].values;   // norms among them, which start at ones
+    others.add_(at::arange(others.numel(), others.options()).sin_(), 0.2);
     const Tensor hidden = model.forward(ids).to(at::kDouble);
     const Naive naive(model);
     for (std::int64_t b = 0; b < 2; ++b) {
@@ -159,6 +166,7 @@ BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
 BOOST_AUTO_TEST_CASE(the_gradient_is_that_of_differences_for_a_parameter_of_each_kind) {
   ModelConfig config = small("rope");
   config.init_std = 0.3;
+  config.qk_norm_over = pe::model::QkNormOver::kWidth;
   const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, at::kDouble);
   const Tensor ids = some_ids(2, 6, 19), targets = some_ids(1, 12, 19).reshape({12});
   const auto loss = [&] { return model.loss_sum(model.forward(ids).reshape({12, 16}), targets); };
@@ -256,6 +264,24 @@ BOOST_AUTO_TEST_CASE(losses_and_logits_agree) {
   const Tensor expected = logits.logsumexp(1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1);
   BOOST_TEST(model.losses(hidden, targets).allclose(expected, 1e-5, 1e-5));
   BOOST_TEST(std::abs(model.loss_sum(hidden.reshape({16, 16}), targets).item<double>() - expected.sum().item<double>()) <= 1e-3);
+}
+
+// β(s) = 1 + 0.412 · ln s as DroPE publishes it at 2, 4 and 8 times the training length; nothing up to it.
+BOOST_AUTO_TEST_CASE(a_length_scale_multiplies_logits_by_its_published_values) {
+  ModelConfig config = small();
+  config.init_std = 0.5;
+  const auto with = [&](const pe::Json& encoding) {
+    config.encoding.json = encoding;
+    return LanguageModel::make(config, 19, 42, at::kCPU, at::kDouble);
+  };
+  const at::NoGradGuard guard;
+  const LanguageModel scaled = with({{"kind", "length_scale"}, {"slope", 0.412}});
+  for (const auto& [length, beta] : {std::pair<std::int64_t, double>{5, 1}, {8, 1}, {16, 1.285576638}, {32, 1.571153277}, {64, 1.856729915}}) {
+    const Tensor ids = some_ids(1, length, 19);
+    const Tensor expected = with({{"kind", "uniform_scale"}, {"scale", beta}}).forward(ids);
+    BOOST_TEST((scaled.forward(ids) - expected).abs().max().item<double>() <= 1e-7);
+    if (beta > 1) BOOST_TEST((scaled.forward(ids) - with("none").forward(ids)).abs().max().item<double>() >= 1e-3);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(capped_logits_lie_below_their_cap_and_make_the_loss) {

@@ -1,10 +1,15 @@
 // Decays and drops that branch off a trunk.
+#include <torch/types.h>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 
+#include "data/token_dataset.h"
+#include "model/checkpoint_io.h"
 #include "small_run.h"
 #include "support/error.h"
 #include "training/branch_decay.h"
 #include "training/drop_pe.h"
+#include "training/logit_scale.h"
 
 namespace {
 
@@ -143,6 +148,97 @@ BOOST_AUTO_TEST_CASE(the_optimizer_is_reset_or_kept) {
   training::drop_pe(config, keep);
   BOOST_TEST(artifact::CheckpointReader(folder / "keep/model.h5").meta().optimizer["start"] == 0);
   BOOST_TEST(tensor(folder / "reset/model.h5", "model/norm") != tensor(folder / "keep/model.h5", "model/norm"), boost::test_tools::per_element());
+}
+
+// DroPE's norm over the whole width starts at ones in place of the one per head, in the arm and in its control.
+BOOST_AUTO_TEST_CASE(a_drop_may_bring_a_norm_over_the_whole_width) {
+  training::DropPeConfig config = drop();
+  config.drop.qk_norm = training::DropConfig::QkNorm::kWidth;
+  config.drop.optimizer = training::DropConfig::Optimizer::kKeep;
+  config.drop.peak_lr = 1e-9;   // nothing moves
+  artifact::Workspace workspace = branch("width", "s10");
+  training::drop_pe(config, workspace);
+  const artifact::CheckpointReader end(folder / "width/model.h5");
+  BOOST_TEST(end.meta().model["qk_norm_over"] == "width");
+  BOOST_TEST(end.meta().extra["branch"]["qk_norm"] == "width");
+  const auto weights = tensor(folder / "width/model.h5", "model/layers.0.attention.query_norm");
+  BOOST_REQUIRE(weights.size() == 16U);   // H · d_h
+  for (const float weight : weights) BOOST_TEST(std::abs(weight - 1) < 1e-6);
+  BOOST_TEST(tensor(folder / "trunk/s10-model.h5", "model/layers.0.attention.query_norm").size() == 8U);
+  config.drop.arm = training::DropConfig::Arm::kNoDrop;
+  artifact::Workspace control = branch("control", "s10");
+  training::drop_pe(config, control);
+  BOOST_TEST(artifact::CheckpointReader(folder / "control/model.h5").meta().model["qk_norm_over"] == "width");
+}
+
+BOOST_AUTO_TEST_CASE(a_given_logit_scale_does_not_touch_training) {
+  training::DropPeConfig config = drop();
+  artifact::Workspace plain = branch("plain", "s10"), scaled = branch("scaled", "s10"), control = branch("control", "s10");
+  training::drop_pe(config, plain);
+  config.drop.logit_scale = training::DropConfig::LogitScale::kGiven;
+  config.drop.logit_scale_slope = 0.3;
+  training::drop_pe(config, scaled);
+  for (const char* name : {"model/embedding", "model/layers.1.feed_forward.down"}) {
+    BOOST_TEST(tensor(folder / "scaled/model.h5", name) == tensor(folder / "plain/model.h5", name), boost::test_tools::per_element());
+  }
+  const Json encoding = artifact::CheckpointReader(folder / "scaled/model.h5").meta().encoding;
+  BOOST_TEST(encoding["kind"] == "length_scale");
+  BOOST_TEST(encoding["slope"] == 0.3);
+  config.drop.arm = training::DropConfig::Arm::kNoDrop;
+  training::drop_pe(config, control);
+  const Json kept = artifact::CheckpointReader(folder / "control/model.h5").meta().encoding;
+  BOOST_TEST(kept["stack"][0]["kind"] == "rope");
+  BOOST_TEST(kept["stack"][1]["slope"] == 0.3);
+}
+
+BOOST_AUTO_TEST_CASE(the_slope_goes_through_one_at_the_training_length) {
+  // β = 1 + 0.412 · ln s gives the published values at 2, 4 and 8.
+  std::vector<training::ScaleFit> fits{{.length = 16, .beta = 1.285576638}, {.length = 32, .beta = 1.571153277}, {.length = 64, .beta = 1.856729915}};
+  BOOST_TEST(training::slope_of(fits, 8) == 0.412, boost::test_tools::tolerance(1e-8));
+  fits[2].beta = 1;   // Σ (β − 1) ln s / Σ (ln s)² = 0.412 · (1 + 4) / (1 + 4 + 9)
+  BOOST_TEST(training::slope_of(fits, 8) == 0.412 * 5 / 14, boost::test_tools::tolerance(1e-8));
+}
+
+// The fit of the written model by hand: all slopes of the grid at every length, by the model as a checkpoint holds it.
+BOOST_AUTO_TEST_CASE(a_fitted_logit_scale_is_the_best_of_its_grid) {
+  training::DropPeConfig config = drop();
+  config.drop.logit_scale = training::DropConfig::LogitScale::kFitted;
+  config.drop.peak_lr = 0.03;
+  artifact::Workspace workspace = branch("fitted", "s10");
+  training::drop_pe(config, workspace);
+  const artifact::CheckpointReader end(folder / "fitted/model.h5");
+  const Json record = end.meta().extra["logit_scale"];
+  BOOST_REQUIRE(record["fits"].size() == 3U);
+  BOOST_TEST(end.meta().encoding["slope"] == record["slope"]);
+  const data::TokenDataset dataset(data);
+  std::vector<training::ScaleFit> fits;
+  for (const Json& fit : record["fits"]) {
+    const auto length = fit["length"].get<std::int64_t>();
+    double best = 1e9, best_beta = 0;
+    for (int i = 0; i <= 10; ++i) {
+      const auto changed = model::load_changed(end, {.encoding = {{"kind", "length_scale"}, {"slope", 0.05 * i}}});
+      const at::NoGradGuard guard;
+      double sum = 0;
+      const std::int64_t windows = std::min<std::int64_t>(6, static_cast<std::int64_t>(dataset.windows(artifact::Split::kValidation, length)));
+      for (std::int64_t w = 0; w < windows; ++w) {
+        std::vector<std::int64_t> window(static_cast<std::size_t>(length + 1));
+        dataset.window(artifact::Split::kValidation, length, static_cast<std::uint64_t>(w), window);
+        const at::Tensor ids = at::tensor(std::vector<std::int64_t>(window.begin(), window.end() - 1)).unsqueeze(0);
+        const at::Tensor targets = at::tensor(std::vector<std::int64_t>(window.begin() + 1, window.end()));
+        sum += changed.model.losses(changed.model.forward(ids).flatten(0, 1), targets).to(at::kDouble).sum().item<double>();
+      }
+      const double loss = sum / static_cast<double>(windows * length);
+      if (loss < best - 1e-7) {
+        best = loss;
+        best_beta = 1 + 0.05 * i * std::log(static_cast<double>(length) / 8);
+      }
+    }
+    BOOST_TEST(fit["loss"].get<double>() == best, boost::test_tools::tolerance(1e-5));
+    BOOST_TEST(fit["beta"].get<double>() == best_beta, boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(fit["loss"].get<double>() <= fit["unscaled_loss"].get<double>());
+    fits.push_back({.length = length, .beta = best_beta});
+  }
+  BOOST_TEST(record["slope"].get<double>() == training::slope_of(fits, 8), boost::test_tools::tolerance(1e-9));
 }
 
 BOOST_AUTO_TEST_CASE(nothing_to_drop_is_told) {

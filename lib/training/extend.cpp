@@ -1,0 +1,171 @@
+#include "training/extend.h"
+
+#include <algorithm>
+
+#include "encodings/positional_encoding.h"
+#include "encodings/registry.h"
+#include "encodings/rescaling.h"
+#include "encodings/rotary_schedules.h"
+#include "model/checkpoint_io.h"
+#include "model/device.h"
+#include "support/error.h"
+#include "support/text.h"
+#include "training/run.h"
+
+namespace pe::training {
+
+using support::ArtifactError;
+using support::cat;
+using support::ConfigError;
+
+namespace {
+
+Json canonical(const Json& encoding) { return encoding.is_string() ? Json{{"kind", encoding}} : encoding; }
+
+/// Options that mean the training length where nothing else is said.
+void fill_lengths(const support::Schema& fields, Json& options, std::int64_t trained) {
+  for (const char* name : {"train_length", "max_positions", "floor_scale"}) {
+    if (support::find_field(fields, name) == nullptr) continue;
+    if (!options.contains(name) || options[name].is_null()) options[name] = trained;
+  }
+}
+
+const encodings::RotarySchedule* schedule_named(const std::string& name) {
+  for (const encodings::RotarySchedule& schedule : encodings::rotary_schedules()) {
+    if (schedule.name == name) return &schedule;
+  }
+  return nullptr;
+}
+
+/// The part of an encoding that a rule can stand over: a rotary one, or what a rule stands over; null where there is none.
+Json rotary_of(const Json& encoding) {
+  if (encoding.contains("stack")) {
+    for (const Json& member : encoding["stack"]) {
+      if (Json found = rotary_of(canonical(member)); !found.is_null()) return found;
+    }
+    return nullptr;
+  }
+  if (!encoding.contains("over")) return schedule_named(encoding.value("kind", "")) == nullptr ? Json(nullptr) : encoding;
+  Json below = canonical(encoding["over"]);
+  for (const char* shared : {"base", "layout"}) {
+    if (encoding.contains(shared)) below[shared] = encoding[shared];
+  }
+  return below;
+}
+
+std::string names(const std::vector<std::string>& list) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, list.size()); ++i) text += cat(i == 0 ? "" : ", ", list[i]);
+  return list.size() > kShown ? cat(text, " and ", list.size() - kShown, " more") : text;
+}
+
+}  // namespace
+
+Json encoding_at(const Json& wanted, const Json& had, std::int64_t trained, std::int64_t length) {
+  Json made = canonical(wanted);
+  if (made.contains("stack")) {
+    for (Json& member : made["stack"]) member = encoding_at(member, had, trained, length);
+    return made;
+  }
+  const encodings::EncodingEntry* entry = encodings::find_encoding(made.value("kind", ""));
+  if (entry == nullptr) return made;   // told where it is built
+  const Json defaults = support::defaults(entry->fields);
+  const auto plain = [&](const char* name) { return !made.contains(name) || made[name] == defaults[name]; };
+  if (defaults.contains("over")) {
+    Json below = rotary_of(canonical(had));
+    if (!below.is_null()) {
+      for (const char* shared : {"base", "layout"}) {
+        if (below.contains(shared) && plain(shared)) made[shared] = below[shared];
+        below.erase(shared);
+      }
+      if (plain("over")) made["over"] = below;
+    }
+    if (made.contains("over")) {
+      made["over"] = canonical(made["over"]);
+      if (const auto* schedule = schedule_named(made["over"].value("kind", ""))) {
+        fill_lengths(schedule->fields, made["over"], trained);
+      }
+    }
+    if (defaults.contains("factor") && plain("factor") && entry->name != "dyn_ntk") {
+      made["factor"] = static_cast<double>(length) / static_cast<double>(trained);
+    }
+  }
+  fill_lengths(entry->fields, made, trained);
+  return made;
+}
+
+void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
+  const ExtendConfig& extend = config.extend;
+  const data::TokenDataset dataset = open_data(workspace, extend.length, "extend.length");
+  const bool keeps = extend.optimizer == DropConfig::Optimizer::kKeep;
+  const Snapshot snapshot = open_snapshot(workspace, dataset, {.moments = keeps, .same_data = false});
+  const std::string file = snapshot.checkpoint.path().string();
+  if (extend.length <= snapshot.length) {
+    throw ConfigError(cat("extend.length is ", extend.length, ", and ", file, " was trained at ", snapshot.length),
+                      {}, cat("an extension goes to a longer context, such as ", 2 * snapshot.length));
+  }
+  const std::int64_t batch =
+      extend.batch > 0 ? extend.batch : std::max<std::int64_t>(1, snapshot.batch * snapshot.length / extend.length);
+  const model::ComputeConfig compute = model::resolve(config.compute, batch);
+  const at::Device device = model::open_device(compute);
+
+  const Json& had = snapshot.checkpoint.meta().encoding;
+  const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
+  const Json encoding = encoding_at(own ? had : extend.encoding.json, had, snapshot.length, extend.length);
+  const model::ChangedModel loaded = model::load_changed(
+      snapshot.checkpoint, {.encoding = encoding, .length = extend.length, .keep_encoding_parameters = true}, device,
+      model::compute_type(compute));
+  const auto bound = loaded.model.encoding().facts().max_positions;
+  if (bound && *bound < extend.length) {
+    throw ConfigError(cat("encoding '", encodings::encoding_name(encoding), "' has ", *bound,
+                          " positions, and extend.length is ", extend.length),
+                      {}, "give it that many in extend.encoding: the rows that the checkpoint has come first");
+  }
+
+  Schedule schedule;
+  schedule.kind = extend.schedule;
+  schedule.peak = extend.peak_lr > 0 ? extend.peak_lr : extend.peak_scale * snapshot.optimizer.peak_lr;
+  schedule.final_share = extend.final_share;
+  schedule.warmup = extend.warmup_steps;
+  schedule.decay_begin = schedule.end = horizon_steps(extend.tokens, batch * extend.length);
+  if (schedule.warmup > schedule.end) {
+    throw ConfigError(cat("extend.warmup_steps is ", schedule.warmup, ", but the extension takes ", schedule.end, " steps of ",
+                          batch, " x ", extend.length, " tokens"));
+  }
+  OptimizerSettings optimizer = snapshot.optimizer;
+  optimizer.peak_lr = schedule.peak;
+  std::vector<std::string> fresh = loaded.fresh;
+  fresh.insert(fresh.end(), loaded.grown.begin(), loaded.grown.end());
+  Run run{.model = loaded.model,
+          .optimizer = optimizer,
+          .optimizer_start = keeps ? snapshot.optimizer_start - snapshot.step : 0,   // steps count anew
+          .schedule = schedule,
+          .last_step = schedule.end,
+          .batch = batch,
+          .data_seed = snapshot.data_seed,
+          .documents = snapshot.documents,
+          .tokens_before = snapshot.checkpoint.meta().tokens_seen,
+          .watch = extend.watch,
+          .compute = compute,
+          .checkpoint = config.checkpoint,
+          .parents = snapshot.checkpoint.meta().parents,
+          .branch = {{"kind", "extend"},
+                     {"step", snapshot.step},
+                     {"tokens", snapshot.checkpoint.meta().tokens_seen},
+                     {"length_before", snapshot.length},
+                     {"encoding_before", had}},
+          .fresh = fresh,
+          .moments_from = keeps ? &snapshot.checkpoint : nullptr};
+  run.parents.push_back(snapshot.digest);
+  if (workspace.progress != nullptr) {
+    if (!loaded.fresh.empty()) workspace.progress->note(cat("parameters that begin anew: ", names(loaded.fresh)));
+    if (!loaded.grown.empty()) workspace.progress->note(cat("tables that grow behind the rows they had: ", names(loaded.grown)));
+    if (!loaded.dropped.empty()) {
+      workspace.progress->note(cat("parameters of the encoding before that are left behind: ", names(loaded.dropped)));
+    }
+  }
+  execute(run, dataset, workspace);
+}
+
+}  // namespace pe::training

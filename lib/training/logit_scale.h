@@ -1,0 +1,35 @@
+/// @file
+/// DroPE's logit scale β(s) = 1 + a · ln s for texts s times as long as in training (Gelberg et al. 2025, arXiv:2512.12167):
+/// the encoding `length_scale` with slope a, fitted on validation text.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "artifact/workspace.h"
+#include "data/token_dataset.h"
+#include "model/language_model.h"
+
+namespace pe::training {
+
+/// The encoding with a length scale beside it; `none` is replaced by it.
+Json with_length_scale(const Json& encoding, double slope);
+
+/// What was measured at one length.
+struct ScaleFit {
+  std::int64_t length = 0;
+  double beta = 1;            ///< the best of 1 + a · ln s, a = 0, 0.05, … 0.5
+  double loss = 0;            ///< with it, nats per token
+  double unscaled_loss = 0;
+};
+
+/// The line through β = 1 at s = 1 that is nearest to the fits in least squares: Σ (β − 1) ln s / Σ (ln s)².
+double slope_of(const std::vector<ScaleFit>& fits, std::int64_t train_length);
+
+/// Measures 2, 4 and 8 times the training length as far as the validation split has windows of that length (at most
+/// `windows`), gives the model's encoding the slope, and writes artifact "model" anew with it and the fits in `extra`.
+/// @throws ArtifactError where not even one window of twice the training length exists.
+void fit_logit_scale(const model::LanguageModel& model, const data::TokenDataset& dataset, std::int64_t windows,
+                     artifact::Workspace& workspace);
+
+}  // namespace pe::training

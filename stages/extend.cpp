@@ -1,0 +1,22 @@
+// pe-extend: trains a checkpoint on at a longer context, with its encoding extended or another one.
+#include "training/extend.h"
+
+#include "model/compute.h"
+#include "stage/stage_main.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::training::ExtendPeConfig>(
+      argc, argv,
+      {.name = "extend",
+       .version = 1,
+       .summary = "Train a checkpoint on at a longer context, with its encoding extended.",
+       .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
+       .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
+       .resumes = true,
+       .costs = {{"tokens", "extend.tokens"}},
+       .epilogue = "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
+                   "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",
+       .prepare = pe::model::prepare},
+      pe::training::extend);
+}

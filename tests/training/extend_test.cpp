@@ -1,0 +1,208 @@
+// Extensions to a longer context.
+#include <torch/types.h>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "data/sample_order.h"
+#include "data/token_dataset.h"
+#include "encodings/registry.h"
+#include "model/checkpoint_io.h"
+#include "small_run.h"
+#include "support/error.h"
+#include "training/branch_decay.h"
+#include "training/extend.h"
+#include "watching.h"
+
+namespace {
+
+using namespace pe;
+using namespace pe::test;
+
+/// A trunk of 20 steps at a context of 8, with a snapshot at 16, and its decayed end.
+struct Trained {
+  Trained() : data(write_shards(folder / "data")) { train("trunk", "rope"); }
+  void train(const std::string& name, const std::string& encoding) {
+    training::TrainConfig config = small_config();
+    config.model.encoding.json = Json::parse(encoding, nullptr, false).is_discarded() ? Json(encoding) : Json::parse(encoding);
+    artifact::Workspace workspace = workspace_in(folder / name, data, {{"s16", 16}});
+    training::train(config, workspace);
+  }
+  artifact::Workspace from(const std::filesystem::path& init, const std::string& name) const {
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    workspace.inputs["init"] = {{init, artifact::Kind::kCheckpoint, "", {}}};
+    return workspace;
+  }
+  artifact::Workspace from_trunk(const std::string& name) const { return from(folder / "trunk/s16-model.h5", name); }
+  static training::ExtendPeConfig to_32(const Json& encoding = "yarn") {
+    training::ExtendPeConfig config;
+    config.extend.length = 32;
+    config.extend.tokens = 6 * 32;   // 6 steps of one sequence
+    config.extend.encoding.json = encoding;
+    config.extend.warmup_steps = 2;
+    config.extend.watch = {1, 3, 4};
+    return config;
+  }
+  TempFolder folder;
+  std::filesystem::path data;
+};
+
+std::vector<float> tensor(const std::filesystem::path& file, const std::string& name) {
+  const std::vector<std::byte> raw = artifact::CheckpointReader(file).read(name);
+  std::vector<float> values(raw.size() / sizeof(float));
+  std::memcpy(values.data(), raw.data(), raw.size());
+  return values;
+}
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(extend, Trained, *boost::unit_test::fixture<NoStop>())
+
+BOOST_AUTO_TEST_CASE(a_rule_extends_what_the_checkpoint_has) {
+  const Json rope{{"kind", "rope"}, {"base", 500.0}, {"layout", "half"}};
+  const Json yarn = training::encoding_at("yarn", rope, 8, 32);
+  BOOST_TEST(yarn["factor"] == 4.0);
+  BOOST_TEST(yarn["train_length"] == 8);
+  BOOST_TEST(yarn["base"] == 500.0);
+  BOOST_TEST(yarn["layout"] == "half");
+  BOOST_TEST(yarn["over"]["kind"] == "rope");
+  BOOST_TEST(training::encoding_at({{"kind", "yarn"}, {"factor", 2.0}}, rope, 8, 32)["factor"] == 2.0);
+  // A rule over a rule is one over what that stands over.
+  const Json again = training::encoding_at("pi", {{"kind", "ntk"}, {"base", 500.0}, {"over", {{"kind", "p_rope"}, {"fraction", 0.5}}}}, 8, 16);
+  BOOST_TEST(again["over"] == (Json{{"kind", "p_rope"}, {"fraction", 0.5}}));
+  BOOST_TEST(again["base"] == 500.0);
+  BOOST_TEST(again["factor"] == 2.0);
+  const Json stack = training::encoding_at(Json::parse(R"({"stack": ["yarn", "logn"]})"), Json::parse(R"({"stack": [{"kind": "rope", "base": 700.0}, "logn"]})"), 8, 16);
+  BOOST_TEST(stack["stack"][0]["base"] == 700.0);
+  BOOST_TEST(stack["stack"][1]["train_length"] == 8);
+  BOOST_TEST(!training::encoding_at("dyn_ntk", rope, 8, 32).contains("factor"));
+  BOOST_TEST(training::encoding_at("learned", rope, 8, 32)["max_positions"] == 8);
+  BOOST_TEST(!training::encoding_at("alibi", rope, 8, 32).contains("train_length"));
+}
+
+BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {
+  for (const char* kind : {"rope", "pi", "ntk", "ntk_parts", "dyn_ntk", "yarn", "longrope", "longrope2", "llama3", "clex", "alibi", "none"}) {
+    BOOST_TEST_CONTEXT(kind) {
+      artifact::Workspace workspace = from_trunk(std::string("to-") + kind);
+      training::extend(to_32(kind), workspace);
+      const auto file = folder / (std::string("to-") + kind) / "model.h5";
+      const artifact::CheckpointReader end(file);
+      BOOST_TEST((end.meta().status == artifact::TrainingStatus::kOk));
+      BOOST_TEST(end.meta().encoding["kind"] == kind);
+      BOOST_TEST(end.meta().model["length"] == 32);
+      BOOST_TEST(end.meta().step == 6);
+      BOOST_TEST(end.meta().tokens_seen == 16 * 32 + 6 * 32);
+      BOOST_TEST(end.meta().parents.size() == 1U);
+      BOOST_TEST(end.meta().extra["branch"]["kind"] == "extend");
+      BOOST_TEST(end.meta().extra["branch"]["length_before"] == 8);
+      BOOST_TEST(end.meta().extra["branch"]["encoding_before"]["kind"] == "rope");
+      const auto rows = artifact::read_metrics(folder / (std::string("to-") + kind) / "metrics.h5").at("train");
+      BOOST_TEST(rows.integers("tokens").front() == 17 * 32);
+      BOOST_TEST(rows.reals("lr").back() == 1e-3, boost::test_tools::tolerance(1e-12));   // a tenth of the trunk's
+      // Six steps of at most 1e-3 each: the weights are those of the trunk, moved a little.
+      const auto before = tensor(folder / "trunk/s16-model.h5", "model/embedding"), after = tensor(file, "model/embedding");
+      double moved = 0;
+      for (std::size_t i = 0; i < before.size(); ++i) moved = std::max(moved, std::abs(static_cast<double>(before[i]) - after[i]));
+      BOOST_TEST(moved > 0);
+      BOOST_TEST(moved < 0.01);
+    }
+  }
+}
+
+// With no step taken yet the extended model is the trunk's, rescaled by the rule: the same weights under YaRN from the start.
+BOOST_AUTO_TEST_CASE(the_first_loss_is_that_of_the_weights_under_the_new_encoding) {
+  artifact::Workspace workspace = from_trunk("yarn");
+  training::extend(to_32(), workspace);
+  const artifact::CheckpointReader trunk(folder / "trunk/s16-model.h5");
+  const Json encoding{{"kind", "yarn"}, {"factor", 4.0}, {"train_length", 8}};
+  const auto changed = model::load_changed(trunk, {.encoding = encoding, .length = 32});
+  const data::TokenDataset dataset(data);
+  const data::SampleOrder order(42, dataset.windows(artifact::Split::kTrain, 32));
+  std::vector<std::int64_t> window(33);
+  dataset.window(artifact::Split::kTrain, 32, order(0), window);
+  const at::NoGradGuard guard;
+  const at::Tensor ids = at::tensor(std::vector<std::int64_t>(window.begin(), window.end() - 1)).unsqueeze(0);
+  const at::Tensor targets = at::tensor(std::vector<std::int64_t>(window.begin() + 1, window.end()));
+  const double loss = changed.model.loss_sum(changed.model.forward(ids).flatten(0, 1), targets).item<double>() / 32;
+  const auto losses = artifact::read_metrics(folder / "yarn/metrics.h5").at("train").reals("loss");
+  BOOST_TEST(losses.front() == loss, boost::test_tools::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(an_extension_resumes_exactly) {
+  training::ExtendPeConfig config = to_32("clex");
+  config.extend.optimizer = training::DropConfig::Optimizer::kKeep;
+  artifact::Workspace whole = from_trunk("whole"), parts = from_trunk("parts");
+  training::extend(config, whole);
+  BOOST_TEST(artifact::CheckpointReader(folder / "whole/model.h5").meta().optimizer["start"] == -16);
+  Watching stop(4);
+  parts.progress = &stop;
+  BOOST_CHECK_THROW(training::extend(config, parts), support::Stopped);
+  support::request_stop(0);
+  parts.progress = &support::silent_progress();
+  training::extend(config, parts);
+  BOOST_TEST((support::read_file(folder / "parts/model.h5") == support::read_file(folder / "whole/model.h5")));
+  BOOST_TEST((support::read_file(folder / "parts/metrics.h5") == support::read_file(folder / "whole/metrics.h5")));
+}
+
+// The end of a training holds no moments; an extension of an extension counts tokens on and keeps the first length.
+BOOST_AUTO_TEST_CASE(ends_are_extended_too_and_extensions_again) {
+  artifact::Workspace ended = from_trunk("ended");
+  training::BranchDecayConfig decay;
+  decay.decay.horizon_tokens = small_config().train.tokens;
+  training::branch_decay(decay, ended);
+  artifact::Workspace first = from(folder / "ended/model.h5", "first");
+  training::ExtendPeConfig config = to_32();
+  config.extend.length = 16;
+  training::extend(config, first);
+  artifact::Workspace second = from(folder / "first/model.h5", "second");
+  config.extend.length = 32;
+  config.extend.encoding_of = training::ExtendConfig::EncodingOf::kCheckpoint;
+  training::extend(config, second);
+  const artifact::CheckpointReader end(folder / "second/model.h5");
+  const artifact::CheckpointMeta& meta = end.meta();
+  BOOST_TEST(meta.encoding["train_length"] == 8);
+  BOOST_TEST(meta.encoding["factor"] == 2.0);   // as the checkpoint says
+  BOOST_TEST(meta.parents.size() == 3U);        // trunk, end, first
+  BOOST_TEST(meta.tokens_seen == 20 * 32 + 2 * 6 * 32);
+}
+
+BOOST_AUTO_TEST_CASE(learned_tables_grow_behind_the_rows_they_had) {
+  train("tables", "learned");
+  artifact::Workspace refused = from(folder / "tables/s16-model.h5", "refused");
+  BOOST_CHECK_EXCEPTION(training::extend(to_32("learned"), refused), support::ConfigError, [](const auto& error) {
+    return says(error, {"'learned' has 8 positions", "extend.length is 32"});
+  });
+  artifact::Workspace grown = from(folder / "tables/s16-model.h5", "grown");
+  training::ExtendPeConfig config = to_32({{"kind", "learned"}, {"max_positions", 32}});
+  config.extend.peak_lr = 1e-9;   // nothing moves
+  training::extend(config, grown);
+  const auto before = tensor(folder / "tables/s16-model.h5", "model/encoding.learned.table");
+  auto after = tensor(folder / "grown/model.h5", "model/encoding.learned.table");
+  BOOST_REQUIRE(after.size() == 4 * before.size());
+  for (std::size_t i = 0; i < before.size(); ++i) BOOST_TEST(std::abs(before[i] - after[i]) < 1e-6);
+}
+
+BOOST_AUTO_TEST_CASE(parameters_that_do_not_fit_are_told_with_both_shapes) {
+  train("buckets", R"({"kind": "t5", "buckets": 8})");
+  artifact::Workspace workspace = from(folder / "buckets/s16-model.h5", "refused");
+  BOOST_CHECK_EXCEPTION(training::extend(to_32({{"kind", "t5"}, {"buckets", 4}}), workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"s16-model.h5", "t5.table", "[8, 2]", "[4, 2]"}); });
+}
+
+BOOST_AUTO_TEST_CASE(a_context_that_is_no_longer_and_a_warm_up_that_does_not_fit_are_told) {
+  training::ExtendPeConfig config = to_32();
+  config.extend.length = 8;
+  artifact::Workspace workspace = from_trunk("refused");
+  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
+                        [](const auto& error) { return says(error, {"extend.length is 8", "trained at 8"}); });
+  config = to_32();
+  config.extend.warmup_steps = 7;
+  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
+                        [](const auto& error) { return says(error, {"warmup_steps is 7", "6 steps of 1 x 32"}); });
+  config = to_32();
+  config.extend.length = 100000;
+  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ArtifactError,
+                        [](const auto& error) { return says(error, {"lower extend.length"}); });
+}
+
+BOOST_AUTO_TEST_SUITE_END()
