@@ -52,6 +52,20 @@ BOOST_AUTO_TEST_CASE(the_named_sizes_have_their_exact_parameter_counts) {
   }
 }
 
+// V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d) + d, worked out by hand for each.
+BOOST_AUTO_TEST_CASE(the_shapes_of_published_models_have_their_exact_parameter_counts) {
+  for (const auto& [name, count, length] : {std::tuple{"llama_28m", std::int64_t{28'355'328}, 256},
+                                            {"smollm_360m", std::int64_t{361'821'120}, 1024},
+                                            {"drope_494m", std::int64_t{494'005'120}, 1024}}) {
+    const ModelConfig config = read_size(name);
+    BOOST_TEST_CONTEXT(name) {
+      BOOST_TEST(pe::model::parameter_count(config) == count);
+      BOOST_TEST(config.d_h() == 64);
+      BOOST_TEST(!config.qk_norm);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_quick_size_is_64_wide_with_4_heads_of_16) {
   const ModelConfig config = read_size("quick");
   BOOST_TEST(config.width == 64);
@@ -62,8 +76,11 @@ BOOST_AUTO_TEST_CASE(the_quick_size_is_64_wide_with_4_heads_of_16) {
 
 BOOST_AUTO_TEST_CASE(the_formula_counts_what_a_model_holds) {
   for (const bool tied : {true, false}) {
-    for (const bool qk_norm : {true, false}) {
+    for (const auto& [qk_norm, over] : {std::pair{true, pe::model::QkNormOver::kHead},
+                                        {true, pe::model::QkNormOver::kWidth},
+                                        {false, pe::model::QkNormOver::kHead}}) {
       ModelConfig config;
+      config.qk_norm_over = over;
       config.width = 24;
       config.layers = 2;
       config.heads = 4;
