@@ -182,7 +182,9 @@ std::string short_path(const fs::path& path) {
 }
 
 std::string counted(std::size_t count, const std::string& noun) {
-  return cat(support::with_commas(static_cast<std::int64_t>(count)), " ", noun, count == 1 ? "" : "s");
+  const std::string number = support::with_commas(static_cast<std::int64_t>(count));
+  if (count != 1 && noun.back() == 'y') return cat(number, " ", noun.substr(0, noun.size() - 1), "ies");
+  return cat(number, " ", noun, count == 1 ? "" : "s");
 }
 
 }  // namespace pe::commands

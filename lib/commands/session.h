@@ -68,7 +68,7 @@ std::string table(std::vector<std::vector<std::string>> rows);
 /// A path as people would type it: relative to the current folder when it lies below.
 std::string short_path(const fs::path& path);
 
-/// "1 task", "3 tasks".
+/// "1 task", "3 tasks", "3 trajectories".
 std::string counted(std::size_t count, const std::string& noun);
 
 }  // namespace pe::commands
