@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
+       .takes_ranks = true,
        .costs = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}},
        .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must lie at\n"
                    "end * (1 - share) of the horizon.\n",

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
+       .takes_ranks = true,
        .costs = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}},
        .epilogue = "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
                    "control with the same schedule.\n",

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
+       .takes_ranks = true,
        .costs = {{"tokens", "extend.tokens"}},
        .epilogue = "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
                    "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
        .inputs = {{"data", Kind::kTokenShards}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
+       .takes_ranks = true,
        .trajectory = pe::stage::Trajectory{
            .horizon = "train.tokens",
            .tokens_per_step = {"train.batch", "train.length"},

@@ -44,6 +44,8 @@ int device_properties(int device, PeCudaDevice* properties) {
   return 0;
 }
 
+int set_device(int device) { return cudaSetDevice(device); }
+
 void* current_stream(int device) {
   return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).stream();
 }
@@ -58,32 +60,80 @@ int nccl_unique_id(char id[128]) {
   return status;
 }
 
+struct Communicator {
+  ncclComm_t nccl = nullptr;
+  cudaStream_t stream = nullptr;
+  cudaEvent_t event = nullptr;
+};
+
+/// CUDA's errors as negative numbers, so that they are not taken for NCCL's.
+int cuda_status(cudaError_t status) { return status == cudaSuccess ? 0 : -static_cast<int>(status); }
+
 int nccl_open(const char id[128], int ranks, int rank, int device, void** communicator, char* problem, std::size_t size) {
-  if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) {
+  auto* made = new Communicator;
+  cudaError_t status = cudaSetDevice(device);
+  if (status == cudaSuccess) status = cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking);
+  if (status == cudaSuccess) status = cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming);
+  if (status != cudaSuccess) {
     say(cudaGetErrorString(status), problem, size);
-    return status;
+    return cuda_status(status);
   }
   ncclUniqueId given;
   std::memcpy(&given, id, sizeof given);
-  ncclComm_t made = nullptr;
-  const ncclResult_t status = ncclCommInitRank(&made, ranks, given, rank);
-  if (status != ncclSuccess) say(ncclGetErrorString(status), problem, size);
+  const ncclResult_t result = ncclCommInitRank(&made->nccl, ranks, given, rank);
+  if (result != ncclSuccess) say(ncclGetErrorString(result), problem, size);
   *communicator = made;
-  return status;
+  return result;
 }
 
-int nccl_all_reduce_sum(void* communicator, float* data, std::int64_t count, void* stream) {
-  return ncclAllReduce(data, data, static_cast<std::size_t>(count), ncclFloat, ncclSum, static_cast<ncclComm_t>(communicator),
-                       static_cast<cudaStream_t>(stream));
+/// The communicator's stream waits for what `stream` holds now.
+cudaError_t follow(const Communicator& communicator, void* stream) {
+  const cudaError_t status = cudaEventRecord(communicator.event, static_cast<cudaStream_t>(stream));
+  return status != cudaSuccess ? status : cudaStreamWaitEvent(communicator.stream, communicator.event, 0);
 }
 
-int nccl_broadcast(void* communicator, void* data, std::int64_t bytes, int root, void* stream) {
-  return ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclChar, root, static_cast<ncclComm_t>(communicator),
-                       static_cast<cudaStream_t>(stream));
+int nccl_start_sum(void* communicator, void* data, std::int64_t count, bool is_double, void* stream) {
+  const auto& self = *static_cast<Communicator*>(communicator);
+  if (const cudaError_t status = follow(self, stream); status != cudaSuccess) return cuda_status(status);
+  return ncclAllReduce(data, data, static_cast<std::size_t>(count), is_double ? ncclDouble : ncclFloat, ncclSum, self.nccl, self.stream);
 }
 
-void nccl_close(void* communicator) {
-  if (communicator != nullptr) ncclCommDestroy(static_cast<ncclComm_t>(communicator));
+int nccl_start_broadcast(void* communicator, void* data, std::int64_t bytes, int root, void* stream) {
+  const auto& self = *static_cast<Communicator*>(communicator);
+  if (const cudaError_t status = follow(self, stream); status != cudaSuccess) return cuda_status(status);
+  return ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclChar, root, self.nccl, self.stream);
+}
+
+int nccl_join(void* communicator, void* stream) {
+  const auto& self = *static_cast<Communicator*>(communicator);
+  if (const cudaError_t status = cudaEventRecord(self.event, self.stream); status != cudaSuccess) return cuda_status(status);
+  return cuda_status(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), self.event, 0));
+}
+
+int nccl_done(void* communicator, int* done, char* problem, std::size_t size) {
+  const auto& self = *static_cast<Communicator*>(communicator);
+  ncclResult_t remote = ncclSuccess;
+  ncclResult_t result = ncclCommGetAsyncError(self.nccl, &remote);
+  if (result == ncclSuccess && remote != ncclInProgress) result = remote;
+  if (result != ncclSuccess) {
+    say(ncclGetErrorString(result), problem, size);
+    return result;
+  }
+  const cudaError_t status = cudaStreamQuery(self.stream);
+  *done = status == cudaSuccess;
+  if (status == cudaSuccess || status == cudaErrorNotReady) return 0;
+  say(cudaGetErrorString(status), problem, size);
+  return cuda_status(status);
+}
+
+void nccl_close(void* communicator, bool agreed) {
+  auto* self = static_cast<Communicator*>(communicator);
+  if (self == nullptr) return;
+  if (agreed) ncclCommDestroy(self->nccl);
+  else ncclCommAbort(self->nccl);
+  if (self->event != nullptr) cudaEventDestroy(self->event);
+  if (self->stream != nullptr) cudaStreamDestroy(self->stream);
+  delete self;
 }
 #endif
 
@@ -91,20 +141,25 @@ constexpr PeCudaTable kTable{
     .abi = kPeCudaAbi,
     .device_count = device_count,
     .device_properties = device_properties,
+    .set_device = set_device,
     .current_stream = current_stream,
     .embedding_gradient = pe::cuda::launch_embedding_gradient,
     .cross_entropy = pe::cuda::launch_cross_entropy,
 #if defined(PE_HAVE_NCCL)
     .nccl_unique_id = nccl_unique_id,
     .nccl_open = nccl_open,
-    .nccl_all_reduce_sum = nccl_all_reduce_sum,
-    .nccl_broadcast = nccl_broadcast,
+    .nccl_start_sum = nccl_start_sum,
+    .nccl_start_broadcast = nccl_start_broadcast,
+    .nccl_join = nccl_join,
+    .nccl_done = nccl_done,
     .nccl_close = nccl_close,
 #else
     .nccl_unique_id = nullptr,
     .nccl_open = nullptr,
-    .nccl_all_reduce_sum = nullptr,
-    .nccl_broadcast = nullptr,
+    .nccl_start_sum = nullptr,
+    .nccl_start_broadcast = nullptr,
+    .nccl_join = nullptr,
+    .nccl_done = nullptr,
     .nccl_close = nullptr,
 #endif
 };

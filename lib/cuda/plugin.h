@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-inline constexpr int kPeCudaAbi = 1;                              ///< raised whenever PeCudaTable changes
+inline constexpr int kPeCudaAbi = 2;                              ///< raised whenever PeCudaTable changes
 inline constexpr const char* kPeCudaEntry = "pe_cuda_table";      ///< const PeCudaTable* pe_cuda_table()
 
 struct PeCudaDevice {
@@ -23,6 +23,7 @@ struct PeCudaTable {
   /// Number of devices; 0 or less with a text when there is none.
   int (*device_count)(char* problem, std::size_t size);
   int (*device_properties)(int device, PeCudaDevice* properties);
+  int (*set_device)(int device);         ///< of the calling thread, from here on
   void* (*current_stream)(int device);   ///< LibTorch's
 
   /// gradient[ids[i], :] += scale · rows[i, :], in the order of i for every row of the table, so that two runs agree.
@@ -35,10 +36,17 @@ struct PeCudaTable {
   int (*cross_entropy)(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                        std::int64_t vocabulary, bool gradient, void* stream);
 
-  /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all.
+  /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has a
+  /// stream of its own, so that sums of gradients run beside the backward pass.
   int (*nccl_unique_id)(char id[128]);
   int (*nccl_open)(const char id[128], int ranks, int rank, int device, void** communicator, char* problem, std::size_t size);
-  int (*nccl_all_reduce_sum)(void* communicator, float* data, std::int64_t count, void* stream);
-  int (*nccl_broadcast)(void* communicator, void* data, std::int64_t bytes, int root, void* stream);
-  void (*nccl_close)(void* communicator);
+  /// Begin once what `stream` holds by now is done; every rank begins the same ones in the same order.
+  int (*nccl_start_sum)(void* communicator, void* data, std::int64_t count, bool is_double, void* stream);
+  int (*nccl_start_broadcast)(void* communicator, void* data, std::int64_t bytes, int root, void* stream);
+  /// What `stream` gets from now on runs after everything begun. `done` says whether that has ended already; a rank that
+  /// is gone shows as an error with its text.
+  int (*nccl_join)(void* communicator, void* stream);
+  int (*nccl_done)(void* communicator, int* done, char* problem, std::size_t size);
+  /// @param agreed all ranks come here; else what is under way is cut off
+  void (*nccl_close)(void* communicator, bool agreed);
 };

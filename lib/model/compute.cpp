@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/error.h"
+#include "support/ranks.h"
 #include "support/text.h"
 
 extern char** environ;
@@ -64,12 +65,13 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
            "Instruction sets of the CPU. portable gives the same bytes on every x86-64; auto and native: the machine's.");
   v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
            "Of activations and products; weights are kept in fp32. auto: bf16 on cuda, else fp32.");
-  v.field("threads", threads, "CPU threads. auto: the CPUs of the stage's resources; 1 by hand.", {.min = 1, .max = 1024});
-  v.field("ranks", ranks, "Processes that share a batch. auto: one per GPU, at least 1.", {.min = 1, .max = 65536});
+  v.field("threads", threads, "CPU threads of a rank. auto: the CPUs of the stage's resources, shared among the ranks; 1 by hand.", {.min = 1, .max = 1024});
+  v.field("ranks", ranks, "Processes that share a batch. auto: one per GPU; by hand those that mpirun or srun started; else 1.", {.min = 1, .max = 65536});
   v.field("micro_batch", micro_batch,
-          "Sequences of one forward and backward pass. auto: the whole batch on a CPU, 64 on cuda.",
+          "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU, 64 on cuda.",
           {.unit = "sequences", .min = 1, .max = 1 << 24});
-  v.check(ranks.value_or(1) == 1, "more than one rank is not supported: set compute.ranks: 1, and gpus: 1 in the resources");
+  v.field("rank_timeout", rank_timeout, "How long a rank waits for the others in one exchange before it gives up.",
+          {.unit = "s", .min = 0.1, .max = 1e7, .hashed = false});
 }
 
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
@@ -84,28 +86,38 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
                       {}, "use 'portable' for results that every machine can give");
   }
   if (!result.threads) result.threads = 1;
-  if (!result.ranks) result.ranks = 1;
-  if (*result.ranks != 1) {
-    throw ConfigError(cat("compute.ranks is ", *result.ranks, ", but a training runs in one process"), {},
-                      "set compute.ranks: 1 and ask for one GPU");
-  }
+  if (!result.ranks) result.ranks = support::own_ranks().count;
+  const std::string why = why_not_divided(batch, *result.ranks, result.micro_batch);
+  if (!why.empty()) throw ConfigError(why);
+  const std::int64_t part = batch / *result.ranks;
   if (!result.micro_batch) {
-    result.micro_batch = batch;
+    result.micro_batch = part;
     if (cuda) {
-      result.micro_batch = std::min<std::int64_t>(batch, 64);
-      while (batch % *result.micro_batch != 0) --*result.micro_batch;
+      result.micro_batch = std::min<std::int64_t>(part, 64);
+      while (part % *result.micro_batch != 0) --*result.micro_batch;
     }
   }
-  result.micro_batch = std::min(*result.micro_batch, batch);
-  if (batch % *result.micro_batch != 0) {
-    throw ConfigError(cat("compute.micro_batch is ", *result.micro_batch, ", which does not divide the batch of ", batch,
-                          " sequences"));
-  }
+  result.micro_batch = std::min(*result.micro_batch, part);
   return result;
 }
 
+std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch,
+                            const std::string& what) {
+  if (batch % ranks != 0) {
+    std::int64_t nearest = std::min(ranks, batch);
+    while (batch % nearest != 0) --nearest;
+    return cat(what, " of ", batch, " sequences does not divide among ", ranks, " ranks (compute.ranks); it does among ", nearest);
+  }
+  const std::int64_t part = batch / ranks;
+  if (!micro_batch || *micro_batch >= part || part % *micro_batch == 0) return "";
+  if (ranks == 1) return cat("compute.micro_batch is ", *micro_batch, ", which does not divide ", what, " of ", batch, " sequences");
+  return cat("compute.micro_batch is ", *micro_batch, ", which does not divide a rank's ", part, " sequences of ", what, " of ", batch);
+}
+
 std::vector<std::string> environment_of(const ComputeConfig& config) {
-  const ComputeConfig compute = resolve(config);
+  ComputeConfig alone = config;   // how work is shared is no matter of the environment
+  alone.ranks = alone.micro_batch = 1;
+  const ComputeConfig compute = resolve(alone);
   const std::string threads = std::to_string(*compute.threads);
   std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE",
                                   "MKL_DYNAMIC=FALSE", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"};
@@ -168,7 +180,7 @@ void prepare(const Json& config, int argc, char** argv) {
     support::throw_errno("re-executing", argc > 0 ? argv[0] : "this program");
   }
   unsetenv(kMarker);
-  set_threads(*resolve(compute).threads);
+  set_threads(compute.threads.value_or(1));
 }
 
 }  // namespace pe::model

@@ -18,21 +18,28 @@ enum class Precision { kAuto, kFp32, kBf16 };
 
 /// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
 /// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), one thread, one rank, micro-batches of the
-/// whole batch (64 sequences on cuda).
+/// whole batch (64 sequences on cuda). Under mpirun, srun or torchrun, ranks are the processes that were started.
 struct ComputeConfig {
   DeviceKind device = DeviceKind::kAuto;
   Isa isa = Isa::kAuto;
   Precision dtype = Precision::kAuto;
   std::optional<std::int64_t> threads;
   std::optional<std::int64_t> ranks;
-  std::optional<std::int64_t> micro_batch;   ///< sequences of one forward and backward pass
+  std::optional<std::int64_t> micro_batch;   ///< sequences of one forward and backward pass of a rank
+  double rank_timeout = 600;                 ///< seconds that a rank waits for the others in one exchange; in no key
 
   void describe(support::FieldVisitor& v);
 };
 
 /// The same without `auto`; `batch` is the sequences of a step. @throws ConfigError for what cannot go together:
-/// bf16 on the CPU, more than one rank, a micro-batch that does not divide the batch.
+/// bf16 on the CPU, a batch that ranks and micro-batches do not divide.
+/// A rank's part of a batch is `batch` / ranks sequences, its micro-batches divide that.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1);
+
+/// Why `batch` sequences cannot be shared by so many ranks in micro-batches of that size; empty when they can. A
+/// micro-batch larger than a rank's part counts as that part.
+std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optional<std::int64_t> micro_batch,
+                            const std::string& what = "the batch");
 
 /// For StageInfo::prepare: reads the group `compute` of a stage's config and makes this process compute as it says,
 /// whatever its environment was: OMP_*, MKL_*, ATEN_*, ONEDNN_*, CUBLAS_* and NCCL_* are set (libraries read them when

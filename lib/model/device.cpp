@@ -11,6 +11,8 @@
 
 #include "cuda/plugin.h"
 #include "support/error.h"
+#include "support/process.h"
+#include "support/ranks.h"
 #include "support/text.h"
 
 namespace pe::model {
@@ -26,22 +28,11 @@ std::string dl_problem() {
   return text == nullptr ? "unknown reason" : text;
 }
 
-/// Beside this program as it was built, or as it was installed.
-std::filesystem::path find_plugin() {
-  std::error_code ignored;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const char* place : {"../lib/cuda/pe-cuda.so", "pe-cuda.so", "../lib/pe-pipeline/pe-cuda.so"}) {
-    const std::filesystem::path file = program / place;
-    if (std::filesystem::exists(file, ignored)) return file.lexically_normal();
-  }
-  return {};
-}
-
 const PeCudaTable* loaded_table = nullptr;
 
 const PeCudaTable& load_plugin() {
   if (loaded_table != nullptr) return *loaded_table;
-  const std::filesystem::path plugin = find_plugin();
+  const std::filesystem::path plugin = support::find_plugin("cuda", "pe-cuda");
   if (plugin.empty()) {
     throw ConfigError("a GPU was asked for, but this build has no CUDA plug-in (pe-cuda.so)", {},
                       cat("build where nvcc is found, or ", kWayOut));
@@ -92,7 +83,17 @@ at::Device open_device(const ComputeConfig& compute) {
     throw ConfigError("a GPU was asked for, but LibTorch's CUDA backend did not come up", {}, kWayOut);
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
-  return at::Device(at::kCUDA, 0);
+  // Each rank of a machine has a GPU of its own: the one of its number, or the only one that it was given.
+  const support::Ranks& own = support::own_ranks();
+  const int index = devices == 1 && own.count > 1 ? 0 : static_cast<int>(own.local);
+  if (index >= devices) {
+    throw ConfigError(cat("rank ", own.rank, " is number ", own.local + 1, " on this machine, which shows ", devices, " GPUs"), {},
+                      "start as many ranks on a machine as it has GPUs");
+  }
+  if (const int status = table.set_device(index); status != 0) {
+    throw ConfigError(cat("GPU ", index, " cannot be used: CUDA error ", status), {}, kWayOut);
+  }
+  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
 std::string device_name(at::Device device) {

@@ -307,6 +307,10 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
   const double scale = 1.0 / std::sqrt(static_cast<double>(s.config.d_h()));
   for (std::size_t i = 0; i < s.layers.size(); ++i) {
     const State::Layer& layer = s.layers[i];
+    // A gradient by a layer's input has been through everything in the layer.
+    if (options.left_layer && x.requires_grad()) {
+      x.register_hook([done = options.left_layer, i](const Tensor&) { done(static_cast<std::int64_t>(i)); });
+    }
     Projected in = norm_project(x, layer.attention_norm, layer.packed, layer.query_norm, layer.key_norm, shape);
     encodings::LayerContext context = encodings::layer_context(encoding, pass, static_cast<int>(i), in.normed);
     encodings::Heads heads;

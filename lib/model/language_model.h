@@ -40,6 +40,9 @@ struct ForwardOptions {
   /// Nobody sees another document.
   Tensor doc_start;
   bool restart_positions = false;      ///< positions count from `position` in each document, else through the row
+  /// Called during the backward pass, from the last layer to the first, when the gradients of that layer's matrices are
+  /// complete; not of what layers share (embeddings, encoding).
+  std::function<void(std::int64_t layer)> left_layer;
   double* largest_logit = nullptr;     ///< not null: attention goes the reference route, and this becomes its maximum
 };
 

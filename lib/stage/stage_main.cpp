@@ -3,15 +3,19 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <thread>
 
 #include "cli/stage_flags.h"
+#include "stage/launch.h"
 #include "stage/reporters.h"
 #include "stage/task_file.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
+#include "support/ranks.h"
 #include "support/text.h"
 
 namespace pe::stage {
@@ -69,8 +73,68 @@ int terminal_width() {
   return ::ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
 }
 
+/// What compute.ranks says; 0 where it is left open, or where the stage has no such key.
+std::int64_t ranks_asked_for(const Json& config) {
+  const auto compute = config.find("compute");
+  if (compute == config.end() || !compute->is_object()) return 0;
+  const auto ranks = compute->find("ranks");
+  return ranks != compute->end() && ranks->is_number_integer() ? ranks->get<std::int64_t>() : 0;
+}
+
+void check_ranks(const StageInfo& info, const Json& config) {
+  const std::int64_t asked = ranks_asked_for(config);
+  if (asked > 1 && !info.takes_ranks) {
+    throw support::ConfigError(support::cat("compute.ranks is ", asked, ", but pe-", info.name, " runs in one process"), {},
+                               "set compute.ranks: 1, and gpus: 1 in the resources");
+  }
+}
+
+/// Whether this process is to start ranks instead of being one.
+bool launches(const StageInfo& info, const Json& config) {
+  const support::Ranks& own = support::own_ranks();
+  const std::int64_t asked = ranks_asked_for(config);
+  if (own.count > 1 && !info.takes_ranks) {
+    throw support::ConfigError(support::cat("pe-", info.name, " runs in one process, but ", own.count, " were started (",
+                                            own.from, ")"));
+  }
+  if (own.count > 1 && asked != 0 && asked != own.count) {
+    throw support::ConfigError(support::cat("compute.ranks is ", asked, ", but ", own.count, " processes were started (", own.from, ")"),
+                               {}, support::cat("start ", asked, ", or set compute.ranks: ", own.count));
+  }
+  return asked > 1 && own.count == 1;
+}
+
+int launch(const WorkOrder& order, int argc, char** argv) {
+  RankLaunch ranks;
+  ranks.count = ranks_asked_for(order.config);
+  ranks.mpi = order.config["compute"].value("device", "auto") != "cuda";
+  ranks.arguments.assign(argv, argv + argc);
+  ranks.arguments.front() = support::own_executable().string();
+  ranks.events_fd = order.events_fd;
+  return launch_ranks(ranks);
+}
+
+/// What every rank finds, rank 0 says; its launcher then ends the others before they say it too.
+void tell(const std::string& program, const support::Error& error) {
+  std::int64_t rank = 0;
+  try {
+    rank = support::own_ranks().rank;
+  } catch (const support::Error&) {   // it is what went wrong
+  }
+  if (rank != 0) {
+    if (error.exit_code() == support::kExitDiverged) return;
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (std::chrono::steady_clock::now() < patience) {
+      if (support::stop_requested()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    std::fprintf(stderr, "rank %lld: ", static_cast<long long>(rank));
+  }
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+}
+
 /// One answer a line: {"ok": true} or {"ok": false, "errors": [...]}; the orchestrator asks for all configs at once.
-int check_configs(const support::Schema& schema, const std::function<void(const Json&)>& check) {
+int check_configs(const StageInfo& info, const support::Schema& schema, const std::function<void(const Json&)>& check) {
   std::string line;
   bool all = true;
   while (std::getline(std::cin, line)) {
@@ -81,6 +145,7 @@ int check_configs(const support::Schema& schema, const std::function<void(const 
       support::Diagnostics diagnostics;
       support::overlay(schema, support::from_json(Json::parse(line), "config"), config, nullptr, diagnostics);
       diagnostics.throw_if_any();
+      check_ranks(info, config);
       check(config);
     } catch (const support::Error& error) {
       answer = {{"ok", false}, {"errors", Json::array()}};
@@ -98,7 +163,11 @@ int check_configs(const support::Schema& schema, const std::function<void(const 
 int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& flags,
               const std::function<void(const Json&, artifact::Workspace&)>& body) {
   std::unique_ptr<support::Progress> progress;
-  if (order.events_fd) {
+  const support::Ranks& own = support::own_ranks();
+  if (own.count > 1) order.events_fd = own.is_first() ? rank_events() : std::nullopt;
+  if (!own.is_first()) {
+    progress = make_human_reporter("none");
+  } else if (order.events_fd) {
     support::stop_when_closed(*order.events_fd);
     progress = make_event_reporter(*order.events_fd);
   } else {
@@ -132,24 +201,27 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
       std::printf("%s\n", describe(info, schema).dump(1).c_str());
       return support::kExitDone;
     }
-    if (flags.check) return check_configs(schema, check);
+    if (flags.check) return check_configs(info, schema, check);
     WorkOrder order = flags.task.empty() ? order_from_flags(flags, info, schema) : read_task(flags.task, info, schema);
+    check_ranks(info, order.config);
     check(order.config);
+    if (launches(info, order.config)) return launch(order, argc, argv);
+    if (support::own_ranks().count > 1) follow_launcher();
     if (info.prepare) info.prepare(order.config, argc, argv);
-    return run_order(std::move(order), info, flags, body);
+    return rank_exit(run_order(std::move(order), info, flags, body));
   } catch (const support::Error& error) {
-    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+    tell(program, error);
     if (error.exit_code() == support::kExitBug) {
       std::fprintf(stderr, "This is a mistake of %s %s; please report it with this message.\n", program.c_str(), PE_VERSION);
     }
-    return error.exit_code();
+    return rank_exit(error.exit_code());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "%s: out of memory\n", program.c_str());
-    return 137;   // what a kernel that kills for memory would leave
+    return rank_exit(137);   // what a kernel that kills for memory would leave
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\nThis is a mistake of %s %s; please report it with this message.\n", program.c_str(),
                  error.what(), program.c_str(), PE_VERSION);
-    return support::kExitBug;
+    return rank_exit(support::kExitBug);
   }
 }
 

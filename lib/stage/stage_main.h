@@ -41,6 +41,7 @@ struct StageInfo {
   std::vector<InputRole> inputs;
   std::vector<OutputRole> outputs;
   bool resumes = false;      ///< continues from what an earlier attempt left in its work folder
+  bool takes_ranks = false;  ///< several processes can share its work (config key compute.ranks)
   std::optional<Trajectory> trajectory;
   Json costs = Json::object();   ///< arithmetic expressions over config keys: {"tokens": "train.tokens", "flops": …}
   /// Shown by --help after the fields.

@@ -177,6 +177,17 @@ std::filesystem::path own_executable() {
   return path;
 }
 
+std::filesystem::path find_plugin(const std::string& folder, const std::string& name) {
+  const std::filesystem::path program = own_executable().parent_path();
+  const std::string file = name + ".so";
+  for (const std::string& place : {"../lib/" + folder + "/" + file, file, "../lib/pe-pipeline/" + file}) {
+    std::error_code ignored;
+    const std::filesystem::path found = program / place;
+    if (std::filesystem::exists(found, ignored)) return found.lexically_normal();
+  }
+  return {};
+}
+
 std::string elf_build_id(const std::filesystem::path& executable) {
   // A build id stands among the first pages, whatever the file's size.
   Descriptor fd(::open(executable.c_str(), O_RDONLY | O_CLOEXEC));

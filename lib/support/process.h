@@ -51,6 +51,9 @@ std::optional<std::filesystem::path> find_program(const std::string& name);
 /// This program's own executable.
 std::filesystem::path own_executable();
 
+/// `<folder>/<name>.so` beside this program as it was built (lib/<folder>/), installed or bundled; empty when it is nowhere.
+std::filesystem::path find_plugin(const std::string& folder, const std::string& name);
+
 /// The GNU build id of an ELF file as hex, read from its notes; empty when it has none.
 std::string elf_build_id(const std::filesystem::path& executable);
 

@@ -24,6 +24,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
   const std::string file = snapshot.checkpoint.path().string();
   const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch);
   const at::Device device = model::open_device(compute);
+  const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
   const DecaySpan span = decay_span(config.decay, snapshot.batch * snapshot.length);
   if (snapshot.phase != "stable" && snapshot.phase != "constant") {
@@ -58,6 +59,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
           .documents = snapshot.documents,
           .watch = config.decay.watch,
           .compute = compute,
+          .communicator = ranks.get(),
           .checkpoint = config.checkpoint,
           .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,

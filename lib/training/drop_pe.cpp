@@ -32,6 +32,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   const std::string file = snapshot.checkpoint.path().string();
   const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch);
   const at::Device device = model::open_device(compute);
+  const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
   const std::int64_t end = horizon_steps(config.drop.horizon_tokens, snapshot.batch * snapshot.length);
   if (snapshot.phase == "decay" || snapshot.phase == "done") {
@@ -79,6 +80,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .documents = snapshot.documents,
           .watch = config.drop.watch,
           .compute = compute,
+          .communicator = ranks.get(),
           .checkpoint = config.checkpoint,
           .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
@@ -88,7 +90,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .moments_from = reset ? nullptr : &snapshot.checkpoint};
   run.parents.push_back(snapshot.digest);
   execute(run, dataset, workspace);
-  if (config.drop.logit_scale == DropConfig::LogitScale::kFitted) {
+  if (config.drop.logit_scale == DropConfig::LogitScale::kFitted && ranks->is_first()) {
     fit_logit_scale(run.model, dataset, config.drop.watch.validate_windows, workspace);
   }
 }

@@ -109,6 +109,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
       extend.batch > 0 ? extend.batch : std::max<std::int64_t>(1, snapshot.batch * snapshot.length / extend.length);
   const model::ComputeConfig compute = model::resolve(config.compute, batch);
   const at::Device device = model::open_device(compute);
+  const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
   const Json& had = snapshot.checkpoint.meta().encoding;
   const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
@@ -148,7 +149,9 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
           .tokens_before = snapshot.checkpoint.meta().tokens_seen,
           .watch = extend.watch,
           .compute = compute,
+          .communicator = ranks.get(),
           .checkpoint = config.checkpoint,
+          .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
           .branch = {{"kind", "extend"},
                      {"step", snapshot.step},
@@ -158,7 +161,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
           .fresh = fresh,
           .moments_from = keeps ? &snapshot.checkpoint : nullptr};
   run.parents.push_back(snapshot.digest);
-  if (workspace.progress != nullptr) {
+  if (workspace.progress != nullptr && ranks->is_first()) {
     if (!loaded.fresh.empty()) workspace.progress->note(cat("parameters that begin anew: ", names(loaded.fresh)));
     if (!loaded.grown.empty()) workspace.progress->note(cat("tables that grow behind the rows they had: ", names(loaded.grown)));
     if (!loaded.dropped.empty()) {

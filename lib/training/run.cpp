@@ -18,7 +18,9 @@
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "support/error.h"
+#include "support/hash.h"
 #include "support/text.h"
+#include "training/gradient_buckets.h"
 #include "training/resume.h"
 #include "training/watcher.h"
 
@@ -104,6 +106,9 @@ double bits_per_byte(double nats, std::int64_t bytes) {
 /// Of a longer sequence only so much is looked at for its largest logit: that route holds all logits of a layer.
 constexpr std::int64_t kLogitTokens = 2048;
 
+/// Steps between two comparisons of the ranks' parameters.
+constexpr std::int64_t kCompareEvery = 500;
+
 /// Where a checkpoint to resume from holds weights, moments and averages (where there are any).
 constexpr std::array<const char*, 4> kStateParts = {"model/", "optim/m/", "optim/v/", "ema/"};
 
@@ -114,7 +119,8 @@ class Loop {
       : run_(run),
         dataset_(dataset),
         workspace_(workspace),
-        progress_(workspace.progress == nullptr ? support::silent_progress() : *workspace.progress),
+        ranks_(run.communicator == nullptr ? *alone_ : *run.communicator),
+        progress_(workspace.progress == nullptr || !ranks_.is_first() ? support::silent_progress() : *workspace.progress),
         length_(run.model.config().length),
         order_(static_cast<std::uint64_t>(run.data_seed), dataset.windows(Split::kTrain, length_)),
         reader_(dataset, Split::kTrain, length_, run.model.device(), run.documents),
@@ -134,8 +140,11 @@ class Loop {
   }
 
   void go() {
-    resume();
+    require_same_run();
+    if (ranks_.is_first()) resume();
+    if (ranks_.count() > 1) take_over_state();
     announce();
+    stopping_ = ranks_.any(support::stop_requested());
     last_checkpoint_ = Clock::now();
     std::size_t next_snapshot = 0;
     const auto& snapshots = workspace_.snapshots;
@@ -147,12 +156,13 @@ class Loop {
         ++next_snapshot;
       }
       if (step_ >= end) break;
-      if (support::stop_requested()) stop();
+      if (ranks_.count() == 1 ? support::stop_requested() : stopping_) stop();
       if (!one_step()) diverged(next_snapshot);
       const bool is_best = run_.watch.validate_every > 0 && step_ % run_.watch.validate_every == 0 && add_validation();
       const bool pinned = run_.checkpoint.pin_every > 0 && step_ % run_.checkpoint.pin_every == 0;
       const bool due = std::chrono::duration<double>(Clock::now() - last_checkpoint_).count() >= run_.checkpoint.every;
-      if (pinned || (is_best && run_.checkpoint.best) || (due && step_ < end)) save();
+      if (step_ % kCompareEvery == 0) compare_ranks();
+      if (ranks_.is_first() && (pinned || (is_best && run_.checkpoint.best) || (due && step_ < end))) save();
       store_.check();
     }
     try {
@@ -161,7 +171,8 @@ class Loop {
       progress_.warn(error.what());
     }
     if (snapshots.empty()) write_artifacts(workspace_.outputs, run_.artifact_holds_moments, false);
-    watcher_->end("done");
+    if (watcher_) watcher_->end("done");
+    ranks_.barrier();
   }
 
  private:
@@ -211,13 +222,17 @@ class Loop {
                                            ? std::optional(run_.watch_files.peak_tflops * 1e12)
                                            : model::peak_flops(run_.model.device(), device);
     progress_.note(mfu_formula(flops(), peak, device));
+    if (ranks_.count() > 1) {
+      progress_.note(cat(ranks_.count(), " ranks, each with ", run_.batch / ranks_.count(), " of a step's ", run_.batch, " sequences"));
+    }
+    if (!ranks_.is_first()) return;
     watcher_.emplace(workspace_, run_.watch_files,
                      Watched{.first_step = run_.first_step,
                              .step = step_,
                              .last_step = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step,
                              .tokens_per_step = tokens(1),
                              .flops_per_token = flops(),
-                             .peak_flops = peak,
+                             .peak_flops = peak ? std::optional(*peak * static_cast<double>(ranks_.count())) : peak,
                              .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
                      progress_);
   }
@@ -232,23 +247,37 @@ class Loop {
     run_.model.zero_gradients();
     double loss = 0;
     std::int64_t bytes = 0;
-    for (std::int64_t first = 0; first < run_.batch; first += micro) {
-      const std::int64_t sample = step_ * run_.batch + first;
+    // Samples are numbered through the whole batch, whoever works on them.
+    const std::int64_t part = run_.batch / ranks_.count(), begin = ranks_.rank() * part;
+    for (std::int64_t first = 0; first < part; first += micro) {
+      const std::int64_t sample = step_ * run_.batch + begin + first;
       const auto before = Clock::now();
       const Batch batch = reader_.read(
           micro, [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(sample + row)); }, logged);
-      watcher_->waited_for_data(std::chrono::duration<double>(Clock::now() - before).count());
+      if (watcher_) watcher_->waited_for_data(std::chrono::duration<double>(Clock::now() - before).count());
       model::ForwardOptions options;
       options.training = true;
       options.step = step_;
       options.first_sample = sample;
       options.doc_start = batch.doc_start;
       options.restart_positions = run_.documents == Documents::kRestarted;
+      if (buckets_ && first + micro >= part) {
+        buckets_->begin();
+        options.left_layer = [this](std::int64_t layer) { buckets_->left_layer(layer); };
+      }
       const at::Tensor hidden = run_.model.forward(batch.ids, options);
-      const at::Tensor part = run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets, run_.optimizer.z_loss) * scale;
-      part.backward();
-      loss += part.item<double>();
+      const at::Tensor share = run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets, run_.optimizer.z_loss) * scale;
+      share.backward();
+      loss += share.item<double>();
       bytes += batch.bytes;
+    }
+    if (buckets_) {
+      buckets_->finish();
+      // The same loss, and the same word on whether to go on, for every rank.
+      const std::vector<double> all = ranks_.sum({loss, static_cast<double>(bytes), support::stop_requested() ? 1.0 : 0.0});
+      loss = all[0];
+      bytes = static_cast<std::int64_t>(all[1]);
+      stopping_ = all[2] > 0;
     }
     const double lr = run_.schedule.at(step_);
     const Optimizer::StepResult update = std::isfinite(loss) ? optimizer_.step(step_, lr) : Optimizer::StepResult{.grad_norm = loss, .finite = false};
@@ -257,7 +286,7 @@ class Loop {
     curves_.steps.push_back({loss, update.grad_norm});
     const TrainRow row{step_, seen(), loss, bits_per_byte(loss / scale, bytes), lr, update.grad_norm, update.clipped};
     if (logged || !finite) curves_.train.push_back(row);
-    watcher_->step(row, logged || !finite);
+    if (watcher_) watcher_->step(row, logged || !finite);
     if (finite) return true;
     skipped_.push_back(step_);
     return in_a_row(skipped_) <= run_.optimizer.skip_nonfinite;
@@ -286,7 +315,7 @@ class Loop {
     options.restart_positions = run_.documents == Documents::kRestarted;
     run_.model.forward(batch.ids.narrow(1, 0, count), options);
     curves_.logits.push_back(found);
-    watcher_->attention(found);
+    if (watcher_) watcher_->attention(found);
   }
 
   /// Steps of this run that its schedule warms up in.
@@ -298,7 +327,7 @@ class Loop {
 
   std::optional<ValidationRow> validation_now() const {
     std::optional<ValidationRow> row = validate(run_.model, dataset_, run_.watch.validate_windows, *run_.compute.micro_batch,
-                                                 run_.documents);
+                                                 run_.documents, &ranks_);
     if (row) {
       row->step = step_;
       row->tokens = seen();
@@ -311,7 +340,7 @@ class Loop {
     const std::optional<ValidationRow> row = validation_now();
     if (!row) return false;
     curves_.validation.push_back(*row);
-    watcher_->validation(*row);
+    if (watcher_) watcher_->validation(*row);
     return curves_.best_step() == step_;
   }
 
@@ -348,14 +377,16 @@ class Loop {
     writer.finish();
   }
 
-  /// The roles that the stage was asked for, at the present step. The metrics end with a validation of this very model.
+  /// The roles that the stage was asked for, at the present step. The metrics end with a validation of this very model, in
+  /// which all ranks take part; rank 0 writes.
   void write_artifacts(const std::map<std::string, std::filesystem::path>& outputs, bool moments, bool is_diverged) {
-    if (const auto model = outputs.find("model"); model != outputs.end()) {
+    compare_ranks();
+    if (const auto model = outputs.find("model"); model != outputs.end() && ranks_.is_first()) {
       write_checkpoint(model->second, meta(is_diverged), moments);
     }
     if (const auto metrics = outputs.find("metrics"); metrics != outputs.end()) {
       Curves curves = curves_;
-      const bool validated = !curves.validation.empty() && curves.validation.back().step == step_;
+      const bool validated = ranks_.first_says(!curves.validation.empty() && curves.validation.back().step == step_);
       if (!validated && !is_diverged) {
         if (const auto row = validation_now()) curves.validation.push_back(*row);
       }
@@ -372,7 +403,7 @@ class Loop {
       if (!skipped_.empty()) facts["skipped_steps"] = skipped_;
       if (!inexact_.empty()) facts["inexact"] = inexact_;
       if (!is_diverged) add_average(facts);
-      artifact::write_metrics(metrics->second, workspace_.recipe, curves.tables(facts));
+      if (ranks_.is_first()) artifact::write_metrics(metrics->second, workspace_.recipe, curves.tables(facts));
     }
   }
 
@@ -396,6 +427,7 @@ class Loop {
 
   void write_snapshot(const artifact::Snapshot& snapshot, bool is_diverged) {
     write_artifacts(snapshot.outputs, true, is_diverged);
+    if (!ranks_.is_first()) return;
     Json event = {{"event", "snapshot"}, {"step", snapshot.step}, {"label", snapshot.label}};
     if (is_diverged) event["status"] = "diverged";
     progress_.event(event);
@@ -451,10 +483,13 @@ class Loop {
   }
 
   [[noreturn]] void stop() {
-    save();
-    store_.wait();
-    watcher_->end("stopped");
+    if (ranks_.is_first()) {
+      save();
+      store_.wait();
+      watcher_->end("stopped");
+    }
     progress_.note(cat("stopped at step ", step_, "; run again to continue"));
+    ranks_.agree_on_end();
     throw support::Stopped(true);
   }
 
@@ -463,7 +498,8 @@ class Loop {
     for (; next_snapshot < snapshots.size(); ++next_snapshot) write_snapshot(snapshots[next_snapshot], true);
     if (snapshots.empty()) write_artifacts(workspace_.outputs, false, true);
     const TrainRow& row = curves_.train.back();
-    watcher_->end("diverged");
+    if (watcher_) watcher_->end("diverged");
+    ranks_.agree_on_end();
     throw support::Error(support::kExitDiverged,
                          support::Diagnostic{cat("training diverged at step ", step_, ": loss ", support::shortest(row.loss),
                                                  ", gradient norm ", support::shortest(row.grad_norm)),
@@ -471,11 +507,50 @@ class Loop {
   }
 
   Json fingerprint() const {
-    return {{"torch", TORCH_VERSION},
+    Json json = {{"torch", TORCH_VERSION},
             {"device", model::device_name(run_.model.device())},
             {"isa", at::get_cpu_capability()},
             {"threads", run_.compute.threads.value_or(1)},
             {"micro_batch", run_.compute.micro_batch.value_or(run_.batch)}};
+    if (ranks_.count() > 1) json["ranks"] = ranks_.count();
+    return json;
+  }
+
+  /// Ranks that were started on different configs or data would add up gradients of different runs.
+  void require_same_run() {
+    if (ranks_.count() == 1) return;
+    const artifact::CheckpointMeta here = meta(false);
+    const Json run = {{"config", workspace_.recipe.config}, {"data", here.data_digest}, {"order", here.data},
+                      {"model", here.model}, {"encoding", here.encoding}, {"optimizer", here.optimizer}, {"parents", here.parents}, {"run", identity()}, {"steps", {run_.first_step, run_.last_step}}};
+    const std::string digest = support::canonical_hash("pe/ranks", run);
+    const bool unlike = ranks_.broadcast(digest) != digest;
+    const std::vector<double> all = ranks_.gather(unlike ? 1.0 : 0.0);
+    const auto other = std::find(all.begin(), all.end(), 1.0);
+    if (other == all.end()) return;
+    throw support::ConfigError(cat("rank ", other - all.begin(), " was started with another config, or on other data, than rank 0"),
+                               {}, "start all ranks with the same command");
+  }
+
+  /// What rank 0 begins with, or has resumed from, is what all begin with.
+  void take_over_state() {
+    const Json mine = {{"step", step_}, {"skipped", skipped_}, {"inexact", inexact_}};
+    const Json first = Json::parse(ranks_.broadcast(mine.dump()));
+    step_ = first.at("step");
+    skipped_ = first.at("skipped").get<std::vector<std::int64_t>>();
+    inexact_ = first.at("inexact");
+    const at::NoGradGuard no_gradients;
+    for (const auto& part : state()) {
+      for (const at::Tensor& tensor : part) {
+        if (tensor.numel() > 0) ranks_.broadcast(tensor);
+      }
+    }
+    if (!ranks_.is_first() && step_ > run_.first_step) run_.model.after_step();
+    buckets_.emplace(run_.model, ranks_);
+  }
+
+  /// Each rank has updated its own copy; bits must not have come apart.
+  void compare_ranks() {
+    if (ranks_.count() > 1) require_agreement(ranks_, parameter_hash(run_.model), step_);
   }
 
   /// What else decides how the steps go; the horizon only where it shapes them.
@@ -535,6 +610,8 @@ class Loop {
   const Run& run_;
   const data::TokenDataset& dataset_;
   artifact::Workspace& workspace_;
+  const std::unique_ptr<Communicator> alone_ = make_null_communicator();
+  Communicator& ranks_;
   support::Progress& progress_;
   std::int64_t length_;
   data::SampleOrder order_;
@@ -545,7 +622,9 @@ class Loop {
   std::vector<std::int64_t> skipped_;   ///< steps that changed nothing, as counted in curves
   std::array<std::vector<at::Tensor>, kStateParts.size()> copy_;   ///< of the state, for the thread that writes it
   ResumeStore store_;
-  std::optional<Watcher> watcher_;
+  std::optional<Watcher> watcher_;              ///< of rank 0
+  std::optional<GradientBuckets> buckets_;      ///< where there are several ranks
+  bool stopping_ = false;                       ///< some rank was asked to stop; all know
   std::int64_t step_;
   Clock::time_point last_checkpoint_;
 };
@@ -621,7 +700,8 @@ Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDa
 }
 
 std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
-                                      std::int64_t windows, std::int64_t micro_batch, Documents documents) {
+                                      std::int64_t windows, std::int64_t micro_batch, Documents documents,
+                                      Communicator* communicator) {
   const at::NoGradGuard no_gradients;   // not inference mode: encodings may keep tables that training then uses
   const std::int64_t length = model.config().length;
   const std::int64_t count = std::min<std::int64_t>(windows, static_cast<std::int64_t>(dataset.windows(Split::kValidation, length)));
@@ -629,7 +709,8 @@ std::optional<ValidationRow> validate(const model::LanguageModel& model, const d
   BatchReader reader(dataset, Split::kValidation, length, model.device(), documents);
   double loss = 0;
   ValidationRow row;
-  for (std::int64_t first = 0; first < count; first += micro_batch) {
+  const std::int64_t rank = communicator ? communicator->rank() : 0, ranks = communicator ? communicator->count() : 1;
+  for (std::int64_t first = rank * micro_batch; first < count; first += ranks * micro_batch) {
     const std::int64_t size = std::min(micro_batch, count - first);
     const Batch batch = reader.read(size, [&](std::int64_t i) { return static_cast<std::uint64_t>(first + i); }, true);
     model::ForwardOptions options;
@@ -640,6 +721,12 @@ std::optional<ValidationRow> validate(const model::LanguageModel& model, const d
     loss += model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets).item<double>();
     row.bytes_scored += batch.bytes;
     row.tokens_scored += reader.targets(size, [&](std::int64_t i) { return static_cast<std::uint64_t>(first + i); });
+  }
+  if (ranks > 1) {
+    const std::vector<double> all = communicator->sum({loss, static_cast<double>(row.bytes_scored), static_cast<double>(row.tokens_scored)});
+    loss = all[0];
+    row.bytes_scored = static_cast<std::int64_t>(all[1]);
+    row.tokens_scored = static_cast<std::int64_t>(all[2]);
   }
   row.loss = loss / static_cast<double>(row.tokens_scored);
   row.bpb = bits_per_byte(loss, row.bytes_scored);

@@ -16,6 +16,7 @@
 #include "data/sample_order.h"
 #include "data/token_dataset.h"
 #include "model/language_model.h"
+#include "training/communicator.h"
 #include "training/curves.h"
 #include "training/documents.h"
 #include "training/optimizer.h"
@@ -37,6 +38,8 @@ struct Run {
   std::int64_t tokens_before = 0;         ///< seen by what it descends from, where steps count anew
   WatchConfig watch;
   model::ComputeConfig compute;           ///< resolved
+  /// Of all ranks; each works on its part of every batch, rank 0 writes. Null: this process is alone.
+  Communicator* communicator = nullptr;
   CheckpointConfig checkpoint;
   WatchFiles watch_files;
   std::vector<std::string> parents;       ///< content digests of the checkpoints it descends from
@@ -76,9 +79,10 @@ struct SnapshotNeeds {
 };
 Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset, SnapshotNeeds needs = {});
 
-/// Loss of the first windows of the validation split, by the model as it is.
+/// Loss of the first windows of the validation split, by the model as it is. Ranks share the micro-batches, and all get the
+/// loss of all windows.
 std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
                                       std::int64_t windows, std::int64_t micro_batch,
-                                      Documents documents = Documents::kJoined);
+                                      Documents documents = Documents::kJoined, Communicator* communicator = nullptr);
 
 }  // namespace pe::training

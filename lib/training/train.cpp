@@ -22,6 +22,7 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
   const TrainSettings& settings = config.train;
   const model::ComputeConfig compute = model::resolve(config.compute, settings.batch);
   const at::Device device = model::open_device(compute);
+  const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
   const data::TokenDataset dataset = open_data(workspace, settings.length);
   model::ModelConfig shape = config.model;
   shape.length = settings.length;
@@ -36,6 +37,7 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
                 .documents = settings.documents,
                 .watch = {settings.log_every, settings.validate_every, settings.validate_windows},
                 .compute = compute,
+                .communicator = ranks.get(),
                 .checkpoint = config.checkpoint,
                 .watch_files = config.watch,
                 .artifact_holds_moments = schedule.free_of_horizon(schedule.end)};

@@ -151,9 +151,8 @@ void TrainConfig::describe(FieldVisitor& v) {
   v.group("compute", compute, "On what and how it is computed.");
   v.group("checkpoint", checkpoint, "What a killed run loses.");
   v.group("watch", watch, "What a running training writes for those who watch it.");
-  const std::int64_t micro = compute.micro_batch.value_or(train.batch);
-  v.check(micro >= train.batch || train.batch % micro == 0,
-          support::cat("compute.micro_batch is ", micro, ", which does not divide train.batch, ", train.batch));
+  const std::string undivided = model::why_not_divided(train.batch, compute.ranks.value_or(1), compute.micro_batch, "train.batch");
+  v.check(undivided.empty(), undivided);
   const std::string why = why_encoding_does_not_fit(model, train.length);
   v.check(why.empty(), support::cat("'model.encoding' does not fit: ", why));
 }
@@ -233,6 +232,7 @@ void ExtendPeConfig::describe(FieldVisitor& v) {
   v.group("extend", extend, "The extension.");
   v.group("compute", compute, "On what and how it is computed.");
   v.group("checkpoint", checkpoint, "What a killed run loses.");
+  v.group("watch", watch, "What a running training writes for those who watch it.");
 }
 
 void DropPeConfig::describe(FieldVisitor& v) {

@@ -162,6 +162,7 @@ struct ExtendPeConfig {
   ExtendConfig extend;
   model::ComputeConfig compute;
   CheckpointConfig checkpoint;
+  WatchFiles watch;
   void describe(support::FieldVisitor& v);
 };
 

@@ -35,10 +35,22 @@ BOOST_AUTO_TEST_CASE(with_gpus_it_is_cuda_in_bf16) {
   Resources resources;
   resources.cpus = 8;
   resources.gpus = 2;
-  BOOST_TEST(resolved(resources, "avx512") == Json({{"device", "cuda"}, {"isa", "avx512"}, {"dtype", "bf16"}, {"threads", 8},
+  BOOST_TEST(resolved(resources, "avx512") == Json({{"device", "cuda"}, {"isa", "avx512"}, {"dtype", "bf16"}, {"threads", 4},
                                                     {"ranks", 2}, {"micro_batch", 64}}));
   BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 96)["micro_batch"] == 48);   // the largest divisor up to 64
-  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 24)["micro_batch"] == 24);
+  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 192)["micro_batch"] == 48);
+  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 24)["micro_batch"] == 12);   // a rank's half
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_are_asked_for_share_cpus_and_batch) {
+  Resources resources;
+  resources.cpus = 5;
+  const Json compute = resolved(resources, "avx2", {{"ranks", 2}});
+  BOOST_TEST(compute["ranks"] == 2);
+  BOOST_TEST(compute["threads"] == 2);
+  BOOST_TEST(compute["micro_batch"] == 256);
+  resources.cpus = 1;
+  BOOST_TEST(resolved(resources, "avx2", {{"ranks", 2}})["threads"] == 1);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_set_stays) {

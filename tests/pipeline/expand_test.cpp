@@ -89,7 +89,7 @@ BOOST_AUTO_TEST_CASE(an_instance_carries_its_axes_config_and_policy) {
   BOOST_TEST(trunk.resources.mem_bytes == 96LL << 30);
   BOOST_TEST(trunk.config->at("compute").at("device") == "cuda");
   BOOST_TEST(trunk.config->at("compute").at("ranks") == 4);
-  BOOST_TEST(trunk.config->at("compute").at("threads") == 16);
+  BOOST_TEST(trunk.config->at("compute").at("threads") == 4);   // 16 CPUs, 4 ranks
   BOOST_TEST(trunk.config->at("compute").at("dtype") == "bf16");
   BOOST_TEST(trunk.config->at("compute").at("micro_batch") == 64);
   BOOST_TEST(trunk.config->at("compute").at("isa") == "avx2");

@@ -24,10 +24,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"report", {"artifact", "support"}},
     {"encodings", {"support"}},
     {"model", {"encodings", "artifact", "support", "cuda"}},
-    {"training", {"model", "encodings", "data", "artifact", "support"}},
+    {"training", {"model", "encodings", "data", "artifact", "support", "cuda", "mpi"}},
     {"evaluation", {"model", "encodings", "data", "artifact", "support"}},
     {"handbook", {"encodings", "report", "artifact", "support"}},
     {"cuda", {}},
+    {"mpi", {}},
 };
 
 /// A third-party header, by how its name begins, and the folders that may see it.
@@ -45,6 +46,7 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"Eigen/", {"report", "evaluation"}},
     {"ATen/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
     {"torch/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
+    {"mpi.h", {"mpi"}},
     {"c10/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
 };
 

@@ -10,6 +10,8 @@
 #include "support/error.h"
 #include "support/random.h"
 #include "training/branch_decay.h"
+#include "training/drop_pe.h"
+#include "training/extend.h"
 #include "watching.h"
 
 using namespace pe;
@@ -70,18 +72,22 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-/// Interrupted until it is done. @return attempts
-int finish(const TrainConfig& config, const fs::path& folder, const fs::path& data, support::Xoshiro& random,
-           std::int64_t steps, int most) {
+/// One attempt of a stage, with what it is told of checkpoints.
+using Attempt = std::function<void(artifact::Workspace&, const training::CheckpointConfig&)>;
+
+/// Interrupted until it is done. @param init the snapshot that it branches off, or empty. @return attempts
+int finish(const Attempt& attempt_at, const fs::path& folder, const fs::path& data, const fs::path& init,
+           support::Xoshiro& random, std::int64_t steps, int most) {
   fs::path earlier;
   for (int attempt = 0;; ++attempt) {
-    TrainConfig now = config;
+    training::CheckpointConfig now;
     // How often checkpoints are written, and which stay, is no part of a result.
-    now.checkpoint.every = random.below(3) == 0 ? 0 : 1e6;
-    now.checkpoint.keep = static_cast<std::int64_t>(1 + random.below(3));
-    now.checkpoint.pin_every = static_cast<std::int64_t>(random.below(5));
-    now.checkpoint.best = random.below(2) == 0;
+    now.every = random.below(3) == 0 ? 0 : 1e6;
+    now.keep = static_cast<std::int64_t>(1 + random.below(3));
+    now.pin_every = static_cast<std::int64_t>(random.below(5));
+    now.best = random.below(2) == 0;
     artifact::Workspace workspace = workspace_in(folder, data);
+    if (!init.empty()) workspace.inputs["init"] = {{init, artifact::Kind::kCheckpoint, "", {}}};
     if (random.below(2) == 0) {   // a new attempt's folder, as the orchestrator makes one
       workspace.work = folder / ("attempt" + std::to_string(attempt));
       support::make_folders(workspace.work);
@@ -94,7 +100,8 @@ int finish(const TrainConfig& config, const fs::path& folder, const fs::path& da
     workspace.progress = &interrupting;
     support::request_stop(!last && random.below(6) == 0 ? 15 : 0);   // preempted before the first step
     try {
-      training::train(now, workspace);
+      attempt_at(workspace, now);
+      support::request_stop(0);   // at the last step it came too late
       BOOST_TEST(interrupting.warnings.empty());
       return attempt + 1;
     } catch (const support::Stopped&) {
@@ -124,7 +131,12 @@ BOOST_AUTO_TEST_CASE(interrupted_at_random_steps_gives_the_bytes_of_the_undistur
     training::train(config, undisturbed);
     for (int round = 0; round < rounds(); ++round) {
       const fs::path parts = folder / (std::to_string(k) + "." + std::to_string(round));
-      attempts += finish(config, parts, data, random, steps, round % 2 == 0 ? 3 : 50);
+      const Attempt attempt = [&](artifact::Workspace& workspace, const training::CheckpointConfig& checkpoint) {
+        TrainConfig now = config;
+        now.checkpoint = checkpoint;
+        training::train(now, workspace);
+      };
+      attempts += finish(attempt, parts, data, {}, random, steps, round % 2 == 0 ? 3 : 50);
       ++runs;
       BOOST_TEST((support::read_file(parts / "model.h5") == support::read_file(whole / "model.h5")), kind.name);
       BOOST_TEST((support::read_file(parts / "metrics.h5") == support::read_file(whole / "metrics.h5")), kind.name);
@@ -133,36 +145,85 @@ BOOST_AUTO_TEST_CASE(interrupted_at_random_steps_gives_the_bytes_of_the_undistur
   BOOST_TEST_MESSAGE(runs << " runs of " << kinds().size() << " kinds in " << attempts << " attempts");
 }
 
-BOOST_AUTO_TEST_CASE(a_decay_is_as_exact_as_its_trunk) {
+BOOST_AUTO_TEST_CASE(branches_are_as_exact_as_their_trunk) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
-  artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"s16", 16}});
+  artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"s10", 10}, {"s16", 16}});
   training::train(small_config(), trunk);
-  training::BranchDecayConfig config;
-  config.decay.horizon_tokens = 20 * 4 * 8;
-  config.decay.share = 0.2;
-  config.decay.watch = {2, 3, 4};
-  config.checkpoint.every = 1e6;
-  const auto run = [&](const fs::path& place, std::int64_t stop) {
-    artifact::Workspace workspace = workspace_in(place, data);
-    workspace.inputs["init"] = {{folder / "trunk/s16-model.h5", artifact::Kind::kCheckpoint, "", {}}};
-    Watching watching(stop);
-    workspace.progress = &watching;
-    try {
-      training::branch_decay(config, workspace);
-    } catch (const support::Stopped&) {
-      support::request_stop(0);
-      return false;
-    }
-    return true;
+
+  struct Branch {
+    const char* name;
+    const char* snapshot;
+    std::int64_t steps;
+    Attempt attempt;
   };
-  BOOST_TEST(run(folder / "whole", -1));
-  for (const std::int64_t first : {1, 2, 3}) {
-    const fs::path parts = folder / ("parts" + std::to_string(first));
-    while (!run(parts, first)) {}
-    BOOST_TEST((support::read_file(parts / "model.h5") == support::read_file(folder / "whole/model.h5")), first);
-    BOOST_TEST((support::read_file(parts / "metrics.h5") == support::read_file(folder / "whole/metrics.h5")), first);
+  const auto decay = [](artifact::Workspace& workspace, const training::CheckpointConfig& checkpoint) {
+    training::BranchDecayConfig config;
+    config.decay.horizon_tokens = 20 * 4 * 8;
+    config.decay.share = 0.2;
+    config.decay.watch = {2, 3, 4};
+    config.checkpoint = checkpoint;
+    training::branch_decay(config, workspace);
+  };
+  const auto drop = [](const std::function<void(training::DropConfig&)>& change) {
+    return [change](artifact::Workspace& workspace, const training::CheckpointConfig& checkpoint) {
+      training::DropPeConfig config;
+      config.drop.horizon_tokens = 20 * 4 * 8;
+      config.drop.watch = {2, 3, 4};
+      config.checkpoint = checkpoint;
+      change(config.drop);
+      training::drop_pe(config, workspace);
+    };
+  };
+  const auto extend = [](const std::function<void(training::ExtendConfig&)>& change) {
+    return [change](artifact::Workspace& workspace, const training::CheckpointConfig& checkpoint) {
+      training::ExtendPeConfig config;
+      config.extend.length = 32;
+      config.extend.tokens = 8 * 32;   // 8 steps of one sequence
+      config.extend.warmup_steps = 2;
+      config.extend.watch = {2, 3, 4};
+      config.checkpoint = checkpoint;
+      change(config.extend);
+      training::extend(config, workspace);
+    };
+  };
+  const std::vector<Branch> branches = {
+      {"decay", "s16", 4, decay},
+      {"drop", "s10", 10, drop([](training::DropConfig&) {})},
+      {"drop, moments kept, the control", "s10", 10, drop([](training::DropConfig& c) {
+         c.arm = training::DropConfig::Arm::kNoDrop;
+         c.optimizer = training::DropConfig::Optimizer::kKeep;
+       })},
+      {"drop, another norm, a scale fitted at the end", "s10", 10, drop([](training::DropConfig& c) {
+         c.qk_norm = training::DropConfig::QkNorm::kWidth;
+         c.logit_scale = training::DropConfig::LogitScale::kFitted;
+       })},
+      {"extend", "s16", 8, extend([](training::ExtendConfig&) {})},
+      {"extend, an encoding with parameters of its own, cosine", "s16", 8, extend([](training::ExtendConfig& c) {
+         c.encoding.json = Json::parse(R"({"stack": ["rope", "ssmax"]})");
+         c.schedule = training::ScheduleKind::kCosine;
+       })},
+  };
+  support::Xoshiro random(7);
+  int attempts = 0, runs = 0;
+  for (std::size_t k = 0; k < branches.size(); ++k) {
+    const Branch& branch = branches[k];
+    const fs::path init = folder / "trunk" / (std::string(branch.snapshot) + "-model.h5");
+    const fs::path whole = folder / ("whole" + std::to_string(k));
+    artifact::Workspace undisturbed = workspace_in(whole, data);
+    undisturbed.inputs["init"] = {{init, artifact::Kind::kCheckpoint, "", {}}};
+    training::CheckpointConfig rarely;
+    rarely.every = 1e6;
+    branch.attempt(undisturbed, rarely);
+    for (int round = 0; round < rounds(); ++round) {
+      const fs::path parts = folder / ("parts" + std::to_string(k) + "." + std::to_string(round));
+      attempts += finish(branch.attempt, parts, data, init, random, branch.steps, round % 2 == 0 ? 3 : 50);
+      ++runs;
+      BOOST_TEST((support::read_file(parts / "model.h5") == support::read_file(whole / "model.h5")), branch.name);
+      BOOST_TEST((support::read_file(parts / "metrics.h5") == support::read_file(whole / "metrics.h5")), branch.name);
+    }
   }
+  BOOST_TEST_MESSAGE(runs << " runs of " << branches.size() << " kinds in " << attempts << " attempts");
 }
 
 namespace {
