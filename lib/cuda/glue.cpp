@@ -95,7 +95,8 @@ cudaError_t follow(const Communicator& communicator, void* stream) {
 int nccl_start_sum(void* communicator, void* data, std::int64_t count, bool is_double, void* stream) {
   const auto& self = *static_cast<Communicator*>(communicator);
   if (const cudaError_t status = follow(self, stream); status != cudaSuccess) return cuda_status(status);
-  return ncclAllReduce(data, data, static_cast<std::size_t>(count), is_double ? ncclDouble : ncclFloat, ncclSum, self.nccl, self.stream);
+  return ncclAllReduce(data, data, static_cast<std::size_t>(count), is_double ? ncclDouble : ncclFloat, ncclSum,
+                       self.nccl, self.stream);
 }
 
 int nccl_start_broadcast(void* communicator, void* data, std::int64_t bytes, int root, void* stream) {
@@ -106,7 +107,8 @@ int nccl_start_broadcast(void* communicator, void* data, std::int64_t bytes, int
 
 int nccl_join(void* communicator, void* stream) {
   const auto& self = *static_cast<Communicator*>(communicator);
-  if (const cudaError_t status = cudaEventRecord(self.event, self.stream); status != cudaSuccess) return cuda_status(status);
+  if (const cudaError_t status = cudaEventRecord(self.event, self.stream); status != cudaSuccess)
+    return cuda_status(status);
   return cuda_status(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), self.event, 0));
 }
 
@@ -129,8 +131,10 @@ int nccl_done(void* communicator, int* done, char* problem, std::size_t size) {
 void nccl_close(void* communicator, bool agreed) {
   auto* self = static_cast<Communicator*>(communicator);
   if (self == nullptr) return;
-  if (agreed) ncclCommDestroy(self->nccl);
-  else ncclCommAbort(self->nccl);
+  if (agreed)
+    ncclCommDestroy(self->nccl);
+  else
+    ncclCommAbort(self->nccl);
   if (self->event != nullptr) cudaEventDestroy(self->event);
   if (self->stream != nullptr) cudaStreamDestroy(self->stream);
   delete self;
@@ -138,29 +142,16 @@ void nccl_close(void* communicator, bool agreed) {
 #endif
 
 constexpr PeCudaTable kTable{
-    .abi = kPeCudaAbi,
-    .device_count = device_count,
-    .device_properties = device_properties,
-    .set_device = set_device,
-    .current_stream = current_stream,
-    .embedding_gradient = pe::cuda::launch_embedding_gradient,
-    .cross_entropy = pe::cuda::launch_cross_entropy,
+  .abi = kPeCudaAbi, .device_count = device_count, .device_properties = device_properties, .set_device = set_device,
+  .current_stream = current_stream, .embedding_gradient = pe::cuda::launch_embedding_gradient,
+  .cross_entropy = pe::cuda::launch_cross_entropy,
 #if defined(PE_HAVE_NCCL)
-    .nccl_unique_id = nccl_unique_id,
-    .nccl_open = nccl_open,
-    .nccl_start_sum = nccl_start_sum,
-    .nccl_start_broadcast = nccl_start_broadcast,
-    .nccl_join = nccl_join,
-    .nccl_done = nccl_done,
-    .nccl_close = nccl_close,
+  .nccl_unique_id = nccl_unique_id, .nccl_open = nccl_open, .nccl_start_sum = nccl_start_sum,
+  .nccl_start_broadcast = nccl_start_broadcast, .nccl_join = nccl_join, .nccl_done = nccl_done,
+  .nccl_close = nccl_close,
 #else
-    .nccl_unique_id = nullptr,
-    .nccl_open = nullptr,
-    .nccl_start_sum = nullptr,
-    .nccl_start_broadcast = nullptr,
-    .nccl_join = nullptr,
-    .nccl_done = nullptr,
-    .nccl_close = nullptr,
+  .nccl_unique_id = nullptr, .nccl_open = nullptr, .nccl_start_sum = nullptr, .nccl_start_broadcast = nullptr,
+  .nccl_join = nullptr, .nccl_done = nullptr, .nccl_close = nullptr,
 #endif
 };
 

@@ -14,7 +14,9 @@ namespace pe::evaluation {
 
 /// The group `eval`: which tasks, what they share, and a group of options for each task.
 struct EvalGroup {
+  enum class Weights { kModel, kEma };
   std::vector<std::string> tasks = {"perplexity"};
+  Weights weights = Weights::kModel;
   Settings settings;
   std::vector<std::shared_ptr<Task>> all;   ///< in the order of evaluation::tasks()
 

@@ -45,12 +45,12 @@ bool set_overflow(Json& encoding, const std::string& policy) {
 
 /// The model with its encoding changed to go beyond its positions; a table that thereby grows keeps its rows in front.
 model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
-                                 const Json& encoding) {
-  const model::LanguageModel model = model::load_model(checkpoint, device, compute, encoding);
+                                 const Json& encoding, const std::string& weights) {
+  const model::LanguageModel model = model::load_model(checkpoint, device, compute, encoding, weights);
   const at::NoGradGuard no_gradients;
   for (const model::Parameter& parameter : model.parameters()) {
     if (parameter.name.rfind("encoding.", 0) != 0) continue;
-    const artifact::TensorInfo* info = checkpoint.find("model/" + parameter.name);
+    const artifact::TensorInfo* info = checkpoint.find(weights + parameter.name);
     if (info == nullptr) continue;
     at::Tensor stored = at::empty(info->shape, parameter.tensor.options().device(at::kCPU).requires_grad(false));
     const artifact::TensorInfo expected{info->name,
@@ -78,17 +78,22 @@ data::Split data_split(DataSplit split) {
 class CheckpointVariants final : public ModelVariants {
  public:
   CheckpointVariants(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
-                     std::int64_t batch_tokens)
-      : checkpoint_(checkpoint), device_(device), compute_(compute), batch_tokens_(batch_tokens) {}
+                     std::string weights, std::int64_t batch_tokens)
+      : checkpoint_(checkpoint),
+        device_(device),
+        compute_(compute),
+        weights_(std::move(weights)),
+        batch_tokens_(batch_tokens) {}
   const Json& encoding() const override { return checkpoint_.meta().encoding; }
   std::unique_ptr<Scorer> make(const Json& encoding) const override {
-    return make_model_scorer(load_beyond(checkpoint_, device_, compute_, encoding), batch_tokens_);
+    return make_model_scorer(load_beyond(checkpoint_, device_, compute_, encoding, weights_), batch_tokens_);
   }
 
  private:
   const artifact::CheckpointReader& checkpoint_;
   at::Device device_;
   at::ScalarType compute_;
+  std::string weights_;
   std::int64_t batch_tokens_;
 };
 
@@ -125,11 +130,17 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const at::Device device = model::open_device(compute);
   const at::ScalarType dtype = compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
 
+  const bool averaged = group.weights == EvalGroup::Weights::kEma;
+  const std::string weights = averaged ? "ema/" : "model/";
+  if (averaged && checkpoint.find("ema/embedding") == nullptr) {
+    throw ArtifactError(cat(model_input.path.string(), ": holds no averages of its weights, since train.ema was 0"),
+                        "set eval.weights: model, or train with train.ema above 0");
+  }
   Json encoding = meta.encoding;
   const bool beyond =
       group.settings.beyond != Beyond::kReportNa && set_overflow(encoding, beyond_name(group.settings.beyond));
-  const model::LanguageModel model = beyond ? load_beyond(checkpoint, device, dtype, encoding)
-                                            : model::load_model(checkpoint, device, dtype);
+  const model::LanguageModel model = beyond ? load_beyond(checkpoint, device, dtype, encoding, weights)
+                                            : model::load_model(checkpoint, device, dtype, nullptr, weights);
 
   const std::unique_ptr<data::Tokenizer> tokenizer =
       data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
@@ -148,7 +159,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   }
   Journal journal(workspace.work / name, identity);
   if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
-  const CheckpointVariants variants(checkpoint, device, dtype, group.settings.batch_tokens);
+  const CheckpointVariants variants(checkpoint, device, dtype, weights, group.settings.batch_tokens);
   const auto fitting = group.settings.split == DataSplit::kValidation
                            ? nullptr
                            : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);
@@ -173,6 +184,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
                   {"tokens_seen", meta.tokens_seen},
                   {"contexts", group.settings.contexts(model.config().length)},
                   {"tasks", group.tasks}};
+  if (averaged) tables.facts["weights"] = "ema";
   artifact::write_eval_tables(workspace.output("scores"), workspace.recipe, tables);
 }
 

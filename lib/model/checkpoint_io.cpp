@@ -103,7 +103,7 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
 }
 
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
-                         const Json& replace_encoding) {
+                         const Json& replace_encoding, const std::string& weights) {
   ModelConfig config = config_of(checkpoint);
   const bool replaced = !replace_encoding.is_null();
   if (replaced) config.encoding.json = replace_encoding;
@@ -111,7 +111,7 @@ LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Devic
   LanguageModel model = support::with_context(cat("building the model of ", where), [&] {
     return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute);
   });
-  read_tensors(checkpoint, "model/", model, values_of(model), replaced);
+  read_tensors(checkpoint, weights, model, values_of(model), replaced);
   for (const TensorInfo& info : checkpoint.tensors()) {
     if (info.name.rfind("model/", 0) != 0) continue;
     const std::string name = info.name.substr(6);

@@ -24,10 +24,11 @@ ModelConfig config_of(const artifact::CheckpointReader& checkpoint);
 std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint);
 
 /// The model of a checkpoint, weights loaded. `replace_encoding` (canonical, or null) builds it with another encoding,
-/// whose own parameters are then freshly drawn.
+/// whose own parameters are then freshly drawn. `weights` is where the weights lie: "model/", or "ema/" for their averages.
 /// @throws ArtifactError with file and both values when a tensor is missing, surplus or of another shape.
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device = at::kCPU,
-                         at::ScalarType compute = at::kFloat, const Json& replace_encoding = nullptr);
+                         at::ScalarType compute = at::kFloat, const Json& replace_encoding = nullptr,
+                         const std::string& weights = "model/");
 
 /// What a branch changes about the model that it goes on with.
 struct ModelChanges {

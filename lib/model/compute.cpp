@@ -65,11 +65,16 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
            "Instruction sets of the CPU. portable gives the same bytes on every x86-64; auto and native: the machine's.");
   v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
            "Of activations and products; weights are kept in fp32. auto: bf16 on cuda, else fp32.");
-  v.field("threads", threads, "CPU threads of a rank. auto: the CPUs of the stage's resources, shared among the ranks; 1 by hand.", {.min = 1, .max = 1024});
-  v.field("ranks", ranks, "Processes that share a batch. auto: one per GPU; by hand those that mpirun or srun started; else 1.", {.min = 1, .max = 65536});
-  v.field("micro_batch", micro_batch,
-          "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU, 64 on cuda.",
-          {.unit = "sequences", .min = 1, .max = 1 << 24});
+  v.field("threads", threads,
+          "CPU threads of a rank. auto: the CPUs of the stage's resources, shared among the ranks; 1 by hand.",
+          {.min = 1, .max = 1024});
+  v.field("ranks", ranks,
+          "Processes that share a batch. auto: one per GPU; by hand those that mpirun or srun started; else 1.",
+          {.min = 1, .max = 65536});
+  v.field(
+      "micro_batch", micro_batch,
+      "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU, 64 on cuda.",
+      {.unit = "sequences", .min = 1, .max = 1 << 24});
   v.field("rank_timeout", rank_timeout, "How long a rank waits for the others in one exchange before it gives up.",
           {.unit = "s", .min = 0.1, .max = 1e7, .hashed = false});
 }
@@ -106,16 +111,19 @@ std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optiona
   if (batch % ranks != 0) {
     std::int64_t nearest = std::min(ranks, batch);
     while (batch % nearest != 0) --nearest;
-    return cat(what, " of ", batch, " sequences does not divide among ", ranks, " ranks (compute.ranks); it does among ", nearest);
+    return cat(what, " of ", batch, " sequences does not divide among ", ranks,
+               " ranks (compute.ranks); it does among ", nearest);
   }
   const std::int64_t part = batch / ranks;
   if (!micro_batch || *micro_batch >= part || part % *micro_batch == 0) return "";
-  if (ranks == 1) return cat("compute.micro_batch is ", *micro_batch, ", which does not divide ", what, " of ", batch, " sequences");
-  return cat("compute.micro_batch is ", *micro_batch, ", which does not divide a rank's ", part, " sequences of ", what, " of ", batch);
+  if (ranks == 1)
+    return cat("compute.micro_batch is ", *micro_batch, ", which does not divide ", what, " of ", batch, " sequences");
+  return cat("compute.micro_batch is ", *micro_batch, ", which does not divide a rank's ", part, " sequences of ", what,
+             " of ", batch);
 }
 
 std::vector<std::string> environment_of(const ComputeConfig& config) {
-  ComputeConfig alone = config;   // how work is shared is no matter of the environment
+  ComputeConfig alone = config;  // how work is shared is no matter of the environment
   alone.ranks = alone.micro_batch = 1;
   const ComputeConfig compute = resolve(alone);
   const std::string threads = std::to_string(*compute.threads);

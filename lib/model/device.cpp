@@ -87,8 +87,9 @@ at::Device open_device(const ComputeConfig& compute) {
   const support::Ranks& own = support::own_ranks();
   const int index = devices == 1 && own.count > 1 ? 0 : static_cast<int>(own.local);
   if (index >= devices) {
-    throw ConfigError(cat("rank ", own.rank, " is number ", own.local + 1, " on this machine, which shows ", devices, " GPUs"), {},
-                      "start as many ranks on a machine as it has GPUs");
+    throw ConfigError(
+        cat("rank ", own.rank, " is number ", own.local + 1, " on this machine, which shows ", devices, " GPUs"), {},
+        "start as many ranks on a machine as it has GPUs");
   }
   if (const int status = table.set_device(index); status != 0) {
     throw ConfigError(cat("GPU ", index, " cannot be used: CUDA error ", status), {}, kWayOut);

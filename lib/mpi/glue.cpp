@@ -33,8 +33,10 @@ int start(const Begin& begin, void** exchange, char* problem, std::size_t size) 
   auto* request = new (std::nothrow) MPI_Request(MPI_REQUEST_NULL);
   if (request == nullptr) return told(MPI_ERR_NO_MEM, problem, size);
   const int status = begin(request);
-  if (status == MPI_SUCCESS) *exchange = request;
-  else delete request;
+  if (status == MPI_SUCCESS)
+    *exchange = request;
+  else
+    delete request;
   return told(status, problem, size);
 }
 
@@ -56,7 +58,9 @@ int start_sum_double(double* data, std::int64_t count, void** exchange, char* pr
 
 int start_broadcast(void* data, std::int64_t bytes, void** exchange, char* problem, std::size_t size) {
   return start(
-      [&](MPI_Request* request) { return MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD, request); },
+      [&](MPI_Request* request) {
+        return MPI_Ibcast(data, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD, request);
+      },
       exchange, problem, size);
 }
 

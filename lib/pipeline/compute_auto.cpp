@@ -67,11 +67,13 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   const bool cuda = compute.contains("device") && compute["device"] == "cuda";
   resolve("ranks", [&](const auto&) -> Json { return std::max<std::int64_t>(1, static_cast<std::int64_t>(resources.gpus)); });
   const auto found = compute.find("ranks");
-  const std::int64_t ranks = found != compute.end() && found->is_number_integer() ? std::max<std::int64_t>(1, found->get<std::int64_t>()) : 1;
+  const std::int64_t ranks =
+      found != compute.end() && found->is_number_integer() ? std::max<std::int64_t>(1, found->get<std::int64_t>()) : 1;
   resolve("threads", [&](const auto&) -> Json { return std::max<std::int64_t>(1, resources.cpus / ranks); });
   resolve("dtype", [&](const auto&) -> Json { return cuda ? "bf16" : "fp32"; });
   resolve("micro_batch", [&](const auto&) -> Json {
-    const std::int64_t whole = batch_of(stage, config), batch = whole % ranks == 0 ? whole / ranks : whole;   // of a rank
+    const std::int64_t whole = batch_of(stage, config),
+                       batch = whole % ranks == 0 ? whole / ranks : whole;  // of a rank
     if (cuda) return Json(batch > 0 ? largest_divisor(batch, 64) : 64);
     return batch > 0 ? Json(batch) : Json();   // the stage takes the whole batch of the model that it continues
   });

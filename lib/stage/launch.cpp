@@ -51,7 +51,7 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& add) {
   for (const std::string& entry : add) {
     const std::string name = entry.substr(0, entry.find('=') + 1);
     const bool set = name.rfind("OMPI_MCA_", 0) == 0 && std::getenv(name.substr(0, name.size() - 1).c_str()) != nullptr;
-    if (!set) environment.push_back(entry);   // the user's own word for mpirun goes before ours
+    if (!set) environment.push_back(entry);  // the user's own word for mpirun goes before ours
   }
   return environment;
 }
@@ -65,7 +65,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 /// fork and exec, since a child that dies with us has to say so itself. @param group of its own: mpirun takes what the
 /// group is sent for an order to abort within a second.
-pid_t start(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, bool group, int death) {
+pid_t start(const std::vector<std::string>& arguments, const std::vector<std::string>& environment, bool group,
+            int death) {
   const auto program = support::find_program(arguments.front());
   if (!program) {
     errno = ENOENT;
@@ -100,7 +101,8 @@ class Statuses {
   std::string path() const { return cat("/proc/", ::getpid(), "/fd/", write_.get()); }
   const std::vector<Rank>& all() {
     char buffer[4096];
-    for (ssize_t count; (count = ::read(read_.get(), buffer, sizeof buffer)) > 0;) text_.append(buffer, static_cast<std::size_t>(count));
+    for (ssize_t count; (count = ::read(read_.get(), buffer, sizeof buffer)) > 0;)
+      text_.append(buffer, static_cast<std::size_t>(count));
     for (std::size_t end; (end = text_.find('\n')) != std::string::npos; text_.erase(0, end + 1)) {
       long rank = 0;
       int code = 0;
@@ -124,11 +126,12 @@ std::string end_of(int code) {
 /// One line that says whose end it was, and the code for all. `rank` below 0: mpirun has named it above.
 int judge(std::int64_t rank, std::int64_t count, int code, bool asked_to_stop) {
   const bool by_our_signal = code == 128 + SIGTERM || code == 128 + SIGUSR1 || code == 128 + SIGINT;
-  if (asked_to_stop && by_our_signal) return support::kExitInterrupted;   // it had not come to listen yet
+  if (asked_to_stop && by_our_signal) return support::kExitInterrupted;  // it had not come to listen yet
   // Why a rank ended by itself, it has said.
   std::fprintf(stderr, "%s %s, and the other%s ended%s\n",
-               rank < 0 ? cat("one of ", count, " ranks").c_str() : cat("rank ", rank, " of ", count).c_str(), end_of(code).c_str(),
-               count == 2 ? " was" : "s were", code > 128 ? "; the same command goes on from the newest checkpoint" : "");
+               rank < 0 ? cat("one of ", count, " ranks").c_str() : cat("rank ", rank, " of ", count).c_str(),
+               end_of(code).c_str(), count == 2 ? " was" : "s were",
+               code > 128 ? "; the same command goes on from the newest checkpoint" : "");
   return code;
 }
 
@@ -176,8 +179,8 @@ int run_plain(const RankLaunch& launch) {
   std::map<pid_t, std::int64_t> running;
   const std::string port = std::to_string(support::free_port());
   for (std::int64_t rank = 0; rank < launch.count; ++rank) {
-    std::vector<std::string> add{cat("RANK=", rank), cat("LOCAL_RANK=", rank), cat("WORLD_SIZE=", launch.count),
-                                 "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port, cat(kStatus, "=")};
+    std::vector<std::string> add{cat("RANK=", rank),      cat("LOCAL_RANK=", rank), cat("WORLD_SIZE=", launch.count),
+                                 "MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port,    cat(kStatus, "=")};
     if (launch.events_fd) add.push_back(cat(kEvents, "=/proc/", ::getpid(), "/fd/", *launch.events_fd));
     running.emplace(start(launch.arguments, rank_environment(add), /*group=*/false, SIGKILL), rank);
   }
@@ -203,7 +206,7 @@ int run_plain(const RankLaunch& launch) {
       if (code != 0 && !ending) {
         ending = true;
         since = Clock::now();
-        if (!agreed(code)) tell_all(SIGTERM);   // who agreed on an end is on the way out anyway
+        if (!agreed(code)) tell_all(SIGTERM);  // who agreed on an end is on the way out anyway
       }
       continue;
     }

@@ -1,6 +1,7 @@
 /// @file
-/// Starts the ranks of a stage on this machine, for whoever asked for several and is not one of them already (under mpirun
-/// or srun). Ranks on the CPU need mpirun, which MPI finds its processes through; ranks on GPUs are started as they are.
+/// Starts the ranks of a stage on this machine, for whoever asked for several and is not one of them already (under
+/// mpirun or srun). Ranks on the CPU need mpirun, which MPI finds its processes through; ranks on GPUs are started as
+/// they are.
 ///
 /// The first rank that fails ends the others. A request to stop reaches all of them, and they die with this process.
 #pragma once
@@ -14,10 +15,10 @@ namespace pe::stage {
 
 struct RankLaunch {
   std::int64_t count = 2;
-  bool mpi = true;                       ///< by mpirun
-  std::vector<std::string> arguments;    ///< of every rank; [0] is the program
-  std::optional<int> events_fd;          ///< of this process; rank 0 writes to it
-  double grace_s = 10;                   ///< between asking the rest to end and killing them
+  bool mpi = true;                     ///< by mpirun
+  std::vector<std::string> arguments;  ///< of every rank; [0] is the program
+  std::optional<int> events_fd;        ///< of this process; rank 0 writes to it
+  double grace_s = 10;                 ///< between asking the rest to end and killing them
 };
 
 /// @return the exit code of all of them: rank 0's where they agree on an end (0, 75, 76), else that of the first that

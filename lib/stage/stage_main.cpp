@@ -84,8 +84,8 @@ std::int64_t ranks_asked_for(const Json& config) {
 void check_ranks(const StageInfo& info, const Json& config) {
   const std::int64_t asked = ranks_asked_for(config);
   if (asked > 1 && !info.takes_ranks) {
-    throw support::ConfigError(support::cat("compute.ranks is ", asked, ", but pe-", info.name, " runs in one process"), {},
-                               "set compute.ranks: 1, and gpus: 1 in the resources");
+    throw support::ConfigError(support::cat("compute.ranks is ", asked, ", but pe-", info.name, " runs in one process"),
+                               {}, "set compute.ranks: 1, and gpus: 1 in the resources");
   }
 }
 
@@ -94,12 +94,13 @@ bool launches(const StageInfo& info, const Json& config) {
   const support::Ranks& own = support::own_ranks();
   const std::int64_t asked = ranks_asked_for(config);
   if (own.count > 1 && !info.takes_ranks) {
-    throw support::ConfigError(support::cat("pe-", info.name, " runs in one process, but ", own.count, " were started (",
-                                            own.from, ")"));
+    throw support::ConfigError(
+        support::cat("pe-", info.name, " runs in one process, but ", own.count, " were started (", own.from, ")"));
   }
   if (own.count > 1 && asked != 0 && asked != own.count) {
-    throw support::ConfigError(support::cat("compute.ranks is ", asked, ", but ", own.count, " processes were started (", own.from, ")"),
-                               {}, support::cat("start ", asked, ", or set compute.ranks: ", own.count));
+    throw support::ConfigError(
+        support::cat("compute.ranks is ", asked, ", but ", own.count, " processes were started (", own.from, ")"), {},
+        support::cat("start ", asked, ", or set compute.ranks: ", own.count));
   }
   return asked > 1 && own.count == 1;
 }
@@ -119,7 +120,7 @@ void tell(const std::string& program, const support::Error& error) {
   std::int64_t rank = 0;
   try {
     rank = support::own_ranks().rank;
-  } catch (const support::Error&) {   // it is what went wrong
+  } catch (const support::Error&) {  // it is what went wrong
   }
   if (rank != 0) {
     if (error.exit_code() == support::kExitDiverged) return;
@@ -217,7 +218,7 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
     return rank_exit(error.exit_code());
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "%s: out of memory\n", program.c_str());
-    return rank_exit(137);   // what a kernel that kills for memory would leave
+    return rank_exit(137);  // what a kernel that kills for memory would leave
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\nThis is a mistake of %s %s; please report it with this message.\n", program.c_str(),
                  error.what(), program.c_str(), PE_VERSION);

@@ -20,7 +20,7 @@
 namespace pe::support {
 namespace {
 
-constexpr int kFirstPort = 29500, kPorts = 4096;   // torchrun's default, and as many jobs of a machine beside each other
+constexpr int kFirstPort = 29500, kPorts = 4096;  // torchrun's default, and as many jobs of a machine beside each other
 constexpr const char* kGreeting = "pe-ranks/1";
 
 using Clock = std::chrono::steady_clock;
@@ -107,7 +107,7 @@ Descriptor listen_on(int port) {
     if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof any) == 0 && ::listen(fd.get(), 512) == 0) return fd;
     if (errno == EADDRINUSE) return {};
   }
-  fd = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));   // a machine without IPv6
+  fd = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));  // a machine without IPv6
   if (!fd) return fd;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in any{};
@@ -145,7 +145,8 @@ void serve(const Ranks& ranks, const std::string& text, Clock::time_point until,
       for (std::size_t i = 0; i < came.size(); ++i) {
         if (!came[i]) missing += cat(missing.empty() ? "" : ", ", i);
       }
-      unavailable(cat("rank 0 has waited ", shortest(timeout_s), " s on port ", ranks.port, " of ", ranks.host, " for rank ", missing));
+      unavailable(cat("rank 0 has waited ", shortest(timeout_s), " s on port ", ranks.port, " of ", ranks.host,
+                      " for rank ", missing));
     }
     const Descriptor caller(::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!caller) continue;
@@ -154,7 +155,8 @@ void serve(const Ranks& ranks, const std::string& text, Clock::time_point until,
     const Clock::time_point soon = std::min(until, Clock::now() + std::chrono::seconds(5));
     if (!read_some(caller.get(), greeting(0, 0).size(), words, soon)) continue;
     for (std::size_t i = 1; i < came.size(); ++i) {
-      if (words == greeting(static_cast<std::int64_t>(i), ranks.count) && write_all(caller.get(), reply, soon)) came[i] = true;
+      if (words == greeting(static_cast<std::int64_t>(i), ranks.count) && write_all(caller.get(), reply, soon))
+        came[i] = true;
     }
   }
 }
@@ -167,7 +169,7 @@ std::string ask(const Ranks& ranks, Clock::time_point until, double timeout_s) {
       const auto bytes = parse_integer(size.substr(std::min(size.find_first_not_of('0'), size.size() - 1)));
       if (bytes && *bytes >= 0 && read_some(fd.get(), static_cast<std::size_t>(*bytes), text, until)) return text;
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));   // rank 0 is not there yet
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // rank 0 is not there yet
   }
   unavailable(cat("rank ", ranks.rank, " has not reached rank 0 at ", ranks.host, ", port ", ranks.port, ", within ",
                   shortest(timeout_s), " s"));
@@ -185,7 +187,7 @@ Ranks ranks_from(const Lookup& environment) {
     if (ranks.count > 1 && !environment("OMPI_COMM_WORLD_SIZE")) {
       ranks.host = environment("MASTER_ADDR").value_or("127.0.0.1");
       ranks.port = environment("MASTER_PORT") ? static_cast<int>(number(environment, "MASTER_PORT")) : kFirstPort;
-      if (environment("TORCHELASTIC_RUN_ID")) ++ranks.port;   // torchrun itself listens there
+      if (environment("TORCHELASTIC_RUN_ID")) ++ranks.port;  // torchrun itself listens there
     }
     return checked(ranks, "RANK");
   }
@@ -228,7 +230,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError(cat("the list of machines ", quote(list), " cannot be read: ", why));
   };
-  std::vector<std::string> hosts, open{""};   // `open`: names that grow, one for each number of the brackets before
+  std::vector<std::string> hosts, open{""};  // `open`: names that grow, one for each number of the brackets before
   const auto close = [&] {
     for (const std::string& name : open) {
       if (!name.empty()) hosts.push_back(name);
@@ -249,7 +251,8 @@ std::vector<std::string> expand_hosts(const std::string& list) {
       std::vector<std::string> numbers;
       for (const std::string& part : split(list.substr(i + 1, end - i - 1), ',')) {
         const std::size_t dash = part.find('-');
-        const std::string first = part.substr(0, dash), last = dash == std::string::npos ? first : part.substr(dash + 1);
+        const std::string first = part.substr(0, dash),
+                          last = dash == std::string::npos ? first : part.substr(dash + 1);
         const bool digits = !first.empty() && !last.empty() && first.size() <= 9 && last.size() <= 9 &&
                             (first + last).find_first_not_of("0123456789") == std::string::npos;
         if (!digits || std::stoll(first) > std::stoll(last) || std::stoll(last) - std::stoll(first) > 100'000) {

@@ -28,7 +28,8 @@ using support::cat;
 using support::ConfigError;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kWayOut = "install libopenmpi-dev and openmpi-bin and build again (./bootstrap build), or set compute.ranks: 1";
+constexpr const char* kWayOut =
+    "install libopenmpi-dev and openmpi-bin and build again (./bootstrap build), or set compute.ranks: 1";
 
 /// Waits with little delay at first, and without a core of its own when it takes long.
 class Patience {
@@ -38,8 +39,10 @@ class Patience {
   bool wait() {
     const double waited = std::chrono::duration<double>(Clock::now() - begin_).count();
     if (waited > timeout_s_) return false;
-    if (waited < 2e-4) ::sched_yield();
-    else ::usleep(waited < 0.05 ? 20 : 500);
+    if (waited < 2e-4)
+      ::sched_yield();
+    else
+      ::usleep(waited < 0.05 ? 20 : 500);
     return true;
   }
 
@@ -50,12 +53,15 @@ class Patience {
 
 [[noreturn]] void lost(std::int64_t rank, std::int64_t count, const std::string& what) {
   throw support::Error(support::kExitUnavailable,
-                       support::Diagnostic{cat("rank ", rank, " of ", count, ": ", what), {},
-                                           "the same command goes on from the newest checkpoint", {}});
+                       support::Diagnostic{cat("rank ", rank, " of ", count, ": ", what),
+                                           {},
+                                           "the same command goes on from the newest checkpoint",
+                                           {}});
 }
 
 std::string waited_too_long(double timeout_s) {
-  return cat("the other ranks have not answered for ", support::shortest(timeout_s), " s (compute.rank_timeout); one may have died, or hang");
+  return cat("the other ranks have not answered for ", support::shortest(timeout_s),
+             " s (compute.rank_timeout); one may have died, or hang");
 }
 
 class Null final : public Communicator {
@@ -69,7 +75,7 @@ class Null final : public Communicator {
 
 // ---- MPI ----------------------------------------------------------------------------------------------------------
 
-constexpr std::int64_t kMostAtOnce = 1 << 28;   // elements or bytes: MPI counts in int
+constexpr std::int64_t kMostAtOnce = 1 << 28;  // elements or bytes: MPI counts in int
 
 const PeMpiTable& load_mpi(std::int64_t ranks) {
   static const PeMpiTable* loaded = nullptr;
@@ -82,14 +88,17 @@ const PeMpiTable& load_mpi(std::int64_t ranks) {
   void* handle = ::dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (handle == nullptr) {
     const char* why = ::dlerror();
-    throw ConfigError(cat("compute.ranks is ", ranks, ", but ", plugin.string(), " does not load: ", why ? why : "unknown reason"), {}, kWayOut);
+    throw ConfigError(
+        cat("compute.ranks is ", ranks, ", but ", plugin.string(), " does not load: ", why ? why : "unknown reason"),
+        {}, kWayOut);
   }
   using Entry = const PeMpiTable* (*)();
   const auto entry = reinterpret_cast<Entry>(::dlsym(handle, kPeMpiEntry));
   const PeMpiTable* table = entry == nullptr ? nullptr : entry();
   if (table == nullptr || table->abi != kPeMpiAbi) {
-    throw ConfigError(cat(plugin.string(), " is of another build: it has interface ", table == nullptr ? -1 : table->abi,
-                          ", expected ", kPeMpiAbi), {}, "build again");
+    throw ConfigError(cat(plugin.string(), " is of another build: it has interface ",
+                          table == nullptr ? -1 : table->abi, ", expected ", kPeMpiAbi),
+                      {}, "build again");
   }
   loaded = table;
   return *table;
@@ -167,8 +176,8 @@ std::unique_ptr<Mpi> open_mpi(std::int64_t ranks, double timeout_s) {
   if (table.open(&rank, &count, problem, sizeof problem) != 0) throw ConfigError(cat("MPI does not start: ", problem));
   if (count != ranks) {
     table.close();
-    throw ConfigError(cat("compute.ranks is ", ranks, ", but MPI sees ", count, count == 1 ? " process" : " processes"), {},
-                      cat("start them by mpirun -n ", ranks, ", or srun --mpi=pmix -n ", ranks));
+    throw ConfigError(cat("compute.ranks is ", ranks, ", but MPI sees ", count, count == 1 ? " process" : " processes"),
+                      {}, cat("start them by mpirun -n ", ranks, ", or srun --mpi=pmix -n ", ranks));
   }
   return std::make_unique<Mpi>(table, rank, count, timeout_s);
 }
@@ -177,7 +186,8 @@ std::unique_ptr<Mpi> open_mpi(std::int64_t ranks, double timeout_s) {
 
 class Nccl final : public Communicator {
  public:
-  Nccl(const PeCudaTable& table, void* handle, std::int64_t rank, std::int64_t count, at::Device device, double timeout_s)
+  Nccl(const PeCudaTable& table, void* handle, std::int64_t rank, std::int64_t count, at::Device device,
+       double timeout_s)
       : Communicator(rank, count), table_(table), handle_(handle), device_(device), timeout_s_(timeout_s) {}
   ~Nccl() override { table_.nccl_close(handle_, std::uncaught_exceptions() == 0 || agreed_); }
 
@@ -215,7 +225,8 @@ class Nccl final : public Communicator {
  private:
   void* stream() const { return table_.current_stream(device_.index()); }
   void begin(int status) {
-    if (status != 0) lost(rank(), count(), cat(status < 0 ? "CUDA error " : "NCCL error ", status < 0 ? -status : status));
+    if (status != 0)
+      lost(rank(), count(), cat(status < 0 ? "CUDA error " : "NCCL error ", status < 0 ? -status : status));
   }
 
   const PeCudaTable& table_;
@@ -232,10 +243,11 @@ std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, d
   }
   const support::Ranks& own = support::own_ranks();
   std::string id(128, '\0');
-  if (own.is_first() && table->nccl_unique_id(id.data()) != 0) throw ConfigError("NCCL cannot make an id for its ranks");
+  if (own.is_first() && table->nccl_unique_id(id.data()) != 0)
+    throw ConfigError("NCCL cannot make an id for its ranks");
   // mpirun's processes find each other by MPI; those of others by the address in their environment.
   if (own.host.empty()) {
-    static std::unique_ptr<Mpi> mpi;   // stays open: what closes it ends MPI
+    static std::unique_ptr<Mpi> mpi;  // stays open: what closes it ends MPI
     mpi = open_mpi(ranks, timeout_s);
     id = mpi->Communicator::broadcast(id);
   } else {
@@ -243,8 +255,8 @@ std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, d
   }
   void* handle = nullptr;
   char problem[256] = {};
-  if (id.size() != 128 || table->nccl_open(id.data(), static_cast<int>(ranks), static_cast<int>(own.rank), device.index(), &handle,
-                                           problem, sizeof problem) != 0) {
+  if (id.size() != 128 || table->nccl_open(id.data(), static_cast<int>(ranks), static_cast<int>(own.rank),
+                                           device.index(), &handle, problem, sizeof problem) != 0) {
     lost(own.rank, ranks, cat("NCCL does not start: ", problem));
   }
   return std::make_unique<Nccl>(*table, handle, own.rank, ranks, device, timeout_s);
@@ -272,7 +284,8 @@ std::unique_ptr<Communicator> make_null_communicator() { return std::make_unique
 std::unique_ptr<Communicator> open_communicator(const model::ComputeConfig& compute, at::Device device) {
   const std::int64_t ranks = compute.ranks.value_or(1), started = support::own_ranks().count;
   if (ranks != started) {
-    throw ConfigError(cat("compute.ranks is ", ranks, ", but ", started, started == 1 ? " process was" : " processes were", " started"),
+    throw ConfigError(cat("compute.ranks is ", ranks, ", but ", started,
+                          started == 1 ? " process was" : " processes were", " started"),
                       {}, cat("start ", ranks, ", or set compute.ranks: ", started));
   }
   if (ranks == 1) return make_null_communicator();
@@ -288,10 +301,13 @@ void require_agreement(Communicator& communicator, double mine, std::int64_t ste
     if (all[rank] != all[0]) apart += cat(apart.empty() ? "" : ", ", rank);
   }
   if (apart.empty()) return;
-  throw support::Error(support::kExitFailed,
-                       support::Diagnostic{cat("after step ", step, " the parameters of rank ", apart, " differ from those of rank 0"),
-                                           {}, "their machines compute differently: set compute.isa: portable, or use machines of "
-                                               "one kind; the same command goes on from the newest checkpoint", {}});
+  throw support::Error(
+      support::kExitFailed,
+      support::Diagnostic{cat("after step ", step, " the parameters of rank ", apart, " differ from those of rank 0"),
+                          {},
+                          "their machines compute differently: set compute.isa: portable, or use machines of "
+                          "one kind; the same command goes on from the newest checkpoint",
+                          {}});
 }
 
 }  // namespace pe::training

@@ -1,5 +1,6 @@
 /// @file
-/// What the ranks of a training tell each other. All ranks make the same calls in the same order. Alone, every call is free.
+/// What the ranks of a training tell each other. All ranks make the same calls in the same order. Alone, every call is
+/// free.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,12 +21,13 @@ class Communicator {
   std::int64_t count() const { return count_; }
   bool is_first() const { return rank_ == 0; }
 
-  /// Begins to add a contiguous fp32 tensor up over all ranks, in place; it must not be touched before `finish` returns.
-  /// Every rank gets the same bits.
+  /// Begins to add a contiguous fp32 tensor up over all ranks, in place; it must not be touched before `finish`
+  /// returns. Every rank gets the same bits.
   virtual void start_sum(const at::Tensor& data) = 0;
   /// Lets exchanges that were begun move on, where nothing else does.
   virtual void advance() {}
-  /// Until all that was begun has ended. @throws Error (69) when that takes longer than `rank_timeout`, or a rank is gone.
+  /// Until all that was begun has ended. @throws Error (69) when that takes longer than `rank_timeout`, or a rank is
+  /// gone.
   virtual void finish() = 0;
   /// Any contiguous tensor, from rank 0.
   virtual void broadcast(const at::Tensor& data) = 0;
@@ -40,7 +42,7 @@ class Communicator {
     sum(data);
     data.div_(static_cast<double>(count_));
   }
-  std::string broadcast(const std::string& text);   ///< rank 0's
+  std::string broadcast(const std::string& text);  ///< rank 0's
   /// What rank 0 says; the others' word does not count.
   bool first_says(bool value) { return count_ == 1 ? value : sum({is_first() && value ? 1.0 : 0.0})[0] > 0; }
   /// Whether any rank says so.
@@ -49,8 +51,8 @@ class Communicator {
   std::vector<double> gather(double value);
   void barrier() { sum(std::vector<double>{0.0}); }
 
-  /// All ranks have come to the same end. Without it, a process that ends by an exception takes leave of nobody, and its
-  /// launcher ends the others.
+  /// All ranks have come to the same end. Without it, a process that ends by an exception takes leave of nobody, and
+  /// its launcher ends the others.
   void agree_on_end() {
     barrier();
     agreed_ = true;
@@ -68,7 +70,8 @@ class Communicator {
 std::unique_ptr<Communicator> make_null_communicator();
 
 /// For a resolved config: none for one rank, MPI for tensors on the CPU, NCCL for those on a GPU. Waits for all ranks.
-/// @throws ConfigError when the plug-in, or the library behind it, is not there, or when not as many processes were started.
+/// @throws ConfigError when the plug-in, or the library behind it, is not there, or when not as many processes were
+/// started.
 std::unique_ptr<Communicator> open_communicator(const model::ComputeConfig& compute, at::Device device);
 
 /// @throws Error (1) that names the ranks when not all have the same number; `step` steps were done. Who finds out that

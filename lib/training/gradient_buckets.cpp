@@ -55,7 +55,7 @@ GradientBuckets::GradientBuckets(model::LanguageModel model, Communicator& commu
       const std::int64_t wanted = buckets_.empty() ? first_bytes : bytes;
       if ((end - begin) * 4 < wanted && layer > 0) continue;
       buckets_.push_back({kMatrices, begin, end, layer});
-      end = begin;   // padding before a layer goes with the one below
+      end = begin;  // padding before a layer goes with the one below
     }
     if (end > 0) tail.push_back({kMatrices, 0, end});
   } else {

@@ -1,8 +1,8 @@
 /// @file
-/// The gradients of all ranks, added up while the backward pass goes on. A bucket is a range of a flat gradient buffer that
-/// holds some layers' matrices; the first is small (1 MB), so that exchanges begin early, the others 25 MB (Li et al. 2020,
-/// arXiv:2006.15704). Layers are complete from the last to the first, the same order on every rank; embeddings, norms, head
-/// and encoding come after the whole pass.
+/// The gradients of all ranks, added up while the backward pass goes on. A bucket is a range of a flat gradient buffer
+/// that holds some layers' matrices; the first is small (1 MB), so that exchanges begin early, the others 25 MB (Li et
+/// al. 2020, arXiv:2006.15704). Layers are complete from the last to the first, the same order on every rank;
+/// embeddings, norms, head and encoding come after the whole pass.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class GradientBuckets {
  public:
   struct Bucket {
     std::size_t group = 0;
-    std::int64_t begin = 0, end = 0;     ///< in model.groups()[group]
-    std::int64_t after_layer = -1;       ///< complete when the backward pass has left this layer; -1: at its end
+    std::int64_t begin = 0, end = 0;  ///< in model.groups()[group]
+    std::int64_t after_layer = -1;    ///< complete when the backward pass has left this layer; -1: at its end
   };
   static constexpr std::int64_t kFirstBytes = 1 << 20, kBytes = 25 << 20;
 

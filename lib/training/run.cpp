@@ -120,7 +120,8 @@ class Loop {
         dataset_(dataset),
         workspace_(workspace),
         ranks_(run.communicator == nullptr ? *alone_ : *run.communicator),
-        progress_(workspace.progress == nullptr || !ranks_.is_first() ? support::silent_progress() : *workspace.progress),
+        progress_(workspace.progress == nullptr || !ranks_.is_first() ? support::silent_progress()
+                                                                      : *workspace.progress),
         length_(run.model.config().length),
         order_(static_cast<std::uint64_t>(run.data_seed), dataset.windows(Split::kTrain, length_)),
         reader_(dataset, Split::kTrain, length_, run.model.device(), run.documents),
@@ -223,18 +224,20 @@ class Loop {
                                            : model::peak_flops(run_.model.device(), device);
     progress_.note(mfu_formula(flops(), peak, device));
     if (ranks_.count() > 1) {
-      progress_.note(cat(ranks_.count(), " ranks, each with ", run_.batch / ranks_.count(), " of a step's ", run_.batch, " sequences"));
+      progress_.note(cat(ranks_.count(), " ranks, each with ", run_.batch / ranks_.count(), " of a step's ", run_.batch,
+                         " sequences"));
     }
     if (!ranks_.is_first()) return;
-    watcher_.emplace(workspace_, run_.watch_files,
-                     Watched{.first_step = run_.first_step,
-                             .step = step_,
-                             .last_step = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step,
-                             .tokens_per_step = tokens(1),
-                             .flops_per_token = flops(),
-                             .peak_flops = peak ? std::optional(*peak * static_cast<double>(ranks_.count())) : peak,
-                             .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
-                     progress_);
+    watcher_.emplace(
+        workspace_, run_.watch_files,
+        Watched{.first_step = run_.first_step,
+                .step = step_,
+                .last_step = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step,
+                .tokens_per_step = tokens(1),
+                .flops_per_token = flops(),
+                .peak_flops = peak ? std::optional(*peak * static_cast<double>(ranks_.count())) : peak,
+                .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
+        progress_);
   }
 
   /// @return false when the run has diverged. Nothing was updated then, nor in a step that was skipped.
@@ -266,7 +269,8 @@ class Loop {
         options.left_layer = [this](std::int64_t layer) { buckets_->left_layer(layer); };
       }
       const at::Tensor hidden = run_.model.forward(batch.ids, options);
-      const at::Tensor share = run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets, run_.optimizer.z_loss) * scale;
+      const at::Tensor share =
+          run_.model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), batch.targets, run_.optimizer.z_loss) * scale;
       share.backward();
       loss += share.item<double>();
       bytes += batch.bytes;
@@ -274,7 +278,8 @@ class Loop {
     if (buckets_) {
       buckets_->finish();
       // The same loss, and the same word on whether to go on, for every rank.
-      const std::vector<double> all = ranks_.sum({loss, static_cast<double>(bytes), support::stop_requested() ? 1.0 : 0.0});
+      const std::vector<double> all =
+          ranks_.sum({loss, static_cast<double>(bytes), support::stop_requested() ? 1.0 : 0.0});
       loss = all[0];
       bytes = static_cast<std::int64_t>(all[1]);
       stopping_ = all[2] > 0;
@@ -326,8 +331,8 @@ class Loop {
   double flops() const { return model::flops_per_token(run_.model.config(), length_); }
 
   std::optional<ValidationRow> validation_now() const {
-    std::optional<ValidationRow> row = validate(run_.model, dataset_, run_.watch.validate_windows, *run_.compute.micro_batch,
-                                                 run_.documents, &ranks_);
+    std::optional<ValidationRow> row =
+        validate(run_.model, dataset_, run_.watch.validate_windows, *run_.compute.micro_batch, run_.documents, &ranks_);
     if (row) {
       row->step = step_;
       row->tokens = seen();
@@ -377,8 +382,8 @@ class Loop {
     writer.finish();
   }
 
-  /// The roles that the stage was asked for, at the present step. The metrics end with a validation of this very model, in
-  /// which all ranks take part; rank 0 writes.
+  /// The roles that the stage was asked for, at the present step. The metrics end with a validation of this very model,
+  /// in which all ranks take part; rank 0 writes.
   void write_artifacts(const std::map<std::string, std::filesystem::path>& outputs, bool moments, bool is_diverged) {
     compare_ranks();
     if (const auto model = outputs.find("model"); model != outputs.end() && ranks_.is_first()) {
@@ -508,10 +513,10 @@ class Loop {
 
   Json fingerprint() const {
     Json json = {{"torch", TORCH_VERSION},
-            {"device", model::device_name(run_.model.device())},
-            {"isa", at::get_cpu_capability()},
-            {"threads", run_.compute.threads.value_or(1)},
-            {"micro_batch", run_.compute.micro_batch.value_or(run_.batch)}};
+                 {"device", model::device_name(run_.model.device())},
+                 {"isa", at::get_cpu_capability()},
+                 {"threads", run_.compute.threads.value_or(1)},
+                 {"micro_batch", run_.compute.micro_batch.value_or(run_.batch)}};
     if (ranks_.count() > 1) json["ranks"] = ranks_.count();
     return json;
   }
@@ -520,15 +525,23 @@ class Loop {
   void require_same_run() {
     if (ranks_.count() == 1) return;
     const artifact::CheckpointMeta here = meta(false);
-    const Json run = {{"config", workspace_.recipe.config}, {"data", here.data_digest}, {"order", here.data},
-                      {"model", here.model}, {"encoding", here.encoding}, {"optimizer", here.optimizer}, {"parents", here.parents}, {"run", identity()}, {"steps", {run_.first_step, run_.last_step}}};
+    const Json run = {{"config", workspace_.recipe.config},
+                      {"data", here.data_digest},
+                      {"order", here.data},
+                      {"model", here.model},
+                      {"encoding", here.encoding},
+                      {"optimizer", here.optimizer},
+                      {"parents", here.parents},
+                      {"run", identity()},
+                      {"steps", {run_.first_step, run_.last_step}}};
     const std::string digest = support::canonical_hash("pe/ranks", run);
     const bool unlike = ranks_.broadcast(digest) != digest;
     const std::vector<double> all = ranks_.gather(unlike ? 1.0 : 0.0);
     const auto other = std::find(all.begin(), all.end(), 1.0);
     if (other == all.end()) return;
-    throw support::ConfigError(cat("rank ", other - all.begin(), " was started with another config, or on other data, than rank 0"),
-                               {}, "start all ranks with the same command");
+    throw support::ConfigError(
+        cat("rank ", other - all.begin(), " was started with another config, or on other data, than rank 0"), {},
+        "start all ranks with the same command");
   }
 
   /// What rank 0 begins with, or has resumed from, is what all begin with.
@@ -622,9 +635,9 @@ class Loop {
   std::vector<std::int64_t> skipped_;   ///< steps that changed nothing, as counted in curves
   std::array<std::vector<at::Tensor>, kStateParts.size()> copy_;   ///< of the state, for the thread that writes it
   ResumeStore store_;
-  std::optional<Watcher> watcher_;              ///< of rank 0
-  std::optional<GradientBuckets> buckets_;      ///< where there are several ranks
-  bool stopping_ = false;                       ///< some rank was asked to stop; all know
+  std::optional<Watcher> watcher_;          ///< of rank 0
+  std::optional<GradientBuckets> buckets_;  ///< where there are several ranks
+  bool stopping_ = false;                   ///< some rank was asked to stop; all know
   std::int64_t step_;
   Clock::time_point last_checkpoint_;
 };
@@ -723,7 +736,8 @@ std::optional<ValidationRow> validate(const model::LanguageModel& model, const d
     row.tokens_scored += reader.targets(size, [&](std::int64_t i) { return static_cast<std::uint64_t>(first + i); });
   }
   if (ranks > 1) {
-    const std::vector<double> all = communicator->sum({loss, static_cast<double>(row.bytes_scored), static_cast<double>(row.tokens_scored)});
+    const std::vector<double> all =
+        communicator->sum({loss, static_cast<double>(row.bytes_scored), static_cast<double>(row.tokens_scored)});
     loss = all[0];
     row.bytes_scored = static_cast<std::int64_t>(all[1]);
     row.tokens_scored = static_cast<std::int64_t>(all[2]);

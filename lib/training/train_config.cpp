@@ -151,7 +151,8 @@ void TrainConfig::describe(FieldVisitor& v) {
   v.group("compute", compute, "On what and how it is computed.");
   v.group("checkpoint", checkpoint, "What a killed run loses.");
   v.group("watch", watch, "What a running training writes for those who watch it.");
-  const std::string undivided = model::why_not_divided(train.batch, compute.ranks.value_or(1), compute.micro_batch, "train.batch");
+  const std::string undivided =
+      model::why_not_divided(train.batch, compute.ranks.value_or(1), compute.micro_batch, "train.batch");
   v.check(undivided.empty(), undivided);
   const std::string why = why_encoding_does_not_fit(model, train.length);
   v.check(why.empty(), support::cat("'model.encoding' does not fit: ", why));

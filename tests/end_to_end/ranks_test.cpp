@@ -18,7 +18,7 @@
 #include "support/text.h"
 
 namespace fs = std::filesystem;
-using namespace pe::test;   // NOLINT
+using namespace pe::test;  // NOLINT
 using pe::support::capture;
 using pe::support::Captured;
 
@@ -26,7 +26,8 @@ namespace {
 
 struct HasMpi {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    const bool plugin = fs::exists(build_root() / "lib/mpi/pe-mpi.so"), mpirun = pe::support::find_program("mpirun").has_value();
+    const bool plugin = fs::exists(build_root() / "lib/mpi/pe-mpi.so"),
+               mpirun = pe::support::find_program("mpirun").has_value();
     boost::test_tools::assertion_result result(plugin && mpirun);
     result.message() << (plugin ? "mpirun was not found" : "this build has no MPI plug-in");
     return result;
@@ -39,9 +40,10 @@ class Data {
  public:
   Data() {
     for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-             {"pe-fetch", "--set", "source=generated", "--set", "generated.words=20k", "--output", "raw=" + (folder_ / "raw").string()},
-             {"pe-tokenize", "--set", "tokenizer=bpe", "--set", "vocabulary=512", "--input", "raw=" + (folder_ / "raw").string(),
-              "--output", "data=" + path()}}) {
+             {"pe-fetch", "--set", "source=generated", "--set", "generated.words=20k", "--output",
+              "raw=" + (folder_ / "raw").string()},
+             {"pe-tokenize", "--set", "tokenizer=bpe", "--set", "vocabulary=512", "--input",
+              "raw=" + (folder_ / "raw").string(), "--output", "data=" + path()}}) {
       std::vector<std::string> command = words;
       command.front() = program(words.front());
       command.insert(command.end(), {"--work", (folder_ / words.front()).string(), "--progress", "none"});
@@ -63,18 +65,21 @@ const Data& data() {
 /// One training in a folder of its own.
 class Training {
  public:
-  explicit Training(const fs::path& folder, std::int64_t steps = 80) : folder_(folder), steps_(steps) { fs::create_directories(folder); }
-  std::vector<std::string> command(const std::vector<std::string>& sets, const std::vector<std::string>& before = {}) const {
+  explicit Training(const fs::path& folder, std::int64_t steps = 120) : folder_(folder), steps_(steps) {
+    fs::create_directories(folder);
+  }
+  std::vector<std::string> command(const std::vector<std::string>& sets,
+                                   const std::vector<std::string>& before = {}) const {
     std::vector<std::string> words = before;
-    words.insert(words.end(), {program("pe-train"), "--input", "data=" + data().path(), "--output", "model=" + model().string(),
-                               "--output", "metrics=" + (folder_ / "metrics.h5").string(), "--work", (folder_ / "work").string(),
-                               "--progress", "plain"});
-    for (const std::string& set : {std::string("model.width=32"), std::string("model.layers=2"), std::string("model.heads=2"),
-                                   std::string("model.encoding=rope"), std::string("model.dropout=0.1"), std::string("train.batch=4"),
-                                   std::string("train.length=32"), "train.tokens=" + std::to_string(steps_ * 128),
-                                   std::string("train.warmup_steps=5"), std::string("train.log_every=1"),
-                                   std::string("train.validate_every=20"), std::string("train.validate_windows=4"),
-                                   std::string("compute.isa=avx2"), std::string("train.eps=1e-2")}) {
+    words.insert(words.end(), {program("pe-train"), "--input", "data=" + data().path(), "--output",
+                               "model=" + model().string(), "--output", "metrics=" + (folder_ / "metrics.h5").string(),
+                               "--work", (folder_ / "work").string(), "--progress", "plain"});
+    for (const std::string& set :
+         {std::string("model.width=32"), std::string("model.layers=2"), std::string("model.heads=2"),
+          std::string("model.encoding=rope"), std::string("model.dropout=0.1"), std::string("train.batch=4"),
+          std::string("train.length=32"), "train.tokens=" + std::to_string(steps_ * 128),
+          std::string("train.warmup_steps=5"), std::string("train.log_every=1"), std::string("train.validate_every=20"),
+          std::string("train.validate_windows=4"), std::string("compute.isa=avx2"), std::string("train.eps=1e-2")}) {
       words.insert(words.end(), {"--set", set});
     }
     for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
@@ -119,12 +124,13 @@ class Training {
       const auto pid = pe::support::parse_integer(entry.path().filename().string());
       if (!pid) continue;
       try {
-        const std::string words = pe::support::read_file(entry.path() / "cmdline"), variables = pe::support::read_file(entry.path() / "environ");
+        const std::string words = pe::support::read_file(entry.path() / "cmdline"),
+                          variables = pe::support::read_file(entry.path() / "environ");
         if (words.find(folder_.string() + "/work") != std::string::npos && words.rfind("mpirun", 0) != 0 &&
             ('\0' + variables).find('\0' + wanted + '\0') != std::string::npos) {
           return static_cast<pid_t>(*pid);
         }
-      } catch (const pe::support::IoError&) {   // it has ended meanwhile
+      } catch (const pe::support::IoError&) {  // it has ended meanwhile
       }
     }
     return 0;
@@ -193,7 +199,8 @@ BOOST_AUTO_TEST_CASE(two_ranks_see_the_samples_of_one_and_give_its_curves) {
   for (const auto& [table, column] : {std::pair("train", "loss"), {"train", "grad_norm"}, {"validation", "loss"}}) {
     const auto a = one.curve(table, column), b = undisturbed().curve(table, column);
     BOOST_TEST_REQUIRE(a.size() == b.size());
-    for (std::size_t i = 0; i < a.size(); ++i) BOOST_TEST(std::abs(a[i] - b[i]) < 1e-4 * std::abs(a[i]), table << " " << column << " " << i);
+    for (std::size_t i = 0; i < a.size(); ++i)
+      BOOST_TEST(std::abs(a[i] - b[i]) < 1e-4 * std::abs(a[i]), table << " " << column << " " << i);
   }
   const pe::artifact::CheckpointReader first(one.model()), second(undisturbed().model());
   BOOST_TEST(first.meta().next_sample == second.meta().next_sample);
@@ -206,17 +213,19 @@ BOOST_AUTO_TEST_CASE(by_mpirun_it_gives_the_same_bytes) {
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   // compute.ranks is left open: as many as were started.
-  const Captured run = capture(training.command({}, {"mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated"}));
+  const Captured run = capture(
+      training.command({}, {"mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "--mca", "plm", "isolated"}));
   BOOST_TEST(run.status.code == 0, run.err);
   BOOST_TEST(training.digests() == undisturbed().digests());
-  const Captured three = capture(training.command(kTwo, {"mpirun", "-n", "3", "--oversubscribe", "--mca", "plm", "isolated"}));
+  const Captured three =
+      capture(training.command(kTwo, {"mpirun", "-n", "3", "--oversubscribe", "--mca", "plm", "isolated"}));
   BOOST_TEST(three.status.code == 2);
   CHECK_HAS(three.err, "compute.ranks is 2, but 3 processes were started (OMPI_COMM_WORLD_SIZE)");
 }
 
 BOOST_AUTO_TEST_CASE(stopped_by_a_signal_to_one_rank_and_resumed_gives_the_same_bytes) {
   const TempFolder folder;
-  for (const int number : {-1, 1}) {   // the launcher, as pe-pipeline does; and rank 1 alone
+  for (const int number : {-1, 1}) {  // the launcher, as pe-pipeline does; and rank 1 alone
     const Training training(folder / std::to_string(number + 1));
     const pid_t pid = training.start(kEveryStep);
     BOOST_TEST_REQUIRE(training.reaches(3));
@@ -247,8 +256,10 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_the_others_soon_and_the_last_checkpoint_
     const auto begin = std::chrono::steady_clock::now();
     BOOST_TEST(wait_for_end(pid) == 137, training.text());
     BOOST_TEST(seconds_since(begin) < 8);
-    CHECK_HAS(training.text(), "one of 2 ranks was killed by signal 9 (Killed), and the other was ended; the same command goes on from the "
-                               "newest checkpoint");
+    CHECK_HAS(
+        training.text(),
+        "one of 2 ranks was killed by signal 9 (Killed), and the other was ended; the same command goes on from the "
+        "newest checkpoint");
     BOOST_TEST(gone(training));
     const auto steps = training.checkpoints();
     BOOST_TEST_REQUIRE(!steps.empty());
@@ -263,15 +274,17 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_the_others_soon_and_the_last_checkpoint_
 BOOST_AUTO_TEST_CASE(a_rank_that_hangs_is_given_up_after_the_time_allowed) {
   const TempFolder folder;
   const Training training(folder / "run", 4000);
-  const pid_t pid = training.start({"compute.ranks=2", "compute.rank_timeout=1", "checkpoint.every=0"});
+  const pid_t pid = training.start({"compute.ranks=2", "compute.rank_timeout=3", "checkpoint.every=0"});
   BOOST_TEST_REQUIRE(training.reaches(2));
   const pid_t victim = training.rank(1);
   BOOST_TEST_REQUIRE(victim > 0);
   ::kill(victim, SIGSTOP);
   const auto begin = std::chrono::steady_clock::now();
   BOOST_TEST(wait_for_end(pid) == 69, training.text());
-  BOOST_TEST(seconds_since(begin) < 10);
-  CHECK_HAS(training.text(), "rank 0 of 2: the other ranks have not answered for 1 s (compute.rank_timeout); one may have died, or hang");
+  BOOST_TEST(seconds_since(begin) < 15);
+  CHECK_HAS(
+      training.text(),
+      "rank 0 of 2: the other ranks have not answered for 3 s (compute.rank_timeout); one may have died, or hang");
   BOOST_TEST(gone(training));
 }
 
@@ -280,7 +293,7 @@ BOOST_AUTO_TEST_CASE(ranks_end_with_the_launcher) {
   const Training training(folder / "run", 4000);
   const pid_t pid = training.start(kEveryStep);
   BOOST_TEST_REQUIRE(training.reaches(2));
-  ::kill(-pid, SIGKILL);   // as pe-pipeline ends a stage that does not stop
+  ::kill(-pid, SIGKILL);  // as pe-pipeline ends a stage that does not stop
   wait_for_end(pid);
   BOOST_TEST(gone(training));
 }
@@ -295,13 +308,28 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   BOOST_TEST(micro.status.code == 2);
   CHECK_HAS(micro.err, "compute.micro_batch is 4, which does not divide a rank's 6 sequences of train.batch of 12");
   // What only the ranks find out, rank 0 says alone.
-  const Captured missing = capture(training.command({"compute.ranks=2", "train.length=4000000", "train.warmup_steps=0"}));
+  const Captured missing =
+      capture(training.command({"compute.ranks=2", "train.length=4000000", "train.warmup_steps=0"}));
   BOOST_TEST(missing.status.code == 3);
   const std::string said = "too few for one window";
   BOOST_TEST(missing.err.find(said) != std::string::npos, missing.err);
   BOOST_TEST(missing.err.find(said, missing.err.find(said) + 1) == std::string::npos, missing.err);
-  const Captured evaluate = capture({program("pe-evaluate"), "--input", "model=" + undisturbed().model().string(), "--input",
-                                     "data=" + data().path(), "--set", "compute.ranks=2", "--work", (folder / "w").string()});
+  // Told to be a rank by somebody who did not start it through MPI.
+  const Captured alone = capture(training.command({}, {"env", "RANK=0", "WORLD_SIZE=2"}));
+  BOOST_TEST(alone.status.code == 2);
+  CHECK_HAS(alone.err, "compute.ranks is 2, but MPI sees 1 process");
+  CHECK_HAS(alone.err, "start them by mpirun -n 2, or srun --mpi=pmix -n 2");
+  // A build without the plug-in: the program stands alone.
+  fs::copy_file(program("pe-train"), folder / "pe-train");
+  std::vector<std::string> words = training.command(kTwo);
+  words.front() = (folder / "pe-train").string();
+  const Captured plain = capture(words);
+  BOOST_TEST(plain.status.code == 2);
+  CHECK_HAS(plain.err, "compute.ranks is 2, but this build has no MPI plug-in (pe-mpi.so)");
+  CHECK_HAS(plain.err, "install libopenmpi-dev and openmpi-bin and build again (./bootstrap build), or set");
+  const Captured evaluate =
+      capture({program("pe-evaluate"), "--input", "model=" + undisturbed().model().string(), "--input",
+               "data=" + data().path(), "--set", "compute.ranks=2", "--work", (folder / "w").string()});
   BOOST_TEST(evaluate.status.code == 2);
   CHECK_HAS(evaluate.err, "compute.ranks is 2, but pe-evaluate runs in one process");
 }

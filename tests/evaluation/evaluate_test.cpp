@@ -13,6 +13,7 @@
 #include "support/files.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
+#include "support/text.h"
 
 using namespace pe;
 using namespace pe::evaluation;
@@ -23,7 +24,8 @@ namespace {
 struct Bench {
   test::TempFolder folder;
 
-  explicit Bench(const Json& encoding = "rope", const std::string& tokenizer_digest = {}) {
+  /// @param averages of the weights: those of another seed
+  explicit Bench(const Json& encoding = "rope", const std::string& tokenizer_digest = {}, bool averages = false) {
     const auto tokenizer = data::make_byte_tokenizer();
     artifact::TokenizerRecord record = tokenizer->record();
     record.bos_before_documents = true;
@@ -55,6 +57,15 @@ struct Bench {
     model::describe_model(model, meta);
     artifact::CheckpointWriter writer(folder / "model.h5", {}, meta);
     model::write_weights(model, writer);
+    if (averages) {
+      const model::LanguageModel other = model::LanguageModel::make(config, tokenizer->vocabulary(), 43);
+      std::vector<at::Tensor> values;
+      for (const model::FlatGroup& group : other.groups()) values.push_back(group.values);
+      model::write_tensors(writer, "ema/", other, values);
+      artifact::CheckpointWriter alone(folder / "averages.h5", {}, meta);
+      model::write_weights(other, alone);
+      alone.finish();
+    }
     writer.finish();
   }
 
@@ -84,6 +95,50 @@ struct Bench {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(evaluate_stage)
+
+BOOST_AUTO_TEST_CASE(averages_of_the_weights_are_measured_where_that_is_asked_for) {
+  // Also where a table grows, and under rules that replace the encoding.
+  const std::vector<std::pair<Json, Json>> cases = {
+      {"rope", Json{{"tasks", {"perplexity", "extension"}}, {"extension", {{"variants", {"plain", "pi", "logit_scale"}}}}}},
+      {"learned", Json{{"tasks", {"perplexity"}}, {"beyond", "untrained"}}}};
+  for (const auto& [encoding, options] : cases) {
+    const Bench bench(encoding, {}, /*averages=*/true);
+    const auto losses = [&](const std::string& name, const char* file, Json more) {
+      artifact::Workspace workspace = bench.workspace(name);
+      workspace.inputs["model"] = {{bench.folder / file, artifact::Kind::kCheckpoint, "", {}}};
+      more.update(options);
+      workspace.work = bench.folder / ("work of " + name);   // whose journal knows the config that a test leaves out
+      support::make_folders(workspace.work);
+      evaluate(Bench::config(more), workspace);
+      return artifact::read_eval_tables(workspace.output("scores"));
+    };
+    const artifact::Tables own = losses("own", "model.h5", Json::object()), averaged = losses("ema", "model.h5", {{"weights", "ema"}}),
+                           alone = losses("alone", "averages.h5", Json::object());
+    int compared = 0;
+    for (const artifact::Table& table : alone.tables) {
+      const std::string& name = table.name();
+      if (!table.find_column("ppl")) continue;
+      const auto text = [&](const artifact::Tables& tables) {   // a missing cell is NaN
+        std::string all;
+        for (const double value : tables.at(name).reals("ppl")) all += support::shortest(value) + " ";
+        return all;
+      };
+      BOOST_TEST(text(averaged) == text(alone), name);
+      BOOST_TEST(text(own) != text(alone), name);
+      ++compared;
+    }
+    BOOST_TEST(compared > 0);
+    BOOST_TEST(averaged.facts["weights"] == "ema");
+    BOOST_TEST(!own.facts.contains("weights"));
+  }
+  const Bench without;
+  artifact::Workspace workspace = without.workspace("scores");
+  BOOST_CHECK_EXCEPTION(evaluate(Bench::config({{"weights", "ema"}}), workspace), support::ArtifactError, [](const auto& error) {
+    const std::string text = error.what();
+    return text.find("model.h5: holds no averages of its weights, since train.ema was 0") != std::string::npos &&
+           text.find("set eval.weights: model, or train with train.ema above 0") != std::string::npos;
+  });
+}
 
 BOOST_AUTO_TEST_CASE(every_row_tells_run_encoding_seed_and_step) {
   const Bench bench;

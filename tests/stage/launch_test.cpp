@@ -16,7 +16,7 @@
 #include "support/temp_folder.h"
 #include "support/text.h"
 
-using namespace pe;   // NOLINT
+using namespace pe;  // NOLINT
 using stage::launch_ranks;
 using stage::RankLaunch;
 
@@ -64,17 +64,20 @@ BOOST_FIXTURE_TEST_SUITE(launch, NoStop)
 
 BOOST_AUTO_TEST_CASE(plain_ranks_know_who_they_are_and_their_code_is_that_of_rank_0) {
   const test::TempFolder folder;
-  RankLaunch three = script("echo $R $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR >> \"" + (folder / "who").string() + "\"; exit 75", false);
+  RankLaunch three =
+      script("echo $R $WORLD_SIZE $LOCAL_RANK $MASTER_ADDR >> \"" + (folder / "who").string() + "\"; exit 75", false);
   three.count = 3;
   BOOST_TEST(launch_ranks(three) == 75);
-  BOOST_TEST(lines_of(folder / "who") == (std::vector<std::string>{"0 3 0 127.0.0.1", "1 3 1 127.0.0.1", "2 3 2 127.0.0.1"}),
-             boost::test_tools::per_element());
+  BOOST_TEST(
+      lines_of(folder / "who") == (std::vector<std::string>{"0 3 0 127.0.0.1", "1 3 1 127.0.0.1", "2 3 2 127.0.0.1"}),
+      boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(the_first_failure_ends_the_rest_even_one_that_does_not_listen) {
   for (const std::string end : {"exit 3", "kill -9 $$"}) {
     const auto begin = std::chrono::steady_clock::now();
-    const int code = launch_ranks(script("if [ $R = 1 ]; then " + end + "; fi; trap '' TERM; while :; do sleep 0.05; done", false));
+    const int code =
+        launch_ranks(script("if [ $R = 1 ]; then " + end + "; fi; trap '' TERM; while :; do sleep 0.05; done", false));
     BOOST_TEST(code == (end == "exit 3" ? 3 : 137));
     BOOST_TEST(seconds_since(begin) < 5);
   }
@@ -103,10 +106,12 @@ BOOST_AUTO_TEST_CASE(an_end_that_all_agree_on_is_no_failure_to_mpirun, *boost::u
   BOOST_TEST(launch_ranks(script(kSay + "say 0; exit 0", true)) == 0);
 }
 
-BOOST_AUTO_TEST_CASE(a_rank_that_fails_or_is_killed_under_mpirun_ends_the_others, *boost::unit_test::precondition(HasMpirun{})) {
+BOOST_AUTO_TEST_CASE(a_rank_that_fails_or_is_killed_under_mpirun_ends_the_others,
+                     *boost::unit_test::precondition(HasMpirun{})) {
   for (const std::string end : {"say 74; exit 74", "kill -9 $$"}) {
     const auto begin = std::chrono::steady_clock::now();
-    const int code = launch_ranks(script(kSay + "if [ $R = 1 ]; then " + end + "; fi; while :; do sleep 0.05; done", true));
+    const int code =
+        launch_ranks(script(kSay + "if [ $R = 1 ]; then " + end + "; fi; while :; do sleep 0.05; done", true));
     BOOST_TEST(code == (end == "say 74; exit 74" ? 74 : 137));
     BOOST_TEST(seconds_since(begin) < 10);
   }

@@ -46,18 +46,25 @@ BOOST_AUTO_TEST_CASE(without_a_word_in_the_environment_a_process_is_alone) {
 }
 
 BOOST_AUTO_TEST_CASE(each_launcher_has_its_names) {
-  const Ranks torchrun = from({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "1234"}});
+  const Ranks torchrun = from(
+      {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "1234"}});
   BOOST_TEST(torchrun.rank == 5);
   BOOST_TEST(torchrun.count == 8);
   BOOST_TEST(torchrun.local == 1);
   BOOST_TEST(torchrun.host == "node7");
   BOOST_TEST(torchrun.port == 1234);
-  const Ranks mpirun = from({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+  const Ranks mpirun =
+      from({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
   BOOST_TEST(mpirun.rank == 1);
   BOOST_TEST(mpirun.count == 2);
   BOOST_TEST(mpirun.host == "");
-  const Ranks srun = from({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_PROCID", "9"}, {"SLURM_LOCALID", "1"},
-                           {"SLURM_JOB_ID", "4711"}, {"SLURM_STEP_NODELIST", "gpu[04-05],login"}, {"SLURM_NTASKS", "16"}});
+  const Ranks srun = from({{"SLURM_STEP_ID", "0"},
+                           {"SLURM_STEP_NUM_TASKS", "16"},
+                           {"SLURM_PROCID", "9"},
+                           {"SLURM_LOCALID", "1"},
+                           {"SLURM_JOB_ID", "4711"},
+                           {"SLURM_STEP_NODELIST", "gpu[04-05],login"},
+                           {"SLURM_NTASKS", "16"}});
   BOOST_TEST(srun.rank == 9);
   BOOST_TEST(srun.count == 16);
   BOOST_TEST(srun.local == 1);
@@ -66,25 +73,30 @@ BOOST_AUTO_TEST_CASE(each_launcher_has_its_names) {
 }
 
 BOOST_AUTO_TEST_CASE(torchrun_goes_before_mpirun_and_mpirun_before_srun) {
-  std::map<std::string, std::string> all{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"},
-                                         {"SLURM_LOCALID", "3"}, {"SLURM_JOB_ID", "1"}, {"SLURM_STEP_NODELIST", "a"},
-                                         {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"},
-                                         {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}};
+  std::map<std::string, std::string> all{
+      {"SLURM_STEP_ID", "0"},        {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"},
+      {"SLURM_LOCALID", "3"},        {"SLURM_JOB_ID", "1"},         {"SLURM_STEP_NODELIST", "a"},
+      {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}};
   BOOST_TEST(from(all).rank == 2);
   all.insert({{"RANK", "1"}, {"WORLD_SIZE", "4"}});
   BOOST_TEST(from(all).rank == 1);
 }
 
 BOOST_AUTO_TEST_CASE(what_a_batch_script_starts_is_no_rank_of_its_job) {
-  BOOST_TEST(from({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_NODELIST", "n[1-2]"}}).count == 1);
+  BOOST_TEST(
+      from({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_NODELIST", "n[1-2]"}})
+          .count == 1);
   BOOST_TEST(from({{"SLURM_STEP_ID", "batch"}, {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_PROCID", "0"}}).count == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_word_that_is_missing_or_no_number_is_named) {
-  BOOST_TEST(message([] { from({{"RANK", "x"}, {"WORLD_SIZE", "2"}}); }) == "RANK is 'x', which is no number of a process");
+  BOOST_TEST(message([] {
+               from({{"RANK", "x"}, {"WORLD_SIZE", "2"}});
+             }) == "RANK is 'x', which is no number of a process");
   BOOST_TEST(message([] { from({{"RANK", "2"}, {"WORLD_SIZE", "2"}}); }) == "RANK is 2, but WORLD_SIZE is 2");
-  BOOST_TEST(message([] { from({{"OMPI_COMM_WORLD_SIZE", "2"}}); }) ==
-             "this process is one of several, but OMPI_COMM_WORLD_RANK is not set");
+  BOOST_TEST(message([] {
+               from({{"OMPI_COMM_WORLD_SIZE", "2"}});
+             }) == "this process is one of several, but OMPI_COMM_WORLD_RANK is not set");
 }
 
 BOOST_AUTO_TEST_CASE(lists_of_machines_are_expanded_as_slurm_writes_them) {
@@ -99,7 +111,8 @@ BOOST_AUTO_TEST_CASE(lists_of_machines_are_expanded_as_slurm_writes_them) {
   expect("", {});
   BOOST_TEST(message([] { expand_hosts("n[1-2"); }) == "the list of machines 'n[1-2' cannot be read: '[' without ']'");
   BOOST_TEST(message([] { expand_hosts("n1]"); }) == "the list of machines 'n1]' cannot be read: ']' without '['");
-  BOOST_TEST(message([] { expand_hosts("n[3-1]"); }) == "the list of machines 'n[3-1]' cannot be read: '3-1' is no range of numbers");
+  BOOST_TEST(message([] { expand_hosts("n[3-1]"); }) ==
+             "the list of machines 'n[3-1]' cannot be read: '3-1' is no range of numbers");
   BOOST_TEST(message([] { expand_hosts("n[1-9999999]"); }).find("no range") != std::string::npos);
 }
 
@@ -116,11 +129,11 @@ BOOST_AUTO_TEST_CASE(rank_0_hands_its_word_to_all_whoever_knocks) {
     return own;
   };
   std::string second, third;
-  std::thread early([&] { second = hand_round(rank(1), "mine", 20); });   // before there is anyone to ask
+  std::thread early([&] { second = hand_round(rank(1), "mine", 20); });  // before there is anyone to ask
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   std::string first;
   std::thread zero([&] { first = hand_round(rank(0), id, 20); });
-  {   // a stranger that says the wrong thing
+  {  // a stranger that says the wrong thing
     Descriptor fd;
     sockaddr_in to{};
     to.sin_family = AF_INET;
@@ -147,12 +160,14 @@ BOOST_AUTO_TEST_CASE(who_does_not_come_is_named_after_the_time_allowed) {
   own.host = "127.0.0.1";
   own.port = free_port();
   const std::string port = std::to_string(own.port);
-  BOOST_TEST(message<Error>([&] { hand_round(own, "x", 0.1); }).find("rank 0 has waited 0.1 s on port " + port + " of 127.0.0.1 for rank 1, 2") !=
-             std::string::npos);
+  BOOST_TEST(message<Error>([&] {
+               hand_round(own, "x", 0.1);
+             }).find("rank 0 has waited 0.1 s on port " + port + " of 127.0.0.1 for rank 1, 2") != std::string::npos);
   own.rank = 2;
   BOOST_CHECK_EXCEPTION(hand_round(own, "x", 0.1), Error, [&](const Error& error) {
-    return error.exit_code() == kExitUnavailable &&
-           std::string(error.what()).find("rank 2 has not reached rank 0 at 127.0.0.1, port " + port + ", within 0.1 s") != std::string::npos;
+    return error.exit_code() == kExitUnavailable && std::string(error.what())
+                                                            .find("rank 2 has not reached rank 0 at 127.0.0.1, port " +
+                                                                  port + ", within 0.1 s") != std::string::npos;
   });
 }
 

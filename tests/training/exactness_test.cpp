@@ -101,7 +101,7 @@ int finish(const Attempt& attempt_at, const fs::path& folder, const fs::path& da
     support::request_stop(!last && random.below(6) == 0 ? 15 : 0);   // preempted before the first step
     try {
       attempt_at(workspace, now);
-      support::request_stop(0);   // at the last step it came too late
+      support::request_stop(0);  // at the last step it came too late
       BOOST_TEST(interrupting.warnings.empty());
       return attempt + 1;
     } catch (const support::Stopped&) {
@@ -179,7 +179,7 @@ BOOST_AUTO_TEST_CASE(branches_are_as_exact_as_their_trunk) {
     return [change](artifact::Workspace& workspace, const training::CheckpointConfig& checkpoint) {
       training::ExtendPeConfig config;
       config.extend.length = 32;
-      config.extend.tokens = 8 * 32;   // 8 steps of one sequence
+      config.extend.tokens = 8 * 32;  // 8 steps of one sequence
       config.extend.warmup_steps = 2;
       config.extend.watch = {2, 3, 4};
       config.checkpoint = checkpoint;

@@ -17,8 +17,8 @@
 #include "training/run.h"
 #include "watching.h"
 
-using namespace pe;         // NOLINT
-using namespace pe::test;   // NOLINT
+using namespace pe;        // NOLINT
+using namespace pe::test;  // NOLINT
 using training::Communicator;
 using training::GradientBuckets;
 using training::TrainConfig;
@@ -36,7 +36,8 @@ struct Room {
 /// Sums in the order of the ranks, so that all get the same bits.
 class InThreads final : public Communicator {
  public:
-  InThreads(Room& room, std::int64_t rank, bool drifts) : Communicator(rank, room.count), room_(room), drifts_(drifts) {}
+  InThreads(Room& room, std::int64_t rank, bool drifts)
+      : Communicator(rank, room.count), room_(room), drifts_(drifts) {}
   void start_sum(const at::Tensor& data) override {
     const std::vector<at::Tensor> all = meet(data.clone());
     at::Tensor total = all[0].clone();
@@ -67,7 +68,7 @@ class InThreads final : public Communicator {
     return all;
   }
   Room& room_;
-  bool drifts_;   ///< its sums are a little wrong
+  bool drifts_;  ///< its sums are a little wrong
 };
 
 training::Run run_of(const TrainConfig& config, std::int64_t ranks) {
@@ -88,14 +89,14 @@ training::Run run_of(const TrainConfig& config, std::int64_t ranks) {
 }
 
 struct Ended {
-  std::vector<model::LanguageModel> models;   ///< by rank
+  std::vector<model::LanguageModel> models;  ///< by rank
   std::vector<std::string> thrown;
 };
 
 /// Trains with so many ranks; `change` may make them differ.
 Ended train_with(std::int64_t ranks, const TrainConfig& config, const std::filesystem::path& folder,
-                 const std::filesystem::path& data, const std::function<void(std::int64_t, training::Run&)>& change = {},
-                 std::int64_t drifts = -1) {
+                 const std::filesystem::path& data,
+                 const std::function<void(std::int64_t, training::Run&)>& change = {}, std::int64_t drifts = -1) {
   Room room(ranks);
   Ended ended;
   ended.thrown.resize(static_cast<std::size_t>(ranks));
@@ -146,8 +147,9 @@ TrainConfig smooth_config() {
   return config;
 }
 
-/// Of gradients: sums of n = 64 tokens' terms of at most 1 in any order differ by 2 · n · 2^-24; of weights, after k = 10
-/// updates of lr · m / (sqrt(v) + eps): k · lr / eps times that, and a factor of 10 for what feeds back through the model.
+/// Of gradients: sums of n = 64 tokens' terms of at most 1 in any order differ by 2 · n · 2^-24; of weights, after k =
+/// 10 updates of lr · m / (sqrt(v) + eps): k · lr / eps times that, and a factor of 10 for what feeds back through the
+/// model.
 constexpr double kGradientRounding = 2.0 * 64 / (1 << 24);
 constexpr double kWeightRounding = 10 * 1e-2 / 1e-2 * kGradientRounding * 10;
 
@@ -203,7 +205,8 @@ BOOST_AUTO_TEST_CASE(several_ranks_do_what_one_does_with_the_whole_batch) {
       {"dropout and positions drawn by sample",
        [](TrainConfig& c) {
          c.model.dropout = 0.2;
-         c.model.encoding.json = Json::parse(R"({"kind": "randomised", "max_random_position": 64, "per_sample": true})");
+         c.model.encoding.json =
+             Json::parse(R"({"kind": "randomised", "max_random_position": 64, "per_sample": true})");
        }},
       {"documents apart", [](TrainConfig& c) { c.train.documents = training::Documents::kRestarted; }},
   };
@@ -215,7 +218,8 @@ BOOST_AUTO_TEST_CASE(several_ranks_do_what_one_does_with_the_whole_batch) {
       kind.change(config);
       const auto documents = [&](std::int64_t, training::Run& run) { run.documents = config.train.documents; };
       const auto place = folder / kind.name;
-      const Ended one = train_with(1, config, place / "1", data, documents), two = train_with(2, config, place / "2", data, documents),
+      const Ended one = train_with(1, config, place / "1", data, documents),
+                  two = train_with(2, config, place / "2", data, documents),
                   four = train_with(4, config, place / "4", data, documents);
       BOOST_TEST(distance(one.models[0], two.models[0]) < kWeightRounding);
       BOOST_TEST(distance(one.models[0], four.models[0]) < kWeightRounding);
@@ -225,12 +229,14 @@ BOOST_AUTO_TEST_CASE(several_ranks_do_what_one_does_with_the_whole_batch) {
       for (const auto& [table, column] : {std::pair("train", "loss"), {"train", "grad_norm"}, {"validation", "loss"}}) {
         const auto alone = curve("1", table, column), shared = curve("2", table, column);
         BOOST_TEST_REQUIRE(alone.size() == shared.size());
-        for (std::size_t i = 0; i < alone.size(); ++i) BOOST_TEST(std::abs(alone[i] - shared[i]) < 1e-4 * std::abs(alone[i]));
+        for (std::size_t i = 0; i < alone.size(); ++i)
+          BOOST_TEST(std::abs(alone[i] - shared[i]) < 1e-4 * std::abs(alone[i]));
       }
       // Another order of the same data is far away.
       TrainConfig other = config;
       other.train.seed = 43;
-      BOOST_TEST(distance(train_with(2, other, place / "other", data, documents).models[0], two.models[0]) > 10 * kWeightRounding);
+      BOOST_TEST(distance(train_with(2, other, place / "other", data, documents).models[0], two.models[0]) >
+                 10 * kWeightRounding);
     }
   }
 }
@@ -257,7 +263,8 @@ BOOST_AUTO_TEST_CASE(gradients_are_handed_over_when_they_are_complete_in_one_ord
       };
       const at::Tensor ids = at::arange(16, at::kLong).remainder(kVocabulary).view({2, 8});
       const at::Tensor hidden = model.forward(ids, options);
-      const at::Tensor loss = model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), ids.reshape({-1}).add(1).remainder(kVocabulary));
+      const at::Tensor loss =
+          model.loss_sum(hidden.reshape({-1, hidden.size(-1)}), ids.reshape({-1}).add(1).remainder(kVocabulary));
       keeping.in_pass = true;
       loss.backward();
       keeping.in_pass = false;
@@ -297,7 +304,8 @@ BOOST_AUTO_TEST_CASE(ranks_that_have_come_apart_end_with_a_word_before_anything_
   const TrainConfig config = smooth_config();
   const Ended ended = train_with(4, config, folder / "run", data, {}, /*drifts=*/2);
   for (const std::string& text : ended.thrown) {
-    BOOST_TEST(text.find("after step 10 the parameters of rank 2 differ from those of rank 0") != std::string::npos, text);
+    BOOST_TEST(text.find("after step 10 the parameters of rank 2 differ from those of rank 0") != std::string::npos,
+               text);
   }
   BOOST_TEST(!std::filesystem::exists(folder / "run/rank0/model.h5"));
 }
@@ -309,7 +317,8 @@ BOOST_AUTO_TEST_CASE(ranks_of_another_config_or_data_are_named_before_the_first_
     if (rank == 1) run.data_seed = 99;
   });
   for (const std::string& text : ended.thrown) {
-    BOOST_TEST(text.find("rank 1 was started with another config, or on other data, than rank 0") != std::string::npos, text);
+    BOOST_TEST(text.find("rank 1 was started with another config, or on other data, than rank 0") != std::string::npos,
+               text);
   }
 }
 
@@ -336,13 +345,15 @@ BOOST_AUTO_TEST_CASE(a_stop_that_one_rank_hears_stops_all_at_one_step_and_all_re
     }
     BOOST_TEST(ended.thrown[0] == "stopped on request");
     BOOST_TEST_REQUIRE(++stops < 5);
-    if (stops == 1) {   // and before the first step, or between two
+    if (stops == 1) {  // and before the first step, or between two
       later = std::thread([] { support::request_stop(15); });
       later.join();
     }
   }
-  BOOST_TEST((support::read_file(folder / "parts/rank0/model.h5") == support::read_file(folder / "whole/rank0/model.h5")));
-  BOOST_TEST((support::read_file(folder / "parts/rank0/metrics.h5") == support::read_file(folder / "whole/rank0/metrics.h5")));
+  BOOST_TEST(
+      (support::read_file(folder / "parts/rank0/model.h5") == support::read_file(folder / "whole/rank0/model.h5")));
+  BOOST_TEST(
+      (support::read_file(folder / "parts/rank0/metrics.h5") == support::read_file(folder / "whole/rank0/metrics.h5")));
 }
 
 BOOST_AUTO_TEST_CASE(a_batch_that_ranks_do_not_divide_is_told_with_one_that_they_do) {
