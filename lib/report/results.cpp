@@ -338,6 +338,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           {.unit = "tokens", .min = 0, .max = 1e12});
   v.field("palette", palette, "Looks that differ from the built-in ones, each 'encoding #RRGGBB shape dash'.");
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
+  v.path("claims", claims, "A file of claims to test on what is gathered; doc/claims.md tells how to write one.",
+         {.neutral = Json("")});
 }
 
 const LmCell* Results::find_lm(std::size_t run, const std::string& protocol, std::int64_t length) const {
@@ -370,6 +372,13 @@ std::pair<std::string, Labels> parse_labels(const std::string& text) {
 Results read_results(const ReportConfig& config, const artifact::Workspace& workspace) {
   Results results;
   results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
+  if (!config.claims.empty()) results.claims = read_claims(config.claims);
+  std::set<std::string> asked;
+  for (const ClaimSpec& claim : results.claims) {
+    for (const auto* tests : {&claim.control, &claim.tests}) {
+      for (const ClaimTest& test : *tests) asked.insert(test.quantity.table);
+    }
+  }
   results.missing = config.missing;
   results.notes = config.notes;
   results.palette = config.palette;
@@ -421,6 +430,9 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       read_lm(tables, where, index, results);
       read_tasks(tables, where, index, results);
     });
+    for (const artifact::Table& table : tables.tables) {
+      if (asked.count(table.name())) results.tables.emplace_back(index, table);
+    }
   }
 
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);

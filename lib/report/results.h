@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "artifact/table.h"
 #include "artifact/workspace.h"
+#include "report/claims.h"
 #include "report/statistics.h"
 #include "support/config.h"
 #include "support/json.h"
@@ -24,6 +26,7 @@ struct ReportConfig {
   std::int64_t train_length = 0;  ///< 0: as the artifacts say
   std::vector<std::string> palette;
   std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
+  std::string claims;              ///< a file of claims to test (claims.h); empty: none
 
   void describe(support::FieldVisitor& v);
 };
@@ -122,6 +125,9 @@ struct Results {
   std::int64_t train_length = 0;  ///< 0 when nothing says it, or runs differ
   std::string baseline;
   std::vector<std::string> palette;
+  std::vector<ClaimSpec> claims;
+  /// The tables that claims ask for, each with the run that it is of.
+  std::vector<std::pair<std::size_t, artifact::Table>> tables;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.
   std::vector<std::pair<std::string, std::string>> data;
 

@@ -1,0 +1,78 @@
+/// @file
+/// Claims of papers and hypotheses of one's own, tested on what was gathered (doc/claims.md). A claim is a list of tests, each a
+/// comparison of arms or of an arm with a number; all of them must hold. The verdict is that of
+/// statistics.h: the direction in every seed, an interval that excludes zero.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/statistics.h"
+#include "support/error.h"
+
+namespace pe::report {
+
+struct Results;
+
+/// Which rows of a table count: column → values that it may have, as text.
+using RowFilter = std::map<std::string, std::vector<std::string>>;
+
+/// One number per arm and seed: the mean of `measure` over the rows, or Σ measure / Σ per; less that of `minus` where given.
+struct Quantity {
+  std::string table, measure, per;
+  RowFilter where;
+  std::optional<RowFilter> minus;    ///< the same quantity elsewhere, to be taken off
+  std::map<std::string, std::string> runs;   ///< only runs with these labels
+  std::string by, seed_by;           ///< columns that name arm and seed, for a table that holds many; empty: the run's own
+};
+
+struct ClaimTest {
+  enum class Kind { kAbove, kAtLeast, kAtMost, kNear };
+  Quantity quantity;
+  Kind kind = Kind::kAbove;
+  std::vector<std::string> of;       ///< arms that the test is about: each of them must pass
+  std::vector<std::string> others;   ///< kAbove: arms below each of `of`
+  double value = 0;                  ///< kAtLeast, kAtMost, kNear; kAbove: the margin
+  double within = 0;                 ///< kNear
+  bool noise = true;                 ///< false: the number has no sampling noise (a property of a network, a count)
+  support::Place place;
+  /// "em of none, t5 above rope where length 30".
+  std::string text() const;
+};
+
+struct ClaimSpec {
+  std::string id, says, source, published;
+  std::vector<ClaimTest> control;    ///< what must come out for the claim to be testable at all
+  std::vector<ClaimTest> tests;
+  std::string hash;                  ///< of its text in canonical form, 12 hex digits
+};
+
+/// @throws ConfigError with every mistake: file, line, and the nearest word.
+std::vector<ClaimSpec> read_claims(const std::filesystem::path& file);
+
+struct TestResult {
+  const ClaimTest* test = nullptr;
+  Verdict verdict = Verdict::kNotTestable;
+  std::string reason;                ///< why it cannot be tested, or why the interval is missing
+  std::string observed;              ///< "none 0.97, t5 0.95; rope 0.02"
+  double effect = std::numeric_limits<double>::quiet_NaN();   ///< mean over seeds; above zero: as claimed
+  Interval interval{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
+  std::size_t seeds = 0, items = 0;
+};
+
+struct ClaimResult {
+  const ClaimSpec* claim = nullptr;
+  Verdict verdict = Verdict::kNotTestable;   ///< the worst of its tests
+  std::string reason;
+  std::vector<TestResult> control, tests;
+};
+
+/// @throws ConfigError at the test's line for a table, column or arm that nobody has, naming the nearest.
+std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results);
+
+}  // namespace pe::report

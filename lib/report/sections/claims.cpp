@@ -1,0 +1,65 @@
+// Claims and what became of them: one line for each claim, and one for each of its tests.
+#include "report/claims.h"
+
+#include <cmath>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+Cell number_or(double value, const std::string& reason) {
+  return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", reason.empty() ? "there is nothing to test" : reason);
+}
+
+Row row_of(const std::string& id, const TestResult& result, bool is_control) {
+  const std::string& reason = result.reason;
+  return {.cells = {Cell::of_text(id), Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
+                    number_or(result.effect, reason), number_or(result.interval.low, reason), number_or(result.interval.high, reason),
+                    Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_name(result.verdict)), Cell::of_text(reason)}};
+}
+
+}  // namespace
+
+Section claims_section(const Results& results, Palette&) {
+  Section section{.id = "claims", .title = "Claims"};
+  if (results.claims.empty()) return section;
+  const std::vector<ClaimResult> judged = judge(results.claims, results);
+
+  Table board{.id = "claims", .title = "Claims and verdicts"};
+  board.columns = {{.id = "claim", .header = "Claim", .text = true},      {.id = "says", .header = "What it says", .text = true},
+                   {.id = "source", .header = "Source", .text = true},    {.id = "published", .header = "Published", .text = true},
+                   {.id = "verdict", .header = "Verdict", .text = true},  {.id = "reason", .header = "Why", .text = true},
+                   {.id = "hash", .header = "Hash", .text = true}};
+  Table tests{.id = "claim_tests", .title = "What was tested"};
+  tests.columns = {{.id = "claim", .header = "Claim", .text = true},
+                   {.id = "test", .header = "Test", .text = true},
+                   {.id = "observed", .header = "Observed", .text = true},
+                   {.id = "effect", .header = "Effect", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
+                   {.id = "low", .header = "95 % low", .style = NumberStyle::kSignedNats},
+                   {.id = "high", .header = "95 % high", .style = NumberStyle::kSignedNats},
+                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                   {.id = "verdict", .header = "Verdict", .text = true},
+                   {.id = "reason", .header = "Why", .text = true}};
+  for (const ClaimResult& result : judged) {
+    const ClaimSpec& claim = *result.claim;
+    board.rows.push_back({.cells = {Cell::of_text(claim.id), Cell::of_text(claim.says), Cell::of_text(claim.source), Cell::of_text(claim.published),
+                                    Cell::of_text(verdict_name(result.verdict)), Cell::of_text(result.reason), Cell::of_text(claim.hash)}});
+    const std::size_t before = tests.rows.size();
+    for (const TestResult& test : result.control) tests.rows.push_back(row_of(claim.id, test, true));
+    for (const TestResult& test : result.tests) tests.rows.push_back(row_of(claim.id, test, false));
+    if (before > 0) tests.rows[before].rule_above = true;
+    section.findings.push_back(cat(claim.id, ", ", verdict_name(result.verdict), ": ", claim.says, result.reason.empty() ? "" : cat(" (", result.reason, ")")));
+  }
+  board.caption = "Reproduced: every test holds in every seed and its interval excludes zero; partly: in the mean only, or without an interval; not "
+                  "testable: the control failed, or something was not measured. Hash: of the claim as it was written.";
+  tests.caption = cat("Effect: by how much the least favourable arm passes, in the measure's own unit; above zero is as claimed. Interval: 95 %, paired t over "
+                      "seeds from three on, else a bootstrap over items (10,000 resamples, the same for all arms). ", training_sentence(results));
+  section.tables = {std::move(board), std::move(tests)};
+  return section;
+}
+
+}  // namespace pe::report
