@@ -107,28 +107,56 @@ class Past {
 
   /// The newest earlier result of an instance with another key; null when there is none.
   const PastTask* find(const std::string& stage, const std::string& id, const std::string& other_than) {
-    const auto [it, fresh] = by_stage_.try_emplace(stage);
-    if (fresh) {
-      const std::vector<PastTask>& tasks = store_.past_tasks(stage);
-      it->second.reserve(tasks.size());
-      for (const PastTask& task : tasks) it->second.emplace(task.id, &task);
-    }
     const PastTask* newest = nullptr;
-    const auto [from, to] = it->second.equal_range(id);
+    const auto [from, to] = of(stage).by_id.equal_range(id);
     for (auto at = from; at != to; ++at) {
-      const PastTask* task = at->second;
-      if (task->key.key == other_than) continue;
-      if (!newest || task->ended > newest->ended || (task->ended == newest->ended && task->key.step > newest->key.step)) {
-        newest = task;
-      }
+      if (at->second->key.key != other_than && (!newest || newer(*at->second, *newest))) newest = at->second;
     }
     return newest;
   }
 
+  /// The newest of each other stage label that ran at the same point of the axes: what this stage may have been called.
+  std::vector<const PastTask*> by_other_names(const std::string& stage, const std::string& id) {
+    std::map<std::string_view, const PastTask*> newest;
+    OfStage& tasks = of(stage);
+    if (tasks.by_axes.empty()) {
+      for (const auto& [other, task] : tasks.by_id) tasks.by_axes.emplace(axes_of(other), task);
+    }
+    const auto [from, to] = tasks.by_axes.equal_range(axes_of(id));
+    for (auto at = from; at != to; ++at) {
+      const PastTask*& best = newest[label_of(at->second->id)];
+      if (!best || newer(*at->second, *best)) best = at->second;
+    }
+    std::vector<const PastTask*> found;
+    for (const auto& [label, task] : newest) found.push_back(task);
+    return found;
+  }
+
+  /// "trunk" and "[seed=42]" of "trunk[seed=42]".
+  static std::string_view label_of(std::string_view id) { return id.substr(0, id.find('[')); }
+  static std::string_view axes_of(std::string_view id) { return id.substr(label_of(id).size()); }
+
  private:
-  using ById = std::unordered_multimap<std::string_view, const PastTask*>;
+  using Tasks = std::unordered_multimap<std::string_view, const PastTask*>;
+  struct OfStage {
+    Tasks by_id, by_axes;
+  };
+
+  static bool newer(const PastTask& a, const PastTask& b) {
+    return a.ended > b.ended || (a.ended == b.ended && a.key.step > b.key.step);
+  }
+  OfStage& of(const std::string& stage) {
+    const auto [it, fresh] = by_stage_.try_emplace(stage);
+    if (fresh) {
+      const std::vector<PastTask>& tasks = store_.past_tasks(stage);
+      it->second.by_id.reserve(tasks.size());
+      for (const PastTask& task : tasks) it->second.by_id.emplace(task.id, &task);
+    }
+    return it->second;
+  }
+
   const StoreView& store_;
-  std::map<std::string, ById> by_stage_;
+  std::map<std::string, OfStage> by_stage_;
 };
 
 class Explainer {
@@ -191,7 +219,7 @@ class Explainer {
                                       task.is_trajectory() ? "a snapshot that was not made yet" : "its result is not recorded",
                                       {}, {}, {}});
       }
-    } else if (explanation.follows.empty()) {
+    } else if (!explain_by_another_name(index, explanation) && explanation.follows.empty()) {
       explanation.causes.push_back({ReasonKind::kNew, "no result yet", {}, {}, {}});
     }
     if (explanation.causes.empty()) {
@@ -206,6 +234,28 @@ class Explainer {
   }
 
  private:
+  static constexpr std::size_t kNear = 6;   ///< results that differ in more have nothing to do with each other
+
+  /// A stage that was given another name, or a second one for nearly the same work: against the result that differs least.
+  bool explain_by_another_name(std::size_t index, Explanation& explanation) {
+    const Task& task = graph_.tasks[index];
+    const PastTask* nearest = nullptr;
+    std::vector<Cause> least;
+    for (const PastTask* before : past_.by_other_names(task.stage->name, task.id)) {
+      std::vector<Cause> causes = compare(index, *before);
+      if (causes.size() > kNear || (nearest && causes.size() >= least.size())) continue;
+      nearest = before;
+      least = std::move(causes);
+    }
+    if (!nearest) return false;
+    explanation.against = nearest->key.key;
+    explanation.against_id = nearest->id;
+    explanation.against_run = nearest->run;
+    explanation.causes = {{ReasonKind::kNew, cat("no result by this name yet; beside that of ", Past::label_of(nearest->id)), {}, {}, {}}};
+    explanation.causes.insert(explanation.causes.end(), least.begin(), least.end());
+    return true;
+  }
+
   std::vector<Cause> compare(std::size_t index, const PastTask& before) {
     const Task& task = graph_.tasks[index];
     const StageDescription& stage = *task.stage;

@@ -70,6 +70,25 @@ BOOST_AUTO_TEST_CASE(several_causes_stand_side_by_side) {
                              "1 report: style plain -> fancy"}));
 }
 
+BOOST_AUTO_TEST_CASE(a_stage_with_another_name_is_compared_with_the_one_it_was) {
+  const GridFolder folder;
+  FakeStore store;
+  store.run(folder.keyed(kGrid, few()));
+  std::string renamed = kGrid;
+  for (std::size_t at = 0; (at = renamed.find("droppe", at)) != std::string::npos; at += 7) renamed.replace(at, 6, "without");
+  const std::string file = "configs/without.yml";
+  renamed.replace(renamed.find(file), file.size(), "configs/droppe.yml");
+  // The name alone is in no key.
+  for (const std::string& line : lines(folder.keyed(renamed, few()), store)) {
+    BOOST_TEST(line.find("without:") == std::string::npos, line);
+  }
+  const Lines found = lines(folder.keyed(renamed, few({"without.drop.end=0.5"})), store);
+  const auto line = std::find_if(found.begin(), found.end(), [](const std::string& one) { return one.find("without:") != std::string::npos; });
+  BOOST_REQUIRE((line != found.end()));
+  BOOST_TEST(line->find("without: no result by this name yet; beside that of droppe; drop.end ") != std::string::npos, *line);
+  BOOST_TEST(line->find(" -> 0.5") != std::string::npos, *line);
+}
+
 BOOST_AUTO_TEST_CASE(a_raised_result_version_is_named) {
   const GridFolder folder;
   FakeStore store;
