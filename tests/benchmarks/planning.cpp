@@ -5,8 +5,10 @@
 //
 // snakemake is taken from PE_SNAKEMAKE or the PATH, and left out where there is none:
 //     python3 -m venv /tmp/peers && /tmp/peers/bin/pip install snakemake && export PE_SNAKEMAKE=/tmp/peers/bin/snakemake
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -195,10 +197,17 @@ void write_peers(const Graph& graph, const fs::path& folder) {
         << "'\nrule t:\n    input: lambda w: edges[int(w.i)]\n    output: 'f/{i}'\n    shell: 'touch {output}'\n";
 }
 
-/// Of the largest child so far.
-double children_peak_mb() {
+/// Most memory that one run of a command needs.
+double peak_mb(const std::vector<std::string>& command, const fs::path& folder) {
+  support::SpawnOptions options;
+  options.arguments = command;
+  options.directory = folder;
+  const support::Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  options.stdout_fd = options.stderr_fd = nowhere.get();
+  const pid_t pid = support::spawn(options);
   rusage usage{};
-  ::getrusage(RUSAGE_CHILDREN, &usage);
+  int status = 0;
+  ::wait4(pid, &status, 0, &usage);
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
@@ -300,11 +309,11 @@ int main(int argc, char** argv) {
       return 1;
     }
     whole_ms = best_of(5, [&] { support::capture(command, {}, 1 << 20, folder.path()); });
-    fmt::print("  pe-pipeline run, nothing to do {}, peak {:.0f} MB\n", whole_ms.text(), children_peak_mb());
+    fmt::print("  pe-pipeline run, nothing to do {}, peak {:.0f} MB\n", whole_ms.text(), peak_mb(command, folder.path()));
     const std::vector<std::string> what_if{program, "plan", file.string(), "--store", store_path.string(), "--set",
                                            "trunk.recipe.rate=0.5"};
     const Time plan_if_ms = best_of(3, [&] { support::capture(what_if, {}, 1 << 20, folder.path()); });
-    fmt::print("  pe-pipeline plan --set, with causes and costs {}, peak {:.0f} MB\n", plan_if_ms.text(), children_peak_mb());
+    fmt::print("  pe-pipeline plan --set, with causes and costs {}, peak {:.0f} MB\n", plan_if_ms.text(), peak_mb(what_if, folder.path()));
   }
 
   write_peers(graph, folder / "peers");
