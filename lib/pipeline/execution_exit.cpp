@@ -80,6 +80,7 @@ void Execution::conclude(std::uint64_t ticket) {
   if (active.superseded) {
     // The result is there, made by another run: this attempt is not needed any more.
     const Active ended = take(ticket);
+    leases_->release(task.plan_key);
     try {
       support::remove_tree(ended.folder / "out");
     } catch (const support::IoError&) {
@@ -124,7 +125,6 @@ Execution::Active Execution::take(std::uint64_t ticket) {
   const Task& task = graph_.tasks[active.task];
   busy_.erase(task.plan_key);
   busy_.erase(nodes_[active.task].key);
-  leases_->release(task.plan_key);
   return active;
 }
 
@@ -136,6 +136,7 @@ void Execution::complete(std::uint64_t ticket) {
   const Active& ended = ending_.at(ticket);
   if (!ended.unstored && ended.broken.empty() && !ended.lease_lost) clean_up(task);
   const Active active = take(ticket);
+  if (active.broken.empty() || active.unstored) leases_->release(task.plan_key);
   if (active.unstored) {
     node.reason = "its outputs could not be published";
     set_phase(i, TaskPhase::kInterrupted);
@@ -201,13 +202,16 @@ void Execution::after_failure(std::size_t i, const Active& active, Outcome outco
   }
   Decision decision = decide(outcome, *task.retry, node.attempts, moved);
   const auto id = static_cast<std::int64_t>(i);
+  const bool stopping = stop_level_ > 0 || active.stop_sent;
+  // Between an attempt and the next the task stays this run's: another would count its attempts from the first again.
+  const bool goes_on = decision.kind == Decision::Kind::kRetry || decision.kind == Decision::Kind::kRequeue;
+  if (stopping || !goes_on) leases_->release(task.plan_key);
   if (decision.kind == Decision::Kind::kStop) {
     if (summary_.store_error.empty()) summary_.store_error = cat(task.id, " could not read or write (exit code 74)");
     fail(i, outcome, reason + ": reading or writing failed, or the disk is full", active.folder);
     no_new_starts_ = true;
     return;
   }
-  const bool stopping = stop_level_ > 0 || active.stop_sent;
   if (stopping && decision.kind != Decision::Kind::kFail) {
     node.reason = reason;
     set_phase(i, TaskPhase::kInterrupted);
@@ -219,6 +223,7 @@ void Execution::after_failure(std::size_t i, const Active& active, Outcome outco
     case Decision::Kind::kRequeue:
       node.attempts.requeued = moved ? 0 : node.attempts.requeued + 1;
       if (node.attempts.requeued > 2) {
+        leases_->release(task.plan_key);
         fail(i, Outcome::kNoProgress, cat(reason, " three times without a step"), active.folder);
         return;
       }
@@ -312,6 +317,7 @@ bool Execution::repair_inputs(std::size_t i, const Active& active) {
     support::remove_tree(active.folder / "inputs");
   });
   if (!good || (producers.empty() && !again_there)) return false;
+  leases_->release(task.plan_key);   // its inputs come first, and anyone may make those
   ++node.input_repairs;
   emit({"retry",
         static_cast<std::int64_t>(i),

@@ -72,6 +72,38 @@ BOOST_FIXTURE_TEST_CASE(a_task_that_another_run_works_on_is_waited_for_and_then_
   BOOST_TEST(wait->detail.at("owner").get<std::string>().find("on elsewhere, running 'theirs'") != std::string::npos);
 }
 
+BOOST_FIXTURE_TEST_CASE(between_an_attempt_and_the_next_a_task_stays_with_its_run, Two) {
+  int attempts = 0, held = 0, looked = 0;
+  behaviour["a"] = [&](FakeAttempt& attempt) {
+    if (++attempts == 1)
+      attempt.code = 69;   // a service does not answer: tried again after a while
+    else
+      write_all_outputs(attempt);
+  };
+  auto theirs = other();
+  const RunSummary summary = run({}, [&] {
+    if (attempts == 1 && find_event("retry")) {
+      ++looked;
+      const auto answer = theirs->acquire(task(a).plan_key);
+      held += !answer.acquired;
+      if (answer.acquired) theirs->release(task(a).plan_key);
+    }
+    return 0;
+  });
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST(attempts == 2);
+  BOOST_TEST(looked > 0);
+  BOOST_TEST(held == looked);
+  BOOST_TEST(Leases::list(folder / "store" / "leases").empty());
+
+  // A task that has failed for good is anyone's.
+  behaviour["b"] = [](FakeAttempt& attempt) { attempt.code = 2; };
+  task(b).config.edit()["salt"] = "new";
+  run();
+  BOOST_TEST(find_event("fail"));
+  BOOST_TEST(Leases::list(folder / "store" / "leases").empty());
+}
+
 BOOST_FIXTURE_TEST_CASE(told_not_to_wait_it_leaves_the_task_and_ends_with_3, Two) {
   plan();
   auto theirs = other();
