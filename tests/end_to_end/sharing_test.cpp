@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <chrono>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -164,6 +165,78 @@ BOOST_AUTO_TEST_CASE(a_run_that_was_paused_past_expiry_goes_on_without_harm) {
   BOOST_TEST(support::wait_for(paused).code == 0);
   BOOST_TEST((project.contents() == alone.contents()));
   BOOST_TEST(Work(project).conflicts == 0);
+}
+
+/// Whether this user may become others, as a test of several users must.
+struct CanBecomeOthers {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    const auto tried = support::capture(
+        {"setpriv", "--reuid=20001", "--regid=20001", "--groups=20100", Project::program(), "--version"});
+    boost::test_tools::assertion_result can(tried.status.code == 0);
+    can.message() << "needs setpriv, the right to become another user, and a build that others may run";
+    return can;
+  }
+};
+
+BOOST_AUTO_TEST_CASE(two_users_of_one_group_share_a_store_and_repair_what_the_other_made,
+                     *boost::unit_test::precondition(CanBecomeOthers())) {
+  const Project alone(grid(3, 0.01)), project(grid(3, 0.01));
+  BOOST_REQUIRE(alone.call("run").code == 0);
+  // The folder above is a temporary one that only its owner may enter.
+  for (fs::path up = project.root().parent_path(); up != fs::temp_directory_path() && up.has_relative_path(); up = up.parent_path()) {
+    fs::permissions(up, fs::perms::others_exec | fs::perms::others_read, fs::perm_options::add);
+  }
+  const auto give_to_group = [](const fs::path& path) {
+    BOOST_REQUIRE(::chown(path.c_str(), 0, 20100) == 0);
+    if (fs::is_directory(path)) BOOST_REQUIRE(::chmod(path.c_str(), 02775) == 0);
+  };
+  fs::create_directories(project.root() / "store");
+  give_to_group(project.root());
+  for (const auto& entry : fs::recursive_directory_iterator(project.root())) give_to_group(entry.path());
+  const auto as = [&](int user, const std::string& verb, const std::vector<std::string>& rest = {}) {
+    const std::string id = std::to_string(user);
+    std::vector<std::string> words = {"setpriv", "--reuid=" + id, "--regid=" + id, "--groups=20100", "--inh-caps=-all",
+                                      "env", "HOME=/nonexistent"};
+    const auto call = project.command(verb, rest);
+    words.insert(words.end(), call.begin(), call.end());
+    return words;
+  };
+  // Both at once, under the usual umask, then each again.
+  const mode_t before = ::umask(022);
+  support::SpawnOptions first;
+  first.arguments = as(20001, "run");
+  first.directory = project.root();
+  const support::Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  first.stdout_fd = first.stderr_fd = nowhere.get();
+  const pid_t running = support::spawn(first);
+  const Answer second = project.call_words(as(20002, "run"));
+  BOOST_TEST(support::wait_for(running).code == 0);
+  BOOST_TEST(second.code == 0, second.err);
+  BOOST_TEST((project.contents() == alone.contents()));
+  BOOST_TEST(Work(project).conflicts == 0);
+  std::map<uid_t, int> owners;
+  for (const auto& entry : fs::recursive_directory_iterator(project.root() / "store/tasks")) {
+    struct stat status {};
+    if (entry.is_regular_file() && ::stat(entry.path().c_str(), &status) == 0) ++owners[status.st_uid];
+  }
+  BOOST_TEST(owners.count(0) == 0u);
+  for (const int user : {20001, 20002}) CHECK_HAS(project.call_words(as(user, "run")).out, "nothing to do");
+
+  // What one made and the disk damaged, the other finds, puts away and makes again.
+  const auto keys = project.store().keys();
+  const auto record = project.store().read(keys.front());
+  const fs::path object = project.store().object_path(record->outputs.at(0).object);
+  const auto size = fs::file_size(object);
+  struct stat status {};
+  BOOST_REQUIRE(::stat(object.c_str(), &status) == 0);
+  std::ofstream(object, std::ios::binary) << std::string(size, 'x');   // root writes where nobody may
+  const int other = status.st_uid == 20001 ? 20002 : 20001;
+  const Answer repaired = project.call_words(as(other, "verify", {"--repair"}));
+  CHECK_HAS(repaired.out + repaired.err, "damaged");
+  const Answer again = project.call_words(as(other, "run"));
+  ::umask(before);
+  BOOST_TEST(again.code == 0, again.err);
+  BOOST_TEST((project.contents() == alone.contents()));
 }
 
 BOOST_AUTO_TEST_CASE(a_store_of_a_group_stays_writable_for_the_group) {
