@@ -15,6 +15,10 @@ std::vector<ColumnSpec> validation_columns() {
           {"tokens_scored", ColumnType::kInteger, "tokens"}, {"bytes_scored", ColumnType::kInteger, "bytes"}};
 }
 
+std::vector<ColumnSpec> step_columns() {
+  return {{"loss", ColumnType::kReal, "nats/token"}, {"grad_norm", ColumnType::kReal, ""}};
+}
+
 std::vector<ColumnSpec> attention_columns() {
   return {{"step", ColumnType::kInteger, "steps"}, {"largest_logit", ColumnType::kReal, ""}};
 }

@@ -1,7 +1,8 @@
 /// @file
-/// How a training went (kind `metrics`): table `train`, a row per logged step, `validation`, a row per validation, and
-/// `attention`, a row per 100 steps; `facts["stability"]` says how steady it was (training/stability.h). Written whole at the end; `metrics.jsonl` beside a running training is a log and no artifact. Times and speeds are
-/// measured and belong to a volatile output, never in here.
+/// How a training went (kind `metrics`): table `train`, a row per logged step, `validation`, a row per validation,
+/// `steps`, a row for every step, and `attention`, a row per 100 steps; `facts["stability"]` says how steady it was
+/// (training/stability.h). Written whole at the end; `metrics.jsonl` beside a running training is a log and no artifact.
+/// Times and speeds are measured and belong to a volatile output, never in here.
 #pragma once
 
 #include "artifact/table.h"
@@ -12,6 +13,8 @@ namespace pe::artifact {
 std::vector<ColumnSpec> train_columns();
 /// step, tokens, loss (nats/token), bpb (bits/byte), tokens_scored, bytes_scored
 std::vector<ColumnSpec> validation_columns();
+/// loss (nats/token), grad_norm: what each step gave, from the run's first
+std::vector<ColumnSpec> step_columns();
 /// step, largest_logit: of one sequence, over layers and heads
 std::vector<ColumnSpec> attention_columns();
 

@@ -7,10 +7,12 @@
 ///      "inputs":  {"data": [{"path": "…", "kind": "token-shards", "digest": "<content digest>", "labels": {"seed": "42"}}]},
 ///      "outputs": {"model": "<temporary path>", "metrics": "<temporary path>"},
 ///      "snapshots": [{"label": "b25", "step": 100, "outputs": {"model": "<path>", "metrics": "<path>"}}],
+///      "earlier": {"label": "b12", "step": 50, "outputs": {"model": "<path>", "metrics": "<path>"}},
 ///      "work": "<folder>", "resume": "<folder of an earlier attempt>" or null, "events_fd": 3 or null}
 ///
 /// An input or output of a collection kind is a folder that holds `manifest.json` (artifact/collection.h); any other is a
-/// file. A stage with snapshots writes those that are asked for and ends after the last; `outputs` is then empty.
+/// file. A stage with snapshots writes those that are asked for and ends after the last; `outputs` is then empty. `earlier`
+/// is there when the store holds a snapshot of the same trajectory before all of them.
 #pragma once
 
 #include <filesystem>
@@ -52,6 +54,7 @@ class Workspace {
   std::map<std::string, std::vector<Input>> inputs;
   std::map<std::string, std::filesystem::path> outputs;
   std::vector<Snapshot> snapshots;          ///< ordered by step
+  std::optional<Snapshot> earlier;          ///< made before, to be read: to go on from where no work folder is left
   std::filesystem::path work;               ///< private to this attempt; exists
   std::optional<std::filesystem::path> resume;  ///< work folder of an earlier attempt; may equal `work`
   Recipe recipe;

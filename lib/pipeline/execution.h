@@ -142,6 +142,8 @@ class Execution {
   bool lease(std::size_t i);
   static std::string file_name(const OutputDescription& output);
   Json task_document(std::size_t i, const Active& active, const std::vector<fs::path>& before) const;
+  /// The newest whole snapshot of a trajectory before all that are asked for, as `task.json` names it; null when none.
+  Json earlier_snapshot(std::size_t i, const Active& active) const;
   static std::string key_of_attempt(const fs::path& attempt);
   /// Unhashed `workers` that are `auto` take the slot's CPUs.
   static void fill_workers(const support::Schema& fields, std::int64_t cpus, Json& config);

@@ -147,7 +147,11 @@ bool Execution::start(std::size_t i, const Slot& slot) {
     launch.log = active.folder / "stage.log";
     const fs::path description = active.folder / "task.json";
     const Json document = task_document(i, active, before);
-    active.resumed = !document["resume"].is_null();
+    active.resumed = !document["resume"].is_null() || document.contains("earlier");
+    if (document.contains("earlier")) {   // nothing up to there is this attempt's progress
+      active.started_step = std::max(active.started_step, document["earlier"]["step"].get<std::int64_t>());
+      active.step = node.attempts.last_step = active.started_step;
+    }
     support::write_file_atomically(description, document.dump(1) + "\n", false);
     launch.arguments = {task.stage->executable, "--task", description.string()};
     launch.environment = stage_environment(slot.gpus);
@@ -156,14 +160,15 @@ bool Execution::start(std::size_t i, const Slot& slot) {
     store_failed(error.diagnostics().front().message);
     return false;
   } catch (const support::ArtifactError& error) {
-    leases_->release(task.plan_key);
-    if (!repair_inputs(i, active)) fail(i, Outcome::kInput, error.diagnostics().front().message, {});
+    if (!repair_inputs(i, active)) {
+      leases_->release(task.plan_key);
+      fail(i, Outcome::kInput, error.diagnostics().front().message, {});
+    }
     return false;
   }
   try {
     runner_.start(launch);
   } catch (const support::IoError& error) {
-    leases_->release(task.plan_key);
     after_failure(i, active, Outcome::kNode, error.diagnostics().front().message, false);
     return false;
   }
@@ -249,6 +254,7 @@ Json Execution::task_document(std::size_t i, const Active& active, const std::ve
       snapshots.push_back({{"label", point.label}, {"step", point.step}, {"outputs", std::move(outputs)}});
     }
     document["snapshots"] = std::move(snapshots);
+    if (Json earlier = earlier_snapshot(i, active); !earlier.is_null()) document["earlier"] = std::move(earlier);
   } else {
     for (const OutputDescription& output : task.stage->outputs) {
       document["outputs"][output.name] = (out / file_name(output)).string();
@@ -266,6 +272,30 @@ Json Execution::task_document(std::size_t i, const Active& active, const std::ve
     if (const auto folder = find_resumable(candidates)) document["resume"] = folder->string();
   }
   return document;
+}
+
+Json Execution::earlier_snapshot(std::size_t i, const Active& active) const {
+  const Node& node = nodes_[i];
+  const Task& task = graph_.tasks[i];
+  if (!options_.resume || !task.stage->resumes || node.forced || active.snapshots.empty()) return nullptr;
+  std::int64_t limit = task.snapshots[active.snapshots.front()].step;
+  for (const std::size_t k : active.snapshots) limit = std::min(limit, task.snapshots[k].step);
+  const std::vector<std::int64_t> steps = store_.steps(node.key);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (*step >= limit) continue;
+    const auto result = store_.find({node.key, *step});
+    if (!result || result->status != ResultStatus::kDone || !store_.complete(*result)) continue;
+    if (options_.check_inputs && !std::all_of(result->outputs.begin(), result->outputs.end(),
+                                              [&](const OutputRecord& output) { return store_.intact(output); })) {
+      continue;   // whoever needs that one makes it again
+    }
+    Json outputs = Json::object();
+    for (const OutputRecord& output : result->outputs) {
+      outputs[output.role] = store_.materialise(output, active.folder / "earlier" / output.role).string();
+    }
+    return {{"label", std::to_string(*step)}, {"step", *step}, {"outputs", std::move(outputs)}};
+  }
+  return nullptr;
 }
 
 std::string Execution::key_of_attempt(const fs::path& attempt) {

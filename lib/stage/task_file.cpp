@@ -107,18 +107,20 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
       require_output(info, role, file.string());
       workspace.outputs[role] = path.get<std::string>();
     }
-    if (task.contains("snapshots")) {
-      for (const Json& item : task.at("snapshots")) {
-        artifact::Snapshot snapshot{item.at("label"), item.at("step"), {}};
-        for (const auto& [role, path] : item.at("outputs").items()) {
-          require_output(info, role, file.string());
-          snapshot.outputs[role] = path.get<std::string>();
-        }
-        workspace.snapshots.push_back(std::move(snapshot));
+    const auto read_snapshot = [&](const Json& item) {
+      artifact::Snapshot snapshot{item.at("label"), item.at("step"), {}};
+      for (const auto& [role, path] : item.at("outputs").items()) {
+        require_output(info, role, file.string());
+        snapshot.outputs[role] = path.get<std::string>();
       }
+      return snapshot;
+    };
+    if (task.contains("snapshots")) {
+      for (const Json& item : task.at("snapshots")) workspace.snapshots.push_back(read_snapshot(item));
       std::sort(workspace.snapshots.begin(), workspace.snapshots.end(),
                 [](const auto& a, const auto& b) { return a.step < b.step; });
     }
+    if (task.contains("earlier")) workspace.earlier = read_snapshot(task.at("earlier"));
     workspace.work = task.at("work").get<std::string>();
     if (task.contains("resume") && !task.at("resume").is_null()) workspace.resume = task.at("resume").get<std::string>();
     if (task.contains("events_fd") && !task.at("events_fd").is_null()) order.events_fd = task.at("events_fd").get<int>();

@@ -88,12 +88,43 @@ artifact::Tables Curves::tables(const Json& facts) const {
   for (const ValidationRow& row : validation) {
     checks.add_row({row.step, row.tokens, row.loss, row.bpb, row.tokens_scored, row.bytes_scored});
   }
+  artifact::Table each("steps", artifact::step_columns());
+  for (const StepFact& step : steps) each.add_row({step.loss, step.grad_norm});
   artifact::Table attention("attention", artifact::attention_columns());
   for (const LogitSample& sample : logits) attention.add_row({sample.step, sample.largest});
   artifact::Tables result;
-  result.tables = {std::move(rows), std::move(checks), std::move(attention)};
+  result.tables = {std::move(rows), std::move(checks), std::move(each), std::move(attention)};
   result.facts = facts;
   return result;
+}
+
+Curves Curves::from_tables(const artifact::Tables& tables) {
+  Curves curves;
+  const artifact::Table& rows = tables.at("train");
+  {
+    const auto &step = rows.integers("step"), &tokens = rows.integers("tokens"), &clipped = rows.integers("clipped");
+    const auto loss = rows.reals("loss"), bpb = rows.reals("bpb"), lr = rows.reals("lr"), norm = rows.reals("grad_norm");
+    for (std::size_t i = 0; i < rows.rows(); ++i) {
+      curves.train.push_back({step[i], tokens[i], loss[i], bpb[i], lr[i], norm[i], clipped[i] != 0});
+    }
+  }
+  const artifact::Table& checks = tables.at("validation");
+  {
+    const auto &step = checks.integers("step"), &tokens = checks.integers("tokens");
+    const auto &scored = checks.integers("tokens_scored"), &bytes = checks.integers("bytes_scored");
+    const auto loss = checks.reals("loss"), bpb = checks.reals("bpb");
+    for (std::size_t i = 0; i < checks.rows(); ++i) {
+      curves.validation.push_back({step[i], tokens[i], loss[i], bpb[i], scored[i], bytes[i]});
+    }
+  }
+  const artifact::Table& each = tables.at("steps");
+  const auto loss = each.reals("loss"), norm = each.reals("grad_norm");
+  for (std::size_t i = 0; i < each.rows(); ++i) curves.steps.push_back({loss[i], norm[i]});
+  const artifact::Table& attention = tables.at("attention");
+  const auto largest = attention.reals("largest_logit");
+  const auto& step = attention.integers("step");
+  for (std::size_t i = 0; i < attention.rows(); ++i) curves.logits.push_back({step[i], largest[i]});
+  return curves;
 }
 
 void Curves::write(artifact::CheckpointWriter& writer) const {

@@ -45,6 +45,8 @@ struct Curves {
   std::optional<std::int64_t> best_step() const;
 
   artifact::Tables tables(const Json& facts) const;
+  /// What `tables` was made of. @throws ArtifactError when a table or column is missing
+  static Curves from_tables(const artifact::Tables& tables);
   /// As tensors "curves/train", "curves/validation", "curves/steps" and "curves/logits" of a checkpoint to resume from.
   void write(artifact::CheckpointWriter& writer) const;
   static Curves read(const artifact::CheckpointReader& checkpoint);

@@ -15,6 +15,7 @@ using support::cat;
 struct Found {
   std::int64_t step = 0;
   std::filesystem::path path;
+  std::filesystem::path metrics;   ///< of a snapshot
 };
 
 /// Newest first.
@@ -25,14 +26,15 @@ std::vector<Found> checkpoints_in(const std::filesystem::path& folder) {
     const std::string name = entry.path().filename().string();
     if (name.rfind("step-", 0) != 0 || entry.path().extension() != ".h5") continue;
     const auto step = support::parse_integer(entry.path().stem().string().substr(5));
-    if (step) found.push_back({*step, entry.path()});
+    if (step) found.push_back({*step, entry.path(), {}});
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
   return found;
 }
 
-/// The first thing in which a checkpoint is of another run; empty when it is of this one.
-std::string difference(const artifact::CheckpointMeta& found, const artifact::CheckpointMeta& expected) {
+/// The first thing in which a checkpoint is of another run; empty when it is of this one. A snapshot does not tell its
+/// schedule: whoever names it as earlier knows that from its key.
+std::string difference(const artifact::CheckpointMeta& found, const artifact::CheckpointMeta& expected, bool is_snapshot) {
   const auto unlike = [](const char* what, const Json& a, const Json& b) {
     return cat(what, " ", a.dump(), " and not ", b.dump());
   };
@@ -46,7 +48,7 @@ std::string difference(const artifact::CheckpointMeta& found, const artifact::Ch
   const Json a = found.extra.value("branch", empty), b = expected.extra.value("branch", empty);
   if (a != b) return unlike("branch", a, b);
   const Json c = found.extra.value("run", empty), d = expected.extra.value("run", empty);
-  if (c != d) return unlike("schedule", c, d);
+  if (c != d && !is_snapshot) return unlike("schedule", c, d);
   return "";
 }
 
@@ -54,7 +56,7 @@ std::string difference(const artifact::CheckpointMeta& found, const artifact::Ch
 
 ResumeStore::ResumeStore(const artifact::Workspace& workspace, const CheckpointConfig& config,
                          support::Progress& progress)
-    : folders_{workspace.work / "checkpoints"}, config_(config), progress_(progress) {
+    : folders_{workspace.work / "checkpoints"}, earlier_(workspace.earlier), config_(config), progress_(progress) {
   if (workspace.resume && *workspace.resume != workspace.work) folders_.push_back(*workspace.resume / "checkpoints");
 }
 
@@ -121,23 +123,29 @@ void ResumeStore::adopt(std::int64_t step) const {
 }
 
 void ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
-                          const std::function<void(const artifact::CheckpointReader&)>& load) {
+                          const std::function<void(const artifact::CheckpointReader&,
+                                                   const std::filesystem::path* metrics)>& load) {
   std::vector<Found> found;
   for (const auto& folder : folders_) {
     const std::vector<Found> more = checkpoints_in(folder);
     found.insert(found.end(), more.begin(), more.end());
+  }
+  if (earlier_ && earlier_->outputs.count("model") && earlier_->outputs.count("metrics")) {
+    found.push_back({earlier_->step, earlier_->outputs.at("model"), earlier_->outputs.at("metrics")});
   }
   std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
   for (const Found& candidate : found) {
     if (candidate.step <= after || candidate.step > until) continue;
     try {
       const artifact::CheckpointReader checkpoint(candidate.path);
-      const std::string other = difference(checkpoint.meta(), expected);
+      const bool is_snapshot = !candidate.metrics.empty();
+      std::string other = difference(checkpoint.meta(), expected, is_snapshot);
+      if (other.empty() && checkpoint.meta().step != candidate.step) other = cat("step ", checkpoint.meta().step);
       if (!other.empty()) {
         progress_.warn(cat(candidate.path.string(), " is of another run (", other, "); passed over"));
         continue;
       }
-      load(checkpoint);
+      load(checkpoint, is_snapshot ? &candidate.metrics : nullptr);
       adopt(candidate.step);
       return;
     } catch (const support::ArtifactError& error) {

@@ -1,6 +1,7 @@
 /// @file
 /// Checkpoints to resume from: `<work>/checkpoints/step-<n>.h5`. Written beside their name by one thread while training
-/// goes on, synced and renamed, so that a killed training and a full disk leave the one before.
+/// goes on, synced and renamed, so that a killed training and a full disk leave the one before. Where no work folder is
+/// left, a snapshot that the training gave earlier serves as well.
 #pragma once
 
 #include <cstdint>
@@ -37,16 +38,18 @@ class ResumeStore {
 
   /// Hands the newest checkpoint to `load` that is whole, belongs to the same run as `expected` says (all but step,
   /// tokens, position and phase), and has done more than `after` and at most `until` steps; of this attempt's folder or
-  /// the one to resume from, whose checkpoints this attempt then keeps too. `load` must change nothing before it has
-  /// read and checked everything: what it throws as ArtifactError is a damaged file, named in a warning and passed over.
+  /// the one to resume from, whose checkpoints this attempt then keeps too; or the workspace's earlier snapshot. `load`
+  /// must change nothing before it has read and checked everything: what it throws as ArtifactError is a damaged file,
+  /// named in a warning and passed over. Its second argument is where a snapshot's metrics are; else null.
   void restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
-               const std::function<void(const artifact::CheckpointReader&)>& load);
+               const std::function<void(const artifact::CheckpointReader&, const std::filesystem::path* metrics)>& load);
 
  private:
   void tidy(std::int64_t step, std::optional<std::int64_t> best) const;
   void adopt(std::int64_t step) const;
 
   std::vector<std::filesystem::path> folders_;   ///< the first is written to
+  std::optional<artifact::Snapshot> earlier_;
   CheckpointConfig config_;
   support::Progress& progress_;
   std::set<std::filesystem::path> damaged_;      ///< passed over; they never count as kept

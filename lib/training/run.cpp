@@ -586,8 +586,10 @@ class Loop {
     artifact::CheckpointMeta expected = meta(false);
     expected.extra["run"] = identity();
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
-    store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint) {
-      const Json there = checkpoint.meta().fingerprint, here = fingerprint();
+    store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
+                                                         const std::filesystem::path* metrics) {
+      // A snapshot is one result of its key wherever it was made, as what branches off it takes it to be.
+      const Json here = metrics == nullptr ? fingerprint() : Json::object(), there = checkpoint.meta().fingerprint;
       Json inexact = checkpoint.meta().extra.value("inexact", Json::array());
       if (there != here) {
         const std::string what = cat("resuming from ", checkpoint.path().string(), ", which another library, device or "
@@ -602,7 +604,7 @@ class Loop {
       }
       // Into the copy first: a damaged tensor must not leave half of it in the model.
       make_copy();
-      Curves curves = Curves::read(checkpoint);
+      Curves curves = metrics == nullptr ? Curves::read(checkpoint) : curves_of_snapshot(*metrics, checkpoint.meta().step);
       for (std::size_t i = 0; i < kStateParts.size(); ++i) {
         if (!copy_[i].empty()) model::read_tensors(checkpoint, kStateParts[i], run_.model, copy_[i]);
       }
@@ -616,8 +618,21 @@ class Loop {
       run_.model.after_step();
       step_ = checkpoint.meta().step;
       inexact_ = std::move(inexact);
-      progress_.note(cat("resuming at step ", step_));
+      progress_.note(metrics == nullptr ? cat("resuming at step ", step_) : cat("going on from the snapshot at step ", step_));
     });
+  }
+
+  /// As they were at `step` in the run that gave the snapshot.
+  Curves curves_of_snapshot(const std::filesystem::path& metrics, std::int64_t step) const {
+    Curves curves = Curves::from_tables(artifact::read_metrics(metrics));
+    if (std::ssize(curves.steps) != step - run_.first_step) {
+      throw ArtifactError(cat(metrics.string(), ": table 'steps' has ", curves.steps.size(), " rows, but its snapshot took ",
+                              step - run_.first_step, " steps"));
+    }
+    // Its last validation was for the snapshot alone, unless one was due.
+    const bool due = run_.watch.validate_every > 0 && step % run_.watch.validate_every == 0;
+    if (!due && !curves.validation.empty() && curves.validation.back().step == step) curves.validation.pop_back();
+    return curves;
   }
 
   const Run& run_;

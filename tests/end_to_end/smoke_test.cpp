@@ -161,6 +161,24 @@ BOOST_AUTO_TEST_CASE(an_edited_value_runs_what_hangs_on_it_and_says_why) {
   BOOST_TEST(contains(plan.out, "eval.copy.trials 4 -> 5"), plan.out);
 }
 
+BOOST_AUTO_TEST_CASE(a_longer_budget_goes_on_from_the_snapshots_of_the_store) {
+  const std::vector<std::string> longer = {"trunk[encoding=rope]", "--set", "vars.tokens=24k"};
+  const Project grown, whole;
+  BOOST_REQUIRE(grown.run({"trunk[encoding=rope]"}).status.code == 0);
+  fs::remove_all(grown.path("store/work"));
+  const Captured second = grown.run(longer);
+  BOOST_REQUIRE_MESSAGE(second.status.code == 0, second.err);
+  std::string log;
+  for (const auto& entry : fs::recursive_directory_iterator(grown.path("store/work"))) {
+    if (entry.path().filename() == "stage.log") log += pe::support::read_file(entry.path());
+  }
+  BOOST_TEST(contains(log, "going on from the snapshot at step "), log);
+  BOOST_REQUIRE(whole.run(longer).status.code == 0);
+  const auto one = grown.contents(), two = whole.contents();
+  BOOST_TEST(two.size() > 3u);
+  for (const auto& [name, digest] : two) BOOST_TEST(one.at(name) == digest, name << " differs");
+}
+
 BOOST_AUTO_TEST_CASE(a_training_killed_again_and_again_gives_the_undisturbed_bytes) {
   const Project& project = finished();
   pe::test::TempFolder folder;

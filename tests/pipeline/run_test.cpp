@@ -297,6 +297,54 @@ BOOST_FIXTURE_TEST_CASE(a_trunk_stops_at_the_last_snapshot_that_is_needed, Trunk
   BOOST_TEST((runner->started == Names{"trunk", "late"}));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_trunk_whose_work_folder_is_gone_is_told_of_its_newest_snapshot, Trunk) {
+  Json earlier;
+  const auto usual = behaviour["trunk"];
+  behaviour["trunk"] = [&](FakeAttempt& attempt) {
+    earlier = attempt.task.value("earlier", Json());
+    usual(attempt);
+  };
+  run();
+  BOOST_TEST(earlier.is_null());
+  const auto key = *store->hint(task(trunk).plan_key);
+  const std::string object = store->find({key, 10})->outputs.at(0).object;
+  const auto make_20_again = [&] {
+    store->forget({key, 20});
+    fs::remove_all(store->root() / "work");
+    earlier = "the trunk did not run";
+    BOOST_TEST(run().exit_code == kRunDone);
+    BOOST_TEST((runner->started == Names{"trunk"}));
+  };
+  make_20_again();
+  BOOST_TEST_REQUIRE(earlier.is_object());
+  BOOST_TEST(earlier["step"] == 10);
+  BOOST_TEST(earlier["outputs"]["out"] == store->object_path(object).string());
+
+  // A longer budget of another pipeline: the point at 20 is not asked for, and the newest there is.
+  task(trunk).snapshots = {{"s10", 10}, {"s30", 30}};
+  task(late).inputs.back().snapshot = "s30";
+  run();
+  BOOST_TEST(earlier["step"] == 20);
+  task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
+  task(late).inputs.back().snapshot = "s20";
+
+  PlanOptions force;
+  force.selected = {false, true, false, false};
+  force.force = true;
+  run(force);
+  BOOST_TEST(earlier.is_null());
+  options.resume = false;
+  make_20_again();
+  BOOST_TEST(earlier.is_null());
+  options.resume = true;
+
+  fs::permissions(store->object_path(object), fs::perms::owner_write, fs::perm_options::add);
+  const auto size = fs::file_size(store->object_path(object));
+  std::ofstream(store->object_path(object), std::ios::binary) << std::string(size, 'x');
+  make_20_again();
+  BOOST_TEST(earlier.is_null());
+}
+
 BOOST_FIXTURE_TEST_CASE(a_diverged_snapshot_makes_its_descendants_diverged_without_running, Trunk) {
   const std::size_t leaf = add("leaf", {late}, "init"), report = add("report", {early, leaf});
   behaviour["trunk"] = [](FakeAttempt& attempt) {

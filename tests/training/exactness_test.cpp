@@ -145,6 +145,64 @@ BOOST_AUTO_TEST_CASE(interrupted_at_random_steps_gives_the_bytes_of_the_undistur
   BOOST_TEST_MESSAGE(runs << " runs of " << kinds().size() << " kinds in " << attempts << " attempts");
 }
 
+// The store may hold what a work folder no longer does.
+BOOST_AUTO_TEST_CASE(going_on_from_a_snapshot_gives_the_bytes_of_the_undisturbed_run) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  for (std::size_t k = 0; k < kinds().size(); ++k) {
+    TrainConfig config = small_config();
+    kinds()[k].change(config);
+    const std::int64_t end = config.train.tokens / (config.train.batch * config.train.length);
+    // Between two validations, and at one.
+    for (const std::int64_t step : {end > 100 ? std::int64_t{107} : std::int64_t{7}, std::int64_t{10}}) {
+      const fs::path place = folder / (std::to_string(k) + "-" + std::to_string(step));
+      artifact::Workspace whole = workspace_in(place / "whole", data, {{"early", step}, {"end", end}});
+      training::train(config, whole);
+      artifact::Workspace longer = workspace_in(place / "longer", data, {{"end", end}});
+      longer.earlier = whole.snapshots.front();
+      Watching watch(-1);
+      longer.progress = &watch;
+      training::train(config, longer);
+      BOOST_TEST(watch.warnings.empty());
+      BOOST_TEST(watch.advances == end - step);
+      for (const char* name : {"end-model.h5", "end-metrics.h5"}) {
+        BOOST_TEST((support::read_file(place / "longer" / name) == support::read_file(place / "whole" / name)),
+                   kinds()[k].name << " " << step << " " << name);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_snapshot_that_cannot_be_gone_on_from_is_passed_over) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace whole = workspace_in(folder / "whole", data, {{"early", 10}, {"end", 20}});
+  training::train(small_config(), whole);
+  for (const char* role : {"model", "metrics"}) {
+    artifact::Workspace longer = workspace_in(folder / role, data, {{"end", 20}});
+    longer.earlier = whole.snapshots.front();
+    const fs::path damaged = folder / (std::string(role) + ".h5");
+    std::string bytes = support::read_file(longer.earlier->outputs.at(role));
+    bytes.resize(bytes.size() / 2);
+    support::write_file_atomically(damaged, bytes, false);
+    longer.earlier->outputs[role] = damaged;
+    Watching watch(-1);
+    longer.progress = &watch;
+    training::train(small_config(), longer);
+    BOOST_TEST(watch.warnings.size() == 1U);
+    BOOST_TEST((support::read_file(folder / role / "end-model.h5") == support::read_file(folder / "whole/end-model.h5")));
+  }
+  TrainConfig other = small_config();
+  other.model.encoding.json = "alibi";
+  artifact::Workspace longer = workspace_in(folder / "other", data, {{"end", 20}});
+  longer.earlier = whole.snapshots.front();
+  Watching watch(-1);
+  longer.progress = &watch;
+  training::train(other, longer);
+  BOOST_TEST_REQUIRE(watch.warnings.size() == 1U);
+  BOOST_TEST(watch.warnings[0].find("of another run (encoding") != std::string::npos, watch.warnings[0]);
+}
+
 BOOST_AUTO_TEST_CASE(branches_are_as_exact_as_their_trunk) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");

@@ -18,16 +18,16 @@ class Watching : public support::Progress {
   void note(std::string_view) override {}
   void warn(std::string_view line) override { warnings.emplace_back(line); }
   void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
-    if (++seen_ == steps_) support::request_stop(15);
+    if (++advances == steps_) support::request_stop(15);
     last = done;
   }
   void event(const Json& event) override { events.push_back(event); }
   std::vector<std::string> warnings;
   std::vector<Json> events;
-  std::int64_t last = 0;
+  std::int64_t last = 0, advances = 0;
 
  private:
-  std::int64_t steps_, seen_ = 0;
+  std::int64_t steps_;
 };
 
 /// Undoes a request to stop when a test ends.
