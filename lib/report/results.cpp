@@ -458,7 +458,10 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     curve.diverged = tables.facts.contains("status") && tables.facts["status"] == "diverged";
     if (tables.facts.contains("length") && tables.facts["length"].is_number_integer())
       lengths.insert(tables.facts["length"].get<std::int64_t>());
-    for (const artifact::Table& table : tables.tables) data.add("curve_" + table.name(), table, curve.run.labels);
+    for (const artifact::Table& table : tables.tables) {
+      // A row for every step is for going on, and would be most of the report.
+      if (table.name() != "steps") data.add("curve_" + table.name(), table, curve.run.labels);
+    }
     results.curves.push_back(std::move(curve));
   }
 
