@@ -22,6 +22,7 @@ class AbsoluteEncoding : public PositionalEncoding {
     return {.shift_invariant = ShiftInvariance::kNever, .learned = learned_scale_.defined()};
   }
   Traits traits(const Span& span) const override { return {.adds_to_tokens = true}; }
+  bool needs_causal_mask() const override { return false; }
   Tensor add_to_tokens(LayerContext& context, const Tensor& x) final;
 
  protected:

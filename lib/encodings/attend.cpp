@@ -34,16 +34,16 @@ bool is_row_wise(const Traits& traits, bool sink) {
 
 bool is_half(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
-/// Without documents, and with as many queries as keys or a single query, no mask has to be made.
+/// Without documents, and with as many queries as keys, a single query, or sight of everything, no mask has to be made.
 bool needs_no_mask(const Span& span) {
-  return !span.doc_start.defined() && (span.queries == span.keys || span.queries == 1);
+  return !span.doc_start.defined() && (!span.causal || span.queries == span.keys || span.queries == 1);
 }
 
 Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
                const AttendOptions& options) {
   Plan plan{.traits = encoding.traits(span)};
   const Traits& traits = plan.traits;
-  plan.causal_flag = span.queries == span.keys && span.queries > 1 && !span.doc_start.defined();
+  plan.causal_flag = span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined();
   if (options.trace != nullptr || options.route == Route::kReference) {
     plan.kernel = Kernel::kReference;
     return plan;

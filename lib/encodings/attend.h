@@ -30,7 +30,8 @@ struct AttendOptions {
   Trace* trace = nullptr;                        ///< not null: the reference route, and filled
 };
 
-/// Causal attention. q [B,H,T,d_h], k and v [B,G,S,d_h]; query row r sees keys 0 .. S − T + r of its document.
+/// Attention. q [B,H,T,d_h], k and v [B,G,S,d_h]; query row r sees keys 0 .. S − T + r of its document, or without
+/// Span::causal all of its document.
 /// @return [B,H,T,d_h], dtype of q.
 /// @throws ShapeError when shapes disagree with the span; ConfigError when a forced route cannot carry the encoding.
 Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options = {});

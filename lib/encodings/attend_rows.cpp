@@ -7,6 +7,12 @@ namespace pe::encodings {
 Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std::int64_t keys) {
   const at::TensorOptions options = at::TensorOptions(at::kLong).device(span.device);
   const std::int64_t offset = span.keys - span.queries;
+  if (!span.causal) {
+    if (!span.doc_start.defined()) return at::ones({1, 1, end - begin, keys}, options.dtype(at::kBool));
+    const Tensor of_rows = span.doc_start.narrow(-1, offset + begin, end - begin).unsqueeze(-1);
+    const Tensor same = of_rows.eq(span.doc_start.narrow(-1, 0, keys).unsqueeze(-2));   // [rows,keys] or [B,rows,keys]
+    return same.dim() == 3 ? same.unsqueeze(1) : same.unsqueeze(0).unsqueeze(0);
+  }
   const Tensor columns = at::arange(keys, options);
   const Tensor rows = at::arange(offset + begin, offset + end, options).unsqueeze(1);
   Tensor visible = columns.le(rows).unsqueeze(0).unsqueeze(0);
@@ -32,7 +38,8 @@ Tensor repeat_groups(const Tensor& t, std::int64_t heads) {
 Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
                std::int64_t end) {
   const Span& span = context.span;
-  const std::int64_t offset = span.keys - span.queries, keys = offset + end, count = end - begin;
+  const std::int64_t offset = span.keys - span.queries, count = end - begin;
+  const std::int64_t keys = span.causal ? offset + end : span.keys;
   Rows rows{.context = context, .begin = begin, .end = end, .keys = keys};
   rows.q = source.q.narrow(2, begin, count);
   rows.k = source.k.narrow(2, 0, keys);

@@ -24,6 +24,7 @@ class HeadScale : public Temperature {
   }
 
   Facts facts() const override { return {.learned = true}; }
+  bool needs_causal_mask() const override { return false; }
 
   void after_step() override {
     at::NoGradGuard no_grad;

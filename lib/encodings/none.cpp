@@ -2,9 +2,19 @@
 #include "encodings/registry.h"
 
 namespace pe::encodings {
+namespace {
+
+/// Without a causal mask nothing tells order: attention then takes tokens for a set.
+class None : public PositionalEncoding {
+ public:
+  using PositionalEncoding::PositionalEncoding;
+  bool needs_causal_mask() const override { return false; }
+};
+
+}  // namespace
 
 EncodingEntry none_entry() {
-  return without_options<PositionalEncoding>(
+  return without_options<None>(
       {.name = "none",
        .aliases = {"nope", "sink_none"},
        .summary = "No positional encoding; the causal mask alone tells order.",

@@ -149,6 +149,9 @@ State begin_pass(PositionalEncoding& encoding, const Span& span) {
     throw ShapeError(cat("a pass of ", span.batch, " sequences, ", span.queries, " queries and ", span.keys,
                          " keys: expected at least one of each and no more queries than keys"));
   }
+  if (!span.causal && encoding.needs_causal_mask()) {
+    throw support::ConfigError("this encoding is defined for causal attention only, and the pass has no causal mask");
+  }
   State state{.span = span};
   encoding.begin(state);
   return state;

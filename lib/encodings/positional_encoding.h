@@ -113,6 +113,7 @@ struct Span {
   /// of its own document only.
   Tensor doc_start;
   bool restart_positions = false;         ///< positions count from first_position in each document
+  bool causal = true;                     ///< a query sees no later key; false: every key of its document
   bool training = false;
   std::int64_t step = 0;                  ///< optimizer step; in an evaluation the number of the draw
   std::vector<std::int64_t> samples;      ///< id of each sequence, for draws per sample; empty: 0 .. B − 1
@@ -158,14 +159,14 @@ struct Channels {
 struct Rows {
   const LayerContext& context;
   std::int64_t begin = 0, end = 0;     ///< query rows
-  std::int64_t keys = 0;               ///< keys 0 .. keys − 1 are in reach; the others are all in the future
+  std::int64_t keys = 0;               ///< keys 0 .. keys − 1 are in reach; the others are all in the hidden future
   Tensor q;                            ///< [B,H,rows,d_h] after S2
   Tensor k, v;                         ///< [B,G,keys,d_h]
   double scale = 1;
   Tensor raw_q, raw_k;                 ///< as q and k, before S2; see Traits::needs_raw
   Tensor query_positions;              ///< [rows] or [B,rows]
   Tensor key_positions;                ///< [keys] or [B,keys]
-  Tensor visible;                      ///< bool [1 or B, 1, rows, keys]: the causal and the document mask
+  Tensor visible;                      ///< bool [1 or B, 1, rows, keys]: the causal (where there is one) and the document mask
   std::vector<Tensor> inputs;          ///< what `row_inputs` gave, as far as gradients are concerned
   /// For encodings with Traits::rows_coupled: what the rows before left (undefined at the start). A stage replaces it.
   Tensor* carry = nullptr;
@@ -215,7 +216,7 @@ struct Traits {
   int live_logits = 6;                   ///< tensors as large as the logits that a range of rows holds at a time
 };
 
-/// Base class of all encodings and, as it is, the encoding `none`.
+/// Base class of all encodings and, but that it asks for a causal mask, the encoding `none`.
 class PositionalEncoding {
  public:
   explicit PositionalEncoding(const Shape& shape) : shape_(shape) {}
@@ -226,6 +227,9 @@ class PositionalEncoding {
   const Shape& shape() const { return shape_; }
   virtual Facts facts() const { return {}; }
   virtual Traits traits(const Span& span) const { return {}; }
+  /// Is it defined for keys up to the query only (distances from 0 on, counts of earlier keys, sums over the past)? Such an
+  /// encoding refuses a pass without a causal mask. One that says no means the same to either side.
+  virtual bool needs_causal_mask() const { return true; }
   /// Leaves a head of a layer without any sign of position, while others have one. Temperatures that are made for such
   /// heads ask for it.
   virtual bool spares(int layer, int head) const { return false; }
@@ -287,7 +291,7 @@ class PositionalEncoding {
   std::vector<Parameter> parameters_;
 };
 
-/// Starts a pass. @throws ConfigError where the encoding needs a length that the span does not tell.
+/// Starts a pass. @throws ConfigError where the encoding needs a length that the span does not tell, or a causal mask.
 State begin_pass(PositionalEncoding& encoding, const Span& span);
 
 /// S0 for a layer (or −1, the embedding). The context refers to `state`, which must outlive it.

@@ -41,6 +41,7 @@ class Randomised : public PositionalEncoding {
             .stochastic = true};
   }
   Traits traits(const Span& span) const override { return {.maps_positions = draws(span)}; }
+  bool needs_causal_mask() const override { return false; }
 
   Tensor positions(int layer, const Span& span) const override {
     if (!draws(span)) return default_positions(span);

@@ -67,6 +67,8 @@ class Rotary : public PositionalEncoding {
 
   /// What the rescaling adds to `own_facts`.
   Facts facts() const final;
+  /// An angle between two tokens turns the other way where the key is the later one. What tokens say is causal here.
+  bool needs_causal_mask() const override { return own_facts().content_dependent; }
   void transform(LayerContext& context, Heads& heads) override;
 
   virtual FrequencySchedule schedule() const;

@@ -70,6 +70,10 @@ class Stack : public PositionalEncoding {
     return all;
   }
 
+  bool needs_causal_mask() const override {
+    return std::any_of(members_.begin(), members_.end(), [](const StackMember& m) { return m.encoding->needs_causal_mask(); });
+  }
+
   Traits traits(const Span& span) const override {
     Traits all;
     bool every_bias_is_channels = true, every_bias_is_toeplitz = true;

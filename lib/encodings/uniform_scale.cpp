@@ -21,6 +21,7 @@ class UniformScale : public Temperature {
   }
 
   Facts facts() const override { return {.learned = scale_.defined()}; }
+  bool needs_causal_mask() const override { return false; }
 
  protected:
   Tensor factor(const LayerContext& context) override {

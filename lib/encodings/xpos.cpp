@@ -26,6 +26,9 @@ class Xpos : public Rotary {
     options_.layout = PairLayout::kInterleaved;   // also below an extension, whose own layout is another by default
   }
 
+  /// What fades with distance into the past would grow with distance into the future.
+  bool needs_causal_mask() const override { return true; }
+
   void transform(LayerContext& context, Heads& heads) override {
     const Span& span = context.span;
     const at::ScalarType type = heads.q.scalar_type();
