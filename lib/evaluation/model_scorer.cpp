@@ -129,6 +129,16 @@ Capabilities capabilities_of(const model::LanguageModel& model) {
 }
 
 std::unique_ptr<Scorer> make_model_scorer(model::LanguageModel model, std::int64_t batch_tokens) {
+  const model::ModelConfig& config = model.config();
+  if (config.attend_over_batch) {
+    throw support::ConfigError("this model attends over its batch (model.attend_over_batch): what it says of a text depends on "
+                               "the texts that happen to stand beside it",
+                               {}, "pe-dummy measures such models, on batches of its own");
+  }
+  if (config.mask != model::Mask::kCausal) {
+    throw support::ConfigError("this model sees the tokens that it is to predict (model.mask: bidirectional): it gives no likelihoods",
+                               {}, "evaluate models that were trained with model.mask: causal");
+  }
   return std::make_unique<ModelScorer>(std::move(model), batch_tokens);
 }
 

@@ -10,6 +10,8 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/native_layer_norm.h>
+#include <ATen/ops/native_layer_norm_backward.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros.h>
@@ -184,6 +186,70 @@ class RmsNorm : public Function<RmsNorm> {
     const auto saved = context->get_saved_variables();
     const Weight weight{saved[2], context->saved_data["gradient"].toTensor()};
     return {norm_backward(gradients[0], saved[0], weight, saved[1], {}), {}, {}};
+  }
+};
+
+// ---- LayerNorm and projections of other structures -----------------------------------------------------------------
+
+void add_bias(const Tensor& to, const Tensor& bias) {
+  if (bias.defined()) to.add_(bias.to(to.scalar_type()));
+}
+
+/// gradient += the sum of g over its rows.
+void add_column_sums(const Tensor& gradient, const Tensor& g) {
+  if (gradient.defined()) gradient.add_(g.sum(0, false, gradient.scalar_type()));
+}
+
+class LayerNorm : public Function<LayerNorm> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& weight, const Weight& bias, double eps) {
+    const Tensor values = x.to(wide(x));
+    const std::int64_t width = x.size(-1);
+    auto [y, mean, rstd] = at::native_layer_norm(values, width, weight.value, bias.value, eps);
+    if (context != nullptr) {
+      context->save_for_backward({values, mean, rstd});
+      context->saved_data["weight"] = weight.value;
+      context->saved_data["bias"] = bias.value;
+      context->saved_data["weight_gradient"] = weight.gradient;
+      context->saved_data["bias_gradient"] = bias.gradient;
+      context->saved_data["type"] = x.scalar_type();
+    }
+    return y.to(x.scalar_type());
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    auto& data = context->saved_data;
+    const Tensor weight_gradient = data["weight_gradient"].toTensor(), bias_gradient = data["bias_gradient"].toTensor();
+    auto [dx, dweight, dbias] = at::native_layer_norm_backward(
+        gradients[0].to(saved[0].scalar_type()), saved[0], saved[0].size(-1), saved[1], saved[2], data["weight"].toTensor(),
+        data["bias"].toTensor(), {true, weight_gradient.defined(), bias_gradient.defined()});
+    if (weight_gradient.defined()) weight_gradient.add_(dweight);
+    if (bias_gradient.defined()) bias_gradient.add_(dbias);
+    return {dx.to(data["type"].toScalarType()), {}, {}, {}};
+  }
+};
+
+class Linear : public Function<Linear> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& weight, const Weight& bias) {
+    std::vector<std::int64_t> shape = x.sizes().vec();
+    shape.back() = weight.value.size(0);
+    const Tensor y = product(rows_of(x), weight.value.t());
+    add_bias(y, bias.value);
+    if (context != nullptr) {
+      context->save_for_backward({x});
+      context->saved_data["weight"] = weight.value;
+      context->saved_data["weight_gradient"] = weight.gradient;
+      context->saved_data["bias_gradient"] = bias.gradient;
+    }
+    return y.view(shape);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Tensor x = context->get_saved_variables()[0], g = rows_of(gradients[0]);
+    auto& data = context->saved_data;
+    add_product(data["weight_gradient"].toTensor(), g, rows_of(x));
+    add_column_sums(data["bias_gradient"].toTensor(), g);
+    return {product(g, data["weight"].toTensor()).view(x.sizes()), {}, {}};
   }
 };
 
@@ -504,7 +570,7 @@ void chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, b
 struct CrossEntropy {
   Tensor losses;     ///< [N]
   Tensor dhidden;    ///< of the sum; undefined without gradients
-  Tensor dhead;
+  Tensor dhead, dbias;
 };
 
 /// The same with a cap and a z-loss, around chunk_losses: more passes over the chunk, paid only by those who ask.
@@ -529,7 +595,7 @@ void shaped_chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& lo
   if (slope.defined()) logits.mul_(slope);
 }
 
-CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, bool gradient,
+CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, const Tensor& bias, bool gradient,
                            bool head_gradient, const LogitOptions& options) {
   const bool shaped = options.softcap > 0 || options.z_loss > 0;
   const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0));
@@ -537,12 +603,16 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
   CrossEntropy result;
   result.losses = at::empty({rows}, precise);
   if (gradient) result.dhidden = at::empty_like(hidden, at::MemoryFormat::Contiguous);
-  if (gradient && head_gradient) result.dhead = at::zeros(head.sizes(), precise);
+  if (gradient && head_gradient) {
+    result.dhead = at::zeros(head.sizes(), precise);
+    if (bias.defined()) result.dbias = at::zeros(bias.sizes(), precise);
+  }
   const Tensor index = targets.contiguous();
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t count = std::min(step, rows - first);
     const Tensor part = hidden.narrow(0, first, count);
     Tensor logits = product(part, head.t());
+    add_bias(logits, bias);
     if (shaped || plugin_for(logits) == nullptr) logits = logits.to(precise.dtype());
     const Tensor losses = result.losses.narrow(0, first, count);
     if (shaped) shaped_chunk_losses(logits, index.narrow(0, first, count), losses, gradient, options);
@@ -552,6 +622,7 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
     Tensor to = result.dhidden.narrow(0, first, count);
     product_into(to, dlogits, head);
     if (head_gradient) add_product(result.dhead, dlogits, part);
+    if (result.dbias.defined()) add_column_sums(result.dbias, dlogits);
   }
   return result;
 }
@@ -559,18 +630,21 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
 class LinearCrossEntropy : public Function<LinearCrossEntropy> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head,
-                        const LogitOptions& options) {
-    const CrossEntropy result = cross_entropy(hidden, targets, head.value, true, head.gradient.defined(), options);
-    context->save_for_backward({result.dhidden, result.dhead});
+                        const LogitOptions& options, const Weight& bias) {
+    const CrossEntropy result = cross_entropy(hidden, targets, head.value, bias.value, true, head.gradient.defined(), options);
+    context->save_for_backward({result.dhidden, result.dhead, result.dbias});
     context->saved_data["gradient"] = head.gradient;
+    context->saved_data["bias_gradient"] = bias.gradient;
     return result.losses.sum(at::kDouble);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const Tensor head_gradient = context->saved_data["gradient"].toTensor();
     const Tensor scale = gradients[0].to(wide(saved[0]));
+    const Tensor bias_gradient = context->saved_data["bias_gradient"].toTensor();
     if (head_gradient.defined()) head_gradient.addcmul_(saved[1], scale);
-    return {(saved[0] * scale).to(saved[0].scalar_type()), {}, {}, {}};
+    if (bias_gradient.defined()) bias_gradient.addcmul_(saved[2], scale);
+    return {(saved[0] * scale).to(saved[0].scalar_type()), {}, {}, {}, {}};
   }
 };
 
@@ -584,6 +658,16 @@ Tensor embed(const Tensor& ids, const Tensor& table, const Weight& weight, doubl
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
   if (!at::GradMode::is_enabled()) return norm_forward(x, weight.value, eps).y;
   return RmsNorm::apply(x, weight, eps);
+}
+
+Tensor layer_norm(const Tensor& x, const Weight& weight, const Weight& bias, double eps) {
+  if (!at::GradMode::is_enabled()) return LayerNorm::forward(nullptr, x, weight, bias, eps);
+  return LayerNorm::apply(x, weight, bias, eps);
+}
+
+Tensor linear(const Tensor& x, const Weight& weight, const Weight& bias) {
+  if (!at::GradMode::is_enabled()) return Linear::forward(nullptr, x, weight, bias);
+  return Linear::apply(x, weight, bias);
 }
 
 Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
@@ -605,13 +689,15 @@ FeedForwardResult feed_forward(const Tensor& x, const Weight& norm, const Weight
   return {out[0], out[1]};
 }
 
-Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head, const LogitOptions& options) {
-  if (!at::GradMode::is_enabled()) return row_losses(hidden, targets, head.value, options).sum(at::kDouble);
-  return LinearCrossEntropy::apply(hidden, targets, head, options);
+Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head, const LogitOptions& options,
+                            const Weight& bias) {
+  if (!at::GradMode::is_enabled()) return row_losses(hidden, targets, head.value, options, bias.value).sum(at::kDouble);
+  return LinearCrossEntropy::apply(hidden, targets, head, options, bias);
 }
 
-Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options) {
-  return cross_entropy(hidden.contiguous(), targets, head, false, false, options).losses;
+Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options,
+                  const Tensor& bias) {
+  return cross_entropy(hidden.contiguous(), targets, head, bias, false, false, options).losses;
 }
 
 void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul_(cap); }

@@ -37,6 +37,12 @@ Tensor embed(const Tensor& ids, const Tensor& table, const Weight& weight, doubl
 /// RMSNorm over the last dimension. @param x [..., d].
 Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
 
+/// LayerNorm over the last dimension: (x − mean) / √(variance + eps) · weight (+ bias, where it is defined).
+Tensor layer_norm(const Tensor& x, const Weight& weight, const Weight& bias, double eps);
+
+/// x · Wᵀ (+ bias, where it is defined). @param x [..., inputs]. @param weight [outputs, inputs]. @param bias [outputs].
+Tensor linear(const Tensor& x, const Weight& weight, const Weight& bias = {});
+
 /// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm on q and k where the weights are defined: per head
 /// for weights [d_h], over all heads together for [H · d_h] and [G · d_h].
 Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
@@ -61,16 +67,17 @@ struct LogitOptions {
   double z_loss = 0;
 };
 
-/// Sum over rows of −log softmax(hidden · Wᵀ)[target], a float64 scalar; rows with negative targets do not count.
+/// Sum over rows of −log softmax(hidden · Wᵀ + bias)[target], a float64 scalar; rows with negative targets do not count.
 /// Logits exist for a chunk of rows at a time; with gradients enabled the chunk's gradients are taken at once.
-/// @param hidden [N, d_m]. @param head [V, d_m].
+/// @param hidden [N, d_m]. @param head [V, d_m]. @param bias [V], or undefined.
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head,
-                            const LogitOptions& options = {});
+                            const LogitOptions& options = {}, const Weight& bias = {});
 
 /// c · tanh(logits / c), in place.
 void cap_logits(const Tensor& logits, double cap);
 
 /// The same for each row, fp32 (float64 for float64) [N], without gradients.
-Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options = {});
+Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options = {},
+                  const Tensor& bias = {});
 
 }  // namespace pe::model

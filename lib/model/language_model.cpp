@@ -1,19 +1,19 @@
 #include "model/language_model.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/max.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "encodings/attend.h"
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
+#include "model/block.h"
 #include "model/functions.h"
+#include "model/layout.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -27,21 +27,20 @@ using support::ConfigError;
 
 constexpr std::int64_t kAlignment = 16;   // floats: 64 bytes, so that matrix products see the same alignment in every run
 
-/// std · normals of Philox keyed by (seed, name), in float64 before rounding.
-void fill_normal(const Tensor& to, std::uint64_t seed, const std::string& name, double std) {
+/// Draws of Philox keyed by (seed, name), in float64 before rounding. `draw` fills a block of elements from `first` on.
+template <typename Draw>
+void fill_drawn(const Tensor& to, std::uint64_t seed, const std::string& name, const Draw& draw) {
   const std::uint64_t key = support::make_key({seed, support::fnv1a64(name)});
   const std::int64_t count = to.numel();
   at::parallel_for(0, (count + 4095) / 4096, 16, [&](std::int64_t begin, std::int64_t end) {
     std::vector<double> block(4096);
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t first = i * 4096, size = std::min<std::int64_t>(4096, count - first);
-      support::philox_normal(key, block.data(), static_cast<std::size_t>(size), static_cast<std::size_t>(first));
+      draw(key, block.data(), static_cast<std::size_t>(size), static_cast<std::size_t>(first));
       if (to.scalar_type() == at::kDouble) {
-        for (std::int64_t j = 0; j < size; ++j) to.data_ptr<double>()[first + j] = std * block[static_cast<std::size_t>(j)];
+        std::copy_n(block.data(), size, to.data_ptr<double>() + first);
       } else {
-        for (std::int64_t j = 0; j < size; ++j) {
-          to.data_ptr<float>()[first + j] = static_cast<float>(std * block[static_cast<std::size_t>(j)]);
-        }
+        for (std::int64_t j = 0; j < size; ++j) to.data_ptr<float>()[first + j] = static_cast<float>(block[static_cast<std::size_t>(j)]);
       }
     }
   });
@@ -66,57 +65,29 @@ Tensor dropout_mask(const Tensor& like, double p, std::uint64_t seed, std::int64
   return mask.to(like.options());
 }
 
-/// What a parameter is made from.
-struct Plan {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  bool decay = false;
-  double std = 0;        ///< 0: ones
-  int fused = 0;         ///< parameters with the same number above 0 follow each other without padding
-};
-
-std::vector<Plan> plan_of(const ModelConfig& config) {
-  const std::int64_t d = config.width, q = config.heads * config.d_h(), kv = config.kv_heads() * config.d_h();
-  const double std = config.init_std;
-  const double residual = config.scale_residual_init ? std / std::sqrt(2.0 * static_cast<double>(config.layers)) : std;
-  std::vector<Plan> plans{{"embedding", {config.vocabulary, d}, false, std}};
-  int fused = 0;
-  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const std::string at = cat("layers.", layer, ".");
-    plans.push_back({at + "attention.norm", {d}});
-    ++fused;
-    plans.push_back({at + "attention.query", {q, d}, true, std, fused});
-    plans.push_back({at + "attention.key", {kv, d}, true, std, fused});
-    plans.push_back({at + "attention.value", {kv, d}, true, std, fused});
-    if (config.qk_norm) {
-      plans.push_back({at + "attention.query_norm", {config.query_norm_width()}});
-      plans.push_back({at + "attention.key_norm", {config.key_norm_width()}});
-    }
-    plans.push_back({at + "attention.output", {d, q}, true, residual});
-    plans.push_back({at + "feed_forward.norm", {d}});
-    ++fused;
-    plans.push_back({at + "feed_forward.gate", {config.d_ff(), d}, true, std, fused});
-    plans.push_back({at + "feed_forward.up", {config.d_ff(), d}, true, std, fused});
-    plans.push_back({at + "feed_forward.down", {d, config.d_ff()}, true, residual});
+/// What its plan says; in float64 before rounding.
+void start(const Tensor& view, const PlannedParameter& plan, std::uint64_t seed, at::ScalarType master) {
+  using Start = PlannedParameter::Start;
+  if (plan.start == Start::kOnes || plan.start == Start::kZeros) {
+    view.fill_(plan.start == Start::kOnes ? 1 : 0);
+    return;
   }
-  plans.push_back({"norm", {d}});
-  if (!config.tied) plans.push_back({"head", {config.vocabulary, d}, true, std});
-  return plans;
-}
-
-std::int64_t product(const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count;
+  Tensor host = at::empty(plan.shape, at::TensorOptions(master));
+  fill_drawn(host, seed, plan.name, [&](std::uint64_t key, double* block, std::size_t size, std::size_t first) {
+    if (plan.start == Start::kNormal) {
+      support::philox_normal(key, block, size, first);
+      for (std::size_t i = 0; i < size; ++i) block[i] *= plan.scale;
+    } else {
+      support::philox_uniform(key, block, size, first);
+      for (std::size_t i = 0; i < size; ++i) block[i] = (2 * block[i] - 1) * plan.scale;
+    }
+  });
+  view.copy_(host);
 }
 
 }  // namespace
 
 struct LanguageModel::State {
-  struct Layer {
-    Weight attention_norm, packed, query_norm, key_norm, output, feed_forward_norm, gate_up, down;
-  };
-
   ModelConfig config;
   std::uint64_t seed = 0;
   at::Device device = at::kCPU;
@@ -128,8 +99,9 @@ struct LanguageModel::State {
   std::vector<Tensor> shadows;       ///< low-precision copies of the groups; undefined where compute is the master's dtype
   std::int64_t encoding_count = 0;
 
-  Weight embedding, norm, head;
-  std::vector<Layer> layers;
+  Weight embedding, head, head_bias;
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::function<Tensor(const Tensor&)> final_norm;
 
   at::ScalarType master() const { return compute == at::kDouble ? at::kDouble : at::kFloat; }
 
@@ -138,7 +110,7 @@ struct LanguageModel::State {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (parameters[i].name != first) continue;
       const Location& at = locations[i];
-      const std::int64_t count = product(shape);
+      const std::int64_t count = c10::multiply_integers(shape);
       const Tensor& source = low_precision && shadows[at.group].defined() ? shadows[at.group] : groups[at.group].values;
       Weight result;
       result.value = source.narrow(0, at.offset, count).view(shape);
@@ -150,22 +122,14 @@ struct LanguageModel::State {
   }
 
   void bind_weights() {
-    const std::int64_t d = config.width, q = config.heads * config.d_h(), kv = config.kv_heads() * config.d_h();
-    embedding = weight("embedding", {config.vocabulary, d}, true);
-    head = config.tied ? embedding : weight("head", {config.vocabulary, d}, true);
-    norm = weight("norm", {d}, false);
-    layers.clear();
-    for (std::int64_t i = 0; i < config.layers; ++i) {
-      const std::string at = cat("layers.", i, ".");
-      layers.push_back({.attention_norm = weight(at + "attention.norm", {d}, false),
-                        .packed = weight(at + "attention.query", {q + 2 * kv, d}, true),
-                        .query_norm = weight(at + "attention.query_norm", {config.query_norm_width()}, false),
-                        .key_norm = weight(at + "attention.key_norm", {config.key_norm_width()}, false),
-                        .output = weight(at + "attention.output", {d, q}, true),
-                        .feed_forward_norm = weight(at + "feed_forward.norm", {d}, false),
-                        .gate_up = weight(at + "feed_forward.gate", {2 * config.d_ff(), d}, true),
-                        .down = weight(at + "feed_forward.down", {d, config.d_ff()}, true)});
-    }
+    const auto source = [this](const std::string& first, std::vector<std::int64_t> shape, bool low_precision) {
+      return weight(first, std::move(shape), low_precision);
+    };
+    embedding = source("embedding", {config.vocabulary, config.width}, true);
+    head = config.tied ? embedding : source("head", {config.vocabulary, config.width}, true);
+    head_bias = source("head.bias", {config.vocabulary}, false);
+    blocks = make_blocks(config, source);
+    final_norm = make_final_norm(config, source);
   }
 
   void refresh_shadows() {
@@ -217,13 +181,16 @@ LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabu
   shape.head_width = own.d_h();
   shape.train_length = own.length;
   shape.seed = seed;
-  shape.token_std = own.init_std * own.embed_scale;
+  shape.token_std = own.token_std() * own.embed_scale;
   shape.dtype = state->master();
   shape.device = device;
   state->encoding = encodings::make_encoding(own.encoding.json, shape);
+  if (own.mask == Mask::kBidirectional && state->encoding->needs_causal_mask()) {
+    throw ConfigError(why_mask_does_not_fit(encodings::encoding_name(own.encoding.json)), {}, kMaskHint);
+  }
 
   // Which buffer, and where: matrices that decay in group 0, the rest in group 1. Fused ones follow each other.
-  const std::vector<Plan> plans = plan_of(own);
+  const std::vector<PlannedParameter> plans = plan_parameters(own);
   std::int64_t sizes[2] = {0, 0};
   int fused = 0;
   const auto place = [&](bool decay, std::int64_t count, int with) {
@@ -234,7 +201,7 @@ LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabu
     state->locations.push_back({group, size});
     size += count;
   };
-  for (const Plan& plan : plans) place(plan.decay, product(plan.shape), plan.fused);
+  for (const PlannedParameter& plan : plans) place(plan.decay, plan.count(), plan.fused);
   for (const encodings::Parameter& parameter : state->encoding->parameters()) {
     place(parameter.weight_decay, parameter.value.numel(), 0);
     state->encoding_count += parameter.value.numel();
@@ -246,16 +213,10 @@ LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabu
   state->shadows.resize(2);
 
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const Plan& plan = plans[i];
+    const PlannedParameter& plan = plans[i];
     const Location& at = state->locations[i];
-    Tensor view = state->groups[at.group].values.narrow(0, at.offset, product(plan.shape)).view(plan.shape).detach();
-    if (plan.std == 0) {
-      view.fill_(1);
-    } else {
-      Tensor host = at::empty(plan.shape, at::TensorOptions(state->master()));
-      fill_normal(host, seed, plan.name, plan.std);
-      view.copy_(host);
-    }
+    Tensor view = state->groups[at.group].values.narrow(0, at.offset, plan.count()).view(plan.shape).detach();
+    start(view, plan, seed, state->master());
     view.set_requires_grad(true);
     state->parameters.push_back({plan.name, view, plan.decay});
   }
@@ -291,48 +252,46 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
   span.pe_len = options.pe_len == 0 ? length : options.pe_len;
   span.doc_start = options.doc_start;
   span.restart_positions = options.restart_positions;
+  span.causal = s.config.mask == Mask::kCausal;
   span.device = s.device;
   encodings::PositionalEncoding& encoding = *s.encoding;
   encodings::State pass = encodings::begin_pass(encoding, span);
 
   Tensor x = embed(ids, s.parameters.front().tensor, s.embedding, s.config.embed_scale);
   x = encodings::add_to_tokens(encoding, x, pass);
-  const bool drops = options.training && s.config.dropout > 0;
+
+  // Over the batch, the axes of rows and positions change places for all layers, and what attends is a row of the batch.
+  const bool over_batch = s.config.attend_over_batch;
+  encodings::State rows_pass;
+  if (over_batch) {
+    encodings::Span rows = encodings::Span::whole(length, batch);
+    rows.causal = span.causal;
+    rows.training = span.training;
+    rows.step = span.step;
+    rows.pe_len = batch;
+    rows.device = s.device;
+    rows_pass = encodings::begin_pass(encoding, rows);
+  }
+  Pass layers{encoding, over_batch ? rows_pass : pass, {}, options.largest_logit};
   std::int64_t place = 0;
-  const auto dropped = [&](const Tensor& y) {
-    return y * dropout_mask(y, s.config.dropout, s.seed, options.step, place++, span.samples);
+  const auto dropped = [&](const Tensor& y, bool transposed) {
+    const Tensor mask = dropout_mask(transposed ? y.transpose(0, 1) : y, s.config.dropout, s.seed, options.step, place++, span.samples);
+    return y * (transposed ? mask.transpose(0, 1) : mask);
   };
-  if (drops) x = dropped(x);
-  const AttentionShape shape{s.config.heads, s.config.kv_heads(), s.config.d_h(), s.config.norm_eps};
-  const double scale = 1.0 / std::sqrt(static_cast<double>(s.config.d_h()));
-  for (std::size_t i = 0; i < s.layers.size(); ++i) {
-    const State::Layer& layer = s.layers[i];
+  if (options.training && s.config.dropout > 0) {
+    layers.dropped = [&](const Tensor& y) { return dropped(y, over_batch); };
+    if (s.config.dropout_embeddings) x = dropped(x, false);
+  }
+  if (over_batch) x = x.transpose(0, 1).contiguous();
+  for (std::size_t i = 0; i < s.blocks.size(); ++i) {
     // A gradient by a layer's input has been through everything in the layer.
     if (options.left_layer && x.requires_grad()) {
       x.register_hook([done = options.left_layer, i](const Tensor&) { done(static_cast<std::int64_t>(i)); });
     }
-    Projected in = norm_project(x, layer.attention_norm, layer.packed, layer.query_norm, layer.key_norm, shape);
-    encodings::LayerContext context = encodings::layer_context(encoding, pass, static_cast<int>(i), in.normed);
-    encodings::Heads heads;
-    heads.q = std::move(in.q);
-    heads.k = std::move(in.k);
-    heads.v = std::move(in.v);
-    heads.scale = scale;
-    encodings::Trace trace;
-    encodings::AttendOptions route;
-    if (options.largest_logit != nullptr) route.trace = &trace;
-    const Tensor mixed = encodings::attend(encoding, context, std::move(heads), route);
-    if (options.largest_logit != nullptr) {
-      const double largest = trace.logits.max().item<double>();
-      *options.largest_logit = i == 0 ? largest : std::max(*options.largest_logit, largest);
-    }
-    x = drops ? x + dropped(project_residual(at::zeros_like(x), mixed, layer.output))
-              : project_residual(x, mixed, layer.output);
-    FeedForwardResult out = feed_forward(x, layer.feed_forward_norm, layer.gate_up, layer.down, s.config.norm_eps);
-    encoding.after_feed_forward(context, out.y);
-    x = drops ? x + dropped(out.y) : std::move(out.sum);
+    x = s.blocks[i]->forward(x, static_cast<int>(i), layers);
   }
-  return rms_norm(x, s.norm, s.config.norm_eps);
+  if (over_batch) x = x.transpose(0, 1).contiguous();
+  return s.final_norm(x);
 }
 
 Tensor LanguageModel::logits(const Tensor& hidden) const {
@@ -340,18 +299,20 @@ Tensor LanguageModel::logits(const Tensor& hidden) const {
   std::vector<std::int64_t> shape = hidden.sizes().vec();
   shape.back() = state_->config.vocabulary;
   const Tensor logits = at::mm(rows, state_->head.value.t()).to(state_->master()).view(shape);
+  if (state_->head_bias.value.defined()) logits.add_(state_->head_bias.value);
   if (state_->config.logit_softcap > 0) cap_logits(logits, state_->config.logit_softcap);
   return logits;
 }
 
 Tensor LanguageModel::loss_sum(const Tensor& hidden, const Tensor& targets, double z_loss) const {
-  return linear_cross_entropy(hidden, targets, state_->head, {state_->config.logit_softcap, z_loss});
+  return linear_cross_entropy(hidden, targets, state_->head, {state_->config.logit_softcap, z_loss},
+                              state_->head_bias);
 }
 
 Tensor LanguageModel::losses(const Tensor& hidden, const Tensor& targets) const {
   at::NoGradGuard no_gradients;
   return row_losses(hidden.reshape({-1, hidden.size(-1)}), targets.reshape({-1}), state_->head.value,
-                    {state_->config.logit_softcap, 0});
+                    {state_->config.logit_softcap, 0}, state_->head_bias.value);
 }
 
 const ModelConfig& LanguageModel::config() const { return state_->config; }

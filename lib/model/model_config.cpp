@@ -1,6 +1,11 @@
 #include "model/model_config.h"
 
+#include <type_traits>
+#include <utility>
+#include <vector>
+
 #include "encodings/registry.h"
+#include "model/layout.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -8,6 +13,41 @@ namespace pe::model {
 
 using support::ArtifactError;
 using support::cat;
+
+namespace {
+
+/// A field that came after format 1: artifacts hold it only where it is not the default, so that others keep their bytes.
+template <typename Value>
+struct LaterField {
+  const char* name;
+  Value ModelConfig::*member;
+  std::vector<std::pair<const char*, Value>> words;   ///< of a choice; else empty
+};
+
+/// Calls `use` with each of them, in the order in which artifacts hold them.
+template <typename Use>
+void for_each_later_field(const Use& use) {
+  use(LaterField<double>{"logit_softcap", &ModelConfig::logit_softcap, {}});
+  use(LaterField<double>{"dropout", &ModelConfig::dropout, {}});
+  use(LaterField<QkNormOver>{"qk_norm_over", &ModelConfig::qk_norm_over,
+                             {{"head", QkNormOver::kHead}, {"width", QkNormOver::kWidth}}});
+  use(LaterField<bool>{"dropout_embeddings", &ModelConfig::dropout_embeddings, {}});
+  use(LaterField<NormKind>{"norm", &ModelConfig::norm, {{"rms", NormKind::kRms}, {"layer", NormKind::kLayer}}});
+  use(LaterField<NormPlacement>{"norm_placement", &ModelConfig::norm_placement,
+                                {{"pre", NormPlacement::kPre}, {"post", NormPlacement::kPost}}});
+  use(LaterField<Activation>{"activation", &ModelConfig::activation,
+                             {{"swiglu", Activation::kSwiglu}, {"relu", Activation::kRelu}, {"gelu", Activation::kGelu}}});
+  use(LaterField<bool>{"biases", &ModelConfig::biases, {}});
+  use(LaterField<bool>{"head_bias", &ModelConfig::head_bias, {}});
+  use(LaterField<Mask>{"mask", &ModelConfig::mask, {{"causal", Mask::kCausal}, {"bidirectional", Mask::kBidirectional}}});
+  use(LaterField<bool>{"attend_over_batch", &ModelConfig::attend_over_batch, {}});
+  use(LaterField<bool>{"bare_attention", &ModelConfig::bare_attention, {}});
+  use(LaterField<Init>{"init", &ModelConfig::init,
+                       {{"normal", Init::kNormal}, {"fan_in", Init::kFanIn}, {"glorot", Init::kGlorot}}});
+  use(LaterField<double>{"embedding_std", &ModelConfig::embedding_std, {}});
+}
+
+}  // namespace
 
 void ModelConfig::describe(support::FieldVisitor& v) {
   constexpr double kMost = 1 << 20;
@@ -17,7 +57,7 @@ void ModelConfig::describe(support::FieldVisitor& v) {
   v.field("key_value_heads", key_value_heads, "Key and value heads, a divisor of heads; 0: as many as heads.",
           {.min = 0, .max = 4096, .neutral = Json(0)});
   v.field("head_width", head_width, "Width of a head; 0: width / heads.", {.min = 0, .max = kMost, .neutral = Json(0)});
-  v.field("feed_forward", feed_forward, "Inner width of SwiGLU; 0: 4 · width.", {.min = 0, .max = kMost, .neutral = Json(0)});
+  v.field("feed_forward", feed_forward, "Inner width of the feed-forward; 0: 4 · width.", {.min = 0, .max = kMost, .neutral = Json(0)});
   v.field("vocabulary", vocabulary, "Vocabulary; 0: that of the data. A larger one leaves rows unused.",
           {.min = 0, .max = 1 << 24, .neutral = Json(0)});
   v.field("tied", tied, "The output head is the embedding.");
@@ -32,6 +72,32 @@ void ModelConfig::describe(support::FieldVisitor& v) {
           {.min = 0, .max = 1e6, .neutral = Json(0.0)});
   v.field("dropout", dropout, "Share of embeddings and of what each half block adds that training leaves out.",
           {.min = 0, .max = 0.99, .neutral = Json(0.0)});
+  v.field("dropout_embeddings", dropout_embeddings, "Dropout acts on embeddings too, not only on what half blocks add.",
+          {.neutral = Json(true)});
+  v.choice("norm", norm, {{"rms", NormKind::kRms}, {"layer", NormKind::kLayer}},
+           "Norm of the blocks: by the root mean square, or by mean and standard deviation.", {.neutral = Json("rms")});
+  v.choice("norm_placement", norm_placement, {{"pre", NormPlacement::kPre}, {"post", NormPlacement::kPost}},
+           "pre: x + f(norm(x)), and a norm before the head; post: norm(x + f(x)), as in 2017.", {.neutral = Json("pre")});
+  v.choice("activation", activation,
+           {{"swiglu", Activation::kSwiglu}, {"relu", Activation::kRelu}, {"gelu", Activation::kGelu}},
+           "Feed-forward: down · (silu(gate · x) ∘ (up · x)), or down · act(up · x).", {.neutral = Json("swiglu")});
+  v.field("biases", biases, "Projections of the blocks have biases, and layer norms too.", {.neutral = Json(false)});
+  v.field("head_bias", head_bias, "The output head has a bias.", {.neutral = Json(false)});
+  v.choice("mask", mask, {{"causal", Mask::kCausal}, {"bidirectional", Mask::kBidirectional}},
+           "bidirectional: tokens see later ones, the target of a language model among them. Not every encoding can.",
+           {.neutral = Json("causal")});
+  v.field("attend_over_batch", attend_over_batch,
+          "Attention runs over the rows of the batch at each position, never within a row: a published mistake, to be studied.",
+          {.neutral = Json(false)});
+  v.field("bare_attention", bare_attention,
+          "Blocks are attention alone: no residual sum, norm or feed-forward. Keys about those then say nothing.",
+          {.neutral = Json(false)});
+  v.choice("init", init, {{"normal", Init::kNormal}, {"fan_in", Init::kFanIn}, {"glorot", Init::kGlorot}},
+           "Initial matrices of blocks and head: normals of init_std; uniform within ±1/√inputs, biases too; or that with q, k, v "
+           "by Glorot's rule as one matrix and attention's biases 0.",
+           {.neutral = Json("normal")});
+  v.field("embedding_std", embedding_std, "Standard deviation of initial token embeddings; 0: init_std.",
+          {.min = 0, .max = 1000, .neutral = Json(0.0)});
   v.variant("encoding", encoding, encodings::variant_kinds(), "Positional encoding.", /*stackable=*/true);
   v.check(key_value_heads == 0 || heads % key_value_heads == 0, "key_value_heads must divide heads");
   v.check(head_width != 0 || width % heads == 0, "heads must divide width, or head_width must be given");
@@ -56,10 +122,18 @@ Json to_json(const ModelConfig& config) {
                {"embed_scale", config.embed_scale},
                {"length", config.length},
                {"encoding", encoding}};
-  // What came after format 1: only where it is used, so that other artifacts keep their bytes.
-  if (config.logit_softcap != 0) json["logit_softcap"] = config.logit_softcap;
-  if (config.dropout != 0) json["dropout"] = config.dropout;
-  if (config.qk_norm_over == QkNormOver::kWidth) json["qk_norm_over"] = "width";
+  const ModelConfig defaults;
+  for_each_later_field([&](const auto& field) {
+    const auto value = config.*(field.member);
+    if (value == defaults.*(field.member)) return;
+    if constexpr (std::is_enum_v<std::decay_t<decltype(value)>>) {
+      for (const auto& [word, of] : field.words) {
+        if (of == value) json[field.name] = word;
+      }
+    } else {
+      json[field.name] = value;
+    }
+  });
   return json;
 }
 
@@ -89,16 +163,24 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   take("embed_scale", config.embed_scale);
   take("length", config.length);
   take("encoding", config.encoding.json);
-  if (json.contains("logit_softcap")) take("logit_softcap", config.logit_softcap);
-  if (json.contains("dropout")) take("dropout", config.dropout);
-  if (json.contains("qk_norm_over")) {
-    std::string over;
-    take("qk_norm_over", over);
-    if (over != "width" && over != "head") {
-      throw ArtifactError(cat(where, ": the model config has '", over, "' for 'qk_norm_over'; expected head or width"));
+  for_each_later_field([&](const auto& field) {
+    if (!json.contains(field.name)) return;
+    using Value = std::decay_t<decltype(config.*(field.member))>;
+    if constexpr (std::is_enum_v<Value>) {
+      std::string word, expected;
+      take(field.name, word);
+      for (const auto& [known, value] : field.words) {
+        if (word == known) {
+          config.*(field.member) = value;
+          return;
+        }
+        expected += cat(expected.empty() ? "" : &known == &field.words.back().first ? " or " : ", ", known);
+      }
+      throw ArtifactError(cat(where, ": the model config has '", word, "' for '", field.name, "'; expected ", expected));
+    } else {
+      take(field.name, config.*(field.member));
     }
-    config.qk_norm_over = over == "width" ? QkNormOver::kWidth : QkNormOver::kHead;
-  }
+  });
   for (const auto& [name, value] :
        {std::pair{"width", config.width}, {"layers", config.layers}, {"heads", config.heads},
         {"key_value_heads", config.key_value_heads}, {"head_width", config.head_width},
@@ -110,17 +192,22 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   return config;
 }
 
+std::string why_mask_does_not_fit(const std::string& encoding) {
+  return cat("encoding '", encoding, "' is defined for causal attention only, and model.mask is bidirectional");
+}
+
 std::int64_t parameter_count(const ModelConfig& config) {
-  const std::int64_t d = config.width, attention = config.d_h() * (2 * config.heads + 2 * config.kv_heads());
-  const std::int64_t norms = 2 * d + (config.qk_norm ? config.query_norm_width() + config.key_norm_width() : 0);
-  return config.vocabulary * d * (config.tied ? 1 : 2) + config.layers * (d * attention + 3 * d * config.d_ff() + norms) + d;
+  std::int64_t count = 0;
+  for (const PlannedParameter& parameter : plan_parameters(config)) count += parameter.count();
+  return count;
 }
 
 double flops_per_token(const ModelConfig& config, std::int64_t length) {
-  const double attention = static_cast<double>(config.d_h() * (2 * config.heads + 2 * config.kv_heads()));
-  const double block = static_cast<double>(config.width) * (attention + 3.0 * static_cast<double>(config.d_ff()));
-  const double weights = static_cast<double>(config.layers) * block + static_cast<double>(config.vocabulary * config.width);
-  return 6 * weights + 12.0 * static_cast<double>(config.layers * config.heads * config.d_h() * length);
+  std::int64_t weights = config.vocabulary * config.width;   // of the head, tied or not
+  for (const PlannedParameter& parameter : plan_parameters(config)) {
+    if (parameter.decay && parameter.name != "head") weights += parameter.count();
+  }
+  return 6 * static_cast<double>(weights) + 12.0 * static_cast<double>(config.layers * config.heads * config.d_h() * length);
 }
 
 }  // namespace pe::model

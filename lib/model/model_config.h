@@ -1,6 +1,6 @@
 /// @file
-/// The shape of a decoder: a LLaMA-style stack (pre-norm RMSNorm, SwiGLU, no biases) whose every choice is a field.
-/// Sizes by name are config files (`configs/model/*.yml`) that set these fields.
+/// The shape of a model: by default a LLaMA-style decoder (pre-norm RMSNorm, SwiGLU, no biases) whose every choice is a
+/// field. Sizes by name are config files (`configs/model/*.yml`) that set these fields.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,11 @@
 namespace pe::model {
 
 enum class QkNormOver { kHead, kWidth };
+enum class NormKind { kRms, kLayer };
+enum class NormPlacement { kPre, kPost };
+enum class Activation { kSwiglu, kRelu, kGelu };
+enum class Mask { kCausal, kBidirectional };
+enum class Init { kNormal, kFanIn, kGlorot };
 
 struct ModelConfig {
   std::int64_t width = 512;            ///< d_m
@@ -32,6 +37,23 @@ struct ModelConfig {
   double logit_softcap = 0;            ///< c: logits are c · tanh(logit / c); 0: as they come
   /// Share of the embeddings and of what each half block adds that training sets to 0; the rest grows by 1 / (1 − p).
   double dropout = 0;
+  bool dropout_embeddings = true;      ///< false: only what half blocks add
+  NormKind norm = NormKind::kRms;
+  /// kPre: x + f(norm(x)), and a norm after the last block; kPost: norm(x + f(x)).
+  NormPlacement norm_placement = NormPlacement::kPre;
+  Activation activation = Activation::kSwiglu;
+  bool biases = false;                 ///< of the blocks' projections, and of layer norms
+  bool head_bias = false;
+  Mask mask = Mask::kCausal;
+  /// Attention runs over the rows of the batch, for each position apart: what a network does whose attention takes its
+  /// first axis for the sequence. Tokens of one row never see each other.
+  bool attend_over_batch = false;
+  /// A block is its attention alone: no residual sum, no norm, no feed-forward.
+  bool bare_attention = false;
+  /// kNormal: normals of init_std. kFanIn: matrices and biases uniform within ±1/√inputs. kGlorot: the same, but queries,
+  /// keys and values as one matrix within ±√(6/(inputs + outputs)), and no biases in attention at the start.
+  Init init = Init::kNormal;
+  double embedding_std = 0;            ///< of initial token embeddings; 0: init_std
   support::VariantValue encoding{"rope"};
 
   /// T, the training context. No field of this group: a stage sets it from `train.length`, an artifact holds it.
@@ -44,6 +66,9 @@ struct ModelConfig {
   std::int64_t query_norm_width() const { return qk_norm_over == QkNormOver::kHead ? d_h() : heads * d_h(); }
   std::int64_t key_norm_width() const { return qk_norm_over == QkNormOver::kHead ? d_h() : kv_heads() * d_h(); }
   std::int64_t d_ff() const { return feed_forward == 0 ? 4 * width : feed_forward; }
+  double token_std() const { return embedding_std == 0 ? init_std : embedding_std; }
+  /// Is there a norm between the last block and the head? Blocks that end with one, or have none, need none.
+  bool final_norm() const { return norm_placement == NormPlacement::kPre && !bare_attention; }
 
   bool operator==(const ModelConfig& other) const;
 };
@@ -54,7 +79,12 @@ Json to_json(const ModelConfig& config);
 /// The inverse. @throws ArtifactError naming `where` when a field is missing, of another type or out of range.
 ModelConfig config_from_json(const Json& json, const std::string& where);
 
-/// Parameters of the decoder without those of its encoding. `vocabulary` must be resolved.
+/// Why a model with this encoding cannot do without a causal mask, and what to do instead.
+std::string why_mask_does_not_fit(const std::string& encoding);
+inline constexpr const char* kMaskHint =
+    "set model.mask: causal, or take an encoding that works either way: none, absolute and most rotary ones";
+
+/// Parameters of the model without those of its encoding. `vocabulary` must be resolved. Of the default structure
 ///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm (over the width: (H + G)·d_h)) + d
 std::int64_t parameter_count(const ModelConfig& config);
 

@@ -207,6 +207,7 @@ class Loop {
     span.training = true;
     span.device = run_.model.device();
     span.pe_len = length_;
+    span.causal = run_.model.config().mask == model::Mask::kCausal;
     encodings::PositionalEncoding& encoding = run_.model.encoding();
     const encodings::State state = encodings::begin_pass(encoding, span);   // some learn only here how long they reach
     progress_.note(cat("encoding ", encodings::encoding_name(run_.model.config().encoding.json), ", attention route: ",

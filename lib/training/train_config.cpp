@@ -121,7 +121,7 @@ std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int
   static std::map<std::string, std::string> known;
   const auto [at, fresh] = known.emplace(
       support::cat(config.encoding.json.dump(), " ", config.width, " ", config.layers, " ", config.heads, " ",
-                   config.kv_heads(), " ", config.d_h(), " ", length),
+                   config.kv_heads(), " ", config.d_h(), " ", length, " ", static_cast<int>(config.mask)),
       "");
   if (!fresh) return at->second;
   try {
@@ -132,6 +132,9 @@ std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int
                                  .head_width = config.d_h(),
                                  .train_length = length};
     const auto encoding = encodings::make_encoding(config.encoding.json, shape);
+    if (config.mask == model::Mask::kBidirectional && encoding->needs_causal_mask()) {
+      at->second = support::cat(model::why_mask_does_not_fit(encodings::encoding_name(config.encoding.json)), "; ", model::kMaskHint);
+    }
     const auto bound = encoding->facts().max_positions;
     if (bound && *bound < length) {
       at->second = support::cat("it has ", *bound, " positions, and train.length is ", length);
@@ -154,6 +157,14 @@ void TrainConfig::describe(FieldVisitor& v) {
   const std::string undivided =
       model::why_not_divided(train.batch, compute.ranks.value_or(1), compute.micro_batch, "train.batch");
   v.check(undivided.empty(), undivided);
+  const std::int64_t micro = compute.micro_batch.value_or(train.batch);
+  v.check(!model.attend_over_batch || micro >= train.batch,
+          support::cat("model.attend_over_batch makes a batch one piece, and compute.micro_batch is ", micro, " of ", train.batch,
+                       " sequences"));
+  v.check(!model.attend_over_batch || compute.ranks.value_or(1) == 1,
+          "model.attend_over_batch makes a batch one piece: set compute.ranks: 1");
+  v.check(!model.attend_over_batch || train.documents == Documents::kJoined,
+          "model.attend_over_batch knows no documents: set train.documents: joined");
   const std::string why = why_encoding_does_not_fit(model, train.length);
   v.check(why.empty(), support::cat("'model.encoding' does not fit: ", why));
 }

@@ -4,6 +4,7 @@
 
 #include "encodings/registry.h"
 #include "model/language_model.h"
+#include "model/naive_decoder.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -13,6 +14,8 @@ namespace {
 using at::Tensor;
 using pe::model::LanguageModel;
 using pe::model::ModelConfig;
+using pe::test::Matrix;
+using Naive = pe::test::NaiveDecoder;
 
 ModelConfig small(const std::string& encoding = "none") {
   ModelConfig config;
@@ -35,105 +38,6 @@ Tensor some_ids(std::int64_t batch, std::int64_t length, std::int64_t vocabulary
   return ids;
 }
 
-using Matrix = std::vector<std::vector<double>>;
-
-/// The decoder without positions by naive loops, from the definition: one sequence, GQA, QK-norm.
-class Naive {
- public:
-  explicit Naive(const LanguageModel& model) : config_(model.config()) {
-    for (const auto& parameter : model.parameters()) {
-      const Tensor t = parameter.tensor.detach().to(at::kDouble).contiguous();
-      weights_[parameter.name] = {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()};
-    }
-  }
-
-  Matrix hidden(const std::vector<std::int64_t>& ids) const {
-    Matrix x;
-    for (const std::int64_t id : ids) {
-      const auto& table = at("embedding");
-      x.emplace_back(table.begin() + id * config_.width, table.begin() + (id + 1) * config_.width);
-    }
-    for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-      const std::string prefix = "layers." + std::to_string(layer) + ".";
-      add(x, attention(norm(x, at(prefix + "attention.norm")), prefix + "attention."));
-      add(x, mlp(norm(x, at(prefix + "feed_forward.norm")), prefix + "feed_forward."));
-    }
-    return norm(x, at("norm"));
-  }
-
- private:
-  const std::vector<double>& at(const std::string& name) const { return weights_.at(name); }
-
-  static void add(Matrix& x, const Matrix& y) {
-    for (std::size_t t = 0; t < x.size(); ++t)
-      for (std::size_t i = 0; i < x[t].size(); ++i) x[t][i] += y[t][i];
-  }
-
-  Matrix norm(const Matrix& x, const std::vector<double>& weight) const {
-    Matrix y = x;
-    for (auto& row : y) {
-      double squares = 0;
-      for (const double value : row) squares += value * value;
-      const double scale = 1 / std::sqrt(squares / static_cast<double>(row.size()) + config_.norm_eps);
-      for (std::size_t i = 0; i < row.size(); ++i) row[i] *= scale * weight[i];
-    }
-    return y;
-  }
-
-  static Matrix times(const Matrix& x, const std::vector<double>& weight) {
-    const std::size_t in = x[0].size(), out = weight.size() / in;
-    Matrix y(x.size(), std::vector<double>(out, 0.0));
-    for (std::size_t t = 0; t < x.size(); ++t)
-      for (std::size_t o = 0; o < out; ++o)
-        for (std::size_t i = 0; i < in; ++i) y[t][o] += weight[o * in + i] * x[t][i];
-    return y;
-  }
-
-  Matrix attention(const Matrix& x, const std::string& prefix) const {
-    const Matrix q = times(x, at(prefix + "query")), k = times(x, at(prefix + "key")), v = times(x, at(prefix + "value"));
-    const auto d = static_cast<std::size_t>(config_.d_h());
-    const auto heads = static_cast<std::size_t>(config_.heads), groups = static_cast<std::size_t>(config_.kv_heads());
-    Matrix mixed(x.size(), std::vector<double>(heads * d, 0.0));
-    const bool width = config_.qk_norm && config_.qk_norm_over == pe::model::QkNormOver::kWidth;
-    const Matrix normed_q = width ? norm(q, at(prefix + "query_norm")) : q, normed_k = width ? norm(k, at(prefix + "key_norm")) : k;
-    const auto head = [&](const Matrix& m, std::size_t t, std::size_t h, const std::string& norm_name) {
-      Matrix row{{m[t].begin() + static_cast<std::ptrdiff_t>(h * d), m[t].begin() + static_cast<std::ptrdiff_t>((h + 1) * d)}};
-      return norm_name.empty() || width ? row[0] : norm(row, at(prefix + norm_name))[0];
-    };
-    for (std::size_t h = 0; h < heads; ++h) {
-      const std::size_t g = h * groups / heads;
-      for (std::size_t t = 0; t < x.size(); ++t) {
-        const auto query = head(normed_q, t, h, "query_norm");
-        std::vector<double> weights;
-        double total = 0;
-        for (std::size_t s = 0; s <= t; ++s) {
-          const auto key = head(normed_k, s, g, "key_norm");
-          double dot = 0;
-          for (std::size_t i = 0; i < d; ++i) dot += query[i] * key[i];
-          weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(d))));
-          total += weights.back();
-        }
-        for (std::size_t s = 0; s <= t; ++s) {
-          const auto value = head(v, s, g, "");
-          for (std::size_t i = 0; i < d; ++i) mixed[t][h * d + i] += weights[s] / total * value[i];
-        }
-      }
-    }
-    return times(mixed, at(prefix + "output"));
-  }
-
-  Matrix mlp(const Matrix& x, const std::string& prefix) const {
-    Matrix gate = times(x, at(prefix + "gate"));
-    const Matrix up = times(x, at(prefix + "up"));
-    for (std::size_t t = 0; t < gate.size(); ++t)
-      for (std::size_t i = 0; i < gate[t].size(); ++i) gate[t][i] = gate[t][i] / (1 + std::exp(-gate[t][i])) * up[t][i];
-    return times(gate, at(prefix + "down"));
-  }
-
-  ModelConfig config_;
-  std::map<std::string, std::vector<double>> weights_;
-};
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(language_model)
@@ -154,7 +58,7 @@ BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
     const Naive naive(model);
     for (std::int64_t b = 0; b < 2; ++b) {
       const auto* row = ids.data_ptr<std::int64_t>() + b * 7;
-      const Matrix expected = naive.hidden({row, row + 7});
+      const Matrix expected = naive.hidden({{row, row + 7}})[0];
       for (std::int64_t t = 0; t < 7; ++t)
         for (std::int64_t i = 0; i < 16; ++i) {
           BOOST_TEST(std::abs(hidden[b][t][i].item<double>() - expected[static_cast<std::size_t>(t)][static_cast<std::size_t>(i)]) <= allowed);

@@ -1,0 +1,208 @@
+#include "model/block.h"
+
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "encodings/attend.h"
+#include "support/text.h"
+
+namespace pe::model {
+namespace {
+
+using encodings::LayerContext;
+using support::cat;
+using Map = std::function<Tensor(const Tensor&)>;
+
+AttentionShape attention_shape(const ModelConfig& config) {
+  return {config.heads, config.kv_heads(), config.d_h(), config.norm_eps};
+}
+
+/// Mixes values; q, k and v as they come out of the projections.
+Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
+  encodings::Heads heads;
+  heads.scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  heads.q = std::move(q);
+  heads.k = std::move(k);
+  heads.v = std::move(v);
+  encodings::Trace trace;
+  encodings::AttendOptions route;
+  if (pass.largest_logit != nullptr) route.trace = &trace;
+  const Tensor mixed = encodings::attend(pass.encoding, context, std::move(heads), route);
+  if (pass.largest_logit != nullptr) {
+    const double largest = trace.logits.max().item<double>();
+    *pass.largest_logit = context.layer == 0 ? largest : std::max(*pass.largest_logit, largest);
+  }
+  return mixed;
+}
+
+// ---- The block of LLaMA, whose parts are fused ----------------------------------------------------------------------
+
+class LlamaBlock final : public Block {
+ public:
+  LlamaBlock(const ModelConfig& config, const WeightSource& weights, const std::string& at) : shape_(attention_shape(config)) {
+    const std::int64_t d = config.width, q = config.heads * config.d_h(), kv = config.kv_heads() * config.d_h();
+    attention_norm_ = weights(at + "attention.norm", {d}, false);
+    packed_ = weights(at + "attention.query", {q + 2 * kv, d}, true);
+    query_norm_ = weights(at + "attention.query_norm", {config.query_norm_width()}, false);
+    key_norm_ = weights(at + "attention.key_norm", {config.key_norm_width()}, false);
+    output_ = weights(at + "attention.output", {d, q}, true);
+    feed_forward_norm_ = weights(at + "feed_forward.norm", {d}, false);
+    gate_up_ = weights(at + "feed_forward.gate", {2 * config.d_ff(), d}, true);
+    down_ = weights(at + "feed_forward.down", {d, config.d_ff()}, true);
+  }
+
+  Tensor forward(const Tensor& in, int layer, Pass& pass) const override {
+    Projected projected = norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_);
+    LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
+    const Tensor mixed = attend(std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass);
+    const Tensor x = pass.dropped ? in + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
+                                  : project_residual(in, mixed, output_);
+    FeedForwardResult out = feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
+    pass.encoding.after_feed_forward(context, out.y);
+    return pass.dropped ? x + pass.dropped(out.y) : std::move(out.sum);
+  }
+
+ private:
+  AttentionShape shape_;
+  Weight attention_norm_, packed_, query_norm_, key_norm_, output_, feed_forward_norm_, gate_up_, down_;
+};
+
+// ---- Blocks of parts ------------------------------------------------------------------------------------------------
+
+Map make_norm(const ModelConfig& config, const WeightSource& weights, const std::string& name) {
+  const Weight weight = weights(name, {config.width}, false), bias = weights(name + ".bias", {config.width}, false);
+  const double eps = config.norm_eps;
+  if (config.norm == NormKind::kLayer) return [=](const Tensor& x) { return layer_norm(x, weight, bias, eps); };
+  return [=](const Tensor& x) { return rms_norm(x, weight, eps); };
+}
+
+/// Several projections of one input, side by side from `first` on.
+Map make_linear(const WeightSource& weights, const std::string& first, std::int64_t outputs, std::int64_t inputs) {
+  const Weight weight = weights(first, {outputs, inputs}, true), bias = weights(first + ".bias", {outputs}, false);
+  return [=](const Tensor& x) { return linear(x, weight, bias); };
+}
+
+Map make_feed_forward(const ModelConfig& config, const WeightSource& weights, const std::string& at) {
+  const std::int64_t inner = config.d_ff();
+  const Map down = make_linear(weights, at + "down", config.width, inner);
+  if (config.activation == Activation::kSwiglu) {
+    const Map gate_up = make_linear(weights, at + "gate", 2 * inner, config.width);
+    return [=](const Tensor& x) {
+      const Tensor both = gate_up(x);
+      return down(at::silu(both.narrow(-1, 0, inner)) * both.narrow(-1, inner, inner));
+    };
+  }
+  const Map up = make_linear(weights, at + "up", inner, config.width);
+  if (config.activation == Activation::kRelu) return [=](const Tensor& x) { return down(at::relu(up(x))); };
+  return [=](const Tensor& x) { return down(at::gelu(up(x))); };
+}
+
+class Attention {
+ public:
+  Attention(const ModelConfig& config, const WeightSource& weights, const std::string& at) : shape_(attention_shape(config)) {
+    const std::int64_t d = config.width, q = config.heads * config.d_h(), kv = config.kv_heads() * config.d_h();
+    projections_ = make_linear(weights, at + "query", q + 2 * kv, d);
+    query_norm_ = weights(at + "query_norm", {config.query_norm_width()}, false);
+    key_norm_ = weights(at + "key_norm", {config.key_norm_width()}, false);
+    output_ = make_linear(weights, at + "output", d, q);
+  }
+
+  Tensor operator()(const Tensor& x, LayerContext& context, Pass& pass) const {
+    const Tensor all = projections_(x);
+    const std::int64_t q = shape_.heads * shape_.head_width, kv = shape_.kv_heads * shape_.head_width;
+    const Tensor mixed = attend(heads(all.narrow(-1, 0, q), query_norm_), heads(all.narrow(-1, q, kv), key_norm_),
+                                heads(all.narrow(-1, q + kv, kv), {}), context, pass);
+    return output_(mixed.transpose(1, 2).reshape({x.size(0), x.size(1), q}));
+  }
+
+ private:
+  /// [B, T, H·d_h] → [B, H, T, d_h], normed where there is a weight: each head, or all of them together.
+  Tensor heads(const Tensor& part, const Weight& norm) const {
+    const std::int64_t width = shape_.head_width, batch = part.size(0), length = part.size(1);
+    const bool together = norm.value.defined() && norm.value.numel() != width;
+    Tensor rows = together ? rms_norm(part.contiguous(), norm, shape_.eps) : part;
+    rows = rows.reshape({batch, length, part.size(2) / width, width});
+    if (norm.value.defined() && !together) rows = rms_norm(rows.contiguous(), norm, shape_.eps);
+    return rows.transpose(1, 2).contiguous();
+  }
+
+  AttentionShape shape_;
+  Map projections_, output_;
+  Weight query_norm_, key_norm_;
+};
+
+/// A half block as it stands between its input and its output.
+using Half = std::function<Tensor(const Tensor&)>;
+using Wiring = Tensor (*)(const Tensor& x, const Map& norm, const Half& half, const Pass& pass);
+
+Tensor dropped(const Tensor& y, const Pass& pass) { return pass.dropped ? pass.dropped(y) : y; }
+Tensor wire_pre(const Tensor& x, const Map& norm, const Half& half, const Pass& pass) { return x + dropped(half(norm(x)), pass); }
+Tensor wire_post(const Tensor& x, const Map& norm, const Half& half, const Pass& pass) { return norm(x + dropped(half(x), pass)); }
+Tensor wire_bare(const Tensor& x, const Map&, const Half& half, const Pass&) { return half(x); }
+
+class ComposedBlock final : public Block {
+ public:
+  ComposedBlock(const ModelConfig& config, const WeightSource& weights, const std::string& at)
+      : attention_(config, weights, at + "attention."),
+        wiring_(config.bare_attention                               ? wire_bare
+                : config.norm_placement == NormPlacement::kPost ? wire_post
+                                                                : wire_pre) {
+    if (config.bare_attention) return;
+    attention_norm_ = make_norm(config, weights, at + "attention.norm");
+    feed_forward_norm_ = make_norm(config, weights, at + "feed_forward.norm");
+    feed_forward_ = make_feed_forward(config, weights, at + "feed_forward.");
+  }
+
+  Tensor forward(const Tensor& in, int layer, Pass& pass) const override {
+    std::optional<LayerContext> context;
+    const auto attention = [&](const Tensor& x) {
+      context.emplace(encodings::layer_context(pass.encoding, pass.state, layer, x));
+      return attention_(x, *context, pass);
+    };
+    const Tensor x = wiring_(in, attention_norm_, attention, pass);
+    if (!feed_forward_) return x;
+    const auto feed_forward = [&](const Tensor& half_in) {
+      const Tensor y = feed_forward_(half_in);
+      pass.encoding.after_feed_forward(*context, y);
+      return y;
+    };
+    return wiring_(x, feed_forward_norm_, feed_forward, pass);
+  }
+
+ private:
+  Attention attention_;
+  Map attention_norm_, feed_forward_norm_, feed_forward_;   // empty where the block is bare
+  Wiring wiring_;
+};
+
+bool is_llama(const ModelConfig& config) {
+  return config.norm == NormKind::kRms && config.norm_placement == NormPlacement::kPre &&
+         config.activation == Activation::kSwiglu && !config.biases && !config.bare_attention;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, const WeightSource& weights) {
+  std::vector<std::unique_ptr<Block>> blocks;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    const std::string at = cat("layers.", layer, ".");
+    if (is_llama(config)) blocks.push_back(std::make_unique<LlamaBlock>(config, weights, at));
+    else blocks.push_back(std::make_unique<ComposedBlock>(config, weights, at));
+  }
+  return blocks;
+}
+
+std::function<Tensor(const Tensor&)> make_final_norm(const ModelConfig& config, const WeightSource& weights) {
+  if (!config.final_norm()) return [](const Tensor& x) { return x; };
+  return make_norm(config, weights, "norm");
+}
+
+}  // namespace pe::model

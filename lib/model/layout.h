@@ -1,0 +1,37 @@
+/// @file
+/// Which parameters a config asks for: names, shapes, and what they start as. Everything that counts, places or draws
+/// weights goes by this list.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace pe::model {
+
+struct PlannedParameter {
+  enum class Start { kOnes, kZeros, kNormal, kUniform };
+
+  std::string name;
+  std::vector<std::int64_t> shape;
+  bool decay = false;            ///< a matrix of the blocks or of an untied head
+  Start start = Start::kOnes;
+  double scale = 0;              ///< standard deviation of kNormal, bound of kUniform
+  int fused = 0;                 ///< parameters with the same number above 0 follow each other in memory
+
+  std::int64_t count() const;
+};
+
+/// In the order of LanguageModel::parameters. `vocabulary` must be resolved.
+///
+///     embedding [V, d]
+///     layers.N.attention.norm [d], .query [H·d_h, d], .key and .value [G·d_h, d], .query_norm, .key_norm, .output [d, H·d_h]
+///     layers.N.feed_forward.norm [d], .gate and .up [d_ff, d], .down [d, d_ff]
+///     norm [d], head [V, d]
+///
+/// A bias has the name of what it is added to, and ".bias".
+std::vector<PlannedParameter> plan_parameters(const ModelConfig& config);
+
+}  // namespace pe::model
