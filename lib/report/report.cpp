@@ -76,7 +76,7 @@ void write_report(const ReportConfig& config, artifact::Workspace& workspace) {
     throw support::ArtifactError(cat(inputs.front().path.string(),
                                      inputs.size() > 1 ? cat(" and ", inputs.size() - 1, " more") : std::string(),
                                      ": found no rows that a report can show; expected lm_summary, lm_doc, "
-                                     "retrieval_trial, algo_summary, train or validation"));
+                                     "retrieval_trial, algo_summary, dummy_grid, train or validation"));
   }
 
   artifact::CollectionWriter out(workspace.output("report"), artifact::Kind::kReport, workspace.recipe);

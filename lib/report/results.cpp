@@ -255,6 +255,44 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
   }
 }
 
+void read_dummy(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
+  if (const artifact::Table* table = tables.find("dummy_grid")) {
+    const Reader read(*table, cat(where, ": dummy_grid"));
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      DummyCell cell{.run = run,
+                     .mode = read.text(row, "mode"),
+                     .network = read.text(row, "network"),
+                     .depth = read.whole(row, "depth"),
+                     .epochs = read.whole(row, "epochs"),
+                     .seed = read.text(row, "seed"),
+                     .headline = read.real(row, "loss_headline", true),
+                     .all = read.real(row, "loss_all", true),
+                     .determined = read.real(row, "det_loss", true),
+                     .accuracy = read.real(row, "det_acc"),
+                     .positions = {},
+                     .wrap = read.real(row, "loss_pos63")};
+      for (int p = 0; p < 8; ++p) cell.positions.push_back(read.real(row, cat("loss_pos", p), true));
+      results.dummy.push_back(std::move(cell));
+    }
+  }
+  if (const artifact::Table* table = tables.find("dummy_targets")) {
+    const Reader read(*table, cat(where, ": dummy_targets"));
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      results.dummy_targets.push_back({.run = run,
+                                       .mode = read.text(row, "mode"),
+                                       .network = read.text(row, "network"),
+                                       .seed = read.text(row, "seed"),
+                                       .depth = read.whole(row, "depth"),
+                                       .epochs = read.whole(row, "epochs"),
+                                       .variant = read.text(row, "variant"),
+                                       .target = read.text(row, "target"),
+                                       .loss = read.real(row, "loss", true),
+                                       .accuracy = read.real(row, "acc", true),
+                                       .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
+    }
+  }
+}
+
 std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* name, const std::string& where) {
   std::vector<CurvePoint> points;
   const artifact::Table* table = tables.find(name);
@@ -429,6 +467,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     support::with_context(cat("reading ", where), [&] {
       read_lm(tables, where, index, results);
       read_tasks(tables, where, index, results);
+      read_dummy(tables, where, index, results);
     });
     for (const artifact::Table& table : tables.tables) {
       if (asked.count(table.name())) results.tables.emplace_back(index, table);

@@ -26,6 +26,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"model", {"encodings", "artifact", "support", "cuda"}},
     {"training", {"model", "encodings", "data", "artifact", "support", "cuda", "mpi"}},
     {"evaluation", {"model", "encodings", "data", "artifact", "support"}},
+    {"studies", {"training", "evaluation", "model", "encodings", "data", "artifact", "support"}},
     {"handbook", {"encodings", "report", "artifact", "support"}},
     {"cuda", {}},
     {"mpi", {}},
@@ -44,10 +45,10 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"zlib", {"data"}},
     {"zstd", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
-    {"ATen/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
-    {"torch/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
+    {"ATen/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
+    {"torch/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
     {"mpi.h", {"mpi"}},
-    {"c10/", {"encodings", "model", "training", "evaluation", "handbook", "cuda"}},
+    {"c10/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
 };
 
 struct Include {

@@ -21,6 +21,9 @@ std::string status_of(const Results& results, std::size_t run) {
   for (const LmCell& cell : results.lm) {
     if (cell.run == run) count(cell.status);
   }
+  for (const DummyTargetCell& cell : results.dummy_targets) {
+    if (cell.run == run && cell.target == "all") count(cell.status);
+  }
   for (const auto* list : {&results.retrieval, &results.tasks}) {
     for (const TaskCell& cell : *list) {
       if (cell.run == run) count(cell.status);

@@ -1,0 +1,451 @@
+#include "studies/dummy.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/eq.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "artifact/eval_table.h"
+#include "encodings/registry.h"
+#include "model/device.h"
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/random.h"
+#include "support/text.h"
+#include "training/optimizer.h"
+
+namespace pe::studies {
+
+using artifact::ColumnType;
+using data::DummyMode;
+using data::DummySplit;
+using data::DummyTarget;
+using support::cat;
+
+void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
+  v.choice("mode", mode, {{"seed", DummyMode::kSeed}, {"fixed", DummyMode::kFixed}, {"hard", DummyMode::kHard}},
+           "Rows and scoring as published; without the wrap-around target and with padding out of the headline; or with "
+           "progressions of many lengths and steps, some of which only tests have.");
+  v.choice("split", split, {{"row", Split::kRow}, {"base", Split::kBase}},
+           "Mode fixed: test rows occur in training (row, as published), or begin with numbers that it never has (base).",
+           {.neutral = Json("row")});
+  v.field("epochs", epochs, "After how many epochs it is measured, ascending; training ends with the last.", {.unit = "epochs", .min = 1});
+  v.field("batch", batch, "Rows of a step.", {.unit = "rows", .min = 1, .max = 1 << 20});
+  v.field("train_rows", train_rows, "Rows to train on; 0: as many as the mode has (800; hard 7,200).",
+          {.unit = "rows", .min = 0, .max = 1e8, .neutral = Json(0)});
+  v.field("test_rows", test_rows, "Rows to test on; 0: as many as the mode has (200; hard 2,000).",
+          {.unit = "rows", .min = 0, .max = 1e8, .neutral = Json(0)});
+  v.field("rates", rates, "Adam's learning rates, constant; of several the one with the lowest validation loss counts.",
+          {.min = 1e-9, .max = 10});
+  v.field("shifts", shifts, "Further tests with all positions moved along by so many.", {.unit = "tokens", .min = 1, .max = 1 << 20});
+  v.field("long_rows", long_rows, "Mode hard: a further test with 9 to 16 terms after MIDDLE, where training has 3 to 8.",
+          {.neutral = Json(false)});
+  v.field("echo", echo, "Mode hard: a distractor of another step between MIDDLE and the continuation, in training and test.",
+          {.neutral = Json(false)});
+  v.field("seed", seed, "Of weights, training rows, their order and dropout. Test rows are the same for all.", {.min = 0});
+  v.check(!epochs.empty() && std::is_sorted(epochs.begin(), epochs.end(), std::less_equal<>()),
+          "dummy.epochs holds at least one number, each larger than the one before");
+  v.check(!rates.empty(), "dummy.rates holds at least one learning rate");
+  v.check(rates.size() == 1 || mode == DummyMode::kHard,
+          "dummy.rates holds several learning rates, and only dummy.mode: hard has rows to choose among them by");
+  v.check(split == Split::kRow || mode == DummyMode::kFixed, "dummy.split: base belongs to dummy.mode: fixed");
+  v.check((!long_rows && !echo) || mode == DummyMode::kHard, "dummy.long_rows and dummy.echo belong to dummy.mode: hard");
+  v.check(!long_rows || !echo, "dummy.long_rows and dummy.echo do not go together: the longest row would not fit");
+}
+
+void DummyConfig::describe(support::FieldVisitor& v) {
+  v.group("dummy", dummy, "Rows, training and tests.");
+  v.group("model", model, "The network.");
+  v.group("compute", compute, "On what and how it is computed.");
+  const std::int64_t micro = compute.micro_batch.value_or(dummy.batch);
+  v.check(micro >= dummy.batch, cat("compute.micro_batch is ", micro, ", and a step of ", dummy.batch, " rows is one piece here"));
+  v.check(compute.ranks.value_or(1) == 1, "a step is one piece here: set compute.ranks: 1");
+}
+
+std::string network_name(const model::ModelConfig& config) {
+  const char* block = config.bare_attention                                      ? "bare"
+                      : config.norm_placement == model::NormPlacement::kPost ? "post_norm"
+                                                                             : "pre_norm";
+  if (config.attend_over_batch) return cat(block, "_over_batch");
+  return cat(block, config.mask == model::Mask::kCausal ? "_causal" : "_bidirectional");
+}
+
+namespace {
+
+constexpr std::size_t kPositions = 8;   // whose losses have columns of their own
+
+/// Rows as tensors.
+struct Rows {
+  at::Tensor ids, labels;   ///< [N, T] int64
+  std::vector<DummyTarget> targets;   ///< [N · T]
+  std::int64_t count() const { return ids.size(0); }
+};
+
+Rows make_rows(const data::DummyData& data, DummySplit split, std::int64_t count, bool long_rows, at::Device device) {
+  const std::int64_t length = data.length();
+  Rows rows{at::empty({count, length}, at::TensorOptions(at::kLong)), at::empty({count, length}, at::TensorOptions(at::kLong)), {}};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const data::DummyRow row = data.row(split, i, long_rows);
+    std::copy(row.ids.begin(), row.ids.end(), rows.ids.data_ptr<std::int64_t>() + i * length);
+    std::copy(row.labels.begin(), row.labels.end(), rows.labels.data_ptr<std::int64_t>() + i * length);
+    rows.targets.insert(rows.targets.end(), row.targets.begin(), row.targets.end());
+  }
+  rows.ids = rows.ids.to(device);
+  rows.labels = rows.labels.to(device);
+  return rows;
+}
+
+/// Nats and hits of one sort of target.
+struct Score {
+  double nats = 0;
+  std::int64_t count = 0, right = 0;
+  void add(double loss, bool hit) {
+    nats += loss;
+    ++count;
+    right += hit ? 1 : 0;
+  }
+  double loss() const { return count == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / static_cast<double>(count); }
+  double accuracy() const {
+    return count == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(right) / static_cast<double>(count);
+  }
+};
+
+/// What one test found.
+struct Found {
+  std::string status = "ok";
+  std::map<DummyTarget, Score> by_target;
+  std::vector<Score> by_position;
+  Score all;
+};
+
+Found test(const model::LanguageModel& model, const Rows& rows, std::int64_t batch, std::int64_t shift) {
+  const at::NoGradGuard no_gradients;
+  const std::int64_t length = rows.ids.size(1);
+  Found found;
+  found.by_position.resize(static_cast<std::size_t>(length));
+  for (std::int64_t first = 0; first < rows.count(); first += batch) {
+    const std::int64_t count = std::min(batch, rows.count() - first);
+    const at::Tensor labels = rows.labels.narrow(0, first, count);
+    at::Tensor hidden;
+    try {
+      hidden = model.forward(rows.ids.narrow(0, first, count), {.position = shift, .pe_len = length});
+    } catch (const encodings::RangeError&) {
+      found.status = "na_positions";
+      return found;
+    }
+    const at::Tensor losses = model.losses(hidden, labels).to(at::kDouble).cpu();
+    const at::Tensor right = model.logits(hidden).argmax(-1).eq(labels).reshape({-1}).cpu();
+    const at::Tensor asked = labels.reshape({-1}).cpu();
+    for (std::int64_t i = 0; i < count * length; ++i) {
+      if (asked.data_ptr<std::int64_t>()[i] < 0) continue;
+      const double loss = losses.data_ptr<double>()[i];
+      const bool hit = right.data_ptr<bool>()[i];
+      found.by_target[rows.targets[static_cast<std::size_t>(first * length + i)]].add(loss, hit);
+      found.by_position[static_cast<std::size_t>(i % length)].add(loss, hit);
+      found.all.add(loss, hit);
+    }
+  }
+  if (!std::isfinite(found.all.loss())) found.status = "overflow";
+  return found;
+}
+
+/// Adam as the notebook has it: constant rate, no decay, no clipping.
+training::OptimizerSettings adam(double rate) {
+  training::OptimizerSettings settings;
+  settings.kind = training::OptimizerKind::kAdam;
+  settings.peak_lr = rate;
+  settings.beta1 = 0.9;
+  settings.beta2 = 0.999;
+  settings.eps = 1e-8;
+  settings.weight_decay = 0;
+  settings.clip = 0;
+  return settings;
+}
+
+/// One network at one learning rate, epoch by epoch.
+class Learner {
+ public:
+  Learner(const DummyConfig& config, const model::ModelConfig& shape, const model::ComputeConfig& compute, at::Device device,
+          std::int64_t vocabulary, double rate)
+      : config_(config.dummy), rate_(rate),
+        model_(model::LanguageModel::make(shape, vocabulary, static_cast<std::uint64_t>(config.dummy.seed), device,
+                                          model::compute_type(compute))),
+        optimizer_(model_, adam(rate), 0) {}
+
+  const model::LanguageModel& model() const { return model_; }
+  double rate() const { return rate_; }
+  double seconds() const { return seconds_; }
+
+  /// @return false once the loss is not finite any more.
+  bool epoch(const Rows& rows) {
+    const auto began = std::chrono::steady_clock::now();
+    std::vector<std::int64_t> order(static_cast<std::size_t>(rows.count()));
+    std::iota(order.begin(), order.end(), 0);
+    support::Xoshiro random(support::make_key({static_cast<std::uint64_t>(config_.seed), support::fnv1a64("dummy_order"),
+                                               static_cast<std::uint64_t>(epoch_++)}));
+    random.shuffle(order);
+    const at::Tensor shuffled = at::empty({rows.count()}, at::TensorOptions(at::kLong));
+    std::copy(order.begin(), order.end(), shuffled.data_ptr<std::int64_t>());
+    const at::Tensor index = shuffled.to(rows.ids.device());
+    for (std::int64_t first = 0; first < rows.count() && finite_; first += config_.batch) {
+      if (support::stop_requested()) throw support::Stopped(false);
+      const at::Tensor which = index.narrow(0, first, std::min(config_.batch, rows.count() - first));
+      step(rows.ids.index_select(0, which), rows.labels.index_select(0, which));
+    }
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    return finite_;
+  }
+
+ private:
+  void step(const at::Tensor& ids, const at::Tensor& labels) {
+    model_.zero_gradients();
+    const at::Tensor hidden = model_.forward(ids, {.training = true, .step = step_, .first_sample = step_ * config_.batch});
+    const at::Tensor loss = model_.loss_sum(hidden.reshape({-1, hidden.size(-1)}), labels.reshape({-1}));
+    (loss / labels.ge(0).sum().to(loss.scalar_type())).backward();
+    finite_ = std::isfinite(loss.item<double>()) && optimizer_.step(step_, rate_).finite;
+    ++step_;
+  }
+
+  const DummyConfig::Dummy& config_;
+  double rate_;
+  model::LanguageModel model_;
+  training::Optimizer optimizer_;
+  std::int64_t step_ = 0, epoch_ = 0;
+  double seconds_ = 0;
+  bool finite_ = true;
+};
+
+struct Variant {
+  std::string name;
+  std::int64_t shift = 0;
+  bool long_rows = false;
+};
+
+std::string mode_name(const DummyConfig::Dummy& config) {
+  switch (config.mode) {
+    case DummyMode::kSeed: return "seed";
+    case DummyMode::kFixed: return config.split == DummyConfig::Dummy::Split::kBase ? "fixed_by_base" : "fixed";
+    case DummyMode::kHard: return config.echo ? "hard_echo" : "hard";
+  }
+  return "";
+}
+
+/// The tables, and what every row of them begins with.
+class Tables {
+ public:
+  Tables(const DummyConfig& config, std::string pe)
+      : mode_(mode_name(config.dummy)), network_(network_name(config.model)), pe_(std::move(pe)), depth_(config.model.layers),
+        seed_(config.dummy.seed),
+        grid_("dummy_grid", grid_columns()),
+        targets_("dummy_targets", with_front({{"variant", ColumnType::kText, ""}, {"target", ColumnType::kText, ""},
+                                              {"n", ColumnType::kInteger, ""}, {"loss", ColumnType::kReal, "nats"},
+                                              {"acc", ColumnType::kReal, ""}, {"floor", ColumnType::kReal, "nats"},
+                                              {"rate", ColumnType::kReal, ""}, {"status", ColumnType::kText, ""}})),
+        scales_("dummy_scales", with_front({{"parameter", ColumnType::kText, ""}, {"index", ColumnType::kInteger, ""},
+                                            {"value", ColumnType::kReal, ""}})),
+        seconds_("dummy_seconds", with_front({{"seconds", ColumnType::kReal, "s"}})) {}
+
+  void add_grid(std::int64_t epochs, const Found& plain, DummyMode mode) {
+    const auto of = [&](DummyTarget target) {
+      const auto found = plain.by_target.find(target);
+      return found == plain.by_target.end() ? Score() : found->second;
+    };
+    const Score determined = of(DummyTarget::kDetermined);
+    const bool ok = plain.status == "ok";
+    const auto cell = [&](double value) { return ok && std::isfinite(value) ? artifact::Cell(value) : artifact::Cell(); };
+    std::vector<artifact::Cell> row = {mode_, network_, pe_, depth_, epochs, seed_};
+    row.push_back(cell(mode == DummyMode::kSeed ? plain.all.loss() : determined.loss()));
+    row.push_back(cell(plain.all.loss()));
+    row.push_back(cell(determined.loss()));
+    row.push_back(cell(determined.accuracy()));
+    for (std::size_t p = 0; p < kPositions; ++p) row.push_back(cell(plain.by_position[p].loss()));
+    row.push_back(plain.by_position.size() > 63 ? cell(plain.by_position[63].loss()) : artifact::Cell());
+    row.push_back({});
+    grid_.add_row(std::move(row));
+  }
+
+  void add_targets(std::int64_t epochs, const std::string& variant, const Found& found, double rate, DummyMode mode) {
+    const auto add = [&](std::string_view target, const Score& score, std::optional<double> floor) {
+      const bool ok = found.status == "ok" && score.count > 0;
+      std::vector<artifact::Cell> row = front(epochs);
+      row.insert(row.end(), {variant, std::string(target), score.count, ok ? artifact::Cell(score.loss()) : artifact::Cell(),
+                             ok ? artifact::Cell(score.accuracy()) : artifact::Cell(), artifact::Cell(floor), rate, found.status});
+      targets_.add_row(std::move(row));
+    };
+    if (found.status == "na_positions") {
+      add("all", {}, std::nullopt);
+      return;
+    }
+    for (const auto& [target, score] : found.by_target) add(data::dummy_target_name(target), score, floor_of(target, mode));
+    if (mode != DummyMode::kHard) add("middle", found.by_position[4], 0.0);
+    add("all", found.all, std::nullopt);
+  }
+
+  /// Final values of the encoding's vectors: one factor for each frequency of lrope, say.
+  void add_scales(std::int64_t epochs, const model::LanguageModel& model) {
+    for (const model::Parameter& parameter : model.parameters()) {
+      if (parameter.name.rfind("encoding.", 0) != 0 || parameter.tensor.dim() != 1) continue;
+      const at::Tensor values = parameter.tensor.detach().to(at::kDouble).cpu().contiguous();
+      for (std::int64_t i = 0; i < values.numel(); ++i) {
+        std::vector<artifact::Cell> row = front(epochs);
+        row.insert(row.end(), {parameter.name, i, values.data_ptr<double>()[i]});
+        scales_.add_row(std::move(row));
+      }
+    }
+  }
+
+  void add_seconds(std::int64_t epochs, double seconds) {
+    std::vector<artifact::Cell> row = front(epochs);
+    row.emplace_back(seconds);
+    seconds_.add_row(std::move(row));
+  }
+
+  void write(artifact::Workspace& workspace, Json facts) {
+    artifact::Tables scores;
+    scores.tables = {grid_, targets_};
+    if (scales_.rows() > 0) scores.tables.push_back(scales_);
+    scores.facts = std::move(facts);
+    artifact::write_eval_tables(workspace.output("scores"), workspace.recipe, scores);
+    if (!workspace.has_output("timing")) return;
+    artifact::Tables timing;
+    timing.tables = {seconds_};
+    timing.facts = {{"pe", pe_}};
+    artifact::write_eval_tables(workspace.output("timing"), workspace.recipe, timing);
+  }
+
+ private:
+  static std::vector<artifact::ColumnSpec> with_front(std::vector<artifact::ColumnSpec> more) {
+    std::vector<artifact::ColumnSpec> all = {{"mode", ColumnType::kText, ""},          {"network", ColumnType::kText, ""},
+                                             {"pe", ColumnType::kText, ""},            {"depth", ColumnType::kInteger, "layers"},
+                                             {"epochs", ColumnType::kInteger, "epochs"}, {"seed", ColumnType::kInteger, ""}};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  static std::vector<artifact::ColumnSpec> grid_columns() {
+    std::vector<artifact::ColumnSpec> more;
+    for (const char* name : {"loss_headline", "loss_all", "det_loss"}) more.push_back({name, ColumnType::kReal, "nats"});
+    more.push_back({"det_acc", ColumnType::kReal, ""});
+    for (std::size_t p = 0; p < kPositions; ++p) more.push_back({cat("loss_pos", p), ColumnType::kReal, "nats"});
+    more.push_back({"loss_pos63", ColumnType::kReal, "nats"});
+    more.push_back({"seconds", ColumnType::kReal, "s"});   // measured: the output `timing` has it
+    return with_front(std::move(more));
+  }
+
+  std::vector<artifact::Cell> front(std::int64_t epochs) const { return {mode_, network_, pe_, depth_, epochs, seed_}; }
+
+  /// Of a predictor that sees all tokens so far; in mode hard it does not know which progressions tests hold out.
+  static std::optional<double> floor_of(DummyTarget target, DummyMode mode) {
+    const bool hard = mode == DummyMode::kHard;
+    switch (target) {
+      case DummyTarget::kFirst: return hard ? std::log(100.0) : data::DummyFloors::base();
+      case DummyTarget::kStep: return std::log(5.0);
+      case DummyTarget::kDetermined:
+      case DummyTarget::kPadding:
+      case DummyTarget::kWrap: return 0.0;
+      case DummyTarget::kLength:   // a sum over the row, not a mean over targets
+      case DummyTarget::kEcho:
+      case DummyTarget::kNone: return std::nullopt;
+    }
+    return std::nullopt;
+  }
+
+  std::string mode_, network_, pe_;
+  std::int64_t depth_, seed_;
+  artifact::Table grid_, targets_, scales_, seconds_;
+};
+
+std::string digest_of_first_batch(const Rows& rows, std::int64_t batch, bool last) {
+  const std::int64_t count = std::min(batch, rows.count());
+  const at::Tensor part = rows.ids.narrow(0, last ? rows.count() - count : 0, count).cpu().contiguous();
+  return support::sha256_hex({static_cast<const char*>(part.data_ptr()), static_cast<std::size_t>(part.nbytes())}).substr(0, 12);
+}
+
+}  // namespace
+
+void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
+  const DummyConfig::Dummy& wanted = config.dummy;
+  support::Progress& progress = workspace.progress == nullptr ? support::silent_progress() : *workspace.progress;
+  model::ComputeConfig asked = config.compute;
+  asked.micro_batch = wanted.batch;
+  const model::ComputeConfig compute = model::resolve(asked, wanted.batch);
+  const at::Device device = model::open_device(compute);
+  const data::DummyData data(wanted.options(), static_cast<std::uint64_t>(wanted.seed));
+  model::ModelConfig shape = config.model;
+  shape.length = data.length();
+
+  const auto rows_of = [&](DummySplit split, std::int64_t count, bool long_rows) {
+    return make_rows(data, split, count == 0 ? data.rows(split) : count, long_rows, device);
+  };
+  const Rows train = rows_of(DummySplit::kTrain, wanted.train_rows, false), tests = rows_of(DummySplit::kTest, wanted.test_rows, false);
+  const bool chooses = wanted.rates.size() > 1;
+  const Rows validation = chooses ? rows_of(DummySplit::kValidation, 0, false) : Rows();
+  std::vector<Variant> variants = {{"plain"}};
+  for (const std::int64_t shift : wanted.shifts) variants.push_back({cat("shift_", shift), shift});
+  if (wanted.long_rows) variants.push_back({"long", 0, true});
+  const Rows long_tests = wanted.long_rows ? rows_of(DummySplit::kTest, wanted.test_rows, true) : Rows();
+
+  std::vector<Learner> learners;
+  learners.reserve(wanted.rates.size());
+  for (const double rate : wanted.rates) learners.emplace_back(config, shape, compute, device, data.vocabulary(), rate);
+  const std::string pe = encodings::encoding_name(config.model.encoding.json);
+  progress.note(cat(support::with_commas(learners.front().model().parameter_count()), " parameters, ", network_name(config.model),
+                    ", ", config.model.layers, " layers, encoding ", pe, ", ", train.count(), " rows, ",
+                    model::device_summary(compute, device)));
+
+  Tables tables(config, pe);
+  const std::int64_t last = wanted.epochs.back();
+  std::vector<bool> alive(learners.size(), true);
+  for (std::int64_t epoch = 1; epoch <= last; ++epoch) {
+    for (std::size_t i = 0; i < learners.size(); ++i) {
+      if (alive[i]) alive[i] = learners[i].epoch(train);
+    }
+    if (std::find(wanted.epochs.begin(), wanted.epochs.end(), epoch) == wanted.epochs.end()) {
+      progress.advance("dummy: epochs", epoch, last);
+      continue;
+    }
+    std::size_t best = 0;
+    double lowest = std::numeric_limits<double>::infinity(), seconds = 0;
+    for (std::size_t i = 0; i < learners.size(); ++i) {
+      seconds += learners[i].seconds();
+      if (!chooses || !alive[i]) continue;
+      const double loss = test(learners[i].model(), validation, wanted.batch, 0).all.loss();
+      if (loss < lowest) {
+        lowest = loss;
+        best = i;
+      }
+    }
+    const Learner& learner = learners[best];
+    Found plain;
+    for (const Variant& variant : variants) {
+      Found found = test(learner.model(), variant.long_rows ? long_tests : tests, wanted.batch, variant.shift);
+      if (!alive[best]) found.status = "overflow";   // training has ended, and what it ended with is no result
+      if (variant.name == "plain") {
+        plain = found;
+        tables.add_grid(epoch, found, wanted.mode);
+      }
+      tables.add_targets(epoch, variant.name, found, learner.rate(), wanted.mode);
+    }
+    if (epoch == last) tables.add_scales(epoch, learner.model());
+    tables.add_seconds(epoch, seconds);
+    progress.advance("dummy: epochs", epoch, last, {{"loss", plain.all.loss()}});
+  }
+  tables.write(workspace, {{"pe", pe},
+                           {"encoding", model::to_json(learners.front().model().config())["encoding"]},
+                           {"network", network_name(config.model)},
+                           {"parameters", learners.front().model().parameter_count()},
+                           {"config_hash", support::canonical_hash("pe/dummy/1", workspace.recipe.config).substr(0, 12)},
+                           {"first_rows", digest_of_first_batch(train, wanted.batch, false)},
+                           {"last_rows", digest_of_first_batch(train, wanted.batch, true)}});
+}
+
+}  // namespace pe::studies

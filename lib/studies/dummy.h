@@ -1,0 +1,49 @@
+/// @file
+/// `pe-dummy`: one network with one encoding learns the structured rows of data/dummy.h and says how well after each number
+/// of epochs. The learning rate is constant, so fewer epochs are points of the longest run, and one task gives a whole row of
+/// the grid depth x epochs. doc/dummy.md tells what comes out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "artifact/workspace.h"
+#include "data/dummy.h"
+#include "model/compute.h"
+#include "model/language_model.h"
+#include "support/config.h"
+
+namespace pe::studies {
+
+struct DummyConfig {
+  struct Dummy {
+    enum class Split { kRow, kBase };
+    data::DummyMode mode = data::DummyMode::kSeed;
+    Split split = Split::kRow;              ///< mode fixed
+    std::vector<std::int64_t> epochs = {1, 4, 16};
+    std::int64_t batch = 32;
+    std::int64_t train_rows = 0;            ///< 0: as the mode has them
+    std::int64_t test_rows = 0;
+    std::vector<double> rates = {1e-3};     ///< Adam's; of several, validation chooses at each number of epochs
+    std::vector<std::int64_t> shifts;       ///< tests with all positions moved along by these
+    bool long_rows = false;                 ///< mode hard: a test with longer continuations than any in training
+    bool echo = false;                      ///< mode hard: distractors, in training and test
+    std::int64_t seed = 42;                 ///< of weights, rows of training, their order, dropout
+    void describe(support::FieldVisitor& v);
+
+    data::DummyOptions options() const { return {mode, split == Split::kBase, echo, long_rows}; }
+  };
+  Dummy dummy;
+  model::ModelConfig model;
+  model::ComputeConfig compute;
+  void describe(support::FieldVisitor& v);
+};
+
+/// "bare_bidirectional", "post_norm_over_batch", "post_norm_causal", "pre_norm_causal", …: what is compared besides encodings.
+std::string network_name(const model::ModelConfig& config);
+
+/// Writes output `scores` (dummy_grid, dummy_targets, dummy_scales) and, where it is asked for, `timing` (dummy_seconds).
+void dummy(const DummyConfig& config, artifact::Workspace& workspace);
+
+}  // namespace pe::studies
