@@ -19,7 +19,7 @@ constexpr std::int64_t kMaskGradientBytes = std::int64_t{2} << 30;
 
 // ---------------------------------------------------------------- which route
 
-enum class Kernel { kBare, kChannels, kMask, kSoftmax, kChunked, kReference };
+enum class Kernel { kBare, kChannels, kMask, kSoftmax, kChunked, kReference, kWitnessed };
 
 struct Plan {
   Kernel kernel = Kernel::kBare;
@@ -44,6 +44,10 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dt
   Plan plan{.traits = encoding.traits(span)};
   const Traits& traits = plan.traits;
   plan.causal_flag = span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined();
+  if (options.witness != nullptr) {
+    plan.kernel = Kernel::kWitnessed;
+    return plan;
+  }
   if (options.trace != nullptr || options.route == Route::kReference) {
     plan.kernel = Kernel::kReference;
     return plan;
@@ -60,7 +64,8 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dt
     plan.kernel = Kernel::kSoftmax;
   } else if (traits.bias == BiasKind::kNone) {
     plan.kernel = needs_no_mask(span) ? Kernel::kBare : Kernel::kMask;
-  } else if (traits.bias == BiasKind::kChannels && !traits.maps_positions && !traits.needs_row_constants &&
+  } else if (traits.bias == BiasKind::kChannels && !traits.maps_positions && !span.positions.defined() &&
+             !traits.needs_row_constants &&
              !traits.extra_values && needs_no_mask(span) && !(traits.channels_cancel && needs_grad && is_half(dtype))) {
     plan.kernel = Kernel::kChannels;
   } else if (!needs_grad || !traits.bias_needs_grad) {
@@ -387,6 +392,24 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       mixed = attend_rows(encoding, traits, rows, source.extra, options.trace);
       break;
     }
+    case Kernel::kWitnessed: {
+      at::NoGradGuard no_gradients;
+      const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
+      std::vector<Tensor> outs, extras;
+      Tensor carry;
+      for (std::int64_t begin = 0; begin < span.queries; begin += chunk) {
+        Rows rows = make_rows(context, source, heads.scale, begin, std::min(span.queries, begin + chunk));
+        if (traits.rows_coupled) rows.carry = &carry;
+        Trace seen;
+        const Mixed part = attend_rows(encoding, traits, rows, source.extra, &seen);
+        (*options.witness)({rows, seen.logits, seen.weights});
+        outs.push_back(part.out);
+        if (part.extra.defined()) extras.push_back(part.extra);
+      }
+      mixed.out = outs.size() == 1 ? outs[0] : at::cat(outs, 2);
+      if (!extras.empty()) mixed.extra = extras.size() == 1 ? extras[0] : at::cat(extras, 2);
+      break;
+    }
     case Kernel::kChannels: break;   // done above
   }
   return encoding.finish(context, mixed.out, mixed.extra);
@@ -401,6 +424,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
     case Kernel::kSoftmax: return encoding.traits(span).sink ? "fused, sink" : "fused, trained mask";
     case Kernel::kChunked: return "chunked";
     case Kernel::kReference: return "reference";
+    case Kernel::kWitnessed: return "chunked, shown";
   }
   return "";
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "encodings/positional_encoding.h"
@@ -23,11 +24,22 @@ struct Trace {
   Tensor weights;   ///< [B,H,T,S]
 };
 
+/// What the row stages saw of a range of query rows; for the time of the call.
+struct SeenRows {
+  const Rows& rows;        ///< q and k after S2 among them
+  const Tensor& logits;    ///< [B,H,rows,keys] after scale, bias and rewriting; −inf where masked
+  const Tensor& weights;   ///< [B,H,rows,keys]
+};
+using RowWitness = std::function<void(const SeenRows& seen)>;
+
 struct AttendOptions {
   Route route = Route::kAuto;
   std::int64_t chunk_rows = 128;                 ///< query rows at a time on the chunked route
   std::int64_t mask_bytes = std::int64_t{256} << 20;   ///< a larger mask is not made; the rows go in chunks
   Trace* trace = nullptr;                        ///< not null: the reference route, and filled
+  /// Not null: ranges of rows go through the definition in order, without gradients, and each is shown. Never a T×S tensor
+  /// for all rows.
+  const RowWitness* witness = nullptr;
 };
 
 /// Attention. q [B,H,T,d_h], k and v [B,G,S,d_h]; query row r sees keys 0 .. S − T + r of its document, or without

@@ -80,10 +80,7 @@ class Clex : public Rotary {
   }
 
   void begin(State& state) override {
-    const std::int64_t t = factor(state.span);
-    Tensor log_theta = torch::tensor(equation_.start, at::TensorOptions(at::kDouble));
-    if (t > 1) log_theta = clex_log_frequencies(equation_, up_, down_, static_cast<double>(t));
-    state.tensors["clex.theta"] = log_theta.exp().to(state.span.device);
+    state.tensors["clex.theta"] = frequencies_for(state.span).to(state.span.device);
     state.tensors.erase("clex.cos");
   }
 
@@ -100,10 +97,24 @@ class Clex : public Rotary {
     turn(heads, context.span, {cos, sin});
   }
 
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+    at::NoGradGuard no_gradients;
+    const Tensor theta = frequencies_for(span).to(at::kCPU).contiguous();
+    const double* first = theta.const_data_ptr<double>();
+    return laid_out({first, first + theta.numel()}, static_cast<std::size_t>(theta.numel()));
+  }
+
  protected:
   Facts own_facts() const override { return {.rotates = true, .learned = true, .length_dependent = true}; }
 
  private:
+  Tensor frequencies_for(const Span& span) const {
+    const std::int64_t t = factor(span);
+    Tensor log_theta = torch::tensor(equation_.start, at::TensorOptions(at::kDouble));
+    if (t > 1) log_theta = clex_log_frequencies(equation_, up_, down_, static_cast<double>(t));
+    return log_theta.exp();
+  }
+
   std::uint64_t key(const Span& span, const char* purpose) const { return draw_key(shape_.seed, purpose, span.step, 0, 0); }
 
   /// t, how many times the training length: drawn for each step of a training, else what the length in hand needs.

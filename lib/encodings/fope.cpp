@@ -62,6 +62,10 @@ class Fope : public Rotary {
     return all;
   }
 
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+    return std::nullopt;   // a pair has several frequencies
+  }
+
   void transform(LayerContext& context, Heads& heads) override {
     const Span& span = context.span;
     const at::ScalarType type = heads.q.scalar_type();

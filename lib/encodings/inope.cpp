@@ -31,6 +31,10 @@ class Inope : public Rotary {
 
   bool spares(int layer, int head) const override { return (layer + 1) % inope_.interval == 0; }
 
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+    return spares(layer, 0) ? std::nullopt : Rotary::turned_pairs(layer, span);
+  }
+
   void transform(LayerContext& context, Heads& heads) override {
     if (!spares(context.layer, 0)) return Rotary::transform(context, heads);
     if (!inope_.temperature) return;

@@ -86,6 +86,13 @@ Tensor LearnedFrequencies::theta(int layer, const Span& span) const {
   return theta * (torch::tensor(slowed.theta, options).to(learned.device()) / plain);
 }
 
+std::optional<TurnedPairs> LearnedFrequencies::turned_pairs(int layer, const Span& span) const {
+  at::NoGradGuard no_gradients;
+  const Tensor values = theta(layer, span).to(at::kCPU).contiguous();   // [n] or [G,n]
+  const double* first = values.const_data_ptr<double>();
+  return laid_out({first, first + values.numel()}, static_cast<std::size_t>(values.size(-1)));
+}
+
 void LearnedFrequencies::transform(LayerContext& context, Heads& heads) {
   const Span& span = context.span;
   const at::ScalarType type = table_type(heads.q.scalar_type());

@@ -22,6 +22,7 @@ class LearnedFrequencies : public Rotary {
   LearnedFrequencies(const std::string& kind, const RotaryOptions& options, FrequencyForm form, bool per_head,
                      double kappa, const Shape& shape, RescalingPointer rescaling);
   void transform(LayerContext& context, Heads& heads) override;
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override;
 
  protected:
   Facts own_facts() const override { return {.rotates = true, .learned = true}; }

@@ -70,6 +70,16 @@ class Pope : public Rotary {
     if (pope_.scale_dim == ScaleWidth::kTwice) heads.scale /= std::sqrt(2.0);
   }
 
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+    if (channels_ == 0) return std::nullopt;
+    TurnedPairs turned{.first = {}, .second = {}, .theta = frequencies(span).theta};
+    for (std::int64_t c = 0; c < channels_; ++c) {   // the phase of a key's channel begins at δ, which moves no angle apart
+      turned.first.push_back(c);
+      turned.second.push_back(channels_ + c);
+    }
+    return turned;
+  }
+
   void after_step() override {
     if (!pope_.project_delta) return;
     at::NoGradGuard no_grad;

@@ -39,6 +39,7 @@ std::uint64_t draw_key(std::uint64_t seed, const std::string& purpose, std::int6
 }
 
 Tensor default_positions(const Span& span) {
+  if (span.positions.defined()) return span.positions;
   Tensor rows = at::arange(span.keys, at::TensorOptions(at::kLong).device(span.device));
   if (span.restart_positions && span.doc_start.defined()) rows = rows - span.doc_start;
   return span.first_position == 0 ? rows : rows + span.first_position;
@@ -152,6 +153,11 @@ State begin_pass(PositionalEncoding& encoding, const Span& span) {
   if (!span.causal && encoding.needs_causal_mask()) {
     throw support::ConfigError("this encoding is defined for causal attention only, and the pass has no causal mask");
   }
+  if (span.positions.defined() && (span.positions.dim() != 1 || span.positions.size(0) != span.keys ||
+                                   span.positions.scalar_type() != at::kLong || span.first_position != 0)) {
+    throw ShapeError(cat("positions of a pass over ", span.keys,
+                         " keys: expected as many whole numbers, and nothing to be counted from"));
+  }
   State state{.span = span};
   encoding.begin(state);
   return state;
@@ -164,6 +170,7 @@ LayerContext layer_context(PositionalEncoding& encoding, State& state, int layer
     context.contiguous = false;
     return context;
   }
+  context.contiguous = !state.span.positions.defined();
   Tensor& cached = state.tensors["positions"];
   if (!cached.defined()) cached = default_positions(state.span);
   context.positions = cached;

@@ -118,6 +118,9 @@ struct Span {
   std::int64_t step = 0;                  ///< optimizer step; in an evaluation the number of the draw
   std::vector<std::int64_t> samples;      ///< id of each sequence, for draws per sample; empty: 0 .. B − 1
   std::optional<std::int64_t> pe_len;     ///< the length that a length-dependent encoding is told
+  /// [S] int64: positions of the key rows in place of counted ones, for probes that move tokens apart or together.
+  /// Undefined: counted from first_position, which must be 0 otherwise. An encoding that maps positions ignores it.
+  Tensor positions;
   at::Device device = at::kCPU;
 
   static Span whole(std::int64_t batch, std::int64_t rows) { return {.batch = batch, .queries = rows, .keys = rows}; }
@@ -216,6 +219,17 @@ struct Traits {
   int live_logits = 6;                   ///< tensors as large as the logits that a range of rows holds at a time
 };
 
+/// The pairs of channels that S2 turns, as q and k hold them afterwards: the product of pair i of a query and of a key that
+/// stand d positions apart turns by d·theta.
+struct TurnedPairs {
+  std::vector<std::int64_t> first, second;   ///< channels of pair i in a head
+  /// Radians a position, [groups, pairs], groups being 1 or the number of key/value heads. 0: the pair is not turned.
+  std::vector<double> theta;
+
+  std::size_t pairs() const { return first.size(); }
+  std::size_t groups() const { return first.empty() ? 1 : theta.size() / first.size(); }
+};
+
 /// Base class of all encodings and, but that it asks for a causal mask, the encoding `none`.
 class PositionalEncoding {
  public:
@@ -247,6 +261,9 @@ class PositionalEncoding {
   virtual Tensor add_to_tokens(LayerContext& context, const Tensor& x) { return x; }
   /// S2. Replaces what it changes in `heads`. q is for the last T rows of `context.positions`, k for all S.
   virtual void transform(LayerContext& context, Heads& heads) {}
+  /// What S2 turns in a layer, for probes. Absent where it turns nothing there, or by angles that are no multiple of the
+  /// distance.
+  virtual std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const { return std::nullopt; }
   /// S3.
   virtual Channels channels(LayerContext& context, const Heads& heads);
   /// S4. @return [H,n], at least float32: the bias at distances 0 .. n − 1.

@@ -42,6 +42,10 @@ class Repo : public Rotary {
 
   Facts own_facts() const override { return {.rotates = true, .learned = true, .content_dependent = true}; }
 
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+    return layer < start_ ? Rotary::turned_pairs(layer, span) : std::nullopt;   // later angles follow the content
+  }
+
   void transform(LayerContext& context, Heads& heads) override {
     if (context.layer < start_) return Rotary::transform(context, heads);
     if (!context.x.defined()) throw ShapeError("encoding 'repo' reads the tokens x of a layer, and none were given");

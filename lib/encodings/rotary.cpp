@@ -186,6 +186,22 @@ void Rotary::turn(Heads& heads, const Span& span, const AngleTable::Values& all)
   heads.k = rotate(heads.k, all.cos, all.sin, options_.layout);
 }
 
+TurnedPairs Rotary::laid_out(std::vector<double> theta, std::size_t pairs) const {
+  TurnedPairs turned{.first = {}, .second = {}, .theta = std::move(theta)};
+  const bool half = options_.layout == PairLayout::kHalf;
+  for (std::size_t i = 0; i < pairs; ++i) {
+    turned.first.push_back(static_cast<std::int64_t>(half ? i : 2 * i));
+    turned.second.push_back(static_cast<std::int64_t>(half ? i + pairs : 2 * i + 1));
+  }
+  return turned;
+}
+
+std::optional<TurnedPairs> Rotary::turned_pairs(int layer, const Span& span) const {
+  const std::size_t pairs = schedule().theta.size();
+  if (pairs == 0) return std::nullopt;
+  return laid_out(table_rule(span).theta, pairs);
+}
+
 void Rotary::transform(LayerContext& context, Heads& heads) {
   turn(heads, context.span, table(context.span)(context, 0, context.span.keys, heads.q.scalar_type()));
 }

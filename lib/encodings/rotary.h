@@ -70,6 +70,7 @@ class Rotary : public PositionalEncoding {
   /// An angle between two tokens turns the other way where the key is the later one. What tokens say is causal here.
   bool needs_causal_mask() const override { return own_facts().content_dependent; }
   void transform(LayerContext& context, Heads& heads) override;
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override;
 
   virtual FrequencySchedule schedule() const;
   /// The schedule, rescaled.
@@ -78,6 +79,8 @@ class Rotary : public PositionalEncoding {
   void rescale_with(RescalingPointer rescaling);
 
  protected:
+  /// Pairs as the layout has them, `pairs` in each head.
+  TurnedPairs laid_out(std::vector<double> theta, std::size_t pairs) const;
   virtual Facts own_facts() const { return {.rotates = true}; }
   RotaryFrequencies rescaled(const FrequencySchedule& of, const Span& span) const;
   /// 0 unless the rescaling depends on the span.

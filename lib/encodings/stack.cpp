@@ -128,6 +128,13 @@ class Stack : public PositionalEncoding {
     for (StackMember& member : members_) member.encoding->transform(context, heads);
   }
 
+  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+    for (const StackMember& member : members_) {
+      if (auto turned = member.encoding->turned_pairs(layer, span)) return turned;
+    }
+    return std::nullopt;
+  }
+
   Channels channels(LayerContext& context, const Heads& heads) override {
     Channels all;
     for (StackMember& member : members_) {

@@ -35,6 +35,14 @@ Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
   encodings::Trace trace;
   encodings::AttendOptions route;
   if (pass.largest_logit != nullptr) route.trace = &trace;
+  encodings::RowWitness rows;
+  if (pass.witness != nullptr) {
+    if (pass.witness->heads) pass.witness->heads(context.layer, heads);
+    if (pass.witness->rows) {
+      rows = [&](const encodings::SeenRows& seen) { pass.witness->rows(context.layer, seen); };
+      route.witness = &rows;
+    }
+  }
   const Tensor mixed = encodings::attend(pass.encoding, context, std::move(heads), route);
   if (pass.largest_logit != nullptr) {
     const double largest = trace.logits.max().item<double>();

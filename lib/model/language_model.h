@@ -12,9 +12,12 @@
 #include <vector>
 
 #include "model/model_config.h"
+#include "model/witness.h"
 
 namespace pe::encodings {
 class PositionalEncoding;
+struct Heads;
+struct SeenRows;
 }
 
 namespace pe::model {
@@ -43,6 +46,9 @@ struct ForwardOptions {
   /// Called during the backward pass, from the last layer to the first, when the gradients of that layer's matrices are
   /// complete; not of what layers share (embeddings, encoding).
   std::function<void(std::int64_t layer)> left_layer;
+  /// [T] int64: positions of the tokens in place of counted ones; `position` must be 0. Undefined: counted.
+  Tensor positions;
+  const Witness* witness = nullptr;    ///< not null: told what the pass sees
   double* largest_logit = nullptr;     ///< not null: attention goes the reference route, and this becomes its maximum
 };
 

@@ -60,6 +60,86 @@ BOOST_DATA_TEST_CASE(a_later_token_changes_nothing_before_it, data::make(subject
   }
 }
 
+BOOST_DATA_TEST_CASE(a_witness_sees_what_the_reference_route_does, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  const Toy toy(small_shape(), 2, 10);
+  Trace trace;
+  const Tensor expected = toy.run(*encoding, whole(2, 10), {.trace = &trace});
+  std::vector<Tensor> weights, logits;
+  const RowWitness witness = [&](const SeenRows& seen) {
+    if (seen.rows.begin == 0) {   // another layer
+      weights.clear();
+      logits.clear();
+    }
+    BOOST_TEST(seen.rows.count() <= 3);
+    const std::int64_t future = 10 - seen.weights.size(3);
+    weights.push_back(at::constant_pad_nd(seen.weights, {0, future}));
+    logits.push_back(at::constant_pad_nd(seen.logits, {0, future}, -std::numeric_limits<double>::infinity()));
+  };
+  const Tensor out = toy.run(*encoding, whole(2, 10), {.chunk_rows = 3, .witness = &witness});
+  BOOST_TEST(largest_difference(out, expected) <= 1e-12);
+  BOOST_TEST(largest_difference(at::cat(weights, 2), trace.weights) <= 1e-12);
+  const Tensor all = at::cat(logits, 2);
+  BOOST_TEST(at::equal(all.isinf(), trace.logits.isinf()));
+  BOOST_TEST(largest_difference(all.nan_to_num(0, 0, 0), trace.logits.nan_to_num(0, 0, 0)) <= 1e-11);
+}
+
+BOOST_DATA_TEST_CASE(positions_that_are_given_count_as_those_that_are_counted, data::make(subjects()), subject) {
+  const auto encoding = stirred(subject.config, small_shape());
+  const Toy toy(small_shape(), 2, 10);
+  const c10::InferenceMode inference;
+  for (const std::int64_t first : {0, 5}) {
+    Span counted = whole(2, 10), given = whole(2, 10);
+    counted.first_position = first;
+    given.positions = at::arange(first, first + 10, at::kLong);
+    if (encoding->traits(counted).maps_positions) return;
+    const Tensor expected = toy.run(*encoding, counted, kReference);
+    BOOST_TEST(largest_difference(toy.run(*encoding, given, kReference), expected) <= 1e-10);
+    BOOST_TEST(largest_difference(toy.run(*encoding, given), expected) <= 1e-10);
+    // Further apart they are something else, unless nothing asks for them.
+    given.positions = at::arange(first, first + 10, at::kLong).clone();
+    given.positions.narrow(0, 5, 5).add_(1);
+    const Tensor apart = toy.run(*encoding, given, kReference);
+    BOOST_TEST(largest_difference(apart, toy.run(*encoding, given)) <= 1e-10);
+  }
+  Span both = whole(2, 10);
+  both.positions = at::arange(10, at::kLong);
+  both.first_position = 1;
+  BOOST_CHECK_THROW(toy.run(*encoding, both), ShapeError);
+}
+
+BOOST_DATA_TEST_CASE(pairs_turn_by_the_angles_that_are_told, data::make(subjects()), subject) {
+  const Shape shape = small_shape();
+  const auto encoding = stirred(subject.config, shape);
+  const c10::InferenceMode inference;
+  Span span = whole(1, 6);
+  span.positions = at::arange(8, 14, at::kLong);   // beyond those that LongRoPE protects
+  if (encoding->traits(span).maps_positions) return;
+  const auto turned = encoding->turned_pairs(1, span);
+  if (!turned) return;
+  BOOST_REQUIRE(turned->pairs() > 0u);
+  BOOST_REQUIRE_EQUAL(turned->theta.size() % turned->pairs(), 0u);
+  State state = begin_pass(*encoding, span);
+  const Tensor x = normals("turned.x", {1, 1, shape.width}).expand({1, 6, shape.width});
+  LayerContext context = layer_context(*encoding, state, 1, x);
+  Heads heads;   // the same content at every position
+  heads.q = normals("turned.q", {1, shape.query_heads, 1, shape.head_width}).expand({1, shape.query_heads, 6, shape.head_width}).contiguous();
+  heads.k = heads.v = heads.q.clone();
+  encoding->transform(context, heads);
+  for (std::size_t pair = 0; pair < turned->pairs(); ++pair) {
+    for (std::int64_t head = 0; head < shape.query_heads; ++head) {
+      const auto group = static_cast<std::size_t>(head) * turned->groups() / static_cast<std::size_t>(shape.query_heads);
+      const double theta = turned->theta[group * turned->pairs() + pair];
+      const Tensor a = heads.k[0][head].select(1, turned->first[pair]), b = heads.k[0][head].select(1, turned->second[pair]);
+      for (std::int64_t t = 0; t + 1 < 6; ++t) {   // the angle from one position to the next
+        const double along = value(a[t] * a[t + 1] + b[t] * b[t + 1]), across = value(a[t] * b[t + 1] - b[t] * a[t + 1]);
+        const double miss = std::remainder(std::atan2(across, along) - theta, 2 * M_PI);
+        BOOST_TEST(std::abs(miss) < 1e-6, "pair " << pair << " of head " << head << " at " << t << " is off by " << miss);
+      }
+    }
+  }
+}
+
 BOOST_DATA_TEST_CASE(all_routes_agree_on_outputs_and_gradients,
                      data::make(subjects_for_any_heads()) * data::make({1, 2, 4}), subject, groups) {
   if (groups < 4 && exempt(subject, "shared keys")) return;
