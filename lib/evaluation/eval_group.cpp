@@ -42,12 +42,32 @@ void EvalGroup::describe(support::FieldVisitor& v) {
   }
 }
 
+const std::vector<Suite>& suites() {
+  static const std::vector<Suite> suites = {
+      {"algorithmic", "the algorithmic task that a model was trained on"},
+      {"copy", "in-context repetition"},
+      {"extension", "one rotary checkpoint at longer contexts, untrained"},
+      {"guide", "perplexity to 16 times the training length, context extension, learned numbers"},
+      {"lm", "language modelling to 16 times the training length, with what curves are condensed to"},
+      {"passkey", "a number stated once in filler, by length and depth"},
+      {"perplexity", "perplexity and bits per byte against context length"},
+      {"probes", "what heads look at, where positions can be read, what the model relies on"},
+      {"published", "perplexity as published sources measure it"},
+      {"quick", "a small evaluation of a small model"},
+      {"retrieval", "passkey, needle and a small RULER on the ladder of scores"},
+      {"smoke", "laid over quick: more documents, passkey at its full size"},
+  };
+  return suites;
+}
+
 std::string list_text() {
   std::string text = "tasks (eval.tasks)\n";
   const auto line = [&](const std::string& name, const std::string& meaning) {
     text += "  " + name + std::string(name.size() < 22 ? 22 - name.size() : 1, ' ') + meaning + "\n";
   };
   for (const TaskEntry& entry : tasks()) line(entry.name, entry.summary);
+  text += "\nsuites (config: {file: configs/eval/NAME.yml})\n";
+  for (const Suite& suite : suites()) line(suite.name, suite.meaning);
   text += "\nprotocols of perplexity (eval.perplexity.protocols)\n";
   for (const LmProtocol& protocol : lm_protocols()) line(protocol.name, protocol.meaning);
   text += "\nalgorithmic tasks (generate.task of pe-generate)\n";
@@ -57,8 +77,19 @@ std::string list_text() {
 
 void run_tasks(const EvalGroup& group, Scorer& scorer, const TextCodec& text, const DocumentSource& documents,
                Results& results, support::Progress& progress, const TaskExtras& extras) {
-  TaskContext context{scorer, text, documents, group.settings,
-                      group.settings.contexts(scorer.capabilities().train_length), results, progress, extras.variants, extras.fitting, extras.trained_task};
+  TaskContext context{.scorer = scorer,
+                      .text = text,
+                      .documents = documents,
+                      .settings = group.settings,
+                      .lengths = group.settings.contexts(scorer.capabilities().train_length),
+                      .results = results,
+                      .progress = progress,
+                      .variants = extras.variants,
+                      .fitting = extras.fitting,
+                      .model = extras.model,
+                      .reference = extras.reference,
+                      .reference_name = extras.reference_name,
+                      .trained_task = extras.trained_task};
   for (std::size_t i = 0; i < group.all.size(); ++i) {
     const std::string& name = tasks()[i].name;
     if (std::find(group.tasks.begin(), group.tasks.end(), name) == group.tasks.end()) continue;

@@ -24,13 +24,22 @@ struct EvalGroup {
   void describe(support::FieldVisitor& v);
 };
 
-/// Every task, protocol and algorithmic task, one line each, as `pe-evaluate --list` prints them.
+/// Selections to start from: configs/eval/<name>.yml, what each is for in one line.
+struct Suite {
+  std::string name, meaning;
+};
+const std::vector<Suite>& suites();
+
+/// Every task, suite, protocol and algorithmic task, one line each, as `pe-evaluate --list` prints them.
 std::string list_text();
 
 /// What only some tasks need.
 struct TaskExtras {
   const ModelVariants* variants = nullptr;
   const DocumentSource* fitting = nullptr;
+  const model::LanguageModel* model = nullptr;
+  const model::LanguageModel* reference = nullptr;
+  std::string reference_name;
   Json trained_task = nullptr;
 };
 

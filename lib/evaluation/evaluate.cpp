@@ -97,6 +97,14 @@ class CheckpointVariants final : public ModelVariants {
   std::int64_t batch_tokens_;
 };
 
+void check_tokenizer(const artifact::CheckpointMeta& meta, const std::filesystem::path& model,
+                     const data::TokenDataset& dataset, const std::filesystem::path& data) {
+  if (meta.tokenizer_digest == dataset.tokenizer_digest()) return;
+  throw ArtifactError(cat(model.string(), ": the model was trained on tokenizer ", meta.tokenizer_digest.substr(0, 12),
+                          ", but ", data.string(), " was made with ", dataset.tokenizer_digest().substr(0, 12)),
+                      "evaluate it on token shards of the tokenizer that it was trained on");
+}
+
 std::string digest_of(const artifact::Input& input) {
   return input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
 }
@@ -117,12 +125,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const artifact::CheckpointReader checkpoint(model_input.path);
   const data::TokenDataset dataset(data_input.path);
   const artifact::CheckpointMeta& meta = checkpoint.meta();
-  if (meta.tokenizer_digest != dataset.tokenizer_digest()) {
-    throw ArtifactError(cat(model_input.path.string(), ": the model was trained on tokenizer ",
-                            meta.tokenizer_digest.substr(0, 12), ", but ", data_input.path.string(), " was made with ",
-                            dataset.tokenizer_digest().substr(0, 12)),
-                        "evaluate it on token shards of the tokenizer that it was trained on");
-  }
+  check_tokenizer(meta, model_input.path, dataset, data_input.path);
   if (meta.status == artifact::TrainingStatus::kDiverged) {
     progress.warn(cat(model_input.path.string(), ": the training of this model diverged at step ", meta.step));
   }
@@ -148,10 +151,24 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const auto text = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
   const auto scorer = make_model_scorer(model, group.settings.batch_tokens);
 
+  TaskExtras extras{.model = &model};
+  std::optional<model::LanguageModel> reference;
+  const auto reference_input = workspace.inputs.find("reference");
+  if (reference_input != workspace.inputs.end() && !reference_input->second.empty()) {
+    const artifact::Input& input = reference_input->second.front();
+    const artifact::CheckpointReader other(input.path);
+    check_tokenizer(other.meta(), input.path, dataset, data_input.path);
+    reference = model::load_model(other, device, dtype);
+    extras.reference = &*reference;
+    extras.reference_name = encodings::encoding_name(other.meta().encoding) + " " + digest_of(input).substr(0, 12);
+  }
+  if (dataset.tokenizer().kind == data::kSymbolTokenizer) {
+    extras.trained_task = data::task_of_tokenizer(dataset.tokenizer(), data_input.path.string());
+  }
   const std::string model_digest = digest_of(model_input);
-  const std::string identity = support::canonical_hash(
-      "pe/evaluation-journal/1",
-      {{"config", workspace.recipe.config}, {"model", model_digest}, {"data", dataset.content_digest()}});
+  Json work = {{"config", workspace.recipe.config}, {"model", model_digest}, {"data", dataset.content_digest()}};
+  if (extras.reference != nullptr) work["reference"] = extras.reference_name;
+  const std::string identity = support::canonical_hash("pe/evaluation-journal/1", work);
   const std::filesystem::path name = "evaluation.jsonl";
   if (workspace.resume && *workspace.resume != workspace.work && std::filesystem::exists(*workspace.resume / name)) {
     std::filesystem::copy_file(*workspace.resume / name, workspace.work / name,
@@ -163,11 +180,9 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const auto fitting = group.settings.split == DataSplit::kValidation
                            ? nullptr
                            : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);
-  run_tasks(group, *scorer, *text, *documents, journal, progress,
-            {&variants, fitting.get(),
-             dataset.tokenizer().kind == data::kSymbolTokenizer
-                 ? data::task_of_tokenizer(dataset.tokenizer(), data_input.path.string())
-                 : Json()});
+  extras.variants = &variants;
+  extras.fitting = fitting.get();
+  run_tasks(group, *scorer, *text, *documents, journal, progress, extras);
 
   const std::string encoding_name = encodings::encoding_name(meta.encoding);
   artifact::Tables tables;

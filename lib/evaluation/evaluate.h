@@ -16,7 +16,8 @@ struct EvaluateConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// The body of pe-evaluate: inputs `model` (checkpoint) and `data` (token-shards), output `scores` (eval-table).
+/// The body of pe-evaluate: inputs `model` (checkpoint), `data` (token-shards) and, where
+/// patterns of attention are compared, `reference` (checkpoint); output `scores` (eval-table).
 /// @throws ArtifactError when the model was trained on another tokenizer; Stopped when a stop was requested.
 void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace);
 

@@ -28,7 +28,7 @@ struct TableLayout {
 /// run_id (first 12 digits of the model's content digest), pe, seed, step.
 const std::vector<Column>& identity_columns();
 
-/// lm_doc, lm_summary, lm_position, lm_length, lm_extension_doc, lm_extension, retrieval_*, algo_*.
+/// lm_*, retrieval_*, algo_*, cost, probe_*, parameters.
 const std::vector<TableLayout>& table_layouts();
 
 /// @throws Error (bug) for an unknown name.
@@ -58,6 +58,8 @@ constexpr const char* kNone = "none";                  ///< there is no such len
 constexpr const char* kUncovered = "na_uncovered";     ///< lengths that the number needs were not tested
 constexpr const char* kMeasure = "na_measure";         ///< the task has no such score
 constexpr const char* kNotAcquired = "not_acquired";   ///< below one half at the training length: nothing to compare with
+constexpr const char* kSeparator = "na_separator";     ///< the data has no separator
+constexpr const char* kReference = "na_reference";     ///< no other model was given
 constexpr const char* kEncoding = "na_encoding";       ///< the model's encoding has no such form
 }  // namespace status
 

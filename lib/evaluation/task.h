@@ -18,6 +18,10 @@
 #include "support/config.h"
 #include "support/progress.h"
 
+namespace pe::model {
+class LanguageModel;
+}
+
 namespace pe::evaluation {
 
 /// Rows in the making. A task's work is cut into items; an item that an interrupted evaluation finished is not done
@@ -44,6 +48,9 @@ struct TaskContext {
   support::Progress& progress;
   const ModelVariants* variants = nullptr;    ///< the model under other encodings; null where there is only the scorer
   const DocumentSource* fitting = nullptr;    ///< documents to choose a scale on, none of which is tested; may be null
+  const model::LanguageModel* model = nullptr;       ///< what probes look into; null where there is only the scorer
+  const model::LanguageModel* reference = nullptr;   ///< another model to compare with; may be null
+  std::string reference_name;                        ///< "none 1a2b3c…": its encoding and run id
   Json trained_task = nullptr;                ///< the algorithmic task that the data is of, with its options; null for text
 };
 

@@ -1,7 +1,10 @@
 // The stage's body on real artifacts: token shards of bytes and an untrained model.
 #include "evaluation/evaluate.h"
+#include "evaluation/measure.h"
 
 #include <boost/test/unit_test.hpp>
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -195,6 +198,87 @@ BOOST_AUTO_TEST_CASE(lengths_beyond_a_learned_table_are_na_or_follow_the_policy)
       BOOST_TEST(summary.missing(row, summary.column("ppl")) == na);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(probes_of_a_checkpoint_fill_their_tables_and_go_on_after_a_kill) {
+  const Bench bench;
+  const Json options = {{"tasks", {"attention", "circuits", "frequencies", "logit_drift", "parameters", "pattern_similarity",
+                                   "position_loss", "position_probe", "reliance", "sinks"}},
+                        {"attention", {{"sequences", 4}}},
+                        {"circuits", {{"sequences", 4}}},
+                        {"frequencies", {{"sequences", 4}, {"pairs", 8}}},
+                        {"logit_drift", {{"sequences", 4}, {"pairs", 16}}},
+                        {"pattern_similarity", {{"sequences", 4}}},
+                        {"position_loss", {{"documents", 4}}},
+                        {"position_probe", {{"sequences", 6}, {"steps", 3}}},
+                        {"reliance", {{"sequences", 4}}},
+                        {"sinks", {{"sequences", 4}}}};
+  artifact::Workspace first = bench.workspace("first");
+  first.inputs["reference"] = first.inputs["model"];
+  evaluate(Bench::config(options), first);
+  const artifact::Tables tables = artifact::read_eval_tables(first.output("scores"));
+  for (const TaskEntry& task : evaluation::tasks()) {
+    if (std::find(options["tasks"].begin(), options["tasks"].end(), Json(task.name)) == options["tasks"].end()) continue;
+    for (const std::string& name : task.tables) {
+      BOOST_TEST_CONTEXT(name) {
+        const artifact::Table& table = tables.at(name);
+        BOOST_TEST(table.rows() > 0);
+        if (!table.find_column("status")) continue;
+        for (const std::string& status : table.texts("status")) BOOST_TEST(status == "ok");
+      }
+    }
+  }
+  // A model is like itself.
+  const artifact::Table& similar = tables.at("probe_similarity");
+  for (const double divergence : similar.reals("divergence")) BOOST_TEST(std::abs(divergence) < 1e-9);
+  BOOST_TEST(similar.texts("reference")[0].rfind("rope ", 0) == 0u);
+
+  const std::filesystem::path journal = first.work / "evaluation.jsonl";
+  const std::string whole = support::read_file(journal);
+  support::write_file_atomically(journal, whole.substr(0, whole.size() / 2), false);
+  artifact::Workspace second = bench.workspace("second");
+  second.inputs["reference"] = second.inputs["model"];
+  second.resume = second.work;
+  evaluate(Bench::config(options), second);
+  BOOST_TEST(support::read_file(first.output("scores")) == support::read_file(second.output("scores")));
+}
+
+BOOST_AUTO_TEST_CASE(cost_is_measured_both_ways_and_says_where) {
+  const Bench bench;
+  artifact::Workspace workspace = bench.workspace("unused");
+  workspace.inputs.erase("data");
+  workspace.outputs["cost"] = bench.folder / "cost.h5";
+  measure(support::make_config<MeasureConfig>(Json{{"measure", {{"lengths", {48}}, {"warmup", 1}, {"repetitions", 3}, {"training_step", true}}}}),
+          workspace);
+  const artifact::Tables measured = artifact::read_eval_tables(workspace.output("cost"));
+  const artifact::Table& cost = measured.at("cost");
+  BOOST_TEST(cost.rows() == 10u);   // two paths of four components, and two of a training step
+  std::set<std::string> seen;
+  for (std::size_t row = 0; row < cost.rows(); ++row) {
+    const std::string component = cost.texts("component")[row];
+    seen.insert(cost.texts("path")[row] + " " + component);
+    BOOST_TEST(cost.integers("T")[row] == 48);
+    BOOST_TEST(cost.integers("reps")[row] == 3);
+    BOOST_TEST(!cost.texts("device")[row].empty());
+    BOOST_TEST(cost.texts("dtype")[row] == "fp32");
+    BOOST_TEST(cost.reals("p25_ms")[row] <= cost.reals("median_ms")[row]);
+    BOOST_TEST(cost.reals("median_ms")[row] <= cost.reals("p75_ms")[row]);
+    if (component != "encode") {   // a difference, which may be anything
+      BOOST_TEST(cost.reals("p25_ms")[row] > 0);
+      BOOST_TEST(cost.integers("peak_bytes")[row] > 0);
+    }
+  }
+  for (const char* path : {"unfused", "best"}) {
+    for (const char* component : {"encode", "attention", "forward", "forward_none"}) BOOST_TEST(seen.count(std::string(path) + " " + component) == 1u);
+  }
+  const Bench bounded("learned");
+  artifact::Workspace beyond = bounded.workspace("unused");
+  beyond.outputs["cost"] = bounded.folder / "cost.h5";
+  measure(support::make_config<MeasureConfig>(Json{{"measure", {{"lengths", {48}}}}}), beyond);
+  const artifact::Tables unmeasured = artifact::read_eval_tables(beyond.output("cost"));
+  const artifact::Table& none = unmeasured.at("cost");
+  BOOST_TEST(none.texts("status")[0] == "na_positions");
+  BOOST_TEST(none.missing(0, none.column("median_ms")));
 }
 
 BOOST_AUTO_TEST_CASE(a_model_of_another_tokenizer_is_refused) {

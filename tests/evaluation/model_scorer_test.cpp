@@ -82,6 +82,7 @@ BOOST_AUTO_TEST_CASE(a_length_dependent_encoding_would_fail_that_and_says_so) {
   const LanguageModel dynamic = small_model({{"kind", "yarn"}, {"dynamic", true}});
   BOOST_TEST(capabilities_of(dynamic).length_dependent);
   BOOST_TEST(largest_difference(dynamic) > 1e-3);
+  BOOST_TEST(largest_difference(small_model("dyn_ntk")) > 1e-3);   // the control that the acceptance list names
   const LanguageModel stretched =
       small_model({{"kind", "learned"}, {"max_positions", 16}, {"init_std", 0.3}, {"overflow", "interpolate"}});
   BOOST_TEST(capabilities_of(stretched).length_dependent);

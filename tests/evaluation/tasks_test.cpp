@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -10,6 +11,8 @@
 #include "evaluation/fakes.h"
 #include "evaluation/lm_protocols.h"
 #include "evaluation/stream_documents.h"
+#include "support/test_data.h"
+#include "support/yaml.h"
 
 using namespace pe::evaluation;
 using namespace pe::evaluation::testing;
@@ -449,12 +452,28 @@ BOOST_AUTO_TEST_CASE(the_list_names_everything_with_one_line_each) {
   const std::string text = list_text();
   std::vector<std::string> names;
   for (const TaskEntry& entry : pe::evaluation::tasks()) names.push_back(entry.name);
+  for (const Suite& suite : suites()) names.push_back(suite.name);
   for (const LmProtocol& protocol : lm_protocols()) names.emplace_back(protocol.name);
   for (const std::string& name : pe::data::task_names()) names.push_back(name);
   for (const std::string& name : names) BOOST_TEST(text.find("\n  " + name + " ") != std::string::npos, name);
   std::size_t lines = 0;
   for (const char c : text) lines += c == '\n';
-  BOOST_TEST(lines == names.size() + 5);   // three headings, two blank lines
+  BOOST_TEST(lines == names.size() + 7);   // four headings, three blank lines
+}
+
+BOOST_AUTO_TEST_CASE(every_suite_that_is_listed_can_be_run) {
+  for (const Suite& suite : suites()) {
+    const auto path = pe::test::source_root() / "configs" / "eval" / (suite.name + ".yml");
+    BOOST_TEST_CONTEXT(path) {
+      BOOST_REQUIRE(std::filesystem::exists(path));
+      const auto schema = pe::support::schema_of<EvalConfig>();
+      Json config = pe::support::defaults(schema);
+      pe::support::Diagnostics diagnostics;
+      pe::support::overlay(schema, pe::support::read_yaml(path), config, nullptr, diagnostics);
+      BOOST_CHECK_NO_THROW(diagnostics.throw_if_any());
+      BOOST_CHECK_NO_THROW(pe::support::make_config<EvalConfig>(config));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_task_or_protocol_is_named_with_the_nearest_word) {

@@ -41,6 +41,17 @@ BOOST_AUTO_TEST_CASE(a_calm_run_has_no_spikes) {
   BOOST_TEST(facts["largest_logit"].is_null());
 }
 
+BOOST_AUTO_TEST_CASE(item_24_one_step_above_is_one_spike_and_a_smooth_decay_is_none) {
+  std::vector<StepFact> steps(400, StepFact{2.0, 1.0});
+  steps[250].loss = 3.0;
+  const auto found = spikes(steps, 0, 0);
+  BOOST_TEST_REQUIRE(found.size() == 1U);
+  BOOST_TEST(found[0].mass == 1.0);
+  std::vector<StepFact> smooth;
+  for (int t = 1; t <= 2000; ++t) smooth.push_back({10 * std::pow(t, -0.3), 1.0});
+  BOOST_TEST(spikes(smooth, 0, 0).empty());
+}
+
 BOOST_AUTO_TEST_CASE(steps_near_each_other_are_one_spike_and_its_mass_is_what_exceeds_the_median) {
   auto steps = calm(400);
   for (const std::size_t t : {200, 201, 205, 221}) steps[t].loss = 4;   // 205 to 221: sixteen apart

@@ -1,0 +1,229 @@
+#include "evaluation/measure.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+#include "artifact/artifact_check.h"
+#include "artifact/checkpoint.h"
+#include "artifact/eval_table.h"
+#include "encodings/attend.h"
+#include "encodings/registry.h"
+#include "evaluation/items.h"
+#include "evaluation/memory_meter.h"
+#include "evaluation/tables.h"
+#include "model/checkpoint_io.h"
+#include "model/device.h"
+#include "model/language_model.h"
+#include "support/progress.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+using artifact::Cell;
+using support::cat;
+
+namespace {
+
+void wait_for(at::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
+double milliseconds(at::Device device, const std::function<void()>& work) {
+  wait_for(device);
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  wait_for(device);
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Linear between order statistics.
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  const double at = q * static_cast<double>(values.size() - 1);
+  const auto low = static_cast<std::size_t>(at);
+  const std::size_t high = std::min(low + 1, values.size() - 1);
+  return values[low] + (at - static_cast<double>(low)) * (values[high] - values[low]);
+}
+
+at::Tensor normals(const std::string& name, at::IntArrayRef sizes, const at::TensorOptions& options) {
+  at::Tensor made = at::empty(sizes, at::kDouble);
+  support::philox_normal(item_key("measure." + name, Split::kProbe, 0, 0), made.mutable_data_ptr<double>(),
+                         static_cast<std::size_t>(made.numel()));
+  return made.to(options);
+}
+
+/// Both models at one length: the encoding's own, and the same without one.
+class Bench {
+ public:
+  Bench(const model::LanguageModel& model, const model::LanguageModel& none, std::int64_t batch, std::int64_t length)
+      : model_(model), none_(none), batch_(batch), length_(length) {
+    const auto& config = model.config();
+    const auto options = at::TensorOptions(model.compute_dtype()).device(model.device());
+    x_ = normals("x", {batch, length, config.width}, options);
+    q_ = normals("q", {batch, config.heads, length, config.d_h()}, options);
+    k_ = normals("k", {batch, config.kv_heads(), length, config.d_h()}, options);
+    v_ = normals("v", {batch, config.kv_heads(), length, config.d_h()}, options);
+    at::Tensor ids = at::empty({batch, length}, at::kLong);
+    support::Xoshiro random(item_key("measure.ids", Split::kProbe, length, 0));
+    auto* to = ids.mutable_data_ptr<std::int64_t>();
+    for (std::int64_t i = 0; i < ids.numel(); ++i) {
+      to[i] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(config.vocabulary)));
+    }
+    ids_ = ids.to(model.device());
+  }
+
+  /// The attention of all layers, from adding to the embeddings on.
+  void attend(bool with_encoding, bool best) const {
+    const c10::InferenceMode inference;
+    const model::LanguageModel& of = with_encoding ? model_ : none_;
+    encodings::PositionalEncoding& encoding = of.encoding();
+    encodings::Span span = encodings::Span::whole(batch_, length_);
+    span.pe_len = length_;
+    span.device = of.device();
+    encodings::State state = encodings::begin_pass(encoding, span);
+    encodings::add_to_tokens(encoding, x_, state);
+    encodings::AttendOptions options;
+    options.route = best ? encodings::Route::kAuto : encodings::Route::kChunked;
+    for (int layer = 0; layer < static_cast<int>(of.config().layers); ++layer) {
+      encodings::LayerContext context = encodings::layer_context(encoding, state, layer, x_);
+      encodings::Heads heads;
+      heads.q = q_;
+      heads.k = k_;
+      heads.v = v_;
+      heads.scale = 1 / std::sqrt(static_cast<double>(of.config().d_h()));
+      encodings::attend(encoding, context, std::move(heads), options);
+      encoding.after_feed_forward(context, x_);
+    }
+  }
+
+  void forward(bool with_encoding, bool best) const {
+    const c10::InferenceMode inference;
+    model::ForwardOptions options;
+    model::Witness nobody;
+    nobody.rows = [](std::int64_t, const encodings::SeenRows&) {};   // asks for the definition, range by range
+    if (!best) options.witness = &nobody;
+    (with_encoding ? model_ : none_).forward(ids_, options);
+  }
+
+  void train(bool with_encoding) const {
+    const model::LanguageModel& of = with_encoding ? model_ : none_;
+    of.zero_gradients();
+    model::ForwardOptions options;
+    options.training = true;
+    const at::Tensor hidden = of.forward(ids_, options).narrow(1, 0, length_ - 1);
+    of.loss_sum(hidden.reshape({-1, hidden.size(-1)}), ids_.narrow(1, 1, length_ - 1).reshape({-1})).backward();
+  }
+
+ private:
+  const model::LanguageModel &model_, &none_;
+  std::int64_t batch_, length_;
+  at::Tensor x_, q_, k_, v_, ids_;
+};
+
+struct Timings {
+  std::vector<double> with, without;
+};
+
+}  // namespace
+
+void MeasureGroup::describe(support::FieldVisitor& v) {
+  v.field("lengths", lengths, "Lengths of the texts.", {.unit = "tokens", .min = 2, .max = 1 << 20});
+  v.field("batch", batch, "Texts at a time.", {.min = 1, .max = 1 << 16});
+  v.field("warmup", warmup, "Repetitions that do not count; auto: 5 on a CPU, 10 on a GPU.", {.min = 0, .max = 10000});
+  v.field("repetitions", repetitions, "Repetitions that do; auto: 20 on a CPU, 50 on a GPU.", {.min = 1, .max = 10000});
+  v.field("training_step", training_step, "Measure forward and backward passes, too.");
+  v.check(!lengths.empty(), "measure.lengths names no length");
+}
+
+void MeasureConfig::describe(support::FieldVisitor& v) {
+  v.group("measure", measure, "What is measured, and how often.");
+  v.group("compute", compute, "How it is computed.");
+}
+
+void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
+  const MeasureGroup& group = config.measure;
+  support::Progress& progress = *workspace.progress;
+  const artifact::Input& input = workspace.input("model");
+  const artifact::CheckpointReader checkpoint(input.path);
+  const artifact::CheckpointMeta& meta = checkpoint.meta();
+  const model::ComputeConfig compute = model::resolve(config.compute);
+  const at::Device device = model::open_device(compute);
+  const at::ScalarType dtype = compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  const model::LanguageModel model = model::load_model(checkpoint, device, dtype);
+  const model::LanguageModel none = model::load_model(checkpoint, device, dtype, Json("none"));
+  const std::int64_t warmup = group.warmup.value_or(device.is_cpu() ? 5 : 10);
+  const std::int64_t repetitions = group.repetitions.value_or(device.is_cpu() ? 20 : 50);
+  const std::string on = model::device_summary(compute, device);
+  progress.note(cat("measuring on ", on));
+
+  Rows rows;
+  const auto add = [&](const char* path, std::int64_t length, const char* component, const std::vector<double>& times,
+                       const Cell& peak) {
+    rows["cost"].push_back({on, dtype == at::kBFloat16 ? "bf16" : "fp32", path, group.batch, length, component, times.size(),
+                            quantile(times, 0.5), quantile(times, 0.25), quantile(times, 0.75), peak, status::kOk});
+  };
+  const auto limit = model.encoding().facts().max_positions;
+  for (const std::int64_t length : group.lengths) {
+    if (limit && length > *limit) {
+      for (const char* path : {"unfused", "best"}) {
+        rows["cost"].push_back({on, dtype == at::kBFloat16 ? "bf16" : "fp32", path, group.batch, length, "forward", 0, Cell(),
+                                Cell(), Cell(), Cell(), status::kPositions});
+      }
+      continue;
+    }
+    const Bench bench(model, none, group.batch, length);
+    const auto take_turns = [&](const std::function<void(bool)>& work) {
+      Timings timings;
+      for (std::int64_t i = -warmup; i < repetitions; ++i) {
+        if (support::stop_requested()) throw support::Stopped(/*resumable=*/false);
+        const double without = milliseconds(device, [&] { work(false); });
+        const double with = milliseconds(device, [&] { work(true); });
+        if (i < 0) continue;
+        timings.without.push_back(without);
+        timings.with.push_back(with);
+      }
+      return timings;
+    };
+    for (const bool best : {false, true}) {
+      const char* path = best ? "best" : "unfused";
+      const Timings attention = take_turns([&](bool with) { bench.attend(with, best); });
+      std::vector<double> encode;
+      for (std::size_t i = 0; i < attention.with.size(); ++i) encode.push_back(attention.with[i] - attention.without[i]);
+      const auto peak = [&](bool with) { return Cell(memory_of([&] { bench.attend(with, best); }).peak); };
+      const std::int64_t without = memory_of([&] { bench.attend(false, best); }).peak;
+      add(path, length, "encode", encode, Cell(memory_of([&] { bench.attend(true, best); }).peak - without));
+      add(path, length, "attention", attention.without, peak(false));
+      const Timings forward = take_turns([&](bool with) { bench.forward(with, best); });
+      add(path, length, "forward", forward.with, Cell(memory_of([&] { bench.forward(true, best); }).peak));
+      add(path, length, "forward_none", forward.without, Cell(memory_of([&] { bench.forward(false, best); }).peak));
+      progress.note(cat(length, " tokens, ", path, ": encode ", support::shortest(std::round(100 * quantile(encode, 0.5)) / 100),
+                        " ms, forward ", support::shortest(std::round(100 * quantile(forward.with, 0.5)) / 100), " ms"));
+    }
+    if (group.training_step) {
+      const Timings step = take_turns([&](bool with) { bench.train(with); });
+      add("best", length, "training_step", step.with, Cell(memory_of([&] { bench.train(true); }).peak));
+      add("best", length, "training_step_none", step.without, Cell(memory_of([&] { bench.train(false); }).peak));
+    }
+  }
+
+  const std::string digest = input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
+  const std::string encoding = encodings::encoding_name(meta.encoding);
+  artifact::Tables tables;
+  tables.tables = make_tables(
+      rows, {digest.substr(0, 12), encoding, static_cast<std::int64_t>(model::seed_of(checkpoint)), meta.step});
+  tables.facts = {{"run_id", digest.substr(0, 12)}, {"model_digest", digest},
+                  {"encoding", meta.encoding},      {"pe", encoding},
+                  {"step", meta.step},              {"tokens_seen", meta.tokens_seen},
+                  {"train_length", model.config().length}};
+  artifact::write_eval_tables(workspace.output("cost"), workspace.recipe, tables);
+}
+
+}  // namespace pe::evaluation

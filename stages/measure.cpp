@@ -1,0 +1,17 @@
+// pe-measure: times what an encoding costs within a model, on the machine it runs on. Its output is volatile.
+#include "evaluation/measure.h"
+#include "stage/stage_main.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::evaluation::MeasureConfig>(
+      argc, argv,
+      {.name = "measure",
+       .version = 1,
+       .summary = "Measure a model's cost: milliseconds of encoding, attention and forward pass, peak memory.",
+       .inputs = {{"model", Kind::kCheckpoint}},
+       .outputs = {{.name = "cost", .kind = Kind::kEvalTable, .is_volatile = true}},
+       .epilogue = "Give it a machine that does nothing else, or a pool of its own in a pipeline.\n",
+       .prepare = pe::model::prepare},
+      pe::evaluation::measure);
+}
