@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::report::ReportConfig>(
       argc, argv,
       {.name = "report",
-       .version = 1,
+       .version = 2,   // sections on probes, cost, stability, and checks
        .summary = "Compare models in tables, figures and one self-contained page.",
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},

@@ -8,6 +8,7 @@
 
 #include "artifact/eval_table.h"
 #include "artifact/metrics.h"
+#include "report/table_reader.h"
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -18,44 +19,6 @@ namespace {
 
 using support::cat;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-// Cells by name, whatever their type: a column that is not there is missing in every row.
-class Reader {
- public:
-  Reader(const artifact::Table& table, std::string where) : table_(table), where_(std::move(where)) {}
-
-  double real(std::size_t row, std::string_view name, bool required = false) const {
-    const auto column = find(name, required);
-    if (!column || table_.missing(row, *column)) return kNaN;
-    const artifact::Cell cell = table_.cell(row, *column);
-    if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) return static_cast<double>(*whole);
-    if (const auto* real = std::get_if<double>(&cell.value())) return *real;
-    if (const auto* text = std::get_if<std::string>(&cell.value())) return support::parse_real(*text).value_or(kNaN);
-    return kNaN;
-  }
-  std::int64_t whole(std::size_t row, std::string_view name) const {
-    const double value = real(row, name, true);
-    if (!std::isfinite(value)) throw support::ArtifactError(cat(where_, ": row ", row, " has no ", name));
-    return std::llround(value);
-  }
-  std::string text(std::size_t row, std::string_view name) const {
-    const auto column = table_.find_column(name);
-    if (!column || table_.missing(row, *column)) return "";
-    const artifact::Cell cell = table_.cell(row, *column);
-    if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) return std::to_string(*whole);
-    if (const auto* real = std::get_if<double>(&cell.value())) return support::shortest(*real);
-    if (const auto* text = std::get_if<std::string>(&cell.value())) return *text;
-    return "";
-  }
-
- private:
-  std::optional<std::size_t> find(std::string_view name, bool required) const {
-    if (required) return table_.column(name);  // throws with the nearest name
-    return table_.find_column(name);
-  }
-  const artifact::Table& table_;
-  std::string where_;
-};
 
 std::string label_of(const Labels& labels, std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -171,7 +134,7 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
     return results.lm[at->second];
   };
   if (const artifact::Table* table = tables.find("lm_summary")) {
-    const Reader read(*table, cat(where, ": lm_summary"));
+    const TableReader read(*table, cat(where, ": lm_summary"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       LmCell& cell = cell_of(read.text(row, "corpus"), read.text(row, "protocol"), read.whole(row, "L"));
       cell.stride = static_cast<std::int64_t>(std::isfinite(read.real(row, "stride")) ? read.real(row, "stride") : 0);
@@ -183,7 +146,7 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
     }
   }
   if (const artifact::Table* table = tables.find("lm_doc")) {
-    const Reader read(*table, cat(where, ": lm_doc"));
+    const TableReader read(*table, cat(where, ": lm_doc"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       LmCell& cell = cell_of(read.text(row, "corpus"), read.text(row, "protocol"), read.whole(row, "L"));
       cell.scores.push_back({read.text(row, "doc_id"), read.real(row, "tokens_scored", true),
@@ -213,9 +176,17 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
   }
 }
 
+/// Tables that have a struct of their own in Results.
+bool has_struct(const std::string& table) {
+  for (const char* name : {"lm_summary", "lm_doc", "retrieval_trial", "retrieval_summary", "algo_trial", "algo_summary"}) {
+    if (table == name) return true;
+  }
+  return false;
+}
+
 void read_tasks(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
   if (const artifact::Table* table = tables.find("retrieval_trial")) {
-    const Reader read(*table, cat(where, ": retrieval_trial"));
+    const TableReader read(*table, cat(where, ": retrieval_trial"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       results.trials.push_back({.run = run,
                                 .task = read.text(row, "task"),
@@ -229,7 +200,7 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
     }
   }
   if (const artifact::Table* table = tables.find("retrieval_summary")) {
-    const Reader read(*table, cat(where, ": retrieval_summary"));
+    const TableReader read(*table, cat(where, ": retrieval_summary"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       if (read.text(row, "depth") != "all") continue;
       results.retrieval.push_back({.run = run,
@@ -240,7 +211,7 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
     }
   }
   if (const artifact::Table* table = tables.find("algo_summary")) {
-    const Reader read(*table, cat(where, ": algo_summary"));
+    const TableReader read(*table, cat(where, ": algo_summary"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       results.tasks.push_back({.run = run,
                                .task = read.text(row, "task"),
@@ -297,7 +268,7 @@ std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* 
   std::vector<CurvePoint> points;
   const artifact::Table* table = tables.find(name);
   if (!table) return points;
-  const Reader read(*table, cat(where, ": ", name));
+  const TableReader read(*table, cat(where, ": ", name));
   for (std::size_t row = 0; row < table->rows(); ++row) {
     points.push_back({read.real(row, "step", true), read.real(row, "tokens", true), read.real(row, "loss", true),
                       read.real(row, "bpb")});
@@ -375,6 +346,9 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("train_length", train_length, "Training length to mark; 0: as the artifacts say.",
           {.unit = "tokens", .min = 0, .max = 1e12});
   v.field("palette", palette, "Looks that differ from the built-in ones, each 'encoding #RRGGBB shape dash'.");
+  v.field("primary", primary,
+          "The endpoint that was to decide, declared before the run: \"anchored ratio at 4 times the training length\".",
+          {.neutral = Json("")});
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
   v.path("claims", claims, "A file of claims to test on what is gathered; doc/claims.md tells how to write one.",
          {.neutral = Json("")});
@@ -419,6 +393,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   }
   results.missing = config.missing;
   results.notes = config.notes;
+  results.primary = config.primary;
   results.palette = config.palette;
   DataFiles data;
   std::set<std::int64_t> lengths;
@@ -435,7 +410,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
             .file = input.path.filename().string(),
             .facts = tables.facts};
     for (const artifact::Table& table : tables.tables) {
-      const Reader read(table, where);
+      const TableReader read(table, where);
       if (table.rows() > 0) {
         if (run.encoding.empty()) run.encoding = read.text(0, "pe");
         if (run.seed.empty()) run.seed = read.text(0, "seed");
@@ -468,6 +443,10 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       read_lm(tables, where, index, results);
       read_tasks(tables, where, index, results);
       read_dummy(tables, where, index, results);
+      for (const artifact::Table& table : tables.tables) {
+        if (has_struct(table.name())) continue;
+        results.others[table.name()].push_back({index, where + ": " + table.name(), table});
+      }
     });
     for (const artifact::Table& table : tables.tables) {
       if (asked.count(table.name())) results.tables.emplace_back(index, table);
@@ -490,6 +469,13 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     support::with_context(cat("reading ", where), [&] {
       curve.train = read_points(tables, "train", where);
       curve.validation = read_points(tables, "validation", where);
+      if (const artifact::Table* table = tables.find("train")) {
+        const TableReader read(*table, cat(where, ": train"));
+        for (std::size_t row = 0; row < table->rows(); ++row) {
+          const double rate = read.real(row, "lr");
+          if (std::isfinite(rate) && !(rate <= curve.peak_rate)) curve.peak_rate = rate;
+        }
+      }
     });
     if (curve.run.seed.empty() && tables.facts.contains("seed")) curve.run.seed = tables.facts["seed"].dump();
     if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number())

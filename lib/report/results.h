@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -27,6 +28,7 @@ struct ReportConfig {
   std::vector<std::string> palette;
   std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
   std::string claims;              ///< a file of claims to test (claims.h); empty: none
+  std::string primary;             ///< what was to decide, declared before the run
 
   void describe(support::FieldVisitor& v);
 };
@@ -122,6 +124,7 @@ struct Curve {
   Run run;
   std::vector<CurvePoint> train;
   std::vector<CurvePoint> validation;
+  double peak_rate = std::numeric_limits<double>::quiet_NaN();   ///< largest learning rate that was logged
   double first_step = 0;  ///< where it forked off another training; 0 for one from scratch
   bool diverged = false;
 };
@@ -130,6 +133,13 @@ struct Arm {
   std::string encoding;
   std::string variant;
   std::vector<std::size_t> runs;  ///< by seed, as gathered
+};
+
+/// A table that has no struct of its own here: probes, cost, numbers that curves are condensed to.
+struct OtherTable {
+  std::size_t run = 0;
+  std::string where;   ///< for messages
+  artifact::Table table;
 };
 
 struct Results {
@@ -145,10 +155,12 @@ struct Results {
   std::vector<DummyCell> dummy;
   std::vector<DummyTargetCell> dummy_targets;
   std::vector<Curve> curves;
+  std::map<std::string, std::vector<OtherTable>> others;   ///< by name, as gathered
   std::vector<std::string> missing;
   std::vector<std::string> notes;
   std::int64_t train_length = 0;  ///< 0 when nothing says it, or runs differ
   std::string baseline;
+  std::string primary;
   std::vector<std::string> palette;
   std::vector<ClaimSpec> claims;
   /// The tables that claims ask for, each with the run that it is of.

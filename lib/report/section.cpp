@@ -73,6 +73,34 @@ std::optional<PairedDifference> Comparisons::compare(const ArmScore& a, const Ar
                            resamples->ratios(nll_a, tokens_a), resamples->ratios(nll_b, tokens_b));
 }
 
+void each_row(const Results& results, const std::string& table,
+              const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use) {
+  const auto found = results.others.find(table);
+  if (found == results.others.end()) return;
+  for (const OtherTable& other : found->second) {
+    const TableReader read(other.table, other.where);
+    for (std::size_t row = 0; row < other.table.rows(); ++row) use(other.run, read, row);
+  }
+}
+
+std::size_t arm_of(const Results& results, std::size_t run) {
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    const auto& runs = results.arms[arm].runs;
+    if (std::find(runs.begin(), runs.end(), run) != runs.end()) return arm;
+  }
+  return results.arms.size();
+}
+
+double mean_of_finite(const std::vector<double>& values) {
+  double sum = 0, count = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    sum += value;
+    ++count;
+  }
+  return count > 0 ? sum / count : kNaN;
+}
+
 std::vector<std::string> protocols_of(const Results& results) {
   std::vector<std::string> found;
   for (const char* known : {"prefix", "blocks", "sliding"}) {
@@ -101,6 +129,12 @@ std::string reason_of(const std::string& status) {
   if (status == "skipped_docs") return "too few documents are long enough";
   if (status == "na_length") return "the length cannot hold the shortest item";
   if (status == "na_vocabulary") return "the tokenizer has too few distinct pieces";
+  if (status == "na_encoding") return "the encoding has nothing of the kind";
+  if (status == "na_separator") return "the data has no separator";
+  if (status == "na_reference") return "no other model was given";
+  if (status == "na_uncovered") return "lengths that the number needs were not tested";
+  if (status == "none") return "there is no such length";
+  if (status == "not_acquired") return "below one half at the training length";
   if (status == "not_measured") return "not measured";
   return status;
 }

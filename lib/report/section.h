@@ -3,6 +3,7 @@
 /// results and says what it can: sentences, figures, tables. One that has nothing to show stays empty and is left out.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,7 @@
 #include "report/results.h"
 #include "report/statistics.h"
 #include "report/table.h"
+#include "report/table_reader.h"
 
 namespace pe::report {
 
@@ -59,6 +61,14 @@ class Comparisons {
  private:
   std::map<std::size_t, std::unique_ptr<Bootstrap>> resamples_;
 };
+
+/// Calls `use` for every row of a table that has no struct in Results, run by run.
+void each_row(const Results& results, const std::string& table,
+              const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use);
+/// The arm that a run belongs to.
+std::size_t arm_of(const Results& results, std::size_t run);
+/// Mean of what is finite; NaN of nothing.
+double mean_of_finite(const std::vector<double>& values);
 
 std::vector<std::string> protocols_of(const Results& results);  ///< prefix, blocks, sliding, then others
 std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol);

@@ -166,8 +166,10 @@ Section differences_section(const Results& results, Palette& palette) {
   if (results.lm.empty()) return section;
   Comparisons comparisons;
   const auto protocols = protocols_of(results);
-  const std::string headline =
-      std::find(protocols.begin(), protocols.end(), "sliding") != protocols.end() ? "sliding" : protocols.front();
+  std::string headline = protocols.front();
+  for (const char* better : {"sliding", "anchored"}) {   // the same targets at every length tell most
+    if (std::find(protocols.begin(), protocols.end(), better) != protocols.end()) headline = better;
+  }
 
   std::vector<std::pair<const Arm*, const Arm*>> arms;
   for (const Arm& arm : results.arms) {

@@ -21,6 +21,7 @@ std::string protocol_sentence(const Results& results, const std::string& protoco
   if (protocol == "sliding" && strides.size() == 1)
     return cat("Sliding: windows every ", support::with_commas(*strides.begin()), " tokens, only new tokens scored.");
   if (protocol == "sliding") return "Sliding: overlapping windows, only new tokens scored.";
+  if (protocol == "anchored") return "Anchored: the same targets at every length, before up to four ends of each document.";
   return "";
 }
 

@@ -1,0 +1,189 @@
+// What heads look at: where peaks lie, how widely heads look, sinks and circuits.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+/// The tested length nearest to the training length; 0 without any.
+std::int64_t usual_length(const Results& results, const std::string& table) {
+  std::set<std::int64_t> lengths;
+  each_row(results, table, [&](std::size_t, const TableReader& read, std::size_t row) { lengths.insert(read.whole(row, "L")); });
+  if (lengths.empty()) return 0;
+  return lengths.count(results.train_length) ? results.train_length : *lengths.begin();
+}
+
+/// Mean over layers, heads and seeds of each arm, by a key.
+using Means = std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>>;
+
+Figure peaks_figure(const Results& results, Palette& palette) {
+  const std::int64_t length = usual_length(results, "probe_argmax");
+  std::map<std::size_t, std::map<double, std::vector<double>>> shares;   // arm → bin → values
+  each_row(results, "probe_argmax", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (read.whole(row, "L") != length) return;
+    shares[arm_of(results, run)][(read.real(row, "bin_lo") + read.real(row, "bin_hi")) / 2].push_back(read.real(row, "share"));
+  });
+  Figure figure{.id = "attention_peaks",
+                .title = "Where attention peaks",
+                .x = {.title = "Distance of the peak, share of what a query sees (0: itself, 1: the first token)"},
+                .y = {.title = "Share of queries", .ticks = TickStyle::kPercent}};
+  figure.x.low = 0;
+  figure.x.high = 1;
+  figure.y.low = 0;
+  for (const std::string& variant : results.variants) {
+    Panel panel{.title = tells_variants(results) ? variant : ""};
+    for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+      if (results.arms[arm].variant != variant || !shares.count(arm)) continue;
+      Series series{.name = results.arms[arm].encoding, .role = Series::Role::kMain, .look = palette.look(results.arms[arm].encoding)};
+      for (const auto& [bin, values] : shares[arm]) {
+        series.points.push_back({.x = bin, .y = mean_of_finite(values), .n = static_cast<double>(values.size())});
+      }
+      panel.series.push_back(std::move(series));
+    }
+    if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
+  }
+  figure.caption = cat("Histogram of (i − argmax_j A_ij)/(i + 1) in 20 bins, at ", support::with_commas(length),
+                       " tokens, mean over layers, heads and seeds (layout: Kazemnejad et al. 2023). ", training_sentence(results));
+  figure.description = "Line chart of how far back the largest attention weight of a query lies.";
+  return figure;
+}
+
+/// Layer by head, a panel for each arm, of its first seed.
+Figure heat_figure(const Results& results, const std::string& table, const std::string& column, const std::string& id,
+                   const std::string& title, const std::string& what, bool with_separator) {
+  const std::int64_t length = usual_length(results, table);
+  Figure figure{.id = id, .title = title, .kind = Figure::Kind::kHeatMap, .x = {.title = "Head"}, .y = {.title = "Layer"}, .columns = 3};
+  std::int64_t layers = 0, heads = 0;
+  bool any_separator = false;
+  each_row(results, table, [&](std::size_t, const TableReader& read, std::size_t row) {
+    any_separator = any_separator || read.text(row, "separator") == "first";
+  });
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    Panel panel{.title = arm_name(results.arms[arm], tells_variants(results))};
+    each_row(results, table, [&](std::size_t run, const TableReader& read, std::size_t row) {
+      if (run != results.arms[arm].runs.front() || read.whole(row, "L") != length) return;
+      if (with_separator && read.text(row, "separator") != (any_separator ? "first" : "none")) return;
+      const double layer = read.real(row, "layer"), head = read.real(row, "head"), value = read.real(row, column);
+      if (!std::isfinite(layer) || !std::isfinite(head)) return;   // a length without numbers
+      layers = std::max<std::int64_t>(layers, std::llround(layer) + 1);
+      heads = std::max<std::int64_t>(heads, std::llround(head) + 1);
+      panel.cells.push_back({.column = static_cast<int>(head), .row = static_cast<int>(layer), .value = value,
+                             .text = std::isfinite(value) ? cat(std::llround(value * 100)) : "n/a"});
+    });
+    if (!panel.cells.empty()) figure.panels.push_back(std::move(panel));
+  }
+  for (std::int64_t h = 0; h < heads; ++h) figure.x_names.push_back(cat(h));
+  for (std::int64_t l = 0; l < layers; ++l) figure.y_names.push_back(cat(l));
+  figure.heat_low = 0;
+  figure.heat_high = 1;
+  figure.caption = cat(what, " Percent, at ", support::with_commas(length), " tokens; the first seed of each model, layer 0 below.");
+  figure.description = "Heat maps of layer by head, one for each model.";
+  return figure;
+}
+
+Table table_of(const Results& results) {
+  Table table{.id = "attention", .title = "What heads look at"};
+  table.columns = arm_columns(results);
+  Means distance, entropy;
+  std::set<std::int64_t> lengths;
+  std::map<std::pair<std::size_t, std::int64_t>, std::string> statuses;
+  each_row(results, "probe_attention", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    const std::pair key{arm_of(results, run), read.whole(row, "L")};
+    lengths.insert(key.second);
+    if (read.text(row, "status") != "ok") {
+      statuses[key] = read.text(row, "status");
+      return;
+    }
+    distance[key].push_back(read.real(row, "distance_share"));
+    entropy[key].push_back(read.real(row, "entropy_share"));
+  });
+  std::map<std::pair<std::size_t, std::string>, std::vector<double>> sinks, circuits;
+  each_row(results, "probe_sink_summary", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    sinks[{arm_of(results, run), read.text(row, "separator")}].push_back(read.real(row, "rate"));
+  });
+  std::int64_t copy = 0;
+  each_row(results, "probe_circuit_summary", [&](std::size_t, const TableReader& read, std::size_t row) {
+    const std::int64_t m = read.whole(row, "m");
+    if (copy == 0 || (results.train_length > 0 && 2 * m <= results.train_length)) copy = std::max(copy, m);
+  });
+  each_row(results, "probe_circuit_summary", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (read.whole(row, "m") == copy) circuits[{arm_of(results, run), read.text(row, "measure")}].push_back(read.real(row, "value"));
+  });
+  for (const auto& [name, group] : {std::pair{"distance", "mean distance, share of i"}, {"entropy", "entropy, share of ln(i + 1)"}}) {
+    for (const std::int64_t length : lengths) {
+      table.columns.push_back({.id = cat(name, "_", length), .header = length_header(results, length), .group = group, .style = NumberStyle::kPercent});
+    }
+  }
+  const std::array<std::pair<const char*, const char*>, 2> kSinks = {{{"first", "separator first"}, {"none", "no separator"}}};
+  if (!sinks.empty()) {
+    for (const auto& [word, header] : kSinks) {
+      table.columns.push_back({.id = cat("sink_", word), .header = header, .group = "sink rate, %", .style = NumberStyle::kPercent});
+    }
+  }
+  const std::array<std::pair<const char*, const char*>, 3> kCircuits = {{{"previous", "previous"}, {"duplicate", "duplicate"}, {"induction", "induction"}}};
+  if (!circuits.empty()) {
+    for (const auto& [word, header] : kCircuits) {
+      table.columns.push_back({.id = cat("circuit_", word), .header = header, .group = cat("best head, copies of ", copy), .style = NumberStyle::kPercent});
+    }
+    table.columns.push_back({.id = "in_context_gain", .header = "gain", .group = cat("best head, copies of ", copy), .style = NumberStyle::kSignedNats});
+  }
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    Row row{.cells = arm_cells(results, results.arms[arm])};
+    for (const Means* means : {&distance, &entropy}) {
+      for (const std::int64_t length : lengths) {
+        const auto found = means->find({arm, length});
+        const auto status = statuses.find({arm, length});
+        if (found != means->end()) row.cells.push_back(Cell::of_number(mean_of_finite(found->second)));
+        else row.cells.push_back(Cell::missing(status == statuses.end() ? "–" : mark_of(status->second),
+                                               reason_of(status == statuses.end() ? "not_measured" : status->second)));
+      }
+    }
+    const auto add = [&](const auto& from, const char* word) {
+      const auto found = from.find({arm, word});
+      const double value = found == from.end() ? NAN : mean_of_finite(found->second);
+      row.cells.push_back(std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", reason_of("not_measured")));
+    };
+    if (!sinks.empty()) {
+      for (const auto& [word, header] : kSinks) add(sinks, word);
+    }
+    if (!circuits.empty()) {
+      for (const auto& [word, header] : kCircuits) add(circuits, word);
+      add(circuits, "in_context_gain");
+    }
+    table.rows.push_back(std::move(row));
+  }
+  table.caption = cat("Means over layers, heads and seeds. Entropy that grows beyond the training length is attention that thins out. Sink rate: "
+                      "share of (text, layer, head) in which the first token gets more than 30 % of what sees it, at 64 tokens. Circuits: a text "
+                      "of random pieces said twice; attention to the token before, to the same token of the first copy, and to the one behind it; "
+                      "gain: nats a token that the second copy costs less. ", training_sentence(results));
+  return table;
+}
+
+}  // namespace
+
+Section attention_section(const Results& results, Palette& palette) {
+  Section section{.id = "attention", .title = "What heads look at"};
+  const auto has = [&](const char* table) { return results.others.count(table) != 0; };
+  if (!has("probe_attention") && !has("probe_sink_summary") && !has("probe_circuit_summary")) return section;
+  if (has("probe_argmax")) section.figures.push_back(peaks_figure(results, palette));
+  if (has("probe_attention")) {
+    section.figures.push_back(heat_figure(results, "probe_attention", "entropy_share", "attention_entropy", "Entropy by layer and head",
+                                          "Entropy of attention over that of uniform attention.", false));
+  }
+  if (has("probe_sink")) {
+    section.figures.push_back(heat_figure(results, "probe_sink", "alpha_first", "attention_sinks", "What the first token gets",
+                                          "Mean share of attention that the first token gets from the queries that see it.", true));
+  }
+  std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
+  section.tables.push_back(table_of(results));
+  return section;
+}
+
+}  // namespace pe::report

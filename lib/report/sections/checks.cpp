@@ -1,0 +1,251 @@
+// What makes a comparison of encodings trustworthy, decided from what was gathered where that can be.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+enum class Outcome { kPass, kFail, kUnknown };
+
+struct Check {
+  std::string what;
+  Outcome outcome = Outcome::kUnknown;
+  std::string reason;
+};
+
+const char* word(Outcome outcome) {
+  return outcome == Outcome::kPass ? "pass" : outcome == Outcome::kFail ? "FAIL" : "unknown";
+}
+
+/// Trainings of one kind (variant), from scratch where there are such.
+std::map<std::string, std::vector<const Curve*>> by_variant(const Results& results) {
+  std::map<std::string, std::vector<const Curve*>> groups;
+  for (const Curve& curve : results.curves) groups[curve.run.variant].push_back(&curve);
+  return groups;
+}
+
+double number_of(const Json& facts, const char* name) {
+  const auto found = facts.find(name);
+  return found != facts.end() && found->is_number() ? found->get<double>() : NAN;
+}
+
+Check same_tokens(const Results& results) {
+  Check check{"Same token stream for all encodings"};
+  std::set<std::string> data;
+  for (const Run& run : results.runs) {
+    if (run.facts.contains("data_digest") && run.facts["data_digest"].is_string()) data.insert(run.facts["data_digest"].get<std::string>());
+  }
+  for (const auto& [variant, curves] : by_variant(results)) {
+    for (const Curve* curve : curves) {
+      for (const CurvePoint& point : curve->train) {
+        for (const CurvePoint& other : curves.front()->train) {
+          if (other.step != point.step || other.tokens == point.tokens) continue;
+          return {check.what, Outcome::kFail, cat(curve->run.encoding, " had seen ", support::with_commas(std::llround(point.tokens)), " tokens at step ",
+                                                  std::llround(point.step), ", ", curves.front()->run.encoding, " ", support::with_commas(std::llround(other.tokens)))};
+        }
+      }
+    }
+  }
+  if (data.size() > 1) return {check.what, Outcome::kFail, cat("models were evaluated on ", data.size(), " different token shards")};
+  check.reason = results.curves.empty() ? "no training log was gathered" : "tokens by step agree, but no artifact holds a hash of the batches";
+  return check;
+}
+
+Check same_weights(const Results& results) {
+  Check check{"Same initial weights wherever shapes agree"};
+  std::map<std::string, std::set<std::string>> seeds;
+  std::set<double> rest;
+  for (const Curve& curve : results.curves) {
+    seeds[curve.run.encoding].insert(curve.run.seed);
+    const double own = number_of(curve.run.facts, "parameters"), encoding = number_of(curve.run.facts, "encoding_parameters");
+    if (std::isfinite(own) && std::isfinite(encoding)) rest.insert(own - encoding);
+  }
+  if (seeds.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
+  if (rest.size() > 1) return {check.what, Outcome::kFail, "models differ in the number of parameters beside those of their encodings"};
+  for (const auto& [encoding, own] : seeds) {
+    if (own != seeds.begin()->second) {
+      return {check.what, Outcome::kFail, cat(encoding, " has other seeds than ", seeds.begin()->first)};
+    }
+  }
+  return {check.what, Outcome::kPass, "same seeds and sizes; weights are drawn from (seed, name of the tensor), so shared ones are equal"};
+}
+
+Check same_training(const Results& results) {
+  Check check{"Same everything else: steps, length, learning rate"};
+  if (results.curves.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
+  for (const auto& [variant, curves] : by_variant(results)) {
+    for (const Curve* curve : curves) {
+      for (const char* name : {"length", "step", "first_step"}) {
+        const double own = number_of(curve->run.facts, name), other = number_of(curves.front()->run.facts, name);
+        if (own == other || (std::isnan(own) && std::isnan(other))) continue;
+        return {check.what, Outcome::kFail, cat(curve->run.encoding, " and ", curves.front()->run.encoding, " differ in ", name, ": ",
+                                                support::shortest(own), " and ", support::shortest(other))};
+      }
+      if (curve->peak_rate != curves.front()->peak_rate && std::isfinite(curve->peak_rate)) {
+        return {check.what, Outcome::kUnknown, "learning rates differ, which they may where each was tuned"};
+      }
+    }
+  }
+  return {check.what, Outcome::kPass, "training length, steps and largest learning rate agree; optimizer and precision are in each artifact's config"};
+}
+
+Check tuned_rates(const Results& results) {
+  Check check{"Learning rate tuned for each encoding, three values or more"};
+  std::map<std::string, std::set<double>> rates;
+  for (const Curve& curve : results.curves) {
+    if (std::isfinite(curve.peak_rate)) rates[curve.run.encoding].insert(curve.peak_rate);
+  }
+  if (rates.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
+  for (const auto& [encoding, own] : rates) {
+    if (own.size() < 3) {
+      return {check.what, Outcome::kFail, cat(encoding, " was trained at ", own.size() == 1 ? "one learning rate" : "two learning rates", " here (",
+                                              support::shortest(*own.begin()), ")")};
+    }
+  }
+  return {check.what, Outcome::kPass, "three learning rates or more for every encoding"};
+}
+
+Check enough_seeds(const Results& results) {
+  Check check{"Three seeds or more"};
+  std::size_t fewest = 1000;
+  const Arm* least = nullptr;
+  for (const Arm& arm : results.arms) {
+    if (arm.runs.size() < fewest) {
+      fewest = arm.runs.size();
+      least = &arm;
+    }
+  }
+  if (least == nullptr) return {check.what, Outcome::kUnknown, "no evaluation was gathered"};
+  if (fewest < 3) {
+    return {check.what, Outcome::kFail, cat(arm_name(*least, tells_variants(results)), " has ", fewest == 1 ? "one seed" : "two seeds",
+                                            ": differences within seed noise are no findings")};
+  }
+  return {check.what, Outcome::kPass, cat("at least ", fewest, " for every model")};
+}
+
+Check parity(const Results& results) {
+  Check check{"In-distribution parity: within 1 % of the best at the training length"};
+  for (const std::string& protocol : protocols_of(results)) {
+    std::vector<std::pair<std::string, double>> losses;
+    for (const Arm& arm : results.arms) {
+      const ArmScore score = arm_score(results, arm, protocol, results.train_length);
+      if (score.ok()) losses.emplace_back(arm_name(arm, tells_variants(results)), summarise_seeds(score.nll).mean);
+    }
+    if (losses.size() < 2) continue;
+    double best = INFINITY;
+    for (const auto& [name, loss] : losses) best = std::min(best, loss);
+    std::vector<std::string> worse;
+    for (const auto& [name, loss] : losses) {
+      if (std::exp(loss - best) > 1.01) worse.push_back(name);
+    }
+    if (worse.empty()) return {check.what, Outcome::kPass, cat("perplexities at ", support::with_commas(results.train_length), " tokens (", protocol, ") agree")};
+    return {check.what, Outcome::kFail, cat("worse at ", support::with_commas(results.train_length), " tokens (", protocol, "): ", support::join(worse, ", "),
+                                            "; what is claimed of them at other lengths is qualified")};
+  }
+  return {check.what, Outcome::kUnknown, "fewer than two models were measured at the training length"};
+}
+
+Check shared_items(const Results& results) {
+  Check check{"Shared test items, paired, with Holm's correction"};
+  std::map<std::pair<std::string, std::int64_t>, std::vector<std::string>> documents;
+  std::set<std::size_t> counted;
+  for (const LmCell& cell : results.lm) {
+    if (cell.scores.empty()) continue;
+    std::vector<std::string> ids;
+    for (const DocumentScore& score : cell.scores) ids.push_back(score.id);
+    const auto [at, fresh] = documents.try_emplace({cell.protocol, cell.length}, ids);
+    if (!fresh && at->second != ids) {
+      return {check.what, Outcome::kFail, cat("under ", cell.protocol, " at ", support::with_commas(cell.length), " tokens models have different documents")};
+    }
+    counted.insert(cell.run);
+  }
+  if (counted.size() < 2) return {check.what, Outcome::kUnknown, "fewer than two models have scores by document"};
+  return {check.what, Outcome::kPass, cat(counted.size(), " models have the same documents at every length; differences are paired, p values are Holm's")};
+}
+
+Check primary_endpoint(const Results& results) {
+  Check check{"Primary endpoint declared before the run"};
+  if (results.primary.empty()) return {check.what, Outcome::kFail, "`primary` of the report's config is empty: every figure here is exploratory"};
+  return {check.what, Outcome::kPass, results.primary};
+}
+
+Check budgets(const Results& results) {
+  Check check{"Token budget and wall time both given"};
+  std::set<double> tokens;
+  for (const Run& run : results.runs) {
+    if (run.tokens_seen > 0) tokens.insert(run.tokens_seen);
+  }
+  if (tokens.empty()) return {check.what, Outcome::kUnknown, "no artifact says how many tokens its model has seen"};
+  const std::string seen = tokens.size() == 1 ? cat("every model has seen ", support::with_commas(std::llround(*tokens.begin())), " tokens")
+                                              : "models have seen different numbers of tokens; they are in the list of models";
+  if (results.others.count("cost")) return {check.what, Outcome::kPass, cat(seen, "; times are in the section on cost")};
+  return {check.what, Outcome::kUnknown, cat(seen, "; times are measured (pe-measure) and were not gathered")};
+}
+
+Check named_constants(const Results& results) {
+  Check check{"Base, rotated fraction and other options named"};
+  std::set<std::string> options;
+  for (const Run& run : results.runs) {
+    if (run.facts.contains("encoding")) options.insert(run.facts["encoding"].dump());
+  }
+  if (options.empty()) return {check.what, Outcome::kUnknown, "no artifact says which options its encoding has"};
+  std::vector<std::string> all(options.begin(), options.end());
+  if (all.size() > 24) {
+    all.resize(24);
+    all.emplace_back("…");
+  }
+  return {check.what, Outcome::kPass, cat(support::join(all, " "), "; head width and dtype are in the configs of the models, tables of positions are float32 and made in float64")};
+}
+
+Check controls(const Results& results) {
+  Check check{"Negative controls"};
+  std::vector<std::string> found;
+  if (std::find(results.encodings.begin(), results.encodings.end(), "none") != results.encodings.end()) found.emplace_back("a model without an encoding");
+  std::set<std::string> networks;
+  each_row(results, "probe_position", [&](std::size_t, const TableReader& read, std::size_t row) { networks.insert(read.text(row, "network")); });
+  if (networks.count("random")) found.emplace_back("position probes of a random network");
+  if (networks.count("shuffled")) found.emplace_back("position probes on shuffled texts");
+  if (results.others.count("probe_reliance")) found.emplace_back("shuffled prefixes");
+  if (found.empty()) return {check.what, Outcome::kFail, "neither a model without an encoding nor a probe's control was gathered"};
+  return {check.what, Outcome::kPass, support::join(found, ", ")};
+}
+
+}  // namespace
+
+Section checks_section(const Results& results, Palette&) {
+  Section section{.id = "checks", .title = "Can this comparison be trusted?"};
+  if (results.encodings.size() < 2) return section;   // nothing is compared
+  const std::vector<Check> checks = {
+      same_tokens(results),      same_weights(results),    same_training(results), tuned_rates(results),
+      enough_seeds(results),     parity(results),
+      {"Same kernel path, or paths shown to agree", Outcome::kUnknown,
+       "tables do not say which route was taken; tests hold all routes of every encoding to each other"},
+      shared_items(results),     primary_endpoint(results), budgets(results),       named_constants(results),
+      controls(results)};
+  Table table{.id = "checks",
+              .title = "Checks of the comparison",
+              .columns = {{.id = "number", .header = "No.", .style = NumberStyle::kCount},
+                          {.id = "check", .header = "Check", .text = true},
+                          {.id = "verdict", .header = "Verdict", .text = true},
+                          {.id = "reason", .header = "Reason", .text = true}}};
+  std::size_t passed = 0, failed = 0;
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    passed += checks[i].outcome == Outcome::kPass;
+    failed += checks[i].outcome == Outcome::kFail;
+    table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(i + 1)), Cell::of_text(checks[i].what), Cell::of_text(word(checks[i].outcome)),
+                                    Cell::of_text(checks[i].reason)}});
+  }
+  table.caption = cat("Decided from what was gathered: ", passed, " of ", checks.size(), " pass, ", failed, " fail, ", checks.size() - passed - failed,
+                      " cannot be decided from it.");
+  if (failed > 0) section.findings.push_back(cat("Checks of the comparison: ", failed, " of ", checks.size(), " fail; see 'Can this comparison be trusted?'."));
+  section.tables.push_back(std::move(table));
+  return section;
+}
+
+}  // namespace pe::report

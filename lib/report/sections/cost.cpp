@@ -1,0 +1,155 @@
+// What encodings cost: learned numbers, milliseconds, memory.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+struct Timing {
+  std::vector<double> median, low, high;
+  std::string status = "ok";
+};
+
+Cell timing_cell(const Timing* timing) {
+  if (timing == nullptr || timing->median.empty()) {
+    const std::string status = timing == nullptr || timing->status == "ok" ? "not_measured" : timing->status;
+    return Cell::missing(mark_of(status), reason_of(status));
+  }
+  Cell cell = Cell::of_number(mean_of_finite(timing->median));
+  if (cell.number) cell.interval = Interval{mean_of_finite(timing->low), mean_of_finite(timing->high)};
+  return cell;
+}
+
+Table parameters_table(const Results& results) {
+  Table table{.id = "parameters", .title = "What encodings hold"};
+  table.columns = arm_columns(results);
+  std::set<std::int64_t> lengths;
+  struct Held {
+    double own = NAN, share = NAN, total = NAN;
+    std::string placement;
+    std::map<std::int64_t, double> bytes;
+  };
+  std::map<std::size_t, Held> held;
+  each_row(results, "parameters", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    Held& own = held[arm_of(results, run)];
+    own.own = read.real(row, "parameters");
+    own.share = read.real(row, "share");
+    own.total = read.real(row, "total");
+    own.placement = read.text(row, "placement");
+    own.bytes[read.whole(row, "L")] = read.real(row, "table_bytes");
+    lengths.insert(read.whole(row, "L"));
+  });
+  table.columns.insert(table.columns.end(), {{.id = "parameters", .header = "Learned numbers", .style = NumberStyle::kCount},
+                                             {.id = "share", .header = "of the model, %", .style = NumberStyle::kPercent},
+                                             {.id = "placement", .header = "Where", .text = true}});
+  for (const std::int64_t length : lengths) {
+    table.columns.push_back({.id = cat("bytes_", length), .header = support::with_commas(length), .group = "bytes of tables, length", .style = NumberStyle::kCount});
+  }
+  for (const auto& [arm, own] : held) {
+    if (arm >= results.arms.size()) continue;
+    Row row{.cells = arm_cells(results, results.arms[arm])};
+    row.cells.insert(row.cells.end(), {Cell::of_number(own.own), Cell::of_number(own.share), Cell::of_text(own.placement)});
+    for (const std::int64_t length : lengths) {
+      const auto found = own.bytes.find(length);
+      row.cells.push_back(found != own.bytes.end() && std::isfinite(found->second)
+                              ? Cell::of_number(found->second)
+                              : Cell::missing("n/a", reason_of("na_positions")));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  table.caption = "Exact counts of the instantiated models; tables and caches that remain after a pass of that many tokens.";
+  return table;
+}
+
+Table cost_table(const Results& results, const std::string& path) {
+  Table table{.id = cat("cost_", path), .title = path == "unfused" ? "Time of the encoding by itself" : "Time that a user pays"};
+  table.columns = arm_columns(results);
+  std::set<std::int64_t> lengths;
+  std::set<std::string> devices;
+  std::map<std::tuple<std::size_t, std::int64_t, std::string>, Timing> timings;
+  std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>> peaks;
+  double batch = 1, repetitions = 0;
+  each_row(results, "cost", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (read.text(row, "path") != path) return;
+    const std::size_t arm = arm_of(results, run);
+    const std::int64_t length = read.whole(row, "T");
+    lengths.insert(length);
+    devices.insert(cat(read.text(row, "device"), ", ", read.text(row, "dtype")));
+    Timing& timing = timings[{arm, length, read.text(row, "component")}];
+    if (read.text(row, "status") != "ok") {
+      timing.status = read.text(row, "status");
+      return;
+    }
+    timing.median.push_back(read.real(row, "median_ms"));
+    timing.low.push_back(read.real(row, "p25_ms"));
+    timing.high.push_back(read.real(row, "p75_ms"));
+    if (read.text(row, "component") == "forward") peaks[{arm, length}].push_back(read.real(row, "peak_bytes"));
+    batch = read.real(row, "batch");
+    repetitions = read.real(row, "reps");
+  });
+  for (const std::int64_t length : lengths) {
+    const std::string group = cat(support::with_commas(length), " tokens");
+    const auto column = [&](const char* id, const char* header, NumberStyle style) {
+      table.columns.push_back({.id = cat(id, "_", length), .header = header, .group = group, .style = style});
+    };
+    column("encode", "encode, ms", NumberStyle::kPerplexity);
+    column("attention", "attention, ms", NumberStyle::kPerplexity);
+    column("overhead", "overhead, %", NumberStyle::kSignedPercent);
+    column("forward", "forward, ms", NumberStyle::kPerplexity);
+    column("total", "total overhead, %", NumberStyle::kSignedPercent);
+    column("peak", "peak, bytes", NumberStyle::kTokens);
+  }
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    const bool any = std::any_of(timings.begin(), timings.end(), [&](const auto& entry) { return std::get<0>(entry.first) == arm; });
+    if (!any) continue;
+    Row row{.cells = arm_cells(results, results.arms[arm])};
+    for (const std::int64_t length : lengths) {
+      const auto find = [&](const char* component) -> const Timing* {
+        const auto found = timings.find({arm, length, component});
+        return found == timings.end() ? nullptr : &found->second;
+      };
+      const Timing* forward = find("forward");
+      const auto timing = [&](const char* component) {   // a length without positions says so once, for all of its cells
+        const Timing* own = find(component);
+        return timing_cell(own == nullptr && forward != nullptr && forward->status != "ok" ? forward : own);
+      };
+      const Cell encode = timing("encode"), attention = timing("attention"), pass = timing("forward"), none = timing("forward_none");
+      const auto ratio = [](const Cell& a, const Cell& b, double minus) {
+        if (!a.number || !b.number || *b.number <= 0) return Cell::missing(a.text.empty() ? "–" : a.text, a.reason.empty() ? "not measured" : a.reason);
+        return Cell::of_number(*a.number / *b.number - minus);
+      };
+      row.cells.insert(row.cells.end(), {encode, attention, ratio(encode, attention, 0), pass, ratio(pass, none, 1)});
+      const auto peak = peaks.find({arm, length});
+      row.cells.push_back(peak == peaks.end() ? Cell::missing(pass.number ? "–" : pass.text, pass.number ? "not measured" : pass.reason)
+                                              : Cell::of_number(mean_of_finite(peak->second)));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  table.caption = cat(path == "unfused" ? "All encodings through the same unfused path, which isolates what an encoding costs. "
+                                        : "Each through its cheapest exact route: encodings that cannot use a fused kernel pay for that, too. ",
+                      "Milliseconds, batch ", batch, ", median of ", repetitions, " repetitions, quartiles in brackets, mean over seeds; measured on ",
+                      support::join({devices.begin(), devices.end()}, "; "),
+                      ". Encode is the difference of attention with and without the encoding, measured in turns, so it may come out below zero; "
+                      "overhead is encode over attention, total overhead that of the whole forward pass. Measured: other runs give other numbers.");
+  return table;
+}
+
+}  // namespace
+
+Section cost_section(const Results& results, Palette&) {
+  Section section{.id = "cost", .title = "What encodings cost"};
+  if (results.others.count("parameters")) section.tables.push_back(parameters_table(results));
+  if (results.others.count("cost")) {
+    for (const char* path : {"unfused", "best"}) section.tables.push_back(cost_table(results, path));
+  }
+  std::erase_if(section.tables, [](const Table& table) { return table.rows.empty(); });
+  return section;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,135 @@
+// How steady trainings were, from the facts that each of them records over every step.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+double fact(const Json& facts, const char* name, const char* inner = nullptr) {
+  const auto found = facts.find(name);
+  if (found == facts.end()) return NAN;
+  const Json& value = *found;
+  if (inner == nullptr) return value.is_number() ? value.get<double>() : NAN;
+  if (!value.is_object() || !value.contains(inner) || !value[inner].is_number()) return NAN;
+  return value[inner].get<double>();
+}
+
+/// Final losses by the learning rate's label, where a training was made at several.
+double sensitivity(const std::vector<const Curve*>& curves) {
+  std::map<std::string, std::vector<double>> losses;
+  double best = INFINITY;
+  for (const Curve* curve : curves) {
+    const auto rate = curve->run.labels.find("lr");
+    if (rate == curve->run.labels.end() || curve->train.empty()) return NAN;
+    const double last = curve->validation.empty() ? curve->train.back().loss : curve->validation.back().loss;
+    const double first = curve->train.front().loss;
+    losses[rate->second].push_back(std::isfinite(last) ? std::min(last, first) : first);
+    best = std::min(best, losses[rate->second].back());
+  }
+  if (losses.size() < 3) return NAN;
+  std::vector<double> excess;
+  for (const auto& [rate, values] : losses) excess.push_back(mean_of_finite(values) - best);
+  return mean_of_finite(excess);
+}
+
+}  // namespace
+
+Section stability_section(const Results& results, Palette&) {
+  Section section{.id = "stability", .title = "Stability of training"};
+  std::vector<std::string> variants;
+  for (const Curve& curve : results.curves) {
+    if (std::find(variants.begin(), variants.end(), curve.run.variant) == variants.end()) variants.push_back(curve.run.variant);
+  }
+  Table table{.id = "stability", .title = "How steady trainings were"};
+  table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
+  if (variants.size() > 1) table.columns.push_back({.id = "model", .header = "Model", .text = true});
+  table.columns.insert(table.columns.end(), {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                                             {.id = "steps", .header = "Steps judged", .style = NumberStyle::kCount},
+                                             {.id = "spikes", .header = "Spikes", .style = NumberStyle::kCount},
+                                             {.id = "spike_mass", .header = "mass, nats", .style = NumberStyle::kNats},
+                                             {.id = "gnorm_p50", .header = "median", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+                                             {.id = "gnorm_p99", .header = "p99", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+                                             {.id = "gnorm_max", .header = "largest", .group = "gradient norm", .style = NumberStyle::kPerplexity},
+                                             {.id = "clip_frac", .header = "clipped, %", .style = NumberStyle::kPercent},
+                                             {.id = "nonfinite", .header = "not finite", .style = NumberStyle::kCount},
+                                             {.id = "max_logit", .header = "largest logit", .style = NumberStyle::kPerplexity},
+                                             {.id = "diverged", .header = "diverged", .style = NumberStyle::kCount},
+                                             {.id = "sensitivity", .header = "rate sensitivity, nats", .style = NumberStyle::kNats},
+                                             {.id = "label", .header = "Label", .text = true}});
+  for (const std::string& variant : variants) {
+    bool first = !table.rows.empty();
+    for (const std::string& encoding : results.encodings) {
+      std::vector<const Curve*> curves;
+      for (const Curve& curve : results.curves) {
+        if (curve.run.encoding == encoding && curve.run.variant == variant) curves.push_back(&curve);
+      }
+      double spikes = 0, mass = 0, nonfinite = 0, diverged = 0, judged = 0, known = 0;
+      std::vector<double> median, p99, largest, clipped, logit;
+      std::set<std::string> seeds;
+      for (const Curve* curve : curves) {
+        const auto found = curve->run.facts.find("stability");
+        if (found == curve->run.facts.end() || !found->is_object()) continue;
+        const Json& facts = *found;
+        ++known;
+        seeds.insert(curve->run.seed);
+        const auto count = [](double value) { return std::isfinite(value) ? value : 0; };   // counts: absent is none counted
+        spikes += count(fact(facts, "spikes"));
+        mass += count(fact(facts, "spike_mass"));
+        nonfinite += count(fact(facts, "nonfinite_steps"));
+        judged += count(fact(facts, "steps_judged"));
+        const bool fell_apart = curve->diverged || (facts.contains("diverged") && facts["diverged"] == true);
+        diverged += fell_apart;
+        median.push_back(fact(facts, "grad_norm", "median"));
+        p99.push_back(fact(facts, "grad_norm", "p99"));
+        largest.push_back(fact(facts, "grad_norm", "max"));
+        clipped.push_back(fact(facts, "clipped_share"));
+        logit.push_back(fact(facts, "largest_logit"));
+      }
+      if (known == 0) continue;
+      Row row{.cells = {Cell::of_text(encoding)}, .rule_above = first};
+      first = false;
+      if (variants.size() > 1) row.cells.push_back(Cell::of_text(variant));
+      const auto mean_cell = [](const std::vector<double>& values, const char* why) {
+        const double mean = mean_of_finite(values);
+        return std::isfinite(mean) ? Cell::of_number(mean) : Cell::missing("–", why);
+      };
+      const auto most = [](const std::vector<double>& values, const char* why) {
+        double highest = NAN;
+        for (const double value : values) highest = std::isfinite(value) && !(value <= highest) ? value : highest;
+        return std::isfinite(highest) ? Cell::of_number(highest) : Cell::missing("–", why);
+      };
+      const char* few = "too few steps";
+      row.cells.push_back(Cell::of_number(static_cast<double>(seeds.size())));
+      row.cells.push_back(Cell::of_number(judged));
+      row.cells.push_back(judged > 0 ? Cell::of_number(spikes) : Cell::missing("–", "no step is behind the first 128 and the warm-up"));
+      row.cells.push_back(judged > 0 ? Cell::of_number(mass) : Cell::missing("–", "no step is behind the first 128 and the warm-up"));
+      row.cells.insert(row.cells.end(), {mean_cell(median, few), mean_cell(p99, few), most(largest, few), mean_cell(clipped, few),
+                                         Cell::of_number(nonfinite), most(logit, "not sampled"), Cell::of_number(diverged)});
+      const double rates = sensitivity(curves);
+      row.cells.push_back(std::isfinite(rates) ? Cell::of_number(rates)
+                                               : Cell::missing("–", "fewer than three learning rates (axis `lr`) were trained"));
+      row.cells.push_back(Cell::of_text(diverged > 0                         ? "unstable"
+                                        : spikes > 0 || nonfinite > 0        ? "needs care"
+                                        : judged == 0                        ? "unknown: too few steps"
+                                        : !std::isfinite(rates)              ? "no spikes"
+                                        : rates < 0.05                       ? "stable"
+                                                                             : "needs care"));
+      table.rows.push_back(std::move(row));
+    }
+  }
+  if (table.rows.empty()) return section;
+  table.caption = cat("Recorded over every step. A spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, 0.1 nats); steps within 16 of "
+                      "each other are one. Counts are sums over seeds, gradient norms means (the largest of the largest), the logit the largest of all "
+                      "samples. Label: unstable where a run diverged; stable without spikes and with a sensitivity to the learning rate below 0.05 nats; "
+                      "'no spikes' where the latter was not measured; else needs care. ", training_sentence(results));
+  section.tables.push_back(std::move(table));
+  return section;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,292 @@
+// Sections on probes, cost, stability, context extension and checks, from tables made here.
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+
+#include "report/section.h"
+
+using namespace pe;
+using namespace pe::report;
+using artifact::ColumnType;
+
+namespace {
+
+constexpr ColumnType kText = ColumnType::kText;
+constexpr ColumnType kInteger = ColumnType::kInteger;
+constexpr ColumnType kReal = ColumnType::kReal;
+
+/// Two encodings with a seed each, trained at 128 tokens.
+Results two_models() {
+  Results results;
+  results.train_length = 128;
+  results.baseline = "rope";
+  results.variants = {""};
+  for (const char* name : {"rope", "alibi"}) {
+    results.runs.push_back({.encoding = name, .seed = "42", .facts = {{"encoding", {{"kind", name}}}, {"data_digest", "d"}}});
+    results.encodings.emplace_back(name);
+    results.arms.push_back({name, "", {results.runs.size() - 1}});
+  }
+  return results;
+}
+
+void add(Results& results, std::size_t run, const std::string& name, std::vector<artifact::ColumnSpec> columns,
+         const std::vector<std::vector<artifact::Cell>>& rows) {
+  artifact::Table table(name, std::move(columns));
+  for (const auto& row : rows) table.add_row(row);
+  results.others[name].push_back({run, "test: " + name, std::move(table)});
+}
+
+Section section_of(const std::string& name, const Results& results) {
+  Palette palette;
+  for (const SectionEntry& entry : section_table()) {
+    if (name == entry.name) return entry.make(results, palette);
+  }
+  BOOST_FAIL("no section " << name);
+  return {};
+}
+
+const Table& table_of(const Section& section, const std::string& id) {
+  for (const Table& table : section.tables) {
+    if (table.id == id) return table;
+  }
+  BOOST_FAIL("no table " << id);
+  return section.tables.front();
+}
+
+const report::Cell& cell_of(const Table& table, std::size_t row, const std::string& column) {
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].id == column) return table.rows.at(row).cells.at(i);
+  }
+  BOOST_FAIL("no column " << column);
+  return table.rows[0].cells[0];
+}
+
+void every_row_is_whole(const Section& section) {
+  for (const Table& table : section.tables) {
+    BOOST_TEST(!table.rows.empty(), table.id);
+    for (const Row& row : table.rows) BOOST_TEST(row.cells.size() == table.columns.size(), table.id);
+  }
+  for (const Figure& figure : section.figures) {
+    BOOST_TEST(!figure.panels.empty(), figure.id);
+    BOOST_TEST(!figure.caption.empty(), figure.id);
+  }
+}
+
+Curve training(const char* encoding, double spikes, bool diverged = false, double rate = 3e-3) {
+  Curve curve;
+  curve.run = {.encoding = encoding, .seed = "42"};
+  curve.run.facts = {{"parameters", 1000},
+                     {"encoding_parameters", 0},
+                     {"length", 128},
+                     {"step", 300},
+                     {"stability",
+                      {{"spikes", spikes}, {"spike_mass", 0.5 * spikes}, {"steps_judged", 172}, {"nonfinite_steps", 0},
+                       {"grad_norm", {{"median", 1.0}, {"p99", 2.0}, {"max", 3.0}}}, {"clipped_share", 0.1},
+                       {"largest_logit", 9.0}, {"diverged", diverged}}}};
+  curve.train = {{1, 2048, 6, 2}, {300, 614400, 3, 1}};
+  curve.validation = {{300, 614400, 3.1, 1}};
+  curve.peak_rate = rate;
+  return curve;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(report_sections)
+
+BOOST_AUTO_TEST_CASE(results_without_probes_have_no_such_sections) {
+  for (const char* name : {"attention", "positions", "frequencies", "cost", "stability", "context_extension"}) {
+    BOOST_TEST(section_of(name, two_models()).empty(), name);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(attention_is_averaged_over_heads_and_says_what_is_missing) {
+  Results results = two_models();
+  for (std::size_t run : {0u, 1u}) {
+    std::vector<std::vector<artifact::Cell>> rows, peaks, sinks;
+    for (int head = 0; head < 2; ++head) {
+      rows.push_back({"test", 128, 0, head, 8, 10.0, 0.2 + 0.2 * head, 2.0, 0.5, 1.0, "ok"});
+      for (int bin = 0; bin < 20; ++bin) peaks.push_back({"test", 128, 0, head, bin / 20.0, (bin + 1) / 20.0, 0.05});
+      sinks.push_back({"test", 64, "first", 0, head, 8, 0.4, 0.5, 0.75});
+    }
+    if (run == 1) rows.push_back({"test", 256, artifact::Cell(), artifact::Cell(), 0, artifact::Cell(), artifact::Cell(), artifact::Cell(), artifact::Cell(), artifact::Cell(), "na_positions"});
+    add(results, run, "probe_attention",
+        {{"corpus", kText, ""}, {"L", kInteger, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"n", kInteger, ""}, {"distance", kReal, ""},
+         {"distance_share", kReal, ""}, {"entropy", kReal, ""}, {"entropy_share", kReal, ""}, {"mass", kReal, ""}, {"status", kText, ""}}, rows);
+    add(results, run, "probe_argmax",
+        {{"corpus", kText, ""}, {"L", kInteger, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"bin_lo", kReal, ""}, {"bin_hi", kReal, ""},
+         {"share", kReal, ""}}, peaks);
+    add(results, run, "probe_sink",
+        {{"corpus", kText, ""}, {"L", kInteger, ""}, {"separator", kText, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"n", kInteger, ""},
+         {"alpha_first", kReal, ""}, {"alpha_max", kReal, ""}, {"rate", kReal, ""}}, sinks);
+  }
+  const Section section = section_of("attention", results);
+  every_row_is_whole(section);
+  BOOST_TEST(section.figures.size() == 3u);   // peaks, entropy, sinks
+  const Table& table = table_of(section, "attention");
+  BOOST_TEST(std::abs(*cell_of(table, 0, "distance_128").number - 0.3) < 1e-12);
+  BOOST_TEST(cell_of(table, 0, "distance_256").text == "–");
+  BOOST_TEST(cell_of(table, 1, "distance_256").text == "n/a");
+  BOOST_TEST(!cell_of(table, 1, "distance_256").number.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(cost_gives_both_overheads_and_never_a_zero_for_what_has_no_positions) {
+  Results results = two_models();
+  const std::vector<artifact::ColumnSpec> columns = {
+      {"device", kText, ""}, {"dtype", kText, ""}, {"path", kText, ""}, {"batch", kInteger, ""}, {"T", kInteger, ""}, {"component", kText, ""},
+      {"reps", kInteger, ""}, {"median_ms", kReal, ""}, {"p25_ms", kReal, ""}, {"p75_ms", kReal, ""}, {"peak_bytes", kInteger, ""}, {"status", kText, ""}};
+  std::vector<std::vector<artifact::Cell>> rows;
+  const auto row = [&](const char* component, double ms) {
+    rows.push_back({"a CPU", "fp32", "best", 1, 4096, component, 20, ms, ms - 1, ms + 1, 1000, "ok"});
+  };
+  row("encode", 0.3);
+  row("attention", 12.3);
+  row("forward", 110);
+  row("forward_none", 100);
+  add(results, 0, "cost", columns, rows);
+  add(results, 1, "cost", columns, {{"a CPU", "fp32", "best", 1, 4096, "forward", 0, artifact::Cell(), artifact::Cell(), artifact::Cell(), artifact::Cell(), "na_positions"}});
+  const Section section = section_of("cost", results);
+  every_row_is_whole(section);
+  const Table& table = table_of(section, "cost_best");
+  BOOST_TEST(std::abs(*cell_of(table, 0, "overhead_4096").number - 0.3 / 12.3) < 1e-12);   // 2.4 %
+  BOOST_TEST(std::abs(*cell_of(table, 0, "total_4096").number - 0.1) < 1e-12);
+  for (const char* column : {"encode_4096", "overhead_4096", "forward_4096", "total_4096"}) {
+    BOOST_TEST(!cell_of(table, 1, column).number.has_value());
+    BOOST_TEST(cell_of(table, 1, column).text == "n/a");
+  }
+  BOOST_TEST(table.caption.find("a CPU, fp32") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(stability_is_labelled_by_what_was_recorded) {
+  Results results = two_models();
+  results.curves = {training("rope", 0), training("alibi", 2)};
+  const Section calm = section_of("stability", results);
+  every_row_is_whole(calm);
+  const Table& table = table_of(calm, "stability");
+  BOOST_TEST(cell_of(table, 0, "label").text == "no spikes");   // nobody tried other learning rates
+  BOOST_TEST(cell_of(table, 1, "label").text == "needs care");
+  BOOST_TEST(!cell_of(table, 0, "sensitivity").number.has_value());
+  results.curves = {training("rope", 0, true)};
+  BOOST_TEST(cell_of(table_of(section_of("stability", results), "stability"), 0, "label").text == "unstable");
+  results.curves.clear();
+  for (const char* rate : {"1", "2", "4"}) {
+    results.curves.push_back(training("rope", 0));
+    results.curves.back().run.labels["lr"] = rate;
+  }
+  const Table swept = table_of(section_of("stability", results), "stability");
+  BOOST_TEST(cell_of(swept, 0, "label").text == "stable");
+  BOOST_TEST(*cell_of(swept, 0, "sensitivity").number == 0);
+}
+
+BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
+  Results results = two_models();
+  const std::vector<artifact::ColumnSpec> numbers = {{"protocol", kText, ""}, {"measure", kText, ""}, {"L", kInteger, ""}, {"value", kReal, ""}, {"status", kText, ""}};
+  add(results, 0, "lm_length", numbers, {{"anchored", "usable_context", artifact::Cell(), 128.0, "ok"}, {"anchored", "ratio", 512, 3.0, "ok"}});
+  add(results, 1, "lm_length", numbers, {{"anchored", "usable_context", artifact::Cell(), 512.0, "ok"}, {"anchored", "ratio", 512, 1.0, "ok"}});
+  const std::vector<artifact::ColumnSpec> extension = {{"variant", kText, ""}, {"L", kInteger, ""}, {"nll_mean", kReal, ""}, {"status", kText, ""}};
+  add(results, 0, "lm_extension", extension,
+      {{"plain", 128, 3.0, "ok"}, {"plain", 256, 4.0, "ok"}, {"plain", 512, 5.0, "ok"}, {"yarn", 128, 3.0, "ok"}, {"yarn", 256, 3.02, "ok"},
+       {"yarn", 512, 3.3, "ok"}, {"pi", 128, 3.0, "ok"}, {"pi", 256, 3.5, "ok"}, {"pi", 512, 4.0, "ok"}});
+  add(results, 1, "lm_extension", extension, {{"plain", 128, 3.0, "ok"}, {"yarn", 256, artifact::Cell(), "na_encoding"}});
+  const Section section = section_of("context_extension", results);
+  every_row_is_whole(section);
+  const Table& table = table_of(section, "context_extension");
+  BOOST_TEST(cell_of(table, 0, "class").text == "none beyond training");
+  BOOST_TEST(cell_of(table, 1, "class").text == "moderate (as far as was tested)");
+  BOOST_TEST(cell_of(table, 0, "rule").text == "yarn");
+  BOOST_TEST(*cell_of(table, 0, "rescaled").number == 256);
+  BOOST_TEST(cell_of(table, 0, "rescaled_class").text == "limited");
+  BOOST_TEST(!cell_of(table, 1, "rescaled").number.has_value());
+  BOOST_TEST(!cell_of(table, 0, "passkey").number.has_value());
+}
+
+BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
+  Results results = two_models();
+  std::vector<std::vector<artifact::Cell>> readings;
+  for (const char* network : {"trained", "random"}) {
+    for (int place = 0; place < 3; ++place) {
+      readings.push_back({"test", 128, place, network, "ridge", "all", 100, 50, 1.0, 0.3 * place, 30.0 - 10 * place, 32.0, "ok"});
+    }
+  }
+  add(results, 0, "probe_position",
+      {{"corpus", kText, ""}, {"L", kInteger, ""}, {"place", kInteger, ""}, {"network", kText, ""}, {"method", kText, ""}, {"tested", kText, ""},
+       {"n_train", kInteger, ""}, {"n_test", kInteger, ""}, {"lambda", kReal, ""}, {"r2", kReal, ""}, {"mad", kReal, ""}, {"mad_centre", kReal, ""},
+       {"status", kText, ""}}, readings);
+  const std::vector<artifact::ColumnSpec> reliance = {{"test", kText, ""}, {"amount", kInteger, ""}, {"delta", kReal, ""}, {"se", kReal, ""}, {"status", kText, ""}};
+  add(results, 0, "probe_reliance", reliance, {{"without_encoding", 0, 2.5, 0.1, "ok"}, {"translation", 64, 1e-5, 1e-6, "ok"}});
+  add(results, 1, "probe_reliance", reliance, {{"translation", 64, artifact::Cell(), artifact::Cell(), "na_positions"}});
+  std::vector<std::vector<artifact::Cell>> pairs, angles;
+  for (int pair = 0; pair < 4; ++pair) {
+    pairs.push_back({"test", 128, 0, 0, pair, 0.25, "ok"});
+    pairs.push_back({"test", 256, 0, 0, pair, 0.25, "ok"});
+    angles.push_back({128, 0, 0, pair, 1.0, pair < 2 ? 20.0 : 0.5, 0.0});
+    angles.push_back({256, 0, 0, pair, 1.0, pair < 2 ? 20.0 : 0.5, pair < 2 ? 0.0 : 0.5});
+  }
+  add(results, 0, "probe_frequency", {{"corpus", kText, ""}, {"L", kInteger, ""}, {"layer", kInteger, ""}, {"head", kInteger, ""}, {"pair", kInteger, ""},
+                                      {"logit_share", kReal, ""}, {"status", kText, ""}}, pairs);
+  add(results, 0, "probe_angle", {{"L", kInteger, ""}, {"layer", kInteger, ""}, {"group", kInteger, ""}, {"pair", kInteger, ""}, {"theta_trained", kReal, ""},
+                                  {"turns_trained", kReal, ""}, {"unseen", kReal, ""}}, angles);
+  const Section positions = section_of("positions", results);
+  every_row_is_whole(positions);
+  BOOST_TEST(positions.figures.at(0).panels.size() == 2u);   // trained and random networks
+  BOOST_TEST(*cell_of(table_of(positions, "position_reading"), 1, "place").number == 2);
+  const Table& relies = table_of(positions, "reliance");
+  BOOST_TEST(*cell_of(relies, 0, "without_encoding_0").number == 2.5);
+  BOOST_TEST(cell_of(relies, 1, "translation_64").text == "n/a");
+  BOOST_TEST(cell_of(relies, 1, "without_encoding_0").text == "–");
+  const Section frequencies = section_of("frequencies", results);
+  every_row_is_whole(frequencies);
+  const Table& unseen = table_of(frequencies, "unseen_angles");
+  BOOST_TEST(unseen.rows.size() == 1u);
+  BOOST_TEST(*cell_of(unseen, 0, "partial").number == 2);
+  BOOST_TEST(*cell_of(unseen, 0, "fresh_128").number == 0);
+  BOOST_TEST(*cell_of(unseen, 0, "fresh_256").number == 2);
+  BOOST_TEST(*cell_of(unseen, 0, "worst_256").number == 0.5);
+  BOOST_TEST(*cell_of(unseen, 0, "carried_256").number == 0.5);
+}
+
+BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
+  const auto verdicts = [](const Results& results) {
+    const Table table = table_of(section_of("checks", results), "checks");
+    BOOST_TEST(table.rows.size() == 12u);
+    std::vector<std::string> words;
+    for (std::size_t i = 0; i < table.rows.size(); ++i) {
+      words.push_back(cell_of(table, i, "verdict").text);
+      BOOST_TEST(!cell_of(table, i, "reason").text.empty());
+    }
+    return words;
+  };
+  Results results = two_models();
+  results.curves = {training("rope", 0), training("alibi", 0)};
+  auto words = verdicts(results);
+  BOOST_TEST(words[0] == "unknown");   // tokens agree, but nothing hashes the batches
+  BOOST_TEST(words[1] == "pass");
+  BOOST_TEST(words[2] == "pass");
+  BOOST_TEST(words[3] == "FAIL");      // one learning rate
+  BOOST_TEST(words[4] == "FAIL");      // one seed
+  BOOST_TEST(words[5] == "unknown");
+  BOOST_TEST(words[8] == "FAIL");      // nothing was declared
+  BOOST_TEST(words[11] == "FAIL");     // no control
+  // Each can turn.
+  results.primary = "anchored ratio at 512 tokens";
+  results.curves[1].train[1].tokens = 1;
+  results.curves[1].run.facts["parameters"] = 1001;
+  results.runs[1].facts["data_digest"] = "e";
+  results.encodings.emplace_back("none");
+  for (std::size_t run : {0u, 1u}) {
+    results.lm.push_back({.run = run, .protocol = "prefix", .length = 128, .nll = 3.0 + 0.1 * static_cast<double>(run),
+                          .scores = {{"1", 10, 30, 30}, {"2", 10, 30, 31}}});
+  }
+  words = verdicts(results);
+  BOOST_TEST(words[0] == "FAIL");
+  BOOST_TEST(words[1] == "FAIL");
+  BOOST_TEST(words[5] == "FAIL");      // 10 % worse where it was trained
+  BOOST_TEST(words[7] == "pass");
+  BOOST_TEST(words[8] == "pass");
+  BOOST_TEST(words[11] == "pass");
+  results.lm[1].scores.pop_back();
+  BOOST_TEST(verdicts(results)[7] == "FAIL");
+  Results alone = two_models();
+  alone.encodings.pop_back();
+  BOOST_TEST(section_of("checks", alone).empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
