@@ -77,8 +77,10 @@ void Execution::conclude(std::uint64_t ticket) {
   Active& active = ending_.at(ticket);
   const std::size_t i = active.task;
   const Task& task = graph_.tasks[i];
-  if (active.superseded) {
-    // The result is there, made by another run: this attempt is not needed any more.
+  const bool ended_well = active.outcome == Outcome::kDone || active.outcome == Outcome::kDiverged;
+  if (active.superseded || (!ended_well && !active.stop_sent && !leases_->holds(task.plan_key))) {
+    // The result is there or on its way, made by another run: this attempt is not needed any more. Whoever took the task
+    // may also have tidied the folder under it, which is how it then failed.
     const Active ended = take(ticket);
     leases_->release(task.plan_key);
     try {

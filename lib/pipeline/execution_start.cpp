@@ -156,7 +156,13 @@ bool Execution::start(std::size_t i, const Slot& slot) {
     launch.arguments = {task.stage->executable, "--task", description.string()};
     launch.environment = stage_environment(slot.gpus);
   } catch (const support::IoError& error) {
+    const bool taken = !leases_->holds(task.plan_key);
     leases_->release(task.plan_key);
+    if (taken) {  // this run slept past its lease, and whoever took the task tidied the folder
+      node.not_before_s = now + 0.1;
+      wake_at(node.not_before_s);
+      return false;
+    }
     store_failed(error.diagnostics().front().message);
     return false;
   } catch (const support::ArtifactError& error) {
@@ -173,7 +179,13 @@ bool Execution::start(std::size_t i, const Slot& slot) {
     return false;
   }
   leases_->name_stage(task.plan_key, runner_.pid(launch.ticket));
-  guarded([&] { write_owner(active.folder, runner_.pid(launch.ticket)); });
+  guarded([&] {
+    try {
+      write_owner(active.folder, runner_.pid(launch.ticket));
+    } catch (const support::IoError&) {
+      if (leases_->holds(task.plan_key)) throw;  // else the folder went with the lease; the next beat ends this attempt
+    }
+  });
   set_phase(i, TaskPhase::kRunning);
   busy_.insert(task.plan_key);
   if (!task.is_trajectory()) busy_.insert(node.key);

@@ -17,6 +17,7 @@
 #include "pipeline/pipeline_file.h"
 #include "pipeline/plan.h"
 #include "pipeline/run.h"
+#include "support/text.h"
 
 using namespace pe;        // NOLINT
 using namespace pe::test;  // NOLINT
@@ -78,6 +79,10 @@ pid_t run_on_host(const Project& project, const std::string& host, double heartb
         pipeline::run(graph, pipeline::make_plan(graph, pipeline::StoreReader(store)), store, runner, silent, options);
     code = summary.exit_code;
     if (!summary.store_error.empty()) std::printf("%s: %s\n", host.c_str(), summary.store_error.c_str());
+    for (const auto& failure : summary.failures) {
+      std::printf("%s: %s: %s\n%s\n", host.c_str(), graph.tasks[failure.task].id.c_str(), failure.reason.c_str(),
+                  support::join(failure.tail, "\n").c_str());
+    }
   } catch (const std::exception& error) {
     std::printf("%s: %s\n", host.c_str(), error.what());
   }
