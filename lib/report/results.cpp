@@ -228,7 +228,7 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
 
 void read_dummy(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
   if (const artifact::Table* table = tables.find("dummy_grid")) {
-    const Reader read(*table, cat(where, ": dummy_grid"));
+    const TableReader read(*table, cat(where, ": dummy_grid"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       DummyCell cell{.run = run,
                      .mode = read.text(row, "mode"),
@@ -247,7 +247,7 @@ void read_dummy(const artifact::Tables& tables, const std::string& where, std::s
     }
   }
   if (const artifact::Table* table = tables.find("dummy_targets")) {
-    const Reader read(*table, cat(where, ": dummy_targets"));
+    const TableReader read(*table, cat(where, ": dummy_targets"));
     for (std::size_t row = 0; row < table->rows(); ++row) {
       results.dummy_targets.push_back({.run = run,
                                        .mode = read.text(row, "mode"),
