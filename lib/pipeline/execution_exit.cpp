@@ -137,8 +137,15 @@ void Execution::complete(std::uint64_t ticket) {
   // Work folders are tidied under the lease; without it, another run may be at work in a later one.
   const Active& ended = ending_.at(ticket);
   if (!ended.unstored && ended.broken.empty() && !ended.lease_lost) clean_up(task);
+  const bool taken = ended.lease_lost || !leases_->holds(task.plan_key);
   const Active active = take(ticket);
-  if (active.broken.empty() || active.unstored) leases_->release(task.plan_key);
+  if (active.broken.empty() || active.unstored || taken) leases_->release(task.plan_key);
+  if (!active.broken.empty() && taken) {
+    // Whoever took the task while this run slept tidied its outputs away, and makes them.
+    set_phase(i, TaskPhase::kWaiting);
+    evaluate(i);
+    return;
+  }
   if (active.unstored) {
     node.reason = "its outputs could not be published";
     set_phase(i, TaskPhase::kInterrupted);
