@@ -319,10 +319,11 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   BOOST_TEST(alone.status.code == 2);
   CHECK_HAS(alone.err, "compute.ranks is 2, but MPI sees 1 process");
   CHECK_HAS(alone.err, "start them by mpirun -n 2, or srun --mpi=pmix -n 2");
-  // A build without the plug-in: the program stands alone.
+  // A build without the plug-in: the program stands alone, away from libraries that it finds by its own place.
   fs::copy_file(program("pe-train"), folder / "pe-train");
   std::vector<std::string> words = training.command(kTwo);
   words.front() = (folder / "pe-train").string();
+  words.insert(words.begin(), {"env", "LD_LIBRARY_PATH=" PE_TORCH_LIBRARIES});
   const Captured plain = capture(words);
   BOOST_TEST(plain.status.code == 2);
   CHECK_HAS(plain.err, "compute.ranks is 2, but this build has no MPI plug-in (pe-mpi.so)");
