@@ -197,23 +197,31 @@ void write_peers(const Graph& graph, const fs::path& folder) {
         << "'\nrule t:\n    input: lambda w: edges[int(w.i)]\n    output: 'f/{i}'\n    shell: 'touch {output}'\n";
 }
 
-/// Most memory that one run of a command needs.
-double peak_mb(const std::vector<std::string>& command, const fs::path& folder) {
+/// `planning --peak COMMAND…` runs the command and prints its peak of memory in KiB. Linux counts the memory of whoever starts a
+/// process into that process's peak, so a process that is still small has to start it.
+int print_peak(std::vector<std::string> command) {
   support::SpawnOptions options;
-  options.arguments = command;
-  options.directory = folder;
+  options.arguments = std::move(command);
   const support::Descriptor nowhere(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   options.stdout_fd = options.stderr_fd = nowhere.get();
   const pid_t pid = support::spawn(options);
   rusage usage{};
   int status = 0;
   ::wait4(pid, &status, 0, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
+  fmt::print("{}\n", usage.ru_maxrss);
+  return 0;
+}
+
+/// Most memory that one run of a command needs.
+double peak_mb(std::vector<std::string> command, const fs::path& folder) {
+  command.insert(command.begin(), {support::own_executable().string(), "--peak"});
+  return std::stod(support::capture(command, {}, 1 << 20, folder).out) / 1024;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "--peak") return print_peak({argv + 2, argv + argc});
   std::string program;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--seeds" && i + 1 < argc) seeds_in_grid = std::max(1, std::atoi(argv[++i]));
