@@ -9,6 +9,7 @@
 
 #include "report/results.h"
 #include "report/table.h"
+#include "report/table_reader.h"
 #include "support/hash.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -211,6 +212,9 @@ class ClaimReader {
   support::Diagnostics diagnostics_;
 };
 
+/// 12 hex digits.
+std::string hash_of(const Words& words) { return support::sha256_hex(support::join(words, "\n")).substr(0, 12); }
+
 std::string filter_text(const RowFilter& filter) {
   Words parts;
   for (const auto& [column, values] : filter) parts.push_back(cat(column, " ", support::join(values, "/")));
@@ -221,20 +225,6 @@ std::string filter_text(const RowFilter& filter) {
 
 /// Columns that number the items behind a mean. A table without one holds summaries: a row is a whole result.
 const Words kItemColumns = {"doc_id", "trial", "index", "item"};
-
-std::string cell_text(const artifact::Table& table, std::size_t row, std::size_t column) {
-  if (table.missing(row, column)) return "";
-  const artifact::Cell cell = table.cell(row, column);
-  if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) return std::to_string(*whole);
-  if (const auto* real = std::get_if<double>(&cell.value())) return support::shortest(*real);
-  if (const auto* text = std::get_if<std::string>(&cell.value())) return *text;
-  return "";
-}
-
-double cell_number(const artifact::Table& table, std::size_t row, std::size_t column) {
-  return table.missing(row, column) ? std::numeric_limits<double>::quiet_NaN()
-                                    : support::parse_real(cell_text(table, row, column)).value_or(std::numeric_limits<double>::quiet_NaN());
-}
 
 /// "512" and "5.12e2" are one value.
 bool same_value(const std::string& a, const std::string& b) {
@@ -306,9 +296,8 @@ class Judge {
   TestResult run(const ClaimTest& test, bool control) {
     TestResult result;
     result.test = &test;
-    const ArmSeeds arms = measure(test);
-    Words all = test.of;
-    all.insert(all.end(), test.others.begin(), test.others.end());
+    const ArmSeeds arms = measure(test, result);
+    const Words all = test.arms();
     std::set<std::string> seeds;
     bool first = true;
     for (const std::string& name : all) {
@@ -379,8 +368,7 @@ class Judge {
     }
     if (!test.noise) return {result.effect, result.effect};
     std::size_t items = 0;
-    Words all = test.of;
-    all.insert(all.end(), test.others.begin(), test.others.end());
+    const Words all = test.arms();
     for (const std::string& arm : all) {
       for (const std::string& seed : seeds) {
         const Measured& measured = arms.at(arm).at(seed);
@@ -439,72 +427,90 @@ class Judge {
     return test.others.empty() ? of(test.of) : cat(of(test.of), "; ", of(test.others));
   }
 
-  ArmSeeds measure(const ClaimTest& test) const {
+  ArmSeeds measure(const ClaimTest& test, TestResult& result) const {
     const Quantity& quantity = test.quantity;
+    const auto tables = results_.tables.find(quantity.table);
+    if (tables == results_.tables.end()) {
+      Words known;
+      for (const auto& [name, gathered] : results_.tables) known.push_back(name);
+      throw support::ConfigError(cat("no table ", quote(quantity.table), " was gathered"), test.place,
+                                 support::suggestion(quantity.table, known));
+    }
+    check_labels(test);
     ArmSeeds arms;
-    std::set<std::string> tables, names;
-    bool found = false;
-    for (const auto& [index, table] : results_.tables) {
-      tables.insert(table.name());
-      if (table.name() != quantity.table) continue;
-      found = true;
-      const Run& run = results_.runs[index];
-      bool wanted = true;
-      for (const auto& [label, value] : quantity.runs) {
-        const auto own = run.labels.find(label);
-        wanted = wanted && own != run.labels.end() && same_value(own->second, value);
-      }
+    std::set<std::string> names, configs;
+    for (const GatheredTable& gathered : tables->second) {
+      const Run& run = results_.runs[gathered.run];
+      const bool wanted = std::all_of(quantity.runs.begin(), quantity.runs.end(), [&](const auto& label) {
+        const auto own = run.labels.find(label.first);
+        return own != run.labels.end() && same_value(own->second, label.second);
+      });
       if (!wanted) continue;
       const bool named = !run.variant.empty() && quantity.runs.empty() && results_.variants.size() > 1;
       const std::string own_name = named ? cat(run.encoding, ", ", run.variant) : run.encoding;
-      add_rows(test, table, own_name, run.seed, arms);
+      if (add_rows(test, gathered, own_name, run.seed, arms)) configs.insert(run.facts.value("config_hash", run.run_id));
     }
-    if (!found) {
-      throw support::ConfigError(cat("no table ", quote(quantity.table), " was gathered"), test.place,
-                                 support::suggestion(quantity.table, {tables.begin(), tables.end()}));
-    }
+    configs.erase("");
+    if (!configs.empty()) result.configs = configs.size() == 1 ? *configs.begin() : hash_of({configs.begin(), configs.end()});
     for (const auto& [name, seeds] : arms) names.insert(name);
     for (const std::string& encoding : results_.encodings) names.insert(encoding);
-    for (const Words* list : {&test.of, &test.others}) {
-      for (const std::string& name : *list) {
-        if (names.count(name) == 0) {
-          throw support::ConfigError(cat("nothing that was gathered is called ", quote(name)), test.place,
-                                     support::suggestion(name, {names.begin(), names.end()}));
-        }
+    for (const std::string& name : test.arms()) {
+      if (names.count(name) == 0) {
+        throw support::ConfigError(cat("nothing that was gathered is called ", quote(name)), test.place,
+                                   support::suggestion(name, {names.begin(), names.end()}));
       }
     }
     return arms;
   }
 
-  static std::size_t column(const ClaimTest& test, const artifact::Table& table, const std::string& name) {
-    if (const auto found = table.find_column(name)) return *found;
+  void check_labels(const ClaimTest& test) const {
+    for (const auto& [label, value] : test.quantity.runs) {
+      std::set<std::string> known;
+      for (const Run& run : results_.runs) {
+        for (const auto& [name, own] : run.labels) known.insert(name);
+      }
+      if (known.count(label) != 0) continue;
+      throw support::ConfigError(cat("no run has a label ", quote(label)), test.place,
+                                 support::suggestion(label, {known.begin(), known.end()}));
+    }
+  }
+
+  static void check_column(const ClaimTest& test, const artifact::Table& table, const std::string& name) {
+    if (table.find_column(name)) return;
     Words names;
     for (const artifact::ColumnSpec& spec : table.columns()) names.push_back(spec.name);
     throw support::ConfigError(cat("table ", quote(table.name()), " has no column ", quote(name)), test.place,
                                support::suggestion(name, names));
   }
 
-  static void add_rows(const ClaimTest& test, const artifact::Table& table, const std::string& run_name,
+  static bool is_about(const ClaimTest& test, const std::string& arm) {
+    const Words all = test.arms();
+    return std::find(all.begin(), all.end(), arm) != all.end();
+  }
+
+  /// Whether a row of an arm that the test is about was among them.
+  static bool add_rows(const ClaimTest& test, const GatheredTable& gathered, const std::string& run_name,
                        const std::string& run_seed, ArmSeeds& arms) {
     const Quantity& quantity = test.quantity;
-    const std::size_t measure = column(test, table, quantity.measure);
-    const auto per = quantity.per.empty() ? std::nullopt : std::optional(column(test, table, quantity.per));
-    const auto by = quantity.by.empty() ? std::nullopt : std::optional(column(test, table, quantity.by));
-    const auto seed_by = quantity.seed_by.empty() ? std::nullopt : std::optional(column(test, table, quantity.seed_by));
-    const auto status = table.find_column("status");
+    const artifact::Table& table = gathered.table;
+    const TableReader read(table, gathered.where);
+    for (const std::string* name : {&quantity.measure, &quantity.per, &quantity.by, &quantity.seed_by}) {
+      if (!name->empty()) check_column(test, table, *name);
+    }
+    bool used = false;
     const bool has_items = std::any_of(kItemColumns.begin(), kItemColumns.end(),
                                        [&](const std::string& name) { return table.find_column(name).has_value(); });
     const auto take = [&](const RowFilter& filter, bool is_minus) {
-      std::vector<std::pair<std::size_t, const Words*>> wanted;
-      for (const auto& [name, values] : filter) wanted.emplace_back(column(test, table, name), &values);
+      for (const auto& [name, values] : filter) check_column(test, table, name);
       for (std::size_t row = 0; row < table.rows(); ++row) {
-        const bool fits = std::all_of(wanted.begin(), wanted.end(), [&](const auto& one) {
-          const std::string own = cell_text(table, row, one.first);
-          return std::any_of(one.second->begin(), one.second->end(), [&](const std::string& value) { return same_value(own, value); });
+        const bool fits = std::all_of(filter.begin(), filter.end(), [&](const auto& one) {
+          const std::string own = read.text(row, one.first);
+          return std::any_of(one.second.begin(), one.second.end(), [&](const std::string& value) { return same_value(own, value); });
         });
         if (!fits) continue;
-        const std::string name = by ? cell_text(table, row, *by) : run_name;
-        const std::string seed = seed_by ? cell_text(table, row, *seed_by) : run_seed;
+        const std::string name = quantity.by.empty() ? run_name : read.text(row, quantity.by);
+        const std::string seed = quantity.seed_by.empty() ? run_seed : read.text(row, quantity.seed_by);
+        used = used || is_about(test, name);
         Measured& measured = arms[name][seed];
         measured.has_items = has_items;
         measured.has_minus = quantity.minus.has_value();
@@ -514,13 +520,14 @@ class Judge {
                                          ", and the table holds summaries"),
                                      test.place, "name more columns under 'where'");
         }
-        sums.y.push_back(cell_number(table, row, measure));
-        sums.x.push_back(per ? cell_number(table, row, *per) : 1.0);
-        if (status && !std::isfinite(sums.y.back())) measured.status = cell_text(table, row, *status);
+        sums.y.push_back(read.real(row, quantity.measure));
+        sums.x.push_back(quantity.per.empty() ? 1.0 : read.real(row, quantity.per));
+        if (!std::isfinite(sums.y.back())) measured.status = read.text(row, "status");
       }
     };
     take(quantity.where, false);
     if (quantity.minus) take(*quantity.minus, true);
+    return used;
   }
 
   const Results& results_;
@@ -528,6 +535,12 @@ class Judge {
 };
 
 }  // namespace
+
+std::vector<std::string> ClaimTest::arms() const {
+  Words all = of;
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
 
 std::string ClaimTest::text() const {
   std::string words = cat(quantity.measure, quantity.per.empty() ? "" : cat(" per ", quantity.per), " of ", support::join(of, ", "));

@@ -41,6 +41,7 @@ struct ClaimTest {
   double within = 0;                 ///< kNear
   bool noise = true;                 ///< false: the number has no sampling noise (a property of a network, a count)
   support::Place place;
+  std::vector<std::string> arms() const;   ///< `of` and `others`
   /// "em of none, t5 above rope where length 30".
   std::string text() const;
 };
@@ -60,6 +61,7 @@ struct TestResult {
   Verdict verdict = Verdict::kNotTestable;
   std::string reason;                ///< why it cannot be tested, or why the interval is missing
   std::string observed;              ///< "none 0.97, t5 0.95; rope 0.02"
+  std::string configs;               ///< hash of what was measured: of the configs of its runs, 12 hex digits
   double effect = std::numeric_limits<double>::quiet_NaN();   ///< mean over seeds; above zero: as claimed
   Interval interval{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
   std::size_t seeds = 0, items = 0;
@@ -72,7 +74,7 @@ struct ClaimResult {
   std::vector<TestResult> control, tests;
 };
 
-/// @throws ConfigError at the test's line for a table, column or arm that nobody has, naming the nearest.
+/// @throws ConfigError at the test's line for a table, column, label or arm that nobody has, naming the nearest.
 std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results);
 
 }  // namespace pe::report

@@ -176,14 +176,6 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
   }
 }
 
-/// Tables that have a struct of their own in Results.
-bool has_struct(const std::string& table) {
-  for (const char* name : {"lm_summary", "lm_doc", "retrieval_trial", "retrieval_summary", "algo_trial", "algo_summary"}) {
-    if (table == name) return true;
-  }
-  return false;
-}
-
 void read_tasks(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
   if (const artifact::Table* table = tables.find("retrieval_trial")) {
     const TableReader read(*table, cat(where, ": retrieval_trial"));
@@ -385,12 +377,6 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   Results results;
   results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
   if (!config.claims.empty()) results.claims = read_claims(config.claims);
-  std::set<std::string> asked;
-  for (const ClaimSpec& claim : results.claims) {
-    for (const auto* tests : {&claim.control, &claim.tests}) {
-      for (const ClaimTest& test : *tests) asked.insert(test.quantity.table);
-    }
-  }
   results.missing = config.missing;
   results.notes = config.notes;
   results.primary = config.primary;
@@ -443,14 +429,8 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       read_lm(tables, where, index, results);
       read_tasks(tables, where, index, results);
       read_dummy(tables, where, index, results);
-      for (const artifact::Table& table : tables.tables) {
-        if (has_struct(table.name())) continue;
-        results.others[table.name()].push_back({index, where + ": " + table.name(), table});
-      }
+      for (const artifact::Table& table : tables.tables) results.tables[table.name()].push_back({index, cat(where, ": ", table.name()), table});
     });
-    for (const artifact::Table& table : tables.tables) {
-      if (asked.count(table.name())) results.tables.emplace_back(index, table);
-    }
   }
 
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);

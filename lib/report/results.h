@@ -135,8 +135,8 @@ struct Arm {
   std::vector<std::size_t> runs;  ///< by seed, as gathered
 };
 
-/// A table that has no struct of its own here: probes, cost, numbers that curves are condensed to.
-struct OtherTable {
+/// A table of the scores as it was read.
+struct GatheredTable {
   std::size_t run = 0;
   std::string where;   ///< for messages
   artifact::Table table;
@@ -155,7 +155,7 @@ struct Results {
   std::vector<DummyCell> dummy;
   std::vector<DummyTargetCell> dummy_targets;
   std::vector<Curve> curves;
-  std::map<std::string, std::vector<OtherTable>> others;   ///< by name, as gathered
+  std::map<std::string, std::vector<GatheredTable>> tables;   ///< of the scores, by name, as gathered
   std::vector<std::string> missing;
   std::vector<std::string> notes;
   std::int64_t train_length = 0;  ///< 0 when nothing says it, or runs differ
@@ -163,8 +163,6 @@ struct Results {
   std::string primary;
   std::vector<std::string> palette;
   std::vector<ClaimSpec> claims;
-  /// The tables that claims ask for, each with the run that it is of.
-  std::vector<std::pair<std::size_t, artifact::Table>> tables;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.
   std::vector<std::pair<std::string, std::string>> data;
 

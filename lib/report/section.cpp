@@ -75,9 +75,9 @@ std::optional<PairedDifference> Comparisons::compare(const ArmScore& a, const Ar
 
 void each_row(const Results& results, const std::string& table,
               const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use) {
-  const auto found = results.others.find(table);
-  if (found == results.others.end()) return;
-  for (const OtherTable& other : found->second) {
+  const auto found = results.tables.find(table);
+  if (found == results.tables.end()) return;
+  for (const GatheredTable& other : found->second) {
     const TableReader read(other.table, other.where);
     for (std::size_t row = 0; row < other.table.rows(); ++row) use(other.run, read, row);
   }

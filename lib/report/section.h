@@ -62,7 +62,7 @@ class Comparisons {
   std::map<std::size_t, std::unique_ptr<Bootstrap>> resamples_;
 };
 
-/// Calls `use` for every row of a table that has no struct in Results, run by run.
+/// Calls `use` for every row of a table of the scores, run by run.
 void each_row(const Results& results, const std::string& table,
               const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use);
 /// The arm that a run belongs to.

@@ -9,6 +9,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 
 using namespace pe;
 using namespace pe::report;
@@ -38,8 +39,8 @@ class Gathered {
     run.labels = std::move(labels);
     results.runs.push_back(run);
     results.encodings.push_back(encoding);
-    results.tables.emplace_back(results.runs.size() - 1, std::move(trials));
-    results.tables.emplace_back(results.runs.size() - 1, std::move(summary));
+    results.tables["algo_trial"].push_back({results.runs.size() - 1, "test", std::move(trials)});
+    results.tables["algo_summary"].push_back({results.runs.size() - 1, "test", std::move(summary)});
   }
 
   ClaimResult judge(const std::string& body) {
@@ -225,6 +226,115 @@ BOOST_AUTO_TEST_CASE(mistakes_are_named_with_line_and_nearest_word) {
   says(error("{where: {lenght: 40}, of: none, at_least: 1}"), "did you mean 'length'?");
   says(error("{table: algo_trail, of: none, at_least: 1}"), "did you mean 'algo_trial'?");
   says(error("{table: algo_summary, of: none, at_least: 1}"), "name more columns under 'where'");
+  gathered.results.runs[0].labels["from"] = "decay";
+  says(error("{runs: {form: decay}, of: none, at_least: 1}"), "no run has a label 'form'");
+  says(error("{runs: {form: decay}, of: none, at_least: 1}"), "did you mean 'from'?");
+}
+
+BOOST_AUTO_TEST_CASE(a_test_tells_which_configs_it_is_about) {
+  Gathered gathered;
+  gathered.add("none", "1", kAll, kAll);
+  gathered.add("rope", "1", kAll, kNone);
+  gathered.add("rope", "2", kAll, kNone);
+  gathered.results.runs[0].facts["config_hash"] = "aaaaaaaaaaaa";
+  gathered.results.runs[1].facts["config_hash"] = "bbbbbbbbbbbb";
+  gathered.results.runs[2].facts["config_hash"] = "cccccccccccc";
+  const auto configs = [&](const std::string& test) { return gathered.judge("    tests:\n      - " + test + "\n").tests.at(0).configs; };
+  const std::string one = configs("{where: {length: 40}, of: none, at_least: 1}");
+  BOOST_TEST(one == "aaaaaaaaaaaa");
+  const std::string both = configs("{where: {length: 40}, of: none, above: rope}");
+  BOOST_TEST(both.size() == 12u);
+  BOOST_TEST(both != configs("{where: {length: 40}, of: rope, at_most: 1}"));
+}
+
+BOOST_AUTO_TEST_CASE(all_shipped_files_are_read) {
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(test::source_root() / "configs/claims")) {
+    BOOST_TEST(!read_claims(entry.path()).empty(), entry.path());
+    ++files;
+  }
+  BOOST_TEST(files >= 3u);
+}
+
+// ---- The published grid of structured rows
+
+struct Rows {
+  Gathered gathered;
+
+  void add(const std::string& from, const std::string& mode, const std::string& network, const std::string& encoding, int depth, int seed,
+           double all, double middle, double determined) {
+    using enum artifact::ColumnType;
+    artifact::Table grid("dummy_grid", {{"mode", kText, ""}, {"network", kText, ""}, {"pe", kText, ""}, {"depth", kInteger, ""},
+                                        {"epochs", kInteger, ""}, {"loss_all", kReal, ""}, {"det_loss", kReal, ""}, {"loss_pos4", kReal, ""}});
+    for (const std::int64_t epochs : {1, 16}) {
+      const double early = epochs == 1 ? 0.5 : 0;
+      grid.add_row({mode, network, encoding, depth, epochs, all + early, determined + early, middle + early});
+    }
+    Results& results = gathered.results;
+    results.runs.push_back({.labels = {{"from", from}, {"depth", std::to_string(depth)}}, .encoding = encoding, .seed = std::to_string(seed)});
+    if (std::find(results.encodings.begin(), results.encodings.end(), encoding) == results.encodings.end()) results.encodings.push_back(encoding);
+    results.tables["dummy_grid"].push_back({results.runs.size() - 1, "test", std::move(grid)});
+  }
+  /// Everything as published and as expected, three seeds; `middle` of the learned encoding at depth 1 as given.
+  void as_claimed(double middle = 4.30, double sixteen = .8483, int seeds = 3) {
+    for (int seed = 0; seed < seeds; ++seed) {
+      const double noise = 0.001 * (seed - 1);
+      for (const char* name : {"sinusoidal", "sininit", "learned"}) {
+        const bool odd = name == std::string("learned");
+        add("over_batch", "seed", "post_norm_over_batch", name, 1, seed, .147 + noise, (odd ? middle : 4.30) + noise, .7);
+        add("over_batch", "seed", "post_norm_over_batch", name, 4, seed, .141 + noise, 4.31 + noise, .7);
+      }
+      add("bare", "seed", "bare_bidirectional", "rope", 16, seed, sixteen + noise, 4.3, .7);
+      for (const char* name : {"sinusoidal", "sininit", "learned", "rope", "lrope"}) {
+        add("fixed", "fixed", "pre_norm_causal", name, 4, seed, .07, .08 + noise, .012);
+        add("fixed", "fixed", "post_norm_causal", name, 4, seed, .07, (name == std::string("lrope") ? .3 : .09) + noise, .015 + noise);
+      }
+    }
+  }
+  std::vector<ClaimResult> judged() {
+    gathered.claims = read_claims(test::source_root() / "configs/claims/dummy.yml");
+    return report::judge(gathered.claims, gathered.results);
+  }
+};
+
+BOOST_AUTO_TEST_CASE(the_published_grid_is_judged_by_network_mode_and_depth) {
+  Rows rows;
+  rows.as_claimed();
+  std::vector<ClaimResult> judged = rows.judged();
+  BOOST_TEST_REQUIRE(judged.size() == 3u);
+  BOOST_TEST((judged[0].verdict == Verdict::kReproduced), judged[0].reason);
+  BOOST_TEST((judged[1].verdict == Verdict::kReproduced), judged[1].reason);
+  BOOST_TEST((judged[2].verdict == Verdict::kNotReproduced));    // lrope with post_norm reads too little
+  const std::vector<TestResult>& fixed = judged[2].tests;
+  BOOST_TEST_REQUIRE(fixed.size() == 6u);
+  BOOST_TEST((fixed[0].verdict == Verdict::kReproduced));
+  BOOST_TEST((fixed[1].verdict == Verdict::kNotReproduced));
+  for (std::size_t i = 2; i < 6; ++i) BOOST_TEST((fixed[i].verdict == Verdict::kReproduced), i);
+
+  Rows outside;
+  outside.as_claimed(4.60);
+  BOOST_TEST((outside.judged()[0].verdict == Verdict::kNotReproduced));
+  Rows above;
+  above.as_claimed(4.30, .9);
+  BOOST_TEST((above.judged()[1].verdict == Verdict::kNotReproduced));
+}
+
+BOOST_AUTO_TEST_CASE(networks_that_have_not_finished_and_single_seeds_settle_nothing) {
+  Rows unfinished;
+  unfinished.as_claimed();
+  for (GatheredTable& gathered : unfinished.gathered.results.tables["dummy_grid"]) {
+    const Run& run = unfinished.gathered.results.runs[gathered.run];
+    if (run.encoding != "sininit" || run.labels.at("from") != "over_batch" || run.labels.at("depth") != "4") continue;
+    gathered.table = artifact::Table("dummy_grid", gathered.table.columns());
+    gathered.table.add_row({"seed", "post_norm_over_batch", "sininit", 4, 16, .39, .7, 4.30});
+  }
+  const ClaimResult result = unfinished.judged()[0];
+  BOOST_TEST((result.verdict == Verdict::kNotTestable));
+  says(result.reason, "the control failed: loss_all of sinusoidal, sininit, learned at most 0.2");
+  Rows single;
+  single.as_claimed(4.30, .8483, 1);
+  BOOST_TEST((single.judged()[1].verdict == Verdict::kPartly));
+  says(single.judged()[1].tests.at(0).reason, "fewer than three seeds");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -32,7 +32,7 @@ void add(Results& results, std::size_t run, const std::string& name, std::vector
          const std::vector<std::vector<artifact::Cell>>& rows) {
   artifact::Table table(name, std::move(columns));
   for (const auto& row : rows) table.add_row(row);
-  results.others[name].push_back({run, "test: " + name, std::move(table)});
+  results.tables[name].push_back({run, "test: " + name, std::move(table)});
 }
 
 Section section_of(const std::string& name, const Results& results) {

@@ -170,7 +170,7 @@ Table table_of(const Results& results) {
 
 Section attention_section(const Results& results, Palette& palette) {
   Section section{.id = "attention", .title = "What heads look at"};
-  const auto has = [&](const char* table) { return results.others.count(table) != 0; };
+  const auto has = [&](const char* table) { return results.tables.count(table) != 0; };
   if (!has("probe_attention") && !has("probe_sink_summary") && !has("probe_circuit_summary")) return section;
   if (has("probe_argmax")) section.figures.push_back(peaks_figure(results, palette));
   if (has("probe_attention")) {

@@ -184,7 +184,7 @@ Check budgets(const Results& results) {
   if (tokens.empty()) return {check.what, Outcome::kUnknown, "no artifact says how many tokens its model has seen"};
   const std::string seen = tokens.size() == 1 ? cat("every model has seen ", support::with_commas(std::llround(*tokens.begin())), " tokens")
                                               : "models have seen different numbers of tokens; they are in the list of models";
-  if (results.others.count("cost")) return {check.what, Outcome::kPass, cat(seen, "; times are in the section on cost")};
+  if (results.tables.count("cost")) return {check.what, Outcome::kPass, cat(seen, "; times are in the section on cost")};
   return {check.what, Outcome::kUnknown, cat(seen, "; times are measured (pe-measure) and were not gathered")};
 }
 
@@ -211,7 +211,7 @@ Check controls(const Results& results) {
   each_row(results, "probe_position", [&](std::size_t, const TableReader& read, std::size_t row) { networks.insert(read.text(row, "network")); });
   if (networks.count("random")) found.emplace_back("position probes of a random network");
   if (networks.count("shuffled")) found.emplace_back("position probes on shuffled texts");
-  if (results.others.count("probe_reliance")) found.emplace_back("shuffled prefixes");
+  if (results.tables.count("probe_reliance")) found.emplace_back("shuffled prefixes");
   if (found.empty()) return {check.what, Outcome::kFail, "neither a model without an encoding nor a probe's control was gathered"};
   return {check.what, Outcome::kPass, support::join(found, ", ")};
 }

@@ -17,7 +17,7 @@ Cell number_or(double value, const std::string& reason) {
 
 Row row_of(const std::string& id, const TestResult& result, bool is_control) {
   const std::string& reason = result.reason;
-  return {.cells = {Cell::of_text(id), Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
+  return {.cells = {Cell::of_text(id), Cell::of_text(result.configs), Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
                     number_or(result.effect, reason), number_or(result.interval.low, reason), number_or(result.interval.high, reason),
                     Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_name(result.verdict)), Cell::of_text(reason)}};
 }
@@ -29,18 +29,19 @@ Section claims_section(const Results& results, Palette&) {
   if (results.claims.empty()) return section;
   const std::vector<ClaimResult> judged = judge(results.claims, results);
 
-  Table board{.id = "claims", .title = "Claims and verdicts"};
-  board.columns = {{.id = "claim", .header = "Claim", .text = true},      {.id = "says", .header = "What it says", .text = true},
+  Table board{.id = "verdicts", .title = "Claims and verdicts"};
+  board.columns = {{.id = "claim_id", .header = "Claim", .text = true},      {.id = "says", .header = "What it says", .text = true},
                    {.id = "source", .header = "Source", .text = true},    {.id = "published", .header = "Published", .text = true},
                    {.id = "verdict", .header = "Verdict", .text = true},  {.id = "reason", .header = "Why", .text = true},
                    {.id = "hash", .header = "Hash", .text = true}};
-  Table tests{.id = "claim_tests", .title = "What was tested"};
-  tests.columns = {{.id = "claim", .header = "Claim", .text = true},
-                   {.id = "test", .header = "Test", .text = true},
+  Table tests{.id = "claims", .title = "What was tested"};
+  tests.columns = {{.id = "claim_id", .header = "Claim", .text = true},
+                   {.id = "config_hash", .header = "Configs", .text = true},
+                   {.id = "expected", .header = "Expected", .text = true},
                    {.id = "observed", .header = "Observed", .text = true},
                    {.id = "effect", .header = "Effect", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
-                   {.id = "low", .header = "95 % low", .style = NumberStyle::kSignedNats},
-                   {.id = "high", .header = "95 % high", .style = NumberStyle::kSignedNats},
+                   {.id = "ci_lo", .header = "95 % low", .style = NumberStyle::kSignedNats},
+                   {.id = "ci_hi", .header = "95 % high", .style = NumberStyle::kSignedNats},
                    {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
                    {.id = "verdict", .header = "Verdict", .text = true},
                    {.id = "reason", .header = "Why", .text = true}};
@@ -57,7 +58,7 @@ Section claims_section(const Results& results, Palette&) {
   board.caption = "Reproduced: every test holds in every seed and its interval excludes zero; partly: in the mean only, or without an interval; not "
                   "testable: the control failed, or something was not measured. Hash: of the claim as it was written.";
   tests.caption = cat("Effect: by how much the least favourable arm passes, in the measure's own unit; above zero is as claimed. Interval: 95 %, paired t over "
-                      "seeds from three on, else a bootstrap over items (10,000 resamples, the same for all arms). ", training_sentence(results));
+                      "seeds from three on, else a bootstrap over items (10,000 resamples, the same for all arms). ", training_sentence(results), " Configs: a hash of the configs of the runs that were compared.");
   section.tables = {std::move(board), std::move(tests)};
   return section;
 }

@@ -51,7 +51,7 @@ std::map<std::int64_t, double> exact_by_length(const Results& results, std::size
 
 Section context_extension_section(const Results& results, Palette&) {
   Section section{.id = "context_extension", .title = "How far the context reaches"};
-  if (!results.others.count("lm_length") && !results.others.count("lm_extension")) return section;
+  if (!results.tables.count("lm_length") && !results.tables.count("lm_extension")) return section;
   Table table{.id = "context_extension", .title = "How far the context reaches"};
   table.columns = arm_columns(results);
   const auto count = [](const char* id, const char* header, const char* group) {

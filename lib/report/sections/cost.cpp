@@ -144,8 +144,8 @@ Table cost_table(const Results& results, const std::string& path) {
 
 Section cost_section(const Results& results, Palette&) {
   Section section{.id = "cost", .title = "What encodings cost"};
-  if (results.others.count("parameters")) section.tables.push_back(parameters_table(results));
-  if (results.others.count("cost")) {
+  if (results.tables.count("parameters")) section.tables.push_back(parameters_table(results));
+  if (results.tables.count("cost")) {
     for (const char* path : {"unfused", "best"}) section.tables.push_back(cost_table(results, path));
   }
   std::erase_if(section.tables, [](const Table& table) { return table.rows.empty(); });

@@ -1,5 +1,5 @@
-// Structured rows (pe-dummy): losses over depth and epochs beside exact floors and the published grid, and the verdict on what
-// that grid was said to show.
+// Structured rows (pe-dummy): losses over depth and epochs beside exact floors and the published grid. What that grid
+// was said to show is a file of claims: configs/claims/dummy.yml.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -98,12 +98,6 @@ class Grid {
       if (cell.mode == mode) add(found, cell.variant);
     }
     return found;
-  }
-  std::string config_hash(const std::string& mode, const Line& line) const {
-    for (const DummyCell& cell : results_.dummy) {
-      if (cell.mode == mode && line_of(cell) == line) return results_.runs[cell.run].facts.value("config_hash", "");
-    }
-    return "";
   }
 
  private:
@@ -318,98 +312,6 @@ Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette
   return figure;
 }
 
-// ---- The claim ------------------------------------------------------------------------------------------------------
-
-struct Tested {
-  std::string id, what, expected, config_hash;
-  std::vector<double> observed;   ///< one a seed
-  Claim claim;
-};
-
-/// Signed so that the claim says "above zero", with the interval of the mean.
-Claim claim_of(std::vector<double> effects, bool control, std::optional<Interval> band) {
-  const SeedSummary summary = summarise_seeds(effects);
-  return {.effects = std::move(effects),
-          .interval = {summary.mean - summary.half_width, summary.mean + summary.half_width},
-          .control = control,
-          .band = band};
-}
-
-double mean_of(const std::vector<double>& values) { return summarise_seeds(values).mean; }
-
-/// A15: the published grid is explained by its networks, not by its encodings.
-std::vector<Tested> tested(const Grid& grid) {
-  std::vector<Tested> all;
-  constexpr std::int64_t kEpochs = 16;   // as published; fewer do not reach the floors
-  const auto name = [](const Line& line) { return cat(line.encoding, ", ", line.network, ", depth ", line.depth); };
-  const auto middle = [](const DummyCell& c) { return c.positions[4]; };
-  for (const Line& line : grid.lines("seed")) {
-    const auto loss = values_of(grid.by_seed("seed", line, kEpochs, [](const DummyCell& c) { return c.all; }));
-    if (loss.empty()) continue;
-    const bool additive = line.encoding == "sinusoidal" || line.encoding == "sininit" || line.encoding == "learned";
-    if (additive && line.network == "post_norm_over_batch") {
-      const auto at_middle = values_of(grid.by_seed("seed", line, kEpochs, middle));
-      // Deeper networks have not finished after 400 steps; a network that has not learned what it can proves nothing.
-      all.push_back({"A15", cat("loss at MIDDLE: ", name(line)), "4.2627 ± 0.1 (ln 71)", grid.config_hash("seed", line), at_middle,
-                     claim_of(at_middle, mean_of(loss) <= 0.2, Interval{kBase - 0.1, kBase + 0.1})});
-    }
-    if (line.network == "bare_bidirectional" && line.encoding == "rope" && line.depth == 16) {
-      all.push_back({"A15", cat("loss at the marginal floor: ", name(line)), "0.8466 ± 0.02", grid.config_hash("seed", line), loss,
-                     claim_of(loss, true, Interval{kMarginal - 0.02, kMarginal + 0.02})});
-    }
-  }
-  for (const Line& line : grid.lines("fixed")) {
-    if (line.depth != 4 || line.encoding == "none") continue;
-    const auto at_middle = values_of(grid.by_seed("fixed", line, kEpochs, middle));
-    if (at_middle.empty()) continue;
-    std::vector<double> below;
-    for (const double value : at_middle) below.push_back(0.2 - value);
-    all.push_back({"A15", cat("loss at MIDDLE: ", name(line)), "< 0.2", grid.config_hash("fixed", line), at_middle,
-                   claim_of(std::move(below), true, std::nullopt)});
-    if (line.encoding != "rope") continue;
-    const auto determined = [](const DummyCell& c) { return c.determined; };
-    const auto rope = grid.by_seed("fixed", line, kEpochs, determined);
-    const auto sinusoidal = grid.by_seed("fixed", {"sinusoidal", line.network, line.depth}, kEpochs, determined);
-    std::vector<double> differences, within;
-    for (const auto& [seed, value] : rope) {
-      const auto other = sinusoidal.find(seed);
-      if (other == sinusoidal.end()) continue;
-      differences.push_back(value - other->second);
-      within.push_back(0.02 - std::abs(differences.back()));
-    }
-    if (differences.empty()) continue;
-    all.push_back({"A15", cat("rope − sinusoidal, positions 1–6: ", line.network, ", depth ", line.depth), "0 ± 0.02",
-                   grid.config_hash("fixed", line), differences, claim_of(std::move(within), true, std::nullopt)});
-  }
-  return all;
-}
-
-Table claims_table(const std::vector<Tested>& claims) {
-  Table table{.id = "dummy_claims", .title = "What the published grid shows, tested"};
-  table.columns = {{.id = "claim_id", .header = "Claim", .text = true},
-                   {.id = "what", .header = "Quantity", .text = true},
-                   {.id = "config_hash", .header = "Config", .text = true},
-                   {.id = "expected", .header = "Expected", .text = true},
-                   {.id = "observed", .header = "Observed"},
-                   {.id = "ci_lo", .header = "low", .group = "95 % over seeds"},
-                   {.id = "ci_hi", .header = "high", .group = "95 % over seeds"},
-                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                   {.id = "verdict", .header = "Verdict", .text = true}};
-  const auto bound = [](double value) {
-    return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", "fewer than three seeds have no interval");
-  };
-  for (const Tested& one : claims) {
-    const SeedSummary summary = summarise_seeds(one.observed);
-    table.rows.push_back({.cells = {Cell::of_text(one.id), Cell::of_text(one.what), Cell::of_text(one.config_hash),
-                                    Cell::of_text(one.expected), Cell::of_number(summary.mean), bound(summary.mean - summary.half_width),
-                                    bound(summary.mean + summary.half_width), Cell::of_number(static_cast<double>(one.observed.size())),
-                                    Cell::of_text(verdict_name(verdict_of(one.claim)))}});
-  }
-  table.caption = "After 16 epochs, as published. Reproduced: in every seed, with an interval that excludes the contrary, and within the band "
-                  "that is stated. Partly: in the mean. Not testable: the network has not learned what it could, so nothing follows.";
-  return table;
-}
-
 }  // namespace
 
 Section dummy_section(const Results& results, Palette& palette) {
@@ -427,16 +329,6 @@ Section dummy_section(const Results& results, Palette& palette) {
     section.figures.push_back(losses_figure(grid, mode, palette));
     section.tables.push_back(losses_table(grid, mode, of_seeds));
     section.tables.push_back(is_hard(mode) ? hard_table(grid, mode, results.baseline) : targets_table(grid, mode));
-  }
-  const std::vector<Tested> claims = tested(grid);
-  if (!claims.empty()) {
-    std::map<std::string, int> verdicts;
-    for (const Tested& one : claims) ++verdicts[verdict_name(verdict_of(one.claim))];
-    std::vector<std::string> parts;
-    for (const auto& [verdict, count] : verdicts) parts.push_back(cat(count, " ", verdict));
-    section.findings.push_back(cat("Structured rows: that the published grid shows its networks and not its encodings (A15) was tested in ",
-                                   claims.size(), claims.size() == 1 ? " cell: " : " cells: ", support::join(parts, ", "), "."));
-    section.tables.push_back(claims_table(claims));
   }
   return section;
 }

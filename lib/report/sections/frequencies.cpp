@@ -161,10 +161,10 @@ Figure drift_figure(const Results& results, Palette& palette) {
 
 Section frequencies_section(const Results& results, Palette& palette) {
   Section section{.id = "frequencies", .title = "Frequencies and distances"};
-  if (results.others.count("probe_frequency")) section.figures.push_back(map_figure(results));
-  if (results.others.count("probe_logit")) section.figures.push_back(drift_figure(results, palette));
+  if (results.tables.count("probe_frequency")) section.figures.push_back(map_figure(results));
+  if (results.tables.count("probe_logit")) section.figures.push_back(drift_figure(results, palette));
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
-  if (results.others.count("probe_angle")) section.tables.push_back(angles_table(results));
+  if (results.tables.count("probe_angle")) section.tables.push_back(angles_table(results));
   return section;
 }
 

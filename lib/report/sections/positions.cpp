@@ -211,8 +211,8 @@ Section positions_section(const Results& results, Palette& palette) {
     section.figures.push_back(reading_figure(results, readings, centre, palette));
     section.tables.push_back(reading_table(results, readings));
   }
-  if (results.others.count("probe_reliance")) section.tables.push_back(reliance_table(results));
-  if (results.others.count("probe_position_loss")) section.figures.push_back(context_figure(results));
+  if (results.tables.count("probe_reliance")) section.tables.push_back(reliance_table(results));
+  if (results.tables.count("probe_position_loss")) section.figures.push_back(context_figure(results));
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
   return section;
 }
