@@ -306,8 +306,8 @@ void check(const PositionalEncoding& encoding, const Span& span, const Heads& he
                          " keys: expected q [B, H, T, d_h], k and v [B, G, S, d_h], found q ", sizes(heads.q), ", k ",
                          sizes(heads.k), ", v ", sizes(heads.v)));
   }
-  if (heads.q.size(1) != encoding.shape().query_heads || groups != encoding.shape().key_value_heads) {
-    throw ShapeError(cat("the encoding was built for ", encoding.shape().query_heads, " query heads and ",
+  if (heads.q.size(1) != encoding.projected_heads() || groups != encoding.shape().key_value_heads) {
+    throw ShapeError(cat("the encoding was built for ", encoding.projected_heads(), " query heads and ",
                          encoding.shape().key_value_heads, " key/value heads, found ", heads.q.size(1), " and ",
                          groups));
   }
@@ -322,7 +322,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   const Plan plan = make_plan(encoding, span, heads.q.scalar_type(), grad_mode, options);
   const Traits& traits = plan.traits;
   if (traits.needs_raw) {
-    heads.raw_q = heads.q;
+    heads.raw_q = repeat_groups(heads.q, encoding.shape().query_heads);
     heads.raw_k = heads.k;
   }
   encoding.transform(context, heads);

@@ -23,6 +23,7 @@ Json Facts::to_json() const {
                {"length_dependent", length_dependent},
                {"content_dependent", content_dependent},
                {"stochastic", stochastic}};
+  if (heads_per_query != 1) json["heads_per_query"] = heads_per_query;
   if (!max_positions) json["max_positions"] = nullptr;
   else if (*max_positions == 0) json["max_positions"] = "set by the options";
   else json["max_positions"] = *max_positions;

@@ -74,6 +74,8 @@ struct Facts {
   bool length_dependent = false;     ///< the length (Span::pe_len) changes what earlier tokens see
   bool content_dependent = false;    ///< reads q, k or x beyond their product
   bool stochastic = false;           ///< draws; results depend on Span::step
+  /// Attention heads that S2 makes of each head of q: the projection of queries has H / heads_per_query heads.
+  int heads_per_query = 1;
 
   /// May the loss of every prefix be read off one pass over the whole text?
   bool prefixes_agree() const { return !length_dependent && !stochastic; }
@@ -84,7 +86,7 @@ struct Facts {
 struct Shape {
   std::int64_t width = 0;              ///< d_m
   std::int64_t layers = 1;
-  std::int64_t query_heads = 1;        ///< H
+  std::int64_t query_heads = 1;        ///< H, those that attend; see PositionalEncoding::projected_heads
   std::int64_t key_value_heads = 1;    ///< G, divides H; query head h reads key/value head ⌊h·G/H⌋
   std::int64_t head_width = 0;         ///< d_h
   std::int64_t train_length = 0;       ///< L, tokens
@@ -143,11 +145,11 @@ struct LayerContext {
   bool contiguous = true;
 };
 
-/// q [B,H,T,d_h], k and v [B,G,S,d_h]. Logits are scale·q·k.
+/// q [B,H,T,d_h], before S2 [B,projected_heads(),T,d_h]; k and v [B,G,S,d_h]. Logits are scale·q·k.
 struct Heads {
   Tensor q, k, v;
   double scale = 1;
-  Tensor raw_q, raw_k;   ///< before S2; set by the dispatcher where Traits::needs_raw
+  Tensor raw_q, raw_k;   ///< before S2, q with H heads; set by the dispatcher where Traits::needs_raw
 };
 
 /// S3: Σ_r query[…,i,r]·key[…,j,r] is added to the logits (after the scale), up to a constant of the row.
@@ -240,6 +242,8 @@ class PositionalEncoding {
 
   const Shape& shape() const { return shape_; }
   virtual Facts facts() const { return {}; }
+  /// Heads of q before S2.
+  std::int64_t projected_heads() const { return shape_.query_heads / facts().heads_per_query; }
   virtual Traits traits(const Span& span) const { return {}; }
   /// Is it defined for keys up to the query only (distances from 0 on, counts of earlier keys, sums over the past)? Such an
   /// encoding refuses a pass without a causal mask. One that says no means the same to either side.

@@ -137,6 +137,17 @@ std::unique_ptr<PositionalEncoding> make_encoding(const Json& value, const Shape
   return named.entry->make(named.options, shape);
 }
 
+int heads_per_query(const Json& value) {
+  if (value.is_object() && value.contains("stack") && value["stack"].is_array()) {
+    int product = 1;
+    for (const Json& item : value["stack"]) product *= heads_per_query(item);
+    return product;
+  }
+  const Json* name = value.is_string() ? &value : value.is_object() && value.contains("kind") ? &value["kind"] : nullptr;
+  const EncodingEntry* entry = name && name->is_string() ? find_encoding(name->get_ref<const std::string&>()) : nullptr;
+  return entry ? entry->facts.heads_per_query : 1;
+}
+
 std::string encoding_name(const Json& value) {
   const Json* members = stack_of(value);
   if (members == nullptr) return member(value).entry->name;

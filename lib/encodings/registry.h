@@ -77,6 +77,9 @@ std::unique_ptr<PositionalEncoding> make_encoding(const Json& value, const Shape
 /// "rope", "rope+ssmax": the column `pe` of tables. Takes what make_encoding takes.
 std::string encoding_name(const Json& value);
 
+/// Facts::heads_per_query of what make_encoding would make, without making it; 1 where it would throw.
+int heads_per_query(const Json& value);
+
 /// An entry's `fields` and `make` from an options struct and a class whose constructor is (Options, Shape).
 template <typename Encoding, typename Options>
 EncodingEntry with_options(EncodingEntry entry) {

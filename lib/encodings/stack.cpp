@@ -65,6 +65,7 @@ class Stack : public PositionalEncoding {
       all.length_dependent |= f.length_dependent;
       all.content_dependent |= f.content_dependent;
       all.stochastic |= f.stochastic;
+      all.heads_per_query *= f.heads_per_query;
       if (f.max_positions) all.max_positions = std::min(all.max_positions.value_or(*f.max_positions), *f.max_positions);
     }
     return all;

@@ -68,7 +68,7 @@ class Bench {
     const auto& config = model.config();
     const auto options = at::TensorOptions(model.compute_dtype()).device(model.device());
     x_ = normals("x", {batch, length, config.width}, options);
-    q_ = normals("q", {batch, config.heads, length, config.d_h()}, options);
+    q_ = normals("q", {batch, config.query_heads(), length, config.d_h()}, options);
     k_ = normals("k", {batch, config.kv_heads(), length, config.d_h()}, options);
     v_ = normals("v", {batch, config.kv_heads(), length, config.d_h()}, options);
     at::Tensor ids = at::empty({batch, length}, at::kLong);

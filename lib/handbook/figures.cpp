@@ -76,10 +76,11 @@ Tensor scores(Scene& scene, bool weights) {
   encodings::LayerContext context = encodings::layer_context(
       *scene.encoding, state, static_cast<int>(kLayer), named_normals("handbook.x", {1, scene.length, kWidth}));
   const double one = 1 / std::sqrt(std::sqrt(static_cast<double>(kHeadWidth)));   // one²·d_h/√d_h = 1
-  const Tensor q = at::full({1, kHeads, scene.length, kHeadWidth}, one, at::kDouble);
+  const Tensor k = at::full({1, kHeads, scene.length, kHeadWidth}, one, at::kDouble);
+  const Tensor q = k.narrow(1, 0, scene.encoding->projected_heads());
   encodings::Trace trace;
   encodings::attend(*scene.encoding, context,
-                    {.q = q, .k = q, .v = q, .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
+                    {.q = q, .k = k, .v = k, .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
                     {.route = encodings::Route::kReference, .trace = &trace});
   return (weights ? trace.weights : trace.logits)[0].contiguous();
 }

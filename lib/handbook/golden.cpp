@@ -80,7 +80,7 @@ Json golden_case(const EncodingEntry& entry) {
   encodings::Trace trace;
   const Tensor output = encodings::attend(
       *encoding, context,
-      {.q = waves({1, kHeads, kTokens, kHeadWidth}, 0.1, 0), .k = waves({1, kHeads, kTokens, kHeadWidth}, 0.2, 1.5),
+      {.q = waves({1, encoding->projected_heads(), kTokens, kHeadWidth}, 0.1, 0), .k = waves({1, kHeads, kTokens, kHeadWidth}, 0.2, 1.5),
        .v = waves({1, kHeads, kTokens, kHeadWidth}, 0.3, 1), .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
       {.route = encodings::Route::kReference, .trace = &trace});
   if (encoding->traits(span).adds_to_tokens) {

@@ -225,7 +225,8 @@ void score_file(const ScoreOrder& order) {
   Reader reader(order.in);
   const Tensor q64 = reader.read("q", {"B", "H", "T", "d_h"});
   const Tensor k64 = reader.read("k", {"B", "G", "T", "d_h"}), v64 = reader.read("v", {"B", "G", "T", "d_h"});
-  const std::int64_t batch = reader.size("B"), length = reader.size("T"), heads = reader.size("H");
+  const std::int64_t batch = reader.size("B"), length = reader.size("T"), heads = reader.size("H") * encodings::heads_per_query(order.encoding);
+  reader.bind("heads", heads, "the encoding");
   const std::uint64_t logits = static_cast<std::uint64_t>(batch * heads) * static_cast<std::uint64_t>(length) *
                                static_cast<std::uint64_t>(length);
   if (logits > kMostLogits) {
@@ -233,7 +234,7 @@ void score_file(const ScoreOrder& order) {
                             "] are more than the ", kMostLogits, " numbers that are written"),
                         "take fewer sequences, heads or tokens");
   }
-  std::int64_t width = heads * reader.size("d_h");
+  std::int64_t width = reader.size("H") * reader.size("d_h");
   if (reader.root().has_attribute("d_model")) {
     width = reader.root().integer("d_model");
     if (width < 1 || width > (1 << 20)) {
@@ -317,7 +318,7 @@ void score_file(const ScoreOrder& order) {
   Tensor output;
   std::vector<Tensor> gradients;
   if (order.gradients) {
-    const Tensor direction = reader.read("grad_output", {"B", "H", "T", "d_h"}).to(order.dtype);
+    const Tensor direction = reader.read("grad_output", {"B", "heads", "T", "d_h"}).to(order.dtype);
     for (Tensor* t : {&q, &k, &v}) t->requires_grad_(true);
     wanted = {{"q", q}, {"k", k}, {"v", v}};
     if (!blind) {

@@ -22,7 +22,7 @@ using support::cat;
 using Map = std::function<Tensor(const Tensor&)>;
 
 AttentionShape attention_shape(const ModelConfig& config) {
-  return {config.heads, config.kv_heads(), config.d_h(), config.norm_eps};
+  return {config.query_heads(), config.kv_heads(), config.d_h(), config.norm_eps};
 }
 
 /// Mixes values; q, k and v as they come out of the projections.
@@ -56,12 +56,12 @@ Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
 class LlamaBlock final : public Block {
  public:
   LlamaBlock(const ModelConfig& config, const WeightSource& weights, const std::string& at) : shape_(attention_shape(config)) {
-    const std::int64_t d = config.width, q = config.heads * config.d_h(), kv = config.kv_heads() * config.d_h();
+    const std::int64_t d = config.width, q = config.query_heads() * config.d_h(), kv = config.kv_heads() * config.d_h();
     attention_norm_ = weights(at + "attention.norm", {d}, false);
     packed_ = weights(at + "attention.query", {q + 2 * kv, d}, true);
     query_norm_ = weights(at + "attention.query_norm", {config.query_norm_width()}, false);
     key_norm_ = weights(at + "attention.key_norm", {config.key_norm_width()}, false);
-    output_ = weights(at + "attention.output", {d, q}, true);
+    output_ = weights(at + "attention.output", {d, config.heads * config.d_h()}, true);
     feed_forward_norm_ = weights(at + "feed_forward.norm", {d}, false);
     gate_up_ = weights(at + "feed_forward.gate", {2 * config.d_ff(), d}, true);
     down_ = weights(at + "feed_forward.down", {d, config.d_ff()}, true);
@@ -116,11 +116,11 @@ Map make_feed_forward(const ModelConfig& config, const WeightSource& weights, co
 class Attention {
  public:
   Attention(const ModelConfig& config, const WeightSource& weights, const std::string& at) : shape_(attention_shape(config)) {
-    const std::int64_t d = config.width, q = config.heads * config.d_h(), kv = config.kv_heads() * config.d_h();
+    const std::int64_t d = config.width, q = config.query_heads() * config.d_h(), kv = config.kv_heads() * config.d_h();
     projections_ = make_linear(weights, at + "query", q + 2 * kv, d);
     query_norm_ = weights(at + "query_norm", {config.query_norm_width()}, false);
     key_norm_ = weights(at + "key_norm", {config.key_norm_width()}, false);
-    output_ = make_linear(weights, at + "output", d, q);
+    output_ = make_linear(weights, at + "output", d, config.heads * config.d_h());
   }
 
   Tensor operator()(const Tensor& x, LayerContext& context, Pass& pass) const {
@@ -128,7 +128,7 @@ class Attention {
     const std::int64_t q = shape_.heads * shape_.head_width, kv = shape_.kv_heads * shape_.head_width;
     const Tensor mixed = attend(heads(all.narrow(-1, 0, q), query_norm_), heads(all.narrow(-1, q, kv), key_norm_),
                                 heads(all.narrow(-1, q + kv, kv), {}), context, pass);
-    return output_(mixed.transpose(1, 2).reshape({x.size(0), x.size(1), q}));
+    return output_(mixed.transpose(1, 2).flatten(2));
   }
 
  private:

@@ -65,7 +65,7 @@ std::int64_t PlannedParameter::count() const {
 }
 
 std::vector<PlannedParameter> plan_parameters(const ModelConfig& config) {
-  const std::int64_t d = config.width, q = config.heads * config.d_h(), kv = config.kv_heads() * config.d_h();
+  const std::int64_t d = config.width, q = config.query_heads() * config.d_h(), kv = config.kv_heads() * config.d_h();
   const double std = config.init_std;
   const double residual = config.scale_residual_init ? std / std::sqrt(2.0 * static_cast<double>(config.layers)) : std;
   Planner plan(config);
@@ -79,7 +79,7 @@ std::vector<PlannedParameter> plan_parameters(const ModelConfig& config) {
       plan.ones(attention + "query_norm", config.query_norm_width());
       plan.ones(attention + "key_norm", config.key_norm_width());
     }
-    plan.projections({{attention + "output", d}}, q, residual, true, false, config.biases);
+    plan.projections({{attention + "output", d}}, config.heads * config.d_h(), residual, true, false, config.biases);
     if (config.bare_attention) continue;
     plan.norm(inner + "norm");
     if (config.activation == Activation::kSwiglu) {

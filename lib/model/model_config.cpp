@@ -103,6 +103,8 @@ void ModelConfig::describe(support::FieldVisitor& v) {
   v.check(head_width != 0 || width % heads == 0, "heads must divide width, or head_width must be given");
 }
 
+std::int64_t ModelConfig::query_heads() const { return std::max<std::int64_t>(1, heads / encodings::heads_per_query(encoding.json)); }
+
 bool ModelConfig::operator==(const ModelConfig& other) const { return to_json(*this) == to_json(other); }
 
 Json to_json(const ModelConfig& config) {

@@ -61,9 +61,11 @@ struct ModelConfig {
 
   void describe(support::FieldVisitor& v);
 
-  std::int64_t kv_heads() const { return key_value_heads == 0 ? heads : key_value_heads; }
+  /// Heads of the projection of queries: `heads`, or a part of them where the encoding makes several heads of each.
+  std::int64_t query_heads() const;
+  std::int64_t kv_heads() const { return key_value_heads == 0 ? query_heads() : key_value_heads; }
   std::int64_t d_h() const { return head_width == 0 ? width / heads : head_width; }
-  std::int64_t query_norm_width() const { return qk_norm_over == QkNormOver::kHead ? d_h() : heads * d_h(); }
+  std::int64_t query_norm_width() const { return qk_norm_over == QkNormOver::kHead ? d_h() : query_heads() * d_h(); }
   std::int64_t key_norm_width() const { return qk_norm_over == QkNormOver::kHead ? d_h() : kv_heads() * d_h(); }
   std::int64_t d_ff() const { return feed_forward == 0 ? 4 * width : feed_forward; }
   double token_std() const { return embedding_std == 0 ? init_std : embedding_std; }
@@ -86,6 +88,7 @@ inline constexpr const char* kMaskHint =
 
 /// Parameters of the model without those of its encoding. `vocabulary` must be resolved. Of the default structure
 ///     V·d (twice when untied) + L·(d·d_h·(2H + 2G) + 3·d·d_ff + 2·d + 2·d_h when qk_norm (over the width: (H + G)·d_h)) + d
+/// where the encoding makes one head of each query head.
 std::int64_t parameter_count(const ModelConfig& config);
 
 /// Floating-point operations of forward and backward for one token of a sequence of `length` (PaLM convention: 6 per

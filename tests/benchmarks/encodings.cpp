@@ -120,7 +120,7 @@ class Subject {
     span.device = device_;
     const auto options = at::TensorOptions(at::kFloat).device(device_);
     const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, options).requires_grad_(gradients); };
-    const Tensor q = make({1, 8, length, 64}), k = make({1, 8, length, 64}), v = make({1, 8, length, 64});
+    const Tensor q = make({1, attention_->projected_heads(), length, 64}), k = make({1, 8, length, 64}), v = make({1, 8, length, 64});
     encodings::State state = encodings::begin_pass(*attention_, span);
     encodings::LayerContext context = encodings::layer_context(*attention_, state, 2, make({1, length, 512}));
     const Tensor out = encodings::attend(*attention_, context, {.q = q, .k = k, .v = v, .scale = 0.125});

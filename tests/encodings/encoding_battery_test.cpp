@@ -123,8 +123,9 @@ BOOST_DATA_TEST_CASE(pairs_turn_by_the_angles_that_are_told, data::make(subjects
   const Tensor x = normals("turned.x", {1, 1, shape.width}).expand({1, 6, shape.width});
   LayerContext context = layer_context(*encoding, state, 1, x);
   Heads heads;   // the same content at every position
-  heads.q = normals("turned.q", {1, shape.query_heads, 1, shape.head_width}).expand({1, shape.query_heads, 6, shape.head_width}).contiguous();
-  heads.k = heads.v = heads.q.clone();
+  heads.k = normals("turned.q", {1, shape.query_heads, 1, shape.head_width}).expand({1, shape.query_heads, 6, shape.head_width}).contiguous();
+  heads.v = heads.k.clone();
+  heads.q = heads.k.narrow(1, 0, encoding->projected_heads()).clone();
   encoding->transform(context, heads);
   for (std::size_t pair = 0; pair < turned->pairs(); ++pair) {
     for (std::int64_t head = 0; head < shape.query_heads; ++head) {

@@ -198,6 +198,7 @@ BOOST_AUTO_TEST_CASE(shapes_that_do_not_fit_are_refused) {
                            "multiscale_rope", "cope_clip", "clex", "resonance", "longrope2"}) {
     check_says(refusal("'" + std::string(kind) + "'", odd), {"head width 5", "not even"});
   }
+  check_says(refusal("'rope_pp'", small_shape(3, 3)), {"'rope_pp'", "two attention heads of each query head", "3 heads"});
   odd.width = 7;
   check_says(refusal("'sinusoidal'", odd), {"width 7", "not even"});
   check_says(refusal("{'kind': 'alibi', 'slopes': [1, 2, 3]}"), {"3 slopes for 2 query heads"});

@@ -114,7 +114,8 @@ Tensor Toy::run(encodings::PositionalEncoding& encoding, const Span& span,
   const auto heads = [&](const Tensor& w, std::int64_t count, const Tensor& added) {
     return at::matmul(h, w).view({batch, keys, count, shape.head_width}).transpose(1, 2) + added;
   };
-  const Tensor all_q = heads(wq, shape.query_heads, q), all_k = heads(wk, shape.key_value_heads, k),
+  const std::int64_t projected = encoding.projected_heads();
+  const Tensor all_q = heads(wq.narrow(1, 0, projected * shape.head_width), projected, q.narrow(1, 0, projected)), all_k = heads(wk, shape.key_value_heads, k),
                all_v = heads(wv, shape.key_value_heads, v);
   const encodings::Heads all{.q = all_q.narrow(2, keys - queries, queries), .k = all_k, .v = all_v,
                              .scale = 1 / std::sqrt(static_cast<double>(shape.head_width))};

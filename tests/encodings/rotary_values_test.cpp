@@ -55,6 +55,41 @@ BOOST_AUTO_TEST_CASE(a_part_of_the_channels) {
   BOOST_TEST(frequencies(score(R"({"kind": "partial", "fraction": 0.99})", 8, 64)).size() == 3);
 }
 
+BOOST_AUTO_TEST_CASE(the_second_head_of_a_query_sees_the_imaginary_part) {
+  for (const char* layout : {"half", "interleaved"}) {
+    const Json config = {{"kind", "rope_pp"}, {"layout", layout}};
+    const auto encoding = make_encoding(config, {.width = 8, .query_heads = 2, .key_value_heads = 1, .head_width = 8, .train_length = 64,
+                                                 .dtype = at::kDouble});
+    BOOST_TEST(encoding->projected_heads() == 1);
+    const Span span = Span::whole(1, 6);
+    State state = begin_pass(*encoding, span);
+    LayerContext context = layer_context(*encoding, state, 0);
+    const Tensor q = f8(true).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous(), k = f8(false).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous();
+    Trace trace;
+    const Tensor out = attend(*encoding, context, {.q = q, .k = k, .v = k}, {.trace = &trace});
+    BOOST_TEST(out.sizes().vec() == (std::vector<std::int64_t>{1, 2, 6, 8}), boost::test_tools::per_element());
+    const auto logit = [&](int head, int i, int j) { return trace.logits[0][head][i][j].item<double>(); };
+    const Json rope = {{"kind", "rope"}, {"layout", layout}};
+    check_near(logit(0, 5, 2), f8_score(rope.dump(), 5, 2), 1e-12);
+    if (layout == std::string("half")) check_near(logit(1, 5, 2), 1.184961918223, 1e-11);
+    // As the naive sum over pairs has it, with a = q·k and b = q×k of each pair.
+    const std::int64_t half = 4;
+    double real = 0, imaginary = 0;
+    for (std::int64_t c = 0; c < half; ++c) {
+      const bool split = layout == std::string("half");
+      const std::int64_t one = split ? c : 2 * c, two = split ? c + half : 2 * c + 1;
+      const auto at = [](const Tensor& t, std::int64_t i) { return t.flatten()[i].item<double>(); };
+      const Tensor qs = f8(true), ks = f8(false);
+      const double theta = std::pow(10000.0, -2.0 * static_cast<double>(c) / 8.0), d = 3;
+      const double a = at(qs, one) * at(ks, one) + at(qs, two) * at(ks, two), b = at(qs, two) * at(ks, one) - at(qs, one) * at(ks, two);
+      real += a * std::cos(d * theta) - b * std::sin(d * theta);
+      imaginary += a * std::sin(d * theta) + b * std::cos(d * theta);
+    }
+    check_near(logit(0, 5, 2), real, 1e-12);
+    check_near(logit(1, 5, 2), imaginary, 1e-12);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(pairs_slower_than_the_training_length_are_left_alone) {
   const auto kept = [](std::int64_t length) {
     const auto theta = frequencies(score(R"("hope")", 64, length));

@@ -101,6 +101,27 @@ BOOST_AUTO_TEST_CASE(the_formula_counts_what_a_model_holds) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(attention_heads_that_share_a_query_have_one_projection) {
+  const auto count = [](const char* encoding, std::int64_t heads) {
+    ModelConfig config;
+    config.width = 32;
+    config.layers = 3;
+    config.heads = heads;
+    config.head_width = 8;
+    config.length = 8;
+    config.encoding.json = encoding;
+    const auto model = pe::model::LanguageModel::make(config, 37, 1);
+    BOOST_TEST(model.forward(at::zeros({2, 8}, at::kLong)).defined());
+    std::int64_t held = 0;
+    for (const auto& parameter : model.parameters()) held += parameter.tensor.numel();
+    BOOST_TEST(held == pe::model::parameter_count(model.config()));
+    return held;
+  };
+  const std::int64_t projection = 3 * 32 * 8;   // of one head, all layers
+  BOOST_TEST(count("rope_pp", 4) == count("rope", 4) - 3 * 2 * projection);   // two heads of q, k and v less each
+  BOOST_TEST(count("rope_pp", 8) == count("rope", 4) + 4 * projection);       // twice the heads: the output reads twice as many
+}
+
 BOOST_AUTO_TEST_CASE(a_config_survives_an_artifact) {
   ModelConfig config;
   config.width = 96;

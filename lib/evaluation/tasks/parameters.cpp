@@ -48,7 +48,7 @@ class Parameters final : public Task {
     const auto& shape = encoding->shape();
     const auto options = at::TensorOptions(model.compute_dtype()).device(model.device());
     const at::Tensor x = at::zeros({1, length, shape.width}, options);
-    const at::Tensor q = at::zeros({1, shape.query_heads, length, shape.head_width}, options);
+    const at::Tensor q = at::zeros({1, encoding->projected_heads(), length, shape.head_width}, options);
     const at::Tensor k = at::zeros({1, shape.key_value_heads, length, shape.head_width}, options);
     std::optional<encodings::State> state;   // lives on: what a pass shares between layers counts
     const MemoryUse use = memory_of([&] {
