@@ -30,6 +30,7 @@ std::string Expander::signature(const std::vector<std::string>& axes, const Scop
 /// Config, shared by instances that agree on the axes it uses. False when a mistake was told.
 bool Expander::finish_config(Stage& stage, const Scope& scope, Task& task) {
   const std::string labels = signature(stage.config_axes, scope);
+  const std::pair<std::int64_t, std::int64_t> resources{task.resources.cpus, task.resources.gpus};
   auto found = stage.configs.find(labels);
   if (found == stage.configs.end()) {
     Diagnostics local;
@@ -38,18 +39,21 @@ bool Expander::finish_config(Stage& stage, const Scope& scope, Task& task) {
     report(local);
     if (!config) return false;
     Composed composed;
-    composed.config = std::move(*config);
-    composed.externals = finish_paths(stage, composed.config);
+    composed.externals = finish_paths(stage, *config);
+    if (const auto group = config->find("compute"); group != config->end()) composed.compute = *group;
+    resolve_compute(*stage.description, task.resources, options_.isa, *config);
+    composed.resolved[resources] = std::move(*config);   // not copied: a grid composes thousands
     found = stage.configs.emplace(labels, std::move(composed)).first;
   }
   Composed& composed = found->second;
-  support::Shared<Json>& resolved = composed.resolved[{task.resources.cpus, task.resources.gpus}];
-  if (!resolved.identity()) {
-    Json config = composed.config;
+  auto resolved = composed.resolved.find(resources);
+  if (resolved == composed.resolved.end()) {
+    Json config = composed.resolved.begin()->second;
+    if (!composed.compute.is_null()) config["compute"] = composed.compute;
     resolve_compute(*stage.description, task.resources, options_.isa, config);
-    resolved = std::move(config);
+    resolved = composed.resolved.emplace(resources, std::move(config)).first;
   }
-  task.config = resolved;
+  task.config = resolved->second;
   task.externals = composed.externals;
   return true;
 }

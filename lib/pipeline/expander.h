@@ -63,9 +63,10 @@ class Expander {
 
   /// The config that instances with the same labels share.
   struct Composed {
-    Json config;                                     ///< paths absolute; `auto` of compute not yet resolved
     std::vector<ExternalInput> externals;
-    std::map<std::pair<std::int64_t, std::int64_t>, support::Shared<Json>> resolved;   ///< by cpus and gpus
+    Json compute;   ///< that group as it was written, for other resources
+    /// By cpus and gpus: paths absolute, `auto` of compute resolved. Never empty.
+    std::map<std::pair<std::int64_t, std::int64_t>, support::Shared<Json>> resolved;
   };
 
   /// What instances with the same labels may use, and how they are tried again.
