@@ -333,11 +333,12 @@ class Examination {
     }
     try {
       const auto answer =
-          support::capture({program->string(), "--query-gpu=index,name,memory.total,memory.used,driver_version",
+          support::capture({"timeout", "10", program->string(), "--query-gpu=index,name,memory.total,memory.used,driver_version",
                             "--format=csv,noheader"});
       if (answer.status.code != 0) {
         add(Level::kWarning, "gpu",
-            cat("nvidia-smi ends with ", answer.status.code, ": ", support::trim(answer.out + answer.err)),
+            answer.status.code == 124 ? std::string("nvidia-smi does not answer within 10 s")
+                                      : cat("nvidia-smi ends with ", answer.status.code, ": ", support::trim(answer.out + answer.err)),
             "driver and devices");
         return;
       }

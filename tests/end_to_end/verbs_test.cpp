@@ -306,6 +306,29 @@ BOOST_AUTO_TEST_CASE(the_doctor_finds_and_mends_what_is_wrong_with_a_store) {
   BOOST_TEST(place.call({"doctor"}).code == 4);
 }
 
+BOOST_AUTO_TEST_CASE(the_doctor_tells_of_gpus_and_of_slurm_as_their_tools_answer) {
+  const Place place;
+  const char* path = ::getenv("PATH");
+  const auto doctor = [&] {
+    return place.call_words({"env", "PATH=" + (place.root() / "bin").string() + ":" + (path ? path : ""), place.program(), "doctor"}).out;
+  };
+  place.script("bin/nvidia-smi", "#!/bin/sh\necho '0, NVIDIA H100 80GB HBM3, 81559 MiB, 3 MiB, 570.86.15'\n"
+                                 "echo '1, NVIDIA H100 80GB HBM3, 81559 MiB, 70000 MiB, 570.86.15'\n");
+  place.script("bin/scontrol", "#!/bin/sh\n[ \"$1 $2\" = 'show config' ] || exit 9\ncat <<'END'\n"
+                               "Configuration data as of 2026-11-22T09:00:00\nKillWait                = 30 sec\n"
+                               "MaxArraySize            = 1001\nSLURM_VERSION           = 22.05.8\nEND\n");
+  std::string text = doctor();
+  CHECK_HAS(text, "0, NVIDIA H100 80GB HBM3, 81559 MiB, 3 MiB, 570.86.15");
+  CHECK_HAS(text, "1, NVIDIA H100 80GB HBM3, 81559 MiB, 70000 MiB");
+  CHECK_HAS(text, "KillWait 30 sec, MaxArraySize 1001, SLURM_VERSION 22.05.8");
+  place.script("bin/nvidia-smi", "#!/bin/sh\necho 'No devices were found'\nexit 6\n");
+  place.script("bin/scontrol", "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2\nexit 1\n");
+  text = doctor();
+  CHECK_HAS(text, "nvidia-smi ends with 6: No devices were found");
+  CHECK_HAS(text, "scontrol does not answer (1): slurm_load_ctl_conf error: Unable to contact slurm controller");
+  CHECK_HAS(text, "is slurmctld running?");
+}
+
 BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there) {
   if (!support::find_program("python3")) {
     BOOST_TEST_MESSAGE("skipped: there is no python3");
