@@ -68,6 +68,7 @@ class Execution {
     double started_unix = 0;
     std::int64_t started_step = -1;  // the last checkpoint before this attempt
     std::int64_t step = -1;
+    std::int64_t peak_rss_bytes = 0;  // as the stage itself says; 0: it does not
     bool stop_sent = false;
     bool resumed = false;
     Json progress = Json::object();

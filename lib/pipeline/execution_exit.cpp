@@ -48,6 +48,7 @@ void Execution::on_exit(const RunnerEvent& event) {
   give_back(active.slot);
   active_reports_steps_.erase(i);
   active.exit = event;
+  if (active.peak_rss_bytes > 0) active.exit.peak_rss_bytes = active.peak_rss_bytes;
   active.outcome = classify(event, active.stop_sent || active.superseded);
   active.reason = describe_exit(event);
   const double limit = graph_.tasks[i].resources.time_s;
@@ -69,7 +70,7 @@ void Execution::on_exit(const RunnerEvent& event) {
          {"class", outcome_name(active.outcome)},
          {"wall_s", event.wall_s},
          {"cpu_s", event.cpu_s},
-         {"peak_rss_bytes", event.peak_rss_bytes}}});
+         {"peak_rss_bytes", active.exit.peak_rss_bytes}}});
   if (active.publishing == 0) conclude(event.ticket);
 }
 
@@ -189,7 +190,7 @@ void Execution::write_exit(const Active& active, const RunnerEvent& event, Outco
                   {"class", outcome_name(outcome)},
                   {"wall_s", event.wall_s},
                   {"cpu_s", event.cpu_s},
-                  {"peak_rss_bytes", event.peak_rss_bytes},
+                  {"peak_rss_bytes", active.exit.peak_rss_bytes},
                   {"ended", utc_text(unix_time())},
                   {"step", active.step}};
   try {

@@ -340,6 +340,11 @@ void Execution::on_message(std::uint64_t ticket, Active& active, const Json& mes
     }
     return;
   }
+  if (name == "memory") {
+    const auto peak = message.find("peak_rss_bytes");
+    if (peak != message.end() && peak->is_number_integer()) active.peak_rss_bytes = peak->get<std::int64_t>();
+    return;
+  }
   if (name == "snapshot") {
     const Json* number = message.contains("step") && message["step"].is_number_integer() ? &message["step"] : nullptr;
     const std::int64_t step = number ? number->get<std::int64_t>() : -1;

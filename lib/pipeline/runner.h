@@ -32,7 +32,7 @@ struct RunnerEvent {
   bool out_of_memory = false;  ///< the kernel says that it killed for memory
   double wall_s = 0;
   double cpu_s = 0;  ///< user and system
-  std::int64_t peak_rss_bytes = 0;
+  std::int64_t peak_rss_bytes = 0;   ///< at least that of this process when it started the stage: Linux counts it
 };
 
 class Runner {

@@ -177,12 +177,15 @@ int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& fla
   support::install_stop_signals();
   support::make_folders(order.workspace.work);
   order.workspace.progress = progress.get();
+  const auto tell_memory = [&] { progress->event({{"event", "memory"}, {"peak_rss_bytes", support::peak_memory()}}); };
   try {
     body(order.config, order.workspace);
   } catch (const support::Stopped& stopped) {
+    tell_memory();
     progress->note(stopped.resumable() ? "stopped at a checkpoint; the same command goes on from there" : "interrupted");
     return stopped.resumable() ? support::kExitCheckpointed : support::kExitInterrupted;
   }
+  tell_memory();
   return support::kExitDone;
 }
 

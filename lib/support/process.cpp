@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "support/error.h"
 #include "support/hash.h"
@@ -175,6 +177,17 @@ std::filesystem::path own_executable() {
   auto path = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw IoError("cannot read /proc/self/exe: " + error.message());
   return path;
+}
+
+std::int64_t peak_memory() {
+  std::int64_t kib = 0;
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) kib = std::strtoll(line.c_str() + 6, nullptr, 10);
+  }
+  rusage children{};
+  ::getrusage(RUSAGE_CHILDREN, &children);
+  return std::max<std::int64_t>(kib, children.ru_maxrss) * 1024;
 }
 
 std::filesystem::path find_plugin(const std::string& folder, const std::string& name) {

@@ -48,6 +48,10 @@ Captured capture(const std::vector<std::string>& arguments, const std::string& i
 /// The program as a path: itself when it holds a '/', else the first executable of that name on the PATH.
 std::optional<std::filesystem::path> find_program(const std::string& name);
 
+/// Most memory that this process, or one that it started and waited for, ever held, in bytes; 0 when nobody says.
+/// Unlike what a parent is told, it leaves out the memory of whoever started this process.
+std::int64_t peak_memory();
+
 /// This program's own executable.
 std::filesystem::path own_executable();
 

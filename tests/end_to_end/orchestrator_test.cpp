@@ -275,4 +275,20 @@ BOOST_AUTO_TEST_CASE(usage_errors_name_the_nearest_word_and_end_with_2) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(the_memory_of_a_stage_is_its_own_and_not_that_of_who_started_it) {
+  std::string values;
+  for (int i = 0; i < 10000; ++i) values += (i ? ", " : "") + std::to_string(i);   // some hundred megabytes of plan
+  const Project project("schema: pe-pipeline/1\nname: toy\naxes: {i: [" + values +
+                        "]}\nstages:\n  t:\n    run: pe-toy\n    over: [i]\n    config: {set: {value: $(i)}}\n");
+  const Answer answer = project.call("run", {"t[i=7]"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const pipeline::Store store = project.store();
+  BOOST_TEST_REQUIRE(store.keys().size() == 1u);
+  const auto record = store.read(store.keys().front());
+  BOOST_TEST_REQUIRE(record.has_value());
+  const auto peak = record->occasion.at("peak_rss_bytes").get<std::int64_t>();
+  BOOST_TEST(peak > 1 << 20);
+  BOOST_TEST(peak < 40 << 20);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
