@@ -1,8 +1,12 @@
 #include "data/generate.h"
 
 #include <boost/test/unit_test.hpp>
+#include <fstream>
+#include <functional>
+#include <limits>
 #include <map>
 
+#include "artifact/header.h"
 #include "data/algorithmic_task.h"
 #include "data/symbol_tokenizer.h"
 #include "data/token_dataset.h"
@@ -28,6 +32,60 @@ std::string message_of(const Json& options) {
   try {
     generated(folder, options);
   } catch (const support::ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Sizes of the members as they are now.
+void mend_manifest(const std::filesystem::path& data) {
+  artifact::Manifest manifest = artifact::Manifest::read(data);
+  for (artifact::Member& member : manifest.members) member.bytes = std::filesystem::file_size(data / member.name);
+  std::ofstream(data / "manifest.json") << manifest.to_json().dump();
+}
+
+/// The first shard of training data, written anew with the labels that `labels` writes; the manifest fits it, as if a careless
+/// hand had mended it.
+void rewrite_shard(const std::filesystem::path& data, const std::function<void(artifact::h5::Group&, const std::vector<std::int32_t>&)>& labels) {
+  const std::filesystem::path path = data / "train-00000.h5";
+  std::map<std::string, std::string> texts;
+  std::map<std::string, std::int64_t> integers;
+  std::vector<std::uint16_t> tokens;
+  std::vector<std::int32_t> before;
+  std::vector<std::uint64_t> offsets, index;
+  std::vector<std::uint32_t> bytes;
+  {
+    const artifact::h5::Group root = artifact::h5::File::open(path).root();
+    for (const char* name : {"split", "tokenizer_digest"}) texts[name] = root.text(name);
+    for (const char* name : {"shard", "vocabulary", "bos_id", "bos_before_documents"}) integers[name] = root.integer(name);
+    tokens = root.read<std::uint16_t>("tokens");
+    before = root.read<std::int32_t>("labels");
+    offsets = root.read<std::uint64_t>("doc_offsets");
+    bytes = root.read<std::uint32_t>("doc_bytes");
+    index = root.read<std::uint64_t>("doc_index");
+  }
+  artifact::write_artifact(path, artifact::Kind::kTokenShards, 1, {}, [&](artifact::h5::Group& root) {
+    for (const auto& [name, text] : texts) root.set_text(name, text);
+    for (const auto& [name, value] : integers) root.set_integer(name, value);
+    root.write("tokens", tokens);
+    labels(root, before);
+    root.write("doc_offsets", offsets);
+    root.write("doc_bytes", bytes);
+    root.write("doc_index", index);
+  });
+  mend_manifest(data);
+}
+
+/// Reads every label. What is said of the damage, or "" when nothing is.
+std::string damage_of(const std::filesystem::path& data) {
+  try {
+    const TokenDataset dataset(data);
+    if (!dataset.has_labels()) return "no labels";
+    for (const Split split : artifact::kAllSplits) {
+      std::vector<std::int64_t> all(dataset.tokens(split));
+      dataset.read_labels(split, 0, all);
+    }
+  } catch (const support::ArtifactError& error) {
     return error.what();
   }
   return "";
@@ -124,6 +182,78 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_is_said_with_both_numbers) {
   BOOST_TEST(none.find("no example of 3 to 3 brackets") != std::string::npos, none);
   const std::string backwards = message_of({{"task", "dyck"}, {"lengths", {8, 2}}});
   BOOST_TEST(backwards.find("the shortest and the longest") != std::string::npos, backwards);
+}
+
+BOOST_AUTO_TEST_CASE(damaged_labels_are_refused_with_what_was_found_and_expected) {
+  using artifact::h5::Group;
+  const Json options = {{"task", "reverse"}, {"lengths", {3, 3}}, {"train", 40}, {"validation", 4}, {"window", 10}};
+  const auto after = [&](const std::function<void(Group&, std::vector<std::int32_t>)>& labels) {
+    const test::TempFolder folder;
+    const std::filesystem::path data = generated(folder, options);
+    rewrite_shard(data, labels);
+    return damage_of(data);
+  };
+  const auto with_last = [&](std::int32_t label) {
+    return after([label](Group& root, std::vector<std::int32_t> all) {
+      all.back() = label;
+      root.write("labels", all);
+    });
+  };
+  // 40 windows of 10 tokens and the one that ends the last; 104 symbols.
+  BOOST_TEST(after([](Group& root, std::vector<std::int32_t> all) { root.write("labels", all); }) == "");
+  BOOST_TEST(with_last(103) == "");
+  const std::map<std::string, std::string> expected = {
+      {after([](Group& root, std::vector<std::int32_t> all) { all.pop_back(); root.write("labels", all); }),
+       "/labels: expected int32 [401], found int32 [400]"},
+      {after([](Group& root, std::vector<std::int32_t> all) { all.push_back(0); root.write("labels", all); }),
+       "/labels: expected int32 [401], found int32 [402]"},
+      {after([](Group& root, std::vector<std::int32_t>) { root.write("labels", std::vector<std::int32_t>()); }),
+       "/labels: expected int32 [401], found int32 [0]"},
+      {after([](Group& root, const std::vector<std::int32_t>& all) { root.write("labels", std::vector<std::int64_t>(all.begin(), all.end())); }),
+       "/labels: expected int32 [401], found int64 [401]"},
+      {after([](Group& root, const std::vector<std::int32_t>& all) { root.write("labels", std::vector<float>(all.begin(), all.end())); }),
+       "/labels: expected int32 [401], found float32 [401]"},
+      {after([](Group& root, const std::vector<std::int32_t>& all) {
+         root.write("labels", std::span<const std::int32_t>(all), {all.size(), 1});
+       }),
+       "/labels: expected int32 [401], found int32 [401, 1]"},
+      {after([](Group& root, const std::vector<std::int32_t>&) { root.create_group("labels"); }), "opening dataset 'labels'"},
+      {after([](Group&, const std::vector<std::int32_t>&) {}), "1 of 2 shards have /labels; all do or none"},
+      {with_last(104), "/labels holds 104, the vocabulary has 104"},
+      {with_last(-2), "/labels holds -2, the vocabulary has 104"},
+      {with_last(std::numeric_limits<std::int32_t>::min()), "/labels holds -2147483648, the vocabulary has 104"},
+  };
+  BOOST_TEST(expected.size() == 11u);
+  for (const auto& [message, words] : expected) {
+    BOOST_TEST(message.find(words) != std::string::npos, message << "\n  lacks: " << words);
+    const bool of_the_folder = words.find("all do or none") != std::string::npos;
+    BOOST_TEST(message.find(of_the_folder ? "data'" : "train-00000.h5'") != std::string::npos, message);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_shard_cut_short_or_with_a_wrong_byte_is_read_or_refused_and_never_worse) {
+  const test::TempFolder folder;
+  const std::filesystem::path data = generated(folder, {{"task", "reverse"}, {"lengths", {3, 3}}, {"train", 40}, {"validation", 4}, {"window", 10}});
+  const std::filesystem::path shard = data / "train-00000.h5";
+  const std::string whole = support::read_file(shard);
+  const auto damage = [&](const std::string& bytes) {
+    std::ofstream(shard, std::ios::binary | std::ios::trunc) << bytes;
+    mend_manifest(data);
+    return damage_of(data);
+  };
+  for (const std::size_t left : {std::size_t{0}, std::size_t{7}, std::size_t{600}, whole.size() / 2, whole.size() - 1}) {
+    const std::string message = damage(whole.substr(0, left));
+    BOOST_TEST(message.find("train-00000.h5") != std::string::npos, left << " bytes: " << message);
+  }
+  support::Xoshiro random(7);
+  int refused = 0;
+  for (int i = 0; i < 400; ++i) {
+    std::string bytes = whole;
+    bytes[random.below(bytes.size())] ^= static_cast<char>(1u << random.below(8));
+    refused += damage(bytes).empty() ? 0 : 1;
+  }
+  BOOST_TEST(refused > 20);
+  BOOST_TEST(damage(whole) == "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
