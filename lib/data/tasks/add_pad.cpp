@@ -1,52 +1,14 @@
 // Addition of operands padded with zeros to the same number of digits.
-#include "data/tasks/kit.h"
+#include "data/tasks/addition.h"
 
 namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kPlus = 10;
-
-/// Of digit strings, most significant first.
-Symbols sum_of(const Symbols& a, const Symbols& b) {
-  Symbols sum;
-  std::int32_t carry = 0;
-  for (std::size_t i = 0; i < std::max(a.size(), b.size()) || carry > 0; ++i) {
-    if (i < a.size()) carry += a[a.size() - 1 - i];
-    if (i < b.size()) carry += b[b.size() - 1 - i];
-    sum.push_back(carry % 10);
-    carry /= 10;
-  }
-  return {sum.rbegin(), sum.rend()};
-}
-
-class AddPadded final : public QuestionTask {
- public:
-  std::vector<std::string> symbols() const override { return numbered("", 10) + std::vector<std::string>{"+"}; }
-  std::vector<std::int32_t> answers() const override { return ids_of(0, 10); }
-  /// Of the ordered pairs of digit counts, each as often as any other, 2n - 1 have n as the larger one.
-  double weight(std::int64_t n) const override { return n >= 1 ? static_cast<double>(2 * n - 1) : 0; }
-  Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
-    std::int64_t a = n, b = n;
-    const std::int64_t pair = draw(random, 2 * n - 1);
-    if (pair < n - 1) a = pair + 1;
-    else if (pair > n - 1) b = pair - n + 1;
-    const auto padded = [&](const Symbols& digits) {
-      Symbols all(static_cast<std::size_t>(n) - digits.size(), 0);
-      append(all, digits);
-      return all;
-    };
-    Symbols input = padded(draw_digits(random, a));
-    input.push_back(kPlus);
-    append(input, padded(draw_digits(random, b)));
-    return input;
-  }
-  Symbols answer(const Symbols& input) const override {
-    const auto plus = std::find(input.begin(), input.end(), kPlus);
-    Symbols sum = sum_of({input.begin(), plus}, {plus + 1, input.end()});
-    const auto digits = static_cast<std::size_t>(plus - input.begin()) + 1;
-    sum.insert(sum.begin(), digits - sum.size(), 0);
-    return sum;
+class AddPadded final : public Addition {
+  Symbols written(Symbols digits, std::int64_t places) const override {
+    digits.insert(digits.begin(), static_cast<std::size_t>(places) - digits.size(), 0);
+    return digits;
   }
 };
 

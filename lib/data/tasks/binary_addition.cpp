@@ -1,52 +1,23 @@
 // Context-sensitive: addition of binary numbers, low bit first.
-#include "data/tasks/kit.h"
+#include "data/tasks/binary_arithmetic.h"
 
 namespace pe::data {
 
 namespace {
 
-/// Bits of a number from 1 to 2^bits - 1, low bit first.
-Symbols number(support::Xoshiro& random, std::int64_t bits) {
-  Symbols drawn;
-  do {
-    drawn = draw_many(random, bits, 2);
-  } while (std::find(drawn.begin(), drawn.end(), 1) == drawn.end());
-  return drawn;
-}
-
-/// Sum, then 2, then zeros.
-Symbols finished(Symbols value, std::size_t length) {
-  while (!value.empty() && value.back() == 0) value.pop_back();
-  value.push_back(2);
-  value.resize(length, 0);
-  return value;
-}
-
-class BinaryAddition final : public ChomskyTask {
- public:
-  std::vector<std::string> own_symbols() const override { return {"0", "1", "2"}; }
-  std::vector<std::int32_t> answers() const override { return ids_of(0, 3); }
-  std::int32_t terminator() const override { return 2; }
-  double weight(std::int64_t n) const override { return n >= 3 ? 1 : 0; }
-  Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
-    const std::int64_t first = draw_between(random, 1, n - 2);
-    Symbols input = number(random, first);
-    input.push_back(2);
-    append(input, number(random, n - 1 - first));
-    return input;
-  }
-  Symbols answer(const Symbols& input) const override {
-    const auto joint = static_cast<std::size_t>(std::find(input.begin(), input.end(), 2) - input.begin());
+class BinaryAddition final : public BinaryArithmetic {
+  Symbols combined(const Symbols& x, const Symbols& y) const override {
     Symbols sum;
     std::int32_t carry = 0;
-    for (std::size_t i = 0; i < input.size(); ++i) {
-      if (i < joint) carry += input[i];
-      if (joint + 1 + i < input.size()) carry += input[joint + 1 + i];
+    for (std::size_t i = 0; i <= std::max(x.size(), y.size()); ++i) {
+      if (i < x.size()) carry += x[i];
+      if (i < y.size()) carry += y[i];
       sum.push_back(carry % 2);
       carry /= 2;
     }
-    return finished(sum, input.size() + 1);
+    return sum;
   }
+  std::size_t output_symbols(std::size_t input) const override { return input + 1; }
 };
 
 }  // namespace

@@ -1,29 +1,13 @@
 // Twice: cmc2x of the source.
-#include "data/tasks/kit.h"
+#include "data/tasks/said_twice.h"
 
 namespace pe::data {
 
 namespace {
 
-class CopyMultiTwice final : public QuestionTask {
+class CopyMultiTwice final : public SaidTwice {
  public:
-  void describe(support::FieldVisitor& v) override {
-    v.field("alphabet", alphabet_, "Symbols to draw from.", {.min = 2, .max = 100000});
-  }
-  std::vector<std::string> symbols() const override { return numbered("s", alphabet_) + std::vector<std::string>{"NEXT"}; }
-  std::vector<std::int32_t> answers() const override { return ids_of(0, alphabet_); }
-  Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
-    return draw_many(random, n, alphabet_);
-  }
-  Symbols answer(const Symbols& input) const override {
-    Symbols target = input;
-    target.push_back(static_cast<std::int32_t>(alphabet_));
-    target.insert(target.end(), input.begin(), input.end());
-    return target;
-  }
-
- private:
-  std::int64_t alphabet_ = 100;
+  CopyMultiTwice() : SaidTwice(kForwards, kForwards) {}
 };
 
 }  // namespace

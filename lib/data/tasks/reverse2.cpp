@@ -1,29 +1,13 @@
 // Backwards twice: mc2x of the source, "Reverse" of its main figure.
-#include "data/tasks/kit.h"
+#include "data/tasks/said_twice.h"
 
 namespace pe::data {
 
 namespace {
 
-class ReverseTwice final : public QuestionTask {
+class ReverseTwice final : public SaidTwice {
  public:
-  void describe(support::FieldVisitor& v) override {
-    v.field("alphabet", alphabet_, "Symbols to draw from.", {.min = 2, .max = 100000});
-  }
-  std::vector<std::string> symbols() const override { return numbered("s", alphabet_) + std::vector<std::string>{"NEXT"}; }
-  std::vector<std::int32_t> answers() const override { return ids_of(0, alphabet_); }
-  Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
-    return draw_many(random, n, alphabet_);
-  }
-  Symbols answer(const Symbols& input) const override {
-    Symbols target(input.rbegin(), input.rend());
-    target.push_back(static_cast<std::int32_t>(alphabet_));
-    target.insert(target.end(), input.rbegin(), input.rend());
-    return target;
-  }
-
- private:
-  std::int64_t alphabet_ = 100;
+  ReverseTwice() : SaidTwice(kBackwards, kBackwards) {}
 };
 
 }  // namespace
