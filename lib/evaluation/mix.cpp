@@ -29,7 +29,7 @@ const std::vector<std::string>& mix_tasks() {
 class Prompts {
  public:
   Prompts(const TextCodec& codec, const MixGroup& group)
-      : codec_(codec), group_(group), passkey_(codec, false), five_(codec, 5), seven_(codec, 7), filler_(codec, filler_unit()) {
+      : codec_(codec), group_(group), passkey_(codec, false, group.passkey), numbers_(codec, static_cast<int>(group.passkey.digits)), seven_(codec, 7), filler_(codec, filler_unit()) {
     for (const std::string& task : group.tasks) {
       const std::int64_t least = std::max(group.shortest, least_tokens(task));
       if (least > group.length) {
@@ -52,7 +52,7 @@ class Prompts {
       const double depth = random.uniform();
       if (group_.tasks[task] == "passkey") {
         const bool fits = passkey_.minimum(PasskeyForm::kLong) <= length;
-        const auto prompt = passkey_.build(fits ? PasskeyForm::kLong : PasskeyForm::kShort, length, depth, five_.draw(random));
+        const auto prompt = passkey_.build(fits ? PasskeyForm::kLong : PasskeyForm::kShort, length, depth, numbers_.draw(random));
         if (prompt) return prompt->ids;
         continue;
       }
@@ -69,14 +69,15 @@ class Prompts {
 
   /// Tokens of the shortest prompt of a task. Of needles some take a few more; they are drawn for longer prompts.
   std::int64_t least_tokens(const std::string& task) const {
-    if (task == "passkey") return passkey_.minimum(PasskeyForm::kShort);
+    // Texts that were given are not exchanged for the short wording.
+    if (task == "passkey") return passkey_.minimum(group_.passkey.is_ours() ? PasskeyForm::kShort : PasskeyForm::kLong);
     return fixed_tokens(codec_, needle(adjectives()[0] + " " + nouns()[0], "8888888", 0));
   }
 
   const TextCodec& codec_;
   const MixGroup& group_;
   PasskeyBuilder passkey_;
-  NumberSource five_, seven_;
+  NumberSource numbers_, seven_;
   UnitHaystack filler_;
   std::vector<std::int64_t> least_;
 };
@@ -90,6 +91,7 @@ void MixGroup::describe(support::FieldVisitor& v) {
   v.field("shortest", shortest, "Shortest prompt; they are as long as that up to a whole window. 0: the shortest that there is.",
           {.unit = "tokens", .min = 0});
   v.field("windows", windows, "Windows to write; 0: until the text is used up.", {.min = 0, .max = 1e9});
+  v.group("passkey", passkey, "What passkey prompts say where they are long enough; the same as in eval.passkey.text.");
   v.field("seed", seed, "Seed of the prompts, and of which windows have one.", {.min = 0});
   v.check(!tasks.empty(), "mix.tasks names nothing to mix in");
   for (const std::string& name : tasks) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "artifact/workspace.h"
+#include "evaluation/passkey_prompt.h"
 #include "support/config.h"
 
 namespace pe::evaluation {
@@ -18,6 +19,7 @@ struct MixGroup {
   std::int64_t length = 1024;
   std::int64_t shortest = 0;
   std::int64_t windows = 0;
+  PasskeyText passkey;
   std::int64_t seed = 1;
   void describe(support::FieldVisitor& v);
 };

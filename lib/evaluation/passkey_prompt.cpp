@@ -14,18 +14,32 @@ using support::cat;
 
 namespace {
 
-// Wording of our own, so that no model has met it.
 constexpr const char* kHeader =
     "A secret number is written somewhere in the text below. Keep it in mind, it will be asked for at the end.\n";
 constexpr const char* kUnit =
     "The river is wide. The hill is steep. The road is long. We walk on. Then we walk back.\n";
+constexpr const char* kFact = "The secret number is {K}. Do not forget it. {K} is the secret number.\n";
 constexpr const char* kQuestionLong = "What is the secret number? The secret number is";
+constexpr const char* kFactShort = "Code {K}.\n";
 constexpr const char* kQuestionShort = "Code";
+constexpr std::string_view kPlace = "{K}";
 
 /// Keys that are tried to learn how a tokenizer cuts five digits.
 constexpr std::int64_t kProbeKeys = 256;
 
-std::string draw_key(support::Xoshiro& random) { return cat(10000 + random.below(90000)); }
+/// Numbers in a row that are drawn in vain before it is said that there are none.
+constexpr int kVainDraws = 100'000;
+
+std::string filled(std::string text, const std::string& number) {
+  for (std::size_t at = 0; (at = text.find(kPlace, at)) != std::string::npos; at += number.size()) {
+    text.replace(at, kPlace.size(), number);
+  }
+  return text;
+}
+
+std::vector<std::int32_t> encoded(const TextCodec& codec, const std::string& text) {
+  return text.empty() ? std::vector<std::int32_t>() : codec.encode_inside(text);
+}
 
 void append(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& part) {
   ids.insert(ids.end(), part.begin(), part.end());
@@ -35,15 +49,39 @@ std::int64_t count(const std::vector<std::int32_t>& ids) { return static_cast<st
 
 }  // namespace
 
+PasskeyText::PasskeyText() : header(kHeader), filler(kUnit), fact(kFact), question(kQuestionLong) {}
+
+bool PasskeyText::is_ours() const {
+  const PasskeyText ours;
+  return header == ours.header && filler == ours.filler && fact == ours.fact && question == ours.question && answer == ours.answer &&
+         digits == ours.digits;
+}
+
+void PasskeyText::describe(support::FieldVisitor& v) {
+  v.field("header", header, "Before the filler.", {.neutral = Json(kHeader)});
+  v.field("filler", filler, "Repeated around the fact; the end is cut to the length.", {.neutral = Json(kUnit)});
+  v.field("fact", fact, "States the number, {K}, as often as it likes.", {.neutral = Json(kFact)});
+  v.field("question", question, "Behind the filler, up to what the model goes on with.", {.neutral = Json(kQuestionLong)});
+  v.field("answer", answer, "What it should say: {K} and what parts it from the question.", {.neutral = Json(" {K}")});
+  v.field("digits", digits, "Digits of a number, the first not 0.", {.min = 1, .max = 18, .neutral = Json(5)});
+  const auto holds = [](const std::string& text) { return text.find(kPlace) != std::string::npos; };
+  v.check(!filler.empty(), "the filler is empty");
+  v.check(holds(fact), "the fact lacks {K}, the place of the number");
+  v.check(holds(answer), "the answer lacks {K}, the place of the number");
+  v.check(!holds(header) && !holds(filler) && !holds(question), "{K} stands in the header, the filler or the question; only fact and answer say the number");
+}
+
 const char* passkey_form_name(PasskeyForm form) { return form == PasskeyForm::kLong ? "long" : "short"; }
 
-PasskeyBuilder::PasskeyBuilder(const TextCodec& codec, bool spaced_digits)
+PasskeyBuilder::PasskeyBuilder(const TextCodec& codec, bool spaced_digits, PasskeyText text)
     : codec_(codec),
       spaced_digits_(spaced_digits),
-      header_(codec.encode_inside(kHeader)),
-      unit_(codec.encode_inside(kUnit)),
-      question_long_(codec.encode_inside(kQuestionLong)),
-      question_short_(codec.encode_inside(kQuestionShort)) {
+      text_(std::move(text)),
+      header_(encoded(codec, text_.header)),
+      unit_(encoded(codec, text_.filler)),
+      question_long_(encoded(codec, text_.question)),
+      question_short_(encoded(codec, kQuestionShort)) {
+  if (unit_.empty()) throw support::ConfigError("the passkey's filler has no tokens with this tokenizer");
   support::Xoshiro random(item_key("passkey.probe", Split::kProbe, 0, 0));
   std::map<std::int64_t, std::int64_t> seen;
   std::vector<std::string> keys;
@@ -65,6 +103,22 @@ PasskeyBuilder::PasskeyBuilder(const TextCodec& codec, bool spaced_digits)
   }
 }
 
+std::string PasskeyBuilder::draw_key(support::Xoshiro& random) const {
+  std::uint64_t least = 1;
+  for (std::int64_t i = 1; i < text_.digits; ++i) least *= 10;
+  return cat(least + random.below(9 * least));
+}
+
+/// As many tokens as most have, and said by fact and answer alone.
+bool PasskeyBuilder::usable(const std::string& key) const {
+  if (count(answer(key)) != modal_tokens_) return false;
+  const std::string number = written(key);
+  for (const std::string* text : {&text_.header, &text_.filler, &text_.question}) {
+    if (text->find(number) != std::string::npos) return false;
+  }
+  return true;
+}
+
 std::string PasskeyBuilder::written(const std::string& key) const {
   if (!spaced_digits_) return key;
   std::string text;
@@ -73,15 +127,11 @@ std::string PasskeyBuilder::written(const std::string& key) const {
 }
 
 std::vector<std::int32_t> PasskeyBuilder::answer(const std::string& key) const {
-  return codec_.encode_inside(" " + written(key));
+  return codec_.encode_inside(filled(text_.answer, written(key)));
 }
 
 std::vector<std::int32_t> PasskeyBuilder::fact(PasskeyForm form, const std::string& key) const {
-  const std::string digits = written(key);
-  return codec_.encode_inside(form == PasskeyForm::kLong
-                                   ? cat("The secret number is ", digits, ". Do not forget it. ", digits,
-                                         " is the secret number.\n")
-                                   : cat("Code ", digits, ".\n"));
+  return codec_.encode_inside(filled(form == PasskeyForm::kLong ? text_.fact : kFactShort, written(key)));
 }
 
 std::vector<std::int32_t> PasskeyBuilder::filler(std::int64_t begin, std::int64_t tokens) const {
@@ -95,20 +145,27 @@ std::vector<std::int32_t> PasskeyBuilder::filler(std::int64_t begin, std::int64_
 
 std::string PasskeyBuilder::key(std::int64_t length, std::int64_t index) const {
   support::Xoshiro random(item_key("passkey", Split::kTest, length, index));
-  for (;;) {
+  for (int vain = 0; vain < kVainDraws; ++vain) {
     std::string key = draw_key(random);
-    if (count(answer(key)) == modal_tokens_) return key;
+    if (usable(key)) return key;
   }
+  throw support::ConfigError(cat("no number of ", text_.digits, " digits was found that the passkey's texts do not hold"), {},
+                             "use more digits, or texts without numbers");
 }
 
 std::vector<std::string> PasskeyBuilder::other_keys(const std::string& key, std::int64_t length, std::int64_t index,
                                                     std::int64_t wanted) const {
   support::Xoshiro random(item_key("passkey.candidates", Split::kTest, length, index));
   std::vector<std::string> keys;
+  int vain = 0;
   while (static_cast<std::int64_t>(keys.size()) < wanted) {
     std::string other = draw_key(random);
-    if (other == key || count(answer(other)) != modal_tokens_) continue;
-    if (std::find(keys.begin(), keys.end(), other) == keys.end()) keys.push_back(std::move(other));
+    if (other != key && usable(other) && std::find(keys.begin(), keys.end(), other) == keys.end()) {
+      keys.push_back(std::move(other));
+    } else if (++vain == kVainDraws) {
+      throw support::ConfigError(cat("there are no ", wanted + 1, " different numbers of ", text_.digits, " digits to rank among"), {},
+                                 "use more digits or fewer candidates");
+    }
   }
   return keys;
 }

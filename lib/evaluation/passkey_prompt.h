@@ -14,11 +14,28 @@
 #include <vector>
 
 #include "evaluation/text_codec.h"
+#include "support/config.h"
+#include "support/random.h"
 
 namespace pe::evaluation {
 
+/// What the long form says; `{K}` stands for the number. The defaults are of our own, so that no model has met them; with the
+/// texts of another source its prompts are made.
+struct PasskeyText {
+  std::string header;
+  std::string filler;         ///< repeated, and cut to the length
+  std::string fact;
+  std::string question;
+  std::string answer = " {K}";
+  std::int64_t digits = 5;    ///< of a number, the first not 0; of both forms
+
+  PasskeyText();
+  void describe(support::FieldVisitor& v);
+  bool is_ours() const;       ///< texts as they are by default
+};
+
 enum class PasskeyForm {
-  kLong,    ///< header, a fact that states the key twice, a question in words
+  kLong,    ///< what PasskeyText says; ours: header, a fact that states the key twice, a question in words
   kShort,   ///< no header, `Code {K}.`, `Code`: for lengths at which the long one leaves no room
 };
 
@@ -35,9 +52,11 @@ struct PasskeyPrompt {
 class PasskeyBuilder {
  public:
   /// @param spaced_digits writes `7 3 9 1 4`, for tokenizers that join digits
-  PasskeyBuilder(const TextCodec& codec, bool spaced_digits);
+  /// @throws ConfigError when the filler has no tokens, or no number is left that the texts do not hold.
+  PasskeyBuilder(const TextCodec& codec, bool spaced_digits, PasskeyText text = {});
 
-  /// The key of an item: five digits, the first not zero, redrawn until its answer has the usual number of tokens.
+  /// The key of an item: five digits unless the text says otherwise, the first not zero, redrawn until its answer has the usual
+  /// number of tokens and nothing else of the prompt holds it.
   std::string key(std::int64_t length, std::int64_t index) const;
 
   /// `count` other keys with as many answer tokens, all different and none equal to `key`: candidates for ranking.
@@ -57,12 +76,15 @@ class PasskeyBuilder {
   std::int64_t answer_tokens() const { return modal_tokens_; }
 
  private:
+  std::string draw_key(support::Xoshiro& random) const;
+  bool usable(const std::string& key) const;
   std::string written(const std::string& key) const;
   std::vector<std::int32_t> fact(PasskeyForm form, const std::string& key) const;
   std::vector<std::int32_t> filler(std::int64_t begin, std::int64_t tokens) const;
 
   const TextCodec& codec_;
   bool spaced_digits_;
+  PasskeyText text_;
   std::vector<std::int32_t> header_, unit_, question_long_, question_short_;
   std::int64_t modal_tokens_ = 0;
   std::int64_t longest_fact_long_ = 0, longest_fact_short_ = 0;

@@ -98,6 +98,23 @@ BOOST_AUTO_TEST_CASE(for_tuning_every_window_is_a_prompt) {
   BOOST_TEST(different.size() == 50u);
 }
 
+BOOST_AUTO_TEST_CASE(prompts_say_what_the_config_says) {
+  const test::TempFolder folder;
+  const Json text = {{"header", ""}, {"filler", "so so. "}, {"fact", "N{K}!"}, {"question", "N"}, {"answer", "{K}"}, {"digits", 4}};
+  const data::TokenDataset dataset = mixed(folder, {{"share", 1}, {"length", 48}, {"shortest", 24}, {"windows", 20}, {"passkey", text}});
+  std::vector<std::int64_t> ids(49);
+  for (std::uint64_t w = 0; w < 20; ++w) {
+    dataset.window(data::Split::kTrain, 48, w, ids);
+    std::string all;
+    for (const std::int64_t id : ids) all += id < 256 ? static_cast<char>(id) : '|';
+    const std::size_t fact = all.find('N');
+    BOOST_REQUIRE(fact != std::string::npos);
+    const std::string number = all.substr(fact + 1, 4);
+    BOOST_TEST(all[fact + 5] == '!', all);
+    BOOST_TEST(all.find("N" + number, fact + 1) != std::string::npos, all);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(validation_and_test_are_copied_and_the_same_seed_gives_the_same_bytes) {
   const test::TempFolder folder;
   const data::TokenDataset text(text_shards(folder / "text"));

@@ -8,6 +8,7 @@
 
 using namespace pe::evaluation;
 using namespace pe::evaluation::testing;
+using pe::Json;
 
 namespace {
 
@@ -109,6 +110,59 @@ BOOST_AUTO_TEST_CASE(the_text_reads_as_the_template_says) {
   const PasskeyBuilder spaced(codec, true);
   BOOST_TEST(read(spaced.build(PasskeyForm::kShort, spaced.minimum(PasskeyForm::kShort), 0, "40961")->ids) ==
              "Code 4 0 9 6 1.\nCode 4 0 9 6 1");
+}
+
+BOOST_AUTO_TEST_CASE(the_text_of_another_source_makes_its_prompts) {
+  const ByteCodec codec;
+  PasskeyText text;
+  text.header = "";
+  text.filler = "la ";
+  text.fact = "<{K}>";
+  text.question = "?";
+  text.answer = "={K}.";
+  text.digits = 3;
+  BOOST_TEST(!text.is_ours());
+  BOOST_TEST(PasskeyText().is_ours());
+  const PasskeyBuilder builder(codec, false, text);
+  BOOST_TEST(builder.minimum(PasskeyForm::kLong) == 1 + 5 + 1 + 5);   // the separator, "<123>", "?", "=123."
+  const auto prompt = builder.build(PasskeyForm::kLong, 20, 0.5, "123");
+  BOOST_REQUIRE(prompt.has_value());
+  std::string read;
+  for (const std::int32_t id : prompt->ids) read += id < 256 ? static_cast<char>(id) : '|';
+  BOOST_TEST(read == "|la <123>la la?=123.");
+  for (std::int64_t trial = 0; trial < 50; ++trial) {
+    const std::string key = builder.key(20, trial);
+    BOOST_TEST(key.size() == 3u);
+    BOOST_TEST(key[0] != '0');
+  }
+  // A number that the texts hold is no key.
+  text.digits = 1;
+  text.header = "1 2 3 4 6 7 8 9 ";
+  for (std::int64_t trial = 0; trial < 20; ++trial) BOOST_TEST(PasskeyBuilder(codec, false, text).key(20, trial) == "5");
+  text.header += "5";
+  BOOST_CHECK_EXCEPTION(PasskeyBuilder(codec, false, text).key(20, 0), pe::support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("no number of 1 digits was found that the passkey's texts do not hold") != std::string::npos;
+  });
+  text.header = "";
+  BOOST_CHECK_EXCEPTION(PasskeyBuilder(codec, false, text).other_keys("5", 20, 0, 9), pe::support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("no 10 different numbers of 1 digits") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(texts_without_a_place_for_the_number_are_told) {
+  const auto message = [](const Json& values) {
+    try {
+      pe::support::make_config<PasskeyText>(values);
+    } catch (const pe::support::ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  BOOST_TEST(message({{"fact", "the number"}}).find("the fact lacks {K}") != std::string::npos);
+  BOOST_TEST(message({{"answer", " 12345"}}).find("the answer lacks {K}") != std::string::npos);
+  BOOST_TEST(message({{"question", "Is it {K}?"}}).find("only fact and answer say the number") != std::string::npos);
+  BOOST_TEST(message({{"filler", ""}}).find("the filler is empty") != std::string::npos);
+  BOOST_TEST(message({{"header", ""}}) == "accepted");
 }
 
 BOOST_AUTO_TEST_CASE(keys_have_the_usual_number_of_tokens) {

@@ -363,6 +363,25 @@ BOOST_AUTO_TEST_CASE(an_oracle_answers_every_passkey) {
   BOOST_TEST(rows_where(rows, "retrieval_trial", {{"L", "512"}}).size() == 12);
 }
 
+BOOST_AUTO_TEST_CASE(passkeys_in_the_words_of_another_source_are_told_apart) {
+  FakeScorer oracle = induction_model();
+  Json options = {{"lengths", {0.25, 1}}};
+  options["passkey"] = {{"depths", {0, 1}}, {"trials", 3},
+                        {"text", {{"header", "Hear this.\n"}, {"filler", "Grass grows. "}, {"fact", "\nThe key: {K}. So {K}.\n"},
+                                  {"question", "\nThe key:"}, {"answer", " {K}."}, {"digits", 4}}}};
+  const Rows rows = run("passkey", oracle, options, long_documents());
+  // At 32 tokens there is no room, and no other wording steps in.
+  for (const auto& [length, state] : {std::pair{"32", "na_length"}, {"128", "ok"}}) {
+    const auto found = rows_where(rows, "retrieval_summary", {{"L", length}, {"variant", "given"}, {"depth", "all"}});
+    BOOST_REQUIRE(found.size() == 1u);
+    BOOST_TEST(text(cell("retrieval_summary", found[0], "status")) == state);
+  }
+  for (const Row& row : rows.at("retrieval_trial")) {
+    BOOST_TEST(value("retrieval_trial", row, "em") == 1);
+    BOOST_TEST(value("retrieval_trial", row, "digit_total") == 6);   // a space, four digits, the full stop
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_uniform_model_ranks_by_chance_and_gains_nothing) {
   FakeScorer uniform = uniform_model(257);
   Json options = kLengths;

@@ -38,17 +38,18 @@ class Passkey final : public Task {
     v.field("depths", depths_, "Where the number is stated: 0 at the beginning, 1 at the end.", {.min = 0, .max = 1});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999});
     v.choice("wording", wording_, {{"auto", Wording::kAuto}, {"long", Wording::kLong}, {"short", Wording::kShort}},
-             "The prompt's wording; auto takes the long one from 128 tokens on where it fits.");
+             "The prompt's wording; auto takes the long one from 128 tokens on where it fits, and always where texts are given.");
     v.field("spaced_digits", spaced_digits_, "Write the number as `7 3 9 1 4`.");
     v.field("candidates", candidates_,
             "Keys among which the true one is ranked (S3), itself included; 1 leaves ranking out, n costs n - 1 more "
             "forward passes an item.",
             {.min = 1, .max = 1000});
+    v.group("text", text_, "What the long wording says.");
     v.check(!depths_.empty(), "passkey needs at least one depth");
   }
 
   void run(TaskContext& context) const override {
-    const PasskeyBuilder builder(context.text, spaced_digits_);
+    const PasskeyBuilder builder(context.text, spaced_digits_, text_);
     context.progress.note(cat("passkey: at least ", builder.minimum(PasskeyForm::kLong), " tokens, ",
                               builder.minimum(PasskeyForm::kShort), " in the short wording"));
     for (const std::int64_t length : context.lengths) {
@@ -72,14 +73,19 @@ class Passkey final : public Task {
 
  private:
   PasskeyForm form_at(const PasskeyBuilder& builder, std::int64_t length) const {
-    if (wording_ == Wording::kLong) return PasskeyForm::kLong;
+    // Texts that were given are not exchanged for others.
+    if (wording_ == Wording::kLong || (wording_ == Wording::kAuto && !text_.is_ours())) return PasskeyForm::kLong;
     if (wording_ == Wording::kShort || length < kLongFrom) return PasskeyForm::kShort;
     return builder.minimum(PasskeyForm::kLong) <= length ? PasskeyForm::kLong : PasskeyForm::kShort;
   }
 
-  static Rows missing(PasskeyForm form, std::int64_t length, const std::string& depth, const char* state) {
+  const char* variant(PasskeyForm form) const {
+    return form == PasskeyForm::kLong && !text_.is_ours() ? "given" : passkey_form_name(form);
+  }
+
+  Rows missing(PasskeyForm form, std::int64_t length, const std::string& depth, const char* state) const {
     return {{"retrieval_summary",
-             {{"passkey", passkey_form_name(form), length, depth, 0, kMissing, kMissing, kMissing, kMissing, kMissing,
+             {{"passkey", variant(form), length, depth, 0, kMissing, kMissing, kMissing, kMissing, kMissing,
                kMissing, kMissing, kMissing, kMissing, kMissing, state}}}};
   }
 
@@ -129,7 +135,7 @@ class Passkey final : public Task {
       }
       const bool ranked = candidates_ > 1;
       rows["retrieval_trial"].push_back(
-          {"passkey", passkey_form_name(form), length, items[i].depth, items[i].trial, items[i].prompt_tokens,
+          {"passkey", variant(form), length, items[i].depth, items[i].trial, items[i].prompt_tokens,
            asked.exact, sum(asked.correct), asked.nll.size(), nll, sum(scores[i * stride + 1].nll),
            ranked ? 1 + better + (tied - 1) / 2 : kMissing, ranked ? (better == 0 ? 1 / tied : 0) : kMissing,
            candidates_});
@@ -157,7 +163,7 @@ class Passkey final : public Task {
       const double token = ratio(nll, tokens).value, token_control = ratio(control, tokens).value;
       const Ratio mean_gain = mean(gain);
       rows["retrieval_summary"].push_back(
-          {"passkey", passkey_form_name(form), length, name, exact.size(), sum(exact) / n, interval.low, interval.high,
+          {"passkey", variant(form), length, name, exact.size(), sum(exact) / n, interval.low, interval.high,
            ratio(correct, tokens).value, token, token_control, mean_gain.value, mean_gain.se,
            token_control > 0 ? mean_gain.value / token_control : kMissing, sum(ranked) / n,
            std::isfinite(token) ? status::kOk : status::kOverflow});
@@ -173,6 +179,7 @@ class Passkey final : public Task {
   std::int64_t trials_ = 20;
   Wording wording_ = Wording::kAuto;
   bool spaced_digits_ = false;
+  PasskeyText text_;
   std::int64_t candidates_ = 1;
 };
 
