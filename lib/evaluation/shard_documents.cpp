@@ -41,7 +41,28 @@ class ShardDocuments final : public DocumentSource {
     return document;
   }
 
+  std::vector<std::int32_t> words(std::int64_t id, std::int64_t limit) const override {
+    // One token more than asked for: a word ends where white space or nothing follows.
+    const Document document = read(id, limit + 1);
+    const std::string text = tokenizer_.decode(document.ids);
+    std::vector<std::int32_t> words(document.ids.size());
+    std::size_t at = 0;
+    for (std::size_t token = 0; token < words.size(); ++token) {
+      for (const std::size_t end = at + static_cast<std::size_t>(document.bytes[token]); at < end && at < text.size(); ++at) {
+        words[token] += !is_space(text[at]) && (at + 1 == text.size() || is_space(text[at + 1])) ? 1 : 0;
+      }
+    }
+    // Ids whose bytes are not those of their text: a piece cut out of a character, or an unknown one.
+    std::int64_t bytes = 0;
+    for (const std::int32_t of : document.bytes) bytes += of;
+    if (bytes != static_cast<std::int64_t>(text.size())) return {};
+    words.resize(std::min(words.size(), static_cast<std::size_t>(limit)));
+    return words;
+  }
+
  private:
+  static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
   /// BOS and EOS around the text; EOS is known by standing last, since no text yields it.
   std::int64_t separators(const data::TokenDataset::Document& document) const {
     std::int64_t around = record_.bos_before_documents ? 1 : 0;

@@ -7,11 +7,16 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "artifact/artifact_check.h"
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
+#include "artifact/raw_text.h"
+#include "data/stories.h"
+#include "data/tokenize.h"
 #include "data/tokenizer.h"
+#include "evaluation/shard_documents.h"
 #include "model/checkpoint_io.h"
 #include "support/files.h"
 #include "support/random.h"
@@ -241,6 +246,56 @@ BOOST_AUTO_TEST_CASE(probes_of_a_checkpoint_fill_their_tables_and_go_on_after_a_
   second.resume = second.work;
   evaluate(Bench::config(options), second);
   BOOST_TEST(support::read_file(first.output("scores")) == support::read_file(second.output("scores")));
+}
+
+BOOST_AUTO_TEST_CASE(words_end_where_white_space_or_nothing_follows) {
+  const test::TempFolder folder;
+  const auto bytes = data::make_byte_tokenizer();
+  artifact::TokenizerRecord record = bytes->record();
+  record.bos_before_documents = true;
+  artifact::TokenShardsWriter shards(folder / "bytes", {}, record, 1 << 20);
+  std::vector<std::int32_t> ids = {static_cast<std::int32_t>(bytes->bos_id())};
+  for (const char c : std::string("ab  cd\nef")) ids.push_back(c);
+  shards.add(artifact::Split::kTest, ids.data(), ids.size(), 9, 0);
+  artifact::DatasetTotals totals;
+  shards.finish(totals);
+  const data::TokenDataset dataset(folder / "bytes");
+  const auto documents = make_shard_documents(dataset, *bytes, data::Split::kTest);
+  const auto check = [&](std::int64_t limit, const std::vector<std::int32_t>& expected) {
+    BOOST_TEST(documents->words(0, limit) == expected, boost::test_tools::per_element());
+  };
+  check(9, {0, 1, 0, 0, 0, 1, 0, 0, 1});
+  check(5, {0, 1, 0, 0, 0});   // c is no word: d follows
+  check(6, {0, 1, 0, 0, 0, 1});
+  check(100, {0, 1, 0, 0, 0, 1, 0, 0, 1});
+
+  // Pieces with spaces in front of them, and a space that is no byte of the text.
+  std::vector<std::string> texts;
+  artifact::RawTextWriter raw(folder / "raw", {}, 100'000);
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    texts.push_back(data::make_story(3, i, 50, 400).text);
+    raw.add(texts.back(), "texts", i);
+  }
+  raw.finish();
+  data::TokenizeConfig config;
+  config.vocabulary = 500;
+  config.split = {.train = 1, .validation = 0, .test = 0};
+  artifact::Workspace workspace;
+  workspace.inputs["raw"] = {{folder / "raw", artifact::Kind::kRawText, "", {}}};
+  workspace.outputs["data"] = folder / "pieces";
+  workspace.progress = &support::silent_progress();
+  data::tokenize(config, workspace);
+  const data::TokenDataset pieces(folder / "pieces");
+  const auto tokenizer = data::make_tokenizer(pieces.tokenizer(), "pieces");
+  const auto stories = make_shard_documents(pieces, *tokenizer, data::Split::kTrain);
+  BOOST_REQUIRE(stories->count() == 40);
+  for (std::int64_t id = 0; id < 40; ++id) {
+    std::istringstream in(texts[pieces.document(data::Split::kTrain, static_cast<std::uint64_t>(id)).index]);
+    std::int64_t expected = 0, found = 0;
+    for (std::string word; in >> word;) ++expected;
+    for (const std::int32_t ends : stories->words(id, stories->tokens(id))) found += ends;
+    BOOST_TEST(found == expected);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(cost_is_measured_both_ways_and_says_where) {

@@ -87,6 +87,40 @@ BOOST_AUTO_TEST_CASE(a_uniform_model_has_a_perplexity_of_its_vocabulary_everywhe
   }
 }
 
+BOOST_AUTO_TEST_CASE(nats_per_word_are_counted_where_words_end) {
+  struct Worded final : DocumentSource {   // each fourth token ends a word
+    FakeDocuments below = long_documents();
+    std::string split() const override { return below.split(); }
+    std::int64_t count() const override { return below.count(); }
+    std::int64_t tokens(std::int64_t id) const override { return below.tokens(id); }
+    std::uint64_t hash(std::int64_t id) const override { return below.hash(id); }
+    Document read(std::int64_t id, std::int64_t limit) const override { return below.read(id, limit); }
+    std::vector<std::int32_t> words(std::int64_t id, std::int64_t limit) const override {
+      std::vector<std::int32_t> ends(static_cast<std::size_t>(std::min(limit, tokens(id))));
+      for (std::size_t i = 3; i < ends.size(); i += 4) ends[i] = 1;
+      return ends;
+    }
+  };
+  FakeScorer scorer = uniform_model(256);
+  Json options = kLengths;
+  options["perplexity"] = {{"protocols", {"prefix", "stream"}}};
+  BOOST_TEST(run("perplexity", scorer, options, Worded()).count("lm_words") == 0u);
+  options["perplexity"]["words"] = true;
+  const Rows rows = run("perplexity", scorer, options, Worded());
+  for (const std::int64_t length : {64, 128, 256, 512}) {
+    const auto prefix = rows_where(rows, "lm_words", {{"protocol", "prefix"}, {"L", std::to_string(length)}});
+    BOOST_REQUIRE(prefix.size() == 1u);
+    BOOST_TEST(value("lm_words", prefix[0], "words_scored") == 40 * ((length - 1) / 4));   // the separator takes a place
+    const double nats = static_cast<double>(length - 1) * std::log(256.0) / static_cast<double>((length - 1) / 4);
+    BOOST_TEST(std::abs(value("lm_words", prefix[0], "nats_per_word") / nats - 1) < 1e-6);
+    BOOST_TEST(std::abs(value("lm_words", prefix[0], "ppl_word") / std::exp(nats) - 1) < 1e-4);
+    const auto stream = rows_where(rows, "lm_words", {{"protocol", "stream"}, {"L", std::to_string(length)}});
+    BOOST_REQUIRE(stream.size() == 1u);
+    BOOST_TEST(text(cell("lm_words", stream[0], "status")) == "na_measure");
+    BOOST_TEST(std::isnan(value("lm_words", stream[0], "nats_per_word")));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(prefixes_score_every_token_but_the_separator) {
   FakeScorer scorer = uniform_model(256);
   const Rows rows = run("perplexity", scorer, kLengths, long_documents());

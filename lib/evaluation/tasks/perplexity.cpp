@@ -33,6 +33,7 @@ constexpr std::int64_t kAnchors = 4;
 /// Rows that only the journal sees: what single documents add to a mean of windows, or to losses by position.
 constexpr const char* kWindowRows = "perplexity.windows";
 constexpr const char* kPositionRows = "perplexity.positions";
+constexpr const char* kWordRows = "perplexity.words";
 
 /// One protocol at one context length.
 struct Setting {
@@ -49,12 +50,14 @@ struct Sums {
   double nll = 0;
   std::int64_t windows = 0;
   double window_means = 0;
+  std::int64_t words = 0;   ///< -1: they cannot be told
 };
 
 /// The document as windows see it: with its separator, if the policy puts one there.
 struct Text {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> bytes;
+  std::vector<std::int32_t> words;   ///< that end with each token; empty where nobody asks, or they cannot be told
 };
 
 /// A window that must be fed, and who wants which of its tokens [from, to).
@@ -89,6 +92,7 @@ class Perplexity final : public Task {
             {.min = 0, .neutral = Json(0.05)});
     v.field("margin", margin_, "Distance from the best loss within which a context counts as effective.",
             {.unit = "nats", .min = 0, .neutral = Json(0.01)});
+    v.field("words", words_, "Also nats per word, words being what white space parts (table lm_words).", {.neutral = Json(false)});
     v.check(!protocols_.empty(), "perplexity needs at least one protocol");
     for (const std::string& name : protocols_) {
       v.check(find_lm_protocol(name) != nullptr,
@@ -193,7 +197,7 @@ class Perplexity final : public Task {
       });
       if (!summed.empty()) {
         const std::vector<Row>& scored = rows.at("lm_doc");   // documents in order, settings within
-        const auto windows = rows.find(kWindowRows);
+        const auto windows = rows.find(kWindowRows), words = rows.find(kWordRows);
         for (std::size_t row = 0; row < scored.size(); ++row) {
           Sums sum{static_cast<std::int64_t>(number(scored[row][5])), static_cast<std::int64_t>(number(scored[row][6])),
                    number(scored[row][7])};
@@ -201,6 +205,7 @@ class Perplexity final : public Task {
             sum.windows = static_cast<std::int64_t>(number(windows->second[row][0]));
             sum.window_means = number(windows->second[row][1]);
           }
+          if (words != rows.end()) sum.words = static_cast<std::int64_t>(number(words->second[row][0]));
           sums[summed[row % summed.size()]].push_back(sum);
         }
       }
@@ -213,6 +218,9 @@ class Perplexity final : public Task {
       const auto [p, at] = place[setting];
       cells[p][at] = live[setting].protocol->cut == Cut::kPosition ? by_position(context, positions)
                                                                    : summarise(context, live[setting], sums[setting]);
+      if (words_ && live[setting].protocol->cut != Cut::kPosition) {
+        append(in_words(context, live[setting], sums[setting]), cells[p][at]);
+      }
     }
     for (std::size_t p = 0; p < protocols_.size(); ++p) {
       for (const Rows& rows : cells[p]) append(rows, summaries[p]);
@@ -249,10 +257,12 @@ class Perplexity final : public Task {
     std::vector<Requests> requests;
     for (const std::int64_t id : ids) {
       const Document document = source.read(id, anchored ? source.tokens(id) : cut);
+      const std::vector<std::int32_t> words =
+          words_ ? source.words(id, static_cast<std::int64_t>(document.ids.size())) : std::vector<std::int32_t>();
       std::map<BosPolicy, Text> versions;
       Requests wishes;
       for (const Setting& setting : live) {
-        if (versions.count(setting.bos) == 0) versions[setting.bos] = text_of(context, document, setting, cut);
+        if (versions.count(setting.bos) == 0) versions[setting.bos] = text_of(context, document, words, setting, cut);
       }
       add_requests(context, live, versions, document, longest, wishes);
       texts.push_back(std::move(versions));
@@ -315,6 +325,7 @@ class Perplexity final : public Task {
           sum.nll += nll_at(token);
           nll += nll_at(token);
           sum.bytes += text.bytes[static_cast<std::size_t>(token)];
+          if (!text.words.empty()) sum.words += text.words[static_cast<std::size_t>(token)];
           ++sum.tokens;
         }
         sum.window_means += nll / static_cast<double>(wanted.to - wanted.from);
@@ -331,6 +342,7 @@ class Perplexity final : public Task {
         rows["lm_doc"].push_back({source.split(), live[setting].protocol->name, live[setting].length,
                                   live[setting].stride, ids[d], sum.tokens, sum.bytes, sum.nll});
         if (window_means) rows[kWindowRows].push_back({sum.windows, sum.window_means});
+        if (words_) rows[kWordRows].push_back({texts[d].at(live[setting].bos).words.empty() ? -1 : sum.words});
       }
     }
     for (std::size_t b = 0; b < bins.size(); ++b) {
@@ -347,11 +359,13 @@ class Perplexity final : public Task {
     return rows;
   }
 
-  static Text text_of(TaskContext& context, const Document& document, const Setting& setting, std::int64_t cut) {
+  static Text text_of(TaskContext& context, const Document& document, const std::vector<std::int32_t>& words,
+                      const Setting& setting, std::int64_t cut) {
     Text text;
     if (setting.bos == BosPolicy::kDocStart) {
       text.ids.push_back(*context.text.bos());
       text.bytes.push_back(0);
+      if (!words.empty()) text.words.push_back(0);
     }
     const std::int64_t own = setting.bos == BosPolicy::kNone ? cut : cut - 1;
     // Anchored windows may stand anywhere in the document, so the version without separators is whole.
@@ -360,6 +374,7 @@ class Perplexity final : public Task {
                                  : std::min(document.ids.size(), static_cast<std::size_t>(own));
     text.ids.insert(text.ids.end(), document.ids.begin(), document.ids.begin() + static_cast<std::ptrdiff_t>(keep));
     text.bytes.insert(text.bytes.end(), document.bytes.begin(), document.bytes.begin() + static_cast<std::ptrdiff_t>(keep));
+    if (!words.empty()) text.words.insert(text.words.end(), words.begin(), words.begin() + static_cast<std::ptrdiff_t>(keep));
     return text;
   }
 
@@ -562,6 +577,29 @@ class Perplexity final : public Task {
                fine ? status::kOk : status::kOverflow}}}};
   }
 
+  /// The same in words. One document whose words cannot be told leaves the cell without a number.
+  static Rows in_words(TaskContext& context, const Setting& setting, const std::vector<Sums>& sums) {
+    std::vector<double> nll, words;
+    std::int64_t total = 0;
+    bool known = true;
+    for (const Sums& sum : sums) {
+      nll.push_back(sum.nll);
+      words.push_back(static_cast<double>(sum.words));
+      total += sum.words;
+      known = known && sum.words >= 0;
+    }
+    Row row = {context.documents.split(), setting.protocol->name, setting.length, setting.stride, sums.size()};
+    if (!known || total == 0) {
+      row.insert(row.end(), {Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), status::kMeasure});
+      return {{"lm_words", {row}}};
+    }
+    const Ratio mean = ratio(nll, words);
+    const double perplexity = std::exp(mean.value);
+    row.insert(row.end(), {total, mean.value, perplexity, mean.se, mean.value - kNormal95 * mean.se, mean.value + kNormal95 * mean.se,
+                           std::isfinite(perplexity) ? status::kOk : status::kOverflow});
+    return {{"lm_words", {row}}};
+  }
+
   static Rows missing(TaskContext& context, const Setting& setting, const Cell& documents, const char* why) {
     return {{"lm_summary",
              {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
@@ -575,6 +613,7 @@ class Perplexity final : public Task {
   std::int64_t targets_ = 256;
   double tolerance_ = 0.05;
   double margin_ = 0.01;
+  bool words_ = false;
 };
 
 }  // namespace
@@ -582,7 +621,7 @@ class Perplexity final : public Task {
 TaskEntry perplexity_task() {
   return {.name = "perplexity",
           .summary = "Perplexity and bits per byte against context length, loss by position, effective context.",
-          .tables = {"lm_doc", "lm_summary", "lm_position", "lm_length"},
+          .tables = {"lm_doc", "lm_summary", "lm_words", "lm_position", "lm_length"},
           .make = make_task<Perplexity>};
 }
 
