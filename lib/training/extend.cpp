@@ -101,9 +101,11 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const bool keeps = extend.optimizer == DropConfig::Optimizer::kKeep;
   const Snapshot snapshot = open_snapshot(workspace, dataset, {.moments = keeps, .same_data = false});
   const std::string file = snapshot.checkpoint.path().string();
-  if (extend.length <= snapshot.length) {
+  const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
+  if (extend.length < snapshot.length || (extend.length == snapshot.length && !own)) {
     throw ConfigError(cat("extend.length is ", extend.length, ", and ", file, " was trained at ", snapshot.length),
-                      {}, cat("an extension goes to a longer context, such as ", 2 * snapshot.length));
+                      {}, cat("an extension goes to a longer context, such as ", 2 * snapshot.length,
+                              "; at the same one a model is tuned as it is, with extend.encoding_of: checkpoint"));
   }
   const std::int64_t batch =
       extend.batch > 0 ? extend.batch : std::max<std::int64_t>(1, snapshot.batch * snapshot.length / extend.length);
@@ -112,8 +114,9 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
   const Json& had = snapshot.checkpoint.meta().encoding;
-  const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
-  const Json encoding = encoding_at(own ? had : extend.encoding.json, had, snapshot.length, extend.length);
+  const Json encoding = own && extend.length == snapshot.length
+                            ? had
+                            : encoding_at(own ? had : extend.encoding.json, had, snapshot.length, extend.length);
   const model::ChangedModel loaded = model::load_changed(
       snapshot.checkpoint, {.encoding = encoding, .length = extend.length, .keep_encoding_parameters = true}, device,
       model::compute_type(compute));

@@ -189,12 +189,34 @@ BOOST_AUTO_TEST_CASE(parameters_that_do_not_fit_are_told_with_both_shapes) {
                         [](const auto& error) { return says(error, {"s16-model.h5", "t5.table", "[8, 2]", "[4, 2]"}); });
 }
 
+BOOST_AUTO_TEST_CASE(a_model_is_tuned_as_it_is_at_its_own_context_on_other_data) {
+  train("stacked", R"({"stack": ["yarn", "ssmax"]})");   // with a factor that says nothing, as it stands in the checkpoint
+  for (const char* trunk : {"trunk", "stacked"}) {
+    training::ExtendPeConfig config = to_32();
+    config.extend.encoding_of = training::ExtendConfig::EncodingOf::kCheckpoint;
+    config.extend.length = 8;
+    config.extend.tokens = 6 * 32;
+    artifact::Workspace workspace = from(folder / trunk / "s16-model.h5", std::string("tuned ") + trunk);
+    workspace.inputs["data"] = {{write_shards(folder / (std::string("other ") + trunk), 40, /*seed=*/9), artifact::Kind::kTokenShards, "", {}}};
+    training::extend(config, workspace);
+    const artifact::CheckpointReader before(folder / trunk / "s16-model.h5"), after(workspace.output("model"));
+    BOOST_TEST(after.meta().encoding.dump() == before.meta().encoding.dump());
+    BOOST_TEST(after.meta().model.at("length") == 8);
+    BOOST_TEST(after.meta().tokens_seen == before.meta().tokens_seen + 6 * 32);
+    BOOST_TEST(tensor(workspace.output("model"), "model/embedding") != tensor(folder / trunk / "s16-model.h5", "model/embedding"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_context_that_is_no_longer_and_a_warm_up_that_does_not_fit_are_told) {
   training::ExtendPeConfig config = to_32();
   config.extend.length = 8;
   artifact::Workspace workspace = from_trunk("refused");
   BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
-                        [](const auto& error) { return says(error, {"extend.length is 8", "trained at 8"}); });
+                        [](const auto& error) { return says(error, {"extend.length is 8", "trained at 8", "encoding_of: checkpoint"}); });
+  config.extend.length = 4;
+  config.extend.encoding_of = training::ExtendConfig::EncodingOf::kCheckpoint;
+  BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
+                        [](const auto& error) { return says(error, {"extend.length is 4", "trained at 8"}); });
   config = to_32();
   config.extend.warmup_steps = 7;
   BOOST_CHECK_EXCEPTION(training::extend(config, workspace), support::ConfigError,
