@@ -9,13 +9,18 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
+#include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
 #include "encodings/registry.h"
+#include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -52,6 +57,8 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
   v.field("echo", echo, "Mode hard: a distractor of another step between MIDDLE and the continuation, in training and test.",
           {.neutral = Json(false)});
   v.field("seed", seed, "Of weights, training rows, their order and dropout. Test rows are the same for all.", {.min = 0});
+  v.field("save_every", save_every, "After an epoch, what is needed to go on is saved when so much time has passed: what a killed run loses.",
+          {.unit = "s", .min = 0, .max = 1e6, .hashed = false});
   v.check(!epochs.empty() && std::is_sorted(epochs.begin(), epochs.end(), std::less_equal<>()),
           "dummy.epochs holds at least one number, each larger than the one before");
   v.check(!rates.empty(), "dummy.rates holds at least one learning rate");
@@ -184,6 +191,26 @@ class Learner {
   const model::LanguageModel& model() const { return model_; }
   double rate() const { return rate_; }
   double seconds() const { return seconds_; }
+  bool finite() const { return finite_; }
+
+  /// What the next epoch depends on: these tensors, and the rest.
+  void save(const std::string& prefix, artifact::CheckpointWriter& writer) const {
+    model::write_tensors(writer, prefix + "weights/", model_, values());
+    model::write_tensors(writer, prefix + "first/", model_, optimizer_.first_moments());
+    model::write_tensors(writer, prefix + "second/", model_, optimizer_.second_moments());
+  }
+  Json rest() const { return {{"step", step_}, {"epoch", epoch_}, {"seconds", seconds_}, {"finite", finite_}}; }
+  void load(const std::string& prefix, const artifact::CheckpointReader& reader, const Json& rest) {
+    const at::NoGradGuard no_gradients;
+    model::read_tensors(reader, prefix + "weights/", model_, values());
+    model::read_tensors(reader, prefix + "first/", model_, optimizer_.first_moments());
+    model::read_tensors(reader, prefix + "second/", model_, optimizer_.second_moments());
+    model_.after_step();
+    step_ = rest.at("step");
+    epoch_ = rest.at("epoch");
+    seconds_ = rest.at("seconds");
+    finite_ = rest.at("finite");
+  }
 
   /// @return false once the loss is not finite any more.
   bool epoch(const Rows& rows) {
@@ -197,7 +224,7 @@ class Learner {
     std::copy(order.begin(), order.end(), shuffled.data_ptr<std::int64_t>());
     const at::Tensor index = shuffled.to(rows.ids.device());
     for (std::int64_t first = 0; first < rows.count() && finite_; first += config_.batch) {
-      if (support::stop_requested()) throw support::Stopped(false);
+      if (support::stop_requested()) throw support::Stopped(true);
       const at::Tensor which = index.narrow(0, first, std::min(config_.batch, rows.count() - first));
       step(rows.ids.index_select(0, which), rows.labels.index_select(0, which));
     }
@@ -213,6 +240,12 @@ class Learner {
     (loss / labels.ge(0).sum().to(loss.scalar_type())).backward();
     finite_ = std::isfinite(loss.item<double>()) && optimizer_.step(step_, rate_).finite;
     ++step_;
+  }
+
+  std::vector<at::Tensor> values() const {
+    std::vector<at::Tensor> values;
+    for (const model::FlatGroup& group : model_.groups()) values.push_back(group.values);
+    return values;
   }
 
   const DummyConfig::Dummy& config_;
@@ -309,6 +342,40 @@ class Tables {
     seconds_.add_row(std::move(row));
   }
 
+  /// Rows so far, to be added again by `load`.
+  Json save() const {
+    Json all = Json::object();
+    for (const artifact::Table* table : {&grid_, &targets_, &seconds_}) {
+      Json rows = Json::array();
+      for (std::size_t row = 0; row < table->rows(); ++row) {
+        Json cells = Json::array();
+        for (std::size_t column = 0; column < table->columns().size(); ++column) {
+          std::visit([&](const auto& value) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) cells.push_back(nullptr);
+            else cells.push_back(value);
+          }, table->cell(row, column).value());
+        }
+        rows.push_back(std::move(cells));
+      }
+      all[table->name()] = std::move(rows);
+    }
+    return all;
+  }
+  void load(const Json& all) {
+    for (artifact::Table* table : {&grid_, &targets_, &seconds_}) {
+      for (const Json& row : all.at(table->name())) {
+        std::vector<artifact::Cell> cells;
+        for (const Json& cell : row) {
+          if (cell.is_null()) cells.emplace_back();
+          else if (cell.is_string()) cells.emplace_back(cell.get<std::string>());
+          else if (cell.is_number_integer()) cells.emplace_back(cell.get<std::int64_t>());
+          else cells.emplace_back(cell.get<double>());
+        }
+        table->add_row(std::move(cells));
+      }
+    }
+  }
+
   void write(artifact::Workspace& workspace, Json facts) {
     artifact::Tables scores;
     scores.tables = {grid_, targets_};
@@ -364,6 +431,72 @@ class Tables {
   artifact::Table grid_, targets_, scales_, seconds_;
 };
 
+/// The config without what changes no result.
+Json told_config(const artifact::Workspace& workspace) {
+  Json config = workspace.recipe.config;
+  if (config.contains("dummy")) config["dummy"].erase("save_every");
+  return config;
+}
+
+/// Where a killed run goes on: `dummy.h5` in the work folder, the state after an epoch.
+class Saved {
+ public:
+  Saved(const artifact::Workspace& workspace, double every_seconds)
+      : path_(workspace.work / "dummy.h5"), every_(every_seconds), last_(std::chrono::steady_clock::now()),
+        identity_(support::canonical_hash("pe/dummy-state/1", told_config(workspace))) {
+    for (const auto& folder : {std::optional(workspace.work), workspace.resume}) {
+      if (folder && std::filesystem::exists(*folder / "dummy.h5")) found_.push_back(*folder / "dummy.h5");
+    }
+  }
+
+  /// The epoch that was finished, 0 where there is nothing to go on from. A file of another run or a damaged one is passed over.
+  std::int64_t restore(std::vector<Learner>& learners, Tables& tables, support::Progress& progress) const {
+    for (const std::filesystem::path& path : found_) {
+      try {
+        const artifact::CheckpointReader reader(path);
+        const Json& state = reader.meta().extra;
+        if (state.value("identity", "") != identity_) continue;
+        reader.verify();   // whole, before anything changes
+        const Json& rest = state.at("learners");
+        const std::int64_t epoch = state.at("epoch");
+        for (std::size_t i = 0; i < learners.size(); ++i) learners[i].load(prefix_of(i), reader, rest.at(i));
+        tables.load(state.at("tables"));
+        progress.note(cat("going on after epoch ", epoch));
+        return epoch;
+      } catch (const support::ArtifactError& error) {
+        progress.warn(cat("not going on from what an earlier attempt saved: ", error.what()));
+      }
+    }
+    return 0;
+  }
+
+  void epoch(std::int64_t epoch, const std::vector<Learner>& learners, const Tables& tables) {
+    const auto now = std::chrono::steady_clock::now();
+    const bool stops = support::stop_requested();
+    if (!stops && std::chrono::duration<double>(now - last_).count() < every_) return;
+    // What stands beside the tensors is written before them.
+    Json state = {{"identity", identity_}, {"epoch", epoch}, {"tables", tables.save()}, {"learners", Json::array()}};
+    for (const Learner& learner : learners) state["learners"].push_back(learner.rest());
+    artifact::CheckpointMeta meta;
+    model::describe_model(learners.front().model(), meta);
+    meta.extra = std::move(state);
+    artifact::CheckpointWriter writer(path_, {}, meta);
+    for (std::size_t i = 0; i < learners.size(); ++i) learners[i].save(prefix_of(i), writer);
+    writer.finish();
+    last_ = std::chrono::steady_clock::now();
+    if (stops) throw support::Stopped(true);
+  }
+
+ private:
+  static std::string prefix_of(std::size_t learner) { return cat("learner-", learner, "/"); }
+
+  std::filesystem::path path_;
+  std::vector<std::filesystem::path> found_;
+  double every_;
+  std::chrono::steady_clock::time_point last_;
+  std::string identity_;
+};
+
 std::string digest_of_first_batch(const Rows& rows, std::int64_t batch, bool last) {
   const std::int64_t count = std::min(batch, rows.count());
   const at::Tensor part = rows.ids.narrow(0, last ? rows.count() - count : 0, count).cpu().contiguous();
@@ -404,13 +537,17 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
 
   Tables tables(config, pe);
   const std::int64_t last = wanted.epochs.back();
-  std::vector<bool> alive(learners.size(), true);
-  for (std::int64_t epoch = 1; epoch <= last; ++epoch) {
+  Saved saved(workspace, wanted.save_every);
+  const std::int64_t done = saved.restore(learners, tables, progress);
+  std::vector<bool> alive;
+  for (const Learner& learner : learners) alive.push_back(learner.finite());
+  for (std::int64_t epoch = done + 1; epoch <= last; ++epoch) {
     for (std::size_t i = 0; i < learners.size(); ++i) {
       if (alive[i]) alive[i] = learners[i].epoch(train);
     }
     if (std::find(wanted.epochs.begin(), wanted.epochs.end(), epoch) == wanted.epochs.end()) {
       progress.advance("dummy: epochs", epoch, last);
+      saved.epoch(epoch, learners, tables);
       continue;
     }
     std::size_t best = 0;
@@ -438,12 +575,13 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
     if (epoch == last) tables.add_scales(epoch, learner.model());
     tables.add_seconds(epoch, seconds);
     progress.advance("dummy: epochs", epoch, last, {{"loss", plain.all.loss()}});
+    if (epoch < last) saved.epoch(epoch, learners, tables);
   }
   tables.write(workspace, {{"pe", pe},
                            {"encoding", model::to_json(learners.front().model().config())["encoding"]},
                            {"network", network_name(config.model)},
                            {"parameters", learners.front().model().parameter_count()},
-                           {"config_hash", support::canonical_hash("pe/dummy/1", workspace.recipe.config).substr(0, 12)},
+                           {"config_hash", support::canonical_hash("pe/dummy/1", told_config(workspace)).substr(0, 12)},
                            {"first_rows", digest_of_first_batch(train, wanted.batch, false)},
                            {"last_rows", digest_of_first_batch(train, wanted.batch, true)}});
 }

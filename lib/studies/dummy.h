@@ -30,6 +30,7 @@ struct DummyConfig {
     bool long_rows = false;                 ///< mode hard: a test with longer continuations than any in training
     bool echo = false;                      ///< mode hard: distractors, in training and test
     std::int64_t seed = 42;                 ///< of weights, rows of training, their order, dropout
+    double save_every = 30;                 ///< seconds between states to go on from, at the ends of epochs
     void describe(support::FieldVisitor& v);
 
     data::DummyOptions options() const { return {mode, split == Split::kBase, echo, long_rows}; }
@@ -43,7 +44,7 @@ struct DummyConfig {
 /// "bare_bidirectional", "post_norm_over_batch", "post_norm_causal", "pre_norm_causal", …: what is compared besides encodings.
 std::string network_name(const model::ModelConfig& config);
 
-/// Writes output `scores` (dummy_grid, dummy_targets, dummy_scales) and, where it is asked for, `timing` (dummy_seconds).
+/// Goes on from the state that a killed attempt left in its work folder. Writes output `scores` (dummy_grid, dummy_targets, dummy_scales) and, where it is asked for, `timing` (dummy_seconds).
 void dummy(const DummyConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::studies

@@ -6,6 +6,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <set>
 
 #include "artifact/content_digest.h"
 #include "artifact/eval_table.h"
@@ -34,12 +35,14 @@ DummyConfig config_with(const std::string& network, const Json& values) {
   return support::make_config<DummyConfig>(config);
 }
 
-artifact::Tables run(const DummyConfig& config, const test::TempFolder& folder, const std::string& name = "scores.h5") {
+artifact::Tables run(const DummyConfig& config, const test::TempFolder& folder, const std::string& name = "scores.h5",
+                     support::Progress& progress = support::silent_progress()) {
   artifact::Workspace workspace;
   workspace.outputs = {{"scores", folder / name}, {"timing", folder / ("timing-" + name)}};
-  workspace.work = folder.path();
+  workspace.work = folder / ("work of " + name);
+  support::make_folders(workspace.work);
   workspace.recipe.config = Json::object();
-  workspace.progress = &support::silent_progress();
+  workspace.progress = &progress;
   studies::dummy(config, workspace);
   return artifact::read_eval_tables(folder / name);
 }
@@ -52,6 +55,20 @@ std::string refused(const Json& values) {
   }
   return "accepted";
 }
+
+/// Asks for a stop at some epochs, and keeps what is said.
+struct Watch final : support::Progress {
+  std::set<std::int64_t> stop_at;
+  std::string said;
+  std::int64_t epochs = 0;   // that were trained
+  void note(std::string_view line) override { said += std::string(line) + "\n"; }
+  void warn(std::string_view line) override { note(line); }
+  void advance(std::string_view, std::int64_t done, std::int64_t, const Json&) override {
+    ++epochs;
+    if (stop_at.erase(done) > 0) support::request_stop(15);
+  }
+  void event(const Json&) override {}
+};
 
 /// Rows of a table where the columns hold these texts.
 std::vector<std::size_t> rows_where(const artifact::Table& table, const std::map<std::string, std::string>& texts) {
@@ -165,6 +182,40 @@ BOOST_AUTO_TEST_CASE(fewer_epochs_are_a_point_of_the_longer_run) {
   }
   BOOST_TEST(one.at("dummy_grid").missing(0, one.at("dummy_grid").column("loss_pos63")));   // nothing is asked of it
   BOOST_TEST(one.at("dummy_grid").reals("loss_headline")[0] == one.at("dummy_grid").reals("det_loss")[0]);
+}
+
+BOOST_AUTO_TEST_CASE(a_killed_run_goes_on_after_its_last_saved_epoch_to_the_same_bytes) {
+  const test::TempFolder folder;
+  for (const bool chooses : {false, true}) {
+    Json options = {{"epochs", {1, 3, 5}}, {"train_rows", 96}, {"test_rows", 32}};
+    if (chooses) options.update({{"mode", "hard"}, {"rates", {1e-3, 3e-3}}, {"shifts", {8}}, {"save_every", 0}});
+    const DummyConfig config = config_with("pre_norm", {{"dummy", options},
+                                                        {"model", {{"layers", 1}, {"dropout", 0.1}, {"encoding", {{"kind", "lrope"}, {"layout", "interleaved"}}}}}});
+    const std::string name = chooses ? "hard" : "seed";
+    run(config, folder, name + "-whole.h5");
+    Watch watch;
+    watch.stop_at = {1, 2, 4};   // where it is measured, and where it is not
+    for (int stops = 0; stops < 3; ++stops) {
+      BOOST_CHECK_EXCEPTION(run(config, folder, name + ".h5", watch), support::Stopped, [](const auto& stopped) { return stopped.resumable(); });
+      support::request_stop(0);
+    }
+    const artifact::Tables tables = run(config, folder, name + ".h5", watch);
+    BOOST_TEST(watch.epochs == 5);   // none twice
+    BOOST_TEST(watch.said.find("going on after epoch 4") != std::string::npos, watch.said);
+    BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) == artifact::content_digest(folder / (name + "-whole.h5")));
+    BOOST_TEST(tables.at("dummy_grid").rows() == 3u);
+
+    // What another attempt left is no use when it is damaged: it is said, and all begins anew.
+    const std::filesystem::path state = folder / ("work of " + name + ".h5") / "dummy.h5";
+    std::string bytes = support::read_file(state);
+    bytes[bytes.size() / 2] ^= 1;
+    support::write_file_atomically(state, bytes, false);
+    watch.epochs = 0;
+    run(config, folder, name + ".h5", watch);
+    BOOST_TEST(watch.epochs == 5);
+    BOOST_TEST(watch.said.find("dummy.h5") != std::string::npos, watch.said);
+    BOOST_TEST(artifact::content_digest(folder / (name + ".h5")) == artifact::content_digest(folder / (name + "-whole.h5")));
+  }
 }
 
 // Relative encodings do not notice that positions are moved along; a table that ends says so, and nothing becomes 0.
