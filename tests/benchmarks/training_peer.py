@@ -67,7 +67,7 @@ class Decoder(nn.Module):
     def forward(self, ids, targets):
         x = self.embedding(ids)
         for block in self.blocks:
-            x = block(x, self.cos, self.sin)
+            x = block(x, self.cos[:ids.shape[1]], self.sin[:ids.shape[1]])
         logits = F.linear(self.norm(x), self.embedding.weight)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -113,4 +113,5 @@ def main():
                 print(json.dumps({"size": name, "mode": mode, "problem": str(error).splitlines()[0]}), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
