@@ -70,6 +70,8 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent) {
     default:
       break;
   }
+  // A launcher of ranks ends as the one that was killed did.
+  if (exit.code == 128 + SIGKILL && exit.out_of_memory) return Outcome::kOutOfMemory;
   if ((exit.code >= 64 && exit.code <= 73) || exit.code == 77 || exit.code == 78) return Outcome::kPermanent;
   return Outcome::kTransient;
 }
@@ -134,7 +136,7 @@ std::string describe_exit(const RunnerEvent& exit) {
     return support::cat("killed by signal ", exit.signal, " (", name ? name : "unknown", ")",
                         exit.out_of_memory ? ", out of memory" : "");
   }
-  return support::cat("exit code ", exit.code);
+  return support::cat("exit code ", exit.code, exit.out_of_memory ? ", one of its processes was killed for memory" : "");
 }
 
 }  // namespace pe::pipeline

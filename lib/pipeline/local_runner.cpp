@@ -224,7 +224,7 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     event.wall_s = clock_s() - child.started_s;
     event.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
     event.peak_rss_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-    if (event.signal == SIGKILL) {
+    if (event.signal == SIGKILL || event.code == 128 + SIGKILL) {   // itself, or one of its ranks
       const std::int64_t after = oom_kills();
       event.out_of_memory = child.oom_kills_before >= 0 && after > child.oom_kills_before;
     }
