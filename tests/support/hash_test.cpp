@@ -1,5 +1,6 @@
 #include "support/hash.h"
 
+#include <boost/crc.hpp>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <fstream>
@@ -24,6 +25,17 @@ BOOST_AUTO_TEST_CASE(a_checksum_can_be_continued) {
   const std::string text = "the quick brown fox jumps over the lazy dog, twice";
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {
     BOOST_TEST(crc32c(text.data() + cut, text.size() - cut, crc32c(text.data(), cut)) == crc32c(text.data(), text.size()));
+  }
+}
+
+// Long enough for three stretches side by side, cut so that they begin anywhere.
+BOOST_AUTO_TEST_CASE(a_long_checksum_is_the_one_of_byte_after_byte) {
+  std::string text(40'001, '\0');
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i >> 3);
+  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> slow;
+  slow.process_bytes(text.data(), text.size());
+  for (const std::size_t cut : {0, 1, 7, 4096, 12'287, 12'288, 12'289, 27'000, 40'001}) {
+    BOOST_TEST(crc32c(text.data() + cut, text.size() - cut, crc32c(text.data(), cut)) == slow.checksum(), cut);
   }
 }
 
