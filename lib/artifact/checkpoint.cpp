@@ -1,7 +1,15 @@
 #include "artifact/checkpoint.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <numeric>
 #include <set>
+#include <thread>
 
 #include "artifact/header.h"
 #include "support/error.h"
@@ -67,6 +75,70 @@ void list_tensors(const h5::Group& group, const std::string& prefix, int depth, 
     TensorInfo info{path, *dtype, {}};
     for (const std::uint64_t extent : dataset.shape()) info.shape.push_back(static_cast<std::int64_t>(extent));
     out.push_back(std::move(info));
+  }
+}
+
+/// The bytes of one tensor in the file. HDF5 does one thing at a time; these are read past it.
+struct Stretch {
+  std::string where;
+  std::uint64_t offset = 0, bytes = 0;
+  std::int64_t crc = 0;
+  std::byte* to = nullptr;   ///< null: only checked
+};
+
+Stretch stretch_of(const h5::Dataset& dataset, std::byte* to) {
+  const std::optional<std::uint64_t> offset = dataset.file_offset();
+  if (!offset && dataset.bytes() > 0) throw ArtifactError(cat(dataset.where(), ": was never written"), "the file is damaged");
+  return {dataset.where(), offset.value_or(0), dataset.bytes(), dataset.integer("crc32c"), to};
+}
+
+/// Block by block, so that the sum reads what the cache still holds.
+void read_stretch(int fd, const std::filesystem::path& path, const Stretch& stretch, std::vector<std::byte>& scratch) {
+  std::uint32_t crc = 0;
+  for (std::uint64_t done = 0; done < stretch.bytes;) {
+    const std::uint64_t size = std::min<std::uint64_t>(scratch.size(), stretch.bytes - done);
+    std::byte* to = stretch.to == nullptr ? scratch.data() : stretch.to + done;
+    for (std::uint64_t got = 0; got < size;) {
+      const ssize_t count = ::pread(fd, to + got, size - got, static_cast<off_t>(stretch.offset + done + got));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) support::throw_errno("read", path.string());
+      if (count == 0) {
+        throw ArtifactError(cat(stretch.where, ": the file ends at byte ", stretch.offset + done + got), "the file is damaged");
+      }
+      got += static_cast<std::uint64_t>(count);
+    }
+    crc = support::crc32c(to, size, crc);
+    done += size;
+  }
+  if (stretch.crc != static_cast<std::int64_t>(crc)) {
+    throw ArtifactError(cat(stretch.where, ": expected CRC-32C ", stretch.crc, ", found ", crc), "the file is damaged");
+  }
+}
+
+void read_stretches(const std::filesystem::path& path, const std::vector<Stretch>& stretches, int threads) {
+  const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) support::throw_errno("read", path.string());
+  std::vector<std::size_t> order(stretches.size());   // the largest first, so that threads end together
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return stretches[a].bytes > stretches[b].bytes; });
+  std::vector<std::exception_ptr> problems(stretches.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    std::vector<std::byte> scratch(std::size_t{256} << 10);
+    for (std::size_t i = next++; i < order.size(); i = next++) {
+      try {
+        read_stretch(fd.get(), path, stretches[order[i]], scratch);
+      } catch (...) {
+        problems[order[i]] = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::jthread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(work);
+  work();
+  others.clear();   // joins
+  for (const std::exception_ptr& problem : problems) {
+    if (problem) std::rethrow_exception(problem);
   }
 }
 
@@ -239,14 +311,30 @@ void CheckpointReader::read(std::string_view name, std::span<std::byte> out) con
   }
 }
 
-void CheckpointReader::read(const TensorInfo& expected, std::span<std::byte> out) const {
+void CheckpointReader::require(const TensorInfo& expected) const {
   const TensorInfo& found = state_->at(expected.name, *this);
   if (found.dtype != expected.dtype || found.shape != expected.shape) {
     throw ArtifactError(cat(quote(path().string()), ": tensor ", quote(expected.name), ": expected ", describe(expected),
                             ", found ", describe(found)),
                         "this is a checkpoint of another model");
   }
+}
+
+void CheckpointReader::read(const TensorInfo& expected, std::span<std::byte> out) const {
+  require(expected);
   read(expected.name, out);
+}
+
+void CheckpointReader::read(std::span<const Destination> destinations, int threads) const {
+  std::vector<Stretch> stretches;
+  for (const Destination& to : destinations) {
+    require(to.expected);
+    if (to.out.size() != to.expected.bytes()) {
+      bug(cat("tensor ", quote(to.expected.name), " needs ", to.expected.bytes(), " bytes, was given ", to.out.size()));
+    }
+    stretches.push_back(stretch_of(state_->root.open_dataset(to.expected.name), to.out.data()));
+  }
+  read_stretches(path(), stretches, threads);
 }
 
 std::vector<std::byte> CheckpointReader::read(std::string_view name) const {
@@ -255,8 +343,10 @@ std::vector<std::byte> CheckpointReader::read(std::string_view name) const {
   return data;
 }
 
-void CheckpointReader::verify() const {
-  for (const TensorInfo& info : state_->tensors) read(info.name);
+void CheckpointReader::verify(int threads) const {
+  std::vector<Stretch> stretches;
+  for (const TensorInfo& info : state_->tensors) stretches.push_back(stretch_of(state_->root.open_dataset(info.name), nullptr));
+  read_stretches(path(), stretches, threads);
 }
 
 }  // namespace pe::artifact

@@ -82,8 +82,17 @@ class CheckpointReader {
   /// As above, checking dtype and shape first; names expected and found.
   void read(const TensorInfo& expected, std::span<std::byte> out) const;
   std::vector<std::byte> read(std::string_view name) const;
-  /// Reads every tensor and checks its CRC.
-  void verify() const;
+  /// As above without the bytes: is it there, of this dtype and shape?
+  void require(const TensorInfo& expected) const;
+
+  struct Destination {
+    TensorInfo expected;
+    std::span<std::byte> out;   ///< expected.bytes()
+  };
+  /// Many, shared among threads. When some are damaged, the first of them is named; what `out` holds then is undefined.
+  void read(std::span<const Destination> destinations, int threads) const;
+  /// Reads every tensor and checks its CRC; keeps none of them.
+  void verify(int threads = 1) const;
 
  private:
   struct State;

@@ -79,6 +79,51 @@ BOOST_AUTO_TEST_CASE(tensors_and_metadata_come_back) {
   artifact::check_artifact(folder / "c.h5", artifact::Kind::kCheckpoint);
 }
 
+// Larger than a block of the reader, and not a multiple of one.
+BOOST_AUTO_TEST_CASE(many_tensors_are_read_by_several_threads_and_the_first_damaged_one_is_named) {
+  const test::TempFolder folder;
+  const auto weights = values(300'001);
+  {
+    CheckpointWriter writer(folder / "c.h5", {}, sample_meta());
+    for (const char* name : {"model/a", "model/b", "model/c"}) {
+      writer.add({name, Dtype::kF32, {300'001}}, std::as_bytes(std::span(weights)));
+    }
+    writer.add({"model/none", Dtype::kF32, {0}}, {});
+    writer.finish(false);
+  }
+  std::vector<std::vector<float>> out(3, std::vector<float>(300'001));
+  std::vector<CheckpointReader::Destination> destinations;
+  for (std::size_t i = 0; i < 3; ++i) {
+    destinations.push_back({{std::string("model/") + "abc"[i], Dtype::kF32, {300'001}}, std::as_writable_bytes(std::span(out[i]))});
+  }
+  destinations.push_back({{"model/none", Dtype::kF32, {0}}, {}});
+  for (const int threads : {1, 2, 7}) {
+    for (auto& tensor : out) std::fill(tensor.begin(), tensor.end(), 0.0f);
+    const CheckpointReader reader(folder / "c.h5");
+    reader.read(destinations, threads);
+    for (const auto& tensor : out) BOOST_TEST((tensor == weights));
+    reader.verify(threads);
+  }
+  destinations[1].expected.shape = {1, 300'001};
+  BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "c.h5").read(destinations, 2), ArtifactError, [](const auto& e) {
+    return std::string(e.what()).find("model/b") != std::string::npos;
+  });
+  destinations[1].expected.shape = {300'001};
+
+  std::string bytes = support::read_file(folder / "c.h5");
+  const std::string needle(reinterpret_cast<const char*>(weights.data() + 299'000), 64);
+  const std::size_t first = bytes.find(needle), second = bytes.find(needle, first + 1), third = bytes.find(needle, second + 1);
+  BOOST_REQUIRE(third != std::string::npos);
+  for (const std::size_t at : {second, third}) bytes[at] ^= 1;
+  std::ofstream(folder / "bad.h5", std::ios::binary) << bytes;
+  for (const int threads : {1, 2, 7}) {
+    BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "bad.h5").read(destinations, threads), ArtifactError, [](const auto& e) {
+      const std::string text = e.what();
+      return text.find("/model/b: expected CRC-32C") != std::string::npos;
+    });
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_model_names_both_shapes) {
   const test::TempFolder folder;
   write_sample(folder / "c.h5");
