@@ -50,8 +50,9 @@ EncodingEntry rope_pp_entry() {
        .formula = "heads 2m and 2m + 1 share a query, and where G ≤ H/2 a key and a value\n"
                   "logit of head 2m:     Σ_c [a_c·cos(d·θ_c) − b_c·sin(d·θ_c)]/√d_h   (rope)\n"
                   "logit of head 2m + 1: Σ_c [a_c·sin(d·θ_c) + b_c·cos(d·θ_c)]/√d_h   (rope, query at the angle i·θ_c − π/2)",
-       .known_for = "Keeps what a real product drops. Between equal contents the second head's logit is 0 at distance 0 and "
-                    "grows from there, where rope's is largest and falls. Published models of 376M and 776M parameters.",
+       .known_for = "Keeps what a real product drops. Between equal contents rope's logit is largest near by and falls; the "
+                    "second head's is 0 at distance 0 and, from a few tokens on, much the same near and far. Published models "
+                    "of 376M and 776M parameters.",
        .errata = {"With its own projection for each head it would be rope: the quarter turn is a linear map that W_q can hold. "
                   "So `heads` counts attention heads and W_q has half as many. The paper's EH is this at unchanged `heads`; "
                   "its EC is twice the heads with `head_width` given, and key_value_heads as before."}});

@@ -129,7 +129,7 @@ struct Store::State {
   fs::path root;
   StoreOptions options;
   mutable IndexContent index;
-  Descriptor objects;     // folder, for fstatat
+  Descriptor objects, plans;   // folders: looking there by a short name costs a third of a whole path
   Descriptor index_file;  // of this process, opened at the first write
   bool forgets = false;   // the entries of index_file were all written to forget
   mutable std::mutex warnings_mutex;  // records are read on other threads too
@@ -337,7 +337,9 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
       if (::access(sub.c_str(), F_OK) != 0) support::make_folders(sub);
     }
   }
-  state_->objects = Descriptor(::open((folder / "objects").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (const auto& [name, opened] : {std::pair{"objects", &state_->objects}, {"plans", &state_->plans}}) {
+    *opened = Descriptor(::open((folder / name).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
   for (const std::string& name : names_in(folder / "index")) {
     state_->index_ns = std::max(state_->index_ns, modified_ns(folder / "index" / name));
   }
@@ -373,17 +375,29 @@ std::optional<Result> Store::find(const ResultKey& key) const {
 
 std::optional<Record> Store::read(const ResultKey& key) const { return state_->read(key); }
 
+namespace {
+
+/// "ab/abcd…": where objects, and hints, of 64 digits lie in their folder.
+class ShardName {
+ public:
+  explicit ShardName(std::string_view digits) {
+    std::copy_n(digits.begin(), 2, text_);
+    text_[2] = '/';
+    std::copy_n(digits.begin(), 64, text_ + 3);
+  }
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[68] = {};
+};
+
+}  // namespace
+
 bool Store::complete(const Result& result) const {
-  char name[68];
   const auto there = [&](const std::string& digest, const std::uint64_t* bytes) {
     if (digest.size() != 64 || !state_->objects) return false;
-    name[0] = digest[0];
-    name[1] = digest[1];
-    name[2] = '/';
-    std::copy(digest.begin(), digest.end(), name + 3);
-    name[67] = '\0';
     struct stat status {};
-    if (::fstatat(state_->objects.get(), name, &status, 0) != 0) return false;
+    if (::fstatat(state_->objects.get(), ShardName(digest).c_str(), &status, 0) != 0) return false;
     return bytes == nullptr || static_cast<std::uint64_t>(status.st_size) == *bytes;
   };
   for (const OutputRecord& output : result.outputs) {
@@ -405,10 +419,10 @@ fs::path Store::record_path(const ResultKey& key) const { return state_->record(
 std::optional<std::string> Store::hint(const std::string& plan_key) const {
   const auto found = state_->index.hints.find(plan_key);
   if (found != state_->index.hints.end()) return found->second;
-  if (!is_key(plan_key)) return std::nullopt;
-  const fs::path path = state_->hint(plan_key);
-  if (::access(path.c_str(), R_OK) != 0) return std::nullopt;
-  const std::string key(support::trim(support::read_file(path, 4096)));
+  // A changed plan asks for thousands that nobody has.
+  if (!is_key(plan_key) || !state_->plans) return std::nullopt;
+  if (::faccessat(state_->plans.get(), ShardName(plan_key).c_str(), R_OK, 0) != 0) return std::nullopt;
+  const std::string key(support::trim(support::read_file(state_->hint(plan_key), 4096)));
   if (!is_key(key)) return std::nullopt;
   state_->index.hints.emplace(plan_key, key);
   return key;
