@@ -90,13 +90,20 @@ bool kernel_product(const Tensor& a, const Tensor& b, const Tensor& c, bool accu
   if (std::min({rows, depth, columns}) > 256 || rows < 8 || c.stride(1) != 1) return false;
   const float *pa = a.data_ptr<float>(), *pb = b.data_ptr<float>();
   float* pc = c.data_ptr<float>();
-  const std::int64_t tiles = (rows + 7) / 8;
-  const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 19) / (8 * depth * columns));
-  at::parallel_for(0, tiles, grain, [&](std::int64_t first, std::int64_t last) {
+  // Every thread packs the part of b that it reads, so threads share the longer side.
+  const bool by_columns = columns > rows;
+  const std::int64_t side = by_columns ? columns : rows, unit = by_columns ? 64 : 8;
+  const std::int64_t grain = std::max<std::int64_t>(1, (std::int64_t{1} << 19) / (unit * depth * (by_columns ? rows : columns)));
+  at::parallel_for(0, (side + unit - 1) / unit, grain, [&](std::int64_t first, std::int64_t last) {
     thread_local std::vector<float> scratch(static_cast<std::size_t>(kernels::kGemmScratch));
-    const std::int64_t begin = first * 8, end = std::min(rows, last * 8);
-    gemm({end - begin, columns, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)},
-         pa + begin * a.stride(0), pb, pc + begin * c.stride(0), scratch.data(), accumulate);
+    const std::int64_t begin = first * unit, count = std::min(side, last * unit) - begin;
+    if (by_columns) {
+      gemm({rows, count, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)}, pa, pb + begin * b.stride(1),
+           pc + begin, scratch.data(), accumulate);
+    } else {
+      gemm({count, columns, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)}, pa + begin * a.stride(0), pb,
+           pc + begin * c.stride(0), scratch.data(), accumulate);
+    }
   });
   return true;
 }
@@ -533,10 +540,12 @@ class FeedForward : public Function<FeedForward> {
 
 // ---- Cross entropy ------------------------------------------------------------------------------------------------
 
-/// Rows at a time: about a million logits on the CPU (which keeps them in a cache), more on a GPU.
+/// Rows at a time: on the CPU about a million logits, which a cache keeps, but of a large vocabulary enough rows that reading
+/// the head's weights three times for each of them is not what takes the time; more on a GPU.
 std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary) {
   const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 20 : std::int64_t{1} << 28;
-  return std::clamp<std::int64_t>(logits / vocabulary, 16, std::max<std::int64_t>(16, hidden.size(0)));
+  constexpr std::int64_t kLeast = 256;
+  return std::clamp<std::int64_t>(logits / vocabulary, kLeast, std::max(kLeast, hidden.size(0)));
 }
 
 /// Losses of a chunk; with `gradient`, `logits` (fp32, or bf16 where the plug-in takes it) becomes softmax − one-hot.

@@ -82,14 +82,15 @@ Outcome run_feed_forward(at::ScalarType type) {
   return {{out.sum.detach(), out.y.detach()}, {x.grad(), norm.gradient, gate_up.gradient, down.gradient}};
 }
 
-Outcome run_cross_entropy(at::ScalarType type, const pe::model::LogitOptions& options = {}) {
-  const Tensor hidden = normals(1, {40, kWidth}).to(type).requires_grad_(true);
-  const Weight head = weight_of(normals(2, {53, kWidth}, 0.5), type);
-  Tensor targets = at::empty({40}, at::kLong);
-  for (std::int64_t i = 0; i < 40; ++i) targets.data_ptr<std::int64_t>()[i] = i == 7 ? -1 : (i * 11) % 53;
+Outcome run_cross_entropy(at::ScalarType type, const pe::model::LogitOptions& options = {}, std::int64_t rows = 40,
+                          std::int64_t vocabulary = 53) {
+  const Tensor hidden = normals(1, {rows, kWidth}).to(type).requires_grad_(true);
+  const Weight head = weight_of(normals(2, {vocabulary, kWidth}, 0.5), type);
+  Tensor targets = at::empty({rows}, at::kLong);
+  for (std::int64_t i = 0; i < rows; ++i) targets.data_ptr<std::int64_t>()[i] = i == 7 ? -1 : (i * 11) % vocabulary;
   const Tensor loss = pe::model::linear_cross_entropy(hidden, targets, head, options);
   (loss * 0.25).backward();
-  return {{loss.detach() / 40, pe::model::row_losses(hidden.detach(), targets, head.value, options)},
+  return {{loss.detach() / static_cast<double>(rows), pe::model::row_losses(hidden.detach(), targets, head.value, options)},
           {hidden.grad(), head.gradient}};
 }
 
@@ -129,6 +130,18 @@ BOOST_AUTO_TEST_CASE(the_feed_forward_kernel_agrees_with_float64) {
 
 BOOST_AUTO_TEST_CASE(the_cross_entropy_kernel_agrees_with_float64) {
   compare(run_cross_entropy(at::kFloat), run_cross_entropy(at::kDouble), 2e-5);
+}
+
+// More rows than are taken at a time, by one thread and by two.
+BOOST_AUTO_TEST_CASE(a_large_vocabulary_goes_in_parts_whose_sums_do_not_depend_on_threads) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const Outcome one = run_cross_entropy(at::kFloat, {}, 600, 9001);
+  at::set_num_threads(2);
+  const Outcome two = run_cross_entropy(at::kFloat, {}, 600, 9001);
+  at::set_num_threads(before);
+  compare(one, run_cross_entropy(at::kDouble, {}, 600, 9001), 5e-5);
+  compare(one, two, 0);
 }
 
 BOOST_AUTO_TEST_CASE(capped_logits_and_the_z_loss_agree_with_float64) {
