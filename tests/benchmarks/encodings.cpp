@@ -112,19 +112,26 @@ class Subject {
     attention_ = encodings::make_encoding(encoding_, shape);
   }
 
+  /// What attention is given, drawn once: that takes longer than some attention, and is nobody's memory.
+  void draw(std::int64_t length, bool gradients) {
+    const auto options = at::TensorOptions(at::kFloat).device(device_);
+    const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, options).requires_grad_(gradients); };
+    in_ = {make({1, attention_->projected_heads(), length, 64}), make({1, 8, length, 64}), make({1, 8, length, 64}),
+           make({1, length, 512})};
+  }
+
   void attend(std::int64_t length, bool gradients) {
     at::AutoGradMode mode(gradients);
     Span span = Span::whole(1, length);
     span.training = gradients;
     span.pe_len = length;
     span.device = device_;
-    const auto options = at::TensorOptions(at::kFloat).device(device_);
-    const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, options).requires_grad_(gradients); };
-    const Tensor q = make({1, attention_->projected_heads(), length, 64}), k = make({1, 8, length, 64}), v = make({1, 8, length, 64});
     encodings::State state = encodings::begin_pass(*attention_, span);
-    encodings::LayerContext context = encodings::layer_context(*attention_, state, 2, make({1, length, 512}));
-    const Tensor out = encodings::attend(*attention_, context, {.q = q, .k = k, .v = v, .scale = 0.125});
-    if (gradients) out.sum().backward();
+    encodings::LayerContext context = encodings::layer_context(*attention_, state, 2, in_.x);
+    const Tensor out = encodings::attend(*attention_, context, {.q = in_.q, .k = in_.k, .v = in_.v, .scale = 0.125});
+    if (!gradients) return;
+    for (Tensor t : {in_.q, in_.k, in_.v, in_.x}) t.mutable_grad() = Tensor();
+    out.sum().backward();
   }
 
   std::string route(std::int64_t length, bool gradients) {
@@ -163,8 +170,12 @@ class Subject {
   }
 
  private:
+  struct Inputs {
+    Tensor q, k, v, x;
+  };
   Json encoding_;
   at::Device device_;
+  Inputs in_;
   std::unique_ptr<encodings::PositionalEncoding> attention_;
   std::optional<model::LanguageModel> model_;
   std::optional<training::Optimizer> optimizer_;
@@ -208,8 +219,11 @@ Json measure(const std::string& name, const std::string& part, at::Device device
     subject.open_attention();
     result["route"] = subject.route(kShort, true);
     unless_bounded("route_long", [&] { return subject.route(kLong, false); });
+    subject.draw(kShort, false);
     result["forward"] = cost_of(3, 0.3, [&] { subject.attend(kShort, false); });
+    subject.draw(kShort, true);
     result["forward_backward"] = cost_of(2, 0.5, [&] { subject.attend(kShort, true); });
+    subject.draw(kLong, false);
     unless_bounded("forward_long", [&] { return cost_of(1, 0.3, [&] { subject.attend(kLong, false); }); });
   } else {
     subject.open_model();
