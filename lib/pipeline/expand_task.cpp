@@ -39,6 +39,7 @@ bool Expander::finish_config(Stage& stage, const Scope& scope, Task& task) {
     report(local);
     if (!config) return false;
     Composed composed;
+    lay_claims(stage, *config);
     composed.externals = finish_paths(stage, *config);
     if (const auto group = config->find("compute"); group != config->end()) composed.compute = *group;
     resolve_compute(*stage.description, task.resources, options_.isa, *config);
@@ -108,10 +109,13 @@ void Expander::finish_labels(const Stage& stage, Task& task) {
     }
     config["labels"] = std::move(labels);
   }
-  if (!file_.claims.empty() && support::find_field(description.fields, "claims")) {
-    Json& claims = config["claims"];
-    if (claims.is_null() || (claims.is_string() && claims.get_ref<const std::string&>().empty())) claims = file_.claims;
-  }
+}
+
+/// The file's own `claims`, for a report whose config names none. A path as others are, so its content is in the key.
+void Expander::lay_claims(const Stage& stage, Json& config) const {
+  if (file_.claims.empty() || !stage.description->takes_labels || !support::find_field(stage.description->fields, "claims")) return;
+  Json& claims = config["claims"];
+  if (claims.is_null() || (claims.is_string() && claims.get_ref<const std::string&>().empty())) claims = file_.claims;
 }
 
 Expander::Policy Expander::make_policy(const Stage& stage, const Scope& scope) {

@@ -158,6 +158,7 @@ class Expander {
   void lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, support::Diagnostics& diagnostics) const;
   bool declared_anywhere(const std::string& dotted) const;
   bool finish_config(Stage& stage, const Scope& scope, Task& task);
+  void lay_claims(const Stage& stage, Json& config) const;
   std::vector<ExternalInput> finish_paths(const Stage& stage, Json& config) const;
   void finish_labels(const Stage& stage, Task& task);
   void finish_policy(Stage& stage, const Scope& scope, Task& task);
