@@ -271,7 +271,7 @@ struct Rows {
       grid.add_row({mode, network, encoding, depth, epochs, all + early, determined + early, middle + early});
     }
     Results& results = gathered.results;
-    results.runs.push_back({.labels = {{"from", from}, {"depth", std::to_string(depth)}}, .encoding = encoding, .seed = std::to_string(seed)});
+    results.runs.push_back({.labels = {{"stage", from}, {"depth", std::to_string(depth)}}, .encoding = encoding, .seed = std::to_string(seed)});
     if (std::find(results.encodings.begin(), results.encodings.end(), encoding) == results.encodings.end()) results.encodings.push_back(encoding);
     results.tables["dummy_grid"].push_back({results.runs.size() - 1, "test", std::move(grid)});
   }
@@ -324,7 +324,7 @@ BOOST_AUTO_TEST_CASE(networks_that_have_not_finished_and_single_seeds_settle_not
   unfinished.as_claimed();
   for (GatheredTable& gathered : unfinished.gathered.results.tables["dummy_grid"]) {
     const Run& run = unfinished.gathered.results.runs[gathered.run];
-    if (run.encoding != "sininit" || run.labels.at("from") != "over_batch" || run.labels.at("depth") != "4") continue;
+    if (run.encoding != "sininit" || run.labels.at("stage") != "over_batch" || run.labels.at("depth") != "4") continue;
     gathered.table = artifact::Table("dummy_grid", gathered.table.columns());
     gathered.table.add_row({"seed", "post_norm_over_batch", "sininit", 4, 16, .39, .7, 4.30});
   }
