@@ -42,8 +42,8 @@ struct AttendOptions {
   const RowWitness* witness = nullptr;
 };
 
-/// Attention. q [B,H,T,d_h] (fewer heads where the encoding makes several of each: projected_heads()), k and v [B,G,S,d_h]; query row r sees keys 0 .. S − T + r of its document, or without
-/// Span::causal all of its document.
+/// Attention. q [B,H,T,d_h] (fewer heads where the encoding makes several of each: projected_heads()), k and v [B,G,S,d_h];
+/// query row r sees keys 0 .. S − T + r of its document, or without Span::causal all of its document.
 /// @return [B,H,T,d_h], dtype of q.
 /// @throws ShapeError when shapes disagree with the span; ConfigError when a forced route cannot carry the encoding.
 Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options = {});

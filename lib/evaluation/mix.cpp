@@ -29,7 +29,8 @@ const std::vector<std::string>& mix_tasks() {
 class Prompts {
  public:
   Prompts(const TextCodec& codec, const MixGroup& group)
-      : codec_(codec), group_(group), passkey_(codec, false, group.passkey), numbers_(codec, static_cast<int>(group.passkey.digits)), seven_(codec, 7), filler_(codec, filler_unit()) {
+      : codec_(codec), group_(group), passkey_(codec, false, group.passkey), numbers_(codec, static_cast<int>(group.passkey.digits)),
+        seven_(codec, 7), filler_(codec, filler_unit()) {
     for (const std::string& task : group.tasks) {
       const std::int64_t least = std::max(group.shortest, least_tokens(task));
       if (least > group.length) {

@@ -74,6 +74,20 @@ bool is_key(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
+/// "ab/abcd…": where objects, and hints, of 64 digits lie in their folder.
+class ShardName {
+ public:
+  explicit ShardName(std::string_view digits) {
+    std::copy_n(digits.begin(), 2, text_);
+    text_[2] = '/';
+    std::copy_n(digits.begin(), 64, text_ + 3);
+  }
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[68] = {};
+};
+
 /// The first two hex digits of a key.
 std::size_t hex_byte(std::string_view key) {
   const auto digit = [](char c) -> std::size_t {
@@ -374,24 +388,6 @@ std::optional<Result> Store::find(const ResultKey& key) const {
 }
 
 std::optional<Record> Store::read(const ResultKey& key) const { return state_->read(key); }
-
-namespace {
-
-/// "ab/abcd…": where objects, and hints, of 64 digits lie in their folder.
-class ShardName {
- public:
-  explicit ShardName(std::string_view digits) {
-    std::copy_n(digits.begin(), 2, text_);
-    text_[2] = '/';
-    std::copy_n(digits.begin(), 64, text_ + 3);
-  }
-  const char* c_str() const { return text_; }
-
- private:
-  char text_[68] = {};
-};
-
-}  // namespace
 
 bool Store::complete(const Result& result) const {
   const auto there = [&](const std::string& digest, const std::uint64_t* bytes) {

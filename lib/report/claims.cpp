@@ -483,11 +483,6 @@ class Judge {
                                support::suggestion(name, names));
   }
 
-  static bool is_about(const ClaimTest& test, const std::string& arm) {
-    const Words all = test.arms();
-    return std::find(all.begin(), all.end(), arm) != all.end();
-  }
-
   /// Whether a row of an arm that the test is about was among them.
   static bool add_rows(const ClaimTest& test, const GatheredTable& gathered, const std::string& run_name,
                        const std::string& run_seed, ArmSeeds& arms) {
@@ -497,6 +492,7 @@ class Judge {
     for (const std::string* name : {&quantity.measure, &quantity.per, &quantity.by, &quantity.seed_by}) {
       if (!name->empty()) check_column(test, table, *name);
     }
+    const Words asked = test.arms();
     bool used = false;
     const bool has_items = std::any_of(kItemColumns.begin(), kItemColumns.end(),
                                        [&](const std::string& name) { return table.find_column(name).has_value(); });
@@ -510,7 +506,7 @@ class Judge {
         if (!fits) continue;
         const std::string name = quantity.by.empty() ? run_name : read.text(row, quantity.by);
         const std::string seed = quantity.seed_by.empty() ? run_seed : read.text(row, quantity.seed_by);
-        used = used || is_about(test, name);
+        used = used || std::find(asked.begin(), asked.end(), name) != asked.end();
         Measured& measured = arms[name][seed];
         measured.has_items = has_items;
         measured.has_minus = quantity.minus.has_value();

@@ -388,7 +388,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   const auto score_labels = labels_of(config, workspace, "scores", results.missing);
   for (std::size_t i = 0; i < workspace.all_inputs("scores").size(); ++i) {
     const artifact::Input& input = workspace.all_inputs("scores")[i];
-    const artifact::Tables tables = artifact::read_eval_tables(input.path);
+    artifact::Tables tables = artifact::read_eval_tables(input.path);
     const std::string where = input.path.string();
     Run run{.labels = score_labels[i],
             .encoding = label_of(score_labels[i], {"encoding", "pe"}),
@@ -429,7 +429,10 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       read_lm(tables, where, index, results);
       read_tasks(tables, where, index, results);
       read_dummy(tables, where, index, results);
-      for (const artifact::Table& table : tables.tables) results.tables[table.name()].push_back({index, cat(where, ": ", table.name()), table});
+      for (artifact::Table& table : tables.tables) {
+        const std::string name = table.name();
+        results.tables[name].push_back({index, cat(where, ": ", name), std::move(table)});
+      }
     });
   }
 

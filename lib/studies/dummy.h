@@ -44,7 +44,8 @@ struct DummyConfig {
 /// "bare_bidirectional", "post_norm_over_batch", "post_norm_causal", "pre_norm_causal", …: what is compared besides encodings.
 std::string network_name(const model::ModelConfig& config);
 
-/// Goes on from the state that a killed attempt left in its work folder. Writes output `scores` (dummy_grid, dummy_targets, dummy_scales) and, where it is asked for, `timing` (dummy_seconds).
+/// Goes on from the state that a killed attempt left in its work folder. Writes output `scores` (dummy_grid, dummy_targets,
+/// dummy_scales) and, where it is asked for, `timing` (dummy_seconds).
 void dummy(const DummyConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::studies

@@ -218,7 +218,8 @@ void DropConfig::describe(FieldVisitor& v) {
 }
 
 void ExtendConfig::describe(FieldVisitor& v) {
-  v.field("length", length, "The new training context; the checkpoint's own with encoding_of: checkpoint, to tune on other data.", {.unit = "tokens", .min = 2, .max = 1 << 24});
+  v.field("length", length, "The new training context; the checkpoint's own with encoding_of: checkpoint, to tune on other data.",
+          {.unit = "tokens", .min = 2, .max = 1 << 24});
   v.field("tokens", tokens, "Tokens to train on at that context.", {.unit = "tokens", .min = 1, .max = kMostTokens});
   v.field("batch", batch, "Sequences of a step; 0: as many tokens a step as before.",
           {.unit = "sequences", .min = 0, .max = 1 << 24});
