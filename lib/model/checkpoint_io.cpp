@@ -1,5 +1,6 @@
 #include "model/checkpoint_io.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -92,14 +93,25 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
 void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip) {
   at::NoGradGuard no_gradients;
+  std::vector<artifact::CheckpointReader::Destination> destinations;
+  std::vector<std::pair<at::Tensor, at::Tensor>> hosts;   // of what lies elsewhere, and where it goes
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Parameter& parameter = model.parameters()[i];
     if (std::find(skip.begin(), skip.end(), parameter.name) != skip.end()) continue;
-    at::Tensor host = at::empty(parameter.tensor.sizes(), parameter.tensor.options().device(at::kCPU).requires_grad(false));
-    checkpoint.read(info_of(prefix + parameter.name, parameter.tensor),
-                    {static_cast<std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
-    part(model, flat, i).copy_(host);
+    at::Tensor to = part(model, flat, i).detach();
+    if (!to.is_cpu()) {
+      hosts.emplace_back(at::empty(to.sizes(), to.options().device(at::kCPU)), to);
+      to = hosts.back().first;
+    }
+    destinations.push_back({info_of(prefix + parameter.name, parameter.tensor),
+                            {static_cast<std::byte*>(to.data_ptr()), static_cast<std::size_t>(to.nbytes())}});
   }
+  checkpoint.read(destinations, at::get_num_threads());
+  for (const auto& [host, to] : hosts) at::Tensor(to).copy_(host);
+}
+
+void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model) {
+  for (const Parameter& parameter : model.parameters()) checkpoint.require(info_of(prefix + parameter.name, parameter.tensor));
 }
 
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,

@@ -12,6 +12,7 @@
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
 #include "model/block.h"
+#include "model/flat_zeros.h"
 #include "model/functions.h"
 #include "model/layout.h"
 #include "support/error.h"
@@ -96,8 +97,8 @@ struct LanguageModel::State {
   std::vector<Parameter> parameters;
   std::vector<Location> locations;
   std::vector<FlatGroup> groups;
-  std::vector<Tensor> shadows;       ///< low-precision copies of the groups; undefined where compute is the master's dtype
   std::int64_t encoding_count = 0;
+  bool waits_for_values = false;
 
   Weight embedding, head, head_bias;
   std::vector<std::unique_ptr<Block>> blocks;
@@ -111,10 +112,11 @@ struct LanguageModel::State {
       if (parameters[i].name != first) continue;
       const Location& at = locations[i];
       const std::int64_t count = c10::multiply_integers(shape);
-      const Tensor& source = low_precision && shadows[at.group].defined() ? shadows[at.group] : groups[at.group].values;
+      const FlatGroup& group = groups[at.group];
+      const Tensor& source = low_precision && group.shadow.defined() ? group.shadow : group.values;
       Weight result;
       result.value = source.narrow(0, at.offset, count).view(shape);
-      const Tensor& gradients = groups[at.group].gradients;
+      const Tensor& gradients = group.gradients;
       if (gradients.defined()) result.gradient = gradients.narrow(0, at.offset, count).view(shape);
       return result;
     }
@@ -133,15 +135,15 @@ struct LanguageModel::State {
   }
 
   void refresh_shadows() {
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      if (shadows[i].defined()) shadows[i].copy_(groups[i].values);
+    for (FlatGroup& group : groups) {
+      if (group.shadow.defined()) group.shadow.copy_(group.values);
     }
   }
 
   void make_gradients() {
     if (groups.front().gradients.defined()) return;
     at::NoGradGuard no_gradients;
-    for (FlatGroup& group : groups) group.gradients = at::zeros_like(group.values);
+    for (FlatGroup& group : groups) group.gradients = flat_zeros(group.values.numel(), group.values.options());
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       Tensor& tensor = parameters[i].tensor;
       tensor.mutable_grad() =
@@ -152,7 +154,7 @@ struct LanguageModel::State {
 };
 
 LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabulary, std::uint64_t seed,
-                                  at::Device device, at::ScalarType compute) {
+                                  at::Device device, at::ScalarType compute, Weights weights) {
   at::NoGradGuard no_gradients;
   auto state = std::make_shared<State>();
   state->config = config;
@@ -208,15 +210,15 @@ LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabu
   }
   for (const bool decay : {true, false}) {
     const std::int64_t size = (sizes[decay ? 0 : 1] + kAlignment - 1) / kAlignment * kAlignment;
-    state->groups.push_back({at::zeros({size}, at::TensorOptions(state->master()).device(device)), {}, decay});
+    state->groups.push_back({flat_zeros(size, at::TensorOptions(state->master()).device(device)), {}, {}, decay});
   }
-  state->shadows.resize(2);
+  state->waits_for_values = weights == Weights::kLater;
 
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const PlannedParameter& plan = plans[i];
     const Location& at = state->locations[i];
     Tensor view = state->groups[at.group].values.narrow(0, at.offset, plan.count()).view(plan.shape).detach();
-    start(view, plan, seed, state->master());
+    if (!state->waits_for_values) start(view, plan, seed, state->master());
     view.set_requires_grad(true);
     state->parameters.push_back({plan.name, view, plan.decay});
   }
@@ -230,10 +232,20 @@ LanguageModel LanguageModel::make(const ModelConfig& config, std::int64_t vocabu
     state->parameters.push_back({"encoding." + parameter.name, value, parameter.weight_decay});
   }
   if (compute != state->master()) {
-    for (std::size_t i = 0; i < 2; ++i) state->shadows[i] = state->groups[i].values.to(compute);
+    for (FlatGroup& group : state->groups) group.shadow = group.values.to(compute);
   }
   state->bind_weights();
   return LanguageModel(std::move(state));
+}
+
+void LanguageModel::draw() const {
+  State& s = *state_;
+  if (!s.waits_for_values) return;
+  at::NoGradGuard no_gradients;
+  const std::vector<PlannedParameter> plans = plan_parameters(s.config);
+  for (std::size_t i = 0; i < plans.size(); ++i) start(s.parameters[i].tensor.detach(), plans[i], s.seed, s.master());
+  s.waits_for_values = false;
+  s.refresh_shadows();
 }
 
 Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) const {
@@ -338,10 +350,11 @@ void LanguageModel::zero_gradients() const {
   for (const FlatGroup& group : state_->groups) group.gradients.zero_();
 }
 
-void LanguageModel::after_step() const {
+void LanguageModel::after_step(bool shadows_written) const {
   at::NoGradGuard no_gradients;
-  state_->encoding->after_step();
-  state_->refresh_shadows();
+  state_->waits_for_values = false;
+  state_->encoding->after_step();   // its own parameters, which have no copies
+  if (!shadows_written) state_->refresh_shadows();
 }
 
 }  // namespace pe::model

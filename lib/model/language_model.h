@@ -56,8 +56,12 @@ struct ForwardOptions {
 struct FlatGroup {
   Tensor values;       ///< 1-D; includes padding, which stays 0
   Tensor gradients;    ///< the same layout; undefined until gradients are first asked for
+  Tensor shadow;       ///< low-precision copies that products read; undefined where they read the values
   bool decay = false;
 };
+
+/// What weights hold when a model is made: their first values, or nothing yet, for whoever may have others to put there.
+enum class Weights { kDrawn, kLater };
 
 /// Copies share weights. Evaluation calls it under c10::InferenceMode or NoGradGuard.
 class LanguageModel {
@@ -66,7 +70,10 @@ class LanguageModel {
   /// @param config `vocabulary` 0 takes `vocabulary`; `length` must be set.
   /// @throws ConfigError when the shape does not hold together or the encoding refuses it.
   static LanguageModel make(const ModelConfig& config, std::int64_t vocabulary, std::uint64_t seed,
-                            at::Device device = at::kCPU, at::ScalarType compute = at::kFloat);
+                            at::Device device = at::kCPU, at::ScalarType compute = at::kFloat,
+                            Weights weights = Weights::kDrawn);
+  /// First values for a model that was made without, once; what others have been put there is lost.
+  void draw() const;
 
   /// @param ids [B, T] int64 on the model's device.
   /// @return hidden states after the last norm, [B, T, d_m], in the compute dtype.
@@ -104,8 +111,9 @@ class LanguageModel {
   };
   const std::vector<Location>& locations() const;
 
-  /// After an optimizer step: refreshes the low-precision copies of the weights and lets the encoding clamp.
-  void after_step() const;
+  /// After weights were written: refreshes their low-precision copies and lets the encoding clamp.
+  /// @param shadows_written whoever wrote the weights wrote these copies too
+  void after_step(bool shadows_written = false) const;
 
  private:
   struct State;

@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "encodings/registry.h"
+#include "model/flat_zeros.h"
 #include "model/language_model.h"
 #include "model/naive_decoder.h"
 #include "support/error.h"
@@ -41,6 +42,37 @@ Tensor some_ids(std::int64_t batch, std::int64_t length, std::int64_t vocabulary
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(language_model)
+
+BOOST_AUTO_TEST_CASE(weights_that_are_drawn_later_are_those_of_a_model_that_drew_at_once) {
+  using pe::model::Weights;
+  ModelConfig config = small("t5");
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const LanguageModel at_once = LanguageModel::make(config, 19, 3, at::kCPU, type);
+    const LanguageModel later = LanguageModel::make(config, 19, 3, at::kCPU, type, Weights::kLater);
+    BOOST_TEST(!later.groups()[0].values.equal(at_once.groups()[0].values));
+    later.draw();
+    for (std::size_t i = 0; i < 2; ++i) {
+      BOOST_TEST(later.groups()[i].values.equal(at_once.groups()[i].values));
+      if (type == at::kBFloat16) BOOST_TEST(later.groups()[i].shadow.equal(at_once.groups()[i].shadow));
+    }
+    at::Tensor values = later.groups()[0].values;
+    values.fill_(0.25);
+    later.draw();   // once
+    BOOST_TEST(values.eq(0.25).all().item<bool>());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(large_buffers_are_zero_aligned_and_ours_to_write) {
+  for (const std::int64_t count : {0, 5, 3'000'000}) {
+    const at::Tensor zeros = pe::model::flat_zeros(count, at::TensorOptions(at::kFloat));
+    BOOST_TEST(zeros.numel() == count);
+    BOOST_TEST(reinterpret_cast<std::uintptr_t>(zeros.data_ptr()) % 64 == 0U);
+    BOOST_TEST(zeros.eq(0).all().item<bool>());
+    const at::Tensor view = zeros.narrow(0, count / 2, count - count / 2);
+    zeros.fill_(1.5);
+    BOOST_TEST(view.eq(1.5).all().item<bool>());
+  }
+}
 
 BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
   ModelConfig config = small();

@@ -1,0 +1,15 @@
+/// @file
+/// Memory for what is as large as a model: weights, gradients, moments, and the copy that a checkpoint is written from.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace pe::model {
+
+/// Zeros [count]. On the CPU large ones are fresh pages of the system, in its large size where it has one: nothing passes
+/// over them to clear them, and they cost a five-hundredth of the faults and look-ups.
+at::Tensor flat_zeros(std::int64_t count, const at::TensorOptions& options);
+
+}  // namespace pe::model
