@@ -141,20 +141,30 @@ void nccl_close(void* communicator, bool agreed) {
 }
 #endif
 
-constexpr PeCudaTable kTable{
-  .abi = kPeCudaAbi, .device_count = device_count, .device_properties = device_properties, .set_device = set_device,
-  .current_stream = current_stream, .embedding_gradient = pe::cuda::launch_embedding_gradient,
-  .cross_entropy = pe::cuda::launch_cross_entropy,
+PeCudaTable make_table() {
+  PeCudaTable table{};
+  table.device_count = device_count;
+  table.device_properties = device_properties;
+  table.set_device = set_device;
+  table.current_stream = current_stream;
+  table.embedding_gradient = pe::cuda::launch_embedding_gradient;
+  table.cross_entropy = pe::cuda::launch_cross_entropy;
+  pe::cuda::fill_row_kernels(table);
 #if defined(PE_HAVE_NCCL)
-  .nccl_unique_id = nccl_unique_id, .nccl_open = nccl_open, .nccl_start_sum = nccl_start_sum,
-  .nccl_start_broadcast = nccl_start_broadcast, .nccl_join = nccl_join, .nccl_done = nccl_done,
-  .nccl_close = nccl_close,
-#else
-  .nccl_unique_id = nullptr, .nccl_open = nullptr, .nccl_start_sum = nullptr, .nccl_start_broadcast = nullptr,
-  .nccl_join = nullptr, .nccl_done = nullptr, .nccl_close = nullptr,
+  table.nccl_unique_id = nccl_unique_id;
+  table.nccl_open = nccl_open;
+  table.nccl_start_sum = nccl_start_sum;
+  table.nccl_start_broadcast = nccl_start_broadcast;
+  table.nccl_join = nccl_join;
+  table.nccl_done = nccl_done;
+  table.nccl_close = nccl_close;
 #endif
-};
+  return table;
+}
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const PeCudaTable* pe_cuda_table() { return &kTable; }
+extern "C" __attribute__((visibility("default"))) const PeCudaTable* pe_cuda_table() {
+  static const PeCudaTable table = make_table();
+  return &table;
+}

@@ -3,6 +3,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+#include "cuda/launchers.h"
+
 namespace pe::cuda {
 namespace {
 
@@ -81,7 +83,64 @@ __global__ void cross_entropy(Logit* logits, const std::int64_t* targets, float*
   }
 }
 
+// ---- Bodies of rows.h -----------------------------------------------------------------------------------------------
+
+constexpr int kTeams = 8;   // rows of a block
+
+/// A warp for each row.
+template <typename Body>
+__global__ void run_rows(Body body, std::int64_t rows) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kTeams + threadIdx.x / kLanes;
+  if (row >= rows) return;   // the whole warp
+  const int lane = threadIdx.x % kLanes;
+  float sum = body.partial(row, lane);
+  for (int half = kLanes / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, half);
+  body.finish(row, lane, sum);
+}
+
+template <typename Body>
+__global__ void run_cells(Body body, std::int64_t columns) {
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
+  if (column < columns) body(blockIdx.x, column);
+}
+
+/// One row, however long.
+template <typename Body>
+__global__ void run_line(Body body, std::int64_t columns) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < columns; i += step) body(0, i);
+}
+
+struct OnDevice {
+  using Half = __nv_bfloat16;
+
+  template <typename Body>
+  static int rows(const Body& body, std::int64_t rows, void* stream) {
+    if (rows == 0) return cudaSuccess;
+    const auto blocks = static_cast<unsigned>((rows + kTeams - 1) / kTeams);
+    run_rows<<<blocks, kTeams * kLanes, 0, static_cast<cudaStream_t>(stream)>>>(body, rows);
+    return cudaGetLastError();
+  }
+
+  template <typename Body>
+  static int cells(const Body& body, std::int64_t rows, std::int64_t columns, void* stream) {
+    if (rows == 0 || columns == 0) return cudaSuccess;
+    const auto on = static_cast<cudaStream_t>(stream);
+    if (rows == 1) {
+      const std::int64_t blocks = (columns + 255) / 256;
+      run_line<<<static_cast<unsigned>(blocks < 16384 ? blocks : 16384), 256, 0, on>>>(body, columns);
+    } else {
+      const unsigned threads = columns < 256 ? static_cast<unsigned>((columns + 31) / 32 * 32) : 256;
+      const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>((columns + threads - 1) / threads));
+      run_cells<<<grid, threads, 0, on>>>(body, columns);
+    }
+    return cudaGetLastError();
+  }
+};
+
 }  // namespace
+
+void fill_row_kernels(PeCudaTable& table) { Launchers<OnDevice>::fill(table); }
 
 int launch_embedding_gradient(const std::int64_t* ids, const std::int64_t* order, const void* rows, bool rows_bf16,
                               float* gradient, std::int64_t count, std::int64_t width, float scale, void* stream) {

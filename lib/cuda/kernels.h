@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "cuda/plugin.h"
+
 namespace pe::cuda {
 
 int launch_embedding_gradient(const std::int64_t* ids, const std::int64_t* order, const void* rows, bool rows_bf16,
@@ -11,5 +13,8 @@ int launch_embedding_gradient(const std::int64_t* ids, const std::int64_t* order
 
 int launch_cross_entropy(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                          std::int64_t vocabulary, bool gradient, void* stream);
+
+/// Enters the kernels of rows.h.
+void fill_row_kernels(PeCudaTable& table);
 
 }  // namespace pe::cuda

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-inline constexpr int kPeCudaAbi = 2;                              ///< raised whenever PeCudaTable changes
+inline constexpr int kPeCudaAbi = 3;                              ///< raised whenever PeCudaTable changes
 inline constexpr const char* kPeCudaEntry = "pe_cuda_table";      ///< const PeCudaTable* pe_cuda_table()
 
 struct PeCudaDevice {
@@ -15,6 +15,41 @@ struct PeCudaDevice {
   int multiprocessors = 0;
   std::uint64_t memory_bytes = 0;
 };
+
+/// Heads of a projection: head h of token (b, t) begins at h · width in row b · length + t of the packed matrix, and at
+/// b · by_sequence + h · by_head + t · by_row among the heads; `width` values follow each other in both.
+struct PeCudaHeads {
+  std::int64_t length = 0;       ///< T
+  std::int64_t heads = 0;
+  std::int64_t width = 0;        ///< d_h
+  std::int64_t packed_row = 0;   ///< columns of the packed matrix
+  std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
+};
+
+/// A rotation of the first 2 · pairs values of each head: cosine and sine of pair p at b · by_sequence + t · by_row + p.
+struct PeCudaTurn {
+  const float *cos = nullptr, *sin = nullptr;
+  std::int64_t by_sequence = 0, by_row = 0, pairs = 0;
+  bool half = true;   ///< pair p is (p, p + pairs); else (2p, 2p + 1)
+};
+
+struct PeCudaAdam {
+  float* values = nullptr;
+  const float* gradients = nullptr;
+  float *first = nullptr, *second = nullptr;
+  void* shadow = nullptr;        ///< bf16 copies of the values, written too; may be null
+  std::int64_t count = 0;
+  float lr = 0, beta1 = 0, beta2 = 0, decay = 0, eps = 0;
+  float correction1 = 1, correction2 = 1;   ///< 1 − betaᵗ
+  float divisor = 1;             ///< of the gradients: clipping
+  bool coupled = false;          ///< decay goes into the gradient (Adam), not past it (AdamW)
+};
+
+/// Parts in which sums over so many rows are taken; scratch memory for one holds pe_cuda_parts(rows) · width floats.
+constexpr std::int64_t pe_cuda_parts(std::int64_t rows) {
+  const std::int64_t parts = (rows + 63) / 64;
+  return parts < 1 ? 1 : parts > 4096 ? 4096 : parts;
+}
 
 /// Functions that return int give 0 on success; `problem` (may be null) receives a text otherwise.
 struct PeCudaTable {
@@ -35,6 +70,35 @@ struct PeCudaTable {
   /// Negative targets: loss 0, zero row. logits fp32, or bf16 with `logits_bf16`.
   int (*cross_entropy)(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
                        std::int64_t vocabulary, bool gradient, void* stream);
+
+  /// Values of the following are fp32, or bf16 with `bf16`; norms' weights and their gradients fp32. All lie one row behind
+  /// the other. Scratch memory: see pe_cuda_parts. Sums have one order, so that two runs agree.
+
+  /// y = x · rstd · weight, rstd = 1/sqrt(mean(x²) + eps) [rows]. With `delta` (may be null) x + delta takes the place of
+  /// x and is written to `sum`.
+  int (*rms_norm)(const void* x, const void* delta, const float* weight, void* sum, void* y, float* rstd, std::int64_t rows,
+                  std::int64_t width, float eps, bool bf16, void* stream);
+  /// dx = add + the gradient by x; dweight += the gradient by the weight. `add` and `dweight` may be null.
+  int (*rms_norm_backward)(const void* dy, const void* x, const float* weight, const float* rstd, const void* add, void* dx,
+                           float* dweight, float* scratch, std::int64_t rows, std::int64_t width, bool bf16, void* stream);
+
+  /// Heads out of a packed projection, each normed where `weight` [d_h] is not null (rstd [tokens, heads]) and then turned
+  /// where `turn` is not null.
+  int (*split_heads)(const void* packed, const float* weight, float eps, const PeCudaTurn* turn, void* out, float* rstd,
+                     const PeCudaHeads* shape, std::int64_t tokens, bool bf16, void* stream);
+  /// The inverse for gradients: dpacked from dout, and dweight += where neither it nor `weight` is null. Scratch memory
+  /// for tokens · heads rows of d_h.
+  int (*split_heads_backward)(const void* dout, const void* packed, const float* weight, const float* rstd,
+                              const PeCudaTurn* turn, void* dpacked, float* dweight, float* scratch, const PeCudaHeads* shape,
+                              std::int64_t tokens, bool bf16, void* stream);
+
+  /// a [rows, inner] = silu(gate) · up, where a row of gate_up [rows, 2 · inner] is gate, then up.
+  int (*swiglu)(const void* gate_up, void* a, std::int64_t rows, std::int64_t inner, bool bf16, void* stream);
+  int (*swiglu_backward)(const void* da, const void* gate_up, void* dgate_up, std::int64_t rows, std::int64_t inner, bool bf16,
+                         void* stream);
+
+  /// One step of AdamW or Adam over fp32 weights.
+  int (*adam)(const PeCudaAdam* with, void* stream);
 
   /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has a
   /// stream of its own, so that sums of gradients run beside the backward pass.

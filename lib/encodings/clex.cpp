@@ -84,6 +84,7 @@ class Clex : public Rotary {
     state.tensors.erase("clex.cos");
   }
 
+  bool only_turns() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     const at::ScalarType type = table_type(heads.q.scalar_type());
     Tensor &cos = context.state.tensors["clex.cos"], &sin = context.state.tensors["clex.sin"];

@@ -66,6 +66,7 @@ class Fope : public Rotary {
     return std::nullopt;   // a pair has several frequencies
   }
 
+  bool only_turns() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     const Span& span = context.span;
     const at::ScalarType type = heads.q.scalar_type();

@@ -35,6 +35,7 @@ class Inope : public Rotary {
     return spares(layer, 0) ? std::nullopt : Rotary::turned_pairs(layer, span);
   }
 
+  bool only_turns() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (!spares(context.layer, 0)) return Rotary::transform(context, heads);
     if (!inope_.temperature) return;

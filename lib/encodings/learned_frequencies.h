@@ -21,6 +21,7 @@ class LearnedFrequencies : public Rotary {
   /// @param kappa of `log`: a step of an adaptive optimizer moves ln θ by the learning rate over κ.
   LearnedFrequencies(const std::string& kind, const RotaryOptions& options, FrequencyForm form, bool per_head,
                      double kappa, const Shape& shape, RescalingPointer rescaling);
+  bool only_turns() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override;
   std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override;
 

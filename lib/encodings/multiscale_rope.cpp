@@ -29,6 +29,7 @@ class MultiscaleRope : public Rotary {
 
   FrequencySchedule schedule() const override { return schedule_of(0); }
 
+  bool only_turns() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     AngleTable::Values all = table(context.span)(context, 0, context.span.keys, heads.q.scalar_type());
     // [T or B,T, G·n] → [1 or B, G, T, n]

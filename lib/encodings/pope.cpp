@@ -52,6 +52,7 @@ class Pope : public Rotary {
     return {.theta = geometric_frequencies(options_.base, 2 * channels_), .base = options_.base, .width = 2 * channels_};
   }
 
+  bool only_turns() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (channels_ == 0) return;
     const Span& span = context.span;

@@ -46,6 +46,7 @@ class Repo : public Rotary {
     return layer < start_ ? Rotary::turned_pairs(layer, span) : std::nullopt;   // later angles follow the content
   }
 
+  bool only_turns() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (context.layer < start_) return Rotary::transform(context, heads);
     if (!context.x.defined()) throw ShapeError("encoding 'repo' reads the tokens x of a layer, and none were given");

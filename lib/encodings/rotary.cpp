@@ -32,6 +32,20 @@ Tensor rotate_with_operators(const Tensor& x, const Tensor& cos, const Tensor& s
   return x.size(-1) == 2 * pairs ? out : at::cat({out, x.narrow(-1, 2 * pairs, x.size(-1) - 2 * pairs)}, -1);
 }
 
+#pragma GCC push_options
+#pragma GCC optimize("O3")   // the compiler then works on several pairs at a time
+/// Turns the pairs (u[i·step], v[i·step]) of one row.
+template <std::int64_t step, typename Number>
+void turn_row(const Number* __restrict u, const Number* __restrict v, const Number* __restrict cos, const Number* __restrict sin,
+              Number sign, std::int64_t pairs, Number* __restrict to_u, Number* __restrict to_v) {
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    const Number a = u[i * step], b = v[i * step], cosine = cos[i], sine = sign * sin[i];
+    to_u[i * step] = a * cosine - b * sine;
+    to_v[i * step] = a * sine + b * cosine;
+  }
+}
+#pragma GCC pop_options
+
 /// One pass over memory for the common case: a CPU tensor in the dtype of the tables.
 template <typename Number>
 void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout, double sign, Tensor& out) {
@@ -43,7 +57,7 @@ void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayo
   const Number* s = sin.const_data_ptr<Number>();
   const Number* from = x.const_data_ptr<Number>();
   Number* to = out.mutable_data_ptr<Number>();
-  const std::int64_t step = layout == PairLayout::kHalf ? 1 : 2, gap = layout == PairLayout::kHalf ? pairs : 1;
+  const std::int64_t gap = layout == PairLayout::kHalf ? pairs : 1;
   at::parallel_for(0, x.size(0) * heads, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t bh = begin; bh < end; ++bh) {
       const std::int64_t b = bh / heads, h = bh % heads;
@@ -52,12 +66,8 @@ void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayo
         const Number* row = from + b * x.stride(0) + h * x.stride(1) + t * x.stride(2);
         Number* target = to + b * out.stride(0) + h * out.stride(1) + t * out.stride(2);
         const std::int64_t angle = first + t * by_row;
-        for (std::int64_t i = 0; i < pairs; ++i) {
-          const Number u = row[i * step], v = row[i * step + gap];
-          const Number cosine = c[angle + i], sine = static_cast<Number>(sign) * s[angle + i];
-          target[i * step] = u * cosine - v * sine;
-          target[i * step + gap] = u * sine + v * cosine;
-        }
+        const auto turn = layout == PairLayout::kHalf ? turn_row<1, Number> : turn_row<2, Number>;
+        turn(row, row + gap, c + angle, s + angle, static_cast<Number>(sign), pairs, target, target + gap);
         for (std::int64_t i = 2 * pairs; i < width; ++i) target[i] = row[i];
       }
     }
@@ -203,7 +213,19 @@ std::optional<TurnedPairs> Rotary::turned_pairs(int layer, const Span& span) con
 }
 
 void Rotary::transform(LayerContext& context, Heads& heads) {
-  turn(heads, context.span, table(context.span)(context, 0, context.span.keys, heads.q.scalar_type()));
+  turn(heads, context.span, tables_for(context, heads.q.scalar_type()));
+}
+
+std::optional<TurningTables> tables_that_turn(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type) {
+  auto* rotary = dynamic_cast<Rotary*>(&encoding);
+  const Span& span = context.span;
+  if (rotary == nullptr || !rotary->only_turns() || span.queries != span.keys || encoding.facts().heads_per_query != 1 ||
+      encoding.traits(span).needs_raw) {
+    return std::nullopt;
+  }
+  const AngleTable::Values values = rotary->tables_for(context, type);
+  if (values.cos.size(-1) == 0 || values.cos.requires_grad()) return std::nullopt;
+  return TurningTables{values.cos, values.sin, rotary->layout()};
 }
 
 }  // namespace pe::encodings

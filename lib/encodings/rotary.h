@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "encodings/angles.h"
@@ -72,6 +73,14 @@ class Rotary : public PositionalEncoding {
   void transform(LayerContext& context, Heads& heads) override;
   std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override;
 
+  /// Is turning q and k by one table all that S2 does? Whoever replaces `transform` says no.
+  virtual bool only_turns() const { return true; }
+  /// That table.
+  AngleTable::Values tables_for(LayerContext& context, at::ScalarType type) {
+    return table(context.span)(context, 0, context.span.keys, type);
+  }
+  PairLayout layout() const { return options_.layout; }
+
   virtual FrequencySchedule schedule() const;
   /// The schedule, rescaled.
   RotaryFrequencies frequencies(const Span& span) const { return rescaled(schedule(), span); }
@@ -98,5 +107,13 @@ class Rotary : public PositionalEncoding {
  private:
   std::map<std::int64_t, AngleTable> tables_;
 };
+
+/// The cosines and sines [S, n] or [B, S, n] by which S2 turns q and k, for an encoding that does nothing else there and
+/// lets nobody see them before; empty for others, and where q has fewer rows than k.
+struct TurningTables {
+  Tensor cos, sin;
+  PairLayout layout = PairLayout::kHalf;
+};
+std::optional<TurningTables> tables_that_turn(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type);
 
 }  // namespace pe::encodings

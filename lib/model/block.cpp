@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "encodings/attend.h"
+#include "encodings/rotary.h"
 #include "support/text.h"
 
 namespace pe::model {
@@ -25,8 +26,8 @@ AttentionShape attention_shape(const ModelConfig& config) {
   return {config.query_heads(), config.kv_heads(), config.d_h(), config.norm_eps};
 }
 
-/// Mixes values; q, k and v as they come out of the projections.
-Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
+/// Mixes values; q, k and v as they come out of the projections. @param turned q and k have been through S2
+Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass, bool turned = false) {
   encodings::Heads heads;
   heads.scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   heads.q = std::move(q);
@@ -34,6 +35,7 @@ Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
   heads.v = std::move(v);
   encodings::Trace trace;
   encodings::AttendOptions route;
+  route.turned = turned;
   if (pass.largest_logit != nullptr) route.trace = &trace;
   encodings::RowWitness rows;
   if (pass.witness != nullptr) {
@@ -68,9 +70,11 @@ class LlamaBlock final : public Block {
   }
 
   Tensor forward(const Tensor& in, int layer, Pass& pass) const override {
-    Projected projected = norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_);
+    const std::optional<Turn> turn = turn_of(in, layer, pass);
+    Projected projected =
+        norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, turn ? *turn : Turn{});
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
-    const Tensor mixed = attend(std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass);
+    const Tensor mixed = attend(std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass, turn.has_value());
     const Tensor x = pass.dropped ? in + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
                                   : project_residual(in, mixed, output_);
     FeedForwardResult out = feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
@@ -79,17 +83,36 @@ class LlamaBlock final : public Block {
   }
 
  private:
+  /// The encoding's rotation, where that is all it does to q and k, where nobody asks for them before it, and where a kernel
+  /// turns while it norms.
+  std::optional<Turn> turn_of(const Tensor& in, int layer, Pass& pass) const {
+    if (pass.witness != nullptr || !turns_with_heads(in, query_norm_, key_norm_, shape_)) return std::nullopt;
+    LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer);
+    const auto tables = encodings::tables_that_turn(pass.encoding, context, in.scalar_type());
+    if (!tables || tables->cos.dim() > 3 || tables->cos.scalar_type() != at::kFloat) return std::nullopt;
+    return Turn{tables->cos.contiguous(), tables->sin.contiguous(), tables->layout == encodings::PairLayout::kHalf};
+  }
+
   AttentionShape shape_;
   Weight attention_norm_, packed_, query_norm_, key_norm_, output_, feed_forward_norm_, gate_up_, down_;
 };
 
 // ---- Blocks of parts ------------------------------------------------------------------------------------------------
 
-Map make_norm(const ModelConfig& config, const WeightSource& weights, const std::string& name) {
+struct Norm {
+  Map alone;
+  std::function<Tensor(const Tensor& x, const Tensor& y)> of_sum;   ///< of x + y
+};
+
+Norm make_norm(const ModelConfig& config, const WeightSource& weights, const std::string& name) {
   const Weight weight = weights(name, {config.width}, false), bias = weights(name + ".bias", {config.width}, false);
   const double eps = config.norm_eps;
-  if (config.norm == NormKind::kLayer) return [=](const Tensor& x) { return layer_norm(x, weight, bias, eps); };
-  return [=](const Tensor& x) { return rms_norm(x, weight, eps); };
+  if (config.norm == NormKind::kLayer) {
+    return {[=](const Tensor& x) { return layer_norm(x, weight, bias, eps); },
+            [=](const Tensor& x, const Tensor& y) { return layer_norm(x + y, weight, bias, eps); }};
+  }
+  return {[=](const Tensor& x) { return rms_norm(x, weight, eps); },
+          [=](const Tensor& x, const Tensor& y) { return add_rms_norm(x, y, weight, eps); }};
 }
 
 /// Several projections of one input, side by side from `first` on.
@@ -149,12 +172,16 @@ class Attention {
 
 /// A half block as it stands between its input and its output.
 using Half = std::function<Tensor(const Tensor&)>;
-using Wiring = Tensor (*)(const Tensor& x, const Map& norm, const Half& half, const Pass& pass);
+using Wiring = Tensor (*)(const Tensor& x, const Norm& norm, const Half& half, const Pass& pass);
 
 Tensor dropped(const Tensor& y, const Pass& pass) { return pass.dropped ? pass.dropped(y) : y; }
-Tensor wire_pre(const Tensor& x, const Map& norm, const Half& half, const Pass& pass) { return x + dropped(half(norm(x)), pass); }
-Tensor wire_post(const Tensor& x, const Map& norm, const Half& half, const Pass& pass) { return norm(x + dropped(half(x), pass)); }
-Tensor wire_bare(const Tensor& x, const Map&, const Half& half, const Pass&) { return half(x); }
+Tensor wire_pre(const Tensor& x, const Norm& norm, const Half& half, const Pass& pass) {
+  return x + dropped(half(norm.alone(x)), pass);
+}
+Tensor wire_post(const Tensor& x, const Norm& norm, const Half& half, const Pass& pass) {
+  return norm.of_sum(x, dropped(half(x), pass));
+}
+Tensor wire_bare(const Tensor& x, const Norm&, const Half& half, const Pass&) { return half(x); }
 
 class ComposedBlock final : public Block {
  public:
@@ -187,7 +214,8 @@ class ComposedBlock final : public Block {
 
  private:
   Attention attention_;
-  Map attention_norm_, feed_forward_norm_, feed_forward_;   // empty where the block is bare
+  Norm attention_norm_, feed_forward_norm_;   // empty where the block is bare
+  Map feed_forward_;
   Wiring wiring_;
 };
 
@@ -210,7 +238,7 @@ std::vector<std::unique_ptr<Block>> make_blocks(const ModelConfig& config, const
 
 std::function<Tensor(const Tensor&)> make_final_norm(const ModelConfig& config, const WeightSource& weights) {
   if (!config.final_norm()) return [](const Tensor& x) { return x; };
-  return make_norm(config, weights, "norm");
+  return make_norm(config, weights, "norm").alone;
 }
 
 }  // namespace pe::model

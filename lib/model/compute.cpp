@@ -65,6 +65,9 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
            "Instruction sets of the CPU. portable gives the same bytes on every x86-64; auto and native: the machine's.");
   v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
            "Of activations and products; weights are kept in fp32. auto: bf16 on cuda, else fp32.");
+  v.choice("kernels", kernels, {{"fused", Kernels::kFused}, {"plain", Kernels::kPlain}},
+           "What runs between matrix products: kernels of our own, or LibTorch's operators one by one, slower, to compare with.",
+           {.neutral = Json("fused")});
   v.field("threads", threads,
           "CPU threads of a rank. auto: the CPUs of the stage's resources, shared among the ranks; 1 by hand.",
           {.min = 1, .max = 1024});

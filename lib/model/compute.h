@@ -15,6 +15,7 @@ namespace pe::model {
 enum class DeviceKind { kAuto, kCpu, kCuda };
 enum class Isa { kAuto, kNative, kAvx512, kAvx2, kPortable };
 enum class Precision { kAuto, kFp32, kBf16 };
+enum class Kernels { kFused, kPlain };
 
 /// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
 /// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), one thread, one rank, micro-batches of the
@@ -23,6 +24,7 @@ struct ComputeConfig {
   DeviceKind device = DeviceKind::kAuto;
   Isa isa = Isa::kAuto;
   Precision dtype = Precision::kAuto;
+  Kernels kernels = Kernels::kFused;
   std::optional<std::int64_t> threads;
   std::optional<std::int64_t> ranks;
   std::optional<std::int64_t> micro_batch;   ///< sequences of one forward and backward pass of a rank

@@ -29,6 +29,8 @@ std::string dl_problem() {
 }
 
 const PeCudaTable* loaded_table = nullptr;
+const PeCudaTable* host_table = nullptr;
+bool fused_kernels = true;
 
 const PeCudaTable& load_plugin() {
   if (loaded_table != nullptr) return *loaded_table;
@@ -71,7 +73,12 @@ std::string cpu_name() {
 
 const PeCudaTable* cuda_table() { return loaded_table; }
 
+bool wants_fused_kernels() { return fused_kernels; }
+void stand_in_for_plugin(const PeCudaTable* table) { host_table = table; }
+const PeCudaTable* stand_in_table() { return host_table; }
+
 at::Device open_device(const ComputeConfig& compute) {
+  fused_kernels = compute.kernels == Kernels::kFused;
   if (compute.device != DeviceKind::kCuda) return at::kCPU;
   const PeCudaTable& table = load_plugin();
   char problem[256] = {};

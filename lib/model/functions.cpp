@@ -19,6 +19,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "cuda/plugin.h"
@@ -39,12 +40,26 @@ const kernels::Table& kernel_table() {
   return table;
 }
 
-bool uses_kernels(const Tensor& x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+bool uses_kernels(const Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat && stand_in_table() == nullptr && wants_fused_kernels();
+}
 
 /// The plug-in's kernels take fp32 and bf16 on a GPU; null elsewhere.
 const PeCudaTable* plugin_for(const Tensor& x) {
-  if (!x.is_cuda() || (x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16)) return nullptr;
-  return cuda_table();
+  if ((x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16) || !wants_fused_kernels()) return nullptr;
+  return x.is_cuda() ? cuda_table() : stand_in_table();
+}
+
+bool is_bf16(const Tensor& x) { return x.scalar_type() == at::kBFloat16; }
+
+void* stream_of(const PeCudaTable* plugin, const Tensor& x) { return plugin->current_stream(x.is_cuda() ? x.get_device() : 0); }
+
+const void* bytes_of(const Tensor& x) { return x.defined() ? x.data_ptr() : nullptr; }
+float* floats_of(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
+
+/// For sums over `rows` rows of `width` columns.
+Tensor scratch_for(std::int64_t rows, std::int64_t width, const Tensor& like) {
+  return at::empty({pe_cuda_parts(rows) * width}, like.options().dtype(at::kFloat));
 }
 
 void require_launched(int status, const char* kernel) {
@@ -132,11 +147,24 @@ Tensor rows_of(const Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 struct Normed {
   Tensor y;
-  Tensor rstd;   ///< [rows]
+  Tensor rstd;    ///< [rows]
+  Tensor input;   ///< what was normed
 };
 
-Normed norm_forward(const Tensor& x, const Tensor& weight, double eps) {
+/// Of x, or of x + `delta` where that is defined.
+Normed norm_forward(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta = {}) {
   const std::int64_t width = x.size(-1), rows = x.numel() / width;
+  if (const PeCudaTable* plugin = plugin_for(x)) {
+    const Tensor in = x.contiguous(), more = delta.defined() ? delta.to(x.scalar_type()).contiguous() : delta;
+    const Tensor sum = more.defined() ? at::empty_like(in) : in;
+    Tensor y = at::empty_like(in), rstd = at::empty({rows}, in.options().dtype(at::kFloat));
+    require_launched(plugin->rms_norm(in.data_ptr(), bytes_of(more), weight.data_ptr<float>(), sum.data_ptr(), y.data_ptr(),
+                                      rstd.data_ptr<float>(), rows, width, static_cast<float>(eps), is_bf16(x),
+                                      stream_of(plugin, x)),
+                     "rms_norm");
+    return {y, rstd, sum};
+  }
+  if (delta.defined()) return norm_forward(x + delta, weight, eps);
   if (uses_kernels(x)) {
     Tensor y = at::empty_like(x, at::MemoryFormat::Contiguous), rstd = at::empty({rows}, x.options());
     const float *from = x.data_ptr<float>(), *w = weight.data_ptr<float>();
@@ -145,16 +173,28 @@ Normed norm_forward(const Tensor& x, const Tensor& weight, double eps) {
       kernel_table().rms_norm(from + first * width, w, to + first * width, scale + first, last - first, width,
                               static_cast<float>(eps));
     });
-    return {y, rstd};
+    return {y, rstd, x};
   }
   const Tensor values = x.to(wide(x));
   const Tensor rstd = at::rsqrt((values * values).mean(-1, true) + eps);
-  return {(values * rstd * weight).to(x.scalar_type()), rstd.reshape({rows})};
+  return {(values * rstd * weight).to(x.scalar_type()), rstd.reshape({rows}), x};
 }
 
 /// The gradient by x, plus `add` where defined; adds the weight's own.
 Tensor norm_backward(const Tensor& dy, const Tensor& x, const Weight& weight, const Tensor& rstd, const Tensor& add) {
   const std::int64_t width = x.size(-1), rows = x.numel() / width;
+  if (const PeCudaTable* plugin = plugin_for(x)) {
+    const Tensor g = dy.to(x.scalar_type()).contiguous(), in = x.contiguous();
+    const Tensor residual = add.defined() ? add.to(x.scalar_type()).contiguous() : add;
+    Tensor dx = at::empty_like(in);
+    const Tensor scratch = weight.gradient.defined() ? scratch_for(rows, width, x) : Tensor();
+    require_launched(plugin->rms_norm_backward(g.data_ptr(), in.data_ptr(), weight.value.data_ptr<float>(),
+                                               rstd.data_ptr<float>(), bytes_of(residual), dx.data_ptr(),
+                                               floats_of(weight.gradient), floats_of(scratch), rows, width, is_bf16(x),
+                                               stream_of(plugin, x)),
+                     "rms_norm_backward");
+    return dx;
+  }
   if (uses_kernels(x)) {
     const Tensor g = dy.contiguous(), residual = add.defined() ? add.contiguous() : add;
     Tensor dx = at::empty_like(x, at::MemoryFormat::Contiguous);
@@ -193,6 +233,22 @@ class RmsNorm : public Function<RmsNorm> {
     const auto saved = context->get_saved_variables();
     const Weight weight{saved[2], context->saved_data["gradient"].toTensor()};
     return {norm_backward(gradients[0], saved[0], weight, saved[1], {}), {}, {}};
+  }
+};
+
+class AddRmsNorm : public Function<AddRmsNorm> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& delta, const Weight& weight, double eps) {
+    const Normed normed = norm_forward(x, weight.value, eps, delta);
+    context->save_for_backward({normed.input, normed.rstd, weight.value});
+    context->saved_data["gradient"] = weight.gradient;
+    return normed.y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const Weight weight{saved[2], context->saved_data["gradient"].toTensor()};
+    const Tensor d = norm_backward(gradients[0], saved[0], weight, saved[1], {});
+    return {d, d, {}, {}};
   }
 };
 
@@ -301,7 +357,7 @@ class Embed : public Function<Embed> {
         require_launched(plugin->embedding_gradient(index.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(),
                                                     g.data_ptr(), g.scalar_type() == at::kBFloat16,
                                                     gradient.data_ptr<float>(), index.numel(), gradient.size(1),
-                                                    static_cast<float>(scale), plugin->current_stream(g.get_device())),
+                                                    static_cast<float>(scale), stream_of(plugin, g)),
                          "embedding_gradient");
       } else {
         const Tensor wide_gradient = gradients[0].to(gradient.scalar_type()).reshape({-1, gradient.size(1)});
@@ -318,14 +374,41 @@ kernels::HeadStrides strides_of(const Tensor& heads) {
   return {heads.stride(0), heads.stride(1), heads.stride(2)};
 }
 
+PeCudaHeads plugin_heads(const Tensor& heads, const Tensor& packed) {
+  return {heads.size(2), heads.size(1), heads.size(3), packed.size(1), heads.stride(0), heads.stride(1), heads.stride(2)};
+}
+
+/// Of no pairs where nothing turns.
+PeCudaTurn plugin_turn(const Turn& turn) {
+  if (!turn.cos.defined()) return {};
+  return {turn.cos.data_ptr<float>(), turn.sin.data_ptr<float>(), turn.cos.dim() == 3 && turn.cos.size(0) > 1 ? turn.cos.stride(0) : 0,
+          turn.cos.stride(-2), turn.cos.size(-1), turn.half};
+}
+
+const void* column_of(const Tensor& packed, std::int64_t column) {
+  return static_cast<const char*>(packed.data_ptr()) + column * static_cast<std::int64_t>(packed.element_size());
+}
+
 bool over_width(const Tensor& weight, std::int64_t head_width) { return weight.defined() && weight.numel() != head_width; }
 
+/// `turn` only where turns_with_heads() says so.
 Normed split(const Tensor& packed, std::int64_t column, std::int64_t batch, std::int64_t heads, const Tensor& weight,
-             const AttentionShape& shape) {
+             const AttentionShape& shape, const Turn& turn = {}) {
   const std::int64_t rows = packed.size(0), length = rows / batch, d = shape.head_width;
   if (over_width(weight, d)) {
     const Normed normed = norm_forward(packed.narrow(1, column, heads * d).contiguous(), weight, shape.eps);
-    return {normed.y.view({batch, length, heads, d}).transpose(1, 2).contiguous(), normed.rstd};
+    return {normed.y.view({batch, length, heads, d}).transpose(1, 2).contiguous(), normed.rstd, {}};
+  }
+  if (const PeCudaTable* plugin = plugin_for(packed)) {
+    const Tensor out = at::empty({batch, heads, length, d}, packed.options());
+    const Tensor rstd = weight.defined() ? at::empty({rows, heads}, packed.options().dtype(at::kFloat)) : Tensor();
+    const PeCudaHeads layout = plugin_heads(out, packed);
+    const PeCudaTurn turned = plugin_turn(turn);
+    require_launched(plugin->split_heads(column_of(packed, column), floats_of(weight), static_cast<float>(shape.eps), &turned,
+                                         out.data_ptr(), floats_of(rstd), &layout, rows, is_bf16(packed),
+                                         stream_of(plugin, packed)),
+                     "split_heads");
+    return {out, rstd, {}};
   }
   if (uses_kernels(packed)) {
     Tensor out = at::empty({batch, heads, length, d}, packed.options());
@@ -338,17 +421,17 @@ Normed split(const Tensor& packed, std::int64_t column, std::int64_t batch, std:
     over_rows(rows, heads * d, [&](std::int64_t first, std::int64_t last) {
       kernel_table().split_heads(from, w, static_cast<float>(shape.eps), to, strides_of(out), scale, layout, first, last);
     });
-    return {out, rstd};
+    return {out, rstd, {}};
   }
   const Tensor part = packed.narrow(1, column, heads * d).reshape({batch, length, heads, d});
-  if (!weight.defined()) return {part.transpose(1, 2).contiguous(), {}};
+  if (!weight.defined()) return {part.transpose(1, 2).contiguous(), {}, {}};
   const Normed normed = norm_forward(part, weight, shape.eps);
-  return {normed.y.transpose(1, 2).contiguous(), normed.rstd};
+  return {normed.y.transpose(1, 2).contiguous(), normed.rstd, {}};
 }
 
 void split_backward(const Tensor& dout, const Tensor& packed, const Tensor& rstd, std::int64_t column,
                     std::int64_t batch, std::int64_t heads, const Weight& weight, const AttentionShape& shape,
-                    const Tensor& dpacked) {
+                    const Tensor& dpacked, const Turn& turn = {}) {
   const std::int64_t rows = packed.size(0), length = rows / batch, d = shape.head_width;
   if (!dout.defined()) {
     dpacked.narrow(1, column, heads * d).zero_();
@@ -358,6 +441,18 @@ void split_backward(const Tensor& dout, const Tensor& packed, const Tensor& rstd
     const Tensor part = packed.narrow(1, column, heads * d).contiguous();
     dpacked.narrow(1, column, heads * d)
         .copy_(norm_backward(dout.transpose(1, 2).reshape({rows, heads * d}), part, weight, rstd, {}));
+    return;
+  }
+  if (const PeCudaTable* plugin = plugin_for(packed)) {
+    const Tensor typed = dout.to(packed.scalar_type()), g = typed.stride(3) == 1 ? typed : typed.contiguous();
+    const PeCudaHeads layout = plugin_heads(g, packed);
+    const PeCudaTurn turned = plugin_turn(turn);
+    const Tensor scratch = weight.gradient.defined() ? scratch_for(rows * heads, d, packed) : Tensor();
+    require_launched(plugin->split_heads_backward(g.data_ptr(), column_of(packed, column), floats_of(weight.value), floats_of(rstd),
+                                                  &turned, const_cast<void*>(column_of(dpacked, column)),
+                                                  floats_of(weight.gradient), floats_of(scratch), &layout, rows, is_bf16(packed),
+                                                  stream_of(plugin, packed)),
+                     "split_heads_backward");
     return;
   }
   if (uses_kernels(packed)) {
@@ -385,13 +480,14 @@ void split_backward(const Tensor& dout, const Tensor& packed, const Tensor& rstd
 class NormProject : public Function<NormProject> {
  public:
   static variable_list forward(AutogradContext* context, const Tensor& x, const Weight& norm, const Weight& packed,
-                               const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape) {
+                               const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape,
+                               const Turn& turn) {
     const std::int64_t batch = x.size(0), q_width = shape.heads * shape.head_width;
     const std::int64_t kv_width = shape.kv_heads * shape.head_width;
     const Normed normed = norm_forward(x, norm.value, shape.eps);
     const Tensor projected = product(rows_of(normed.y), packed.value.t());
-    const Normed q = split(projected, 0, batch, shape.heads, query_norm.value, shape);
-    const Normed k = split(projected, q_width, batch, shape.kv_heads, key_norm.value, shape);
+    const Normed q = split(projected, 0, batch, shape.heads, query_norm.value, shape, turn);
+    const Normed k = split(projected, q_width, batch, shape.kv_heads, key_norm.value, shape, turn);
     const Normed v = split(projected, q_width + kv_width, batch, shape.kv_heads, {}, shape);
     if (context != nullptr) {
       context->save_for_backward({x, normed.rstd, normed.y, projected, q.rstd, k.rstd});
@@ -406,6 +502,8 @@ class NormProject : public Function<NormProject> {
       data["key_gradient"] = key_norm.gradient;
       data["shape"] = std::vector<std::int64_t>{shape.heads, shape.kv_heads, shape.head_width};
       data["eps"] = shape.eps;
+      data["turn"] = std::vector<Tensor>{turn.cos, turn.sin};
+      data["turn_half"] = turn.half;
     }
     return {normed.y, q.y, k.y, v.y};
   }
@@ -423,14 +521,16 @@ class NormProject : public Function<NormProject> {
     const std::int64_t batch = x.size(0), q_width = shape.heads * shape.head_width;
     const std::int64_t kv_width = shape.kv_heads * shape.head_width;
 
+    const auto tables = data["turn"].toTensorVector();
+    const Turn turn{tables[0], tables[1], data["turn_half"].toBool()};
     const Tensor dprojected = at::empty_like(projected);
-    split_backward(gradients[1], projected, saved[4], 0, batch, shape.heads, query_norm, shape, dprojected);
-    split_backward(gradients[2], projected, saved[5], q_width, batch, shape.kv_heads, key_norm, shape, dprojected);
+    split_backward(gradients[1], projected, saved[4], 0, batch, shape.heads, query_norm, shape, dprojected, turn);
+    split_backward(gradients[2], projected, saved[5], q_width, batch, shape.kv_heads, key_norm, shape, dprojected, turn);
     split_backward(gradients[3], projected, {}, q_width + kv_width, batch, shape.kv_heads, {}, shape, dprojected);
     add_product(data["packed_gradient"].toTensor(), dprojected, rows_of(normed));
     Tensor dnormed = product(dprojected, weights[1]).view(x.sizes());
     if (gradients[0].defined()) dnormed = dnormed + gradients[0];
-    return {norm_backward(dnormed, x, norm, saved[1], {}), {}, {}, {}, {}, {}};
+    return {norm_backward(dnormed, x, norm, saved[1], {}), {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -472,6 +572,12 @@ class ProjectResidual : public Function<ProjectResidual> {
 
 Tensor swiglu(const Tensor& gate_up) {
   const std::int64_t rows = gate_up.size(0), inner = gate_up.size(1) / 2;
+  if (const PeCudaTable* plugin = plugin_for(gate_up)) {
+    Tensor a = at::empty({rows, inner}, gate_up.options());
+    require_launched(plugin->swiglu(gate_up.data_ptr(), a.data_ptr(), rows, inner, is_bf16(gate_up), stream_of(plugin, gate_up)),
+                     "swiglu");
+    return a;
+  }
   if (uses_kernels(gate_up)) {
     Tensor a = at::empty({rows, inner}, gate_up.options());
     const float* from = gate_up.data_ptr<float>();
@@ -488,6 +594,13 @@ Tensor swiglu(const Tensor& gate_up) {
 Tensor swiglu_backward(const Tensor& da, const Tensor& gate_up) {
   const std::int64_t rows = gate_up.size(0), inner = gate_up.size(1) / 2;
   Tensor d = at::empty_like(gate_up);
+  if (const PeCudaTable* plugin = plugin_for(gate_up)) {
+    const Tensor g = da.to(gate_up.scalar_type()).contiguous();
+    require_launched(plugin->swiglu_backward(g.data_ptr(), gate_up.data_ptr(), d.data_ptr(), rows, inner, is_bf16(gate_up),
+                                             stream_of(plugin, gate_up)),
+                     "swiglu_backward");
+    return d;
+  }
   if (uses_kernels(gate_up)) {
     const float *pd = da.data_ptr<float>(), *from = gate_up.data_ptr<float>();
     float* to = d.data_ptr<float>();
@@ -563,7 +676,7 @@ void chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, b
   if (const PeCudaTable* plugin = plugin_for(logits)) {
     require_launched(plugin->cross_entropy(logits.data_ptr(), logits.scalar_type() == at::kBFloat16,
                                            targets.data_ptr<std::int64_t>(), losses.data_ptr<float>(), rows, vocabulary,
-                                           gradient, plugin->current_stream(logits.get_device())),
+                                           gradient, stream_of(plugin, logits)),
                      "cross_entropy");
     return;
   }
@@ -669,6 +782,11 @@ Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
   return RmsNorm::apply(x, weight, eps);
 }
 
+Tensor add_rms_norm(const Tensor& x, const Tensor& delta, const Weight& weight, double eps) {
+  if (!at::GradMode::is_enabled()) return norm_forward(x, weight.value, eps, delta).y;
+  return AddRmsNorm::apply(x, delta, weight, eps);
+}
+
 Tensor layer_norm(const Tensor& x, const Weight& weight, const Weight& bias, double eps) {
   if (!at::GradMode::is_enabled()) return LayerNorm::forward(nullptr, x, weight, bias, eps);
   return LayerNorm::apply(x, weight, bias, eps);
@@ -679,11 +797,15 @@ Tensor linear(const Tensor& x, const Weight& weight, const Weight& bias) {
   return Linear::apply(x, weight, bias);
 }
 
+bool turns_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape) {
+  return plugin_for(x) != nullptr && !over_width(query_norm.value, shape.head_width) && !over_width(key_norm.value, shape.head_width);
+}
+
 Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
-                       const Weight& key_norm, const AttentionShape& shape) {
+                       const Weight& key_norm, const AttentionShape& shape, const Turn& turn) {
   const variable_list out = at::GradMode::is_enabled()
-                                ? NormProject::apply(x, norm, packed, query_norm, key_norm, shape)
-                                : NormProject::forward(nullptr, x, norm, packed, query_norm, key_norm, shape);
+                                ? NormProject::apply(x, norm, packed, query_norm, key_norm, shape, turn)
+                                : NormProject::forward(nullptr, x, norm, packed, query_norm, key_norm, shape, turn);
   return {out[0], out[1], out[2], out[3]};
 }
 
@@ -707,6 +829,30 @@ Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const W
 Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options,
                   const Tensor& bias) {
   return cross_entropy(hidden.contiguous(), targets, head, bias, false, false, options).losses;
+}
+
+bool adam_step(const AdamBuffers& buffers, const AdamRates& rates) {
+  const PeCudaTable* plugin = buffers.values.scalar_type() == at::kFloat ? plugin_for(buffers.values) : nullptr;
+  if (plugin == nullptr) return false;
+  const auto t = static_cast<double>(rates.step);
+  PeCudaAdam with;
+  with.values = buffers.values.data_ptr<float>();
+  with.gradients = buffers.gradients.data_ptr<float>();
+  with.first = buffers.first.data_ptr<float>();
+  with.second = buffers.second.data_ptr<float>();
+  with.shadow = buffers.shadow.defined() ? buffers.shadow.data_ptr() : nullptr;
+  with.count = buffers.values.numel();
+  with.lr = static_cast<float>(rates.lr);
+  with.beta1 = static_cast<float>(rates.beta1);
+  with.beta2 = static_cast<float>(rates.beta2);
+  with.decay = static_cast<float>(rates.decay);
+  with.eps = static_cast<float>(rates.eps);
+  with.correction1 = static_cast<float>(1 - std::pow(rates.beta1, t));
+  with.correction2 = static_cast<float>(1 - std::pow(rates.beta2, t));
+  with.divisor = static_cast<float>(rates.divisor);
+  with.coupled = rates.coupled;
+  require_launched(plugin->adam(&with, stream_of(plugin, buffers.values)), "adam");
+  return true;
 }
 
 void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul_(cap); }

@@ -6,12 +6,13 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "model/flat_zeros.h"
+#include "model/functions.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -52,8 +53,8 @@ Optimizer::Optimizer(model::LanguageModel model, const OptimizerSettings& settin
     : model_(std::move(model)), settings_(settings), start_(start) {
   at::NoGradGuard no_gradients;
   for (const model::FlatGroup& group : model_.groups()) {
-    first_.push_back(at::zeros_like(group.values));
-    second_.push_back(at::zeros_like(group.values));
+    first_.push_back(model::flat_zeros(group.values.numel(), group.values.options()));
+    second_.push_back(model::flat_zeros(group.values.numel(), group.values.options()));
     steps_.push_back(at::zeros({}, group.values.options().dtype(at::kFloat)));
     if (settings_.ema > 0) averages_.push_back(group.values.clone());
   }
@@ -102,14 +103,27 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
     scale = at::zeros({}, model_.groups().front().values.options().dtype(at::kFloat));
     scale->fill_(result.grad_norm / settings_.clip);
   }
+  const double divisor = result.clipped ? result.grad_norm / settings_.clip : 1.0;
+  bool shadows_written = true;
   for (const Part& part : parts_) {
     const double rate = part.encoding ? lr * settings_.encoding_lr_scale : lr;
+    if (part.muon.empty() && adam_with_shadows(part, step, rate, divisor)) continue;
+    shadows_written = false;
     if (part.muon.empty()) adam(part, step, rate, scale);
     else muon(part, rate, scale);
   }
-  model_.after_step();
+  model_.after_step(shadows_written);
   for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].lerp_(model_.groups()[i].values, 1 - settings_.ema);
   return result;
+}
+
+bool Optimizer::adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor) {
+  const model::FlatGroup& group = model_.groups()[part.group];
+  const auto cut = [&](const at::Tensor& flat) { return flat.defined() ? flat.narrow(0, part.begin, part.count) : flat; };
+  return model::adam_step({cut(group.values), cut(group.gradients), cut(first_[part.group]), cut(second_[part.group]), cut(group.shadow)},
+                          {.lr = lr, .beta1 = settings_.beta1, .beta2 = settings_.beta2,
+                           .decay = part.decay ? settings_.weight_decay : 0.0, .eps = settings_.eps, .step = step - start_ + 1,
+                           .divisor = divisor, .coupled = settings_.kind == OptimizerKind::kAdam});
 }
 
 void Optimizer::adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale) {

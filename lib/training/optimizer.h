@@ -55,6 +55,8 @@ class Optimizer {
     std::vector<std::int64_t> muon;   ///< rows and columns; empty: AdamW or Adam
   };
   std::vector<Part> parts_of() const;
+  /// By the plug-in's kernel, which writes the low-precision copies too; false where there is none.
+  bool adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor);
   void adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale);
   void muon(const Part& part, double lr, const std::optional<at::Tensor>& scale);
 

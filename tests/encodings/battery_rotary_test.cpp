@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "encodings/rescaling.h"
+#include "encodings/rotary.h"
 #include "encodings/rotary_schedules.h"
 #include "fixture.h"
 
@@ -84,6 +85,27 @@ BOOST_DATA_TEST_CASE(lengths_of_queries_and_keys_are_kept, data::make(rotating()
   const Tensor ratio = found.q.norm(2, {-1}) / toy.q.narrow(1, 0, encoding->projected_heads()).norm(2, {-1});
   BOOST_TEST(largest_difference(ratio, ratio.flatten()[0].expand_as(ratio)) <= 1e-12);
   BOOST_TEST(value(ratio.flatten()[0]) >= 1 - 1e-12);
+}
+
+// Whoever asks for the tables turns q and k in the encoding's place (model/block.cpp), so that must be all that it does.
+BOOST_DATA_TEST_CASE(tables_that_turn_do_what_the_encoding_does, data::make(subjects()), subject) {
+  const auto encoding = make_encoding(subject.config, small_shape());
+  const Toy toy(small_shape(), 2, 12);
+  Span span = Span::whole(2, 12);
+  span.pe_len = 64;
+  State state = begin_pass(*encoding, span);
+  LayerContext context = layer_context(*encoding, state, 0, toy.x);
+  const auto tables = tables_that_turn(*encoding, context, at::kDouble);
+  for (const char* plain : {"rope", "p_rope", "yarn", "ntk"}) {
+    if (subject.name == plain) BOOST_TEST(tables.has_value());
+  }
+  if (!tables) return;
+  Heads heads{.q = toy.q, .k = toy.k, .v = toy.v};
+  encoding->transform(context, heads);
+  BOOST_TEST(heads.q.equal(rotate(toy.q, tables->cos, tables->sin, tables->layout)));
+  BOOST_TEST(heads.k.equal(rotate(toy.k, tables->cos, tables->sin, tables->layout)));
+  BOOST_TEST(heads.v.equal(toy.v));
+  BOOST_TEST(!encoding->traits(span).needs_raw);
 }
 
 // Neither turning nor adding to tokens may cost a kernel, in training or in evaluation.

@@ -1,6 +1,8 @@
 #include <ATen/core/Tensor.h>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "small_run.h"
@@ -49,6 +51,26 @@ BOOST_AUTO_TEST_CASE(the_same_run_gives_the_same_bytes) {
 }
 
 // Stopped at each of these steps in turn, in new work folders that resume from the one before.
+// The switch: LibTorch's operators one by one, in the same precision.
+BOOST_AUTO_TEST_CASE(plain_kernels_train_alike_but_for_rounding) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  std::map<std::string, std::vector<double>> losses;
+  for (const char* name : {"fused", "plain", "fused-again"}) {
+    TrainConfig config = small_config();
+    if (std::string(name) == "plain") config.compute.kernels = model::Kernels::kPlain;
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    training::train(config, workspace);
+    losses[name] = artifact::read_metrics(folder / (std::string(name) + "/metrics.h5")).at("train").reals("loss");
+  }
+  for (std::size_t i = 0; i < losses["fused"].size(); ++i) {
+    BOOST_TEST(std::abs(losses["plain"][i] - losses["fused"][i]) <= 1e-4);
+  }
+  const auto model_of = [&](const char* name) { return support::read_file(folder / (std::string(name) + "/model.h5")); };
+  BOOST_TEST((model_of("fused") == model_of("fused-again")));
+  BOOST_TEST((model_of("fused") != model_of("plain")));
+}
+
 BOOST_AUTO_TEST_CASE(stopped_and_resumed_gives_the_same_bytes_as_undisturbed) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
