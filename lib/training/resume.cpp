@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "support/error.h"
 #include "support/files.h"
@@ -69,15 +70,21 @@ void ResumeStore::save(std::int64_t step, std::optional<std::int64_t> best, Writ
   support::make_folders(folders_.front());
   step_ = step;
   writer_ = std::async(std::launch::async, [this, step, best, write = std::move(write)] {
-    write(folders_.front() / cat("step-", step, ".h5"));
+    const std::filesystem::path path = folders_.front() / cat("step-", step, ".h5");
+    const auto begin = std::chrono::steady_clock::now();
+    write(path);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    std::error_code ignored;
+    const Written written{step, seconds, std::filesystem::file_size(path, ignored)};
     tidy(step, best);
+    return written;
   });
 }
 
 void ResumeStore::wait() {
   if (!writer_.valid()) return;
   try {
-    writer_.get();
+    written_ = writer_.get();
   } catch (support::Error& error) {
     const std::vector<Found> there = checkpoints_in(folders_.front());
     error.add_context(there.empty() ? cat("while writing the checkpoint of step ", step_, ", the first one")
@@ -86,6 +93,8 @@ void ResumeStore::wait() {
     throw;
   }
 }
+
+std::optional<ResumeStore::Written> ResumeStore::written() { return std::exchange(written_, std::nullopt); }
 
 void ResumeStore::check() {
   if (writer_.valid() && writer_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) wait();
@@ -122,7 +131,7 @@ void ResumeStore::adopt(std::int64_t step) const {
   }
 }
 
-void ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
+bool ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
                           const std::function<void(const artifact::CheckpointReader&,
                                                    const std::filesystem::path* metrics)>& load) {
   std::vector<Found> found;
@@ -147,12 +156,13 @@ void ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t
       }
       load(checkpoint, is_snapshot ? &candidate.metrics : nullptr);
       adopt(candidate.step);
-      return;
+      return true;
     } catch (const support::ArtifactError& error) {
       progress_.warn(cat("passing over a checkpoint that cannot be used: ", error.what()));
       damaged_.insert(candidate.path);
     }
   }
+  return false;
 }
 
 }  // namespace pe::training

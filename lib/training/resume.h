@@ -31,6 +31,14 @@ class ResumeStore {
   /// time: waits for the one before. `write` must own what it writes, since training goes on.
   /// @throws what the writer of the one before threw.
   void save(std::int64_t step, std::optional<std::int64_t> best, Write write);
+  struct Written {
+    std::int64_t step = 0;
+    double seconds = 0;       ///< from the file's first byte to its durable name, beside the training
+    std::uint64_t bytes = 0;
+  };
+  /// What has been written since this was last asked; at most one, since they are written one at a time.
+  std::optional<Written> written();
+
   /// Until nothing is being written. @throws what the writer threw, with the step and what is there to go on from.
   void wait();
   /// The same when the writer has ended; else returns at once.
@@ -41,7 +49,8 @@ class ResumeStore {
   /// the one to resume from, whose checkpoints this attempt then keeps too; or the workspace's earlier snapshot. `load`
   /// must change nothing before it has read and checked everything: what it throws as ArtifactError is a damaged file,
   /// named in a warning and passed over. Its second argument is where a snapshot's metrics are; else null.
-  void restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
+  /// @return whether there was one
+  bool restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
                const std::function<void(const artifact::CheckpointReader&, const std::filesystem::path* metrics)>& load);
 
  private:
@@ -54,7 +63,8 @@ class ResumeStore {
   support::Progress& progress_;
   std::set<std::filesystem::path> damaged_;      ///< passed over; they never count as kept
   std::int64_t step_ = 0;                        ///< of what is being written
-  std::future<void> writer_;
+  std::future<Written> writer_;
+  std::optional<Written> written_;
 };
 
 }  // namespace pe::training

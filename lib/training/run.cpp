@@ -1,8 +1,8 @@
 #include "training/run.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "encodings/registry.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
+#include "model/flat_zeros.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -142,7 +143,7 @@ class Loop {
 
   void go() {
     require_same_run();
-    if (ranks_.is_first()) resume();
+    if (ranks_.is_first() && !resume()) run_.model.draw();
     if (ranks_.count() > 1) take_over_state();
     announce();
     stopping_ = ranks_.any(support::stop_requested());
@@ -165,9 +166,11 @@ class Loop {
       if (step_ % kCompareEvery == 0) compare_ranks();
       if (ranks_.is_first() && (pinned || (is_best && run_.checkpoint.best) || (due && step_ < end))) save();
       store_.check();
+      log_written();
     }
     try {
       store_.wait();
+      log_written();
     } catch (const support::IoError& error) {   // what it would have saved is about to be the result
       progress_.warn(error.what());
     }
@@ -441,7 +444,9 @@ class Loop {
 
   /// The state is copied here and now; a thread writes the copy while training goes on.
   void save() {
+    const auto begin = Clock::now();
     store_.wait();   // the copy is the writer's until it is done
+    log_written();
     artifact::CheckpointMeta now = meta(false);
     now.fingerprint = fingerprint();
     now.extra["run"] = identity();
@@ -458,6 +463,12 @@ class Loop {
                   writer.finish();
                 });
     last_checkpoint_ = Clock::now();
+    stall_s_ = std::chrono::duration<double>(last_checkpoint_ - begin).count();
+  }
+
+  void log_written() {
+    const auto written = store_.written();
+    if (written && watcher_) watcher_->checkpoint(written->step, stall_s_, written->seconds, written->bytes);
   }
 
   /// What a run goes on from, in the order of kStateParts.
@@ -474,7 +485,7 @@ class Loop {
     const auto parts = state();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       for (const at::Tensor& part : parts[i]) {
-        copy_[i].push_back(at::zeros(part.sizes(), at::TensorOptions(part.scalar_type()).pinned_memory(part.is_cuda())));
+        copy_[i].push_back(model::flat_zeros(part.numel(), at::TensorOptions(part.scalar_type()).pinned_memory(part.is_cuda())));
       }
     }
   }
@@ -492,6 +503,7 @@ class Loop {
     if (ranks_.is_first()) {
       save();
       store_.wait();
+      log_written();
       watcher_->end("stopped");
     }
     progress_.note(cat("stopped at step ", step_, "; run again to continue"));
@@ -519,6 +531,7 @@ class Loop {
                  {"threads", run_.compute.threads.value_or(1)},
                  {"micro_batch", run_.compute.micro_batch.value_or(run_.batch)}};
     if (ranks_.count() > 1) json["ranks"] = ranks_.count();
+    if (run_.compute.kernels == model::Kernels::kPlain) json["kernels"] = "plain";
     return json;
   }
 
@@ -583,11 +596,12 @@ class Loop {
     return json;
   }
 
-  void resume() {
+  /// @return whether there was something to go on from
+  bool resume() {
     artifact::CheckpointMeta expected = meta(false);
     expected.extra["run"] = identity();
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
-    store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
+    return store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
                                                          const std::filesystem::path* metrics) {
       // A snapshot is one result of its key wherever it was made, as what branches off it takes it to be.
       const Json here = metrics == nullptr ? fingerprint() : Json::object(), there = checkpoint.meta().fingerprint;
@@ -603,16 +617,19 @@ class Loop {
         progress_.warn(what);
         inexact.push_back({{"step", checkpoint.meta().step}, {"there", there}, {"here", here}});
       }
-      // Into the copy first: a damaged tensor must not leave half of it in the model.
-      make_copy();
+      // All of it is checked before any of it is put in place: a damaged tensor must not leave half of it in the model.
       Curves curves = metrics == nullptr ? Curves::read(checkpoint) : curves_of_snapshot(*metrics, checkpoint.meta().step);
-      for (std::size_t i = 0; i < kStateParts.size(); ++i) {
-        if (!copy_[i].empty()) model::read_tensors(checkpoint, kStateParts[i], run_.model, copy_[i]);
-      }
-      const at::NoGradGuard no_gradients;
       const auto parts = state();
       for (std::size_t i = 0; i < parts.size(); ++i) {
-        for (std::size_t j = 0; j < parts[i].size(); ++j) at::Tensor(parts[i][j]).copy_(copy_[i][j]);
+        if (!parts[i].empty()) model::require_tensors(checkpoint, kStateParts[i], run_.model);
+      }
+      checkpoint.verify(at::get_num_threads());
+      try {
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+          if (!parts[i].empty()) model::read_tensors(checkpoint, kStateParts[i], run_.model, parts[i]);
+        }
+      } catch (const ArtifactError& error) {
+        throw support::IoError(cat("a checkpoint changed while it was read: ", error.what()));
       }
       curves_ = std::move(curves);
       skipped_ = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
@@ -656,6 +673,7 @@ class Loop {
   bool stopping_ = false;                   ///< some rank was asked to stop; all know
   std::int64_t step_;
   Clock::time_point last_checkpoint_;
+  double stall_s_ = 0;                      ///< of the last checkpoint, until it is logged
 };
 
 template <typename Value>

@@ -34,7 +34,9 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
   shape.length = settings.length;
   const Schedule schedule = schedule_of(settings);
   const Run run{.model = model::LanguageModel::make(shape, dataset.vocabulary(), static_cast<std::uint64_t>(settings.seed),
-                                                    device, model::compute_type(compute)),
+                                                    device, model::compute_type(compute),
+                                                    // What resumes draws nothing; averages begin as the first weights.
+                                                    settings.optimizer.ema > 0 ? model::Weights::kDrawn : model::Weights::kLater),
                 .optimizer = settings.optimizer,
                 .schedule = schedule,
                 .last_step = schedule.end,

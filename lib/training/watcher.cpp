@@ -140,6 +140,12 @@ void Watcher::attention(const LogitSample& sample) {
   chart(sample.step, {{"stability/largest_logit", sample.largest}});
 }
 
+void Watcher::checkpoint(std::int64_t step, double stall_s, double write_s, std::uint64_t bytes) {
+  Json record = head("checkpoint", step);
+  record.update({{"stall_s", stall_s}, {"write_s", write_s}, {"bytes", bytes}});
+  log_.add(std::move(record));
+}
+
 void Watcher::end(const std::string& state) { write_progress(state); }
 
 void Watcher::write_progress(const std::string& state) {

@@ -3,7 +3,7 @@
 /// `progress.json`, all in the work folder. None of it is an artifact; times and speeds belong here and nowhere else.
 ///
 /// metrics.jsonl, a record a line: {"run_id", "attempt", "phase", "step", "tokens", "flops", "wall_s", …} with the figures
-/// of the phase: train, validation, attention. See doc/training.md.
+/// of the phase: train, validation, attention, checkpoint. See doc/training.md.
 #pragma once
 
 #include <chrono>
@@ -43,6 +43,8 @@ class Watcher {
   void waited_for_data(double seconds) { data_s_ += seconds; }
   void validation(const ValidationRow& row);
   void attention(const LogitSample& sample);
+  /// A checkpoint to resume from was written. @param stall_s how long training stood still for it
+  void checkpoint(std::int64_t step, double stall_s, double write_s, std::uint64_t bytes);
   /// "done", "stopped" or "diverged".
   void end(const std::string& state);
 
