@@ -325,7 +325,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     heads.raw_q = repeat_groups(heads.q, encoding.shape().query_heads);
     heads.raw_k = heads.k;
   }
-  if (!options.turned) encoding.transform(context, heads);
+  encoding.transform(context, heads);
 
   if (plan.kernel == Kernel::kChannels) {
     return encoding.finish(context, attend_with_channels(encoding.channels(context, heads), heads, plan.causal_flag),

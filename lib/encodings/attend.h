@@ -36,7 +36,6 @@ struct AttendOptions {
   Route route = Route::kAuto;
   std::int64_t chunk_rows = 128;                 ///< query rows at a time on the chunked route
   std::int64_t mask_bytes = std::int64_t{256} << 20;   ///< a larger mask is not made; the rows go in chunks
-  bool turned = false;                           ///< q and k come as S2 would leave them: tables_that_turn() in rotary.h
   Trace* trace = nullptr;                        ///< not null: the reference route, and filled
   /// Not null: ranges of rows go through the definition in order, without gradients, and each is shown. Never a T×S tensor
   /// for all rows.

@@ -26,8 +26,15 @@ AttentionShape attention_shape(const ModelConfig& config) {
   return {config.query_heads(), config.kv_heads(), config.d_h(), config.norm_eps};
 }
 
-/// Mixes values; q, k and v as they come out of the projections. @param turned q and k have been through S2
-Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass, bool turned = false) {
+/// What is left of an encoding that only turns q and k once they are turned: none.
+class Turned final : public encodings::PositionalEncoding {
+ public:
+  using PositionalEncoding::PositionalEncoding;
+  bool needs_causal_mask() const override { return false; }
+};
+
+/// Mixes values; q, k and v as they come out of the projections.
+Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
   encodings::Heads heads;
   heads.scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
   heads.q = std::move(q);
@@ -35,7 +42,6 @@ Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass, b
   heads.v = std::move(v);
   encodings::Trace trace;
   encodings::AttendOptions route;
-  route.turned = turned;
   if (pass.largest_logit != nullptr) route.trace = &trace;
   encodings::RowWitness rows;
   if (pass.witness != nullptr) {
@@ -45,7 +51,7 @@ Tensor attend(Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass, b
       route.witness = &rows;
     }
   }
-  const Tensor mixed = encodings::attend(pass.encoding, context, std::move(heads), route);
+  const Tensor mixed = encodings::attend(encoding, context, std::move(heads), route);
   if (pass.largest_logit != nullptr) {
     const double largest = trace.logits.max().item<double>();
     *pass.largest_logit = context.layer == 0 ? largest : std::max(*pass.largest_logit, largest);
@@ -74,7 +80,10 @@ class LlamaBlock final : public Block {
     Projected projected =
         norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, turn ? *turn : Turn{});
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
-    const Tensor mixed = attend(std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass, turn.has_value());
+    Turned nothing_more(pass.encoding.shape());
+    auto& encoding = turn ? static_cast<encodings::PositionalEncoding&>(nothing_more) : pass.encoding;
+    const Tensor mixed = attend(encoding, std::move(projected.q), std::move(projected.k),
+                                std::move(projected.v), context, pass);
     const Tensor x = pass.dropped ? in + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
                                   : project_residual(in, mixed, output_);
     FeedForwardResult out = feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
@@ -88,6 +97,10 @@ class LlamaBlock final : public Block {
   std::optional<Turn> turn_of(const Tensor& in, int layer, Pass& pass) const {
     if (pass.witness != nullptr || !turns_with_heads(in, query_norm_, key_norm_, shape_)) return std::nullopt;
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer);
+    const encodings::Traits traits = pass.encoding.traits(context.span);
+    const bool does_more = traits.bias != encodings::BiasKind::kNone || traits.own_logits || traits.rewrites_logits ||
+                           traits.normalises || traits.rows_coupled || traits.extra_values;
+    if (does_more) return std::nullopt;
     const auto tables = encodings::tables_that_turn(pass.encoding, context, in.scalar_type());
     if (!tables || tables->cos.dim() > 3 || tables->cos.scalar_type() != at::kFloat) return std::nullopt;
     return Turn{tables->cos.contiguous(), tables->sin.contiguous(), tables->layout == encodings::PairLayout::kHalf};
@@ -149,7 +162,7 @@ class Attention {
   Tensor operator()(const Tensor& x, LayerContext& context, Pass& pass) const {
     const Tensor all = projections_(x);
     const std::int64_t q = shape_.heads * shape_.head_width, kv = shape_.kv_heads * shape_.head_width;
-    const Tensor mixed = attend(heads(all.narrow(-1, 0, q), query_norm_), heads(all.narrow(-1, q, kv), key_norm_),
+    const Tensor mixed = attend(pass.encoding, heads(all.narrow(-1, 0, q), query_norm_), heads(all.narrow(-1, q, kv), key_norm_),
                                 heads(all.narrow(-1, q + kv, kv), {}), context, pass);
     return output_(mixed.transpose(1, 2).flatten(2));
   }

@@ -105,7 +105,14 @@ BOOST_DATA_TEST_CASE(tables_that_turn_do_what_the_encoding_does, data::make(subj
   BOOST_TEST(heads.q.equal(rotate(toy.q, tables->cos, tables->sin, tables->layout)));
   BOOST_TEST(heads.k.equal(rotate(toy.k, tables->cos, tables->sin, tables->layout)));
   BOOST_TEST(heads.v.equal(toy.v));
-  BOOST_TEST(!encoding->traits(span).needs_raw);
+  // And what follows is attention without an encoding.
+  const Traits traits = encoding->traits(span);
+  BOOST_TEST((traits.bias == BiasKind::kNone && !traits.needs_raw && !traits.extra_values && !traits.normalises));
+  const auto none = make_encoding("none", small_shape());
+  State bare_state = begin_pass(*none, span);
+  LayerContext bare = layer_context(*none, bare_state, 0, toy.x);
+  const Tensor whole = attend(*encoding, context, {.q = toy.q, .k = toy.k, .v = toy.v, .scale = 0.5});
+  BOOST_TEST(whole.equal(attend(*none, bare, {.q = heads.q, .k = heads.k, .v = heads.v, .scale = 0.5})));
 }
 
 // Neither turning nor adding to tokens may cost a kernel, in training or in evaluation.
