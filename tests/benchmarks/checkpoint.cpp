@@ -19,6 +19,7 @@
 
 #include "artifact/token_shards.h"
 #include "model/flat_zeros.h"
+#include "support/error.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/random.h"
