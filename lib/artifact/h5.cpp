@@ -732,6 +732,13 @@ Group File::root() const {
 const std::filesystem::path& File::path() const { return state_->path; }
 std::uint64_t File::size() const { return state_->size; }
 
+void File::start_writing_back() {
+  const Locked lock;
+  void* handle = nullptr;
+  if (H5Fget_vfd_handle(state_->id, H5P_DEFAULT, &handle) < 0 || handle == nullptr) return;
+  ::sync_file_range(*static_cast<const int*>(handle), 0, 0, SYNC_FILE_RANGE_WRITE);   // advice: a failure shows in the sync
+}
+
 void File::close(bool durable) {
   const Locked lock;
   if (state_->id < 0) return;

@@ -462,6 +462,7 @@ class Loop {
                   curves.write(writer);
                   writer.finish();
                 });
+    saved_ = step_;
     last_checkpoint_ = Clock::now();
     stall_s_ = std::chrono::duration<double>(last_checkpoint_ - begin).count();
   }
@@ -501,7 +502,7 @@ class Loop {
 
   [[noreturn]] void stop() {
     if (ranks_.is_first()) {
-      save();
+      if (saved_ != step_) save();
       store_.wait();
       log_written();
       watcher_->end("stopped");
@@ -673,6 +674,7 @@ class Loop {
   bool stopping_ = false;                   ///< some rank was asked to stop; all know
   std::int64_t step_;
   Clock::time_point last_checkpoint_;
+  std::int64_t saved_ = -1;                 ///< the step of the last checkpoint
   double stall_s_ = 0;                      ///< of the last checkpoint, until it is logged
 };
 
