@@ -129,18 +129,22 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
     context->save_for_backward(tensors.vec());
     context->saved_data["job"] = c10::IValue::make_capsule(job);
     const RowSource source = unpack(tensors, job->slots);
-    std::vector<Tensor> outs, extras;
+    const std::int64_t queries = job->state.span.queries, chunks = (queries + job->chunk - 1) / job->chunk;
+    std::vector<Tensor> outs(chunks), extras;
+    if (source.extra.defined()) extras.resize(chunks);
     Tensor carry;
-    const std::int64_t queries = job->state.span.queries;
-    for (std::int64_t begin = 0; begin < queries; begin += job->chunk) {
+    for (std::int64_t n = 0; n < chunks; ++n) {
+      // The widest strip first, where strips do not build on each other: what it frees has room for all that follow. Growing
+      // strips fit into nothing that was freed, and leave several times their memory in holes.
+      const std::int64_t c = job->traits.rows_coupled ? n : chunks - 1 - n, begin = c * job->chunk;
       Rows rows = make_rows(job->context, source, job->scale, begin, std::min(queries, begin + job->chunk));
       if (job->traits.rows_coupled) {
         job->carries.push_back(carry.defined() ? carry.detach() : Tensor());
         rows.carry = &carry;
       }
       Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
-      outs.push_back(mixed.out);
-      if (mixed.extra.defined()) extras.push_back(mixed.extra);
+      outs[c] = mixed.out;
+      if (mixed.extra.defined()) extras[c] = mixed.extra;
     }
     variable_list result{outs.size() == 1 ? outs[0] : at::cat(outs, 2)};
     if (!extras.empty()) result.push_back(extras.size() == 1 ? extras[0] : at::cat(extras, 2));
@@ -263,8 +267,9 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   chunk = std::min(chunk, source.q.is_cpu() ? options.chunk_rows : 4 * options.chunk_rows);
   // What makes a pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
   if (traits.bias == BiasKind::kPairwise) chunk = std::min(chunk, options.chunk_rows);
-  std::vector<Tensor> outs;
-  for (std::int64_t begin = 0; begin < span.queries; begin += chunk) {
+  std::vector<Tensor> outs((span.queries + chunk - 1) / chunk);
+  for (std::size_t c = outs.size(); c-- > 0;) {   // the widest strip first: see ChunkedFunction
+    const std::int64_t begin = static_cast<std::int64_t>(c) * chunk;
     const Rows rows = make_rows(context, source, scale, begin, std::min(span.queries, begin + chunk));
     const Tensor hidden = rows.visible.logical_not();
     Tensor mask;
@@ -273,7 +278,7 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
     } else {
       mask = encoding.bias(rows).to(type).masked_fill(hidden, kMinusInfinity);   // after the cast: −inf stays −inf
     }
-    outs.push_back(fused(rows.q, rows.k, rows.v, mask, false, scale));
+    outs[c] = fused(rows.q, rows.k, rows.v, mask, false, scale);
   }
   return outs.size() == 1 ? outs[0] : at::cat(outs, 2);
 }

@@ -73,14 +73,15 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
     const RowSource source = unpack(tensors, job->slots);
     const Span& span = job->state.span;
     const bool biased = job->traits.bias != BiasKind::kNone;
-    std::vector<Tensor> outs, sums;
     const std::int64_t step = whole_at_once(*job, source.q) ? span.queries : job->chunk;
-    for (std::int64_t begin = 0; begin < span.queries; begin += step) {
+    std::vector<Tensor> outs((span.queries + step - 1) / step), sums(outs.size());
+    for (std::size_t c = outs.size(); c-- > 0;) {   // the widest strip first: see ChunkedFunction
+      const std::int64_t begin = static_cast<std::int64_t>(c) * step;
       const Rows rows = make_rows(job->context, source, job->scale, begin, std::min(span.queries, begin + step));
       const RowsResult result = softmax_rows(rows, biased ? job->encoding.bias(rows) : Tensor(), step == span.queries &&
                                              whole_at_once(*job, source.q));
-      outs.push_back(result.out);
-      sums.push_back(result.lse);
+      outs[c] = result.out;
+      sums[c] = result.lse;
     }
     Tensor out = outs.size() == 1 ? outs[0] : at::cat(outs, 2), lse = sums.size() == 1 ? sums[0] : at::cat(sums, 2);
     const Tensor sink = sink_of(job->encoding, job->traits, job->context, source.inputs);
