@@ -53,7 +53,7 @@ class Prompts {
       const double depth = random.uniform();
       if (group_.tasks[task] == "passkey") {
         const bool fits = passkey_.minimum(PasskeyForm::kLong) <= length;
-        const auto prompt = passkey_.build(fits ? PasskeyForm::kLong : PasskeyForm::kShort, length, depth, numbers_.draw(random));
+        const auto prompt = passkey_.build(fits ? PasskeyForm::kLong : PasskeyForm::kShort, length, depth, number(random));
         if (prompt) return prompt->ids;
         continue;
       }
@@ -63,6 +63,10 @@ class Prompts {
   }
 
  private:
+  std::string number(support::Xoshiro& random) const {
+    return group_.passkey.upto > 0 ? passkey_.draw(random) : numbers_.draw(random);
+  }
+
   static Question needle(const std::string& thing, const std::string& number, double depth) {
     return {.head = "", .facts = {{cat("The ", thing, " code is ", number, ".\n"), depth}},
             .question = cat("What is the ", thing, " code? The ", thing, " code is"), .answers = {" " + number}, .others = {}};

@@ -47,6 +47,10 @@ void append(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& par
 
 std::int64_t count(const std::vector<std::int32_t>& ids) { return static_cast<std::int64_t>(ids.size()); }
 
+std::string kind_of_number(const PasskeyText& text) {
+  return text.upto > 0 ? cat("up to ", text.upto) : cat("of ", text.digits, " digits");
+}
+
 }  // namespace
 
 PasskeyText::PasskeyText() : header(kHeader), filler(kUnit), fact(kFact), question(kQuestionLong) {}
@@ -54,7 +58,7 @@ PasskeyText::PasskeyText() : header(kHeader), filler(kUnit), fact(kFact), questi
 bool PasskeyText::is_ours() const {
   const PasskeyText ours;
   return header == ours.header && filler == ours.filler && fact == ours.fact && question == ours.question && answer == ours.answer &&
-         digits == ours.digits;
+         digits == ours.digits && upto == ours.upto;
 }
 
 void PasskeyText::describe(support::FieldVisitor& v) {
@@ -64,6 +68,8 @@ void PasskeyText::describe(support::FieldVisitor& v) {
   v.field("question", question, "Behind the filler, up to what the model goes on with.", {.neutral = Json(kQuestionLong)});
   v.field("answer", answer, "What it should say: {K} and what parts it from the question.", {.neutral = Json(" {K}")});
   v.field("digits", digits, "Digits of a number, the first not 0.", {.min = 1, .max = 18, .neutral = Json(5)});
+  v.field("upto", upto, "Numbers are uniform from 1 to this, most of them as long as it is; 0: of `digits` digits.",
+          {.min = 0, .max = 1e15, .neutral = Json(0)});
   const auto holds = [](const std::string& text) { return text.find(kPlace) != std::string::npos; };
   v.check(!filler.empty(), "the filler is empty");
   v.check(holds(fact), "the fact lacks {K}, the place of the number");
@@ -86,32 +92,33 @@ PasskeyBuilder::PasskeyBuilder(const TextCodec& codec, bool spaced_digits, Passk
   std::map<std::int64_t, std::int64_t> seen;
   std::vector<std::string> keys;
   for (std::int64_t i = 0; i < kProbeKeys; ++i) {
-    keys.push_back(draw_key(random));
+    keys.push_back(draw(random));
     ++seen[count(answer(keys.back()))];
   }
   std::int64_t most = 0;
   for (const auto& [tokens, times] : seen) {
-    if (times > most) {
+    if (text_.upto > 0 || times > most) {   // in ascending order
       most = times;
-      modal_tokens_ = tokens;
+      answer_tokens_ = tokens;
     }
   }
   for (const std::string& key : keys) {
-    if (count(answer(key)) != modal_tokens_) continue;
+    if (text_.upto == 0 && count(answer(key)) != answer_tokens_) continue;
     longest_fact_long_ = std::max(longest_fact_long_, count(fact(PasskeyForm::kLong, key)));
     longest_fact_short_ = std::max(longest_fact_short_, count(fact(PasskeyForm::kShort, key)));
   }
 }
 
-std::string PasskeyBuilder::draw_key(support::Xoshiro& random) const {
+std::string PasskeyBuilder::draw(support::Xoshiro& random) const {
+  if (text_.upto > 0) return cat(1 + random.below(static_cast<std::uint64_t>(text_.upto)));
   std::uint64_t least = 1;
   for (std::int64_t i = 1; i < text_.digits; ++i) least *= 10;
   return cat(least + random.below(9 * least));
 }
 
-/// As many tokens as most have, and said by fact and answer alone.
+/// As many tokens as most have, where all shall have as many, and said by fact and answer alone.
 bool PasskeyBuilder::usable(const std::string& key) const {
-  if (count(answer(key)) != modal_tokens_) return false;
+  if (text_.upto == 0 && count(answer(key)) != answer_tokens_) return false;
   const std::string number = written(key);
   for (const std::string* text : {&text_.header, &text_.filler, &text_.question}) {
     if (text->find(number) != std::string::npos) return false;
@@ -146,10 +153,10 @@ std::vector<std::int32_t> PasskeyBuilder::filler(std::int64_t begin, std::int64_
 std::string PasskeyBuilder::key(std::int64_t length, std::int64_t index) const {
   support::Xoshiro random(item_key("passkey", Split::kTest, length, index));
   for (int vain = 0; vain < kVainDraws; ++vain) {
-    std::string key = draw_key(random);
+    std::string key = draw(random);
     if (usable(key)) return key;
   }
-  throw support::ConfigError(cat("no number of ", text_.digits, " digits was found that the passkey's texts do not hold"), {},
+  throw support::ConfigError(cat("no number ", kind_of_number(text_), " was found that the passkey's texts do not hold"), {},
                              "use more digits, or texts without numbers");
 }
 
@@ -157,13 +164,14 @@ std::vector<std::string> PasskeyBuilder::other_keys(const std::string& key, std:
                                                     std::int64_t wanted) const {
   support::Xoshiro random(item_key("passkey.candidates", Split::kTest, length, index));
   std::vector<std::string> keys;
+  const std::int64_t tokens = count(answer(key));
   int vain = 0;
   while (static_cast<std::int64_t>(keys.size()) < wanted) {
-    std::string other = draw_key(random);
-    if (other != key && usable(other) && std::find(keys.begin(), keys.end(), other) == keys.end()) {
+    std::string other = draw(random);
+    if (other != key && usable(other) && count(answer(other)) == tokens && std::find(keys.begin(), keys.end(), other) == keys.end()) {
       keys.push_back(std::move(other));
     } else if (++vain == kVainDraws) {
-      throw support::ConfigError(cat("there are no ", wanted + 1, " different numbers of ", text_.digits, " digits to rank among"), {},
+      throw support::ConfigError(cat("there are no ", wanted + 1, " different numbers ", kind_of_number(text_), " to rank among"), {},
                                  "use more digits or fewer candidates");
     }
   }
@@ -172,8 +180,8 @@ std::vector<std::string> PasskeyBuilder::other_keys(const std::string& key, std:
 
 std::int64_t PasskeyBuilder::minimum(PasskeyForm form) const {
   const std::int64_t bos = codec_.bos() ? 1 : 0;
-  return form == PasskeyForm::kLong ? bos + count(header_) + longest_fact_long_ + count(question_long_) + modal_tokens_
-                                    : bos + longest_fact_short_ + count(question_short_) + modal_tokens_;
+  return form == PasskeyForm::kLong ? bos + count(header_) + longest_fact_long_ + count(question_long_) + answer_tokens_
+                                    : bos + longest_fact_short_ + count(question_short_) + answer_tokens_;
 }
 
 std::optional<PasskeyPrompt> PasskeyBuilder::build(PasskeyForm form, std::int64_t length, double depth,

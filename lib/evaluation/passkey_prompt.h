@@ -28,6 +28,7 @@ struct PasskeyText {
   std::string question;
   std::string answer = " {K}";
   std::int64_t digits = 5;    ///< of a number, the first not 0; of both forms
+  std::int64_t upto = 0;      ///< not 0: numbers are uniform from 1 to this, of whatever length (Mohtashami and Jaggi 2023)
 
   PasskeyText();
   void describe(support::FieldVisitor& v);
@@ -55,8 +56,11 @@ class PasskeyBuilder {
   /// @throws ConfigError when the filler has no tokens, or no number is left that the texts do not hold.
   PasskeyBuilder(const TextCodec& codec, bool spaced_digits, PasskeyText text = {});
 
-  /// The key of an item: five digits unless the text says otherwise, the first not zero, redrawn until its answer has the usual
-  /// number of tokens and nothing else of the prompt holds it.
+  /// A number of the text's kind.
+  std::string draw(support::Xoshiro& random) const;
+
+  /// The key of an item: five digits unless the text says otherwise, the first not zero, redrawn until nothing else of the
+  /// prompt holds it and, unless numbers go `upto` something, its answer has the usual number of tokens.
   std::string key(std::int64_t length, std::int64_t index) const;
 
   /// `count` other keys with as many answer tokens, all different and none equal to `key`: candidates for ranking.
@@ -73,10 +77,10 @@ class PasskeyBuilder {
   std::vector<std::int32_t> answer(const std::string& key) const;
 
   std::int64_t unit_tokens() const { return static_cast<std::int64_t>(unit_.size()); }
-  std::int64_t answer_tokens() const { return modal_tokens_; }
+  /// The usual number; with `upto` the largest.
+  std::int64_t answer_tokens() const { return answer_tokens_; }
 
  private:
-  std::string draw_key(support::Xoshiro& random) const;
   bool usable(const std::string& key) const;
   std::string written(const std::string& key) const;
   std::vector<std::int32_t> fact(PasskeyForm form, const std::string& key) const;
@@ -86,7 +90,7 @@ class PasskeyBuilder {
   bool spaced_digits_;
   PasskeyText text_;
   std::vector<std::int32_t> header_, unit_, question_long_, question_short_;
-  std::int64_t modal_tokens_ = 0;
+  std::int64_t answer_tokens_ = 0;
   std::int64_t longest_fact_long_ = 0, longest_fact_short_ = 0;
 };
 

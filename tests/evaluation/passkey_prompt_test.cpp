@@ -2,6 +2,9 @@
 
 #include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
 
 #include "evaluation/fakes.h"
 #include "support/text.h"
@@ -146,6 +149,33 @@ BOOST_AUTO_TEST_CASE(the_text_of_another_source_makes_its_prompts) {
   text.header = "";
   BOOST_CHECK_EXCEPTION(PasskeyBuilder(codec, false, text).other_keys("5", 20, 0, 9), pe::support::ConfigError, [](const auto& error) {
     return std::string(error.what()).find("no 10 different numbers of 1 digits") != std::string::npos;
+  });
+}
+
+BOOST_AUTO_TEST_CASE(numbers_up_to_something_have_one_digit_or_more) {
+  const ByteCodec codec;
+  PasskeyText text;
+  text.upto = 50000;
+  BOOST_TEST(!text.is_ours());
+  const PasskeyBuilder builder(codec, false, text);
+  BOOST_TEST(builder.answer_tokens() == 6);   // a space and five digits
+  std::map<std::size_t, int> lengths;
+  for (std::int64_t trial = 0; trial < 2000; ++trial) {
+    const std::string key = builder.key(400, trial);
+    BOOST_REQUIRE_LE(std::stol(key), 50000);
+    BOOST_REQUIRE_GE(std::stol(key), 1);
+    ++lengths[key.size()];
+    const auto prompt = builder.build(PasskeyForm::kLong, 400, 0.5, key);
+    BOOST_REQUIRE(prompt.has_value());
+    BOOST_REQUIRE_EQUAL(prompt->ids.size(), 400u);
+    BOOST_REQUIRE_EQUAL(prompt->ids.size() - static_cast<std::size_t>(prompt->answer_begin), key.size() + 1);
+  }
+  BOOST_TEST(std::abs(lengths[5] - 1600) < 80);   // 80 %, 18 % and 2 %
+  BOOST_TEST(std::abs(lengths[4] - 360) < 80);
+  BOOST_TEST(lengths[3] > 10);
+  for (const std::string& other : builder.other_keys("417", 400, 0, 20)) BOOST_TEST(other.size() == 3u);
+  BOOST_CHECK_EXCEPTION(builder.other_keys("7", 400, 0, 9), pe::support::ConfigError, [](const auto& error) {
+    return std::string(error.what()).find("no 10 different numbers up to 50000") != std::string::npos;
   });
 }
 

@@ -46,6 +46,8 @@ class Passkey final : public Task {
             {.min = 1, .max = 1000});
     v.group("text", text_, "What the long wording says.");
     v.check(!depths_.empty(), "passkey needs at least one depth");
+    v.check(text_.upto == 0 || candidates_ == 1,
+            "numbers `upto` something differ in length, so there is nothing fair to rank among: candidates is 1 then");
   }
 
   void run(TaskContext& context) const override {
