@@ -33,6 +33,7 @@ struct TaskExample {
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> labels;      ///< as many as ids; kUnlabelled where nothing is asked
   std::vector<std::uint8_t> unjudged;    ///< as many, or none: labels that count in the loss but not in accuracy
+  std::vector<std::int32_t> distance;    ///< as many, or none: tokens back to what decides a judged label; 0 elsewhere
 };
 
 /// What one gets right by guessing among a task's answers, format known: the mean over examples of these.
@@ -50,6 +51,9 @@ class AlgorithmicTask {
   virtual std::vector<std::string> symbols() const = 0;
   /// Ids that a guesser chooses from; every other label (EOS, commas) is format, which anybody gets right.
   virtual std::vector<std::int32_t> answers() const = 0;
+  /// Ids among which a model should give a judged label nearly all of their probability, by distance; empty: it is not
+  /// measured so.
+  virtual std::vector<std::int32_t> rivals() const { return {}; }
   /// How often the length is asked for in training, beside the others; 0: there is no such length.
   virtual double weight(std::int64_t length) const { return length >= 1 ? 1 : 0; }
   /// @param length in the task's own terms (symbols, digits, lines, …), with weight > 0

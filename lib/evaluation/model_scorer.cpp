@@ -57,6 +57,7 @@ class ModelScorer final : public Scorer {
       if (!sequence->among.empty()) confined.assign(sequence->among.begin(), sequence->among.end());
     }
     std::vector<std::uint8_t> among(confined.empty() ? 0 : targets.size());
+    std::vector<float> among_share(among.size());
     bool guesses = false;
     for (const Sequence* sequence : batch) guesses = guesses || sequence->guesses;
     std::vector<float> nll(targets.size());
@@ -80,7 +81,11 @@ class ModelScorer final : public Scorer {
       std::copy_n(right.data_ptr<bool>(), n, correct.begin() + begin);
       if (!confined.empty()) {
         const at::Tensor ids_among = from_vector(confined, 0, static_cast<std::int64_t>(confined.size())).to(device);
-        const at::Tensor best = ids_among.index_select(0, logits.index_select(-1, ids_among).argmax(-1));
+        const at::Tensor theirs = logits.index_select(-1, ids_among);
+        const at::Tensor best = ids_among.index_select(0, theirs.argmax(-1));
+        const at::Tensor share =
+            (logits.gather(-1, wanted.unsqueeze(-1)).squeeze(-1) - theirs.logsumexp(-1)).exp().to(at::kFloat).to(at::kCPU).contiguous();
+        std::copy_n(share.data_ptr<float>(), n, among_share.begin() + begin);
         const at::Tensor chosen_right = best.eq(wanted).to(at::kCPU).contiguous();
         std::copy_n(chosen_right.data_ptr<bool>(), n, among.begin() + begin);
       }
@@ -97,6 +102,8 @@ class ModelScorer final : public Scorer {
                                    correct.begin() + static_cast<std::ptrdiff_t>(at + n));
       }
       if (!batch[row]->among.empty()) {
+        scores[row].among_share.assign(among_share.begin() + static_cast<std::ptrdiff_t>(at),
+                                       among_share.begin() + static_cast<std::ptrdiff_t>(at + n));
         scores[row].among.assign(among.begin() + static_cast<std::ptrdiff_t>(at), among.begin() + static_cast<std::ptrdiff_t>(at + n));
       }
       at += n;

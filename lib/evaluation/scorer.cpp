@@ -67,6 +67,8 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
         for (std::size_t j = 0; j < into.nll.size(); ++j) into.nll[j] += scores[i].nll[j];
         into.among.resize(scores[i].among.size());
         for (std::size_t j = 0; j < into.among.size(); ++j) into.among[j] += scores[i].among[j];
+        into.among_share.resize(scores[i].among_share.size());
+        for (std::size_t j = 0; j < into.among_share.size(); ++j) into.among_share[j] += scores[i].among_share[j];
         bool exact = batch[i]->guesses;
         const std::vector<std::uint8_t> passed = passed_over(*batch[i]);
         for (std::size_t j = 0; j < into.correct.size(); ++j) {
@@ -84,6 +86,7 @@ std::vector<MeanScore> score_all(Scorer& scorer, const std::vector<Sequence>& se
       for (double& value : result.nll) value *= share;
       for (double& value : result.correct) value *= share;
       for (double& value : result.among) value *= share;
+      for (double& value : result.among_share) value *= share;
       result.exact *= share;
     }
   }

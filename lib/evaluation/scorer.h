@@ -46,6 +46,7 @@ std::vector<std::pair<std::int64_t, std::int32_t>> targets_of(const Sequence& se
 struct Score {
   std::vector<float> nll;              ///< nats, from float32 log-softmax
   std::vector<std::uint8_t> among;     ///< the most probable of `Sequence::among` is the target; or empty
+  std::vector<float> among_share;      ///< the target's share of the probability of all of `among`; or empty
   std::vector<std::uint8_t> correct;   ///< the most probable token (the lowest id on a tie) is the target; or empty
 };
 
@@ -69,6 +70,7 @@ struct MeanScore {
   std::vector<double> nll;        ///< mean over draws
   std::vector<double> correct;    ///< share of draws that are correct; empty without guesses
   std::vector<double> among;      ///< the same of confined guesses; empty without them
+  std::vector<double> among_share;   ///< mean over draws; empty without `among`
   double exact = 0;               ///< share of draws in which every target is correct; 0 without guesses
 };
 

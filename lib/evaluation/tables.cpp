@@ -175,7 +175,7 @@ std::vector<TableLayout> make_layouts() {
       {"algo_length",
        "How far a synthetic task is solved beyond the lengths of training.",
        {{"task", kText, "", "task"},
-        {"measure", kText, "", "ood_mean_em, ood_mean_token_acc, len90 (largest length up to which em is 0.9 at all tested), ext_ratio (len90 / longest of training)"},
+        {"measure", kText, "", "ood_mean_em, ood_mean_token_acc, len90 (largest length up to which em is 0.9 at all tested), ext_ratio (len90 / longest of training); confident_N, of brackets at length N: share of closings with over 0.8 of the probability of all closings, averaged over the distances to their openings"},
         {"value", kReal, "", "in the task's own lengths, or a share"},
         {"status", kText, "", "ok, none (not even the shortest), na_uncovered or na_positions"}}},
       {"cost",

@@ -127,6 +127,36 @@ BOOST_AUTO_TEST_CASE(lengths_without_positions_or_examples_and_models_of_text_sa
   BOOST_TEST(state(run(nullptr, bounded, Json::object()), 0) == "na_vocabulary");
 }
 
+BOOST_AUTO_TEST_CASE(brackets_count_by_the_distance_to_what_they_close) {
+  const Json task = {{"kind", "dyck"}};
+  std::set<std::size_t> distances;
+  // Always right, and sure of it only where the bracket was opened at most five symbols before.
+  FakeScorer forgetful(
+      [&](const std::vector<std::int32_t>& ids, std::int64_t target) {
+        const auto at = static_cast<std::size_t>(target);
+        const auto closes = [&](std::size_t i) { return ids[i] >= data::kFirstSymbol + 8 && ids[i] < data::kFirstSymbol + 16; };
+        if (at >= ids.size() || !closes(at)) return FakeScorer::Answer{0.1, true, 0};
+        std::size_t open = at;
+        int depth = 0;
+        do {
+          depth += closes(open) ? 1 : -1;
+          --open;
+        } while (depth != 0);
+        distances.insert(at - open - 1);
+        return FakeScorer::Answer{0.1, true, at - open - 1 <= 5 ? 0.81 : 0.79};
+      },
+      {.vocabulary = vocabulary(task), .train_length = 128});
+  const Rows rows = run(task, forgetful, {{"lengths", {100}}, {"examples", 40}});
+  BOOST_TEST(distances.size() > 10u);
+  const Row row = rows_where(rows, "algo_length", {{"measure", "confident_100"}}).at(0);
+  BOOST_TEST(value("algo_length", row, "value") == 3.0 / static_cast<double>(distances.size()), boost::test_tools::tolerance(1e-12));
+  const Json other = {{"kind", "reverse_string"}};
+  FakeScorer sure([](const auto&, std::int64_t) { return FakeScorer::Answer{0.0, true}; },
+                  {.vocabulary = vocabulary(other), .train_length = 128});
+  const Rows others = run(other, sure, {{"lengths", {20}}, {"examples", 4}});
+  BOOST_TEST(rows_where(others, "algo_length", {{"measure", "confident_20"}}).empty());
+}
+
 BOOST_AUTO_TEST_CASE(options_of_a_test_may_differ_from_those_of_training_but_not_the_symbols) {
   const Json task = {{"kind", "selcopy"}};
   std::set<std::size_t> lengths;

@@ -20,6 +20,7 @@ class FakeScorer : public Scorer {
   struct Answer {
     double nll;
     bool correct;
+    double share = 1;   ///< among_share where it is correct
   };
   using Model = std::function<Answer(const std::vector<std::int32_t>& ids, std::int64_t target)>;
 
@@ -44,7 +45,10 @@ class FakeScorer : public Scorer {
         const Answer answer = model_(ids, at + 1);
         score.nll.push_back(static_cast<float>(answer.nll + noise * static_cast<double>(draw)));
         if (sequence->guesses) score.correct.push_back(answer.correct ? 1 : 0);
-        if (!sequence->among.empty()) score.among.push_back(answer.correct ? 1 : 0);
+        if (!sequence->among.empty()) {
+          score.among.push_back(answer.correct ? 1 : 0);
+          score.among_share.push_back(answer.correct ? static_cast<float>(answer.share) : 0);
+        }
       }
       scores.push_back(std::move(score));
     }

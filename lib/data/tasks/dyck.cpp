@@ -15,6 +15,7 @@ class Dyck final : public AlgorithmicTask {
     return numbered("(", kinds_) + numbered(")", kinds_);
   }
   std::vector<std::int32_t> answers() const override { return ids_of(static_cast<std::int32_t>(kinds_), 2 * kinds_); }
+  std::vector<std::int32_t> rivals() const override { return answers(); }
   double weight(std::int64_t n) const override { return n >= 2 && n % 2 == 0 ? 1 : 0; }
   TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
     ExampleWriter out;
@@ -38,7 +39,18 @@ class Dyck final : public AlgorithmicTask {
     out.id(kTaskEos);
     // Which bracket opens next, and when, is nobody's to know.
     out.example.unjudged.assign(out.example.ids.size(), 1);
-    for (std::size_t i = 0; i < string.size(); ++i) out.example.unjudged[i] = string[i] >= kinds_ ? 0 : 1;
+    out.example.distance.assign(out.example.ids.size(), 0);
+    std::vector<std::size_t> opened;
+    for (std::size_t i = 0; i < string.size(); ++i) {
+      const bool closes = string[i] >= kinds_;
+      out.example.unjudged[i] = closes ? 0 : 1;
+      if (closes) {
+        out.example.distance[i] = static_cast<std::int32_t>(i - opened.back());
+        opened.pop_back();
+      } else {
+        opened.push_back(i);
+      }
+    }
     return std::move(out.example);
   }
 

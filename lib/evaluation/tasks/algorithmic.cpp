@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <utility>
 
 #include "data/algorithmic_task.h"
 #include "evaluation/summary.h"
@@ -16,7 +18,9 @@ namespace {
 using support::cat;
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
-constexpr double kSolved = 0.9;   // of len90
+constexpr double kSolved = 0.9;      // of len90
+constexpr double kConfident = 0.8;   // Hewitt et al. 2020
+constexpr const char* kByDistance = "algorithmic.by_distance";   // rows that only the journal sees: distance, confident, all
 
 /// What the task's own tables are called where there is no task.
 constexpr const char* kNoTask = "algorithmic";
@@ -103,10 +107,12 @@ class Algorithmic final : public Task {
         sequence.ids = example.ids;
         sequence.labels = example.labels;
         sequence.unjudged = example.unjudged;
+        sequence.among = chosen.task->rivals();
         sequences.push_back(std::move(sequence));
       }
       const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
       Rows made;
+      std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_distance;
       for (std::size_t i = 0; i < scores.size(); ++i) {
         double correct = 0, judged = 0, nll = 0;
         std::size_t target = 0;
@@ -116,6 +122,11 @@ class Algorithmic final : public Task {
             correct += scores[i].correct[target];
             nll += scores[i].nll[target];
             judged += 1;
+            if (!scores[i].among_share.empty() && !examples[i].distance.empty()) {
+              auto& [confident, all] = by_distance[examples[i].distance[t]];
+              confident += scores[i].among_share[target] > kConfident ? 1 : 0;
+              ++all;
+            }
           }
           ++target;
         }
@@ -123,8 +134,17 @@ class Algorithmic final : public Task {
                                       static_cast<std::int64_t>(examples[i].ids.size()), scores[i].exact, correct,
                                       static_cast<std::int64_t>(judged), nll});
       }
+      for (const auto& [distance, counts] : by_distance) {
+        made[kByDistance].push_back({static_cast<std::int64_t>(distance), counts.first, counts.second});
+      }
       return made;
     });
+    if (const auto found = rows.find(kByDistance); found != rows.end()) {
+      double shares = 0;
+      for (const Row& row : found->second) shares += number(row[1]) / number(row[2]);
+      context.results.add({{"algo_length", {{chosen.name, cat("confident_", length),
+                                             shares / static_cast<double>(found->second.size()), status::kOk}}}});
+    }
     double exact = 0, correct = 0, judged = 0;
     std::vector<double> nll, targets;
     for (const Row& row : rows.at("algo_trial")) {
