@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::report::ReportConfig>(
       argc, argv,
       {.name = "report",
-       .version = 3,   // claims are two tables, verdicts and claims
+       .version = 4,   // 3: claims are two tables, verdicts and claims; 4: no empty panels of perplexity
        .summary = "Compare models in tables, figures and one self-contained page.",
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},

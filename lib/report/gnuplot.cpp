@@ -288,7 +288,7 @@ class Script {
       body_ += cat("set grid xtics noytics back lt 1 lc rgb '#e6e6e6' lw ", num(hair), "\n");
     }
     if (!figure_.x.title.empty()) {
-      label(figure_.x.title, (f.left + f.right) / 2, f.cell_bottom + em_ * 1.0, "center", "#555555");
+      label(shortened(figure_.x.title, canvas_.panel_width / em_ - 2), (f.left + f.right) / 2, f.cell_bottom + em_ * 1.0, "center", "#555555");
     }
     for (const Rule& rule : panel.rules) {
       if (rule.vertical) {
@@ -616,6 +616,12 @@ Canvas sized(const Figure& figure, Canvas canvas) {
   return canvas;
 }
 
+/// The number behind the first `attribute`; 0 where there is none.
+double number_of(const std::string& svg, std::string_view attribute) {
+  const std::size_t at = svg.find(attribute);
+  return at == std::string::npos ? 0 : std::strtod(svg.c_str() + at + attribute.size(), nullptr);
+}
+
 }  // namespace
 
 Canvas svg_canvas(const Figure& figure) { return sized(figure, Canvas{}); }
@@ -686,7 +692,11 @@ std::string render_pdf(const Figure& figure) {
 
 std::string render_png(const std::string& svg) {
   if (!support::find_program("rsvg-convert")) missing_program("rsvg-convert", "librsvg2-bin");
-  const support::Captured run = support::capture({"rsvg-convert", "--format=png", "--zoom=2"}, svg);
+  // Two pixels a point; fewer where a figure of very many panels would be larger than programs read.
+  constexpr double kZoom = 2, kLongest = 16000;
+  const double side = std::max(number_of(svg, "width=\""), number_of(svg, "height=\""));
+  const double zoom = side > 0 ? std::min(kZoom, kLongest / side) : kZoom;
+  const support::Captured run = support::capture({"rsvg-convert", "--format=png", cat("--zoom=", support::shortest(zoom))}, svg);
   if (run.status.code != 0 || run.out.empty()) {
     throw support::Error(
         support::kExitBug,

@@ -45,3 +45,27 @@ BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cel
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+// A hundred and more trainings: minutes, so only where they are asked for by name.
+BOOST_AUTO_TEST_SUITE(recipes, *boost::unit_test::disabled())
+
+BOOST_AUTO_TEST_CASE(every_recipe_runs_to_one_report) {
+  const pe::test::TempFolder folder;
+  fs::copy(pe::test::source_root() / "configs", folder / "configs", fs::copy_options::recursive);
+  fs::create_directory(folder / "pipelines");
+  fs::copy(pe::test::source_root() / "pipelines/recipes_smoke.yml", folder / "pipelines/recipes_smoke.yml");
+  const auto run = [&] {
+    return pe::support::capture({(pe::test::build_root() / "stages/pe-pipeline").string(), "run",
+                                 (folder / "pipelines/recipes_smoke.yml").string(), "--store", (folder / "store").string(),
+                                 "--durability", "off", "--progress", "plain"},
+                                "", 64u << 20, folder.path());
+  };
+  const auto first = run();
+  BOOST_REQUIRE_MESSAGE(first.status.code == 0, first.out << first.err);
+  const pe::Json report = pe::Json::parse(pe::support::read_file(folder / "reports/recipes_smoke/latest/report.json"));
+  BOOST_TEST(report.dump().find("two_ranks") != std::string::npos);
+  const auto again = run();
+  BOOST_TEST((again.out + again.err).find("nothing to do") != std::string::npos, again.out << again.err);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

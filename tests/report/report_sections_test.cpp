@@ -2,7 +2,9 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
+#include "report/gnuplot.h"
 #include "report/section.h"
+#include "support/process.h"
 
 using namespace pe;
 using namespace pe::report;
@@ -96,6 +98,38 @@ BOOST_AUTO_TEST_CASE(results_without_probes_have_no_such_sections) {
   for (const char* name : {"attention", "positions", "frequencies", "cost", "stability", "context_extension"}) {
     BOOST_TEST(section_of(name, two_models()).empty(), name);
   }
+}
+
+BOOST_AUTO_TEST_CASE(kinds_of_models_without_perplexity_have_no_panels) {
+  Results results = two_models();
+  results.variants = {"evaluate", "rows"};
+  results.arms[0].variant = "evaluate";
+  results.arms[1].variant = "rows";   // scores, but of another sort
+  results.lm.push_back({.run = 0, .protocol = "prefix", .length = 128, .nll = 2});
+  const Section section = section_of("perplexity", results);
+  BOOST_REQUIRE_EQUAL(section.figures.size(), 1u);
+  BOOST_REQUIRE_EQUAL(section.figures[0].panels.size(), 1u);
+  BOOST_TEST(section.figures[0].panels[0].title == "evaluate · prefix");
+  results.lm[0].status = "na_positions";
+  BOOST_TEST(section_of("perplexity", results).figures.empty());
+}
+
+BOOST_AUTO_TEST_CASE(pictures_of_very_many_panels_are_no_larger_than_programs_read,
+                     *boost::unit_test::precondition([](boost::unit_test::test_unit_id) {
+                       boost::test_tools::assertion_result there(support::find_program("rsvg-convert").has_value());
+                       there.message() << "rsvg-convert is not installed";
+                       return there;
+                     })) {
+  const auto height_of = [](const std::string& png) {   // big-endian, behind the width
+    std::uint32_t height = 0;
+    for (std::size_t i = 20; i < 24; ++i) height = height << 8 | static_cast<unsigned char>(png.at(i));
+    return height;
+  };
+  const auto tall = [](int height) {
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"10\" height=\"" + std::to_string(height) + "\"><rect width=\"5\" height=\"5\"/></svg>";
+  };
+  BOOST_TEST(height_of(render_png(tall(300))) == 600u);
+  BOOST_TEST(height_of(render_png(tall(17400))) == 16000u);
 }
 
 BOOST_AUTO_TEST_CASE(attention_is_averaged_over_heads_and_says_what_is_missing) {

@@ -32,7 +32,7 @@ Figure peaks_figure(const Results& results, Palette& palette) {
   });
   Figure figure{.id = "attention_peaks",
                 .title = "Where attention peaks",
-                .x = {.title = "Distance of the peak, share of what a query sees (0: itself, 1: the first token)"},
+                .x = {.title = "Distance of the peak (0: the query, 1: the first token)"},
                 .y = {.title = "Share of queries", .ticks = TickStyle::kPercent}};
   figure.x.low = 0;
   figure.x.high = 1;

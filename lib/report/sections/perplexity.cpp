@@ -1,7 +1,9 @@
 // Perplexity against context length: the protocols side by side, as a figure and as tables.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
+#include <utility>
 
 #include "report/section.h"
 #include "support/text.h"
@@ -71,6 +73,7 @@ Figure figure_of(const Results& results, Palette& palette) {
   double lowest = INFINITY, highest = 0;
   bool banded = false;
   for (const std::string& variant : results.variants) {
+    std::vector<Panel> panels;
     for (const std::string& protocol : protocols) {
       Panel panel;
       panel.title = tells_variants(results) ? cat(variant, " · ", protocol) : protocol;
@@ -106,8 +109,11 @@ Figure figure_of(const Results& results, Palette& palette) {
             panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double nll) { return std::exp(nll); },
             end_note);
       }
-      figure.panels.push_back(std::move(panel));
+      panels.push_back(std::move(panel));
     }
+    // Models that nobody evaluated, such as the trunks of trained branches, are in no panel.
+    const bool empty = std::all_of(panels.begin(), panels.end(), [](const Panel& panel) { return panel.series.empty(); });
+    if (!empty) std::move(panels.begin(), panels.end(), std::back_inserter(figure.panels));
   }
   // A model that explodes would flatten all others: the axis ends at 30 times the lowest value.
   if (highest > 30 * lowest) figure.y.high = 30 * lowest;
@@ -256,7 +262,7 @@ Section perplexity_section(const Results& results, Palette& palette) {
   Section section{.id = "perplexity", .title = "Perplexity against context length"};
   if (results.lm.empty()) return section;
   Comparisons comparisons;
-  section.figures.push_back(figure_of(results, palette));
+  if (Figure figure = figure_of(results, palette); !figure.panels.empty()) section.figures.push_back(std::move(figure));
   section.tables.push_back(table_of(results, comparisons));
   const bool repeated =
       std::any_of(results.arms.begin(), results.arms.end(), [](const Arm& arm) { return arm.runs.size() > 1; });
