@@ -9,6 +9,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <numbers>
 #include <span>
 
@@ -164,6 +165,7 @@ class Loop {
       const bool pinned = run_.checkpoint.pin_every > 0 && step_ % run_.checkpoint.pin_every == 0;
       const bool due = std::chrono::duration<double>(Clock::now() - last_checkpoint_).count() >= run_.checkpoint.every;
       if (step_ % kCompareEvery == 0) compare_ranks();
+      if (ranks_.is_first()) prepare_copy();
       if (ranks_.is_first() && (pinned || (is_best && run_.checkpoint.best) || (due && step_ < end))) save();
       store_.check();
       log_written();
@@ -482,13 +484,34 @@ class Loop {
   /// Buffers for one copy of the state on the host, made once: pinned where a GPU copies into them, and 0 where the
   /// model's buffers are padded, since checkpoints do not hold the padding.
   void make_copy() {
-    if (!copy_[0].empty()) return;
+    if (copying_.valid()) copying_.get();
+    if (copy_[0].empty()) allocate_copy();
+  }
+  void allocate_copy() {
     const auto parts = state();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       for (const at::Tensor& part : parts[i]) {
         copy_[i].push_back(model::flat_zeros(part.numel(), at::TensorOptions(part.scalar_type()).pinned_memory(part.is_cuda())));
       }
     }
+  }
+
+  /// Fresh memory has to be found page by page, which takes longer than copying into it: a thread does that while training
+  /// goes on, as soon as it is likely that there will be a checkpoint.
+  void prepare_copy() {
+    const bool likely = run_.checkpoint.pin_every > 0 || run_.checkpoint.best ||
+                        std::chrono::duration<double>(Clock::now() - last_checkpoint_).count() >= run_.checkpoint.every / 2;
+    if (!likely || copying_.valid() || !copy_[0].empty()) return;
+    copying_ = std::async(std::launch::async, [this] {
+      allocate_copy();
+      constexpr std::int64_t kPage = 4096;
+      for (const std::vector<at::Tensor>& part : copy_) {
+        for (const at::Tensor& values : part) {
+          auto* bytes = static_cast<volatile char*>(values.mutable_data_ptr());
+          for (std::int64_t at = 0; at < static_cast<std::int64_t>(values.nbytes()); at += kPage) bytes[at] = 0;
+        }
+      }
+    });
   }
 
   void copy_state() {
@@ -668,6 +691,7 @@ class Loop {
   Json inexact_ = Json::array();        ///< where it went on from another machine's checkpoint
   std::vector<std::int64_t> skipped_;   ///< steps that changed nothing, as counted in curves
   std::array<std::vector<at::Tensor>, kStateParts.size()> copy_;   ///< of the state, for the thread that writes it
+  std::future<void> copying_;               ///< makes copy_; before it, so that it ends first
   ResumeStore store_;
   std::optional<Watcher> watcher_;          ///< of rank 0
   std::optional<GradientBuckets> buckets_;  ///< where there are several ranks
