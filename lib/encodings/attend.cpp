@@ -1,5 +1,6 @@
 #include "encodings/attend.h"
 
+#include <malloc.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
@@ -145,6 +146,10 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
       Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
       outs[c] = mixed.out;
       if (mixed.extra.defined()) extras[c] = mixed.extra;
+      // Strips that do build on each other grow; so their holes are given back now and then.
+      constexpr std::int64_t kLargeStrip = std::int64_t{8} << 20, kStrips = 8;
+      const std::int64_t strip_bytes = rows.q.size(0) * rows.q.size(1) * rows.count() * rows.keys * 4;
+      if (job->traits.rows_coupled && rows.q.is_cpu() && strip_bytes >= kLargeStrip && n % kStrips == kStrips - 1) malloc_trim(0);
     }
     variable_list result{outs.size() == 1 ? outs[0] : at::cat(outs, 2)};
     if (!extras.empty()) result.push_back(extras.size() == 1 ? extras[0] : at::cat(extras, 2));
