@@ -1,6 +1,5 @@
 #include "encodings/attend.h"
 
-#include <malloc.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <limits>
@@ -131,14 +130,11 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
     context->saved_data["job"] = c10::IValue::make_capsule(job);
     const RowSource source = unpack(tensors, job->slots);
     const std::int64_t queries = job->state.span.queries, chunks = (queries + job->chunk - 1) / job->chunk;
-    std::vector<Tensor> outs(chunks), extras;
-    if (source.extra.defined()) extras.resize(chunks);
+    std::vector<Tensor> outs(chunks), extras(source.extra.defined() ? chunks : 0);
     Tensor carry;
-    for (std::int64_t n = 0; n < chunks; ++n) {
-      // The widest strip first, where strips do not build on each other: what it frees has room for all that follow. Growing
-      // strips fit into nothing that was freed, and leave several times their memory in holes.
-      const std::int64_t c = job->traits.rows_coupled ? n : chunks - 1 - n, begin = c * job->chunk;
-      Rows rows = make_rows(job->context, source, job->scale, begin, std::min(queries, begin + job->chunk));
+    const Strips strips{queries, job->chunk, job->traits.rows_coupled, holes_matter(source, job->chunk)};
+    for_each_strip(strips, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+      Rows rows = make_rows(job->context, source, job->scale, begin, end);
       if (job->traits.rows_coupled) {
         job->carries.push_back(carry.defined() ? carry.detach() : Tensor());
         rows.carry = &carry;
@@ -146,13 +142,9 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
       Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
       outs[c] = mixed.out;
       if (mixed.extra.defined()) extras[c] = mixed.extra;
-      // Strips that do build on each other grow; so their holes are given back now and then.
-      constexpr std::int64_t kLargeStrip = std::int64_t{8} << 20, kStrips = 8;
-      const std::int64_t strip_bytes = rows.q.size(0) * rows.q.size(1) * rows.count() * rows.keys * 4;
-      if (job->traits.rows_coupled && rows.q.is_cpu() && strip_bytes >= kLargeStrip && n % kStrips == kStrips - 1) malloc_trim(0);
-    }
-    variable_list result{outs.size() == 1 ? outs[0] : at::cat(outs, 2)};
-    if (!extras.empty()) result.push_back(extras.size() == 1 ? extras[0] : at::cat(extras, 2));
+    });
+    variable_list result{joined(outs)};
+    if (!extras.empty()) result.push_back(joined(extras));
     return result;
   }
 
@@ -273,9 +265,8 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   // What makes a pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
   if (traits.bias == BiasKind::kPairwise) chunk = std::min(chunk, options.chunk_rows);
   std::vector<Tensor> outs((span.queries + chunk - 1) / chunk);
-  for (std::size_t c = outs.size(); c-- > 0;) {   // the widest strip first: see ChunkedFunction
-    const std::int64_t begin = static_cast<std::int64_t>(c) * chunk;
-    const Rows rows = make_rows(context, source, scale, begin, std::min(span.queries, begin + chunk));
+  for_each_strip({span.queries, chunk}, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+    const Rows rows = make_rows(context, source, scale, begin, end);
     const Tensor hidden = rows.visible.logical_not();
     Tensor mask;
     if (traits.bias == BiasKind::kNone) {
@@ -284,8 +275,8 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
       mask = encoding.bias(rows).to(type).masked_fill(hidden, kMinusInfinity);   // after the cast: −inf stays −inf
     }
     outs[c] = fused(rows.q, rows.k, rows.v, mask, false, scale);
-  }
-  return outs.size() == 1 ? outs[0] : at::cat(outs, 2);
+  });
+  return joined(outs);
 }
 
 bool any_requires_grad(const RowSource& source) {
@@ -407,17 +398,18 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
       std::vector<Tensor> outs, extras;
       Tensor carry;
-      for (std::int64_t begin = 0; begin < span.queries; begin += chunk) {
-        Rows rows = make_rows(context, source, heads.scale, begin, std::min(span.queries, begin + chunk));
+      const Strips strips{span.queries, chunk, true, holes_matter(source, chunk)};   // they are shown in order
+      for_each_strip(strips, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+        Rows rows = make_rows(context, source, heads.scale, begin, end);
         if (traits.rows_coupled) rows.carry = &carry;
         Trace seen;
         const Mixed part = attend_rows(encoding, traits, rows, source.extra, &seen);
         (*options.witness)({rows, seen.logits, seen.weights});
         outs.push_back(part.out);
         if (part.extra.defined()) extras.push_back(part.extra);
-      }
-      mixed.out = outs.size() == 1 ? outs[0] : at::cat(outs, 2);
-      if (!extras.empty()) mixed.extra = extras.size() == 1 ? extras[0] : at::cat(extras, 2);
+      });
+      mixed.out = joined(outs);
+      if (!extras.empty()) mixed.extra = joined(extras);
       break;
     }
     case Kernel::kChannels: break;   // done above

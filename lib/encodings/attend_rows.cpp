@@ -1,6 +1,9 @@
 #include "encodings/attend_rows.h"
 
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <malloc.h>
+
+#include <algorithm>
 
 namespace pe::encodings {
 
@@ -76,6 +79,23 @@ std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& 
   constexpr std::int64_t kBudget = std::int64_t{512} << 20;
   const std::int64_t row_bytes = span.batch * heads * span.keys * 4 * traits.live_logits;
   return std::min({most, span.queries, std::max<std::int64_t>(16, kBudget / row_bytes)});
+}
+
+void for_each_strip(const Strips& strips, const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& body) {
+  constexpr std::int64_t kBetween = 8;   // strips from one giving back to the next
+  const std::int64_t count = (strips.queries + strips.chunk - 1) / strips.chunk;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t index = strips.in_order ? n : count - 1 - n, begin = index * strips.chunk;
+    body(index, begin, std::min(strips.queries, begin + strips.chunk));
+    if (strips.in_order && strips.give_back && n % kBetween == kBetween - 1) malloc_trim(0);
+  }
+}
+
+Tensor joined(const std::vector<Tensor>& strips) { return strips.size() == 1 ? strips[0] : at::cat(strips, 2); }
+
+bool holes_matter(const RowSource& source, std::int64_t chunk) {
+  constexpr std::int64_t kLarge = std::int64_t{32} << 20;
+  return source.q.is_cpu() && !source.q.requires_grad() && source.q.size(0) * source.q.size(1) * chunk * source.k.size(2) * 4 >= kLarge;
 }
 
 Job::Job(PositionalEncoding& encoding, const LayerContext& from, const Traits& traits, double scale, std::int64_t chunk)

@@ -2,8 +2,10 @@
 /// Parts of the dispatcher that its routes share; for encodings/attend*.cpp alone.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "encodings/attend.h"
 
@@ -38,6 +40,24 @@ Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optio
 
 /// How many rows at a time keep what a range of rows holds within half a gibibyte, at most `most`.
 std::int64_t rows_at_a_time(const Span& span, std::int64_t heads, const Traits& traits, std::int64_t most);
+
+/// Ranges of `chunk` query rows, whose memory grows with the keys that they see.
+struct Strips {
+  std::int64_t queries = 0, chunk = 0;
+  bool in_order = false;     ///< each needs what the one before left
+  bool give_back = false;    ///< free memory goes back to the system now and then, where order leaves holes
+};
+
+/// body(index, begin, end) for each. The widest goes first where the order is free: what it frees has room for all that
+/// follow. Growing strips fit into nothing that was freed, and leave several times their memory in holes.
+void for_each_strip(const Strips& strips,
+                    const std::function<void(std::int64_t index, std::int64_t begin, std::int64_t end)>& body);
+
+/// The outputs of strips, put together.
+Tensor joined(const std::vector<Tensor>& strips);
+
+/// Is a strip so large that holes are worth a search for them? Training takes what it gives back again in the next step.
+bool holes_matter(const RowSource& source, std::int64_t chunk);
 
 /// What the backward pass needs to run rows again. The state is a copy: the pass that made it may be over by then.
 struct Job : torch::CustomClassHolder {

@@ -75,15 +75,14 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
     const bool biased = job->traits.bias != BiasKind::kNone;
     const std::int64_t step = whole_at_once(*job, source.q) ? span.queries : job->chunk;
     std::vector<Tensor> outs((span.queries + step - 1) / step), sums(outs.size());
-    for (std::size_t c = outs.size(); c-- > 0;) {   // the widest strip first: see ChunkedFunction
-      const std::int64_t begin = static_cast<std::int64_t>(c) * step;
-      const Rows rows = make_rows(job->context, source, job->scale, begin, std::min(span.queries, begin + step));
+    for_each_strip({span.queries, step}, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+      const Rows rows = make_rows(job->context, source, job->scale, begin, end);
       const RowsResult result = softmax_rows(rows, biased ? job->encoding.bias(rows) : Tensor(), step == span.queries &&
                                              whole_at_once(*job, source.q));
       outs[c] = result.out;
       sums[c] = result.lse;
-    }
-    Tensor out = outs.size() == 1 ? outs[0] : at::cat(outs, 2), lse = sums.size() == 1 ? sums[0] : at::cat(sums, 2);
+    });
+    Tensor out = joined(outs), lse = joined(sums);
     const Tensor sink = sink_of(job->encoding, job->traits, job->context, source.inputs);
     if (sink.defined()) {
       const Tensor total = at::logaddexp(lse, sink.to(lse.scalar_type()));

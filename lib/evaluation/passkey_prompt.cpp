@@ -116,9 +116,9 @@ std::string PasskeyBuilder::draw(support::Xoshiro& random) const {
   return cat(least + random.below(9 * least));
 }
 
-/// As many tokens as most have, where all shall have as many, and said by fact and answer alone.
-bool PasskeyBuilder::usable(const std::string& key) const {
-  if (text_.upto == 0 && count(answer(key)) != answer_tokens_) return false;
+/// Of so many tokens, where that matters, and said by fact and answer alone.
+bool PasskeyBuilder::usable(const std::string& key, std::optional<std::int64_t> tokens) const {
+  if (tokens && count(answer(key)) != *tokens) return false;
   const std::string number = written(key);
   for (const std::string* text : {&text_.header, &text_.filler, &text_.question}) {
     if (text->find(number) != std::string::npos) return false;
@@ -152,9 +152,10 @@ std::vector<std::int32_t> PasskeyBuilder::filler(std::int64_t begin, std::int64_
 
 std::string PasskeyBuilder::key(std::int64_t length, std::int64_t index) const {
   support::Xoshiro random(item_key("passkey", Split::kTest, length, index));
+  const std::optional<std::int64_t> tokens = text_.upto > 0 ? std::nullopt : std::optional(answer_tokens_);
   for (int vain = 0; vain < kVainDraws; ++vain) {
     std::string key = draw(random);
-    if (usable(key)) return key;
+    if (usable(key, tokens)) return key;
   }
   throw support::ConfigError(cat("no number ", kind_of_number(text_), " was found that the passkey's texts do not hold"), {},
                              "use more digits, or texts without numbers");
@@ -168,7 +169,7 @@ std::vector<std::string> PasskeyBuilder::other_keys(const std::string& key, std:
   int vain = 0;
   while (static_cast<std::int64_t>(keys.size()) < wanted) {
     std::string other = draw(random);
-    if (other != key && usable(other) && count(answer(other)) == tokens && std::find(keys.begin(), keys.end(), other) == keys.end()) {
+    if (other != key && usable(other, tokens) && std::find(keys.begin(), keys.end(), other) == keys.end()) {
       keys.push_back(std::move(other));
     } else if (++vain == kVainDraws) {
       throw support::ConfigError(cat("there are no ", wanted + 1, " different numbers ", kind_of_number(text_), " to rank among"), {},

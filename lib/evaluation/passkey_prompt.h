@@ -81,7 +81,7 @@ class PasskeyBuilder {
   std::int64_t answer_tokens() const { return answer_tokens_; }
 
  private:
-  bool usable(const std::string& key) const;
+  bool usable(const std::string& key, std::optional<std::int64_t> tokens) const;
   std::string written(const std::string& key) const;
   std::vector<std::int32_t> fact(PasskeyForm form, const std::string& key) const;
   std::vector<std::int32_t> filler(std::int64_t begin, std::int64_t tokens) const;

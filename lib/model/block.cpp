@@ -80,10 +80,11 @@ class LlamaBlock final : public Block {
     Projected projected =
         norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, turn ? *turn : Turn{});
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
-    Turned nothing_more(pass.encoding.shape());
-    auto& encoding = turn ? static_cast<encodings::PositionalEncoding&>(nothing_more) : pass.encoding;
-    const Tensor mixed = attend(encoding, std::move(projected.q), std::move(projected.k),
-                                std::move(projected.v), context, pass);
+    std::optional<Turned> nothing_more;
+    if (turn) nothing_more.emplace(pass.encoding.shape());
+    encodings::PositionalEncoding& encoding = nothing_more ? *nothing_more : pass.encoding;
+    const Tensor mixed =
+        attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass);
     const Tensor x = pass.dropped ? in + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
                                   : project_residual(in, mixed, output_);
     FeedForwardResult out = feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);

@@ -14,8 +14,8 @@ struct PeCudaTable;
 
 namespace pe::model {
 
-/// The device of a resolved config, ready to use, from here on with the kernels that it names. For cuda it loads LibTorch's CUDA library and then `pe-cuda.so`, which
-/// must happen before the first backward pass of the process.
+/// The device of a resolved config, ready to use, from here on with the kernels that it names. For cuda it loads
+/// LibTorch's CUDA library and then `pe-cuda.so`, which must happen before the first backward pass of the process.
 /// @throws ConfigError with one line that says what is missing: the plug-in, CUDA's libraries, a driver, a device.
 at::Device open_device(const ComputeConfig& compute);
 

@@ -171,8 +171,7 @@ class Loop {
       log_written();
     }
     try {
-      store_.wait();
-      log_written();
+      finish_writing();
     } catch (const support::IoError& error) {   // what it would have saved is about to be the result
       progress_.warn(error.what());
     }
@@ -447,8 +446,7 @@ class Loop {
   /// The state is copied here and now; a thread writes the copy while training goes on.
   void save() {
     const auto begin = Clock::now();
-    store_.wait();   // the copy is the writer's until it is done
-    log_written();
+    finish_writing();   // the copy is the writer's until it is done
     artifact::CheckpointMeta now = meta(false);
     now.fingerprint = fingerprint();
     now.extra["run"] = identity();
@@ -469,6 +467,11 @@ class Loop {
     stall_s_ = std::chrono::duration<double>(last_checkpoint_ - begin).count();
   }
 
+  void finish_writing() {
+    store_.wait();
+    log_written();
+  }
+
   void log_written() {
     const auto written = store_.written();
     if (written && watcher_) watcher_->checkpoint(written->step, stall_s_, written->seconds, written->bytes);
@@ -485,10 +488,9 @@ class Loop {
   /// model's buffers are padded, since checkpoints do not hold the padding.
   void make_copy() {
     if (copying_.valid()) copying_.get();
-    if (copy_[0].empty()) allocate_copy();
+    if (copy_[0].empty()) allocate_copy(state());
   }
-  void allocate_copy() {
-    const auto parts = state();
+  void allocate_copy(const std::array<std::vector<at::Tensor>, kStateParts.size()>& parts) {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       for (const at::Tensor& part : parts[i]) {
         copy_[i].push_back(model::flat_zeros(part.numel(), at::TensorOptions(part.scalar_type()).pinned_memory(part.is_cuda())));
@@ -502,8 +504,8 @@ class Loop {
     const bool likely = run_.checkpoint.pin_every > 0 || run_.checkpoint.best ||
                         std::chrono::duration<double>(Clock::now() - last_checkpoint_).count() >= run_.checkpoint.every / 2;
     if (!likely || copying_.valid() || !copy_[0].empty()) return;
-    copying_ = std::async(std::launch::async, [this] {
-      allocate_copy();
+    copying_ = std::async(std::launch::async, [this, parts = state()] {
+      allocate_copy(parts);
       constexpr std::int64_t kPage = 4096;
       for (const std::vector<at::Tensor>& part : copy_) {
         for (const at::Tensor& values : part) {
@@ -526,8 +528,7 @@ class Loop {
   [[noreturn]] void stop() {
     if (ranks_.is_first()) {
       if (saved_ != step_) save();
-      store_.wait();
-      log_written();
+      finish_writing();
       watcher_->end("stopped");
     }
     progress_.note(cat("stopped at step ", step_, "; run again to continue"));
@@ -626,7 +627,7 @@ class Loop {
     expected.extra["run"] = identity();
     const std::int64_t limit = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.front().step;
     return store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
-                                                         const std::filesystem::path* metrics) {
+                                                                const std::filesystem::path* metrics) {
       // A snapshot is one result of its key wherever it was made, as what branches off it takes it to be.
       const Json here = metrics == nullptr ? fingerprint() : Json::object(), there = checkpoint.meta().fingerprint;
       Json inexact = checkpoint.meta().extra.value("inexact", Json::array());
