@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "cuda/plugin.h"
+#include "kernels/forms.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/ranks.h"
@@ -28,12 +29,8 @@ std::string dl_problem() {
   return text == nullptr ? "unknown reason" : text;
 }
 
-const PeCudaTable* loaded_table = nullptr;
-const PeCudaTable* host_table = nullptr;
-bool fused_kernels = true;
-
 const PeCudaTable& load_plugin() {
-  if (loaded_table != nullptr) return *loaded_table;
+  if (const PeCudaTable* loaded = kernels::plugin()) return *loaded;
   const std::filesystem::path plugin = support::find_plugin("cuda", "pe-cuda");
   if (plugin.empty()) {
     throw ConfigError("a GPU was asked for, but this build has no CUDA plug-in (pe-cuda.so)", {},
@@ -55,7 +52,7 @@ const PeCudaTable& load_plugin() {
     throw ConfigError(cat(plugin.string(), " is of another build: it has interface ", table == nullptr ? -1 : table->abi,
                           ", expected ", kPeCudaAbi), {}, "build again");
   }
-  loaded_table = table;
+  kernels::set_plugin(table);
   return *table;
 }
 
@@ -71,14 +68,8 @@ std::string cpu_name() {
 
 }  // namespace
 
-const PeCudaTable* cuda_table() { return loaded_table; }
-
-bool wants_fused_kernels() { return fused_kernels; }
-void stand_in_for_plugin(const PeCudaTable* table) { host_table = table; }
-const PeCudaTable* stand_in_table() { return host_table; }
-
 at::Device open_device(const ComputeConfig& compute) {
-  fused_kernels = compute.kernels == Kernels::kFused;
+  kernels::use_fused(compute.kernels == Kernels::kFused);
   if (compute.device != DeviceKind::kCuda) return at::kCPU;
   const PeCudaTable& table = load_plugin();
   char problem[256] = {};
@@ -105,9 +96,10 @@ at::Device open_device(const ComputeConfig& compute) {
 }
 
 std::string device_name(at::Device device) {
-  if (!device.is_cuda() || loaded_table == nullptr) return cpu_name();
+  const PeCudaTable* plugin = kernels::plugin();
+  if (!device.is_cuda() || plugin == nullptr) return cpu_name();
   PeCudaDevice properties{};
-  return loaded_table->device_properties(device.index(), &properties) == 0 ? properties.name : "CUDA device";
+  return plugin->device_properties(device.index(), &properties) == 0 ? properties.name : "CUDA device";
 }
 
 at::ScalarType compute_type(const ComputeConfig& compute) {

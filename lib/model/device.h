@@ -10,24 +10,12 @@
 
 #include "model/compute.h"
 
-struct PeCudaTable;
-
 namespace pe::model {
 
 /// The device of a resolved config, ready to use, from here on with the kernels that it names. For cuda it loads
 /// LibTorch's CUDA library and then `pe-cuda.so`, which must happen before the first backward pass of the process.
 /// @throws ConfigError with one line that says what is missing: the plug-in, CUDA's libraries, a driver, a device.
 at::Device open_device(const ComputeConfig& compute);
-
-/// What the plug-in offers (cuda/plugin.h); null until a CUDA device was opened.
-const PeCudaTable* cuda_table();
-
-/// Whether the fused kernels are to be used, as the device that was opened last was asked for.
-bool wants_fused_kernels();
-
-/// For tests: a table whose functions work on host memory, which tensors on the CPU are then given to. Null: none.
-void stand_in_for_plugin(const PeCudaTable* table);
-const PeCudaTable* stand_in_table();
 
 /// The product's name, as the system states it.
 std::string device_name(at::Device device);

@@ -23,8 +23,7 @@
 #include <vector>
 
 #include "cuda/plugin.h"
-#include "model/device.h"
-#include "model/kernels.h"
+#include "kernels/forms.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -35,24 +34,18 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
+using kernels::plugin_for;
+using kernels::require_launched;
+using kernels::stream_of;
+
 const kernels::Table& kernel_table() {
   static const kernels::Table& table = kernels::table_for(at::get_cpu_capability());
   return table;
 }
 
-bool uses_kernels(const Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kFloat && stand_in_table() == nullptr && wants_fused_kernels();
-}
-
-/// The plug-in's kernels take fp32 and bf16 on a GPU; null elsewhere.
-const PeCudaTable* plugin_for(const Tensor& x) {
-  if ((x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16) || !wants_fused_kernels()) return nullptr;
-  return x.is_cuda() ? cuda_table() : stand_in_table();
-}
+bool uses_kernels(const Tensor& x) { return kernels::cpu_for(x) != nullptr; }
 
 bool is_bf16(const Tensor& x) { return x.scalar_type() == at::kBFloat16; }
-
-void* stream_of(const PeCudaTable* plugin, const Tensor& x) { return plugin->current_stream(x.is_cuda() ? x.get_device() : 0); }
 
 const void* bytes_of(const Tensor& x) { return x.defined() ? x.data_ptr() : nullptr; }
 float* floats_of(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : nullptr; }
@@ -60,11 +53,6 @@ float* floats_of(const Tensor& x) { return x.defined() ? x.data_ptr<float>() : n
 /// For sums over `rows` rows of `width` columns.
 Tensor scratch_for(std::int64_t rows, std::int64_t width, const Tensor& like) {
   return at::empty({pe_cuda_parts(rows) * width}, like.options().dtype(at::kFloat));
-}
-
-void require_launched(int status, const char* kernel) {
-  if (status == 0) return;
-  throw support::Error(support::kExitBug, support::Diagnostic{support::cat("CUDA error ", status, " from ", kernel)});
 }
 
 /// What is computed at least in fp32.

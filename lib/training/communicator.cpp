@@ -14,7 +14,7 @@
 #include <exception>
 
 #include "cuda/plugin.h"
-#include "model/device.h"
+#include "kernels/forms.h"
 #include "mpi/plugin.h"
 #include "support/error.h"
 #include "support/process.h"
@@ -236,7 +236,7 @@ class Nccl final : public Communicator {
 };
 
 std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, double timeout_s) {
-  const PeCudaTable* table = model::cuda_table();
+  const PeCudaTable* table = kernels::plugin();
   if (table == nullptr || table->nccl_open == nullptr) {
     throw ConfigError(cat("compute.ranks is ", ranks, ", but this build's CUDA plug-in has no NCCL"), {},
                       "build where nccl.h is found, or set compute.ranks: 1");

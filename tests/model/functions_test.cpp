@@ -6,7 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "model/functions.h"
-#include "model/kernels.h"
+#include "kernels/cpu.h"
 #include "support/random.h"
 
 namespace {
@@ -227,12 +227,12 @@ BOOST_AUTO_TEST_CASE(gradients_agree_with_differences) {
 
 // Shapes with and without remainders, either operand transposed, added to what was there.
 BOOST_AUTO_TEST_CASE(products_are_those_of_a_naive_loop) {
-  const auto gemm = pe::model::kernels::table_for("AVX512").gemm;
+  const auto gemm = pe::kernels::table_for("AVX512").gemm;
   if (gemm == nullptr || !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512vl")) {
     BOOST_TEST_MESSAGE("skipped: this machine lacks AVX-512");
     return;
   }
-  std::vector<float> scratch(static_cast<std::size_t>(pe::model::kernels::kGemmScratch));
+  std::vector<float> scratch(static_cast<std::size_t>(pe::kernels::kGemmScratch));
   for (const auto& [m, n, k] : {std::tuple{16, 64, 32}, {37, 53, 29}, {8, 1, 300}, {3, 700, 5}, {65, 33, 129}}) {
     for (const bool a_transposed : {false, true}) {
       for (const bool b_transposed : {false, true}) {
@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(every_instruction_set_gives_the_same_losses) {
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.push_back("AVX2");
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) sets.push_back("AVX512");
   for (const std::string& set : sets) {
-    const auto& table = pe::model::kernels::table_for(set);
+    const auto& table = pe::kernels::table_for(set);
     Tensor values = logits.clone();
     std::vector<float> losses(6);
     table.cross_entropy(values.data_ptr<float>(), targets.data(), losses.data(), 6, 100, true);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cuda/launchers.h"
-#include "model/device.h"
+#include "kernels/forms.h"
 
 namespace pe::test {
 
@@ -93,8 +93,8 @@ inline const PeCudaTable& host_plugin() {
 /// While it lives, tensors on the CPU go to the plug-in's kernels.
 class StandIn {
  public:
-  StandIn() { model::stand_in_for_plugin(&host_plugin()); }
-  ~StandIn() { model::stand_in_for_plugin(nullptr); }
+  StandIn() { kernels::stand_in_for_plugin(&host_plugin()); }
+  ~StandIn() { kernels::stand_in_for_plugin(nullptr); }
   StandIn(const StandIn&) = delete;
 };
 

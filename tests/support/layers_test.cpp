@@ -22,9 +22,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"commands", {"pipeline", "cli", "artifact", "support"}},
     {"data", {"artifact", "support"}},
     {"report", {"artifact", "support"}},
-    {"encodings", {"support"}},
-    {"model", {"encodings", "artifact", "support", "cuda"}},
-    {"training", {"model", "encodings", "data", "artifact", "support", "cuda", "mpi"}},
+    {"kernels", {"support", "cuda"}},
+    {"encodings", {"kernels", "support"}},
+    {"model", {"encodings", "kernels", "artifact", "support", "cuda"}},
+    {"training", {"model", "encodings", "kernels", "data", "artifact", "support", "cuda", "mpi"}},
     {"evaluation", {"model", "encodings", "data", "artifact", "support"}},
     {"studies", {"training", "evaluation", "model", "encodings", "data", "artifact", "support"}},
     {"handbook", {"encodings", "report", "artifact", "support"}},
@@ -45,10 +46,10 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"zlib", {"data"}},
     {"zstd", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
-    {"ATen/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
+    {"ATen/", {"kernels", "encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
     {"torch/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
     {"mpi.h", {"mpi"}},
-    {"c10/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
+    {"c10/", {"kernels", "encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
 };
 
 struct Include {

@@ -1,13 +1,13 @@
 /// @file
 /// Fused fp32 kernels for the CPU, on ranges of rows; callers split the rows among threads. One form per instruction
 /// set, chosen to match the one that LibTorch took (`compute.isa`). None of them keeps state; all reduce in a fixed
-/// order. The same mathematics in plain tensor operations is in functions.cpp, for other devices and dtypes.
+/// order. The same mathematics in plain tensor operations is in model/functions.cpp, for other devices and dtypes.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-namespace pe::model::kernels {
+namespace pe::kernels {
 
 /// Where head h, row (b, t) of a tensor begins: base + b · batch + h · head + t · row; d_h values follow each other.
 struct HeadStrides {
@@ -72,4 +72,4 @@ struct Table {
 /// The form for an instruction set as LibTorch names it: "DEFAULT", "AVX2", "AVX512"; anything else gets DEFAULT.
 const Table& table_for(std::string_view capability);
 
-}  // namespace pe::model::kernels
+}  // namespace pe::kernels

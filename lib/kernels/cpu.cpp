@@ -1,4 +1,4 @@
-#include "model/kernels.h"
+#include "kernels/cpu.h"
 
 #include <cstddef>
 #include <cstring>
@@ -8,24 +8,24 @@
 #pragma GCC diagnostic ignored "-Wunused-function"   // products are taken from the widest set alone
 #pragma GCC optimize("O3")
 
-namespace pe::model::kernels {
+namespace pe::kernels {
 
 namespace baseline {
-#include "model/kernels_body.inc"
+#include "kernels/cpu_body.inc"
 }  // namespace baseline
 
 #if defined(__x86_64__)
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2 {
-#include "model/kernels_body.inc"
+#include "kernels/cpu_body.inc"
 }  // namespace avx2
 #pragma GCC pop_options
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,fma")
 namespace avx512 {
-#include "model/kernels_body.inc"
+#include "kernels/cpu_body.inc"
 }  // namespace avx512
 #pragma GCC pop_options
 #endif
@@ -45,4 +45,4 @@ const Table& table_for(std::string_view capability) {
   return baseline_table;
 }
 
-}  // namespace pe::model::kernels
+}  // namespace pe::kernels

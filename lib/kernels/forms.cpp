@@ -1,0 +1,41 @@
+#include "kernels/forms.h"
+
+#include <ATen/Version.h>
+
+#include "cuda/plugin.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::kernels {
+namespace {
+
+bool fused = true;
+const PeCudaTable* loaded = nullptr;
+const PeCudaTable* stand_in = nullptr;
+
+}  // namespace
+
+void use_fused(bool wanted) { fused = wanted; }
+void set_plugin(const PeCudaTable* table) { loaded = table; }
+const PeCudaTable* plugin() { return loaded; }
+void stand_in_for_plugin(const PeCudaTable* table) { stand_in = table; }
+
+const Table* cpu_for(const at::Tensor& x) {
+  if (!x.is_cpu() || x.scalar_type() != at::kFloat || stand_in != nullptr || !fused) return nullptr;
+  static const Table& table = table_for(at::get_cpu_capability());
+  return &table;
+}
+
+const PeCudaTable* plugin_for(const at::Tensor& x) {
+  if ((x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16) || !fused) return nullptr;
+  return x.is_cuda() ? loaded : stand_in;
+}
+
+void* stream_of(const PeCudaTable* plugin, const at::Tensor& x) { return plugin->current_stream(x.is_cuda() ? x.get_device() : 0); }
+
+void require_launched(int status, const char* kernel) {
+  if (status == 0) return;
+  throw support::Error(support::kExitBug, support::Diagnostic{support::cat("CUDA error ", status, " from ", kernel)});
+}
+
+}  // namespace pe::kernels

@@ -1,0 +1,36 @@
+/// @file
+/// Which form of a fused kernel a tensor gets: the CPU's (kernels/cpu.h), the plug-in's (cuda/plugin.h), or none, so that
+/// plain tensor operations do the work. The device that was opened last decides (model/device.h).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/cpu.h"
+
+struct PeCudaTable;
+
+namespace pe::kernels {
+
+/// Whether the fused kernels are to be used at all (`compute.kernels`).
+void use_fused(bool fused);
+
+/// What the plug-in offers; null until a CUDA device was opened.
+void set_plugin(const PeCudaTable* table);
+const PeCudaTable* plugin();
+
+/// For tests: a table whose functions work on host memory, which tensors on the CPU are then given to. Null: none.
+void stand_in_for_plugin(const PeCudaTable* table);
+
+/// The CPU's kernels take fp32 in host memory; null elsewhere.
+const Table* cpu_for(const at::Tensor& x);
+
+/// The plug-in's kernels take fp32 and bf16 on a GPU; null elsewhere.
+const PeCudaTable* plugin_for(const at::Tensor& x);
+
+/// LibTorch's current stream on the tensor's device.
+void* stream_of(const PeCudaTable* plugin, const at::Tensor& x);
+
+/// @throws Error (a bug) that names the kernel where `status` is not 0.
+void require_launched(int status, const char* kernel);
+
+}  // namespace pe::kernels
