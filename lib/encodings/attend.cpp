@@ -17,9 +17,12 @@ using torch::autograd::variable_list;
 // A mask that needs a gradient gets one of its own size from the memory-efficient CUDA kernel.
 constexpr std::int64_t kMaskGradientBytes = std::int64_t{2} << 30;
 
+// For fewer rows it does not pay to pack the keys.
+constexpr std::int64_t kCausalRows = 8;
+
 // ---------------------------------------------------------------- which route
 
-enum class Kernel { kBare, kChannels, kMask, kSoftmax, kChunked, kReference, kWitnessed };
+enum class Kernel { kBare, kCausal, kChannels, kMask, kSoftmax, kChunked, kReference, kWitnessed };
 
 struct Plan {
   Kernel kernel = Kernel::kBare;
@@ -58,8 +61,14 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dt
   }
   const std::int64_t mask_elements = span.queries * span.keys * encoding.shape().query_heads;
   const bool sink = traits.sink;
+  const bool by_distance = traits.bias == BiasKind::kNone ||
+                           ((traits.bias == BiasKind::kToeplitz || traits.has_table) && !traits.maps_positions &&
+                            !span.positions.defined());
   if (is_row_wise(traits, sink) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
+  } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
+             has_causal_kernel(span.device, dtype, traits.bias)) {
+    plan.kernel = Kernel::kCausal;
   } else if (sink) {
     plan.kernel = Kernel::kSoftmax;
   } else if (traits.bias == BiasKind::kNone) {
@@ -334,7 +343,9 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   }
   RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
                    traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
-                   plan.kernel == Kernel::kBare ? std::vector<Tensor>() : encoding.row_inputs(context, heads)};
+                   plan.kernel == Kernel::kBare || (plan.kernel == Kernel::kCausal && !traits.sink)
+                       ? std::vector<Tensor>()
+                       : encoding.row_inputs(context, heads)};
   Mixed mixed;
   Kernel kernel = plan.kernel;
   // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
@@ -358,6 +369,12 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
         mixed.extra = at::cat(slices, -1);
       }
       break;
+    case Kernel::kCausal: {
+      const Tensor table = traits.bias == BiasKind::kNone ? Tensor() : encoding.table(context, span.keys).to(heads.q.scalar_type());
+      const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
+      mixed.out = attend_causal(heads.q, heads.k, heads.v, table, span.doc_start, heads.scale, sink);
+      break;
+    }
     case Kernel::kMask:
       if (!source.extra.defined()) {
         mixed.out = attend_with_mask(encoding, context, traits, source, heads.scale, options);
@@ -421,6 +438,10 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
                        const AttendOptions& options) {
   switch (make_plan(encoding, span, dtype, needs_grad, options).kernel) {
     case Kernel::kBare: return "fused";
+    case Kernel::kCausal:
+      return encoding.traits(span).bias != BiasKind::kNone ? "fused, distance table"
+             : encoding.traits(span).sink                  ? "fused, sink"
+                                                           : "fused";
     case Kernel::kChannels: return "fused, extra channels";
     case Kernel::kMask: return "fused, additive mask";
     case Kernel::kSoftmax: return encoding.traits(span).sink ? "fused, sink" : "fused, trained mask";

@@ -78,6 +78,14 @@ inline constexpr std::size_t kFixedSlots = 6;   // q, k, v, raw q, raw k, extra;
 /// Autograd is given the defined tensors alone; `slots` says what each is.
 RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots);
 
+/// Are there kernels for `attend_causal` there?
+bool has_causal_kernel(at::Device device, at::ScalarType type, BiasKind bias);
+
+/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param starts Span::doc_start.
+/// @param sink [H] or undefined: a logit of value 0 in each row.
+Tensor attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts, double scale,
+                     const Tensor& sink);
+
 /// Softmax, with a bias or a sink or both, whose gradient is written out: the forward pass takes the fused kernel of the
 /// CPU where there is one, the backward pass computes weights again, a range of rows at a time.
 Tensor attend_softmax(c10::intrusive_ptr<Job> job, at::TensorList tensors);

@@ -3,7 +3,6 @@
 //     dS = P ⊙ (dO Vᵀ − D),  dQ = scale·dS K,  dK = scale·dSᵀ Q,  dV = Pᵀ dO,  d sink = −Σ exp(sink − lse)·D
 // so a range of rows needs its logits once more and no more than that; the bias alone goes through autograd.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "encodings/attend_rows.h"
@@ -38,18 +37,14 @@ struct RowsResult {
 };
 
 /// Rows of plain softmax, with what the fused kernel of the CPU gives for the backward pass.
-RowsResult softmax_rows(const Rows& rows, const Tensor& bias, bool causal_alone) {
+RowsResult softmax_rows(const Rows& rows, const Tensor& bias) {
   const at::ScalarType type = table_type(rows.q.scalar_type());
   if (has_cpu_kernel(rows.q)) {
-    std::optional<Tensor> mask;
-    if (!causal_alone) {
-      const Tensor hidden = rows.visible.logical_not();
-      mask = bias.defined() ? bias.to(type).masked_fill(hidden, kMinusInfinity)
-                            : at::zeros(hidden.sizes(), rows.q.options()).masked_fill_(hidden, kMinusInfinity);
-    }
+    const Tensor hidden = rows.visible.logical_not();
+    const Tensor mask = bias.defined() ? bias.to(type).masked_fill(hidden, kMinusInfinity)
+                                       : at::zeros(hidden.sizes(), rows.q.options()).masked_fill_(hidden, kMinusInfinity);
     auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        rows.q, repeat_groups(rows.k, rows.q.size(1)), repeat_groups(rows.v, rows.q.size(1)), 0.0, causal_alone, mask,
-        rows.scale);
+        rows.q, repeat_groups(rows.k, rows.q.size(1)), repeat_groups(rows.v, rows.q.size(1)), 0.0, false, mask, rows.scale);
     return {out, lse};
   }
   Tensor s = products(rows.q.to(type) * rows.scale, rows.k.to(type));
@@ -73,12 +68,11 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
     const RowSource source = unpack(tensors, job->slots);
     const Span& span = job->state.span;
     const bool biased = job->traits.bias != BiasKind::kNone;
-    const std::int64_t step = whole_at_once(*job, source.q) ? span.queries : job->chunk;
+    const std::int64_t step = job->chunk;
     std::vector<Tensor> outs((span.queries + step - 1) / step), sums(outs.size());
     for_each_strip({span.queries, step}, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
       const Rows rows = make_rows(job->context, source, job->scale, begin, end);
-      const RowsResult result = softmax_rows(rows, biased ? job->encoding.bias(rows) : Tensor(), step == span.queries &&
-                                             whole_at_once(*job, source.q));
+      const RowsResult result = softmax_rows(rows, biased ? job->encoding.bias(rows) : Tensor());
       outs[c] = result.out;
       sums[c] = result.lse;
     });
@@ -123,51 +117,37 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
     const Span& span = job->state.span;
     const bool biased = job->traits.bias != BiasKind::kNone;
 
-    if (whole_at_once(*job, source.q)) {
-      // The kernel's own backward pass, told the sums and outputs that the sink made.
-      const std::int64_t heads = source.q.size(1);
-      const Tensor k = repeat_groups(source.k, heads), v = repeat_groups(source.v, heads);
-      auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          upstream, source.q, k, v, out, lse, 0.0, true, {}, job->scale);
-      const auto folded = [&](const Tensor& g, const Tensor& like) {
-        return like.size(1) == heads ? g : g.unflatten(1, {like.size(1), heads / like.size(1)}).sum(2);
-      };
-      if (dq.defined()) dq.add_(gq);
-      if (dk.defined()) dk.add_(folded(gk, source.k));
-      if (dv.defined()) dv.add_(folded(gv, source.v));
-    } else {
-      for (std::int64_t begin = 0; begin < span.queries; begin += job->chunk) {
-        const std::int64_t end = std::min(span.queries, begin + job->chunk), count = end - begin;
-        // The bias of these rows, under autograd where its inputs ask for gradients.
-        variable_list leaves = tensors, asked;
-        std::vector<std::size_t> which;
-        for (std::size_t i = 0; i < tensors.size() && bias_wanted && biased; ++i) {
-          if (job->slots[i] < kFixedSlots || !wanted[i].defined()) continue;
-          leaves[i] = tensors[i].detach().requires_grad_(true);
-          asked.push_back(leaves[i]);
-          which.push_back(i);
-        }
-        const Rows rows = make_rows(job->context, unpack(leaves, job->slots), job->scale, begin, end);
-        Tensor bias;
-        if (biased) {
-          at::AutoGradMode with_gradients(!asked.empty());
-          bias = job->encoding.bias(rows);
-        }
-        const Tensor q = rows.q.to(type), k = rows.k.to(type), v = rows.v.to(type);
-        const Tensor d_out = upstream.narrow(2, begin, count);
-        Tensor p = products(q * job->scale, k);
-        if (biased) p.add_(bias.detach());
-        p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(rows.visible.logical_not(), 0.0);
-        if (dv.defined()) dv.narrow(2, 0, rows.keys).add_(gathered(p, d_out, v.size(1)));
-        Tensor ds = products(d_out, v).sub_(inner.narrow(2, begin, count).unsqueeze(-1)).mul_(p);
-        if (dq.defined()) dq.narrow(2, begin, count).add_(mix(ds, k), job->scale);
-        if (dk.defined()) dk.narrow(2, 0, rows.keys).add_(gathered(ds, q, k.size(1)), job->scale);
-        if (asked.empty() || !bias.requires_grad()) continue;
-        const variable_list found = torch::autograd::grad({bias}, asked, {at::sum_to(ds, bias.sizes()).to(bias.scalar_type())},
-                                                          std::nullopt, false, /*allow_unused=*/true);
-        for (std::size_t n = 0; n < which.size(); ++n) {
-          if (found[n].defined()) wanted[which[n]].add_(found[n]);
-        }
+    for (std::int64_t begin = 0; begin < span.queries; begin += job->chunk) {
+      const std::int64_t end = std::min(span.queries, begin + job->chunk), count = end - begin;
+      // The bias of these rows, under autograd where its inputs ask for gradients.
+      variable_list leaves = tensors, asked;
+      std::vector<std::size_t> which;
+      for (std::size_t i = 0; i < tensors.size() && bias_wanted && biased; ++i) {
+        if (job->slots[i] < kFixedSlots || !wanted[i].defined()) continue;
+        leaves[i] = tensors[i].detach().requires_grad_(true);
+        asked.push_back(leaves[i]);
+        which.push_back(i);
+      }
+      const Rows rows = make_rows(job->context, unpack(leaves, job->slots), job->scale, begin, end);
+      Tensor bias;
+      if (biased) {
+        at::AutoGradMode with_gradients(!asked.empty());
+        bias = job->encoding.bias(rows);
+      }
+      const Tensor q = rows.q.to(type), k = rows.k.to(type), v = rows.v.to(type);
+      const Tensor d_out = upstream.narrow(2, begin, count);
+      Tensor p = products(q * job->scale, k);
+      if (biased) p.add_(bias.detach());
+      p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(rows.visible.logical_not(), 0.0);
+      if (dv.defined()) dv.narrow(2, 0, rows.keys).add_(gathered(p, d_out, v.size(1)));
+      Tensor ds = products(d_out, v).sub_(inner.narrow(2, begin, count).unsqueeze(-1)).mul_(p);
+      if (dq.defined()) dq.narrow(2, begin, count).add_(mix(ds, k), job->scale);
+      if (dk.defined()) dk.narrow(2, 0, rows.keys).add_(gathered(ds, q, k.size(1)), job->scale);
+      if (asked.empty() || !bias.requires_grad()) continue;
+      const variable_list found = torch::autograd::grad({bias}, asked, {at::sum_to(ds, bias.sizes()).to(bias.scalar_type())},
+                                                        std::nullopt, false, /*allow_unused=*/true);
+      for (std::size_t n = 0; n < which.size(); ++n) {
+        if (found[n].defined()) wanted[which[n]].add_(found[n]);
       }
     }
     add_sink_gradient(*job, tensors, lse, inner, wanted);
@@ -179,13 +159,6 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
   }
 
  private:
-  /// One call of the fused kernel: a sink, and nothing but the causal mask.
-  static bool whole_at_once(const Job& job, const Tensor& q) {
-    const Span& span = job.state.span;
-    return has_cpu_kernel(q) && job.traits.bias == BiasKind::kNone && !span.doc_start.defined() &&
-           span.queries == span.keys;
-  }
-
   static void add_sink_gradient(Job& job, const variable_list& tensors, const Tensor& lse, const Tensor& inner,
                                 variable_list& wanted) {
     if (!job.traits.sink) return;

@@ -203,6 +203,7 @@ enum class BiasKind { kNone, kChannels, kToeplitz, kPairwise };
 /// What the dispatcher needs to know, for a pass, to take the cheapest exact route.
 struct Traits {
   BiasKind bias = BiasKind::kNone;       ///< the cheapest form while positions are contiguous; S5 exists for all
+  bool has_table = false;                ///< S4 exists beside a cheaper form, and gives the same bias
   bool bias_needs_grad = false;
   bool bias_depends_on_batch = false;
   bool adds_to_tokens = false;           ///< S1

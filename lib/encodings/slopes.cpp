@@ -49,6 +49,12 @@ Channels SlopeBias::channels(LayerContext& context, const Heads& heads) {
           .key_pieces = keys <= 65536 ? 2 : 3};
 }
 
+Tensor SlopeBias::table(LayerContext& context, std::int64_t n) {
+  const at::ScalarType type = table_type(shape_.dtype);
+  const Tensor d = at::arange(n, at::TensorOptions(type).device(context.span.device));
+  return slope_tensor(d, type).unsqueeze(1) * -d;
+}
+
 Tensor SlopeBias::bias(const Rows& rows) {
   const at::ScalarType type = table_type(rows.q.scalar_type());
   const Tensor d = rows.distances().to(type);   // [rows,keys] or [B,1,rows,keys]

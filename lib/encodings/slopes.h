@@ -18,8 +18,9 @@ class SlopeBias : public PositionalEncoding {
   /// @param kind for messages. @throws ConfigError unless there is one slope for each query head.
   SlopeBias(const std::string& kind, std::vector<double> slopes, const Shape& shape);
 
-  Traits traits(const Span& span) const override { return {.bias = BiasKind::kChannels}; }
+  Traits traits(const Span& span) const override { return {.bias = BiasKind::kChannels, .has_table = true}; }
   Channels channels(LayerContext& context, const Heads& heads) override;
+  Tensor table(LayerContext& context, std::int64_t n) override;
   Tensor bias(const Rows& rows) override;
 
  protected:

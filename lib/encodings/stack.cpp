@@ -78,12 +78,14 @@ class Stack : public PositionalEncoding {
   Traits traits(const Span& span) const override {
     Traits all;
     bool every_bias_is_channels = true, every_bias_is_toeplitz = true;
+    all.has_table = true;
     for (const StackMember& member : members_) {
       const Traits t = member.encoding->traits(span);
       if (t.bias != BiasKind::kNone) {
         all.bias = BiasKind::kPairwise;
         every_bias_is_channels &= t.bias == BiasKind::kChannels;
         every_bias_is_toeplitz &= t.bias == BiasKind::kToeplitz;
+        all.has_table &= t.bias == BiasKind::kToeplitz || t.has_table;
       }
       all.bias_needs_grad |= t.bias_needs_grad;
       all.bias_depends_on_batch |= t.bias_depends_on_batch;
@@ -156,7 +158,7 @@ class Stack : public PositionalEncoding {
   Tensor table(LayerContext& context, std::int64_t n) override {
     Tensor sum;
     for (StackMember& member : members_) {
-      if (member.encoding->traits(context.span).bias != BiasKind::kToeplitz) continue;
+      if (member.encoding->traits(context.span).bias == BiasKind::kNone) continue;
       const Tensor t = member.encoding->table(context, n);
       sum = sum.defined() ? sum + t : t;
     }

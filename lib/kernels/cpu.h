@@ -35,6 +35,37 @@ struct GemmShape {
 inline constexpr std::int64_t kBlockDepth = 128, kBlockColumns = 512;
 inline constexpr std::int64_t kGemmScratch = kBlockDepth * (kBlockColumns + 8);   ///< floats
 
+/// Causal attention: q [B,H,T,d_h], k [B,G,S,d_h], v and out [B,·,·,d_v]. Query row t stands at key row S − T + t and sees
+/// the keys up to it. Logits are scale · q·k, plus the table's entry for the distance.
+struct AttentionShape {
+  std::int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0, width = 0, value_width = 0;
+  HeadStrides q, k, v, out, dout;
+  const float* table = nullptr;           ///< [H, S], by distance; null: no bias
+  const std::int64_t* starts = nullptr;   ///< [S] or [B, S]: the first key row that a row at that place sees; null: 0
+  std::int64_t starts_batch = 0;
+  float scale = 1;
+};
+
+/// One behind the other: dq [B,H,T,d_h], dk [B,G,S,d_h], dv [B,G,S,d_v], and, unless null, a table's for each sequence,
+/// [B,H,S]. All are overwritten.
+struct AttentionGradients {
+  float *q = nullptr, *k = nullptr, *v = nullptr, *table = nullptr;
+};
+
+inline constexpr std::int64_t kAttentionRows = 64;   ///< query rows of a piece of work
+constexpr std::int64_t attention_blocks(std::int64_t queries) { return (queries + kAttentionRows - 1) / kAttentionRows; }
+
+inline constexpr std::int64_t kMaxTileColumns = 32;
+/// Floats of scratch memory for one caller of `attention` and of `attention_backward`.
+constexpr std::int64_t attention_scratch(const AttentionShape& s) {
+  const auto padded = [](std::int64_t n) { return n + kMaxTileColumns; };
+  return padded(s.keys) * (s.width + padded(s.value_width) + 1) + 8 * (256 + padded(s.value_width));
+}
+constexpr std::int64_t attention_backward_scratch(const AttentionShape& s) {
+  const auto padded = [](std::int64_t n) { return n + kMaxTileColumns; };
+  return padded(s.keys) * (s.width + s.value_width + padded(s.width) + 2) + 32 * (padded(s.width) + padded(s.value_width) + 2 * 256);
+}
+
 struct Table {
   const char* name;
 
@@ -67,6 +98,15 @@ struct Table {
   /// Products with a narrow side, where a library's packing costs more than it gains; with `accumulate` added to C. Each
   /// element is summed in an order that only `depth` decides. Null where the library's own product is as good.
   void (*gemm)(GemmShape shape, const float* a, const float* b, float* c, float* scratch, bool accumulate);
+
+  /// lse [B,H,T] is the logarithm of each row's sum. Pieces [first, last) of B · H · attention_blocks(T), in that order of
+  /// dimensions: a caller that takes many of a head together packs its keys once.
+  void (*attention)(const AttentionShape& shape, const float* q, const float* k, const float* v, float* out, float* lse,
+                    std::int64_t first, std::int64_t last, float* scratch);
+  /// @param dlse [B,H,T] or null. Pieces [first, last) of B · G.
+  void (*attention_backward)(const AttentionShape& shape, const float* q, const float* k, const float* v, const float* out,
+                             const float* dout, const float* lse, const float* dlse, AttentionGradients to, std::int64_t first,
+                             std::int64_t last, float* scratch);
 };
 
 /// The form for an instruction set as LibTorch names it: "DEFAULT", "AVX2", "AVX512"; anything else gets DEFAULT.

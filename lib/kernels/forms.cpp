@@ -20,8 +20,8 @@ void set_plugin(const PeCudaTable* table) { loaded = table; }
 const PeCudaTable* plugin() { return loaded; }
 void stand_in_for_plugin(const PeCudaTable* table) { stand_in = table; }
 
-const Table* cpu_for(const at::Tensor& x) {
-  if (!x.is_cpu() || x.scalar_type() != at::kFloat || stand_in != nullptr || !fused) return nullptr;
+const Table* cpu_for(at::Device device, at::ScalarType type) {
+  if (!device.is_cpu() || type != at::kFloat || stand_in != nullptr || !fused) return nullptr;
   static const Table& table = table_for(at::get_cpu_capability());
   return &table;
 }

@@ -22,7 +22,8 @@ const PeCudaTable* plugin();
 void stand_in_for_plugin(const PeCudaTable* table);
 
 /// The CPU's kernels take fp32 in host memory; null elsewhere.
-const Table* cpu_for(const at::Tensor& x);
+const Table* cpu_for(at::Device device, at::ScalarType type);
+inline const Table* cpu_for(const at::Tensor& x) { return cpu_for(x.device(), x.scalar_type()); }
 
 /// The plug-in's kernels take fp32 and bf16 on a GPU; null elsewhere.
 const PeCudaTable* plugin_for(const at::Tensor& x);

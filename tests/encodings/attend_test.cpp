@@ -275,8 +275,11 @@ BOOST_AUTO_TEST_CASE(a_toeplitz_matrix_is_what_a_lookup_gives) {
 }
 
 BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
-  const auto route = [](const char* config, bool gradients, Span span = Span::whole(2, 16)) {
-    return route_name(*make_encoding(json(config), small_shape()), span, at::kFloat, gradients);
+  const auto route_in = [](at::ScalarType type, const char* config, bool gradients, const Span& span) {
+    return route_name(*make_encoding(json(config), small_shape()), span, type, gradients);
+  };
+  const auto route = [&](const char* config, bool gradients, const Span& span = Span::whole(2, 16)) {
+    return route_in(at::kDouble, config, gradients, span);
   };
   for (const bool gradients : {false, true}) {
     for (const char* bare : {"'none'", "'sinusoidal'", "'learned'", "'rope'", "'yarn'", "'ssmax'",
@@ -300,6 +303,16 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
       BOOST_TEST(route(low_rank, gradients) == "fused, extra channels");
     }
     BOOST_TEST(route("'sandwich'", gradients) == "fused, additive mask");
+    // The kernels for float32 take any bias that a table by distance holds, but positions that stand in rows' order.
+    for (const char* by_distance : {"'t5'", "'fire'", "'sandwich'", "'alibi'", "'nape'", "{'stack': ['alibi', 't5']}",
+                                    "{'stack': ['rope', 'alibi']}", "{'stack': ['alibi', 'sink_logit']}"}) {
+      BOOST_TEST(route_in(at::kFloat, by_distance, gradients, Span::whole(2, 16)) == "fused, distance table");
+    }
+    BOOST_TEST(route_in(at::kFloat, "'sink_logit'", gradients, Span::whole(2, 16)) == "fused, sink");
+    BOOST_TEST(route_in(at::kFloat, "{'kind': 'fire', 'initial_length': 3}", gradients, Span::whole(2, 16)) !=
+               "fused, distance table");
+    BOOST_TEST(route_in(at::kFloat, "{'stack': ['randomised', 'alibi']}", gradients, Span::whole(2, 16)) ==
+               "fused, additive mask");
     for (const char* rows : {"'path'", "'wall'", "'dape_v2'", "'selective'", "'stickbreaking'", "'sink_kv'"}) {
       BOOST_TEST(route(rows, gradients) == "chunked");
     }
@@ -312,6 +325,7 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
   Span packed = Span::whole(2, 16);
   packed.doc_start = at::zeros({16}, at::TensorOptions(at::kLong));
   BOOST_TEST(route("'rope'", true, packed) == "fused, additive mask");
+  BOOST_TEST(route_in(at::kFloat, "'rope'", true, packed) == "fused");
   BOOST_TEST(route("'rope'", true, {.batch = 2, .queries = 1, .keys = 16}) == "fused");
   BOOST_TEST(route("'rope'", true, {.batch = 2, .queries = 3, .keys = 16}) == "fused, additive mask");
 }

@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(the_example_builds_and_runs_against_an_installed_prefix) {
   const Captured ran = capture({program});
   BOOST_TEST(ran.status.code == 0, ran.err);
   for (const char* part : {"x[0, 1, 0] = 0.841471", "bias table: 4 heads, 16 distances, 128 learned numbers",
-                           "route: fused, extra channels; gradient of ssmax's s: 4 numbers"}) {
+                           "route: fused, distance table; gradient of ssmax's s: 4 numbers"}) {
     BOOST_TEST(ran.out.find(part) != std::string::npos, part << " is missing in: " << ran.out);
   }
   fs::remove_all(prefix);
