@@ -150,6 +150,7 @@ PeCudaTable make_table() {
   table.embedding_gradient = pe::cuda::launch_embedding_gradient;
   table.cross_entropy = pe::cuda::launch_cross_entropy;
   pe::cuda::fill_row_kernels(table);
+  pe::cuda::fill_attention_kernels(table);
 #if defined(PE_HAVE_NCCL)
   table.nccl_unique_id = nccl_unique_id;
   table.nccl_open = nccl_open;

@@ -1,5 +1,5 @@
 /// @file
-/// Launchers of the plug-in's kernels, between kernels.cu (nvcc, no LibTorch) and glue.cpp. Each returns a cudaError_t.
+/// Launchers of the plug-in's kernels, between the .cu files (nvcc, no LibTorch) and glue.cpp. Each returns a cudaError_t.
 #pragma once
 
 #include <cstdint>
@@ -16,5 +16,8 @@ int launch_cross_entropy(void* logits, bool logits_bf16, const std::int64_t* tar
 
 /// Enters the kernels of rows.h.
 void fill_row_kernels(PeCudaTable& table);
+
+/// Enters the kernels of attention.h (attention.cu).
+void fill_attention_kernels(PeCudaTable& table);
 
 }  // namespace pe::cuda

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-inline constexpr int kPeCudaAbi = 3;                              ///< raised whenever PeCudaTable changes
+inline constexpr int kPeCudaAbi = 4;                              ///< raised whenever PeCudaTable changes
 inline constexpr const char* kPeCudaEntry = "pe_cuda_table";      ///< const PeCudaTable* pe_cuda_table()
 
 struct PeCudaDevice {
@@ -44,6 +44,34 @@ struct PeCudaAdam {
   float divisor = 1;             ///< of the gradients: clipping
   bool coupled = false;          ///< decay goes into the gradient (Adam), not past it (AdamW)
 };
+
+/// From a sequence, a head and a row to the next, in values; those of a head's row follow each other.
+struct PeCudaStrides {
+  std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
+};
+
+/// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query row t
+/// stands at key row S − T + t and sees the keys up to it, by softmax over scale · q·k + table[h, distance]. All matrices
+/// begin at multiples of 16 bytes, and strides are multiples of 8; see pe_cuda_attends for d_h.
+struct PeCudaAttention {
+  std::int64_t batch = 0, heads = 0, groups = 0, queries = 0, keys = 0, width = 0;   ///< B, H, G, T, S, d_h
+  PeCudaStrides q, k, v, out, dout, dq, dk, dv;
+  /// [S] (starts_by_sequence 0) or [B, S]: the first key row of the document that a key row belongs to, never after the row
+  /// itself, never falling from a row to the next. Keys before it are hidden. Null: one document.
+  const std::int64_t* starts = nullptr;
+  std::int64_t starts_by_sequence = 0;
+  const float* table = nullptr;      ///< [H, S], finite or −∞, but finite at distance 0; null: no bias
+  float scale = 1;                   ///< above 0
+};
+
+/// Widths of heads for which there is attention.
+constexpr bool pe_cuda_attends(std::int64_t width) { return width == 32 || width == 64 || width == 128; }
+
+/// Floats of scratch memory for attention_backward with the table's gradient: at most 16 Mi, or S where that is more.
+constexpr std::int64_t pe_cuda_attention_scratch(const PeCudaAttention& of) {
+  const std::int64_t wanted = of.batch * of.heads * ((of.queries + 63) / 64) * of.keys, most = std::int64_t{1} << 24;
+  return wanted <= most ? wanted : of.keys < most ? most : of.keys;
+}
 
 /// Parts in which sums over so many rows are taken; scratch memory for one holds pe_cuda_parts(rows) · width floats.
 constexpr std::int64_t pe_cuda_parts(std::int64_t rows) {
@@ -99,6 +127,16 @@ struct PeCudaTable {
 
   /// One step of AdamW or Adam over fp32 weights.
   int (*adam)(const PeCudaAdam* with, void* stream);
+
+  /// Attention whose scores never lie in memory (Dao 2023, arXiv:2307.08691). lse [B, H, T] is the natural logarithm of the
+  /// sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for.
+  int (*attention)(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse, void* stream);
+  /// delta [B, H, T] is each row's dout · out, less any gradient by lse. dtable [H, S] += the gradient by the table; it and
+  /// `scratch` (see pe_cuda_attention_scratch) may be null. dk and dv are sums over the heads that share them. Two runs give
+  /// the same bits.
+  int (*attention_backward)(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,
+                            const float* lse, const float* delta, void* dq, void* dk, void* dv, float* dtable, float* scratch,
+                            void* stream);
 
   /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has a
   /// stream of its own, so that sums of gradients run beside the backward pass.

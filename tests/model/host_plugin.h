@@ -1,6 +1,7 @@
 /// @file
 /// The plug-in's kernels run on the CPU: the same bodies and the same choice among them as on a GPU, by loops in place of
-/// warps and grids. What remains unproved without a GPU are the loops of lib/cuda/kernels.cu.
+/// warps and grids, attention by simt.h. What remains unproved without a GPU are the loops of lib/cuda/kernels.cu and the
+/// instructions of lib/cuda/attention.cu.
 #pragma once
 
 #include <c10/util/BFloat16.h>
@@ -61,11 +62,15 @@ void host_cross_entropy(Value* logits, const std::int64_t* targets, float* loss,
   }
 }
 
+/// Enters attention, by simt.h (cuda_attention_test.cpp, which has compiled it anyway).
+void fill_attention(PeCudaTable& table);
+
 inline const PeCudaTable& host_plugin() {
   static const PeCudaTable table = [] {
     PeCudaTable made{};
     made.current_stream = [](int) -> void* { return nullptr; };
     cuda::Launchers<OnHost>::fill(made);
+    fill_attention(made);
     made.split_heads = host_split_heads;
     // These two have kernels of their own, which are no bodies; naive loops stand for them.
     made.embedding_gradient = [](const std::int64_t* ids, const std::int64_t* order, const void* rows, bool bf16, float* gradient,

@@ -1,0 +1,461 @@
+// Attention of the CUDA plug-in, on the CPU, against naive loops in float64 over the same inputs.
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "host_plugin.h"
+#include "simt.h"
+#include "support/random.h"
+
+namespace {
+
+using pe::cuda::AttentionLaunchers;
+using pe::test::Lanes;
+using pe::test::Simt;
+using pe::test::SimtWarp;
+
+enum class Bias { kNone, kSlopes, kLearned };   ///< slopes: without a gradient
+enum class Documents { kOne, kShared, kOwn };   ///< starts: none, [S], [B, S]
+
+struct Case {
+  std::int64_t queries, keys, width;
+  std::int64_t groups = 2, sharing = 1;   ///< heads of a group
+  Bias bias = Bias::kNone;
+  Documents documents = Documents::kOne;
+  bool packed = false;   ///< heads lie inside rows, as a projection leaves them
+  std::int64_t batch = 2;
+  std::int64_t window = 0;         ///< distances from here on have a bias of −∞; 0: none
+  std::int64_t scratch_rows = 0;   ///< of S floats; 0: as many as are asked for
+
+  std::int64_t heads() const { return groups * sharing; }
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << "T " << c.queries << " S " << c.keys << " d_h " << c.width << " G " << c.groups << " H/G " << c.sharing << " bias "
+             << static_cast<int>(c.bias) << " documents " << static_cast<int>(c.documents) << " packed " << c.packed;
+}
+
+constexpr std::uint16_t kGuard = 0x7FC1;   // a NaN that nothing computes
+constexpr float kFloatGuard = 12345.5F;
+constexpr float kBefore = 0.5F;   // the table's gradient
+constexpr std::size_t kMargin = 64;
+
+/// bf16 values [B, heads, rows, width] with room around and, where packed, between them.
+struct Matrix {
+  std::int64_t batch, heads, rows, width;
+  PeCudaStrides strides;
+  std::vector<std::uint16_t> memory;
+
+  Matrix(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t w, bool packed) : batch(b), heads(h), rows(r), width(w) {
+    const std::int64_t gap = 16;
+    if (packed) strides = {.by_sequence = r * (h * w + gap), .by_head = w, .by_row = h * w + gap};
+    else strides = {.by_sequence = h * r * w, .by_head = r * w, .by_row = w};
+    memory.assign(static_cast<std::size_t>(b * strides.by_sequence) + 2 * kMargin, kGuard);
+  }
+  void fill(std::uint64_t key, double scale) {
+    std::vector<double> values(static_cast<std::size_t>(batch * heads * rows * width));
+    pe::support::philox_normal(key, values.data(), values.size());
+    auto next = values.begin();
+    each([&](std::size_t at) { memory[at] = static_cast<std::uint16_t>(pe::test::to_bf16(static_cast<float>(*next++ * scale))); });
+  }
+  std::uint16_t* data() { return memory.data() + kMargin; }
+  const std::uint16_t* data() const { return memory.data() + kMargin; }
+  std::size_t index(std::int64_t b, std::int64_t h, std::int64_t r, std::int64_t i) const {
+    return kMargin + static_cast<std::size_t>(b * strides.by_sequence + h * strides.by_head + r * strides.by_row + i);
+  }
+  const std::uint16_t* row(std::int64_t b, std::int64_t h, std::int64_t r) const { return &memory[index(b, h, r, 0)]; }
+  template <typename Function>
+  void each(const Function& function) const {
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t h = 0; h < heads; ++h)
+        for (std::int64_t r = 0; r < rows; ++r)
+          for (std::int64_t i = 0; i < width; ++i) function(index(b, h, r, i));
+  }
+  std::vector<double> values() const {
+    std::vector<double> all;
+    each([&](std::size_t at) { all.push_back(static_cast<double>(pe::test::from_bf16(memory[at]))); });
+    return all;
+  }
+  bool keeps_guards() const {
+    std::vector<bool> owned(memory.size());
+    each([&](std::size_t at) { owned[at] = true; });
+    for (std::size_t at = 0; at < memory.size(); ++at)
+      if (!owned[at] && memory[at] != kGuard) return false;
+    return true;
+  }
+};
+
+struct Floats {
+  std::vector<float> memory;
+  explicit Floats(std::int64_t count) : memory(static_cast<std::size_t>(count) + 2 * kMargin, kFloatGuard) {}
+  float* data() { return memory.data() + kMargin; }
+  std::size_t count() const { return memory.size() - 2 * kMargin; }
+  bool keeps_guards() const {
+    const auto guards = [](auto from) { return std::all_of(from, from + kMargin, [](float value) { return value == kFloatGuard; }); };
+    return guards(memory.begin()) && guards(memory.end() - kMargin);
+  }
+};
+
+struct Inputs {
+  Matrix q, k, v, dout;
+  std::vector<std::int64_t> starts;
+  std::vector<float> table;
+  std::vector<double> dlse;
+
+  explicit Inputs(const Case& c)
+      : q(c.batch, c.heads(), c.queries, c.width, c.packed), k(c.batch, c.groups, c.keys, c.width, c.packed),
+        v(c.batch, c.groups, c.keys, c.width, c.packed), dout(c.batch, c.heads(), c.queries, c.width, c.packed) {
+    q.fill(1, 1);
+    k.fill(2, 1);
+    v.fill(3, 1);
+    dout.fill(4, 1);
+    if (c.bias != Bias::kNone) {
+      std::vector<double> noise(static_cast<std::size_t>(c.heads() * c.keys));
+      pe::support::philox_normal(5, noise.data(), noise.size());
+      for (std::int64_t h = 0; h < c.heads(); ++h) {
+        for (std::int64_t d = 0; d < c.keys; ++d) {
+          const double slope = -static_cast<double>(d) * std::pow(2.0, -static_cast<double>(h + 3));
+          const bool hidden = c.window > 0 && d >= c.window;
+          table.push_back(hidden ? -std::numeric_limits<float>::infinity()
+                                 : static_cast<float>(c.bias == Bias::kSlopes ? slope : noise[table.size()]));
+        }
+      }
+    }
+    dlse.resize(static_cast<std::size_t>(c.batch * c.heads() * c.queries));
+    pe::support::philox_normal(6, dlse.data(), dlse.size());
+    const std::int64_t sequences = c.documents == Documents::kOne ? 0 : c.documents == Documents::kShared ? 1 : c.batch;
+    for (std::int64_t b = 0; b < sequences; ++b) {
+      // Documents of growing length; the last sequence's second one begins with a tile.
+      std::int64_t start = 0, end = b + 1 < c.batch ? 7 + 22 * b : 64;
+      for (std::int64_t s = 0; s < c.keys; ++s) {
+        if (s == end) start = s, end = s + 23 + 20 * b;
+        starts.push_back(start);
+      }
+    }
+  }
+};
+
+struct Outcome {
+  std::vector<double> out, lse, delta, dq, dk, dv, dtable;
+};
+
+double half_at(const std::uint16_t* row, std::int64_t i) { return static_cast<double>(pe::test::from_bf16(row[i])); }
+
+/// The mathematics, and the sum of the squares of each result's terms: the variance of what their roundings add is in
+/// proportion to it.
+struct Expected {
+  Outcome value, squares;
+};
+
+Expected naive(const Case& c, const Inputs& in, double scale) {
+  const std::int64_t H = c.heads(), G = c.groups, T = c.queries, S = c.keys, D = c.width;
+  Expected made;
+  const auto zeros = [](std::int64_t count) { return std::vector<double>(static_cast<std::size_t>(count)); };
+  for (Outcome* outcome : {&made.value, &made.squares}) {
+    *outcome = {zeros(c.batch * H * T * D), zeros(c.batch * H * T), zeros(c.batch * H * T), zeros(c.batch * H * T * D),
+                zeros(c.batch * G * S * D), zeros(c.batch * G * S * D), zeros(H * S)};
+  }
+  const auto add = [&](std::vector<double> Outcome::* of, std::int64_t at, double value, double size) {
+    (made.value.*of)[static_cast<std::size_t>(at)] += value;
+    (made.squares.*of)[static_cast<std::size_t>(at)] += size * size;
+  };
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    for (std::int64_t h = 0; h < H; ++h) {
+      const std::int64_t g = h / c.sharing;
+      for (std::int64_t t = 0; t < T; ++t) {
+        const std::int64_t stands = S - T + t, row = (b * H + h) * T + t;
+        const std::int64_t start =
+            in.starts.empty() ? 0 : in.starts[static_cast<std::size_t>((c.documents == Documents::kOwn ? b * S : 0) + stands)];
+        const std::uint16_t *q = in.q.row(b, h, t), *dout = in.dout.row(b, h, t);
+        std::vector<double> p(static_cast<std::size_t>(S)), wanted(static_cast<std::size_t>(S)), sizes(static_cast<std::size_t>(S));
+        double top = -std::numeric_limits<double>::infinity(), total = 0;
+        for (std::int64_t s = start; s <= stands; ++s) {
+          double logit = 0;
+          for (std::int64_t i = 0; i < D; ++i) logit += half_at(q, i) * half_at(in.k.row(b, g, s), i);
+          logit *= scale;
+          if (!in.table.empty()) logit += static_cast<double>(in.table[static_cast<std::size_t>(h * S + stands - s)]);
+          p[static_cast<std::size_t>(s)] = logit;
+          top = std::max(top, logit);
+        }
+        for (std::int64_t s = start; s <= stands; ++s) total += std::exp(p[static_cast<std::size_t>(s)] - top);
+        add(&Outcome::lse, row, top + std::log(total), std::abs(top) + 1);
+        double delta = -in.dlse[static_cast<std::size_t>(row)];
+        for (std::int64_t s = start; s <= stands; ++s) {
+          const auto at = static_cast<std::size_t>(s);
+          p[at] = std::exp(p[at] - top) / total;
+          for (std::int64_t i = 0; i < D; ++i) {
+            const double value = half_at(in.v.row(b, g, s), i), d = half_at(dout, i);
+            add(&Outcome::out, row * D + i, p[at] * value, p[at] * value);
+            add(&Outcome::dv, ((b * G + g) * S + s) * D + i, p[at] * d, p[at] * d);
+            wanted[at] += d * value;
+            sizes[at] += std::abs(d * value);
+          }
+          delta += p[at] * wanted[at];
+        }
+        add(&Outcome::delta, row, delta, 0);
+        for (std::int64_t s = start; s <= stands; ++s) {
+          const auto at = static_cast<std::size_t>(s);
+          const double ds = p[at] * (wanted[at] - delta);
+          for (std::int64_t i = 0; i < D; ++i) {
+            const double by_query = ds * scale * half_at(in.k.row(b, g, s), i), by_key = ds * scale * half_at(q, i);
+            add(&Outcome::dq, row * D + i, by_query, by_query);
+            add(&Outcome::dk, ((b * G + g) * S + s) * D + i, by_key, by_key);
+          }
+          if (!in.table.empty()) add(&Outcome::dtable, h * S + stands - s, ds, p[at] * (sizes[at] + std::abs(delta)));
+        }
+      }
+    }
+  }
+  return made;
+}
+
+struct Run {
+  Outcome outcome;
+  std::vector<std::vector<std::uint16_t>> halves;   ///< memory of results
+  std::vector<std::vector<float>> floats;
+};
+
+Run attend(const Case& c, const Inputs& in, const std::vector<double>& delta_of_rows, float scale) {
+  PeCudaAttention of{.batch = c.batch, .heads = c.heads(), .groups = c.groups, .queries = c.queries, .keys = c.keys, .width = c.width};
+  Matrix out(c.batch, c.heads(), c.queries, c.width, c.packed), dq(c.batch, c.heads(), c.queries, c.width, c.packed);
+  Matrix dk(c.batch, c.groups, c.keys, c.width, c.packed), dv(c.batch, c.groups, c.keys, c.width, c.packed);
+  of.q = in.q.strides, of.k = in.k.strides, of.v = in.v.strides, of.dout = in.dout.strides;
+  of.out = out.strides, of.dq = dq.strides, of.dk = dk.strides, of.dv = dv.strides;
+  if (!in.starts.empty()) of.starts = in.starts.data();
+  if (c.documents == Documents::kOwn) of.starts_by_sequence = c.keys;
+  if (!in.table.empty()) of.table = in.table.data();
+  of.scale = scale;
+
+  const std::int64_t rows = c.batch * c.heads() * c.queries;
+  const std::int64_t scratch_floats = c.scratch_rows > 0 ? c.scratch_rows * c.keys : pe_cuda_attention_scratch(of);
+  Floats lse(rows), delta(rows), dtable(c.heads() * c.keys), scratch(scratch_floats);
+  std::fill(dtable.data(), dtable.data() + dtable.count(), kBefore);
+  using Launch = AttentionLaunchers<Simt>;
+  BOOST_TEST_REQUIRE(Launch::attention(&of, in.q.data(), in.k.data(), in.v.data(), out.data(), lse.data(), nullptr) == 0, Simt::problem);
+  std::copy(delta_of_rows.begin(), delta_of_rows.end(), delta.data());
+  const bool summed = c.bias == Bias::kLearned;
+  BOOST_TEST_REQUIRE(Launch::backward(&of, in.q.data(), in.k.data(), in.v.data(), in.dout.data(), lse.data(), delta.data(), dq.data(),
+                                      dk.data(), dv.data(), summed ? dtable.data() : nullptr, summed ? scratch.data() : nullptr,
+                                      scratch_floats, nullptr) == 0,
+                     Simt::problem);
+  for (float& sum : dtable.memory) sum = sum == kFloatGuard ? sum : sum - kBefore;
+  for (const Matrix* matrix : {&out, &dq, &dk, &dv}) BOOST_TEST(matrix->keeps_guards());
+  for (const Floats* floats : {&lse, &dtable, &scratch}) BOOST_TEST(floats->keeps_guards());
+  const auto doubles = [](Floats& floats) { return std::vector<double>(floats.data(), floats.data() + floats.count()); };
+  return {{out.values(), doubles(lse), {}, dq.values(), dk.values(), dv.values(), summed ? doubles(dtable) : std::vector<double>()},
+          {out.memory, dq.memory, dk.memory, dv.memory},
+          {lse.memory, dtable.memory}};
+}
+
+struct Allowed {
+  double of_value = 0, of_root = 0;   ///< of the root of the sum of squares
+};
+
+void compare(const char* name, const std::vector<double>& found, const std::vector<double>& expected, const std::vector<double>& squares,
+             const Allowed& allowed) {
+  BOOST_TEST_REQUIRE(found.size() == expected.size());
+  double worst = 0;
+  std::size_t where = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double limit = allowed.of_value * std::abs(expected[i]) + allowed.of_root * std::sqrt(squares[i]) + 1e-6;
+    const double error = std::abs(found[i] - expected[i]) / limit;
+    if (!(error <= worst)) worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : error, where = i;
+  }
+  BOOST_TEST(worst <= 1, name << " " << where << ": " << found[where] << ", expected " << expected[where] << "; error in what is allowed: " << worst);
+}
+
+// bf16 rounds by at most u = 2⁻⁸ of a value: a result once, and each term by what p or dS is rounded. The latter errors
+// are independent, so that their sum's standard deviation is at most u/√3 of the root of the squares' sum.
+constexpr double kUnit = 1.0 / 256, kDeviation = kUnit / 1.7320508;
+constexpr Allowed kRounded{1.01 * kUnit, 5 * kDeviation};
+
+void check(const Case& c) {
+  BOOST_TEST_CONTEXT(c) {
+    const Inputs in(c);
+    const auto scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.width)));
+    const Expected expected = naive(c, in, static_cast<double>(scale));
+    const Run run = attend(c, in, expected.value.delta, scale);
+    const auto against = [&](const char* name, std::vector<double> Outcome::* of, const Allowed& allowed) {
+      compare(name, run.outcome.*of, expected.value.*of, expected.squares.*of, allowed);
+    };
+    against("out", &Outcome::out, kRounded);
+    against("lse", &Outcome::lse, {0, 1e-6});
+    against("dq", &Outcome::dq, kRounded);
+    against("dk", &Outcome::dk, kRounded);
+    against("dv", &Outcome::dv, kRounded);
+    if (c.bias == Bias::kLearned) against("dtable", &Outcome::dtable, {1e-6, 5e-6});   // fp32 throughout
+    BOOST_TEST(Simt::conflicts == 0);
+  }
+}
+
+/// One block of 128 floats.
+template <typename Function>
+struct Mistake {
+  static constexpr int kShared = 512;
+  Function function;
+  std::int64_t blocks() const { return 1; }
+  void operator()(SimtWarp& warp, std::int64_t) const { function(warp); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cuda_attention)
+
+// Lengths at, next to and between ends of tiles, and queries that are the last of more keys.
+constexpr std::pair<std::int64_t, std::int64_t> kLengths[] = {{1, 1}, {64, 64}, {65, 65}, {100, 100}, {130, 130}, {37, 101}};
+
+BOOST_AUTO_TEST_CASE(it_agrees_with_float64_at_each_length_and_width) {
+  for (const auto& [queries, keys] : kLengths) {
+    for (const std::int64_t width : {32, 64, 128}) {
+      for (const Bias bias : {Bias::kNone, Bias::kSlopes, Bias::kLearned}) check({queries, keys, width, 1, 2, bias});
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(documents_hide_what_lies_before_them) {
+  for (const auto& [queries, keys] : kLengths) {
+    for (const Documents documents : {Documents::kShared, Documents::kOwn}) {
+      for (const Bias bias : {Bias::kNone, Bias::kLearned}) check({queries, keys, 32, 1, 1, bias, documents});
+    }
+  }
+  for (const std::int64_t width : {64, 128}) check({201, 230, width, 1, 2, Bias::kLearned, Documents::kOwn});
+}
+
+BOOST_AUTO_TEST_CASE(heads_may_lie_inside_rows_and_share_keys) {
+  for (const std::int64_t width : {32, 64, 128}) {
+    for (const std::int64_t sharing : {1, 2, 3}) check({100, 130, width, 2, sharing, Bias::kLearned, Documents::kOwn, true});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_table_may_end_in_minus_infinity) {
+  for (const std::int64_t width : {32, 128}) check({.queries = 130, .keys = 130, .width = width, .groups = 1, .bias = Bias::kLearned, .window = 20});
+}
+
+// 2 · 3 heads' sums over 2 · 3 tiles, in slices of 5 rows: within a head, across heads, and one of a single row.
+BOOST_AUTO_TEST_CASE(the_tables_gradient_comes_in_slices_where_scratch_memory_is_short) {
+  for (const std::int64_t rows : {1, 5, 36}) {
+    check({.queries = 130, .keys = 140, .width = 32, .groups = 2, .sharing = 3, .bias = Bias::kLearned, .documents = Documents::kOwn,
+           .scratch_rows = rows});
+  }
+}
+
+BOOST_AUTO_TEST_CASE(scratch_memory_is_bounded) {
+  PeCudaAttention of{.batch = 2, .heads = 3, .groups = 3, .queries = 65, .keys = 100, .width = 32};
+  BOOST_TEST(pe_cuda_attention_scratch(of) == 2 * 3 * 2 * 100);
+  of.batch = 1 << 20;
+  BOOST_TEST(pe_cuda_attention_scratch(of) == 1 << 24);
+  of.keys = (1 << 24) + 1;
+  BOOST_TEST(pe_cuda_attention_scratch(of) == of.keys);
+}
+
+BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bits) {
+  const Case c{130, 201, 64, 1, 2, Bias::kLearned, Documents::kOwn};
+  const Inputs in(c);
+  const std::vector<double> delta(in.dlse);
+  const Run once = attend(c, in, delta, 0.125F), again = attend(c, in, delta, 0.125F);
+  BOOST_TEST((once.halves == again.halves));
+  BOOST_TEST((once.floats == again.floats));
+}
+
+BOOST_AUTO_TEST_CASE(other_widths_strides_and_groups_are_refused) {
+  using Launch = AttentionLaunchers<Simt>;
+  const PeCudaStrides strides{.by_sequence = 64, .by_head = 64, .by_row = 32};
+  const PeCudaAttention good{.batch = 0, .heads = 2, .groups = 1, .queries = 2, .keys = 2, .width = 32, .q = strides, .dv = strides};
+  const auto status = [](const PeCudaAttention& of) {
+    const int forward = Launch::attention(&of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+    const int backward = Launch::attention_backward(&of, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                                    nullptr, nullptr, nullptr);
+    BOOST_TEST(forward == backward);
+    return forward;
+  };
+  BOOST_TEST(status(good) == 0);   // nothing to do
+  for (const std::int64_t width : {0, 16, 48, 96, 256}) {
+    PeCudaAttention of = good;
+    of.width = width;
+    BOOST_TEST(status(of) != 0);
+  }
+  PeCudaAttention of = good;
+  of.groups = 3;
+  BOOST_TEST(status(of) != 0);
+  of = good;
+  of.queries = 3;
+  BOOST_TEST(status(of) != 0);
+  of = good;
+  of.q.by_row = 36;
+  BOOST_TEST(status(of) != 0);
+  of = good;
+  of.dv.by_head = 4;
+  BOOST_TEST(status(of) != 0);
+  float gradient = 0;   // by a table that is not there
+  BOOST_TEST(Launch::attention_backward(&good, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, &gradient,
+                                        nullptr, nullptr) != 0);
+}
+
+// What the proof rests on: mistakes that a GPU would not report.
+BOOST_AUTO_TEST_CASE(mistakes_with_shared_memory_are_found) {
+  const auto problem = [](auto body) {
+    Simt::blocks(Mistake<decltype(body)>{body}, nullptr);
+    return Simt::problem;
+  };
+  static const float source[8] = {};
+  const Lanes<std::int64_t> from(0);
+  const Lanes<bool> all(true);
+  BOOST_TEST(problem([](SimtWarp& w) {
+    w.store(w.thread() * 4, 1.0F);
+    w.sync();
+    w.load(w.lane() * 4);
+  }) == "");
+  BOOST_TEST(problem([](SimtWarp& w) { w.load(w.lane() * 4); }) == "read before it is written");
+  BOOST_TEST(problem([](SimtWarp& w) {
+    w.store(w.thread() * 4, 1.0F);
+    w.load(w.lane() * 4);
+  }) == "read without a barrier after the write");
+  BOOST_TEST(problem([](SimtWarp& w) {
+    w.store(w.thread() * 4, 1.0F);
+    w.load((w.thread() + 1) % 128 * 4);   // the next lane's
+  }) == "read without a barrier after the write");
+  BOOST_TEST(problem([](SimtWarp& w) {
+    w.store(w.thread() * 4, 1.0F);
+    w.sync();
+    if (w.warp() == 0) w.load(w.lane() * 4 + 128);   // the next warp's
+    w.store(w.thread() * 4, 2.0F);
+  }) == "written without a barrier after a read");
+  BOOST_TEST(problem([](SimtWarp& w) { w.store(w.lane() * 4, 1.0F); }) == "written twice without a barrier");
+  BOOST_TEST(problem([](SimtWarp& w) { w.store(w.thread() * 4 + 4, 1.0F); }) == "a place in shared memory that is none: 512");
+  BOOST_TEST(problem([](SimtWarp& w) {
+    if (w.warp() == 2) w.sync();
+  }) == "warps part at a barrier");
+  BOOST_TEST(problem([&](SimtWarp& w) {
+    w.copy<4>(w.thread() * 4, source, from, all);
+    w.commit();
+    w.sync();
+    w.load(w.lane() * 4);
+  }) == "read while a copy is on its way");
+  BOOST_TEST(problem([&](SimtWarp& w) {
+    w.copy<4>(w.thread() * 4, source, from, all);
+    w.commit();
+    w.wait<0>();
+    w.sync();
+    w.load(w.lane() * 4);
+  }) == "");
+  BOOST_TEST(problem([&](SimtWarp& w) { w.copy<4>(w.thread() * 4, source, from + 2, all); }) == "a copy from a place not aligned");
+  BOOST_TEST(Simt::conflicts == 0);
+  problem([](SimtWarp& w) {
+    if (w.warp() == 0) w.store(w.lane() % 16 * 8 + w.lane() / 16 * 4 * 64, 1.0F);
+  });
+  BOOST_TEST(Simt::conflicts > 0);
+  Simt::conflicts = 0;
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+namespace pe::test {
+
+void fill_attention(PeCudaTable& table) { AttentionLaunchers<Simt>::fill(table); }
+
+}  // namespace pe::test
