@@ -14,10 +14,12 @@ class DeviceWarp {
   template <typename T>
   using Lanes = T;
 
-  __device__ __forceinline__ DeviceWarp() : base_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_bytes))) {}
-
   // The shuffle tells the compiler that a warp's number is the same in all its lanes.
-  __device__ __forceinline__ int warp() const { return __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / kWarpLanes, 0); }
+  __device__ __forceinline__ DeviceWarp()
+      : base_(static_cast<std::uint32_t>(__cvta_generic_to_shared(shared_bytes))),
+        warp_(__shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / kWarpLanes, 0)) {}
+
+  __device__ __forceinline__ int warp() const { return warp_; }
   __device__ __forceinline__ int lane() const { return static_cast<int>(threadIdx.x) % kWarpLanes; }
   __device__ __forceinline__ int thread() const { return static_cast<int>(threadIdx.x); }
 
@@ -95,6 +97,7 @@ class DeviceWarp {
 
  private:
   std::uint32_t base_;
+  int warp_;
 };
 
 template <typename Body>

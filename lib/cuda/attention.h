@@ -550,7 +550,8 @@ struct AttentionQueryGradients {
   template <typename W>
   PE_BODY void operator()(W& w, std::int64_t block) const {
     const int in_head = tiles(of.queries), tile = in_head - 1 - static_cast<int>((first_row + block) % in_head);
-    const int pair = static_cast<int>((first_row + block) / in_head), batch = static_cast<int>(of.batch), b = pair % batch, h = pair / batch;
+    const int pair = static_cast<int>((first_row + block) / in_head), batch = static_cast<int>(of.batch);
+    const int b = pair % batch, h = pair / batch;
     const int group = h / static_cast<int>(of.heads / of.groups), shift = static_cast<int>(of.keys - of.queries);
     const int first = tile * kTile, last = smaller(first + kTile, of.queries) - 1;
     const void *keys = head_at(k, of.k, b, group), *values = head_at(v, of.v, b, group);
@@ -632,7 +633,9 @@ struct AttentionQueryGradients {
         }
         multiply_columns<width, 1, part>(w, sums, scores, stage + column * pitch(width));
       }
-      if constexpr (summed) add_diagonals(w, diagonals, carried, block, first + shift - key - (kTile - 1), at - first_tile, at == last_tile);
+      if constexpr (summed) {
+        add_diagonals(w, diagonals, carried, block, first + shift - key - (kTile - 1), at - first_tile, at == last_tile);
+      }
     }
     if constexpr (summed) {   // distances to tiles before all documents of the rows
       const int reach = smaller(first + shift + kTile, of.keys);
@@ -765,7 +768,8 @@ struct AttentionLaunchers {
       };
       const auto by_query = [&]<bool biased, bool summed>(std::int64_t first, std::int64_t count) {
         constexpr int kFewer = summed ? 32 : kPart;   // leaves registers for the sums
-        return On::blocks(AttentionQueryGradients<width, kFewer, biased, summed>{*of, q, k, v, dout, lse, delta, dq, scratch, first, count},
+        return On::blocks(AttentionQueryGradients<width, kFewer, biased, summed>{*of, q, k, v, dout, lse, delta, dq, scratch, first,
+                                                                                 count},
                           stream);
       };
       const std::int64_t rows = of->batch * of->heads * tiles(of->queries);

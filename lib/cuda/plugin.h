@@ -129,7 +129,8 @@ struct PeCudaTable {
   int (*adam)(const PeCudaAdam* with, void* stream);
 
   /// Attention whose scores never lie in memory (Dao 2023, arXiv:2307.08691). lse [B, H, T] is the natural logarithm of the
-  /// sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for.
+  /// sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for, and for d_h
+  /// 128 on devices that give a block less than 113 KiB of shared memory, as those of capability 8.6 and 8.9 do.
   int (*attention)(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse, void* stream);
   /// delta [B, H, T] is each row's dout · out, less any gradient by lse. dtable [H, S] += the gradient by the table; it and
   /// `scratch` (see pe_cuda_attention_scratch) may be null. dk and dv are sums over the heads that share them. Two runs give

@@ -8,6 +8,7 @@
 /// bounds or not aligned, barriers that not all warps reach, and conflicts of banks (but for those of copies).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -20,6 +21,7 @@
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "cuda/attention.h"
@@ -245,7 +247,8 @@ class SimtWarp {
   template <int bytes>
   void copy(const Lanes<int>& to, const void* from, const Lanes<std::int64_t>& offset, const Lanes<bool>& present) {
     for (int i = 0; i < 32; ++i) {
-      if ((reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(offset.at[i])) % bytes != 0) block_->fail("a copy from a place not aligned");
+      const auto place = reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(offset.at[i]);
+      if (place % bytes != 0) block_->fail("a copy from a place not aligned");
       block_->expect(warp_, i, to.at[i], bytes);
       begun_.push_back({i, to.at[i], bytes, present.at[i] ? static_cast<const char*>(from) + offset.at[i] : nullptr});
     }
@@ -270,11 +273,14 @@ class SimtWarp {
   /// mma.m16n8k16, .bf16. With g = lane >> 2 and c = lane % 4: of A, value i < 8 is at row g, for i / 2 odd at g + 8, and
   /// column 2c + i % 2, from 4 on 8 further; of B, value i < 4 at row 2c + i % 2, from 2 on 8 further, and column g; of C
   /// and D, value i < 4 at row g, from 2 on g + 8, and column 2c + i % 2.
-  void multiply_add(Lanes<float> (&sums)[4], const Lanes<std::uint32_t> (&a)[4], const Lanes<std::uint32_t>& b0, const Lanes<std::uint32_t>& b1) {
+  void multiply_add(Lanes<float> (&sums)[4], const Lanes<std::uint32_t> (&a)[4], const Lanes<std::uint32_t>& b0,
+                    const Lanes<std::uint32_t>& b1) {
     float left[16][16], right[16][8], result[16][8];
     for (int lane = 0; lane < 32; ++lane) {
       const int g = lane >> 2, c = lane % 4;
-      for (int i = 0; i < 8; ++i) left[i / 2 % 2 == 0 ? g : g + 8][2 * c + i % 2 + (i < 4 ? 0 : 8)] = half(a[i / 2].at[lane], i % 2);
+      for (int i = 0; i < 8; ++i) {
+        left[i / 2 % 2 == 0 ? g : g + 8][2 * c + i % 2 + (i < 4 ? 0 : 8)] = half(a[i / 2].at[lane], i % 2);
+      }
       for (int i = 0; i < 4; ++i) right[2 * c + i % 2 + (i < 2 ? 0 : 8)][g] = half((i < 2 ? b0 : b1).at[lane], i % 2);
       for (int i = 0; i < 4; ++i) result[i < 2 ? g : g + 8][2 * c + i % 2] = sums[i].at[lane];
     }
