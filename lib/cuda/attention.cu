@@ -118,8 +118,17 @@ struct OnDevice {
   }
 };
 
+bool attends(int device, std::int64_t width) {
+  int bytes = 0;
+  return pe_cuda_attends(width) && cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess &&
+         bytes >= AttentionLaunchers<OnDevice>::shared_for(width);
+}
+
 }  // namespace
 
-void fill_attention_kernels(PeCudaTable& table) { AttentionLaunchers<OnDevice>::fill(table); }
+void fill_attention_kernels(PeCudaTable& table) {
+  AttentionLaunchers<OnDevice>::fill(table);
+  table.attends = attends;
+}
 
 }  // namespace pe::cuda

@@ -729,6 +729,19 @@ struct AttentionLaunchers {
     }
     return pe_cuda_attends(of.width) && of.groups > 0 && of.heads % of.groups == 0 && of.queries <= of.keys;
   }
+  /// Of shared memory that a block needs, in bytes.
+  static int shared_for(std::int64_t width) {
+    PeCudaAttention of;
+    of.width = width;
+    return sized(of, [&]<int width_of>() {
+      constexpr int kNeeds[] = {AttentionForward<width_of, width_of <= 64 ? 2 : 1, true>::kShared,
+                                AttentionKeyGradients<width_of, width_of <= 64 ? 64 : 32, true>::kShared,
+                                AttentionQueryGradients<width_of, 32, true, true>::kShared};
+      int most = 0;
+      for (const int bytes : kNeeds) most = bytes > most ? bytes : most;
+      return most;
+    });
+  }
   static bool is_empty(const PeCudaAttention& of) { return of.batch == 0 || of.heads == 0 || of.queries == 0; }
 
   /// Calls with.operator()<width>().

@@ -83,6 +83,12 @@ struct Launchers {
     });
   }
 
+  static int attention_products(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse, float* delta,
+                                void* stream) {
+    return On::rows(RowProducts<Half>{*of, static_cast<const Half*>(dout), static_cast<const Half*>(out), dlse, delta},
+                    of->batch * of->heads * of->queries, stream);
+  }
+
   static int adam(const PeCudaAdam* with, void* stream) { return On::cells(AdamStep<Half>{*with}, 1, with->count, stream); }
 
   static void fill(PeCudaTable& table) {
@@ -93,6 +99,7 @@ struct Launchers {
     table.swiglu = swiglu;
     table.swiglu_backward = swiglu_backward;
     table.adam = adam;
+    table.attention_products = attention_products;
   }
 };
 

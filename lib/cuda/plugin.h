@@ -128,11 +128,15 @@ struct PeCudaTable {
   /// One step of AdamW or Adam over fp32 weights.
   int (*adam)(const PeCudaAdam* with, void* stream);
 
+  /// Whether the device has attention for heads of that width: wide ones need more shared memory than some give a block.
+  bool (*attends)(int device, std::int64_t width);
   /// Attention whose scores never lie in memory (Dao 2023, arXiv:2307.08691). lse [B, H, T] is the natural logarithm of the
-  /// sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for, and for d_h
-  /// 128 on devices that give a block less than 113 KiB of shared memory, as those of capability 8.6 and 8.9 do.
+  /// sum of the logits' exponentials. Not 0 where strides or sizes are not those that PeCudaAttention asks for.
   int (*attention)(const PeCudaAttention* of, const void* q, const void* k, const void* v, void* out, float* lse, void* stream);
-  /// delta [B, H, T] is each row's dout · out, less any gradient by lse. dtable [H, S] += the gradient by the table; it and
+  /// delta [B, H, T]: each row's dout · out, less dlse [B, H, T], which may be null.
+  int (*attention_products)(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse, float* delta,
+                            void* stream);
+  /// dtable [H, S] += the gradient by the table; it and
   /// `scratch` (see pe_cuda_attention_scratch) may be null. dk and dv are sums over the heads that share them. Two runs give
   /// the same bits.
   int (*attention_backward)(const PeCudaAttention* of, const void* q, const void* k, const void* v, const void* dout,

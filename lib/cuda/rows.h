@@ -168,6 +168,29 @@ struct FoldParts {
   }
 };
 
+/// delta = Σ dout·out − dlse, for rows (sequence, head, query) of attention; `dlse` may be null.
+template <typename Value>
+struct RowProducts {
+  PeCudaAttention of;
+  const Value *dout, *out;
+  const float* dlse;
+  float* delta;
+
+  PE_BOTH std::int64_t at(const PeCudaStrides& strides, std::int64_t row) const {
+    const std::int64_t head = row / of.queries;
+    return head / of.heads * strides.by_sequence + head % of.heads * strides.by_head + row % of.queries * strides.by_row;
+  }
+  PE_BOTH float partial(std::int64_t row, int lane) const {
+    const Value *a = dout + at(of.dout, row), *b = out + at(of.out, row);
+    float sum = 0;
+    for (std::int64_t i = lane; i < of.width; i += kLanes) sum += static_cast<float>(a[i]) * static_cast<float>(b[i]);
+    return sum;
+  }
+  PE_BOTH void finish(std::int64_t row, int lane, float sum) const {
+    if (lane == 0) delta[row] = dlse == nullptr ? sum : sum - dlse[row];
+  }
+};
+
 // ---- Heads: out of the packed projection, with their norm and their rotation ------------------------------------------
 
 /// Rows are (token, head). Pair p of a head is (p, p + pairs) or (2p, 2p + 1).

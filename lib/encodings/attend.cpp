@@ -67,7 +67,7 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dt
   if (is_row_wise(traits, sink) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
-             has_causal_kernel(span.device, dtype, traits.bias)) {
+             has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink, encoding.shape().head_width)) {
     plan.kernel = Kernel::kCausal;
   } else if (sink) {
     plan.kernel = Kernel::kSoftmax;
@@ -341,13 +341,14 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     return encoding.finish(context, attend_with_channels(encoding.channels(context, heads), heads, plan.causal_flag),
                            {});
   }
+  Kernel kernel = plan.kernel;
+  if (kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v)) kernel = Kernel::kSoftmax;   // S2 has changed q's
   RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
                    traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
-                   plan.kernel == Kernel::kBare || (plan.kernel == Kernel::kCausal && !traits.sink)
+                   kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink)
                        ? std::vector<Tensor>()
                        : encoding.row_inputs(context, heads)};
   Mixed mixed;
-  Kernel kernel = plan.kernel;
   // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
   const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
   if (kernel == Kernel::kMask && grad_mode && traits.bias_needs_grad && frozen && any_requires_grad(source)) {
@@ -370,7 +371,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       }
       break;
     case Kernel::kCausal: {
-      const Tensor table = traits.bias == BiasKind::kNone ? Tensor() : encoding.table(context, span.keys).to(heads.q.scalar_type());
+      const Tensor table = traits.bias == BiasKind::kNone ? Tensor() : encoding.table(context, span.keys);
       const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
       mixed.out = attend_causal(heads.q, heads.k, heads.v, table, span.doc_start, heads.scale, sink);
       break;

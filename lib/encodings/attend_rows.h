@@ -78,8 +78,12 @@ inline constexpr std::size_t kFixedSlots = 6;   // q, k, v, raw q, raw k, extra;
 /// Autograd is given the defined tensors alone; `slots` says what each is.
 RowSource unpack(at::TensorList tensors, const std::vector<std::size_t>& slots);
 
-/// Are there kernels for `attend_causal` there?
-bool has_causal_kernel(at::Device device, at::ScalarType type, BiasKind bias);
+/// Does `attend_causal` have a kernel for heads of that width, one that is worth it?
+/// @param plain neither a bias nor a sink.
+bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::int64_t width);
+
+/// The plug-in's kernel has one width for all.
+bool takes_widths(const Tensor& q, const Tensor& v);
 
 /// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param starts Span::doc_start.
 /// @param sink [H] or undefined: a logit of value 0 in each row.

@@ -26,9 +26,9 @@ const Table* cpu_for(at::Device device, at::ScalarType type) {
   return &table;
 }
 
-const PeCudaTable* plugin_for(const at::Tensor& x) {
-  if ((x.scalar_type() != at::kFloat && x.scalar_type() != at::kBFloat16) || !fused) return nullptr;
-  return x.is_cuda() ? loaded : stand_in;
+const PeCudaTable* plugin_for(at::Device device, at::ScalarType type) {
+  if ((type != at::kFloat && type != at::kBFloat16) || !fused) return nullptr;
+  return device.is_cuda() ? loaded : stand_in;
 }
 
 void* stream_of(const PeCudaTable* plugin, const at::Tensor& x) { return plugin->current_stream(x.is_cuda() ? x.get_device() : 0); }

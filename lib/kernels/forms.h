@@ -26,7 +26,8 @@ const Table* cpu_for(at::Device device, at::ScalarType type);
 inline const Table* cpu_for(const at::Tensor& x) { return cpu_for(x.device(), x.scalar_type()); }
 
 /// The plug-in's kernels take fp32 and bf16 on a GPU; null elsewhere.
-const PeCudaTable* plugin_for(const at::Tensor& x);
+const PeCudaTable* plugin_for(at::Device device, at::ScalarType type);
+inline const PeCudaTable* plugin_for(const at::Tensor& x) { return plugin_for(x.device(), x.scalar_type()); }
 
 /// LibTorch's current stream on the tensor's device.
 void* stream_of(const PeCudaTable* plugin, const at::Tensor& x);

@@ -35,8 +35,7 @@ struct BothDevices {
 
 /// bfloat16 inputs, wide enough for the kernels' needs, and the same numbers in float32 on the CPU.
 BothDevices on_both(const Json& config, std::int64_t groups) {
-  Shape shape{.width = 64, .layers = 2, .query_heads = 4, .key_value_heads = groups, .head_width = 16,
-              .train_length = 64, .seed = 5};
+  Shape shape{.width = 64, .layers = 2, .query_heads = 4, .key_value_heads = groups, .head_width = 32, .train_length = 64, .seed = 5};
   Toy toy(shape, 2, 64);
   for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (toy.*member).zero_();
   Shape gpu = shape;

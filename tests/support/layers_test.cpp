@@ -23,7 +23,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"data", {"artifact", "support"}},
     {"report", {"artifact", "support"}},
     {"kernels", {"support", "cuda"}},
-    {"encodings", {"kernels", "support"}},
+    {"encodings", {"kernels", "support", "cuda"}},
     {"model", {"encodings", "kernels", "artifact", "support", "cuda"}},
     {"training", {"model", "encodings", "kernels", "data", "artifact", "support", "cuda", "mpi"}},
     {"evaluation", {"model", "encodings", "data", "artifact", "support"}},

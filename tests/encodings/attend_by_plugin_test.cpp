@@ -1,0 +1,86 @@
+// Encodings whose attention the plug-in's kernels take, on the CPU by their stand-in, against the definition.
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include <optional>
+
+#include "fixture.h"
+#include "model/host_plugin.h"
+
+namespace data = boost::unit_test::data;
+using namespace pe;
+using namespace pe::encodings;
+using namespace pe::test;
+
+namespace {
+
+constexpr const char* kByDistance[] = {"'alibi'", "'nape'", "'t5'", "'kerple_log'", "'kerple_power'", "'sandwich'", "'bam'", "'fire'",
+                                       "'fire_guide'", "{'stack': ['rope', 'alibi', 't5']}", "{'stack': ['t5', 'sink_logit']}"};
+
+Json json(std::string text) {
+  std::replace(text.begin(), text.end(), '\'', '"');
+  return Json::parse(text);
+}
+
+Shape shape_of_heads(std::int64_t heads, std::int64_t groups) {
+  return {.width = 64, .layers = 2, .query_heads = heads, .key_value_heads = groups, .head_width = 32, .train_length = 128,
+          .seed = 5, .dtype = at::kFloat};
+}
+
+/// bfloat16 by the plug-in's kernels beside the same numbers in float32 by the definition.
+void compare(const Json& config, const Shape& shape, const Span& span, const std::string& route) {
+  const auto encoding = make_encoding(config, shape);
+  stir(*encoding);
+  Toy low(shape, span.batch, span.keys);
+  // Both see the same numbers as q, k and v: nothing but attention is compared.
+  for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (low.*member).zero_();
+  low = low.to(at::kBFloat16);
+  const Toy high = low.to(at::kFloat);
+  const Evaluated expected = evaluate(*encoding, high, span, {.route = Route::kReference});
+  const StandIn plugin;
+  BOOST_TEST(route_name(*encoding, span, at::kBFloat16, true) == route);
+  const Evaluated got = evaluate(*encoding, low, span, {});
+  BOOST_TEST(relative_difference(got.out, expected.out) <= 1e-2);
+  double largest = 0;
+  for (const Tensor& g : expected.gradients) largest = std::max(largest, value(g.norm()));
+  for (std::size_t i = 0; i < got.gradients.size(); ++i) {
+    // A parameter of a few numbers sums terms of both signs, as large as those of other gradients.
+    const double noise = i < 4 ? 0 : 5e-3 * largest, size = value(expected.gradients[i].norm()) + 1e-3;
+    const double off = relative_difference(got.gradients[i], expected.gradients[i]);
+    BOOST_TEST(off <= 2e-2 + noise / size, "gradient " << i << " is off by " << off);
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(attend_by_plugin)
+
+BOOST_DATA_TEST_CASE(biases_by_distance_agree_with_the_definition, data::make(kByDistance), config) {
+  compare(json(config), shape_of_heads(4, 2), Span::whole(2, 90), "fused, distance table");
+}
+
+BOOST_DATA_TEST_CASE(documents_and_sinks_need_no_bias, data::make({"'none'", "'rope'", "'sink_logit'"}), config) {
+  Span span = Span::whole(2, 90);
+  span.doc_start = at::zeros({2, 90}, at::TensorOptions(at::kLong));
+  span.doc_start.select(0, 0).narrow(0, 33, 57).fill_(33);
+  span.doc_start.select(0, 1).narrow(0, 70, 20).fill_(70);
+  const bool sink = std::string(config).find("sink") != std::string::npos;
+  compare(json(config), shape_of_heads(2, 2), span, sink ? "fused, sink" : "fused");
+}
+
+// Heads of widths without a kernel, and q and k that S2 makes wider than v.
+BOOST_AUTO_TEST_CASE(what_the_kernels_do_not_take_goes_another_way) {
+  const StandIn plugin;
+  Shape narrow = shape_of_heads(2, 2);
+  narrow.head_width = 24;
+  BOOST_TEST(route_name(*make_encoding("t5", narrow), Span::whole(1, 64), at::kBFloat16, true) == "fused, trained mask");
+  BOOST_TEST(route_name(*make_encoding("t5", shape_of_heads(2, 2)), Span::whole(1, 64), at::kDouble, true) == "fused, trained mask");
+  Span packed = Span::whole(1, 64);
+  packed.doc_start = at::zeros({64}, at::TensorOptions(at::kLong));
+  const auto pope = make_encoding("pope", shape_of_heads(2, 2));
+  const Toy low = Toy(shape_of_heads(2, 2), 1, 64).to(at::kBFloat16), high = low.to(at::kFloat);
+  const Tensor expected = high.run(*pope, packed, {.route = Route::kReference});
+  BOOST_TEST(relative_difference(low.run(*pope, packed).to(at::kFloat), expected) <= 1e-2);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
