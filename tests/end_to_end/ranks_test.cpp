@@ -34,6 +34,20 @@ struct HasMpi {
   }
 };
 
+struct HasSlurm {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(false);
+    if (!pe::support::find_program("srun")) {
+      result.message() << "srun was not found";
+      return result;
+    }
+    const Captured tried = capture({"srun", "--mpi=pmix", "--immediate=10", "-n", "2", "true"});
+    if (tried.status.code == 0) return true;
+    result.message() << "srun --mpi=pmix starts no two tasks here: " << tried.err;
+    return result;
+  }
+};
+
 std::string program(const std::string& name) { return (build_root() / "stages" / name).string(); }
 
 class Data {
@@ -86,9 +100,9 @@ class Training {
     return words;
   }
   /// In the background, its output in `log()`.
-  pid_t start(const std::vector<std::string>& sets) const {
+  pid_t start(const std::vector<std::string>& sets, const std::vector<std::string>& before = {}) const {
     pe::support::SpawnOptions options;
-    options.arguments = command(sets);
+    options.arguments = command(sets, before);
     const pe::support::Descriptor out(::open(log().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     options.stdout_fd = options.stderr_fd = out.get();
     options.new_group = true;
@@ -221,6 +235,29 @@ BOOST_AUTO_TEST_CASE(by_mpirun_it_gives_the_same_bytes) {
       capture(training.command(kTwo, {"mpirun", "-n", "3", "--oversubscribe", "--mca", "plm", "isolated"}));
   BOOST_TEST(three.status.code == 2);
   CHECK_HAS(three.err, "compute.ranks is 2, but 3 processes were started (OMPI_COMM_WORLD_SIZE)");
+}
+
+// As a batch script does: Slurm tells the job's steps of the end of its time, and the same step goes on when it is queued anew.
+BOOST_AUTO_TEST_CASE(by_srun_it_gives_the_same_bytes_and_goes_on_after_its_signal, *boost::unit_test::precondition(HasSlurm{})) {
+  const TempFolder folder;
+  const std::string job = "pe-ranks-" + std::to_string(::getpid());
+  const std::vector<std::string> srun = {"srun", "--mpi=pmix", "-n", "2", "--kill-on-bad-exit=1", "--job-name", job};
+  const Training whole(folder / "whole");
+  const Captured run = capture(whole.command({}, srun));
+  BOOST_TEST(run.status.code == 0, run.err);
+  BOOST_TEST(whole.digests() == undisturbed().digests());
+
+  const Training told(folder / "told");
+  const pid_t pid = told.start(kEveryStep, srun);
+  BOOST_TEST_REQUIRE(told.reaches(3));
+  BOOST_TEST(capture({"scancel", "--signal=USR1", "--name", job}).status.code == 0);
+  BOOST_TEST(wait_for_end(pid) == 75, told.text());
+  const std::int64_t last = told.checkpoints().back();
+  CHECK_HAS(told.text(), "stopped at step " + std::to_string(last));
+  const Captured rest = capture(told.command(kTwo, srun));
+  BOOST_TEST(rest.status.code == 0, rest.err);
+  CHECK_HAS(rest.err, "resuming at step " + std::to_string(last));
+  BOOST_TEST(told.digests() == undisturbed().digests());
 }
 
 BOOST_AUTO_TEST_CASE(stopped_by_a_signal_to_one_rank_and_resumed_gives_the_same_bytes) {
