@@ -4,6 +4,7 @@
 
 #include "encodings/toeplitz.h"
 #include "fixture.h"
+#include "kernels/forms.h"
 
 namespace data = boost::unit_test::data;
 using namespace pe;
@@ -328,6 +329,25 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
   BOOST_TEST(route_in(at::kFloat, "'rope'", true, packed) == "fused");
   BOOST_TEST(route("'rope'", true, {.batch = 2, .queries = 1, .keys = 16}) == "fused");
   BOOST_TEST(route("'rope'", true, {.batch = 2, .queries = 3, .keys = 16}) == "fused, additive mask");
+}
+
+// compute.kernels: plain.
+BOOST_AUTO_TEST_CASE(without_kernels_of_ours_other_routes_give_the_same) {
+  const auto t5 = make_encoding("t5", small_shape());
+  stir(*t5);
+  const Span span = Span::whole(2, 40);
+  const Toy toy(small_shape(), 2, 40, at::kFloat);
+  const Evaluated ours = evaluate(*t5, toy, span, {});
+  kernels::use_fused(false);
+  const std::string route = route_name(*t5, span, at::kFloat, true), bare = route_name(*make_encoding("rope", small_shape()), span, at::kFloat, true);
+  const Evaluated plain = evaluate(*t5, toy, span, {});
+  kernels::use_fused(true);
+  BOOST_TEST(route == "fused, trained mask");
+  BOOST_TEST(bare == "fused");
+  BOOST_TEST(largest_difference(ours.out, plain.out) <= 1e-5);
+  for (std::size_t i = 0; i < ours.gradients.size(); ++i) {
+    BOOST_TEST(largest_difference(ours.gradients[i], plain.gradients[i]) <= 2e-5 * (1 + value(plain.gradients[i].abs().max())));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_route_that_cannot_carry_the_encoding_is_refused) {
