@@ -95,7 +95,8 @@ Tensor joined(const std::vector<Tensor>& strips) { return strips.size() == 1 ? s
 
 bool holes_matter(const RowSource& source, std::int64_t chunk) {
   constexpr std::int64_t kLarge = std::int64_t{32} << 20;
-  return source.q.is_cpu() && !source.q.requires_grad() && source.q.size(0) * source.q.size(1) * chunk * source.k.size(2) * 4 >= kLarge;
+  const std::int64_t bytes = source.q.size(0) * source.q.size(1) * chunk * source.k.size(2) * 4;
+  return source.q.is_cpu() && !source.q.requires_grad() && bytes >= kLarge;
 }
 
 Job::Job(PositionalEncoding& encoding, const LayerContext& from, const Traits& traits, double scale, std::int64_t chunk)

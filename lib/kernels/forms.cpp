@@ -20,10 +20,14 @@ void set_plugin(const PeCudaTable* table) { loaded = table; }
 const PeCudaTable* plugin() { return loaded; }
 void stand_in_for_plugin(const PeCudaTable* table) { stand_in = table; }
 
+const Table& cpu_table() {
+  static const Table& table = table_for(at::get_cpu_capability());
+  return table;
+}
+
 const Table* cpu_for(at::Device device, at::ScalarType type) {
   if (!device.is_cpu() || type != at::kFloat || stand_in != nullptr || !fused) return nullptr;
-  static const Table& table = table_for(at::get_cpu_capability());
-  return &table;
+  return &cpu_table();
 }
 
 const PeCudaTable* plugin_for(at::Device device, at::ScalarType type) {

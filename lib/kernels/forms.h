@@ -21,6 +21,9 @@ const PeCudaTable* plugin();
 /// For tests: a table whose functions work on host memory, which tensors on the CPU are then given to. Null: none.
 void stand_in_for_plugin(const PeCudaTable* table);
 
+/// The CPU's form for the instruction set that LibTorch took.
+const Table& cpu_table();
+
 /// The CPU's kernels take fp32 in host memory; null elsewhere.
 const Table* cpu_for(at::Device device, at::ScalarType type);
 inline const Table* cpu_for(const at::Tensor& x) { return cpu_for(x.device(), x.scalar_type()); }

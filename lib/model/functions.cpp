@@ -1,7 +1,6 @@
 #include "model/functions.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/argsort.h>
 #include <ATen/ops/embedding_dense_backward.h>
@@ -37,11 +36,6 @@ using torch::autograd::variable_list;
 using kernels::plugin_for;
 using kernels::require_launched;
 using kernels::stream_of;
-
-const kernels::Table& kernel_table() {
-  static const kernels::Table& table = kernels::table_for(at::get_cpu_capability());
-  return table;
-}
 
 bool uses_kernels(const Tensor& x) { return kernels::cpu_for(x) != nullptr; }
 
@@ -87,7 +81,7 @@ void add_parts(const Tensor& gradient, const std::vector<float>& parts, std::int
 /// c (+)= a · b by our kernel where that is the faster one: a [m, k] and b [k, n] with any strides, c row-major.
 /// The choice depends on the shapes alone. @return false when it is not.
 bool kernel_product(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
-  const auto gemm = kernel_table().gemm;
+  const auto gemm = kernels::cpu_table().gemm;
   if (gemm == nullptr || !uses_kernels(a) || !uses_kernels(b) || !uses_kernels(c)) return false;
   const std::int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1);
   if (std::min({rows, depth, columns}) > 256 || rows < 8 || c.stride(1) != 1) return false;
@@ -158,7 +152,7 @@ Normed norm_forward(const Tensor& x, const Tensor& weight, double eps, const Ten
     const float *from = x.data_ptr<float>(), *w = weight.data_ptr<float>();
     float *to = y.data_ptr<float>(), *scale = rstd.data_ptr<float>();
     over_rows(rows, width, [&](std::int64_t first, std::int64_t last) {
-      kernel_table().rms_norm(from + first * width, w, to + first * width, scale + first, last - first, width,
+      kernels::cpu_table().rms_norm(from + first * width, w, to + first * width, scale + first, last - first, width,
                               static_cast<float>(eps));
     });
     return {y, rstd, x};
@@ -191,7 +185,7 @@ Tensor norm_backward(const Tensor& dy, const Tensor& x, const Weight& weight, co
     const float *pr = rstd.data_ptr<float>(), *pa = residual.defined() ? residual.data_ptr<float>() : nullptr;
     float* to = dx.data_ptr<float>();
     over_parts(rows, [&](std::int64_t first, std::int64_t last, std::int64_t part) {
-      kernel_table().rms_norm_backward(pg + first * width, px + first * width, pw, pr + first,
+      kernels::cpu_table().rms_norm_backward(pg + first * width, px + first * width, pw, pr + first,
                                        pa == nullptr ? nullptr : pa + first * width, to + first * width,
                                        parts.data() + part * width, last - first, width);
     });
@@ -407,7 +401,7 @@ Normed split(const Tensor& packed, std::int64_t column, std::int64_t batch, std:
     float* to = out.data_ptr<float>();
     const kernels::HeadShape layout{length, heads, d, packed.size(1)};
     over_rows(rows, heads * d, [&](std::int64_t first, std::int64_t last) {
-      kernel_table().split_heads(from, w, static_cast<float>(shape.eps), to, strides_of(out), scale, layout, first, last);
+      kernels::cpu_table().split_heads(from, w, static_cast<float>(shape.eps), to, strides_of(out), scale, layout, first, last);
     });
     return {out, rstd, {}};
   }
@@ -452,7 +446,7 @@ void split_backward(const Tensor& dout, const Tensor& packed, const Tensor& rstd
     float* to = dpacked.data_ptr<float>() + column;
     const kernels::HeadShape layout{length, heads, d, packed.size(1)};
     over_parts(rows, [&](std::int64_t first, std::int64_t last, std::int64_t part) {
-      kernel_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * d, layout, first, last);
+      kernels::cpu_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * d, layout, first, last);
     });
     if (normed && weight.gradient.defined()) add_parts(weight.gradient, parts, d);
     return;
@@ -571,7 +565,7 @@ Tensor swiglu(const Tensor& gate_up) {
     const float* from = gate_up.data_ptr<float>();
     float* to = a.data_ptr<float>();
     over_rows(rows, 8 * inner, [&](std::int64_t first, std::int64_t last) {
-      kernel_table().swiglu(from + first * 2 * inner, to + first * inner, last - first, inner);
+      kernels::cpu_table().swiglu(from + first * 2 * inner, to + first * inner, last - first, inner);
     });
     return a;
   }
@@ -593,7 +587,7 @@ Tensor swiglu_backward(const Tensor& da, const Tensor& gate_up) {
     const float *pd = da.data_ptr<float>(), *from = gate_up.data_ptr<float>();
     float* to = d.data_ptr<float>();
     over_rows(rows, 8 * inner, [&](std::int64_t first, std::int64_t last) {
-      kernel_table().swiglu_backward(pd + first * inner, from + first * 2 * inner, to + first * 2 * inner, last - first,
+      kernels::cpu_table().swiglu_backward(pd + first * inner, from + first * 2 * inner, to + first * 2 * inner, last - first,
                                      inner);
     });
     return d;
@@ -656,7 +650,7 @@ void chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, b
     float *values = logits.data_ptr<float>(), *loss = losses.data_ptr<float>();
     const std::int64_t* target = targets.data_ptr<std::int64_t>();
     over_rows(rows, 4 * vocabulary, [&](std::int64_t first, std::int64_t last) {
-      kernel_table().cross_entropy(values + first * vocabulary, target + first, loss + first, last - first, vocabulary,
+      kernels::cpu_table().cross_entropy(values + first * vocabulary, target + first, loss + first, last - first, vocabulary,
                                    gradient);
     });
     return;

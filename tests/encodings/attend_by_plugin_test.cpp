@@ -4,8 +4,8 @@
 
 #include <optional>
 
+#include "cuda/host_plugin.h"
 #include "fixture.h"
-#include "model/host_plugin.h"
 
 namespace data = boost::unit_test::data;
 using namespace pe;

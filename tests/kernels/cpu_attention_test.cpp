@@ -6,20 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu.h"
+#include "instruction_sets.h"
 #include "support/random.h"
 
 namespace {
 
 using namespace pe::kernels;
+using pe::test::instruction_sets;
 using Values = std::vector<float>;
-
-std::vector<std::string> instruction_sets() {
-  std::vector<std::string> sets{"DEFAULT"};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) sets.emplace_back("AVX2");
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) sets.emplace_back("AVX512");
-  return sets;
-}
 
 Values normals(std::uint64_t key, std::int64_t count) {
   std::vector<double> drawn(static_cast<std::size_t>(count));
