@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
-#include "pipeline/history.h"
-#include "pipeline/memo.h"
-#include "pipeline/pipeline_file.h"
-#include "pipeline/status.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/plan/history.h"
+#include "pipeline/plan/memo.h"
+#include "pipeline/run/status.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"

@@ -7,7 +7,7 @@
 
 #include "cli/command_line.h"
 #include "commands/planned.h"
-#include "pipeline/explain.h"
+#include "pipeline/plan/explain.h"
 
 namespace pe::commands {
 

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "commands/session.h"
-#include "pipeline/pipeline_file.h"
-#include "pipeline/plan.h"
-#include "pipeline/selection.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/file/selection.h"
+#include "pipeline/plan/plan.h"
 
 namespace pe::commands {
 

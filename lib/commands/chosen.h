@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/command_line.h"
-#include "pipeline/inventory.h"
-#include "pipeline/store.h"
+#include "pipeline/store/store.h"
+#include "pipeline/upkeep/inventory.h"
 
 namespace pe::commands {
 

@@ -7,7 +7,7 @@
 #include "commands/display_panel.h"
 #include "commands/display_text.h"
 #include "commands/session.h"
-#include "pipeline/journal.h"
+#include "pipeline/store/journal.h"
 #include "support/text.h"
 
 namespace pe::commands {

@@ -2,8 +2,8 @@
 #include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/exit_code.h"
-#include "pipeline/health.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/upkeep/health.h"
 #include "support/error.h"
 #include "support/text.h"
 

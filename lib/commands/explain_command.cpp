@@ -4,9 +4,9 @@
 #include "commands/against.h"
 #include "commands/commands.h"
 #include "commands/planned.h"
-#include "pipeline/exit_code.h"
-#include "pipeline/explain.h"
-#include "pipeline/selection.h"
+#include "pipeline/file/selection.h"
+#include "pipeline/plan/explain.h"
+#include "pipeline/run/exit_code.h"
 #include "support/text.h"
 
 namespace pe::commands {

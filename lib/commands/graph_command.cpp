@@ -4,9 +4,9 @@
 
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/exit_code.h"
-#include "pipeline/pipeline_file.h"
-#include "pipeline/selection.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/file/selection.h"
+#include "pipeline/run/exit_code.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/suggest.h"

@@ -4,7 +4,7 @@
 
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/exit_code.h"
+#include "pipeline/run/exit_code.h"
 #include "support/error.h"
 #include "support/text.h"
 

@@ -10,7 +10,7 @@
 #include "cli/tool_table.h"
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/exit_code.h"
+#include "pipeline/run/exit_code.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"

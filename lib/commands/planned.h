@@ -8,8 +8,8 @@
 
 #include "cli/command_line.h"
 #include "commands/session.h"
-#include "pipeline/plan.h"
-#include "pipeline/store.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/store/store.h"
 #include "support/error.h"
 
 namespace pe::commands {

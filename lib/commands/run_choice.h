@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/command_line.h"
-#include "pipeline/store.h"
+#include "pipeline/store/store.h"
 
 namespace pe::commands {
 

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <set>
 
-#include "pipeline/key.h"
-#include "pipeline/memo.h"
-#include "pipeline/pipeline_file.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/memo.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/suggest.h"

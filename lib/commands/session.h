@@ -10,11 +10,11 @@
 
 #include "cli/color.h"
 #include "cli/command_line.h"
-#include "pipeline/expand.h"
-#include "pipeline/graph.h"
-#include "pipeline/plan.h"
-#include "pipeline/scheduler.h"
-#include "pipeline/store.h"
+#include "pipeline/expand/expand.h"
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/plan/capacity.h"
+#include "pipeline/store/store.h"
 
 namespace pe::commands {
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "pipeline/timeline.h"
+#include "pipeline/run/timeline.h"
 
 namespace pe::commands {
 

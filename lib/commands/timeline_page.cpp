@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "pipeline/journal.h"
+#include "pipeline/store/journal.h"
 #include "support/text.h"
 
 namespace pe::commands {

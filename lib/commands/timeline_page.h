@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "pipeline/timeline.h"
+#include "pipeline/run/timeline.h"
 
 namespace pe::commands {
 

@@ -4,8 +4,8 @@
 #include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/session.h"
-#include "pipeline/exit_code.h"
-#include "pipeline/transfer.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/upkeep/transfer.h"
 #include "support/error.h"
 #include "support/text.h"
 

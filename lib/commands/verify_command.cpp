@@ -8,9 +8,9 @@
 #include "commands/commands.h"
 #include "commands/diff_text.h"
 #include "commands/session.h"
-#include "pipeline/exit_code.h"
-#include "pipeline/local_runner.h"
-#include "pipeline/verify.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/run/local_runner.h"
+#include "pipeline/upkeep/verify.h"
 #include "support/error.h"
 #include "support/text.h"
 

@@ -19,12 +19,12 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/expand.h"
-#include "pipeline/explain.h"
-#include "pipeline/key.h"
-#include "pipeline/memo.h"
-#include "pipeline/plan.h"
-#include "pipeline/store.h"
+#include "pipeline/expand/expand.h"
+#include "pipeline/plan/explain.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/memo.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/store/store.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/process.h"

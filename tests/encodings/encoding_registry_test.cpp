@@ -1,7 +1,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "fixture.h"
-#include "pipeline/cost.h"
+#include "pipeline/plan/cost.h"
 #include "support/config.h"
 
 using namespace pe;

@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "end_to_end/project.h"
-#include "pipeline/journal.h"
-#include "pipeline/status.h"
-#include "pipeline/store.h"
+#include "pipeline/run/status.h"
+#include "pipeline/store/journal.h"
+#include "pipeline/store/store.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/process.h"

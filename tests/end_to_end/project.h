@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/journal.h"
-#include "pipeline/store.h"
+#include "pipeline/store/journal.h"
+#include "pipeline/store/store.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/process.h"

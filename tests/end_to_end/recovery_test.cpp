@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "end_to_end/project.h"
-#include "pipeline/lease.h"
+#include "pipeline/store/lease.h"
 #include "support/can_mount.h"
 
 using namespace pe;        // NOLINT

@@ -10,13 +10,13 @@
 #include <thread>
 
 #include "end_to_end/project.h"
-#include "pipeline/expand.h"
-#include "pipeline/key.h"
-#include "pipeline/local_runner.h"
-#include "pipeline/memo.h"
-#include "pipeline/pipeline_file.h"
-#include "pipeline/plan.h"
-#include "pipeline/run.h"
+#include "pipeline/expand/expand.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/memo.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/run/local_runner.h"
+#include "pipeline/run/run.h"
 #include "support/text.h"
 
 using namespace pe;        // NOLINT

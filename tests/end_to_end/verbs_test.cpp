@@ -12,7 +12,7 @@
 
 #include "artifact/metrics.h"
 #include "end_to_end/project.h"
-#include "pipeline/store.h"
+#include "pipeline/store/store.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/process.h"

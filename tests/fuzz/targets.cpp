@@ -8,10 +8,10 @@
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
-#include "pipeline/expand.h"
+#include "pipeline/expand/expand.h"
+#include "pipeline/file/pipeline_file.h"
 #include "pipeline/grid_fixture.h"
-#include "pipeline/key.h"
-#include "pipeline/pipeline_file.h"
+#include "pipeline/plan/key.h"
 #include "support/error.h"
 #include "support/text.h"
 #include "support/yaml.h"

@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "pipeline/expand.h"
-#include "pipeline/key.h"
-#include "pipeline/memo.h"
-#include "pipeline/plan.h"
-#include "pipeline/stage_description.h"
+#include "pipeline/expand/expand.h"
+#include "pipeline/file/stage_description.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/memo.h"
+#include "pipeline/plan/plan.h"
 #include "support/config.h"
 #include "support/hash.h"
 #include "support/json.h"
-#include "support/text.h"
 #include "support/temp_folder.h"
+#include "support/text.h"
 
 namespace pe::test {
 

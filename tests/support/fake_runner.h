@@ -13,7 +13,7 @@
 
 #include "artifact/collection.h"
 #include "artifact/metrics.h"
-#include "pipeline/runner.h"
+#include "pipeline/run/runner.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/json.h"

@@ -33,6 +33,16 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"mpi", {}},
 };
 
+/// The rooms of lib/pipeline, and which of them each may see.
+const std::map<std::string, std::set<std::string>> kRooms = {
+    {"file", {}},
+    {"expand", {"file"}},
+    {"store", {}},
+    {"plan", {"expand", "file", "store"}},
+    {"run", {"plan", "expand", "file", "store"}},
+    {"upkeep", {"run", "plan", "expand", "file", "store"}},
+};
+
 /// A third-party header, by how its name begins, and the folders that may see it.
 const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"yaml-cpp/", {"support"}},
@@ -90,6 +100,22 @@ BOOST_AUTO_TEST_CASE(every_include_arrow_points_down) {
       const std::string target = include.name.substr(0, include.name.find('/'));
       const bool holds = target == folder || allowed.count(target) || !kMayInclude.count(target);
       BOOST_TEST(holds, at(include) << ": " << folder << " includes " << include.name << ", which lies above it");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(arrows_between_rooms_of_the_orchestrator_point_down) {
+  const fs::path pipeline = pe::test::source_root() / "lib" / "pipeline";
+  for (const auto& entry : fs::directory_iterator(pipeline)) {
+    const bool listed = entry.path().filename() == "meson.build" || kRooms.count(entry.path().filename().string());
+    BOOST_TEST(listed, entry.path() << " stands in no room of lib/pipeline");
+  }
+  for (const auto& [room, allowed] : kRooms) {
+    for (const Include& include : includes_below(pipeline / room)) {
+      if (include.name.rfind("pipeline/", 0) != 0) continue;
+      const std::string target = fs::path(include.name).parent_path().filename().string();
+      BOOST_TEST((target == room || allowed.count(target)),
+                 at(include) << ": pipeline/" << room << " includes " << include.name << ", which lies above it");
     }
   }
 }

@@ -1,0 +1,19 @@
+/// @file
+/// What changes bits is config: the group `compute` of a stage. Here its `auto` values are resolved from the stage's
+/// resources and the machine, when planning, so that what runs is what was hashed.
+#pragma once
+
+#include <string>
+
+#include "pipeline/file/graph.h"
+
+namespace pe::pipeline {
+
+/// The best instruction set of this machine: "avx512", "avx2" or "portable".
+std::string machine_isa();
+
+/// Fills `compute.device`, `threads`, `ranks`, `dtype`, `micro_batch` and `isa` where they are `auto` and the schema has
+/// them. The instruction set is the best of the machine's that the field accepts.
+void resolve_compute(const StageDescription& stage, const Resources& resources, const std::string& isa, Json& config);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,30 @@
+/// @file
+/// From a pipeline file to its graph: axes are multiplied out, substitutions done, edges joined, configs merged and
+/// typed by the schema of each stage.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "pipeline/expand/compute_auto.h"
+#include "pipeline/file/graph.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/file/stage_description.h"
+
+namespace pe::pipeline {
+
+/// What the command line lays over a pipeline file.
+struct ExpandOptions {
+  std::vector<std::string> set;        ///< "trunk.train.tokens=1e6", "vars.NAME=value", "axes.NAME=[…]",
+                                       ///< "resources.NAME.cpus=2"
+  std::vector<std::string> axis;       ///< "encoding=rope,alibi": keeps these labels
+  std::string scale;                   ///< name of a scale, or empty for the one marked default
+  std::filesystem::path folder;        ///< what paths in `set` are relative to; empty: the current folder
+  std::string isa = machine_isa();     ///< what `compute.isa: auto` becomes
+};
+
+/// @throws ConfigError with every mistake that can be told apart.
+Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,103 @@
+/// @file
+/// A pipeline after expansion: every instance of every stage, with its complete config and its edges. Nothing here has
+/// looked at the store yet.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/file/stage_description.h"
+#include "support/config.h"
+#include "support/json.h"
+#include "support/shared.h"
+
+namespace pe::pipeline {
+
+/// What a task may use. Never hashed, except for what `compute: auto` takes from it when planning.
+struct Resources {
+  std::string name;                 ///< as the pipeline file names it, or empty
+  std::int64_t cpus = 1;
+  std::int64_t mem_bytes = 2LL << 30;
+  double gpus = 0;                  ///< a whole number, or below 1 a share of one GPU
+  double time_s = 0;                ///< 0: no limit
+  std::vector<std::string> pools;
+  std::int64_t pack = 1;            ///< small tasks in one slot of a cluster
+};
+
+struct RetryPolicy {
+  int max = 1;
+  std::vector<std::string> on{"transient", "oom", "node", "network"};
+  double backoff_s = 0;
+  double oom_mem = 1.5;
+};
+
+/// A point of a trajectory that is an artifact of its own.
+struct SnapshotPoint {
+  std::string label;
+  std::int64_t step = 0;
+};
+
+/// One artifact that a task reads.
+struct Edge {
+  std::string role;                              ///< of the reader
+  std::size_t producer = 0;                      ///< index into Graph::tasks; smaller than the reader's
+  std::string output;                            ///< role of the producer
+  std::string snapshot;                          ///< snapshot label, or empty
+  support::Shared<std::map<std::string, std::string>> labels;   ///< axis → label of the producer, "stage", "snapshot"
+};
+
+/// A file or folder outside the store that a config field of type path names (design: hashed by content).
+struct ExternalInput {
+  std::string field;                             ///< dotted path of the field
+  std::vector<std::string> paths;                ///< absolute, as they will be given to the stage
+  std::string missing;                           ///< the first path that matches nothing, or empty
+  /// (name relative to folder or glob root, sha256), sorted; filled by hash_externals (memo.h). What keys hold.
+  std::vector<std::pair<std::string, std::string>> files;
+};
+
+struct Task {
+  std::string id;                                ///< "trunk[encoding=rope,seed=42]"; for people, never hashed
+  std::string label;                             ///< "trunk"
+  std::vector<std::pair<std::string, std::string>> axes;   ///< axis → label, in `over` order
+  std::shared_ptr<const StageDescription> stage;
+  support::Shared<Json> config;                  ///< complete; `auto` of compute resolved; paths absolute
+  std::vector<Edge> inputs;                      ///< by role in declared order, then in reference order
+  std::vector<SnapshotPoint> snapshots;          ///< by step; empty for a stage without
+  std::vector<ExternalInput> externals;
+  Resources resources;
+  support::Shared<RetryPolicy> retry;
+  support::Shared<Json> checkpoint;              ///< {"every_s": 600, "keep": 2}, or null
+  bool allow_partial = false;
+  bool record_divergence = true;                 ///< on_diverge: record
+  bool exact_numerics = true;                    ///< numerics: exact; else `compute` is in no key
+  bool hash_build = false;                       ///< code: build
+  std::map<std::string, std::string> output_names;   ///< role → friendly name for the view in out/
+  std::string plan_key;                          ///< hex; for a trajectory its trajectory key
+  bool is_trajectory() const { return !snapshots.empty(); }
+};
+
+class KeyMaker;
+
+/// All tasks in an order in which producers come before readers.
+struct Graph {
+  std::string name;                              ///< of the pipeline
+  std::string title;
+  std::string file;                              ///< path of the pipeline file as the user gave it
+  std::string root;                              ///< absolute (design/README 22)
+  std::vector<Task> tasks;
+  std::size_t dropped = 0;                       ///< cells that went with an excluded parent
+  std::vector<std::string> stage_labels;         ///< in file order
+  Json axes = Json::object();                    ///< axis → list of labels, in order
+  std::map<std::string, Resources> resources;
+  std::vector<std::string> files;                ///< absolute paths of the pipeline file and every config file read
+  support::Origins origins_of(const Task& task) const;   ///< where each config value came from; computed on demand
+  std::shared_ptr<const void> source;            ///< keeps what origins_of needs
+  std::shared_ptr<KeyMaker> keys;                ///< of compute_plan_keys (key.h), for those who need keys after it
+};
+
+}  // namespace pe::pipeline

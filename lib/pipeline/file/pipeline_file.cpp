@@ -1,0 +1,549 @@
+#include "pipeline/file/pipeline_file.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <system_error>
+
+#include "support/files.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+using support::ConfigError;
+using support::Diagnostics;
+using support::Mark;
+using support::Node;
+using support::quote;
+using support::suggestion;
+
+namespace {
+
+constexpr std::string_view kSchema = "pe-pipeline/1";
+constexpr std::array<std::string_view, 3> kReservedAxes{"from", "stage", "snapshot"};
+constexpr std::array<std::string_view, 3> kReservedStages{"vars", "axes", "resources"};
+
+bool is_name(std::string_view text) {
+  if (text.empty() || text.front() < 'a' || text.front() > 'z') return false;
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+}
+
+bool is_label(std::string_view text) {
+  if (text.empty() || text.size() > 64) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '+' || c == '-';
+  });
+}
+
+bool is_pipeline_name(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+/// Reads one file; every method adds its mistakes and goes on.
+class Reader {
+ public:
+  Reader(Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+  PipelineFile read(const Node& document);
+
+ private:
+  bool expect_map(const Node& node, const std::string& what) {
+    if (node.is_map()) return true;
+    diagnostics_.add(cat("expected a map for ", what, ", found ", node.found()), node.place());
+    return false;
+  }
+
+  void check_keys(const Node& map, const std::string& what, const std::vector<std::string>& known,
+                  const std::string& otherwise = {}) {
+    for (const auto& member : map.members) {
+      if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
+      std::string hint = suggestion(member.key, known);
+      if (hint.empty()) hint = cat("expected one of ", support::join(known, ", "));
+      if (!otherwise.empty() && hint.rfind("did you mean", 0) != 0) hint = otherwise;
+      diagnostics_.add(cat("unknown key ", quote(member.key), " in ", what), member.key_mark.place(), hint);
+    }
+  }
+
+  std::string text(const Node& node, const std::string& what) {
+    if (node.is_scalar()) return node.text;
+    diagnostics_.add(cat("expected a text for ", what, ", found ", node.found()), node.place());
+    return {};
+  }
+
+  std::string text_member(const Node& map, std::string_view key, const std::string& what) {
+    const Node* node = map.find(key);
+    return node ? text(*node, what) : std::string();
+  }
+
+  /// A member that must be a map; null when absent or wrong.
+  Node map_member(const Node& map, std::string_view key, const std::string& what) {
+    const Node* node = map.find(key);
+    if (!node || node->is_null()) return {};
+    return expect_map(*node, what) ? *node : Node{};
+  }
+
+  std::string word_member(const Node& map, std::string_view key, const std::vector<std::string>& words,
+                          const std::string& otherwise) {
+    const Node* node = map.find(key);
+    if (!node) return otherwise;
+    const std::string word = text(*node, quote(key));
+    if (word.empty()) return otherwise;
+    if (std::find(words.begin(), words.end(), word) != words.end()) return word;
+    std::string hint = suggestion(word, words);
+    diagnostics_.add(cat("unknown value ", quote(word), " of ", quote(key)), node->place(),
+                     hint.empty() ? cat("expected one of ", support::join(words, ", ")) : hint);
+    return otherwise;
+  }
+
+  bool flag(const Node& node, const std::string& what) {
+    if (node.is_scalar() && node.plain && (node.text == "true" || node.text == "false")) return node.text == "true";
+    diagnostics_.add(cat("expected true or false for ", what, ", found ", node.found()), node.place());
+    return false;
+  }
+
+  /// A scalar or a list of scalars.
+  std::vector<Node> scalars(const Node& node, const std::string& what) {
+    if (node.is_scalar()) return {node};
+    if (!node.is_list()) {
+      diagnostics_.add(cat("expected a text or a list of texts for ", what, ", found ", node.found()), node.place());
+      return {};
+    }
+    std::vector<Node> found;
+    for (const Node& item : node.items) {
+      if (item.is_scalar()) {
+        found.push_back(item);
+      } else {
+        diagnostics_.add(cat("expected a text in ", what, ", found ", item.found()), item.place());
+      }
+    }
+    return found;
+  }
+
+  std::vector<Axis> axes(const Node& map, const std::string& what);
+  std::vector<CellPattern> patterns(const Node& node, const std::string& what);
+  std::vector<StageNode::Role> roles(const Node& stage, std::string_view key, bool many, const std::string& where);
+  void stage(const Node::Member& member);
+  void scale(const Node::Member& member);
+
+  Diagnostics& diagnostics_;
+  PipelineFile file_;
+};
+
+std::vector<Axis> Reader::axes(const Node& map, const std::string& what) {
+  std::vector<Axis> found;
+  if (map.is_null() || !expect_map(map, what)) return found;
+  for (const auto& member : map.members) {
+    if (auto axis = parse_axis(member.key, member.key_mark, member.value, diagnostics_)) {
+      found.push_back(std::move(*axis));
+    }
+  }
+  return found;
+}
+
+std::vector<CellPattern> Reader::patterns(const Node& node, const std::string& what) {
+  std::vector<CellPattern> found;
+  if (!node.is_list()) {
+    diagnostics_.add(cat("expected a list of maps axis -> label for ", what, ", found ", node.found()), node.place());
+    return found;
+  }
+  for (const Node& item : node.items) {
+    if (!expect_map(item, cat("an entry of ", what))) continue;
+    CellPattern pattern;
+    for (const auto& member : item.members) {
+      AxisPattern axis{member.key, member.key_mark, {}, {}};
+      for (const Node& label : scalars(member.value, cat("the labels of axis ", quote(member.key)))) {
+        axis.labels.push_back(label.text);
+        axis.label_marks.push_back(label.mark);
+      }
+      pattern.push_back(std::move(axis));
+    }
+    if (pattern.empty()) {
+      diagnostics_.add(cat("an empty entry of ", what, " would match everything"), item.place());
+      continue;
+    }
+    found.push_back(std::move(pattern));
+  }
+  return found;
+}
+
+std::vector<StageNode::Role> Reader::roles(const Node& stage, std::string_view key, bool many,
+                                           const std::string& where) {
+  std::vector<StageNode::Role> found;
+  const Node* node = stage.find(key);
+  if (!node || node->is_null()) return found;
+  if (!expect_map(*node, cat(quote(key), " of ", where))) return found;
+  for (const auto& member : node->members) {
+    StageNode::Role role{member.key, member.key_mark, {}};
+    if (!many && !member.value.is_scalar()) {
+      diagnostics_.add(cat("expected one reference for role ", quote(member.key), ", found ", member.value.found()),
+                       member.value.place(),
+                       member.value.is_list() ? "`gather` takes several artifacts, `each` makes one instance for each"
+                                              : "");
+      continue;
+    }
+    for (const Node& reference : scalars(member.value, cat("role ", quote(member.key)))) {
+      role.references.push_back({reference.text, reference.mark});
+    }
+    if (role.references.empty()) {
+      diagnostics_.add(cat("role ", quote(member.key), " names no stage"), member.key_mark.place());
+      continue;
+    }
+    found.push_back(std::move(role));
+  }
+  return found;
+}
+
+void Reader::stage(const Node::Member& member) {
+  StageNode stage;
+  stage.label = member.key;
+  stage.mark = member.key_mark;
+  const std::size_t before = diagnostics_.size();
+  if (!is_name(member.key)) {
+    diagnostics_.add(cat("stage label ", quote(member.key), " does not match [a-z][a-z0-9_]*"),
+                     member.key_mark.place());
+  } else if (std::find(kReservedStages.begin(), kReservedStages.end(), member.key) != kReservedStages.end()) {
+    diagnostics_.add(cat("a stage cannot be called ", quote(member.key)), member.key_mark.place(),
+                     "`--set` uses this word for something else");
+  }
+  const std::string where = cat("stage ", quote(member.key));
+  if (!expect_map(member.value, where)) return;
+  const Node& node = member.value;
+  check_keys(node, where,
+             {"run", "over", "axes", "exclude", "only", "needs", "gather", "each", "config", "snapshots", "resources",
+              "retry", "checkpoint", "slurm", "allow_partial", "outputs"});
+  if (const Node* run = node.find("run")) {
+    stage.run = text(*run, "'run'");
+    stage.run_mark = run->mark;
+    if (run->is_scalar() && stage.run.empty()) diagnostics_.add("'run' names no program", run->place());
+  } else {
+    diagnostics_.add(cat(where, " lacks 'run'"), stage.mark.place(), "`run: pe-train` names the program of the stage");
+  }
+  if (const Node* over = node.find("over")) {
+    std::set<std::string> seen;
+    for (const Node& axis : scalars(*over, "'over'")) {
+      if (!seen.insert(axis.text).second) {
+        diagnostics_.add(cat("axis ", quote(axis.text), " stands twice in 'over'"), axis.place());
+        continue;
+      }
+      stage.over.emplace_back(axis.text, axis.mark);
+    }
+  }
+  if (const Node* own = node.find("axes")) stage.axes = axes(*own, cat("'axes' of ", where));
+  if (const Node* exclude = node.find("exclude")) stage.exclude = patterns(*exclude, "'exclude'");
+  if (const Node* only = node.find("only")) stage.only = patterns(*only, "'only'");
+  stage.needs = roles(node, "needs", false, where);
+  stage.gather = roles(node, "gather", true, where);
+  stage.each = roles(node, "each", true, where);
+  if (stage.each.size() > 1) {
+    diagnostics_.add(cat("'each' of ", where, " has ", stage.each.size(), " roles; it takes one"),
+                     stage.each[1].mark.place(), "the other role goes under `needs`, joined by the axes both share");
+  }
+  if (const Node* config = node.find("config"); config && !config->is_null() && expect_map(*config, "'config'")) {
+    check_keys(*config, cat("'config' of ", where), {"file", "set"}, "values of the stage go under `set`");
+    if (const Node* files = config->find("file")) stage.config_files = scalars(*files, "'config.file'");
+    stage.set = map_member(*config, "set", "'config.set'");
+  }
+  if (const Node* snapshots = node.find("snapshots"); snapshots && expect_map(*snapshots, "'snapshots'")) {
+    for (const auto& point : snapshots->members) {
+      if (!is_label(point.key)) {
+        diagnostics_.add(cat("snapshot label ", quote(point.key), " does not match [A-Za-z0-9_.+-]{1,64}"),
+                         point.key_mark.place());
+        continue;
+      }
+      stage.snapshots.emplace_back(point.key, point.value);
+      stage.snapshot_marks.push_back(point.key_mark);
+    }
+    if (snapshots->members.empty()) {
+      diagnostics_.add("'snapshots' is empty", snapshots->place(), "leave it out, or name a point such as `final: 1.0`");
+    }
+  }
+  if (const Node* resources = node.find("resources")) stage.resources = *resources;
+  if (const Node* retry = node.find("retry")) stage.retry = *retry;
+  stage.checkpoint = map_member(node, "checkpoint", "'checkpoint'");
+  stage.slurm = map_member(node, "slurm", "'slurm'");
+  if (const Node* partial = node.find("allow_partial")) stage.allow_partial = flag(*partial, "'allow_partial'");
+  if (const Node* outputs = node.find("outputs"); outputs && expect_map(*outputs, "'outputs'")) {
+    stage.outputs_mark = outputs->mark;
+    for (const auto& output : outputs->members) {
+      stage.outputs[output.key] = text(output.value, cat("the friendly name of ", quote(output.key)));
+    }
+  }
+  diagnostics_.add_context(cat("while reading ", where, " (", stage.mark.place().str(), ")"), before);
+  file_.stages.push_back(std::move(stage));
+}
+
+void Reader::scale(const Node::Member& member) {
+  PipelineFile::Scale scale;
+  scale.name = member.key;
+  scale.mark = member.key_mark;
+  const std::string where = cat("scale ", quote(member.key));
+  if (!is_label(member.key)) {
+    diagnostics_.add(cat(where, " does not match [A-Za-z0-9_.+-]{1,64}"), member.key_mark.place());
+  }
+  if (member.value.is_null()) {
+    file_.scales.push_back(std::move(scale));
+    return;
+  }
+  if (!expect_map(member.value, where)) return;
+  check_keys(member.value, where, {"vars", "axes", "default"});
+  scale.vars = map_member(member.value, "vars", cat("'vars' of ", where));
+  if (const Node* own = member.value.find("axes")) scale.axes = axes(*own, cat("'axes' of ", where));
+  if (const Node* mark = member.value.find("default")) scale.is_default = flag(*mark, cat("'default' of ", where));
+  file_.scales.push_back(std::move(scale));
+}
+
+PipelineFile Reader::read(const Node& document) {
+  if (!document.is_map()) {
+    diagnostics_.add(cat("expected a map with `schema: ", kSchema, "`, found ", document.found()), document.place());
+    return {};
+  }
+  check_keys(document, "the pipeline file",
+             {"schema", "name", "title", "description", "defaults", "axes", "vars", "resources", "slurm", "scales",
+              "claims", "stages"});
+  const Node* schema = document.find("schema");
+  if (!schema) {
+    diagnostics_.add("the file lacks 'schema'", document.place(), cat("begin it with `schema: ", kSchema, "`"));
+  } else if (const std::string found = text(*schema, "'schema'"); !found.empty() && found != kSchema) {
+    const bool newer = found.rfind("pe-pipeline/", 0) == 0;
+    diagnostics_.add(cat(newer ? "this pe-pipeline does not know schema " : "this is no pipeline file: schema ",
+                         quote(found)),
+                     schema->place(), cat("expected ", kSchema));
+  }
+  const Node* name = document.find("name");
+  if (!name) {
+    diagnostics_.add("the file lacks 'name'", document.place(), "`name: my_grid` names its reports and runs");
+  } else if (file_.name = text(*name, "'name'"); name->is_scalar()) {
+    if (!is_pipeline_name(file_.name)) {
+      diagnostics_.add(cat("name ", quote(file_.name), " does not match [a-z0-9_-]+"), name->place());
+    } else if (file_.name == "published" || file_.name == "golden") {
+      diagnostics_.add(cat("a pipeline cannot be called ", quote(file_.name)), name->place(),
+                       "that folder of reports/ is kept for committed results");
+    }
+  }
+  file_.title = text_member(document, "title", "'title'");
+  file_.description = text_member(document, "description", "'description'");
+  if (const Node defaults = map_member(document, "defaults", "'defaults'"); defaults.is_map()) {
+    check_keys(defaults, "'defaults'",
+               {"config", "resources", "retry", "checkpoint", "numerics", "code", "on_diverge"});
+    if (const Node* config = defaults.find("config")) file_.default_config = scalars(*config, "'defaults.config'");
+    if (const Node* resources = defaults.find("resources")) file_.default_resources = *resources;
+    if (const Node* retry = defaults.find("retry")) file_.default_retry = *retry;
+    file_.default_checkpoint = map_member(defaults, "checkpoint", "'defaults.checkpoint'");
+    file_.numerics = word_member(defaults, "numerics", {"exact", "tolerant"}, "exact");
+    file_.code = word_member(defaults, "code", {"result-version", "build"}, "result-version");
+    file_.on_diverge = word_member(defaults, "on_diverge", {"record", "fail"}, "record");
+  }
+  if (const Node* own = document.find("axes")) file_.axes = axes(*own, "'axes'");
+  file_.vars = map_member(document, "vars", "'vars'");
+  for (const auto& member : file_.vars.members) {
+    if (!is_name(member.key)) {
+      diagnostics_.add(cat("name of var ", quote(member.key), " does not match [a-z][a-z0-9_]*"),
+                       member.key_mark.place());
+    }
+    for (const Axis& axis : file_.axes) {
+      if (axis.name == member.key) {
+        diagnostics_.add(cat(quote(member.key), " is an axis and a var"), member.key_mark.place(),
+                         "axes and vars share one namespace: rename one");
+      }
+    }
+  }
+  file_.resources = map_member(document, "resources", "'resources'");
+  file_.slurm = map_member(document, "slurm", "'slurm'");
+  if (const Node scales = map_member(document, "scales", "'scales'"); scales.is_map()) {
+    for (const auto& member : scales.members) scale(member);
+    const Mark* first = nullptr;
+    for (const auto& each : file_.scales) {
+      if (!each.is_default) continue;
+      if (first) diagnostics_.add("two scales are marked `default: true`", each.mark.place());
+      first = &each.mark;
+    }
+  }
+  if (const Node* claims = document.find("claims")) {
+    file_.claims = text(*claims, "'claims'");
+    file_.claims_mark = claims->mark;
+  }
+  const Node* stages = document.find("stages");
+  if (!stages) {
+    diagnostics_.add("the file lacks 'stages'", document.place());
+  } else if (expect_map(*stages, "'stages'")) {
+    for (const auto& member : stages->members) stage(member);
+    if (stages->members.empty()) diagnostics_.add("'stages' is empty", stages->place());
+  }
+  return std::move(file_);
+}
+
+/// A bracket of a reference inside `{ }` or `[ ]` makes the YAML reader stumble; it cannot know what was meant.
+[[noreturn]] void rethrow_with_hint(const ConfigError& error) {
+  std::vector<support::Diagnostic> diagnostics = error.diagnostics();
+  for (auto& diagnostic : diagnostics) {
+    const std::string& line = diagnostic.place.excerpt;
+    for (std::size_t at = line.find('['); at != std::string::npos && at > 0; at = line.find('[', at + 1)) {
+      const char before = line[at - 1];
+      const bool after_word = (before >= 'a' && before <= 'z') || (before >= '0' && before <= '9') || before == '_';
+      if (after_word && line.find('=', at) != std::string::npos && line.find_first_of("{[") < at) {
+        diagnostic.hint = "inside { } or [ ] a reference with brackets is quoted: 'trunk[seed=42]'";
+        break;
+      }
+    }
+  }
+  throw ConfigError(std::move(diagnostics));
+}
+
+}  // namespace
+
+const AxisValue* Axis::find(const std::string& label) const {
+  for (const AxisValue& value : values) {
+    if (value.label == label) return &value;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> Axis::labels() const {
+  std::vector<std::string> found;
+  for (const AxisValue& value : values) found.push_back(value.label);
+  return found;
+}
+
+const StageNode* PipelineFile::find_stage(const std::string& label) const {
+  for (const StageNode& stage : stages) {
+    if (stage.label == label) return &stage;
+  }
+  return nullptr;
+}
+
+std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const Node& node, Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.size();
+  if (!is_name(name)) {
+    diagnostics.add(cat("name of axis ", quote(name), " does not match [a-z][a-z0-9_]*"), mark.place());
+  } else if (std::find(kReservedAxes.begin(), kReservedAxes.end(), name) != kReservedAxes.end()) {
+    diagnostics.add(cat("an axis cannot be called ", quote(name)), mark.place(), "the word says where an artifact is from");
+  }
+  Axis axis{name, {}, mark};
+  const auto add = [&](const std::string& label, const Node& value, const Mark& where) {
+    if (!is_label(label)) {
+      diagnostics.add(cat("label ", quote(label), " of axis ", quote(name),
+                          " does not match [A-Za-z0-9_.+-]{1,64}"),
+                      where.place(), node.is_list() ? cat("give it a label: `", name, ": {label: value}`") : "");
+    } else if (axis.find(label)) {
+      diagnostics.add(cat("label ", quote(label), " stands twice in axis ", quote(name)), where.place());
+    } else {
+      axis.values.push_back({label, value});
+    }
+  };
+  if (node.is_list()) {
+    for (const Node& item : node.items) {
+      if (item.is_scalar()) {
+        add(item.text, item, item.mark);
+      } else {
+        diagnostics.add(cat("a value of axis ", quote(name), " is ", item.found(), "; a list holds scalars"),
+                        item.place(), cat("the map form takes any value: `", name, ": {label: value}`"));
+      }
+    }
+  } else if (node.is_map()) {
+    for (const auto& member : node.members) {
+      Node value = member.value;
+      if (value.is_null()) {   // `{rope: }`: the label is the value
+        value = Node{Node::Kind::kScalar, member.key, true, member.key_mark, {}, {}};
+      }
+      add(member.key, value, member.key_mark);
+    }
+  } else {
+    diagnostics.add(cat("expected a list of labels or a map label -> value for axis ", quote(name), ", found ",
+                        node.found()),
+                    node.mark.line ? node.place() : mark.place());
+  }
+  if (axis.values.empty() && diagnostics.size() == before) {
+    diagnostics.add(cat("axis ", quote(name), " has no values"), mark.place());
+  }
+  if (diagnostics.size() != before && axis.values.empty()) return std::nullopt;
+  return axis;
+}
+
+std::optional<Reference> parse_reference(const std::string& text, const Mark& mark, Diagnostics& diagnostics) {
+  Reference reference;
+  const auto fail = [&](const std::string& what) {
+    diagnostics.add(cat("reference ", quote(text), ": ", what), mark.place(),
+                    "write stage, then .output, then @snapshot, then [axis=label,...]");
+    return std::nullopt;
+  };
+  std::string_view rest = text;
+  const auto take = [&](std::string_view stops) {
+    const std::size_t end = std::min(rest.find_first_of(stops), rest.size());
+    const std::string part(rest.substr(0, end));
+    rest.remove_prefix(end);
+    return part;
+  };
+  reference.stage = take(".@[");
+  if (reference.stage.empty()) return fail("it names no stage");
+  if (!rest.empty() && rest.front() == '.') {
+    rest.remove_prefix(1);
+    reference.output = take("@[");
+    if (reference.output.empty()) return fail("no output after '.'");
+  }
+  if (!rest.empty() && rest.front() == '@') {
+    rest.remove_prefix(1);
+    reference.snapshot = take("[");
+    if (reference.snapshot.empty()) return fail("no snapshot after '@'");
+  }
+  if (!rest.empty()) {
+    if (rest.back() != ']') return fail("']' is missing at the end");
+    rest.remove_prefix(1);
+    rest.remove_suffix(1);
+    for (const std::string& part : support::split(rest, ',')) {
+      const std::string_view pin = support::trim(part);
+      const std::size_t equals = pin.find('=');
+      if (equals == std::string_view::npos || equals == 0 || equals + 1 == pin.size()) {
+        return fail(cat(quote(pin), " is no axis=label"));
+      }
+      reference.pins.emplace_back(support::trim(pin.substr(0, equals)), support::trim(pin.substr(equals + 1)));
+    }
+  }
+  return reference;
+}
+
+PipelineFile parse_pipeline_file(std::string_view text, const std::string& name, const fs::path& root) {
+  Node document;
+  try {
+    document = support::parse_yaml(text, name);
+  } catch (const ConfigError& error) {
+    rethrow_with_hint(error);
+  }
+  Diagnostics diagnostics;
+  PipelineFile file = Reader(diagnostics).read(document);
+  diagnostics.throw_if_any();
+  file.path = name;
+  file.root = root;
+  return file;
+}
+
+fs::path find_root(const fs::path& pipeline_file) {
+  const fs::path own = fs::absolute(pipeline_file).lexically_normal().parent_path();
+  std::error_code error;
+  for (fs::path folder = own;; folder = folder.parent_path()) {
+    if (fs::is_directory(folder / "configs", error)) return folder;
+    if (folder == folder.parent_path()) return own;
+  }
+}
+
+PipelineFile read_pipeline_file(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    std::vector<std::string> near;
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      if (it->path().extension() == ".yml") near.push_back(it->path().filename().string());
+    }
+    throw ConfigError(cat("no pipeline file ", quote(path.string())), {},
+                      suggestion(path.filename().string(), near));
+  }
+  return parse_pipeline_file(support::read_file(path, 16u << 20), path.string(), find_root(path));
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,20 @@
+/// @file
+/// Which tasks a command means: `label`, `label[axis=value,axis=value]`, `*`, `[axis=*]`, `+sel` with ancestors, `sel+`
+/// with descendants; several are a union. A comma-separated list of labels for one axis is written by naming it again.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+
+namespace pe::pipeline {
+
+/// One flag per task. No selectors at all mean every task.
+/// @throws ConfigError for a selector that is malformed or matches nothing; says what there is.
+std::vector<bool> select(const Graph& graph, const std::vector<std::string>& selectors);
+
+/// True for a task that one selector, without `+`, names.
+bool matches(const Task& task, const std::string& selector);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,262 @@
+#include "pipeline/file/stage_description.h"
+
+#include <cstdlib>
+#include <set>
+#include <system_error>
+
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/process.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+using support::ConfigError;
+
+namespace {
+
+constexpr int kSchemaVersion = 1;
+constexpr std::string_view kSchemaPrefix = "pe-stage/";
+
+[[noreturn]] void bad(const std::string& source, const std::string& what) {
+  throw ConfigError(cat(source, ": ", what), {}, "rebuild the stage together with pe-pipeline");
+}
+
+const Json& member(const Json& object, const char* key, const std::string& source) {
+  const auto it = object.find(key);
+  if (it == object.end()) bad(source, cat("the description lacks '", key, "'"));
+  return *it;
+}
+
+std::string text_member(const Json& object, const char* key, const std::string& source) {
+  const Json& value = member(object, key, source);
+  if (!value.is_string()) bad(source, cat("'", key, "' in the description is no text"));
+  return value.get<std::string>();
+}
+
+bool flag_member(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_boolean() && it->get<bool>();
+}
+
+artifact::Kind kind_member(const Json& object, const std::string& source) {
+  const std::string name = text_member(object, "kind", source);
+  if (const auto kind = artifact::find_kind(name)) return *kind;
+  bad(source, cat("unknown artifact kind ", support::quote(name)));
+}
+
+const Json& list_member(const Json& object, const char* key, const std::string& source) {
+  const Json& value = member(object, key, source);
+  if (!value.is_array()) bad(source, cat("'", key, "' in the description is no list"));
+  for (const Json& item : value) {
+    if (!item.is_object()) bad(source, cat("'", key, "' in the description holds something that is no map"));
+  }
+  return value;
+}
+
+/// Why a file beside an executable was not believed matters to nobody: the stage itself is asked then.
+std::optional<Json> read_document(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
+  Json document = Json::parse(support::read_file(path), nullptr, false);
+  if (document.is_discarded() || !document.is_object()) return std::nullopt;
+  return document;
+}
+
+}  // namespace
+
+const InputDescription* StageDescription::find_input(const std::string& role) const {
+  for (const auto& input : inputs) {
+    if (input.name == role) return &input;
+  }
+  return nullptr;
+}
+
+const OutputDescription* StageDescription::find_output(const std::string& role) const {
+  for (const auto& output : outputs) {
+    if (output.name == role) return &output;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> StageDescription::input_names() const {
+  std::vector<std::string> names;
+  for (const auto& input : inputs) names.push_back(input.name);
+  return names;
+}
+
+std::vector<std::string> StageDescription::output_names() const {
+  std::vector<std::string> names;
+  for (const auto& output : outputs) names.push_back(output.name);
+  return names;
+}
+
+StageDescription parse_description(const Json& document, const std::string& source) {
+  if (!document.is_object() || !document.contains("schema") || !document["schema"].is_string()) {
+    bad(source, "this is no stage description");
+  }
+  const std::string schema = document["schema"].get<std::string>();
+  const auto number = schema.rfind(kSchemaPrefix, 0) == 0
+                          ? support::parse_integer(std::string_view(schema).substr(kSchemaPrefix.size()))
+                          : std::nullopt;
+  if (!number) bad(source, cat("expected schema 'pe-stage/", kSchemaVersion, "', found ", support::quote(schema)));
+  if (*number > kSchemaVersion) {
+    throw ConfigError(cat(source, " speaks ", schema, "; this pe-pipeline knows pe-stage/", kSchemaVersion), {},
+                      "use the pe-pipeline that was built with it");
+  }
+  StageDescription stage;
+  stage.name = text_member(document, "name", source);
+  stage.program = document.contains("program") ? text_member(document, "program", source) : cat("pe-", stage.name);
+  const Json& version = member(document, "version", source);
+  if (!version.is_number_integer()) bad(source, "'version' in the description is no integer");
+  stage.version = version.get<int>();
+  stage.summary = document.value("summary", std::string());
+  stage.build_id = document.value("build_id", std::string());
+  stage.release = document.value("release", std::string());
+  for (const Json& input : list_member(document, "inputs", source)) {
+    stage.inputs.push_back({text_member(input, "name", source), kind_member(input, source), flag_member(input, "many"),
+                            flag_member(input, "optional")});
+  }
+  for (const Json& output : list_member(document, "outputs", source)) {
+    stage.outputs.push_back(
+        {text_member(output, "name", source), kind_member(output, source), flag_member(output, "volatile")});
+  }
+  stage.fields = support::with_context(cat("reading the description of ", source), [&] {
+    return support::schema_from_json(member(document, "fields", source));
+  });
+  stage.resumes = flag_member(document, "resumes");
+  stage.takes_labels = flag_member(document, "takes_labels");
+  if (document.contains("trajectory") && document["trajectory"].is_object()) {
+    const Json& trajectory = document["trajectory"];
+    TrajectoryDescription described;
+    described.horizon = text_member(trajectory, "horizon", source);
+    const Json& factors = member(trajectory, "tokens_per_step", source);
+    if (!factors.is_array()) bad(source, "'tokens_per_step' in the description is no list");
+    for (const Json& key : factors) {
+      if (!key.is_string()) bad(source, "'tokens_per_step' in the description holds something that is no text");
+      described.tokens_per_step.push_back(key.get<std::string>());
+    }
+    if (trajectory.contains("free_when") && trajectory["free_when"].is_object()) {
+      described.free_when = trajectory["free_when"];
+    }
+    std::vector<std::string> keys = described.tokens_per_step;
+    keys.push_back(described.horizon);
+    for (const auto& [key, value] : described.free_when.items()) keys.push_back(key);
+    for (const std::string& key : keys) {
+      if (!support::find_field(stage.fields, key)) {
+        bad(source, cat("its trajectory names the field ", support::quote(key), ", which it lacks"));
+      }
+    }
+    stage.trajectory = std::move(described);
+  }
+  if (document.contains("costs") && document["costs"].is_object()) stage.costs = document["costs"];
+  Json identity = document;
+  identity.erase("build_id");   // a rebuild that describes the same leaves plans valid
+  stage.digest = support::sha256_hex(identity.dump());
+  return stage;
+}
+
+StageCatalog::StageCatalog(std::vector<fs::path> folders) : folders_(std::move(folders)) {}
+
+void StageCatalog::add(StageDescription description) {
+  if (description.digest.empty()) description.digest = support::sha256_hex(description.program);
+  const std::string program = description.program;
+  by_run_[program] = std::make_shared<StageDescription>(std::move(description));
+}
+
+std::optional<fs::path> StageCatalog::locate(const std::string& run, const fs::path& root) const {
+  std::error_code error;
+  if (run.find('/') != std::string::npos) {
+    const fs::path path = fs::path(run).is_absolute() ? fs::path(run) : root / run;
+    if (fs::is_regular_file(path, error)) return path.lexically_normal();
+    return std::nullopt;
+  }
+  for (const fs::path& folder : folders_) {
+    if (fs::is_regular_file(folder / run, error)) return folder / run;
+  }
+  return support::find_program(run);
+}
+
+std::vector<std::string> StageCatalog::known_programs() const {
+  std::set<std::string> names;
+  for (const auto& [run, description] : by_run_) names.insert(run);
+  for (const fs::path& folder : folders_) {
+    std::error_code error;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+      const std::string name = it->path().filename().string();
+      constexpr std::string_view kEnding = ".describe.json";
+      if (name.size() > kEnding.size() && name.compare(name.size() - kEnding.size(), kEnding.size(), kEnding) == 0) {
+        names.insert(name.substr(0, name.size() - kEnding.size()));
+      }
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+Json StageCatalog::ask(const fs::path& executable, const std::string& content, const support::Place& place) {
+  const fs::path known =
+      memory_.empty() ? fs::path() : memory_ / cat(executable.filename().string(), ".", content, ".json");
+  if (!known.empty()) {
+    if (auto document = read_document(known)) return *std::move(document);
+  }
+  started_ = true;
+  support::Captured captured;
+  try {
+    captured = support::capture({executable.string(), "--describe"});
+  } catch (const support::IoError& error) {
+    throw ConfigError(
+        cat("cannot start ", support::quote(executable.string()), ": ", error.diagnostics().front().message), place,
+        "`run` names an executable stage");
+  }
+  Json answer = captured.status.code == 0 ? Json::parse(captured.out, nullptr, false) : Json(Json::value_t::discarded);
+  if (answer.is_discarded()) {
+    throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
+                          captured.status.code, captured.status.code == 0 ? " and printed no JSON" : ""),
+                      place, "`run` names a stage, a program that answers --describe with pe-stage/1");
+  }
+  std::error_code error;
+  if (!known.empty() && fs::is_directory(memory_.parent_path().parent_path(), error)) {
+    try {
+      support::make_folders(memory_);
+      support::write_file_atomically(known, answer.dump() + "\n", false);
+    } catch (const support::IoError&) {
+      // The stage is asked again next time.
+    }
+  }
+  return answer;
+}
+
+std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& run, const fs::path& root,
+                                                           const support::Place& place) {
+  if (const auto it = by_run_.find(run); it != by_run_.end()) return it->second;
+  const auto executable = locate(run, root);
+  if (!executable) {
+    const std::string where = run.find('/') != std::string::npos
+                                  ? cat("no file ", support::quote((root / run).lexically_normal().string()))
+                                  : cat("the program ", support::quote(run),
+                                        " is neither beside pe-pipeline nor on the PATH");
+    throw ConfigError(where, place, support::suggestion(run, known_programs()));
+  }
+  const std::string note = support::elf_build_id(*executable);
+  const std::string build_id = note.empty() ? support::sha256_file(*executable) : note;
+  const fs::path beside = cat(executable->string(), ".describe.json");
+  std::optional<Json> document = read_document(beside);
+  if (!document || document->value("build_id", std::string()) != build_id) document = ask(*executable, build_id, place);
+  StageDescription stage;
+  try {
+    stage = parse_description(*document, executable->string());
+  } catch (const support::Error& error) {
+    const auto& first = error.diagnostics().front();
+    throw ConfigError(first.message, place, first.hint);
+  }
+  stage.executable = fs::absolute(*executable).lexically_normal().string();
+  stage.build_id = build_id;
+  files_.push_back({*executable});
+  files_.push_back({beside});
+  return by_run_[run] = std::make_shared<StageDescription>(std::move(stage));
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,43 @@
+/// @file
+/// What a plan will cost, before it runs: from what such tasks took here before, laid out on the slots that there are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/plan/capacity.h"
+
+namespace pe::pipeline {
+
+struct Estimate {
+  std::vector<double> seconds;       ///< by task: what it is expected to take; 0 where it does not run or nothing is known
+  std::size_t known = 0;             ///< tasks that would run and of which something is known
+  std::size_t unknown = 0;           ///< of stages that never ran here
+  std::size_t too_large = 0;         ///< that the slots can never hold; in no sum
+  double task_s = 0;                 ///< sum over tasks
+  double gpu_s = 0;                  ///< sum over tasks of seconds x GPUs
+  double wall_s = 0;                 ///< on the slots, longest remaining path first, as `run` starts them
+  double bytes = 0;                  ///< of the outputs
+  double chain_s = 0;                ///< the longest chain: no number of slots is faster
+  std::vector<std::size_t> chain;    ///< its tasks, first to last
+  std::size_t compared = 0;          ///< finished tasks that had been estimated
+  double error = 0;                  ///< of those: half were off by no more than this factor minus one (0.12: 12 %)
+};
+
+/// Times scale with training tokens where the stage's description gives them and with steps on a trajectory; they come
+/// from the same instance where it ran before, else from its stage label, else from its kind of stage.
+Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, const Capacity& capacity);
+
+/// What sharing a trajectory saves: a trunk is trained once, and models that continue from its snapshots only go on.
+struct Sharing {
+  std::size_t trunks = 0;            ///< distinct trajectories that something continues from
+  double budget_tokens = 0;          ///< sum of their horizons
+  double shared_tokens = 0;          ///< trunks to their last snapshot, and what continues them
+  double alone_tokens = 0;           ///< every model trained by itself from the start
+};
+Sharing sharing(const Graph& graph, const Plan& plan);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,366 @@
+#include "pipeline/plan/explain.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::display;
+
+namespace {
+
+std::string shown(const Json& value) {
+  std::string text = value.is_null() ? "unset" : display(value);
+  constexpr std::size_t kLongest = 60;
+  if (text.size() > kLongest) text = cat(std::string_view(text).substr(0, kLongest), "…");
+  return text;
+}
+
+std::string short_digest(const std::string& digest) { return digest.substr(0, 12); }
+
+/// Where a dotted path, or what holds it, was written.
+support::Place place_of(const support::Origins& origins, const std::string& path) {
+  for (std::string at = path;;) {
+    if (const auto it = origins.find(at); it != origins.end()) return it->second;
+    const std::size_t dot = at.rfind('.');
+    if (dot == std::string::npos) return {};
+    at.resize(dot);
+  }
+}
+
+std::vector<std::string> digests_of(const Json& list) {
+  std::vector<std::string> found;
+  if (!list.is_array()) return found;
+  for (const Json& one : list) {
+    if (one.is_object()) found.push_back(one.value("digest", std::string()));
+  }
+  return found;
+}
+
+Json decoded(std::string_view cbor) {
+  if (cbor.empty()) return Json::object();
+  Json value = Json::from_cbor(cbor.begin(), cbor.end(), true, false);
+  return value.is_object() ? value : Json::object();
+}
+
+/// The files that a field names, before and now.
+void compare_files(const Json& before, const Json& now, std::vector<Cause>& causes) {
+  for (const auto& [field, files] : now.items()) {
+    const Json old = before.value(field, Json::array());
+    if (old == files) continue;
+    std::map<std::string, std::string> known;
+    for (const Json& file : old) known[file.at(0).get<std::string>()] = file.at(1).get<std::string>();
+    std::size_t added = 0, changed = 0;
+    std::string example;
+    for (const Json& file : files) {
+      const auto it = known.find(file.at(0).get<std::string>());
+      if (it == known.end()) {
+        ++added;
+      } else {
+        changed += it->second != file.at(1).get<std::string>();
+        if (it->second == file.at(1).get<std::string>()) {
+          known.erase(it);
+          continue;
+        }
+        known.erase(it);
+      }
+      if (example.empty()) example = file.at(0).get<std::string>();
+    }
+    if (example.empty() && !known.empty()) example = known.begin()->first;
+    causes.push_back({ReasonKind::kExternal,
+                      cat("files of ", field, " (", changed, " changed, ", added, " new, ", known.size(), " gone; such as ",
+                          example, ")"),
+                      {}, {}, {}});
+  }
+  for (const auto& [field, files] : before.items()) {
+    if (!now.contains(field)) causes.push_back({ReasonKind::kExternal, cat(field, " names no file now"), {}, {}, {}});
+  }
+}
+
+void compare_inputs(const StageDescription& stage, const Json& before, const Json& now, std::vector<Cause>& causes) {
+  for (const InputDescription& role : stage.inputs) {
+    const auto old = digests_of(before.value(role.name, Json::array()));
+    const auto fresh = digests_of(now.value(role.name, Json::array()));
+    if (old == fresh) continue;
+    if (old.size() == 1 && fresh.size() == 1) {
+      causes.push_back({ReasonKind::kInput, cat("content of input ", role.name), short_digest(old[0]),
+                        short_digest(fresh[0]), {}});
+      continue;
+    }
+    std::size_t changed = 0;
+    for (const std::string& digest : fresh) changed += std::find(old.begin(), old.end(), digest) == old.end();
+    causes.push_back({ReasonKind::kInput, cat("input ", role.name, ": ", changed, " of ", fresh.size(), " are new"),
+                      old.size() == fresh.size() ? "" : cat(old.size(), " artifacts"),
+                      old.size() == fresh.size() ? "" : cat(fresh.size(), " artifacts"), {}});
+  }
+}
+
+/// Earlier results by stage and instance, asked of the store once.
+class Past {
+ public:
+  explicit Past(const StoreView& store) : store_(store) {}
+
+  /// The newest earlier result of an instance with another key; null when there is none.
+  const PastTask* find(const std::string& stage, const std::string& id, const std::string& other_than) {
+    const PastTask* newest = nullptr;
+    const auto [from, to] = of(stage).by_id.equal_range(id);
+    for (auto at = from; at != to; ++at) {
+      if (at->second->key.key != other_than && (!newest || newer(*at->second, *newest))) newest = at->second;
+    }
+    return newest;
+  }
+
+  /// The newest of each other stage label that ran at the same point of the axes: what this stage may have been called.
+  std::vector<const PastTask*> by_other_names(const std::string& stage, const std::string& id) {
+    std::map<std::string_view, const PastTask*> newest;
+    OfStage& tasks = of(stage);
+    if (tasks.by_axes.empty()) {
+      for (const auto& [other, task] : tasks.by_id) tasks.by_axes.emplace(axes_of(other), task);
+    }
+    const auto [from, to] = tasks.by_axes.equal_range(axes_of(id));
+    for (auto at = from; at != to; ++at) {
+      const PastTask*& best = newest[label_of(at->second->id)];
+      if (!best || newer(*at->second, *best)) best = at->second;
+    }
+    std::vector<const PastTask*> found;
+    for (const auto& [label, task] : newest) found.push_back(task);
+    return found;
+  }
+
+  /// "trunk" and "[seed=42]" of "trunk[seed=42]".
+  static std::string_view label_of(std::string_view id) { return id.substr(0, id.find('[')); }
+  static std::string_view axes_of(std::string_view id) { return id.substr(label_of(id).size()); }
+
+ private:
+  using Tasks = std::unordered_multimap<std::string_view, const PastTask*>;
+  struct OfStage {
+    Tasks by_id, by_axes;
+  };
+
+  static bool newer(const PastTask& a, const PastTask& b) {
+    return a.ended > b.ended || (a.ended == b.ended && a.key.step > b.key.step);
+  }
+  OfStage& of(const std::string& stage) {
+    const auto [it, fresh] = by_stage_.try_emplace(stage);
+    if (fresh) {
+      const std::vector<PastTask>& tasks = store_.past_tasks(stage);
+      it->second.by_id.reserve(tasks.size());
+      for (const PastTask& task : tasks) it->second.by_id.emplace(task.id, &task);
+    }
+    return it->second;
+  }
+
+  const StoreView& store_;
+  std::map<std::string, OfStage> by_stage_;
+};
+
+class Explainer {
+ public:
+  Explainer(const Graph& graph, const Plan& plan, const StoreView& store, Against against = {})
+      : graph_(graph), plan_(plan), past_(store), keys_(keys_of(graph)), against_(std::move(against)) {}
+
+  Explanation explain(std::size_t index) {
+    const Task& task = graph_.tasks[index];
+    const PlannedTask& planned = plan_.tasks[index];
+    Explanation explanation;
+    explanation.task = index;
+    for (const Edge& edge : task.inputs) {
+      const TaskState state = plan_.tasks[edge.producer].state;
+      if (state != TaskState::kRun) continue;
+      auto& follows = explanation.follows;
+      if (std::find(follows.begin(), follows.end(), edge.producer) == follows.end()) follows.push_back(edge.producer);
+    }
+    if (const auto against = against_.find(index); against != against_.end()) {
+      const PastTask& before = against->second;
+      explanation.against = before.key.key;
+      explanation.against_id = before.id;
+      explanation.against_run = before.run;
+      explanation.causes = compare(index, before);
+      if (explanation.causes.empty() && explanation.follows.empty()) {
+        explanation.causes.push_back({ReasonKind::kPresent, "nothing differs", {}, {}, {}});
+      }
+      return explanation;
+    }
+    switch (planned.state) {
+      case TaskState::kReuse:
+      case TaskState::kNotNeeded:
+        explanation.against = planned.task_key;
+        explanation.causes.push_back({ReasonKind::kPresent, planned.reason, {}, {}, {}});
+        return explanation;
+      case TaskState::kLikelyReuse:
+        explanation.against = planned.task_key;
+        explanation.causes.push_back({ReasonKind::kFollows, planned.reason, {}, {}, {}});
+        return explanation;
+      case TaskState::kInputMissing:
+      case TaskState::kBlocked:
+        explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
+        return explanation;
+      case TaskState::kRun: break;
+    }
+    if (planned.reason_kind == ReasonKind::kForced || planned.reason_kind == ReasonKind::kObjectGone) {
+      explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
+      return explanation;
+    }
+    // A key that is only presumed may be that of the newest result, which is then the one to compare with.
+    const std::string own = task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key;
+    if (const PastTask* before = past_.find(task.stage->name, task.id, own)) {
+      explanation.against = before->key.key;
+      explanation.against_id = before->id;
+      explanation.against_run = before->run;
+      explanation.causes = compare(index, *before);
+      if (explanation.causes.empty() && explanation.follows.empty()) {
+        // The recipe is as it was: a step of the trajectory that nobody asked for yet, or a result that was forgotten.
+        explanation.causes.push_back({ReasonKind::kNew,
+                                      task.is_trajectory() ? "a snapshot that was not made yet" : "its result is not recorded",
+                                      {}, {}, {}});
+      }
+    } else if (!explain_by_another_name(index, explanation) && explanation.follows.empty()) {
+      explanation.causes.push_back({ReasonKind::kNew, "no result yet", {}, {}, {}});
+    }
+    if (explanation.causes.empty()) {
+      std::vector<std::string> labels;
+      for (std::size_t producer : explanation.follows) {
+        const std::string& label = graph_.tasks[producer].label;
+        if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
+      }
+      explanation.causes.push_back({ReasonKind::kFollows, cat("follows ", support::join(labels, ", ")), {}, {}, {}});
+    }
+    return explanation;
+  }
+
+ private:
+  static constexpr std::size_t kNear = 6;   ///< results that differ in more have nothing to do with each other
+
+  /// A stage that was given another name, or a second one for nearly the same work: against the result that differs least.
+  bool explain_by_another_name(std::size_t index, Explanation& explanation) {
+    const Task& task = graph_.tasks[index];
+    const PastTask* nearest = nullptr;
+    std::vector<Cause> least;
+    for (const PastTask* before : past_.by_other_names(task.stage->name, task.id)) {
+      std::vector<Cause> causes = compare(index, *before);
+      if (causes.size() > kNear || (nearest && causes.size() >= least.size())) continue;
+      nearest = before;
+      least = std::move(causes);
+    }
+    if (!nearest) return false;
+    explanation.against = nearest->key.key;
+    explanation.against_id = nearest->id;
+    explanation.against_run = nearest->run;
+    explanation.causes = {{ReasonKind::kNew, cat("no result by this name yet; beside that of ", Past::label_of(nearest->id)), {}, {}, {}}};
+    explanation.causes.insert(explanation.causes.end(), least.begin(), least.end());
+    return true;
+  }
+
+  std::vector<Cause> compare(std::size_t index, const PastTask& before) {
+    const Task& task = graph_.tasks[index];
+    const StageDescription& stage = *task.stage;
+    std::vector<Cause> causes;
+    if (before.version != stage.version) {
+      causes.push_back({ReasonKind::kVersion, cat("result version of ", stage.program), std::to_string(before.version),
+                        std::to_string(stage.version), {}});
+    }
+    const std::string_view build = task.hash_build ? std::string_view(stage.build_id) : std::string_view();
+    if (before.build != build) {
+      const auto shown_build = [](std::string_view id) {
+        return id.empty() ? std::string("unset") : short_digest(std::string(id));
+      };
+      causes.push_back({ReasonKind::kVersion, cat("build of ", stage.program), shown_build(before.build),
+                        shown_build(build), {}});
+    }
+    for (const Cause& cause : config_causes(task, before)) causes.push_back(cause);
+    if (before.externals != keys_->externals(task)) {
+      const std::size_t first = causes.size();
+      compare_files(decoded(before.externals), decoded(keys_->externals(task)), causes);
+      for (std::size_t i = first; i < causes.size(); ++i) causes[i].place = place(task, causes[i]);
+    }
+    // One byte is the empty map: a file of another day has no inputs yet.
+    if (const auto inputs = known_inputs(graph_, plan_, index); inputs && before.inputs.size() > 1) {
+      const Json now = input_roles(*inputs);
+      if (const Json then = decoded(before.inputs); then != now) compare_inputs(stage, then, now, causes);
+    }
+    return causes;
+  }
+
+  /// Most tasks of a stage share their config, and most earlier ones did: each pair is compared once.
+  const std::vector<Cause>& config_causes(const Task& task, const PastTask& before) {
+    static const std::vector<Cause> none;
+    const std::string& now = keys_->config(task);
+    if (before.config == now) return none;
+    const auto [it, fresh] = compared_.try_emplace({before.config.data(), now.data()});
+    if (!fresh) return it->second;
+    for (const auto& difference : support::differences(decoded(before.config), decoded(now))) {
+      Cause cause{ReasonKind::kConfig, difference.path, shown(difference.before), shown(difference.after), {}};
+      cause.place = place(task, cause);
+      it->second.push_back(std::move(cause));
+    }
+    return it->second;
+  }
+
+  /// Instances of a stage mostly take a value from the same line; the first one stands for them.
+  support::Place place(const Task& task, const Cause& cause) {
+    const std::string path = cause.kind == ReasonKind::kExternal && !task.externals.empty() ? task.externals[0].field
+                                                                                            : cause.what;
+    const auto [it, fresh] = places_.try_emplace(cat(task.label, '\n', path, '\n', cause.after));
+    if (fresh) it->second = place_of(graph_.origins_of(task), path);
+    return it->second;
+  }
+
+  const Graph& graph_;
+  const Plan& plan_;
+  Past past_;
+  std::shared_ptr<KeyMaker> keys_;
+  Against against_;
+  std::map<std::pair<const char*, const char*>, std::vector<Cause>> compared_;
+  std::map<std::string, support::Place> places_;
+};
+
+}  // namespace
+
+std::string Cause::str() const {
+  if (before.empty() && after.empty()) return what;
+  return cat(what, " ", before, " -> ", after);
+}
+
+Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task) {
+  return Explainer(graph, plan, store).explain(task);
+}
+
+std::vector<Explanation> explain_all(const Graph& graph, const Plan& plan, const StoreView& store,
+                                     const std::vector<std::size_t>& tasks, Against against) {
+  Explainer explainer(graph, plan, store, std::move(against));
+  std::vector<Explanation> explanations;
+  explanations.reserve(tasks.size());
+  for (const std::size_t task : tasks) explanations.push_back(explainer.explain(task));
+  return explanations;
+}
+
+std::vector<CauseGroup> group_causes(const Graph& graph, const Plan& plan, const StoreView& store) {
+  Explainer explainer(graph, plan, store);
+  std::vector<CauseGroup> groups;
+  std::unordered_map<std::string, std::size_t> by_text;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const TaskState state = plan.tasks[i].state;
+    if (state == TaskState::kReuse || state == TaskState::kNotNeeded || state == TaskState::kLikelyReuse) continue;
+    const Explanation explanation = explainer.explain(i);
+    std::vector<std::string> texts;
+    support::Place place;
+    for (const Cause& cause : explanation.causes) {
+      texts.push_back(cause.str());
+      if (place.file.empty()) place = cause.place;
+    }
+    const std::string text = support::join(texts, "; ");
+    const auto [it, fresh] = by_text.try_emplace(cat(graph.tasks[i].label, '\n', text), groups.size());
+    if (fresh) groups.push_back({graph.tasks[i].label, text, place, {}});
+    groups[it->second].tasks.push_back(i);
+  }
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const CauseGroup& a, const CauseGroup& b) { return a.tasks.size() > b.tasks.size(); });
+  return groups;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,274 @@
+#include "pipeline/plan/key.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "pipeline/file/config_value.h"
+#include "pipeline/file/path_fields.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace {
+
+constexpr const char* kTaskType = "pe/task/1";
+constexpr const char* kPlanType = "pe/plan/1";
+
+/// Takes what a dotted path names out of a document; groups that become empty go too.
+void erase_path(Json& document, const std::string& dotted) {
+  const std::size_t dot = dotted.find('.');
+  if (dot == std::string::npos) {
+    document.erase(dotted);
+    return;
+  }
+  const auto it = document.find(dotted.substr(0, dot));
+  if (it == document.end() || !it->is_object()) return;
+  erase_path(*it, dotted.substr(dot + 1));
+  if (it->empty()) document.erase(it);
+}
+
+Json hashed_part(const Task& task) {
+  const StageDescription& stage = *task.stage;
+  Json config = support::hashed_config(stage.fields, *task.config);
+  erase_paths(stage.fields, config);
+  if (!task.exact_numerics) config.erase("compute");
+  if (task.is_trajectory() && horizon_is_free(task)) erase_path(config, stage.trajectory->horizon);
+  return config;
+}
+
+Json external_part(const Task& task) {
+  Json externals = Json::object();
+  for (const ExternalInput& external : task.externals) {
+    Json files = Json::array();
+    for (const auto& [name, sha256] : external.files) files.push_back(Json::array({name, sha256}));
+    externals[external.field] = std::move(files);
+  }
+  return externals;
+}
+
+/// The part of the document that does not depend on inputs.
+Json recipe(const Task& task) {
+  const StageDescription& stage = *task.stage;
+  Json document = {{"stage", stage.name}, {"version", stage.version}, {"config", hashed_part(task)}};
+  if (!task.externals.empty()) document["externals"] = external_part(task);
+  if (task.hash_build) document["build"] = stage.build_id;
+  return document;
+}
+
+// ---- deterministic CBOR, written piece by piece; support::canonical_cbor is the reference -------------------------------
+
+enum Major : unsigned { kUnsigned = 0, kText = 3, kArray = 4, kMap = 5 };
+
+void put_head(std::string& out, Major major, std::uint64_t value) {
+  const auto type = static_cast<unsigned char>(major << 5);
+  int bytes = 0;
+  if (value < 24) {
+    out += static_cast<char>(type | value);
+    return;
+  }
+  if (value <= 0xFF) bytes = 1;
+  else if (value <= 0xFFFF) bytes = 2;
+  else if (value <= 0xFFFFFFFF) bytes = 4;
+  else bytes = 8;
+  out += static_cast<char>(type | (bytes == 1 ? 24 : bytes == 2 ? 25 : bytes == 4 ? 26 : 27));
+  for (int i = bytes - 1; i >= 0; --i) out += static_cast<char>(value >> (8 * i) & 255);
+}
+
+void put_text(std::string& out, std::string_view text) {
+  put_head(out, kText, text.size());
+  out += text;
+}
+
+}  // namespace
+
+bool horizon_is_free(const Task& task) {
+  const auto& trajectory = task.stage->trajectory;
+  if (!trajectory || trajectory->free_when.empty()) return false;
+  for (const auto& [key, wanted] : trajectory->free_when.items()) {
+    const Json* value = find_value(*task.config, key);
+    if (!value) return false;
+    bool holds = wanted == *value;   // 0 and 0.0 are equal here, whichever way the description wrote it
+    if (wanted.is_array() && !value->is_array()) {
+      for (const Json& one : wanted) holds = holds || one == *value;
+    }
+    if (!holds) return false;
+  }
+  return true;
+}
+
+Json input_roles(const std::vector<InputDigest>& inputs) {
+  Json roles = Json::object();
+  for (const InputDigest& input : inputs) {
+    Json one = {{"digest", input.digest}};
+    if (input.step >= 0) one["step"] = input.step;
+    roles[input.role].push_back(std::move(one));
+  }
+  return roles;
+}
+
+Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs) {
+  Json document = recipe(task);
+  document["inputs"] = input_roles(inputs);
+  return document;
+}
+
+std::string task_key_of(const Json& preimage) { return support::canonical_hash(kTaskType, preimage); }
+
+std::string task_key(const Task& task, const std::vector<InputDigest>& inputs) {
+  return task_key_of(task_preimage(task, inputs));
+}
+
+Json plan_preimage(const Graph& graph, const Task& task) {
+  Json document = recipe(task);
+  Json roles = Json::object();
+  for (const Edge& edge : task.inputs) {
+    const Task& producer = graph.tasks[edge.producer];
+    Json one = {{"plan", producer.plan_key}, {"output", edge.output}};
+    if (!edge.snapshot.empty()) {
+      for (const SnapshotPoint& point : producer.snapshots) {
+        if (point.label == edge.snapshot) one["step"] = point.step;
+      }
+    }
+    roles[edge.role].push_back(std::move(one));
+  }
+  document["inputs"] = std::move(roles);
+  return document;
+}
+
+struct KeyMaker::State {
+  /// What the bytes below follow from. Files follow from the paths in the config, so they need no place here.
+  struct Shared {
+    const void* config;
+    const void* stage;
+    bool trajectory, exact;
+    bool operator==(const Shared&) const = default;
+  };
+  struct SharedHash {
+    std::size_t operator()(const Shared& shared) const {
+      return std::hash<const void*>()(shared.config) * 31 + std::hash<const void*>()(shared.stage) * 4 +
+             static_cast<std::size_t>(shared.trajectory) * 2 + static_cast<std::size_t>(shared.exact);
+    }
+  };
+  struct Encoded {
+    support::Shared<Json> keep;   ///< so that no other config gets its address
+    std::string config, externals;
+  };
+  std::unordered_map<Shared, Encoded, SharedHash> known;
+  std::string bytes;
+
+  const Encoded& encoded(const Task& task) {
+    const auto [it, fresh] = known.try_emplace(
+        Shared{task.config.identity(), task.stage.get(), task.is_trajectory(), task.exact_numerics});
+    if (fresh || !task.config.identity()) {
+      it->second.keep = task.config;
+      it->second.config = support::canonical_cbor(hashed_part(task));
+      it->second.externals.clear();
+      if (!task.externals.empty()) it->second.externals = support::canonical_cbor(external_part(task));
+    }
+    return it->second;
+  }
+
+  /// The document in the order of its encoded keys: shorter ones first, then by their bytes. `put_input(i)` writes the map
+  /// of one input, `role(i)` names its role.
+  template <typename Role, typename PutInput>
+  std::string hash(const char* type, const Task& task, std::size_t inputs, const Role& role, const PutInput& put_input) {
+    const StageDescription& stage = *task.stage;
+    const Encoded& parts = encoded(task);
+    bytes.clear();
+    put_head(bytes, kArray, 2);
+    put_text(bytes, type);
+    put_head(bytes, kMap, 4u + (task.hash_build ? 1 : 0) + (task.externals.empty() ? 0 : 1));
+    if (task.hash_build) {
+      put_text(bytes, "build");
+      put_text(bytes, stage.build_id);
+    }
+    put_text(bytes, "stage");
+    put_text(bytes, stage.name);
+    put_text(bytes, "config");
+    bytes += parts.config;
+    put_text(bytes, "inputs");
+    std::vector<std::pair<std::string_view, std::vector<std::size_t>>> roles;
+    for (std::size_t i = 0; i < inputs; ++i) {
+      const std::string_view name = role(i);
+      auto at = std::find_if(roles.begin(), roles.end(), [&](const auto& known_role) { return known_role.first == name; });
+      if (at == roles.end()) at = roles.insert(roles.end(), {name, {}});
+      at->second.push_back(i);
+    }
+    std::sort(roles.begin(), roles.end(), [](const auto& a, const auto& b) {
+      return a.first.size() != b.first.size() ? a.first.size() < b.first.size() : a.first < b.first;
+    });
+    put_head(bytes, kMap, roles.size());
+    for (const auto& [name, members] : roles) {
+      put_text(bytes, name);
+      put_head(bytes, kArray, members.size());
+      for (const std::size_t i : members) put_input(i);
+    }
+    put_text(bytes, "version");
+    put_head(bytes, kUnsigned, static_cast<std::uint64_t>(stage.version));
+    if (!task.externals.empty()) {
+      put_text(bytes, "externals");
+      bytes += parts.externals;
+    }
+    return support::sha256_hex(bytes);
+  }
+};
+
+KeyMaker::KeyMaker() : state_(std::make_unique<State>()) {}
+KeyMaker::~KeyMaker() = default;
+
+std::string KeyMaker::plan_key(const Graph& graph, const Task& task) {
+  std::string& bytes = state_->bytes;
+  return state_->hash(
+      kPlanType, task, task.inputs.size(), [&](std::size_t i) -> std::string_view { return task.inputs[i].role; },
+      [&](std::size_t i) {
+        const Edge& edge = task.inputs[i];
+        const Task& producer = graph.tasks[edge.producer];
+        const SnapshotPoint* point = nullptr;
+        if (!edge.snapshot.empty()) {
+          for (const SnapshotPoint& one : producer.snapshots) {
+            if (one.label == edge.snapshot) point = &one;
+          }
+        }
+        put_head(bytes, kMap, point ? 3 : 2);
+        put_text(bytes, "plan");
+        put_text(bytes, producer.plan_key);
+        if (point) {
+          put_text(bytes, "step");
+          put_head(bytes, kUnsigned, static_cast<std::uint64_t>(point->step));
+        }
+        put_text(bytes, "output");
+        put_text(bytes, edge.output);
+      });
+}
+
+std::string KeyMaker::task_key(const Task& task, const std::vector<InputDigest>& inputs) {
+  std::string& bytes = state_->bytes;
+  return state_->hash(
+      kTaskType, task, inputs.size(), [&](std::size_t i) -> std::string_view { return inputs[i].role; },
+      [&](std::size_t i) {
+        put_head(bytes, kMap, inputs[i].step >= 0 ? 2 : 1);
+        if (inputs[i].step >= 0) {
+          put_text(bytes, "step");
+          put_head(bytes, kUnsigned, static_cast<std::uint64_t>(inputs[i].step));
+        }
+        put_text(bytes, "digest");
+        put_text(bytes, inputs[i].digest);
+      });
+}
+
+const std::string& KeyMaker::config(const Task& task) { return state_->encoded(task).config; }
+const std::string& KeyMaker::externals(const Task& task) { return state_->encoded(task).externals; }
+
+std::shared_ptr<KeyMaker> keys_of(const Graph& graph) {
+  return graph.keys ? graph.keys : std::make_shared<KeyMaker>();
+}
+
+void compute_plan_keys(Graph& graph) {
+  graph.keys = std::make_shared<KeyMaker>();
+  for (Task& task : graph.tasks) task.plan_key = graph.keys->plan_key(graph, task);
+}
+
+}  // namespace pe::pipeline

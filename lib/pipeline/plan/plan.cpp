@@ -1,0 +1,229 @@
+#include "pipeline/plan/plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+namespace {
+
+const PlannedSnapshot* find_snapshot(const PlannedTask& task, const std::string& label) {
+  for (const PlannedSnapshot& snapshot : task.snapshots) {
+    if (snapshot.label == label) return &snapshot;
+  }
+  return nullptr;
+}
+
+/// What the store knows of the result that an edge reads from; null when nothing, or nothing certain.
+const Result* find_result(const Plan& plan, const Edge& edge) {
+  const PlannedTask& producer = plan.tasks[edge.producer];
+  if (!producer.key_is_exact) return nullptr;
+  if (edge.snapshot.empty()) return producer.result ? &*producer.result : nullptr;
+  const PlannedSnapshot* snapshot = find_snapshot(producer, edge.snapshot);
+  return snapshot && snapshot->result ? &*snapshot->result : nullptr;
+}
+
+bool missing_external(const Task& task) {
+  return std::any_of(task.externals.begin(), task.externals.end(),
+                     [](const ExternalInput& external) { return !external.missing.empty(); });
+}
+
+/// Whether everything that is asked of a task is in the store.
+bool is_present(const PlannedTask& task) {
+  if (task.snapshots.empty()) return task.present;
+  return std::all_of(task.snapshots.begin(), task.snapshots.end(),
+                     [](const PlannedSnapshot& snapshot) { return !snapshot.needed || snapshot.present; });
+}
+
+bool record_without_object(const PlannedTask& task) {
+  if (task.snapshots.empty()) return task.result && !task.present;
+  return std::any_of(task.snapshots.begin(), task.snapshots.end(), [](const PlannedSnapshot& snapshot) {
+    return snapshot.needed && snapshot.result && !snapshot.present;
+  });
+}
+
+void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& plan, std::size_t index) {
+  const Task& task = graph.tasks[index];
+  PlannedTask& planned = plan.tasks[index];
+  for (const SnapshotPoint& point : task.snapshots) {
+    PlannedSnapshot snapshot;
+    snapshot.label = point.label;
+    snapshot.step = point.step;
+    planned.snapshots.push_back(std::move(snapshot));
+  }
+  if (missing_external(task)) return;
+  if (const auto inputs = known_inputs(graph, plan, index)) {
+    planned.task_key = keys.task_key(task, *inputs);
+    planned.key_is_exact = true;
+  } else if (const auto hint = store.hint(task.plan_key)) {
+    planned.task_key = *hint;
+  } else {
+    return;
+  }
+  if (!task.is_trajectory()) {
+    planned.result = store.find({planned.task_key, -1});
+    planned.present = planned.result && store.complete(*planned.result);
+  }
+  for (PlannedSnapshot& snapshot : planned.snapshots) {
+    snapshot.result = store.find({planned.task_key, snapshot.step});
+    snapshot.present = snapshot.result && store.complete(*snapshot.result);
+  }
+}
+
+/// Decides on a needed task from what the store has.
+void decide(const Task& task, PlannedTask& planned) {
+  if (missing_external(task)) {
+    planned.state = TaskState::kInputMissing;
+    planned.reason_kind = ReasonKind::kMissingPath;
+    for (const ExternalInput& external : task.externals) {
+      if (!external.missing.empty()) {
+        planned.reason = cat("input missing: ", external.field, " names ", external.missing);
+        break;
+      }
+    }
+  } else if (planned.forced) {
+    planned.state = TaskState::kRun;
+    planned.reason_kind = ReasonKind::kForced;
+    planned.reason = "forced";
+  } else if (is_present(planned)) {
+    planned.state = planned.key_is_exact ? TaskState::kReuse : TaskState::kLikelyReuse;
+    planned.reason_kind = planned.key_is_exact ? ReasonKind::kPresent : ReasonKind::kFollows;
+    planned.reason = planned.key_is_exact ? "the result is there" : "there if its inputs come out as before";
+  } else {
+    planned.state = TaskState::kRun;
+    planned.reason_kind = record_without_object(planned) ? ReasonKind::kObjectGone : ReasonKind::kNew;
+    planned.reason = record_without_object(planned) ? "its result is recorded, but an object is gone from the store"
+                                                    : "no result yet";
+  }
+}
+
+}  // namespace
+
+std::string_view state_name(TaskState state) {
+  switch (state) {
+    case TaskState::kReuse: return "reuse";
+    case TaskState::kLikelyReuse: return "likely-reuse";
+    case TaskState::kRun: return "run";
+    case TaskState::kInputMissing: return "input-missing";
+    case TaskState::kBlocked: return "blocked";
+    case TaskState::kNotNeeded: return "not-needed";
+  }
+  return "";
+}
+
+std::size_t Plan::count(TaskState state) const {
+  return static_cast<std::size_t>(
+      std::count_if(tasks.begin(), tasks.end(), [&](const PlannedTask& task) { return task.state == state; }));
+}
+
+bool Plan::nothing_to_do() const {
+  return std::all_of(tasks.begin(), tasks.end(), [](const PlannedTask& task) {
+    return task.state == TaskState::kReuse || task.state == TaskState::kNotNeeded;
+  });
+}
+
+std::optional<std::vector<InputDigest>> known_inputs(const Graph& graph, const Plan& plan, std::size_t task) {
+  std::vector<InputDigest> inputs;
+  inputs.reserve(graph.tasks[task].inputs.size());
+  for (const Edge& edge : graph.tasks[task].inputs) {
+    const Result* result = find_result(plan, edge);
+    if (!result) return std::nullopt;
+    InputDigest input{edge.role, "", -1};
+    if (!edge.snapshot.empty()) input.step = find_snapshot(plan.tasks[edge.producer], edge.snapshot)->step;
+    if (const OutputRecord* output = result->output(edge.output)) input.digest = output->content;
+    else if (result->status == ResultStatus::kDiverged) input.digest = diverged_digest({plan.tasks[edge.producer].task_key, input.step});
+    else return std::nullopt;
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+std::int64_t last_needed_step(const PlannedTask& task) {
+  std::int64_t last = 0;
+  for (const PlannedSnapshot& snapshot : task.snapshots) {
+    if (snapshot.needed) last = std::max(last, snapshot.step);
+  }
+  return last;
+}
+
+Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& options) {
+  const std::size_t count = graph.tasks.size();
+  Plan plan;
+  plan.tasks.resize(count);
+  const std::shared_ptr<KeyMaker> keys = keys_of(graph);
+  std::unordered_map<std::string_view, std::size_t> first_with_key;
+  first_with_key.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    PlannedTask& planned = plan.tasks[i];
+    planned.selected = options.selected.empty() || options.selected[i];
+    planned.forced = options.force && planned.selected;
+    const auto [it, fresh] = first_with_key.try_emplace(graph.tasks[i].plan_key, i);
+    if (!fresh) planned.same_as = it->second;
+    look_up(graph, store, *keys, plan, i);
+  }
+
+  // From the end: what is needed, and what it needs in turn when it must be made.
+  std::vector<bool> needed(count);
+  for (std::size_t i = count; i-- > 0;) {
+    PlannedTask& planned = plan.tasks[i];
+    if (planned.selected) {
+      needed[i] = true;
+      for (PlannedSnapshot& snapshot : planned.snapshots) snapshot.needed = true;
+    }
+    if (!needed[i]) {
+      planned.reason = "neither selected nor needed";
+      continue;
+    }
+    decide(graph.tasks[i], planned);
+    if (planned.state == TaskState::kReuse) continue;
+    for (const Edge& edge : graph.tasks[i].inputs) {
+      needed[edge.producer] = true;
+      for (PlannedSnapshot& snapshot : plan.tasks[edge.producer].snapshots) {
+        if (snapshot.label == edge.snapshot) snapshot.needed = true;
+      }
+    }
+  }
+
+  // From the front: what follows from a task that cannot run, or that will.
+  for (std::size_t i = 0; i < count; ++i) {
+    PlannedTask& planned = plan.tasks[i];
+    if (planned.state != TaskState::kRun && planned.state != TaskState::kLikelyReuse) continue;
+    std::vector<std::string> follows;
+    std::size_t usable = 0;
+    for (const Edge& edge : graph.tasks[i].inputs) {
+      const PlannedTask& producer = plan.tasks[edge.producer];
+      const bool cannot = producer.state == TaskState::kInputMissing || producer.state == TaskState::kBlocked;
+      if (cannot) {
+        if (graph.tasks[i].allow_partial) continue;
+        planned.state = TaskState::kBlocked;
+        planned.reason_kind = ReasonKind::kBlockedBy;
+        // The root of it, so that a whole grid has one line a stage and not one a task.
+        planned.reason = producer.state == TaskState::kBlocked
+                             ? producer.reason
+                             : cat("waits for ", graph.tasks[edge.producer].id, ", whose input is missing");
+        break;
+      }
+      ++usable;
+      const std::string& label = graph.tasks[edge.producer].label;
+      if (producer.state == TaskState::kRun && std::find(follows.begin(), follows.end(), label) == follows.end()) {
+        follows.push_back(label);
+      }
+    }
+    if (planned.state == TaskState::kBlocked) continue;
+    if (usable == 0 && !graph.tasks[i].inputs.empty()) {
+      planned.state = TaskState::kBlocked;
+      planned.reason_kind = ReasonKind::kBlockedBy;
+      planned.reason = "none of its inputs can be made";
+    } else if (planned.reason_kind == ReasonKind::kNew && !planned.key_is_exact && !follows.empty()) {
+      planned.reason_kind = ReasonKind::kFollows;
+      planned.reason = cat("follows ", support::join(follows, ", "));
+    }
+  }
+  return plan;
+}
+
+}  // namespace pe::pipeline

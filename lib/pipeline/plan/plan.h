@@ -1,0 +1,144 @@
+/// @file
+/// What would run, what is there already, and why. A plan reads the store through `StoreView` and changes nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+/// An earlier result, for explanations and estimates. The parts of the document that its key is the hash of are
+/// deterministic CBOR, so that equal bytes are equal values and most need no decoding.
+struct PastTask {
+  ResultKey key;
+  std::string_view stage;             ///< StageDescription::name
+  std::string_view id;                ///< instance id it had
+  std::string_view ended;             ///< UTC text that sorts: newer is greater
+  std::string_view run;               ///< id of the run that made it
+  int version = 0;
+  std::string_view build;
+  std::string_view config, externals, inputs;
+  double wall_s = 0;
+  double expected_s = 0;              ///< what was estimated before it ran; 0: nothing
+  std::int64_t gpus = 0;
+  std::uint64_t bytes = 0;            ///< of its outputs
+  std::shared_ptr<const void> owner;  ///< of the texts
+};
+
+/// Of a document as it stands in a record; `id` and `ended` as in PastTask.
+PastTask make_past_task(const ResultKey& key, const std::string& stage, const std::string& id, const std::string& ended,
+                        const Json& preimage);
+
+/// The store as planning sees it: `StoreReader` (below) in earnest, fakes in tests.
+class StoreView {
+ public:
+  virtual ~StoreView() = default;
+  virtual std::optional<Result> find(const ResultKey& key) const = 0;
+  /// Whether every object is there: stats, no reading.
+  virtual bool complete(const Result& result) const = 0;
+  /// The task or trajectory key that a plan key last led to; a hint, never the truth.
+  virtual std::optional<std::string> hint(const std::string& plan_key) const = 0;
+  virtual bool has_object(const std::string& digest) const = 0;
+  /// Earlier results of a stage (by StageDescription::name); only asked for explanations.
+  virtual const std::vector<PastTask>& past_tasks(const std::string& stage) const = 0;
+};
+
+class History;
+
+/// A store, read.
+class StoreReader : public StoreView {
+ public:
+  explicit StoreReader(const Store& store) : store_(store) {}
+  std::optional<Result> find(const ResultKey& key) const override { return store_.find(key); }
+  bool complete(const Result& result) const override { return store_.complete(result); }
+  std::optional<std::string> hint(const std::string& plan_key) const override { return store_.hint(plan_key); }
+  bool has_object(const std::string& digest) const override { return store_.has_object(digest); }
+  const std::vector<PastTask>& past_tasks(const std::string& stage) const override;
+  /// All earlier results; read at the first call.
+  const History& history() const;
+
+ private:
+  const Store& store_;
+  mutable std::shared_ptr<const History> history_;
+};
+
+enum class TaskState {
+  kReuse,          ///< the result is there
+  kLikelyReuse,    ///< there if the inputs, which must be made again, come out as before
+  kRun,
+  kInputMissing,   ///< a file that its config names is not there
+  kBlocked,        ///< follows a task that cannot run
+  kNotNeeded,      ///< neither selected nor needed by what is
+};
+
+std::string_view state_name(TaskState state);   ///< "reuse", "likely-reuse", "run", "input-missing", "blocked", "not-needed"
+
+/// Why a task is in its state.
+enum class ReasonKind {
+  kPresent,          ///< the record and its objects are there
+  kForced,
+  kNew,              ///< nothing like it ran before
+  kObjectGone,       ///< the record is there, an object is not
+  kFollows,          ///< a producer runs
+  kConfig,           ///< config differs from an earlier result
+  kVersion,          ///< the stage's result version differs
+  kInput,            ///< an input's content differs
+  kExternal,         ///< a file that config names has other content
+  kMissingPath,
+  kBlockedBy,
+};
+
+struct PlannedSnapshot {
+  std::string label;
+  std::int64_t step = 0;
+  bool needed = false;
+  std::optional<Result> result;       ///< what the store knows under (task key, step)
+  bool present = false;               ///< and all of its objects are there
+};
+
+struct PlannedTask {
+  TaskState state = TaskState::kNotNeeded;
+  ReasonKind reason_kind = ReasonKind::kPresent;
+  std::string reason;                 ///< one line for people
+  bool selected = false;
+  bool forced = false;
+  std::string task_key;               ///< exact when the digests of all inputs are known; else presumed, or empty
+  bool key_is_exact = false;
+  std::optional<Result> result;       ///< of a task without snapshots: what the store knows under the task key
+  bool present = false;               ///< and all of its objects are there
+  std::vector<PlannedSnapshot> snapshots;
+  std::optional<std::size_t> same_as; ///< an earlier task of this graph with the same plan key: one run serves both,
+                                      ///< never both at once
+};
+
+struct PlanOptions {
+  std::vector<bool> selected;         ///< per task; empty: all
+  bool force = false;                 ///< what is selected runs again
+};
+
+struct Plan {
+  std::vector<PlannedTask> tasks;     ///< like Graph::tasks
+
+  std::size_t count(TaskState state) const;
+  /// True when nothing is to run: every needed task is there.
+  bool nothing_to_do() const;
+};
+
+/// Plan keys must be filled in.
+Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& options = {});
+
+/// The content digests of a task's inputs where every one is known from `plan`, else empty.
+std::optional<std::vector<InputDigest>> known_inputs(const Graph& graph, const Plan& plan, std::size_t task);
+
+/// The last step that a needed snapshot asks for; 0 when none does.
+std::int64_t last_needed_step(const PlannedTask& task);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,71 @@
+#include "pipeline/plan/slots.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace pe::pipeline {
+
+Slots::Slots(Capacity capacity)
+    : capacity_(std::move(capacity)),
+      cpus_(capacity_.cpus),
+      mem_bytes_(capacity_.mem_bytes),
+      pools_(capacity_.pools) {
+  for (const std::string& id : capacity_.gpus) gpu_units_[id] = kGpuUnits;
+}
+
+std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuLocks* locks) {
+  const std::int64_t cpus = std::min(demand.cpus, capacity_.cpus);
+  const auto mem =
+      std::min(static_cast<std::int64_t>(static_cast<double>(demand.mem_bytes) * mem_factor), capacity_.mem_bytes);
+  if (cpus > cpus_ || mem > mem_bytes_) return std::nullopt;
+  for (const std::string& pool : demand.pools) {
+    const auto left = pools_.find(pool);
+    if (left != pools_.end() ? left->second < 1 : false) return std::nullopt;
+  }
+  Slot slot;
+  slot.cpus = cpus;
+  slot.mem_bytes = mem;
+  std::size_t wanted = 0;
+  if (demand.gpus > 0) {
+    wanted = static_cast<std::size_t>(std::max(1.0, demand.gpus));
+    if (demand.gpus < 1) slot.gpu_units = std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits)));
+    // In the machine's order, so that the choice does not depend on who ended first; shares fill one up before the next.
+    std::vector<std::string> fitting;
+    for (const std::string& id : capacity_.gpus) {
+      if (gpu_units_[id] >= slot.gpu_units) fitting.push_back(id);
+    }
+    std::stable_sort(fitting.begin(), fitting.end(),
+                     [&](const std::string& a, const std::string& b) { return gpu_units_[a] < gpu_units_[b]; });
+    for (const std::string& id : fitting) {
+      if (slot.gpus.size() == wanted) break;
+      if (!locks || locks->take(id, slot.gpu_units)) slot.gpus.push_back(id);
+    }
+  }
+  if (slot.gpus.size() < wanted) {
+    if (locks) {
+      for (const std::string& id : slot.gpus) locks->give_back(id, slot.gpu_units);
+    }
+    return std::nullopt;
+  }
+  slot.pools = demand.pools;
+  for (const std::string& id : slot.gpus) gpu_units_[id] -= slot.gpu_units;
+  cpus_ -= cpus;
+  mem_bytes_ -= mem;
+  for (const std::string& pool : demand.pools) {
+    const auto size = capacity_.pools.find(pool);
+    pools_.try_emplace(pool, size == capacity_.pools.end() ? 1 : size->second);
+    --pools_[pool];
+  }
+  ++taken_;
+  return slot;
+}
+
+void Slots::give_back(const Slot& slot) {
+  cpus_ += slot.cpus;
+  mem_bytes_ += slot.mem_bytes;
+  for (const std::string& id : slot.gpus) gpu_units_[id] += slot.gpu_units;
+  for (const std::string& pool : slot.pools) ++pools_[pool];
+  --taken_;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,142 @@
+#include "pipeline/run/failure.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+std::string_view outcome_name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone:
+      return "done";
+    case Outcome::kBroken:
+      return "broken";
+    case Outcome::kCheckpointed:
+      return "checkpointed";
+    case Outcome::kDiverged:
+      return "diverged";
+    case Outcome::kInput:
+      return "input";
+    case Outcome::kNetwork:
+      return "network";
+    case Outcome::kIo:
+      return "io";
+    case Outcome::kPermanent:
+      return "permanent";
+    case Outcome::kInterrupted:
+      return "interrupted";
+    case Outcome::kOutOfMemory:
+      return "oom";
+    case Outcome::kNode:
+      return "node";
+    case Outcome::kTransient:
+      return "transient";
+    case Outcome::kNoProgress:
+      return "no-progress";
+    case Outcome::kTimeLimit:
+      return "time-limit";
+  }
+  return "unknown";
+}
+
+Outcome classify(const RunnerEvent& exit, bool stop_sent) {
+  if (exit.signal != 0) {
+    if (stop_sent) return Outcome::kInterrupted;
+    if (exit.signal == SIGKILL && exit.out_of_memory) return Outcome::kOutOfMemory;
+    return Outcome::kTransient;
+  }
+  switch (exit.code) {
+    case support::kExitDone:
+      return Outcome::kDone;
+    case support::kExitConfig:
+      return Outcome::kPermanent;
+    case support::kExitArtifact:
+      return Outcome::kInput;
+    case support::kExitUnavailable:
+      return Outcome::kNetwork;
+    case support::kExitIo:
+      return Outcome::kIo;
+    case support::kExitCheckpointed:
+      return Outcome::kCheckpointed;
+    case support::kExitDiverged:
+      return Outcome::kDiverged;
+    case support::kExitInterrupted:
+      return Outcome::kInterrupted;
+    default:
+      break;
+  }
+  // A launcher of ranks ends as the one that was killed did.
+  if (exit.code == 128 + SIGKILL && exit.out_of_memory) return Outcome::kOutOfMemory;
+  if ((exit.code >= 64 && exit.code <= 73) || exit.code == 77 || exit.code == 78) return Outcome::kPermanent;
+  return Outcome::kTransient;
+}
+
+Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& before, bool moved) {
+  using Kind = Decision::Kind;
+  Decision decision;
+  const auto retries_on = [&](std::string_view reason) {
+    return std::find(policy.on.begin(), policy.on.end(), reason) != policy.on.end();
+  };
+  const auto retry = [&](std::string_view reason, int limit) {
+    if (before.failed >= limit || !retries_on(reason)) return;
+    decision.kind = Kind::kRetry;
+    // Doubles with every failure, so a service that is down is not asked all the time.
+    decision.delay_s = policy.backoff_s * static_cast<double>(1 << std::min(before.failed, 6));
+  };
+  switch (outcome) {
+    case Outcome::kDone:
+    case Outcome::kDiverged:
+      decision.kind = Kind::kPublish;
+      break;
+    case Outcome::kCheckpointed:
+      if (moved) {
+        decision.kind = Kind::kRequeue;
+      } else if (before.requeued == 0) {
+        decision.kind = Kind::kRequeue;  // once without a step may be an early stop; twice is a loop
+      }
+      break;
+    case Outcome::kInterrupted:
+      decision.kind = Kind::kRequeue;
+      break;
+    case Outcome::kIo:
+      decision.kind = Kind::kStop;
+      break;
+    case Outcome::kInput:  // the caller verifies the inputs before it asks; then it is the stage's own verdict
+    case Outcome::kBroken:
+    case Outcome::kPermanent:
+    case Outcome::kNoProgress:
+    case Outcome::kTimeLimit:
+      break;
+    case Outcome::kNetwork:
+      retry("network", policy.max);
+      decision.delay_s = std::max(decision.delay_s, 1.0 * (1 << std::min(before.failed, 6)));
+      break;
+    case Outcome::kOutOfMemory:
+      retry("oom", policy.max);
+      decision.mem_factor = policy.oom_mem;
+      break;
+    case Outcome::kNode:
+      retry("node", policy.max);
+      break;
+    case Outcome::kTransient:
+      retry("transient", std::min(policy.max, 1));
+      break;
+  }
+  return decision;
+}
+
+std::string describe_exit(const RunnerEvent& exit) {
+  if (exit.signal != 0) {
+    const char* name = ::strsignal(exit.signal);
+    return support::cat("killed by signal ", exit.signal, " (", name ? name : "unknown", ")",
+                        exit.out_of_memory ? ", out of memory" : "");
+  }
+  return support::cat("exit code ", exit.code, exit.out_of_memory ? ", one of its processes was killed for memory" : "");
+}
+
+}  // namespace pe::pipeline

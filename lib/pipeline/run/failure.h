@@ -1,0 +1,55 @@
+/// @file
+/// What the end of a stage means and what follows from it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/run/runner.h"
+
+namespace pe::pipeline {
+
+enum class Outcome {
+  kDone,          ///< 0: publish, if the outputs are whole
+  kBroken,        ///< 0, but outputs are missing or damaged: fails, never retried
+  kCheckpointed,  ///< 75: requeue; free when the step moved
+  kDiverged,      ///< 76: publish as diverged, or fail under `on_diverge: fail`
+  kInput,         ///< 3: verify the inputs; a damaged one is made again once
+  kNetwork,       ///< 69: retry with backoff
+  kIo,            ///< 74: no new starts, the run ends with 4
+  kPermanent,     ///< 2, 64 to 68, 70 to 73, 77, 78: fails at once
+  kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt
+  kOutOfMemory,   ///< killed for memory: retry with more
+  kNode,          ///< the machine's fault: cannot start, lost
+  kTransient,     ///< anything else: one retry
+  kNoProgress,    ///< 75 twice at the same step
+  kTimeLimit,     ///< ran longer than `resources.time`, and saved nothing when asked to stop
+};
+
+std::string_view outcome_name(Outcome outcome);
+
+/// @param stop_sent  whether we asked the stage to stop or killed it
+Outcome classify(const RunnerEvent& exit, bool stop_sent);
+
+/// How often a task was tried, by what costs an attempt.
+struct Attempts {
+  int failed = 0;               ///< attempts that ended in a retryable failure
+  int requeued = 0;             ///< in a row without a step
+  std::int64_t last_step = -1;  ///< that a checkpoint was reported for
+};
+
+struct Decision {
+  enum class Kind { kPublish, kRetry, kRequeue, kFail, kStop };
+  Kind kind = Kind::kFail;
+  double delay_s = 0;     ///< before a retry
+  double mem_factor = 1;  ///< of the next attempt's memory
+};
+
+/// The table of design/README 16. `moved` says whether a checkpoint later than the start's was reported.
+Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& before, bool moved);
+
+/// What a person should know about an exit: "exit code 70", "killed by signal 9 (Killed), out of memory".
+std::string describe_exit(const RunnerEvent& exit);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,31 @@
+/// @file
+/// GPUs are shared by every store and user of a machine, so each one taken is also locked in a file per GPU: all of its
+/// bytes, or as many as the share that is taken. The kernel frees the lock when the holder ends, however it ends.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "pipeline/plan/slots.h"
+#include "support/files.h"
+
+namespace pe::pipeline {
+
+class GpuLeases : public GpuLocks {
+ public:
+  /// Locks live in `folder`; empty: /tmp, which every user of the machine sees.
+  explicit GpuLeases(std::filesystem::path folder = {});
+  /// False when too much of it is held now, by this or another program. Where no lock can be made, every GPU counts as
+  /// free.
+  bool take(const std::string& id, int units = kGpuUnits) override;
+  /// One that was taken with as many units.
+  void give_back(const std::string& id, int units = kGpuUnits) override;
+
+ private:
+  std::filesystem::path folder_;
+  std::multimap<std::pair<std::string, int>, support::Descriptor> held_;
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,265 @@
+#include "pipeline/run/local_runner.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "support/error.h"
+#include "support/files.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::Descriptor;
+using support::throw_errno;
+
+namespace {
+
+constexpr std::size_t kLongestLine = 1u << 20;  // a longer event is dropped whole
+
+double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+/// How many processes the kernel has killed for memory; -1 when it does not say.
+std::int64_t oom_kills() {
+  Descriptor fd(::open("/proc/vmstat", O_RDONLY | O_CLOEXEC));
+  if (!fd) return -1;
+  std::string text(16384, '\0');
+  const ssize_t count = ::read(fd.get(), text.data(), text.size());
+  if (count <= 0) return -1;
+  text.resize(static_cast<std::size_t>(count));
+  const auto at = text.find("\noom_kill ");
+  return at == std::string::npos ? -1 : std::atoll(text.c_str() + at + 10);
+}
+
+/// The same, as it was at most a second ago: the kernel takes its time to count all that stands in that file.
+std::int64_t recent_oom_kills() {
+  static std::int64_t count = -1;
+  static double when_s = -10;
+  const double now_s = clock_s();
+  if (now_s - when_s > 1) {
+    count = oom_kills();
+    when_s = now_s;
+  }
+  return count;
+}
+
+double seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+}  // namespace
+
+struct LocalRunner::State {
+  struct Child {
+    pid_t pid = 0;
+    Descriptor pidfd;
+    Descriptor events;
+    std::string line;  // what came without its newline yet
+    bool overlong = false;
+    double started_s = 0;
+    std::int64_t oom_kills_before = -1;
+  };
+  Descriptor epoll;
+  Descriptor woken;  // an eventfd, ticket 0
+  std::map<std::uint64_t, Child> children;
+
+  void watch(int fd, std::uint64_t ticket, bool is_exit) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = ticket << 1 | (is_exit ? 1 : 0);
+    if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("watch", "a stage");
+  }
+
+  /// Reads what is there. Complete lines become messages.
+  void drain(std::uint64_t ticket, Child& child, std::vector<RunnerEvent>& out) {
+    char buffer[65536];
+    while (child.events) {
+      const ssize_t count = ::read(child.events.get(), buffer, sizeof buffer);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) return;
+      if (count <= 0) {
+        child.events.close();
+        return;
+      }
+      std::string_view rest(buffer, static_cast<std::size_t>(count));
+      while (!rest.empty()) {
+        const auto end = rest.find('\n');
+        if (!child.overlong) child.line.append(rest.substr(0, end));
+        if (child.line.size() > kLongestLine) {
+          child.overlong = true;
+          child.line.clear();
+        }
+        if (end == std::string_view::npos) break;
+        rest.remove_prefix(end + 1);
+        if (!child.overlong) {
+          Json message = Json::parse(child.line, nullptr, false);
+          if (message.is_object()) {
+            RunnerEvent event;
+            event.ticket = ticket;
+            event.message = std::move(message);
+            out.push_back(std::move(event));
+          }
+        }
+        child.overlong = false;
+        child.line.clear();
+      }
+    }
+  }
+};
+
+LocalRunner::LocalRunner() : state_(std::make_unique<State>()) {
+  state_->epoll = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
+  if (!state_->epoll) throw_errno("make", "an epoll descriptor");
+  state_->woken = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!state_->woken) throw_errno("make", "an event descriptor");
+  state_->watch(state_->woken.get(), 0, false);
+}
+
+LocalRunner::~LocalRunner() {
+  for (auto& [ticket, child] : state_->children) {
+    ::kill(-child.pid, SIGKILL);
+    int status = 0;
+    while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+void LocalRunner::wake() {
+  const std::uint64_t one = 1;
+  if (::write(state_->woken.get(), &one, sizeof one) < 0) return;  // full: it wakes anyway
+}
+
+double LocalRunner::now() const { return clock_s(); }
+
+std::int64_t LocalRunner::pid(std::uint64_t ticket) const {
+  const auto found = state_->children.find(ticket);
+  return found == state_->children.end() ? 0 : found->second.pid;
+}
+
+void LocalRunner::start(const Launch& launch) {
+  Descriptor log(::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!log) throw_errno("create", launch.log.string(), true);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("make a pipe for", launch.arguments.at(0));
+  State::Child child;
+  child.events = Descriptor(ends[0]);
+  Descriptor theirs(ends[1]);
+  ::fcntl(child.events.get(), F_SETFL, O_NONBLOCK);
+
+  support::SpawnOptions options;
+  options.arguments = launch.arguments;
+  options.environment = launch.environment;
+  options.directory = launch.directory;
+  options.stdout_fd = log.get();
+  options.stderr_fd = log.get();
+  options.descriptors = {{theirs.get(), Launch::kEventsDescriptor}};
+  options.new_group = true;  // a terminal's Ctrl-C is ours; we decide what stages hear
+  child.oom_kills_before = recent_oom_kills();
+  child.started_s = clock_s();
+  child.pid = support::spawn(options);
+  // By number: the header of glibc 2.36 has no C++ linkage for pidfd_open.
+  child.pidfd = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));
+  if (!child.pidfd) {
+    const int error = errno;
+    ::kill(-child.pid, SIGKILL);
+    ::waitpid(child.pid, nullptr, 0);
+    errno = error;
+    throw_errno("watch", launch.arguments.at(0));
+  }
+  ::fcntl(child.pidfd.get(), F_SETFD, FD_CLOEXEC);
+  state_->watch(child.events.get(), launch.ticket, false);
+  state_->watch(child.pidfd.get(), launch.ticket, true);
+  state_->children.emplace(launch.ticket, std::move(child));
+}
+
+std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
+  std::vector<RunnerEvent> out;
+  epoll_event ready[64];
+  const int timeout_ms = timeout_s < 0 ? -1 : static_cast<int>(std::ceil(std::min(timeout_s, 3600.0) * 1000));
+  const int count = ::epoll_wait(state_->epoll.get(), ready, 64, timeout_ms);
+  if (count < 0) {
+    if (errno == EINTR) return out;
+    throw_errno("wait for", "stages");
+  }
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t ticket = ready[i].data.u64 >> 1;
+    if (ticket == 0) {
+      std::uint64_t wakes = 0;
+      if (::read(state_->woken.get(), &wakes, sizeof wakes) < 0) continue;
+    }
+    const auto found = state_->children.find(ticket);
+    if (found == state_->children.end()) continue;
+    State::Child& child = found->second;
+    if ((ready[i].data.u64 & 1) == 0) {
+      state_->drain(ticket, child, out);
+      continue;
+    }
+    // Whatever it started and left behind must not go on writing into its folder. Before it is waited for, since its
+    // number is its own only until then.
+    ::kill(-child.pid, SIGKILL);
+    int status = 0;
+    rusage usage{};
+    if (::wait4(child.pid, &status, WNOHANG, &usage) != child.pid) continue;
+    // What it wrote last is still in the pipe. A grandchild may hold the other end, so only what is there is read.
+    state_->drain(ticket, child, out);
+    const support::ExitStatus decoded = support::decode_status(status);
+    RunnerEvent event;
+    event.ticket = ticket;
+    event.kind = RunnerEvent::Kind::kExit;
+    event.code = decoded.code;
+    event.signal = decoded.signal;
+    event.wall_s = clock_s() - child.started_s;
+    event.cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+    event.peak_rss_bytes = static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+    if (event.signal == SIGKILL || event.code == 128 + SIGKILL) {   // itself, or one of its ranks
+      const std::int64_t after = oom_kills();
+      event.out_of_memory = child.oom_kills_before >= 0 && after > child.oom_kills_before;
+    }
+    state_->children.erase(found);
+    out.push_back(std::move(event));
+  }
+  return out;
+}
+
+void LocalRunner::signal(std::uint64_t ticket, int signal) {
+  const auto found = state_->children.find(ticket);
+  if (found == state_->children.end()) return;
+  // Not yet waited for, so the number is still its own.
+  if (::kill(-found->second.pid, signal) != 0) ::kill(found->second.pid, signal);
+}
+
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus) {
+  static constexpr std::string_view kNames[] = {
+      "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME",
+      "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
+      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY"};
+  static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_IB_"};
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text(*entry);
+    const std::string_view name = text.substr(0, text.find('='));
+    const bool known = std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+    const bool prefixed = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                                      [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
+    if (known || prefixed) environment.emplace_back(text);
+  }
+  environment.push_back("LANG=C.UTF-8");
+  environment.push_back("CUDA_VISIBLE_DEVICES=" + support::join(gpus, ","));
+  std::sort(environment.begin(), environment.end());
+  return environment;
+}
+
+}  // namespace pe::pipeline

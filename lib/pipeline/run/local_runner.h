@@ -1,0 +1,32 @@
+/// @file
+/// Runs stages as child processes of this one: `posix_spawn`, a pidfd each, one epoll loop, no threads.
+#pragma once
+
+#include <memory>
+
+#include "pipeline/run/runner.h"
+
+namespace pe::pipeline {
+
+class LocalRunner : public Runner {
+ public:
+  LocalRunner();
+  /// Kills what still runs.
+  ~LocalRunner() override;
+  void start(const Launch& launch) override;
+  std::vector<RunnerEvent> wait(double timeout_s) override;
+  void signal(std::uint64_t ticket, int signal) override;
+  void wake() override;
+  double now() const override;
+  /// Process id of a running stage, or 0.
+  std::int64_t pid(std::uint64_t ticket) const override;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The environment that stages get: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given.
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus);
+
+}  // namespace pe::pipeline

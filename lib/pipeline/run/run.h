@@ -1,0 +1,134 @@
+/// @file
+/// The executing loop: takes a graph and a plan, starts what is missing within the machine's capacity, publishes what
+/// comes back, and leaves the store whole however it ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/plan/slots.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/run/failure.h"
+#include "pipeline/run/runner.h"
+#include "pipeline/store/lease.h"
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+struct RunOptions {
+  Capacity capacity;
+  bool keep_going = true;     ///< false (`--fail-fast`): no new starts after a failure
+  bool strict = false;        ///< a conflict ends the run with 5
+  bool resume = true;         ///< continue from what earlier attempts left
+  bool check_inputs = true;   ///< read a task's inputs through before it starts; each object once in a run
+  bool check_configs = true;  ///< ask each stage once (`--check`) about all new configs before the first start
+  bool whole = true;          ///< the whole pipeline is asked for, not a selection
+  bool wait_lease = true;     ///< wait for a task that another run works on; false: leave it and end with 3
+  double grace_s = 120;       ///< how long stages may take to stop after the first interrupt, or at their time limit
+  int publish_threads = 0;    ///< hash and sync large outputs beside the loop; 0: within it
+  LeaseOptions lease;         ///< `run` and `pipeline` are filled in
+  std::string run_id;         ///< empty: made of time and chance
+  std::vector<double> expected_s;  ///< by task, from estimate.h; 0: unknown. Orders starts, and stands in records
+  /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
+  std::vector<std::string> command;
+};
+
+enum class TaskPhase {
+  kWaiting,  ///< for inputs
+  kReady,    ///< for a slot
+  kRunning,
+  kDone,  ///< made by this run
+  kReused,
+  kFailed,
+  kBlocked,  ///< something it needs failed, or is not there
+  kInterrupted,
+  kSkipped,  ///< not needed
+};
+std::string_view phase_name(TaskPhase phase);
+
+/// What happened, in order. The journal and every display are made of these.
+struct RunEvent {
+  /// plan, start, progress, checkpoint, snapshot, publish, reuse, exit, retry, requeue, conflict, fail, block, wait
+  /// (another run works on it), note, warn, stop, end
+  std::string name;
+  std::int64_t task = -1;  ///< index into the graph; -1 for the run itself
+  int attempt = 0;
+  Json detail = Json::object();
+};
+
+struct RunningTask {
+  std::size_t task = 0;
+  int attempt = 0;
+  double started_s = 0;            ///< on the runner's clock
+  double expected_s = -1;          ///< what it, or such tasks, took before; -1: unknown
+  Json progress = Json::object();  ///< latest: {"what", "done", "total", …figures}
+};
+
+/// The state of a run at one moment.
+struct RunState {
+  const Graph* graph = nullptr;
+  std::string run_id;
+  std::vector<TaskPhase> phases;            ///< by task
+  std::map<TaskPhase, std::size_t> counts;  ///< of the tasks that are needed
+  std::vector<RunningTask> running;
+  std::map<std::size_t, std::string> elsewhere;  ///< ready tasks that other runs work on → who does
+  double now_s = 0;
+  double eta_s = -1;  ///< -1: unknown
+  bool stopping = false;
+};
+
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  virtual void on_event(const RunEvent& event, const RunState& state) = 0;
+  /// A few times a second while something runs.
+  virtual void on_tick(const RunState& state) { (void)state; }
+};
+
+/// Why a task did not succeed.
+struct TaskFailure {
+  std::size_t task = 0;
+  Outcome outcome = Outcome::kPermanent;
+  std::string reason;              ///< "exit code 70", "output 'model' is missing"
+  std::vector<std::string> tail;   ///< last lines of its log, at most 20
+  std::string log;                 ///< path; empty when it never started
+  std::vector<std::string> rerun;  ///< the command that runs this task alone
+};
+
+struct RunSummary {
+  int exit_code = kRunDone;
+  std::string run_id;        ///< empty when there was nothing to do
+  std::size_t executed = 0;  ///< attempts that ended in a publish
+  std::size_t reused = 0;
+  std::size_t failed = 0;
+  std::size_t blocked = 0;
+  std::size_t interrupted = 0;
+  std::size_t conflicts = 0;
+  double wall_s = 0;
+  std::vector<TaskFailure> failures;
+  std::vector<TaskPhase> phases;     ///< by task
+  std::vector<std::string> reports;  ///< folders of the reports that are current now
+  std::string store_error;           ///< why the exit code is 4
+};
+
+/// Asked between events: 0 go on, 1 stop gently, 2 kill. The command line answers from its signals.
+using StopFunction = std::function<int()>;
+
+/// Runs what `plan` calls for; what is selected, forced and needed stands there. Others may run in the same store at the
+/// same time: each task is made by whoever holds its lease (lease.h), and found as a result by everybody else.
+/// Errors of tasks are in the summary; what is thrown is an IoError of the store before anything started (exit 4), a
+/// ConfigError when a task asks for more than there is or a stage refuses its config (exit 2), or our own mistake.
+RunSummary run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
+               const RunOptions& options, const StopFunction& stop = {});
+
+/// A word as a POSIX shell would read it back; for printing commands, never for running them.
+std::string shell_quoted(const std::string& word);
+std::string shell_command(const std::vector<std::string>& words);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,319 @@
+#include "pipeline/run/status.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <random>
+
+#include "pipeline/store/lease.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+std::string new_run_id() {
+  // Runs are told apart and put in order by their ids: down to the millisecond, since toys take less than a second.
+  const double now = unix_time();
+  const auto whole = static_cast<std::time_t>(now);
+  std::tm parts{};
+  ::gmtime_r(&whole, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  std::random_device device;  // tells two runs of one millisecond apart
+  char tail[16];
+  std::snprintf(tail, sizeof tail, "-%03d%02x", static_cast<int>((now - static_cast<double>(whole)) * 1000) % 1000,
+                device() & 0xffu);
+  return std::string(text) + tail;
+}
+
+RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options,
+                     std::string run_id)
+    : path_(store.runs_folder() / run_id) {
+  support::make_folders(path_);
+  Json tasks = Json::array();
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const PlannedTask& planned = plan.tasks[i];
+    if (planned.state == TaskState::kNotNeeded) continue;
+    const Task& task = graph.tasks[i];
+    Json json{{"id", task.id},
+              {"stage", task.label},
+              {"plan_key", task.plan_key},
+              {"task_key", planned.task_key},
+              {"state", state_name(planned.state)},
+              {"reason", planned.reason}};
+    if (planned.state != TaskState::kReuse) {
+      Json needs = Json::array();
+      for (const Edge& edge : task.inputs) {
+        needs.push_back(graph.tasks[edge.producer].id + (edge.snapshot.empty() ? "" : "@" + edge.snapshot));
+      }
+      json["needs"] = std::move(needs);
+      json["config"] = *task.config;
+    }
+    tasks.push_back(std::move(json));
+  }
+  const Json json{{"schema", "pe-run/1"},
+                  {"run", run_id},
+                  {"pipeline", graph.name},
+                  {"title", graph.title},
+                  {"file", graph.file},
+                  {"root", graph.root},
+                  {"host", host_name()},
+                  {"pid", ::getpid()},
+                  {"process_start", process_start(::getpid())},
+                  {"machine", this_host().machine},
+                  {"boot", this_host().boot},
+                  {"pids", this_host().pids},
+                  {"started", unix_time()},
+                  {"command", options.command},
+                  {"capacity", describe(options.capacity)},
+                  {"tasks", std::move(tasks)}};
+  support::write_file_atomically(path_ / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                 store.durable());
+  journal_ = Journal(path_, store.before_step());
+}
+
+bool RunFolder::add(const Graph& graph, const RunEvent& event) {
+  Json line{{"event", event.name}};
+  if (event.task >= 0) {
+    line["task"] = graph.tasks[static_cast<std::size_t>(event.task)].id;
+    line["attempt"] = event.attempt;
+  }
+  for (const auto& [key, value] : event.detail.items()) {
+    if (!line.contains(key) && key != "seq" && key != "time" && key != "crc") line[key] = value;
+  }
+  return journal_.append(std::move(line));
+}
+
+Json to_json(const Graph& graph, const RunState& state) {
+  Json counts = Json::object();
+  for (const auto& [phase, count] : state.counts) {
+    if (count != 0) counts[std::string(phase_name(phase))] = count;
+  }
+  Json running = Json::array();
+  for (const RunningTask& task : state.running) {
+    running.push_back({{"task", graph.tasks[task.task].id},
+                       {"attempt", task.attempt},
+                       {"seconds", state.now_s - task.started_s},
+                       {"progress", task.progress}});
+  }
+  Json json{{"schema", "pe-progress/1"},   {"run", state.run_id},           {"time", unix_time()},
+            {"counts", std::move(counts)}, {"running", std::move(running)}, {"stopping", state.stopping}};
+  if (state.eta_s >= 0) json["eta_s"] = state.eta_s;
+  for (const auto& [task, owner] : state.elsewhere)
+    json["elsewhere"].push_back({{"task", graph.tasks[task].id}, {"owner", owner}});
+  return json;
+}
+
+void RunFolder::write_progress(const RunState& state) {
+  try {
+    support::write_file_atomically(
+        path_ / "progress.json",
+        to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+  } catch (const support::IoError&) {
+    // Tells how far things are, decides nothing; the run must not end for it.
+  }
+}
+
+Json to_json(const Graph& graph, const RunSummary& summary) {
+  Json failures = Json::array();
+  for (const TaskFailure& failure : summary.failures) {
+    failures.push_back({{"task", graph.tasks[failure.task].id},
+                        {"class", outcome_name(failure.outcome)},
+                        {"reason", failure.reason},
+                        {"log", failure.log},
+                        {"rerun", shell_command(failure.rerun)}});
+  }
+  Json json{{"schema", "pe-run-summary/1"},   {"run", summary.run_id},
+            {"exit_code", summary.exit_code}, {"executed", summary.executed},
+            {"reused", summary.reused},       {"failed", summary.failed},
+            {"blocked", summary.blocked},     {"interrupted", summary.interrupted},
+            {"conflicts", summary.conflicts}, {"wall_s", summary.wall_s},
+            {"ended", unix_time()},           {"failures", std::move(failures)},
+            {"reports", summary.reports}};
+  if (!summary.store_error.empty()) json["store_error"] = summary.store_error;
+  return json;
+}
+
+void RunFolder::write_summary(const Graph& graph, const RunSummary& summary) {
+  support::write_file_atomically(path_ / "summary.json",
+                                 to_json(graph, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                 false);
+}
+
+namespace {
+
+bool is_alive(const std::filesystem::path& folder, const Json& plan) {
+  LeaseOwner owner;
+  owner.where = {plan.value("host", ""), plan.value("machine", ""), plan.value("boot", ""), plan.value("pids", "")};
+  owner.pid = plan.value("pid", std::int64_t{0});
+  owner.process_start = plan.value("process_start", std::uint64_t{0});
+  const HostIdentity& here = this_host();
+  if (Leases::owner_is_gone(owner, here)) return false;
+  if (owner.where.host == here.host && owner.where.boot == here.boot && owner.where.pids == here.pids) return true;
+  // Elsewhere: it writes its progress about once a second.
+  const auto path = folder / "progress.json";
+  double told = plan.value("started", 0.0);
+  if (::access(path.c_str(), R_OK) == 0) {
+    const Json progress = Json::parse(support::read_file(path), nullptr, false);
+    if (progress.is_object()) told = std::max(told, progress.value("time", 0.0));
+  }
+  return unix_time() - told < 120;
+}
+
+}  // namespace
+
+bool run_is_alive(const Store& store, const std::string& run_id) {
+  const std::filesystem::path folder = store.runs_folder() / run_id;
+  if (std::filesystem::exists(folder / "summary.json") || !std::filesystem::exists(folder / "plan.json")) return false;
+  const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
+  return plan.is_object() && is_alive(folder, plan);
+}
+
+RunStatus read_run(const Store& store, const std::string& run_id) {
+  const std::filesystem::path folder = store.runs_folder() / run_id;
+  const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
+  if (!plan.is_object() || plan.value("schema", "") != "pe-run/1") {
+    throw support::ArtifactError(cat("'", (folder / "plan.json").string(), "' is no plan of a run (pe-run/1)"));
+  }
+  RunStatus status;
+  status.run_id = run_id;
+  status.pipeline = plan.value("pipeline", "");
+  status.file = plan.value("file", "");
+  status.host = plan.value("host", "");
+  status.pid = plan.value("pid", std::int64_t{0});
+  status.started = plan.value("started", 0.0);
+  status.command = plan.value("command", std::vector<std::string>());
+  std::map<std::string, std::size_t> by_id;
+  for (const Json& json : plan.at("tasks")) {
+    TaskStatus task;
+    task.id = json.value("id", "");
+    task.stage = json.value("stage", "");
+    task.plan_key = json.value("plan_key", "");
+    task.task_key = json.value("task_key", "");
+    task.phase = json.value("state", "") == "reuse" ? "reused" : "waiting";
+    by_id[task.id] = status.tasks.size();
+    status.tasks.push_back(std::move(task));
+  }
+  bool stopped = false;
+  for (const Json& event : read_journal(folder, &status.damaged_lines)) {
+    const std::string name = event.value("event", "");
+    if (name == "stop") stopped = true;
+    const auto found = by_id.find(event.value("task", ""));
+    if (found == by_id.end()) continue;
+    TaskStatus& task = status.tasks[found->second];
+    const double time = event.value("time", 0.0);
+    if (name == "start") {
+      task.phase = "running";
+      task.attempt = event.value("attempt", 0);
+      task.log = event.value("log", "");
+      task.task_key = event.value("key", task.task_key);
+      if (task.started == 0) task.started = time;
+      task.ended = 0;
+    } else if (name == "reuse") {
+      task.phase = "reused";
+      task.task_key = event.value("key", task.task_key);
+    } else if (name == "publish") {
+      task.task_key = event.value("key", task.task_key);
+      // A snapshot is published while the training goes on; the exit decides there.
+      if (!event.contains("snapshot") || task.phase != "running") task.phase = "done";
+      task.ended = time;
+    } else if (name == "exit") {
+      const std::string outcome = event.value("class", "");
+      if (outcome == "done" || outcome == "diverged")
+        task.phase = "done";
+      else
+        task.phase = outcome == "interrupted" || outcome == "checkpointed" ? "interrupted" : "waiting";
+      task.ended = time;
+    } else if (name == "retry" || name == "requeue") {
+      task.phase = "waiting";
+    } else if (name == "fail") {
+      task.phase = "failed";
+      task.reason = event.value("reason", "");
+      if (task.log.empty()) task.log = event.value("log", "");
+      task.ended = time;
+    } else if (name == "block") {
+      task.phase = "blocked";
+      task.reason = event.value("reason", "");
+    }
+  }
+  const auto read_json = [&](const char* name) {
+    const auto path = folder / name;
+    return ::access(path.c_str(), R_OK) == 0 ? Json::parse(support::read_file(path), nullptr, false) : Json();
+  };
+  const Json summary = read_json("summary.json");
+  if (summary.is_object()) {
+    status.exit_code = summary.value("exit_code", -1);
+    status.ended = summary.value("ended", 0.0);
+    switch (status.exit_code) {
+      case kRunDone:
+        status.state = "done";
+        break;
+      case kRunInterrupted:
+        status.state = "interrupted";
+        break;
+      case kRunIncomplete:
+        status.state = stopped ? "interrupted" : "incomplete";
+        break;
+      default:
+        status.state = "failed";
+        break;
+    }
+  } else {
+    const bool alive = is_alive(folder, plan);
+    status.state = alive ? "running" : "died";
+    const Json progress = read_json("progress.json");
+    if (alive && progress.is_object() && progress.contains("running")) {
+      for (const Json& running : progress["running"]) {
+        const auto found = by_id.find(running.value("task", ""));
+        if (found != by_id.end()) status.tasks[found->second].progress = running.value("progress", Json::object());
+      }
+    }
+  }
+  if (status.state != "running") {
+    for (TaskStatus& task : status.tasks) {
+      if (task.phase == "running") task.phase = status.state == "died" ? "lost" : "interrupted";
+    }
+  }
+  return status;
+}
+
+Json to_json(const RunStatus& status) {
+  Json tasks = Json::array();
+  std::map<std::string, std::size_t> counts;
+  for (const TaskStatus& task : status.tasks) {
+    ++counts[task.phase];
+    Json json{{"id", task.id},
+              {"stage", task.stage},
+              {"phase", task.phase},
+              {"plan_key", task.plan_key},
+              {"task_key", task.task_key},
+              {"attempt", task.attempt}};
+    if (!task.reason.empty()) json["reason"] = task.reason;
+    if (!task.log.empty()) json["log"] = task.log;
+    if (task.started > 0) json["started"] = task.started;
+    if (task.ended > 0) json["ended"] = task.ended;
+    if (!task.progress.empty()) json["progress"] = task.progress;
+    tasks.push_back(std::move(json));
+  }
+  return {{"schema", "pe-status/1"},
+          {"schema_version", 1},
+          {"run", status.run_id},
+          {"pipeline", status.pipeline},
+          {"file", status.file},
+          {"state", status.state},
+          {"exit_code", status.exit_code},
+          {"host", status.host},
+          {"pid", status.pid},
+          {"started", status.started},
+          {"ended", status.ended},
+          {"counts", counts},
+          {"tasks", std::move(tasks)},
+          {"damaged_journal_lines", status.damaged_lines}};
+}
+
+}  // namespace pe::pipeline

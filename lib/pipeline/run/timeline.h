@@ -1,0 +1,66 @@
+/// @file
+/// How a run went, in time: read back from its folder alone (plan.json and journals), so that it can be told of a run
+/// that is over, that died, or that is still going on.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pipeline/store/store.h"
+#include "support/json.h"
+
+namespace pe::pipeline {
+
+/// One attempt. Times are seconds since the run began.
+struct TimelineSpan {
+  int attempt = 0;
+  double start_s = 0, end_s = 0;
+  std::string outcome;  ///< "done", "oom", …; "running" or "lost" when its end is not known
+  double cpu_s = 0;
+  std::int64_t peak_rss_bytes = 0;
+  std::int64_t cpus = 0;
+  std::vector<std::string> gpus;
+  bool resumed = false;
+  std::size_t lane = 0;  ///< the slot it stood in: no two spans of a lane overlap
+};
+
+struct TimelineTask {
+  std::string id, stage;
+  std::string state;           ///< as in TaskStatus::phase
+  double ready_s = 0;          ///< when the last thing that it needed was there
+  double published_s = -1;     ///< its last publish; -1: none in this run
+  std::uint64_t bytes = 0;     ///< published
+  std::vector<TimelineSpan> spans;
+  std::vector<std::size_t> needs;  ///< indices into Timeline::tasks
+  std::string reason;          ///< of a failure or a block
+  /// From being ready to the first start; 0 when it never started.
+  double waited_s() const { return spans.empty() ? 0 : std::max(0.0, spans.front().start_s - ready_s); }
+  double ran_s() const;
+  std::int64_t peak_rss_bytes() const;
+};
+
+struct Timeline {
+  std::string run_id, pipeline, title, root, host, capacity, state;
+  double started = 0;   ///< unix
+  double length_s = 0;  ///< to the end of the run, or to the last that is known of it
+  std::vector<TimelineTask> tasks;  ///< in plan order
+  std::vector<std::string> stages;  ///< in order of appearance
+  std::size_t lanes = 0;
+  /// The chain that the run's end waited for, first task first: each became ready when the one before it was published.
+  std::vector<std::size_t> critical;
+  std::size_t damaged_lines = 0;
+
+  std::size_t count(const std::string& state) const;
+  double task_seconds() const;                       ///< of all attempts
+  /// The most memory that tasks running at one moment had at their peaks: an upper bound of what was in use.
+  std::int64_t peak_together_bytes() const;
+};
+
+/// @throws IoError, ArtifactError when there is no such run.
+Timeline read_timeline(const Store& store, const std::string& run_id);
+
+Json to_json(const Timeline& timeline);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,200 @@
+#include "pipeline/run/view.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "artifact/collection.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace {
+
+using support::cat;
+
+constexpr const char* kMark = ".view.json";
+constexpr const char* kSourceNote = ".contents.json";
+
+/// Takes away what stands at a name: moved aside in one step first, so that two who clear it do not meet in it.
+void clear(const fs::path& at) {
+  const fs::path aside = support::unique_sibling(at);
+  if (::rename(at.c_str(), aside.c_str()) == 0)
+    support::remove_tree(aside);
+  else if (errno != ENOENT)
+    support::throw_errno("replace", at.string(), true);
+}
+
+/// Makes `at` a link to `target`, in one step; a link that is right stays.
+void set_link(const fs::path& target, const fs::path& at) {
+  std::error_code error;
+  if (fs::read_symlink(at, error) == target && !error) return;
+  const fs::path fresh = support::unique_sibling(at);
+  if (::symlink(target.c_str(), fresh.c_str()) != 0) support::throw_errno("create link", at.string(), true);
+  if (fs::is_directory(fs::symlink_status(at, error))) clear(at);
+  support::rename_durably(fresh, at, false);
+}
+
+std::string name_of(const Task& task, const std::string& snapshot) {
+  std::string name;
+  for (const auto& [axis, label] : task.axes) name += cat(name.empty() ? "" : ",", axis, "=", label);
+  if (name.empty()) name = task.label;
+  if (!snapshot.empty()) name += "@" + snapshot;
+  return name;
+}
+
+/// A folder of links to the members; made aside and swapped in, so nobody sees half of it.
+void set_collection(const Store& store, const OutputRecord& output, const fs::path& at) {
+  std::error_code error;
+  const fs::path manifest = store.object_path(output.object);
+  if (fs::read_symlink(at / artifact::kManifestName, error) == manifest && !error) return;
+  const fs::path fresh = support::unique_sibling(at);
+  store.materialise(output, fresh);
+  for (int tries = 0;; ++tries) {
+    clear(at);
+    if (::rename(fresh.c_str(), at.c_str()) == 0) return;
+    // Another run put one there in between: the last one stays.
+    if ((errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) || tries == 8)
+      support::throw_errno("create", at.string(), true);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
+                                    const fs::path& outputs) {
+  std::vector<std::string> odd;
+  const auto file_of = [&](const ViewItem& item, const std::string& name) {
+    const bool plain = item.output.collection || (name.size() > 3 && name.compare(name.size() - 3, 3, ".h5") == 0);
+    return fs::path(graph.tasks[item.task].label) / (plain ? name : name + ".h5");
+  };
+  const auto given_name = [&](const ViewItem& item) -> std::string {
+    const auto given = graph.tasks[item.task].output_names.find(item.output.role);
+    if (given == graph.tasks[item.task].output_names.end()) return "";
+    return given->second + (item.snapshot.empty() ? "" : "@" + item.snapshot);
+  };
+  // Which given names can be had.
+  std::map<fs::path, std::size_t> takers;
+  for (const ViewItem& item : items) {
+    if (const std::string name = given_name(item); !name.empty()) ++takers[file_of(item, name)];
+  }
+  std::set<fs::path> folders;
+  std::set<std::string> told;
+  for (const ViewItem& item : items) {
+    const Task& task = graph.tasks[item.task];
+    fs::path at;
+    if (const std::string name = given_name(item); !name.empty()) {
+      at = file_of(item, name);
+      const std::string why = !artifact::valid_member_name(name) ? "is no name for a file"
+                              : takers[at] > 1                   ? "stands for several artifacts"
+                                                                 : "";
+      if (!why.empty()) {
+        at.clear();
+        const std::string text =
+            cat("outputs of ", task.label, ": ", support::quote(name), " ", why, "; out/ shows the long names");
+        if (told.insert(text).second) odd.push_back(text);
+      }
+    }
+    if (at.empty()) {
+      std::string name = name_of(task, item.snapshot);
+      if (task.stage->outputs.size() > 1) name += "." + item.output.role;
+      at = file_of(item, name);
+    }
+    at = outputs / graph.name / at;
+    if (folders.insert(at.parent_path()).second) support::make_folders(at.parent_path());
+    if (item.output.collection)
+      set_collection(store, item.output, at);
+    else
+      set_link(store.object_path(item.output.object), at);
+  }
+  return odd;
+}
+
+std::vector<std::string> write_reports(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
+                                       const fs::path& reports, const std::string& run_id) {
+  std::vector<const ViewItem*> found;
+  for (const ViewItem& item : items) {
+    if (item.output.kind == "report") found.push_back(&item);
+  }
+  if (found.empty()) return {};
+  const fs::path base = reports / graph.name;
+  const fs::path latest = base / "latest";
+  Json contents = Json::object();
+  const auto place = [&](const ViewItem& item) {
+    // One report is the folder itself; several stand side by side in it.
+    std::string name = graph.tasks[item.task].label;
+    if (!graph.tasks[item.task].axes.empty()) name += "," + name_of(graph.tasks[item.task], item.snapshot);
+    if (graph.tasks[item.task].stage->outputs.size() > 1) name += "." + item.output.role;
+    return found.size() == 1 ? fs::path() : fs::path(name);
+  };
+  for (const ViewItem* item : found) contents[place(*item).string()] = item->output.content;
+
+  std::error_code error;
+  fs::path current = latest;
+  bool same = false;
+  if (fs::exists(latest / kSourceNote, error)) {
+    same = Json::parse(support::read_file(latest / kSourceNote), nullptr, false) == contents;
+  }
+  if (!same) {
+    const fs::path folder = base / run_id;
+    const fs::path fresh = support::unique_sibling(folder);
+    for (const ViewItem* item : found) {
+      const fs::path to = fresh / place(*item);
+      support::make_folders(to);
+      const fs::path manifest_path = store.object_path(item->output.object);
+      const auto manifest = artifact::Manifest::parse(support::read_file(manifest_path), manifest_path.string());
+      for (const artifact::Member& member : manifest.members) {
+        const fs::path at = to / member.name;
+        support::make_folders(at.parent_path());
+        fs::copy_file(store.object_path(member.file_digest), at, fs::copy_options::overwrite_existing, error);
+        if (error) throw support::IoError(cat("cannot write '", at.string(), "': ", error.message()));
+        fs::permissions(at, fs::perms::owner_write, fs::perm_options::add, error);
+      }
+      support::write_file_atomically(to / artifact::kManifestName, support::read_file(manifest_path), false);
+    }
+    support::write_file_atomically(fresh / kSourceNote, contents.dump(1) + "\n", false);
+    support::remove_tree(folder);
+    support::rename_durably(fresh, folder, false);
+    set_link(run_id, latest);
+  }
+  const fs::path target = fs::read_symlink(latest, error);
+  const fs::path shown = error ? latest : base / target;
+  std::vector<std::string> folders;
+  for (const ViewItem* item : found) {
+    const fs::path at = shown / place(*item);
+    folders.push_back((at.has_filename() ? at : at.parent_path()).string());
+  }
+  return folders;
+}
+
+void write_view_mark(const Graph& graph, const fs::path& outputs, const std::vector<std::string>& reports) {
+  support::make_folders(outputs / graph.name);
+  support::write_file_atomically(outputs / graph.name / kMark, Json{{"reports", reports}}.dump() + "\n", false);
+}
+
+bool view_stands(const fs::path& outputs, const std::string& pipeline, std::vector<std::string>* reports) {
+  const fs::path mark = outputs / pipeline / kMark;
+  if (::access(mark.c_str(), R_OK) != 0) return false;
+  const Json json = Json::parse(support::read_file(mark, 1 << 20), nullptr, false);
+  if (!json.is_object() || !json.contains("reports") || !json["reports"].is_array()) return false;
+  for (const Json& report : json["reports"]) {
+    if (!report.is_string() || ::access(report.get_ref<const std::string&>().c_str(), F_OK) != 0) return false;
+    if (reports) reports->push_back(report);
+  }
+  return true;
+}
+
+fs::path front_page(const fs::path& report) {
+  for (const char* name : {"report.html", "index.html", "report.md"}) {
+    if (fs::exists(report / name)) return report / name;
+  }
+  return report;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,101 @@
+#include "pipeline/store/attempt.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "pipeline/store/host.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/json.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array<std::string_view, 4> kKept = {"task.json", "owner.json", "exit.json", "stage.log"};
+
+bool is_ours(const std::string& name) {
+  return std::find(kKept.begin(), kKept.end(), name) != kKept.end() || name == "inputs" || name == "out";
+}
+
+/// The newest change of a regular file of the stage's own below `folder`; 0 when there is none.
+std::int64_t newest_file(const fs::path& folder, bool top) {
+  std::int64_t newest = 0;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if ((top && is_ours(name)) || name.find(".tmp") != std::string::npos) continue;
+    struct stat status {};
+    if (::lstat(entry.path().c_str(), &status) != 0) continue;
+    if (S_ISDIR(status.st_mode))
+      newest = std::max(newest, newest_file(entry.path(), false));
+    else if (S_ISREG(status.st_mode))
+      newest = std::max<std::int64_t>(newest, status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec);
+  }
+  return newest;
+}
+
+}  // namespace
+
+void write_owner(const fs::path& attempt, std::int64_t pid) {
+  if (pid == 0) return;
+  const Json json{{"host", host_name()}, {"boot", this_host().boot}, {"pid", pid}, {"process_start", process_start(pid)}};
+  support::write_file_atomically(attempt / "owner.json", json.dump() + "\n", false);
+}
+
+std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
+  for (const fs::path& attempt : attempts) {
+    const fs::path path = attempt / "owner.json";
+    if (::access((attempt / "exit.json").c_str(), F_OK) == 0 || ::access(path.c_str(), R_OK) != 0) continue;
+    const Json json = Json::parse(support::read_file(path, 65536), nullptr, false);
+    if (!json.is_object() || json.value("host", "") != host_name() || json.value("boot", "") != this_host().boot) continue;
+    const std::int64_t pid = json.value("pid", std::int64_t{0});
+    const std::uint64_t start = process_start(pid);
+    if (pid > 0 && start != 0 && start == json.value("process_start", std::uint64_t{0})) return Orphan{pid, attempt};
+  }
+  return std::nullopt;
+}
+
+void end_orphan(const Orphan& orphan) {
+  const auto pid = static_cast<pid_t>(orphan.pid);
+  if (::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);
+}
+
+std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {
+  std::optional<fs::path> best;
+  std::int64_t newest = 0;
+  for (const fs::path& attempt : attempts) {
+    const std::int64_t time = newest_file(attempt, true);
+    if (time > 0 && time >= newest) {
+      newest = time;
+      best = attempt;
+    }
+  }
+  return best;
+}
+
+bool is_kept_of_attempt(const std::string& name) {
+  return std::find(kKept.begin(), kKept.end(), name) != kKept.end();
+}
+
+void strip_attempt(const fs::path& attempt, bool keep_own_files) {
+  std::error_code error;
+  std::vector<fs::path> victims;
+  for (const auto& entry : fs::directory_iterator(attempt, error)) {
+    const std::string name = entry.path().filename().string();
+    if (is_kept_of_attempt(name)) continue;
+    if (is_ours(name) || !keep_own_files) victims.push_back(entry.path());
+  }
+  for (const fs::path& victim : victims) support::remove_tree(victim);
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,65 @@
+#include "pipeline/store/host.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace {
+
+/// The beginning of a file of the kernel's; empty when there is none.
+std::string first_bytes(const char* path) {
+  const support::Descriptor fd(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd) return "";
+  char buffer[4096];
+  const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+  return count > 0 ? std::string(buffer, static_cast<std::size_t>(count)) : "";
+}
+
+}  // namespace
+
+std::string host_name() {
+  char name[256] = "unknown";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+const HostIdentity& this_host() {
+  static const HostIdentity identity = [] {
+    HostIdentity here;
+    here.host = host_name();
+    here.machine = support::trim(first_bytes("/etc/machine-id"));
+    here.boot = support::trim(first_bytes("/proc/sys/kernel/random/boot_id"));
+    char target[128];
+    const ssize_t count = ::readlink("/proc/self/ns/pid", target, sizeof target);
+    if (count > 0) here.pids.assign(target, static_cast<std::size_t>(count));
+    return here;
+  }();
+  return identity;
+}
+
+std::uint64_t process_start(std::int64_t pid) {
+  if (pid <= 0) return 0;
+  const std::string text = first_bytes(support::cat("/proc/", pid, "/stat").c_str());
+  // The name in parentheses may hold anything; what follows the last one is regular: field 3 is next, we want 22.
+  const auto close = text.rfind(')');
+  if (close == std::string::npos || close + 2 >= text.size()) return 0;
+  std::string_view rest = std::string_view(text).substr(close + 2);
+  if (rest[0] == 'Z' || rest[0] == 'X') return 0;
+  for (int field = 3; field < 22; ++field) {
+    const auto space = rest.find(' ');
+    if (space == std::string_view::npos) return 0;
+    rest.remove_prefix(space + 1);
+  }
+  std::uint64_t start = 0;
+  std::from_chars(rest.data(), rest.data() + rest.size(), start);
+  return start;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,58 @@
+/// @file
+/// The index: what a start needs to know of thousands of records without opening them. A cache; the records are the
+/// truth. One append-only file per process, merged when read; a record with a bad checksum is skipped, a torn tail
+/// ignored.
+///
+/// File: 8 bytes "PEINDEX1", then entries: u32 length of the body, u32 CRC-32C of the body, body. All little-endian.
+/// Body: u8 type, then for
+///   1 result     key[32] i64 step u8 status plan_key[32] f64 wall_s u16 outputs, each: u8+role u8+kind object[32]
+///                content[32] u64 bytes u8 flags(1 collection, 2 volatile) u32 members, each [32]
+///   2 hint       plan_key[32] key[32]
+///   3 forgotten  key[32] i64 step
+/// A plan key that is absent is 32 zero bytes.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "pipeline/store/record.h"
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+struct ResultKeyHash {
+  std::size_t operator()(const ResultKey& key) const {
+    return std::hash<std::string>()(key.key) ^ (static_cast<std::size_t>(key.step + 1) * 0x9e3779b97f4a7c15ULL);
+  }
+};
+
+/// The merged content of all index files.
+struct IndexContent {
+  std::unordered_map<ResultKey, Result, ResultKeyHash> results;
+  std::unordered_map<std::string, std::string> hints;
+  std::size_t entries = 0;  ///< read, superseded ones included
+  std::size_t damaged = 0;  ///< files with a torn tail or a bad checksum
+};
+
+std::string index_header();
+std::string encode_result(const ResultKey& key, const Result& result);
+std::string encode_hint(const std::string& plan_key, const std::string& key);
+std::string encode_forgotten(const ResultKey& key);
+
+/// Reads one file's bytes into `content`; later entries win. False when something was skipped.
+bool load_index(std::string_view bytes, IndexContent& content);
+
+/// The same of a file by name; one that cannot be read counts as damaged.
+bool read_index_file(const std::filesystem::path& file, IndexContent& content);
+
+/// Reads every file of the folder, in name order. A folder that is not there is an empty index. Files may be merged by
+/// another process while it reads.
+IndexContent read_index(const std::filesystem::path& folder);
+
+/// Every live entry as one file's bytes.
+std::string render_index(const IndexContent& content);
+
+}  // namespace pe::pipeline

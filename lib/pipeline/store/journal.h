@@ -1,0 +1,50 @@
+/// @file
+/// What happened in a run, one JSON object a line, in `runs/<run id>/journal.<host>.<pid>.jsonl`. Each line has a
+/// sequence number, a time, and at its end the CRC-32C of what stands before:
+/// {"seq":1,"time":…,"event":"start",…,"crc":"0a1b2c3d"}. Written with one `write`; a torn or damaged line is skipped
+/// by readers. Several files of one run merge by time, then sequence.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pipeline/store/host.h"
+#include "support/files.h"
+#include "support/json.h"
+
+namespace pe::pipeline {
+
+/// Seconds since 1970, UTC.
+double unix_time();
+/// "2026-11-21T19:45:12Z", or "2026-11-21T19:45:12.345Z" where the order of quick tasks counts.
+std::string utc_text(double unix_seconds, bool milliseconds = false);
+
+class Journal {
+ public:
+  Journal() = default;
+  /// `before_step` is called before every write; tests end the process in it.
+  explicit Journal(const std::filesystem::path& run_folder,
+                   std::function<void(std::string_view step)> before_step = {});
+  /// Adds "seq", "time" and "crc". A full disk is not fatal: the journal tells, it does not decide. False then.
+  bool append(Json event);
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  support::Descriptor file_;
+  std::int64_t seq_ = 0;
+  bool torn_ = false;  // the last line was not written whole
+  std::function<void(std::string_view)> before_step_;
+};
+
+std::string journal_line(const Json& event);
+/// The events of one file's bytes, damaged lines left out; `skipped` counts these.
+std::vector<Json> parse_journal(std::string_view bytes, std::size_t* skipped = nullptr);
+/// Every journal of a run, merged.
+std::vector<Json> read_journal(const std::filesystem::path& run_folder, std::size_t* skipped = nullptr);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,378 @@
+#include "pipeline/store/lease.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "pipeline/store/journal.h"
+#include "pipeline/store/whole_write.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+using support::Descriptor;
+using support::throw_errno;
+
+namespace {
+
+constexpr std::size_t kFirstLine = 16 + 1 + 10 + 1 + 20 + 1;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// The number that a field of fixed width holds; empty when it is none.
+std::optional<std::uint64_t> fixed(std::string_view text) {
+  if (text.find_first_not_of("0123456789") != std::string_view::npos) return std::nullopt;
+  return std::strtoull(std::string(text).c_str(), nullptr, 10);
+}
+
+std::string text_of(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+template <typename T>
+T number_of(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_number() ? found->get<T>() : T{};
+}
+
+}  // namespace
+
+std::string LeaseOwner::describe() const {
+  std::string text =
+      slurm_job.empty() ? cat("process ", pid, " on ", where.host) : cat("job ", slurm_job, " on ", where.host);
+  if (!pipeline.empty()) text += cat(", running ", support::quote(pipeline));
+  if (started > 0) text += cat(" since ", utc_text(started));
+  return text;
+}
+
+Json to_json(const LeaseOwner& owner) {
+  Json json{{"schema", "pe-lease/1"},
+            {"host", owner.where.host},
+            {"machine", owner.where.machine},
+            {"boot", owner.where.boot},
+            {"pids", owner.where.pids},
+            {"pid", owner.pid},
+            {"process_start", owner.process_start},
+            {"run", owner.run},
+            {"pipeline", owner.pipeline},
+            {"started", owner.started}};
+  if (!owner.slurm_job.empty()) {
+    json["slurm_job"] = owner.slurm_job;
+    json["slurm_restart"] = owner.slurm_restart;
+  }
+  return json;
+}
+
+std::optional<LeaseOwner> parse_lease(std::string_view bytes) {
+  if (bytes.size() <= kFirstLine || bytes[16] != ' ' || bytes[27] != ' ' || bytes[48] != '\n') return std::nullopt;
+  const auto counter = fixed(bytes.substr(0, 16));
+  const auto stage = fixed(bytes.substr(17, 10));
+  const auto stage_start = fixed(bytes.substr(28, 20));
+  const Json json = Json::parse(bytes.substr(kFirstLine), nullptr, false);
+  if (!counter || !stage || !stage_start || !json.is_object()) return std::nullopt;
+  LeaseOwner owner;
+  owner.where = {text_of(json, "host"), text_of(json, "machine"), text_of(json, "boot"), text_of(json, "pids")};
+  owner.pid = number_of<std::int64_t>(json, "pid");
+  owner.process_start = number_of<std::uint64_t>(json, "process_start");
+  owner.stage_pid = static_cast<std::int64_t>(*stage);
+  owner.stage_start = *stage_start;
+  owner.counter = static_cast<std::int64_t>(*counter);
+  owner.run = text_of(json, "run");
+  owner.pipeline = text_of(json, "pipeline");
+  owner.slurm_job = text_of(json, "slurm_job");
+  owner.slurm_restart = text_of(json, "slurm_restart");
+  owner.started = number_of<double>(json, "started");
+  if (owner.where.host.empty() || owner.pid <= 0) return std::nullopt;
+  return owner;
+}
+
+Leases::Leases(fs::path folder, LeaseOptions options) : folder_(std::move(folder)), options_(std::move(options)) {
+  LeaseOwner self;
+  self.where = options_.where;
+  self.pid = ::getpid();
+  self.process_start = process_start(self.pid);
+  self.run = options_.run;
+  self.pipeline = options_.pipeline;
+  self.slurm_job = environment("SLURM_JOB_ID");
+  self.slurm_restart = environment("SLURM_RESTART_COUNT");
+  self.started = unix_time();
+  tail_ = to_json(self).dump(-1, ' ', false, Json::error_handler_t::replace);
+  tail_.pop_back();  // each claim adds its number, so that no two leases are the same bytes
+}
+
+Leases::~Leases() {
+  while (!held_.empty()) release(std::string(held_.begin()->first));
+}
+
+double Leases::now() const {
+  if (options_.now) return options_.now();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// A name that nobody else uses, and that tells `sweep` whose it is.
+fs::path Leases::own_name(std::string_view what) {
+  return folder_ / cat(".", what, ".", options_.where.host, ".", ::getpid(), ".", ++count_);
+}
+
+std::string Leases::first_line(const Held& held) {
+  char line[80];
+  std::snprintf(line, sizeof line, "%016llu %010llu %020llu\n",
+                static_cast<unsigned long long>(held.counter) % 10'000'000'000'000'000ULL,
+                static_cast<unsigned long long>(held.stage_pid) % 10'000'000'000ULL,
+                static_cast<unsigned long long>(held.stage_start));
+  return line;
+}
+
+/// The lease as it is now; empty when there is none. Its number alone does not tell it from another: file systems use the
+/// numbers of deleted files again.
+std::optional<Leases::Watch> Leases::look(const std::string& key) const {
+  const Descriptor fd(::open(path(key).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT || errno == ESTALE) return std::nullopt;
+    throw_errno("read", path(key).string());
+  }
+  Watch watch;
+  struct stat status {};
+  if (::fstat(fd.get(), &status) == 0) watch.inode = status.st_ino;
+  char buffer[4096];
+  const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
+  // Unreadable now: an owner whom we cannot ask, judged like any other by what changes.
+  if (count > 0) watch.bytes.assign(buffer, static_cast<std::size_t>(count));
+  return watch;
+}
+
+bool Leases::owner_is_gone(const LeaseOwner& owner, const HostIdentity& here) {
+  if (owner.where.host != here.host || owner.where.machine != here.machine) return false;
+  if (owner.where.boot != here.boot) return true;   // this machine has started again since
+  if (owner.where.pids != here.pids) return false;  // another container of it, whose processes we do not see
+  return process_start(owner.pid) != owner.process_start;
+}
+
+bool Leases::stale(const std::string& key, const Watch& seen, const std::optional<LeaseOwner>& owner,
+                   std::string& why) {
+  if (owner && owner_is_gone(*owner, options_.where)) {
+    why = "its process is gone";
+    return true;
+  }
+  if (owner && !owner->slurm_job.empty() && options_.job_ended && options_.job_ended(*owner)) {
+    why = "its job has ended";
+    return true;
+  }
+  Watch& watch = watched_[key];
+  if (watch.inode != seen.inode || watch.bytes != seen.bytes) {
+    watch = seen;
+    watch.since_s = now();
+    return false;
+  }
+  if (now() - watch.since_s < options_.expiry_s) return false;
+  why = cat("it gave no sign for ", support::short_duration(now() - watch.since_s));
+  return true;
+}
+
+bool Leases::break_lease(const std::string& key, const Watch& seen) {
+  const fs::path away = own_name("broken");
+  step("break lease");
+  // Only one breaker's rename succeeds; a reply that was lost reads as a failure, and the next look tells the truth.
+  if (::rename(path(key).c_str(), away.c_str()) != 0 && ::access(away.c_str(), F_OK) != 0) {
+    if (errno == ENOENT || errno == ESTALE) return false;
+    throw_errno("break the lease", path(key).string());
+  }
+  const auto moved = look(away.filename().string());
+  if (moved && (moved->inode != seen.inode || moved->bytes != seen.bytes)) {
+    // Someone broke it and acquired it since we looked: theirs goes back, unless a third one is there already.
+    step("put lease back");
+    if (::link(away.c_str(), path(key).c_str()) != 0) errno = 0;
+    ::unlink(away.c_str());
+    return false;
+  }
+  step("remove broken lease");
+  ::unlink(away.c_str());
+  watched_.erase(key);
+  return true;
+}
+
+bool Leases::claim(const std::string& key) {
+  Held held;
+  const fs::path name = own_name("claim");
+  step("write claim");
+  held.file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!held.file && errno == ENOENT) {
+    support::make_folders(folder_);
+    held.file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  }
+  if (!held.file) throw_errno("create", name.string(), true);
+  const std::string text = first_line(held) + tail_ + cat(",\"claim\":", count_, "}\n");
+  if (!write_whole(held.file.get(), text)) {
+    const int error = errno;
+    ::unlink(name.c_str());
+    errno = error;
+    throw_errno("write", name.string(), true);
+  }
+  step("link lease");
+  const int linked = ::link(name.c_str(), path(key).c_str());
+  const int error = errno;
+  struct stat status {};
+  const bool known = ::fstat(held.file.get(), &status) == 0;
+  const bool ours = known ? status.st_nlink == 2 : linked == 0;
+  step("remove claim");
+  ::unlink(name.c_str());
+  if (!ours) {
+    if (linked != 0 && error != EEXIST && error != ENOENT && error != ESTALE) {
+      errno = error;
+      throw_errno("lease", path(key).string(), true);
+    }
+    return false;
+  }
+  held.inode = status.st_ino;
+  held.beat_s = now();
+  held_[key] = std::move(held);
+  watched_.erase(key);
+  return true;
+}
+
+Leases::Answer Leases::acquire(const std::string& key) {
+  Answer answer;
+  if (held_.count(key) != 0) {
+    answer.acquired = true;
+    return answer;
+  }
+  // A few times, since it may be freed, broken or taken by another between two steps.
+  for (int tries = 0; tries < 4; ++tries) {
+    const auto seen = look(key);
+    if (seen) {
+      answer.holder = parse_lease(seen->bytes);
+      std::string why;
+      if (!stale(key, *seen, answer.holder, why)) return answer;
+      const auto owner = answer.holder;
+      if (!break_lease(key, *seen)) continue;
+      answer.broken = owner ? *owner : LeaseOwner();
+      answer.why = why;
+    }
+    if (claim(key)) {
+      answer.acquired = true;
+      answer.holder.reset();
+      return answer;
+    }
+  }
+  return answer;
+}
+
+void Leases::name_stage(const std::string& key, std::int64_t pid) {
+  const auto found = held_.find(key);
+  if (found == held_.end() || pid <= 0) return;
+  Held& held = found->second;
+  held.stage_pid = pid;
+  held.stage_start = process_start(pid);
+  const std::string line = first_line(held);
+  if (::pwrite(held.file.get(), line.data(), line.size(), 0) < 0) errno = 0;
+}
+
+bool Leases::holds(const std::string& key) const {
+  const auto found = held_.find(key);
+  if (found == held_.end()) return false;
+  struct stat status {};
+  if (::stat(path(key).c_str(), &status) != 0) return errno != ENOENT && errno != ESTALE;
+  return status.st_ino == found->second.inode;
+}
+
+void Leases::release(const std::string& key) {
+  const auto found = held_.find(key);
+  if (found == held_.end()) return;
+  const bool ours = holds(key);
+  const bool fresh = now() - found->second.beat_s < options_.expiry_s / 2;
+  const Held held = std::move(found->second);  // open to the end: its number is its own until then
+  held_.erase(found);
+  if (!ours) return;
+  if (fresh) {
+    // Nobody can have judged it stale yet.
+    step("release lease");
+    ::unlink(path(key).c_str());
+    return;
+  }
+  try {
+    const auto seen = look(key);
+    if (seen && seen->inode == held.inode) break_lease(key, *seen);
+  } catch (const support::IoError&) {
+    // It goes stale by itself.
+  }
+}
+
+std::vector<std::string> Leases::beat() {
+  std::vector<std::string> lost;
+  const double time = now();
+  for (auto& [key, held] : held_) {
+    if (time - held.beat_s < options_.heartbeat_s) continue;
+    if (!holds(key)) {
+      lost.push_back(key);
+      continue;
+    }
+    ++held.counter;
+    const std::string line = first_line(held);
+    step("beat");
+    // A heartbeat that fails is tried again with the next one; only after four of them is the lease in danger.
+    if (::pwrite(held.file.get(), line.data(), line.size(), 0) < 0) errno = 0;
+    held.beat_s = time;
+  }
+  for (const std::string& key : lost) held_.erase(key);
+  return lost;
+}
+
+std::map<std::string, std::optional<LeaseOwner>> Leases::list(const fs::path& folder) {
+  std::map<std::string, std::optional<LeaseOwner>> all;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.empty() || name[0] == '.') continue;
+    try {
+      all[name] = parse_lease(support::read_file(entry.path(), 1 << 16));
+    } catch (const support::IoError&) {
+      // Given back meanwhile.
+    }
+  }
+  return all;
+}
+
+std::vector<LeaseOwner> Leases::sweep() const {
+  std::vector<fs::path> victims;
+  std::error_code error;
+  const std::string hosts[] = {cat(".claim.", options_.where.host, "."), cat(".broken.", options_.where.host, ".")};
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    const std::string name = entry.path().filename().string();
+    for (const std::string& prefix : hosts) {
+      if (name.rfind(prefix, 0) != 0) continue;
+      const auto pid = std::atoll(name.c_str() + prefix.size());
+      if (pid != ::getpid() && process_start(pid) == 0) victims.push_back(entry.path());
+    }
+  }
+  for (const fs::path& victim : victims) ::unlink(victim.c_str());
+  std::vector<LeaseOwner> gone;
+  int number = 0;
+  for (const auto& [key, owner] : list(folder_)) {
+    if (!owner || !owner_is_gone(*owner, options_.where)) continue;
+    const auto seen = look(key);
+    if (!seen || !parse_lease(seen->bytes) || !owner_is_gone(*parse_lease(seen->bytes), options_.where)) continue;
+    const fs::path away = folder_ / cat(".broken.", options_.where.host, ".", ::getpid(), ".swept-", ++number);
+    if (::rename(path(key).c_str(), away.c_str()) != 0) continue;
+    const auto moved = look(away.filename().string());
+    if (moved && moved->bytes != seen->bytes && ::link(away.c_str(), path(key).c_str()) != 0)
+      errno = 0;  // a third one is there already
+    ::unlink(away.c_str());
+    gone.push_back(*owner);
+  }
+  return gone;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,53 @@
+#include "pipeline/store/migrate.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <vector>
+
+#include "pipeline/store/record.h"
+#include "pipeline/store/store.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+namespace {
+
+/// Records as they are on disk: tasks/ab/<key>.json and tracks/<key>/<step>.json, with what conflicted.
+void add_checksums(const fs::path& root, bool durable) {
+  for (const char* kind : {"tasks", "tracks"}) {
+    std::error_code error;
+    std::vector<fs::path> files;
+    for (fs::recursive_directory_iterator at(root / kind, error), end; !error && at != end; at.increment(error)) {
+      if (at->path().extension() == ".json") files.push_back(at->path());
+    }
+    for (const fs::path& file : files) {
+      try {
+        const Record record = record_from_json(Json::parse(support::read_file(file), nullptr, false), file.string());
+        support::write_file_atomically(file, to_json(record).dump(1) + "\n", durable);
+      } catch (const support::ArtifactError&) {
+        // Damaged already; it counts as missing, as it did before.
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void migrate_store(const fs::path& root, int from, bool durable) {
+  const fs::path version = root / "VERSION";
+  const support::Descriptor lock(::open(version.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lock) support::throw_errno("read", version.string());
+  if (::flock(lock.get(), LOCK_EX) != 0) support::throw_errno("lock", version.string());
+  // Whoever held the lock may have done it all.
+  const auto now = support::parse_integer(support::trim(support::read_file(version, 4096)));
+  if (now && *now > from) from = static_cast<int>(*now);
+  if (from < 2) add_checksums(root, durable);
+  if (from < kStoreVersion) support::write_file_atomically(version, cat(kStoreVersion, "\n"), durable);
+}
+
+}  // namespace pe::pipeline

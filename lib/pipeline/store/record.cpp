@@ -1,0 +1,206 @@
+#include "pipeline/store/record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "support/error.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::ArtifactError;
+using support::cat;
+
+namespace {
+
+constexpr const char* kRecordSchema = "pe-record/1";
+
+bool is_hex64(const std::string& text) {
+  return text.size() == 64 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+constexpr const char* kCheck = "check";
+
+/// Members are sorted and numbers are written in their shortest form, so that reading and writing gives the same text.
+std::string check_of(const Json& json) {
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return fmt::format("{:08x}", support::crc32c(text.data(), text.size()));
+}
+
+Json output_to_json(const OutputRecord& output) {
+  Json json{{"role", output.role},
+            {"kind", output.kind},
+            {"object", output.object},
+            {"content", output.content},
+            {"bytes", output.bytes}};
+  if (output.collection) json["members"] = output.members;
+  if (output.is_volatile) json["volatile"] = true;
+  return json;
+}
+
+/// Reads members of a JSON object and says which one is missing or wrong.
+class Reader {
+ public:
+  Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
+    if (!json.is_object()) fail("", "an object", json);
+  }
+  template <typename T>
+  T required(const char* name) const {
+    const auto found = json_.find(name);
+    if (found == json_.end()) throw ArtifactError(cat(where_, ": '", name, "' is missing"));
+    return value<T>(name, *found);
+  }
+  template <typename T>
+  T optional(const char* name, T fallback) const {
+    const auto found = json_.find(name);
+    return found == json_.end() || found->is_null() ? fallback : value<T>(name, *found);
+  }
+  Json raw(const char* name) const {
+    const auto found = json_.find(name);
+    return found == json_.end() ? Json() : *found;
+  }
+  std::string digest(const char* name) const {
+    std::string text = required<std::string>(name);
+    if (!is_hex64(text))
+      throw ArtifactError(cat(where_, ": '", name, "' is ", support::quote(text), ", expected 64 hex digits"));
+    return text;
+  }
+  const std::string& where() const { return where_; }
+
+ private:
+  template <typename T>
+  T value(const char* name, const Json& json) const {
+    try {
+      return json.get<T>();
+    } catch (const Json::exception&) {
+      fail(name, "another type", json);
+    }
+  }
+  [[noreturn]] void fail(const char* name, const char* expected, const Json& json) const {
+    throw ArtifactError(cat(where_, ": '", name, "' is ", json.type_name(), ", expected ", expected));
+  }
+  const Json& json_;
+  std::string where_;
+};
+
+OutputRecord output_from_json(const Json& json, const std::string& where) {
+  const Reader reader(json, where);
+  OutputRecord output;
+  output.role = reader.required<std::string>("role");
+  output.kind = reader.required<std::string>("kind");
+  output.object = reader.digest("object");
+  output.content = reader.digest("content");
+  output.bytes = reader.required<std::uint64_t>("bytes");
+  output.collection = json.contains("members");
+  output.is_volatile = reader.optional<bool>("volatile", false);
+  output.members = reader.optional<std::vector<std::string>>("members", {});
+  for (const std::string& member : output.members) {
+    if (!is_hex64(member))
+      throw ArtifactError(cat(where, ": 'members' holds ", support::quote(member), ", expected 64 hex digits"));
+  }
+  return output;
+}
+
+}  // namespace
+
+std::string ResultKey::short_name() const {
+  std::string name = key.substr(0, 12);
+  if (is_snapshot()) name += "@" + std::to_string(step);
+  return name;
+}
+
+const OutputRecord* Record::output(std::string_view role) const {
+  for (const OutputRecord& output : outputs) {
+    if (output.role == role) return &output;
+  }
+  return nullptr;
+}
+
+std::string_view status_name(ResultStatus status) { return status == ResultStatus::kDone ? "done" : "diverged"; }
+
+Json to_json(const Record& record) {
+  Json json{{"schema", kRecordSchema},
+            {"key", record.key.key},
+            {"plan_key", record.plan_key},
+            {"stage", record.stage},
+            {"version", record.version},
+            {"task", record.task},
+            {"status", status_name(record.status)},
+            {"preimage", record.preimage},
+            {"config", record.config},
+            {"occasion", record.occasion}};
+  if (record.key.is_snapshot()) json["step"] = record.key.step;
+  json["outputs"] = Json::array();
+  for (const OutputRecord& output : record.outputs) json["outputs"].push_back(output_to_json(output));
+  json["inputs"] = Json::array();
+  for (const InputRecord& input : record.inputs) {
+    Json item{{"role", input.role}, {"digest", input.digest}, {"producer", input.producer}, {"labels", input.labels}};
+    if (!input.missing.empty()) item["missing"] = input.missing;
+    json["inputs"].push_back(std::move(item));
+  }
+  json[kCheck] = check_of(json);
+  return json;
+}
+
+Record record_from_json(const Json& json, const std::string& where) {
+  const Reader reader(json, where);
+  if (const std::string check = reader.optional<std::string>(kCheck, ""); json.contains(kCheck)) {
+    Json rest = json;
+    rest.erase(kCheck);
+    if (check != check_of(rest))
+      throw ArtifactError(cat(where, ": its checksum does not fit: it was changed or damaged"));
+  }
+  const std::string schema = reader.required<std::string>("schema");
+  if (schema != kRecordSchema) {
+    throw ArtifactError(cat(where, ": schema is ", support::quote(schema), ", expected '", kRecordSchema, "'"));
+  }
+  Record record;
+  record.key.key = reader.digest("key");
+  record.key.step = reader.optional<std::int64_t>("step", -1);
+  record.plan_key = reader.required<std::string>("plan_key");
+  record.stage = reader.required<std::string>("stage");
+  record.version = reader.required<int>("version");
+  record.task = reader.required<std::string>("task");
+  const std::string status = reader.required<std::string>("status");
+  if (status != "done" && status != "diverged") {
+    throw ArtifactError(cat(where, ": status is ", support::quote(status), ", expected 'done' or 'diverged'"));
+  }
+  record.status = status == "done" ? ResultStatus::kDone : ResultStatus::kDiverged;
+  record.preimage = reader.raw("preimage");
+  record.config = reader.raw("config");
+  record.occasion = reader.raw("occasion");
+  for (const Json& output : reader.required<std::vector<Json>>("outputs")) {
+    record.outputs.push_back(output_from_json(output, where));
+  }
+  for (const Json& item : reader.optional<std::vector<Json>>("inputs", {})) {
+    const Reader fields(item, where);
+    InputRecord input;
+    input.role = fields.required<std::string>("role");
+    input.digest = fields.required<std::string>("digest");
+    input.producer = fields.optional<std::string>("producer", "");
+    input.labels = fields.optional<std::map<std::string, std::string>>("labels", {});
+    input.missing = fields.optional<std::string>("missing", "");
+    record.inputs.push_back(std::move(input));
+  }
+  return record;
+}
+
+std::string diverged_digest(const ResultKey& key) {
+  return support::canonical_hash("pe/diverged/1", {{"key", key.key}, {"step", key.step}});
+}
+
+bool same_contents(const Record& a, const Record& b) {
+  const auto contents = [](const Record& record) {
+    std::vector<std::pair<std::string, std::string>> pairs;
+    for (const OutputRecord& output : record.outputs) {
+      if (!output.is_volatile) pairs.emplace_back(output.role, output.content);
+    }
+    std::sort(pairs.begin(), pairs.end());
+    return pairs;
+  };
+  return a.status == b.status && contents(a) == contents(b);
+}
+
+}  // namespace pe::pipeline

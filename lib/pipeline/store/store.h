@@ -1,0 +1,189 @@
+/// @file
+/// The content-addressed store. Objects are immutable files named by their SHA-256; records say which objects a key
+/// leads to and are written last, so that a result either exists whole or not at all. Nothing is ever modified in
+/// place; names for people are a view beside the store (view.h).
+///
+///     VERSION                         format number
+///     objects/ab/abcdef…              mode 0444; name = file digest
+///     tasks/ab/<task key>.json        record of a task: the commit point
+///     tracks/<trajectory key>/<step>.json   record of a snapshot
+///     plans/ab/<plan key>             hint: plan key → task or trajectory key; may be deleted freely
+///     work/<plan key>/aNN/            private folder of an attempt
+///     runs/<run id>/                  frozen plan, journal, summary (journal.h, status.h)
+///     leases/<plan key>               who works on it now (lease.h)
+///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
+///     roots/<name>.json               what `gc` must keep: pins (pin.h)
+///     trash/<date>/                   what was dropped or found damaged, until `gc` deletes it
+///     run.lock                        shared by every `run` at work, so that nobody sweeps the store meanwhile
+///
+/// Any number of runs, users and hosts share a store. Where its folder has the set-group-id bit, it is a group's: what
+/// this process and its stages make there is writable for the group.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "artifact/kind.h"
+#include "pipeline/store/record.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+
+/// 1: the first. 2: records carry a checksum of themselves. Older stores are brought up when they are opened for writing
+/// (migrate.h); newer ones are refused.
+inline constexpr int kStoreVersion = 2;
+
+struct StoreOptions {
+  bool durable = true;  ///< false (`--durability=off`): no fsync; for tests and throw-away stores
+  bool create = true;   ///< false: a store that is not there is an empty one, and nothing is written
+  /// Called between any two steps that change the disk, with the name of the step that comes next. Tests end the
+  /// process in it.
+  std::function<void(std::string_view step)> before_step;
+};
+
+/// What the index holds of a record: enough to reuse the result without opening the record.
+struct Result {
+  ResultStatus status = ResultStatus::kDone;
+  std::string plan_key;
+  double wall_s = 0;  ///< how long making it took; orders later runs
+  std::vector<OutputRecord> outputs;
+  const OutputRecord* output(std::string_view role) const;
+};
+
+/// A file or a collection's folder that a stage has written and closed.
+struct Produced {
+  std::string role;
+  artifact::Kind kind = artifact::Kind::kReport;
+  bool is_volatile = false;
+  fs::path path;
+};
+
+/// How publishing a record ended. A forced run that gives other contents is a conflict too; `forget` first to replace.
+struct Published {
+  bool existed = false;   ///< the key had a record already, with the same contents
+  bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
+  fs::path conflict_file;
+  Record record;  ///< the one that holds now
+};
+
+class Store {
+ public:
+  /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
+  /// than this program knows; both end `pe-pipeline` with exit code 4.
+  explicit Store(fs::path root, StoreOptions options = {});
+  ~Store();
+  Store(Store&&) noexcept;
+  Store& operator=(Store&&) noexcept;
+
+  const fs::path& root() const;
+
+  // ---- reading --------------------------------------------------------------------------------------------------
+  /// From the index; a miss is confirmed by opening the record. A record whose objects are gone counts as missing:
+  /// ask `complete`.
+  std::optional<Result> find(const ResultKey& key) const;
+  /// The whole record. Empty when there is none; a damaged one counts as none and is named in `warnings`.
+  std::optional<Record> read(const ResultKey& key) const;
+  /// Whether every object (members too) is there, single files with their size: one stat each, nothing rehashed.
+  bool complete(const Result& result) const;
+  bool has_object(const std::string& digest) const;
+  fs::path object_path(const std::string& digest) const;
+  fs::path record_path(const ResultKey& key) const;
+  /// The task or trajectory key that a plan key last led to. A hint, never the truth.
+  std::optional<std::string> hint(const std::string& plan_key) const;
+  /// Steps of a trajectory that have records, ascending.
+  std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
+  /// Keys of all records, sorted; from the folders, not the index.
+  std::vector<ResultKey> keys() const;
+  /// Records whose key, plan key, or an output's object or content digest begins with `prefix` (at least 4 digits).
+  std::vector<ResultKey> matching(const std::string& prefix) const;
+
+  // ---- writing --------------------------------------------------------------------------------------------------
+  /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
+  /// one, its manifest last. @throws ArtifactError when it is no whole artifact of its kind, IoError.
+  OutputRecord publish_output(const Produced& produced) const;
+  /// The commit point. Keeps a record that exists; see Published.
+  Published commit(const Record& record);
+  /// The two halves of `commit`: the record's file, and what this process remembers of it. The first, like
+  /// `publish_output`, may be called on another thread beside everything else.
+  Published place_record(const Record& record) const;
+  void remember(const Published& published);
+  void set_hint(const std::string& plan_key, const std::string& key);
+  /// Moves a record to the trash. False when there was none.
+  bool forget(const ResultKey& key);
+  /// Moves a damaged object to the trash, so that its producer runs again.
+  void discard_object(const std::string& digest);
+  /// Moves a file or folder of the store to trash/<date>/. Where it is now; empty when it was gone already.
+  fs::path move_to_trash(const fs::path& path);
+  /// Takes a copy of a file of another store. @throws ArtifactError when its bytes are not those of `digest`.
+  void import_object(const fs::path& from, const std::string& digest);
+  /// Rehashes the objects of an output. Returns the digests that are missing or do not match.
+  std::vector<std::string> damaged(const OutputRecord& output) const;
+  /// Whether its objects are what their names say. Each is read once in the life of this Store.
+  bool intact(const OutputRecord& output) const;
+
+  /// Merges index files once there are many, or when one is damaged.
+  void tidy_index();
+
+  /// Where a reader finds an artifact: the object itself, or for a collection `folder`, made and filled with links to
+  /// the members and the manifest.
+  fs::path materialise(const OutputRecord& output, const fs::path& folder) const;
+
+  // ---- attempts -------------------------------------------------------------------------------------------------
+  fs::path work_folder(const std::string& plan_key) const;
+  /// Makes the next work/<plan key>/aNN. `number` counts from 1.
+  fs::path new_attempt(const std::string& plan_key, int* number = nullptr);
+  /// Attempt folders that exist, oldest first.
+  std::vector<fs::path> attempts(const std::string& plan_key) const;
+
+  // ---- runs -----------------------------------------------------------------------------------------------------
+  fs::path runs_folder() const { return root() / "runs"; }
+  /// Run ids, oldest first.
+  std::vector<std::string> runs() const;
+
+  fs::path leases_folder() const { return root() / "leases"; }
+
+  bool durable() const;
+  const std::function<void(std::string_view step)>& before_step() const;
+  /// What was odd while reading: damaged records, a torn index. For people; each once.
+  std::vector<std::string> take_warnings() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Who holds a store, as written in run.lock.
+struct LockOwner {
+  std::string host;
+  std::int64_t pid = 0;
+  std::string pipeline;
+  std::string started;  ///< UTC
+};
+
+/// Held on store/run.lock: shared by every `run` at work, alone by what sweeps or changes the store as a whole. Freed by
+/// the kernel when the process ends, however it ends. No result depends on it: where a file system has no locks it is
+/// held in name only.
+class RunLock {
+ public:
+  /// Empty, and `owner` filled, when someone else holds it.
+  static std::optional<RunLock> acquire(const fs::path& store, const std::string& pipeline, LockOwner* owner);
+  /// Together with others who share it; empty when someone holds it alone.
+  static std::optional<RunLock> share(const fs::path& store, const std::string& pipeline, LockOwner* owner);
+  RunLock(RunLock&&) noexcept;
+  RunLock& operator=(RunLock&&) noexcept;
+  ~RunLock();
+
+ private:
+  explicit RunLock(int fd) : fd_(fd) {}
+  static std::optional<RunLock> lock(const fs::path& store, const std::string& pipeline, LockOwner* owner, int how);
+  int fd_ = -1;
+};
+
+}  // namespace pe::pipeline

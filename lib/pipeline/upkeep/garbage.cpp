@@ -1,0 +1,579 @@
+#include "pipeline/upkeep/garbage.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <set>
+#include <unordered_set>
+
+#include "pipeline/store/attempt.h"
+#include "pipeline/store/journal.h"
+#include "pipeline/upkeep/inventory.h"
+#include "pipeline/upkeep/pin.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+namespace {
+
+// Whatever the grace: a run of another host that was silent for less than this may be alive, and a file that is younger
+// may be one that somebody is writing.
+constexpr double kLeastPatience = 600;
+
+double seconds(const timespec& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+struct Seen {
+  std::uint64_t bytes = 0;
+  double mtime = 0, ctime = 0;
+  bool folder = false;
+};
+
+std::optional<Seen> look(const fs::path& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return std::nullopt;
+  return Seen{static_cast<std::uint64_t>(status.st_size), seconds(status.st_mtim), seconds(status.st_ctim),
+              S_ISDIR(status.st_mode)};
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Bytes of a tree, and its newest change.
+Seen measure(const fs::path& path) {
+  auto seen = look(path);
+  if (!seen) return {};
+  if (!seen->folder) return *seen;
+  Seen total;
+  total.folder = true;
+  total.mtime = seen->mtime;
+  for (const std::string& name : names_in(path)) {
+    const Seen inner = measure(path / name);
+    total.bytes += inner.bytes;
+    total.mtime = std::max(total.mtime, inner.mtime);
+    total.ctime = std::max(total.ctime, inner.ctime);
+  }
+  return total;
+}
+
+bool is_key(const std::string& text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+bool is_temporary(const std::string& name) { return name.find(".tmp.") != std::string::npos; }
+
+Json read_json(const fs::path& path) {
+  try {
+    return Json::parse(support::read_file(path), nullptr, false);
+  } catch (const support::IoError&) {
+    return Json(Json::value_t::discarded);
+  }
+}
+
+/// What one run asked for and got.
+struct RunRoots {
+  std::string group;  ///< pipeline and root: runs of one group follow each other
+  double started = 0;
+  std::set<std::string> keys, plan_keys;
+};
+
+RunRoots roots_of_run(const Store& store, const std::string& id) {
+  RunRoots roots;
+  const fs::path folder = store.runs_folder() / id;
+  const Json plan = read_json(folder / "plan.json");
+  const auto text = [](const Json& json, const char* name) {
+    return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>()
+                                                                             : std::string();
+  };
+  roots.group = cat(text(plan, "pipeline"), "\n", text(plan, "root"));
+  if (plan.is_object() && plan.contains("started") && plan["started"].is_number()) roots.started = plan["started"];
+  if (plan.is_object() && plan.contains("tasks") && plan["tasks"].is_array()) {
+    for (const Json& task : plan["tasks"]) {
+      if (const std::string key = text(task, "task_key"); !key.empty()) roots.keys.insert(key);
+      const std::string plan_key = text(task, "plan_key");
+      if (plan_key.empty()) continue;
+      roots.plan_keys.insert(plan_key);
+      if (const auto key = store.hint(plan_key)) roots.keys.insert(*key);
+    }
+  }
+  for (const Json& event : read_journal(folder)) {
+    if (const std::string key = text(event, "key"); !key.empty()) roots.keys.insert(key);
+  }
+  return roots;
+}
+
+class Collector {
+ public:
+  Collector(Store& store, const GarbageOptions& options) : store_(store), options_(options), now_(unix_time()) {}
+
+  GarbageReport go() {
+    // Objects are listed before records are read: what is published meanwhile is in no list, and stays.
+    list_objects();
+    inventory_ = read_inventory(store_);
+    report_.results = inventory_.results.size();
+    mark();
+    measure_work();
+    report_.bytes_before = live_bytes_;
+    drop_leftovers();
+    if (options_.max_bytes) drop_checkpoints();
+    drop_results();
+    restore_for_new_runs();
+    empty_trash();
+    report_.bytes_after = live_bytes_;
+    if (options_.max_bytes && live_bytes_ > *options_.max_bytes) report_.fits = false;
+    return std::move(report_);
+  }
+
+ private:
+  bool old(double when) const { return when <= now_ - options_.grace_s; }
+  /// Nobody can be writing it any more.
+  bool abandoned(double when) const { return when <= now_ - std::max(options_.grace_s, kLeastPatience); }
+
+  void list_objects() {
+    for (const std::string& shard : names_in(store_.root() / "objects")) {
+      for (const std::string& name : names_in(store_.root() / "objects" / shard)) {
+        const fs::path path = store_.root() / "objects" / shard / name;
+        const auto seen = look(path);
+        if (!seen) continue;
+        if (!is_key(name)) {
+          stray_.push_back({path, *seen});
+          continue;
+        }
+        objects_.emplace(name, *seen);
+        live_bytes_ += seen->bytes;
+      }
+    }
+  }
+
+  // ---- roots --------------------------------------------------------------------------------------------------------
+
+  void mark() {
+    for (const std::string& id : live_runs(store_, std::max(kLeastPatience, options_.grace_s))) live_.insert(id);
+    for (const std::string& name : names_in(store_.root() / "leases")) {
+      const std::string plan_key = name.substr(0, 64);
+      if (!is_key(plan_key)) continue;
+      busy_plans_.insert(plan_key);
+      if (const auto key = store_.hint(plan_key)) run_keys_.insert(*key);
+    }
+    // Newest first, by the clock: ids of one second are in no order.
+    std::vector<std::pair<std::string, RunRoots>> runs;
+    for (const std::string& id : store_.runs()) {
+      known_runs_.insert(id);
+      runs.emplace_back(id, roots_of_run(store_, id));
+    }
+    std::stable_sort(runs.begin(), runs.end(),
+                     [](const auto& a, const auto& b) { return a.second.started > b.second.started; });
+    std::map<std::string, std::size_t> of_group;
+    for (const auto& [id, roots] : runs) {
+      const bool live = live_.count(id) != 0;
+      const std::size_t place = of_group[roots.group]++;
+      const bool recent = !old(measure(store_.runs_folder() / id).mtime);
+      if (live) busy_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
+      if (live || recent || place < options_.keep_last.value_or(1))
+        run_keys_.insert(roots.keys.begin(), roots.keys.end());
+    }
+    std::vector<std::string> damaged;
+    for (const Pin& pin : read_pins(store_, &damaged)) {
+      for (const ResultKey& key : pin.keys) pinned_.insert({key.key, key.step});
+    }
+    for (const std::string& path : damaged) {
+      report_.notes.push_back(cat("the pin ", path, " cannot be read, so no result is dropped"));
+      may_drop_results_ = false;
+    }
+    for (const StoredResult& result : inventory_.results) {
+      for (const std::string& digest : digests_of(result)) ++references_[digest];
+      if (pinned_.count({result.key.key, result.key.step}) != 0) {
+        ++report_.kept_by_pins;
+      } else if (run_keys_.count(result.key.key) != 0) {
+        ++report_.kept_by_runs;
+      } else if (!old(result.written) || (!live_.empty() && !abandoned(result.written))) {
+        // A run commits a record first and tells its journal afterwards.
+        ++report_.kept_by_grace;
+      } else {
+        droppable_.push_back(&result);
+      }
+    }
+    // What a conflict kept beside a record lives as long as the record.
+    for (const char* kind : {"tasks", "tracks"}) {
+      for (const std::string& shard : names_in(store_.root() / kind)) {
+        for (const std::string& name : names_in(store_.root() / kind / shard)) {
+          const fs::path path = store_.root() / kind / shard / name;
+          if (is_temporary(name)) {
+            if (const auto seen = look(path)) stray_.push_back({path, *seen});
+            continue;
+          }
+          if (name.find(".conflict.") == std::string::npos) continue;
+          const Json json = read_json(path);
+          if (!json.is_object()) continue;
+          try {
+            for (const OutputRecord& output : record_from_json(json, path.string()).outputs) {
+              ++references_[output.object];
+              for (const std::string& member : output.members) ++references_[member];
+            }
+          } catch (const support::ArtifactError&) {
+          }
+        }
+      }
+    }
+  }
+
+  static std::vector<std::string> digests_of(const StoredResult& result) {
+    std::vector<std::string> digests;
+    for (const OutputRecord& output : result.outputs) {
+      digests.push_back(output.object);
+      digests.insert(digests.end(), output.members.begin(), output.members.end());
+    }
+    return digests;
+  }
+
+  // ---- dropping -----------------------------------------------------------------------------------------------------
+
+  void add(Dropped dropped) {
+    if (dropped.what == Dropped::What::kTrash)
+      report_.deleted += dropped.bytes;
+    else
+      report_.to_trash += dropped.bytes;
+    report_.dropped.push_back(std::move(dropped));
+  }
+
+  void announce(const std::string& name) {
+    if (options_.before_drop && !options_.dry_run) options_.before_drop(name);
+  }
+
+  /// Moves an object away unless someone published it again since it was listed.
+  bool drop_object(const std::string& digest) {
+    const auto listed = objects_.find(digest);
+    if (listed == objects_.end()) return false;
+    const fs::path path = store_.object_path(digest);
+    if (!options_.dry_run) {
+      const auto seen = look(path);
+      if (!seen || seen->mtime != listed->second.mtime) return false;
+      const fs::path to = store_.move_to_trash(path);
+      if (to.empty()) return false;
+      const auto moved = look(to);
+      if (moved && moved->mtime != listed->second.mtime) {
+        // Published again between the look and the move. Whoever did so may have found it in place: back with it.
+        if (::link(to.c_str(), path.c_str()) == 0 || errno == EEXIST) ::unlink(to.c_str());
+        return false;
+      }
+      moved_.push_back({path, to, digest});
+    }
+    live_bytes_ -= std::min(live_bytes_, listed->second.bytes);
+    objects_.erase(listed);
+    return true;
+  }
+
+  void drop_leftovers() {
+    if (!inventory_.unreadable.empty()) {
+      report_.notes.push_back(
+          cat(inventory_.unreadable.size(),
+              " record(s) cannot be read, so objects without a record stay; 'pe-pipeline doctor --fix' "
+              "moves such records to the trash"));
+    } else {
+      std::vector<std::string> unused;
+      for (const auto& [digest, seen] : objects_) {
+        // While somebody runs, an object may be waiting for its record.
+        const double age = now_ - seen.mtime;
+        if (references_.count(digest) == 0 && age >= options_.grace_s && (live_.empty() || age >= kLeastPatience))
+          unused.push_back(digest);
+      }
+      for (const std::string& digest : unused) {
+        announce(digest);
+        const std::uint64_t bytes = objects_.at(digest).bytes;
+        if (drop_object(digest))
+          add({Dropped::What::kLeftover, cat("objects/", digest.substr(0, 2), "/", digest), "", -1, bytes, 0,
+               "no record names it"});
+      }
+    }
+    for (const auto& [path, seen] : stray_) {
+      if (!abandoned(std::max(seen.mtime, seen.ctime))) continue;
+      drop_path(path, seen.bytes, "an unfinished file");
+    }
+    for (const std::string& name : names_in(store_.root() / "work")) {
+      const fs::path folder = store_.root() / "work" / name;
+      if (is_key(name)) {
+        tidy_attempts(name);
+        continue;
+      }
+      const Seen seen = measure(folder);
+      if (abandoned(seen.mtime)) drop_path(folder, seen.bytes, "scratch of an earlier command");
+    }
+  }
+
+  void drop_path(const fs::path& path, std::uint64_t bytes, const std::string& why) {
+    const std::string name = path.lexically_relative(store_.root()).string();
+    announce(name);
+    if (!options_.dry_run && store_.move_to_trash(path).empty()) return;
+    live_bytes_ -= std::min(live_bytes_, bytes);
+    add({Dropped::What::kLeftover, name, "", -1, bytes, 0, why});
+  }
+
+  bool in_use(const std::string& plan_key) const {
+    // Leases are looked at again, since a run may have begun since.
+    return busy_plans_.count(plan_key) != 0 || look(store_.root() / "leases" / plan_key) ||
+           find_orphan(store_.attempts(plan_key)).has_value();
+  }
+
+  /// What attempts hold that no next attempt will look at.
+  void tidy_attempts(const std::string& plan_key) {
+    const auto attempts = store_.attempts(plan_key);
+    if (attempts.empty() || in_use(plan_key)) return;
+    const auto keep = find_resumable(attempts);
+    for (const fs::path& attempt : attempts) {
+      // One that has not ended may just be starting.
+      const Seen before = measure(attempt);
+      if (look(attempt / "exit.json") ? !old(before.mtime) : !abandoned(before.mtime)) continue;
+      const std::uint64_t freed = strippable(attempt, keep && *keep == attempt);
+      if (freed == 0) continue;
+      const std::string name = attempt.lexically_relative(store_.root()).string();
+      announce(name);
+      if (!options_.dry_run) strip_attempt(attempt, keep && *keep == attempt);
+      live_bytes_ -= std::min(live_bytes_, freed);
+      add({Dropped::What::kLeftover, name, "", -1, freed, 0, "of an attempt that is over"});
+    }
+  }
+
+  static std::uint64_t strippable(const fs::path& attempt, bool keep_own_files) {
+    std::uint64_t bytes = 0;
+    for (const std::string& name : names_in(attempt)) {
+      if (is_kept_of_attempt(name)) continue;
+      const bool ours = name == "inputs" || name == "out";
+      if (ours || !keep_own_files) bytes += measure(attempt / name).bytes;
+    }
+    return bytes;
+  }
+
+  void measure_work() {
+    for (const std::string& name : names_in(store_.root() / "work"))
+      live_bytes_ += measure(store_.root() / "work" / name).bytes;
+  }
+
+  bool full() const { return options_.max_bytes && live_bytes_ > *options_.max_bytes; }
+
+  /// A longer budget of such a training would begin anew without these; that is why only a size limit takes them.
+  void drop_checkpoints() {
+    struct Candidate {
+      std::string plan_key;
+      std::uint64_t bytes = 0;
+      double mtime = 0;
+    };
+    std::vector<Candidate> candidates;
+    for (const std::string& plan_key : names_in(store_.root() / "work")) {
+      if (!is_key(plan_key) || in_use(plan_key) || !finished(plan_key)) continue;
+      Candidate candidate;
+      candidate.plan_key = plan_key;
+      for (const fs::path& attempt : store_.attempts(plan_key)) {
+        candidate.bytes += strippable(attempt, false);
+        candidate.mtime = std::max(candidate.mtime, measure(attempt).mtime);
+      }
+      if (candidate.bytes > 0 && old(candidate.mtime)) candidates.push_back(candidate);
+    }
+    std::sort(candidates.begin(), candidates.end(),
+              [](const Candidate& a, const Candidate& b) { return a.bytes > b.bytes; });
+    for (const Candidate& candidate : candidates) {
+      if (!full()) return;
+      announce(candidate.plan_key);
+      if (!options_.dry_run) {
+        for (const fs::path& attempt : store_.attempts(candidate.plan_key)) strip_attempt(attempt, false);
+      }
+      live_bytes_ -= std::min(live_bytes_, candidate.bytes);
+      add({Dropped::What::kCheckpoint, cat("work/", candidate.plan_key), "", -1, candidate.bytes, 0,
+           "checkpoints of a finished training"});
+    }
+  }
+
+  bool finished(const std::string& plan_key) const {
+    const auto key = store_.hint(plan_key);
+    if (!key) return false;
+    return store_.find({*key, -1}).has_value() || !store_.steps(*key).empty();
+  }
+
+  static double hours_of(const StoredResult& result) {
+    return result.wall_s / 3600 * static_cast<double>(std::max<std::int64_t>(1, result.gpus));
+  }
+
+  void drop_results() {
+    if (!may_drop_results_ || (!options_.max_bytes && !options_.keep_last)) return;
+    const auto per_gigabyte = [](const StoredResult& result) {
+      return hours_of(result) / (static_cast<double>(std::max<std::uint64_t>(1, result.bytes())) / 1e9);
+    };
+    std::stable_sort(droppable_.begin(), droppable_.end(), [&](const StoredResult* a, const StoredResult* b) {
+      if (options_.by_age) return a->ended < b->ended;
+      return per_gigabyte(*a) < per_gigabyte(*b);
+    });
+    for (const StoredResult* result : droppable_) {
+      if (!options_.keep_last && !full()) return;
+      std::uint64_t freed = 0;
+      const std::vector<std::string> digests = digests_of(*result);
+      const std::set<std::string> distinct(digests.begin(), digests.end());
+      for (const std::string& digest : distinct) {
+        const auto count = static_cast<std::size_t>(std::count(digests.begin(), digests.end(), digest));
+        const auto object = objects_.find(digest);
+        if (object != objects_.end() && references_[digest] <= count) freed += object->second.bytes;
+      }
+      if (!options_.keep_last && freed == 0) continue;  // dropping it would cost and free nothing
+      announce(result->name());
+      if (!options_.dry_run) {
+        if (wanted_by_new_run(result->key.key)) continue;
+        // The record first: one whose objects are gone says nothing, objects without a record harm nobody.
+        store_.forget(result->key);
+        dropped_keys_.push_back(result);
+      }
+      for (const std::string& digest : digests) {
+        if (--references_[digest] == 0) drop_object(digest);
+      }
+      add({Dropped::What::kResult, result->name(), result->key.key, result->key.step, freed, hours_of(*result),
+           options_.keep_last ? "no kept run used it" : "the store is over its limit"});
+    }
+  }
+
+  // ---- runs that begin meanwhile ------------------------------------------------------------------------------------
+
+  /// Reads runs that were not there when roots were marked; true when one of them wants this key.
+  bool wanted_by_new_run(const std::string& key) {
+    const auto folder = look(store_.runs_folder());
+    // A run makes its folder first and writes its plan into it a little later.
+    if (folder && (folder->mtime != runs_seen_ || runs_unfinished_)) {
+      runs_seen_ = folder->mtime;
+      runs_unfinished_ = false;
+      for (const std::string& id : names_in(store_.runs_folder())) {
+        if (known_runs_.count(id) != 0) continue;
+        if (!look(store_.runs_folder() / id / "plan.json")) {
+          runs_unfinished_ = true;
+          continue;
+        }
+        known_runs_.insert(id);
+        const RunRoots roots = roots_of_run(store_, id);
+        new_keys_.insert(roots.keys.begin(), roots.keys.end());
+      }
+    }
+    return new_keys_.count(key) != 0;
+  }
+
+  void restore_for_new_runs() {
+    if (options_.dry_run) return;
+    wanted_by_new_run("");
+    for (const StoredResult* result : dropped_keys_) {
+      if (new_keys_.count(result->key.key) == 0) continue;
+      for (const std::string& digest : digests_of(*result)) {
+        for (const Moved& moved : moved_) {
+          if (moved.digest != digest || !look(moved.to)) continue;
+          if (::link(moved.to.c_str(), moved.from.c_str()) == 0 || errno == EEXIST) ::unlink(moved.to.c_str());
+          if (const auto seen = look(moved.from)) live_bytes_ += seen->bytes;
+        }
+      }
+      // The record lies in the trash under its own name and a suffix.
+      const fs::path at = store_.record_path(result->key);
+      for (const std::string& day : names_in(store_.root() / "trash")) {
+        for (const std::string& name : names_in(store_.root() / "trash" / day)) {
+          const fs::path from = store_.root() / "trash" / day / name;
+          if (name.rfind(at.filename().string() + ".tmp.", 0) != 0 || look(at)) continue;
+          const Json json = read_json(from);
+          if (!json.is_object() || json.value("key", "") != result->key.key) continue;
+          if (::rename(from.c_str(), at.c_str()) != 0) continue;
+          ++report_.restored;
+          std::erase_if(report_.dropped, [&](const Dropped& dropped) {
+            return dropped.what == Dropped::What::kResult && dropped.key == result->key.key &&
+                   dropped.step == result->key.step;
+          });
+        }
+      }
+    }
+  }
+
+  // ---- the trash ----------------------------------------------------------------------------------------------------
+
+  void empty_trash() {
+    const fs::path trash = store_.root() / "trash";
+    // Just moved there: these count only when there is no grace at all.
+    const double cut = unix_time() - options_.grace_s;
+    for (const std::string& day : names_in(trash)) {
+      for (const std::string& name : names_in(trash / day)) {
+        const fs::path path = trash / day / name;
+        const auto seen = look(path);
+        // A rename sets ctime: that is how long it has lain here.
+        if (!seen || seen->ctime > cut) continue;
+        const std::uint64_t bytes = measure(path).bytes;
+        if (!options_.dry_run) support::remove_tree(path);
+        add({Dropped::What::kTrash, cat("trash/", day, "/", name), "", -1, bytes, 0, "its grace is over"});
+      }
+      if (!options_.dry_run) ::rmdir((trash / day).c_str());  // only when it is empty
+    }
+  }
+
+  struct Moved {
+    fs::path from, to;
+    std::string digest;
+  };
+
+  Store& store_;
+  const GarbageOptions& options_;
+  double now_;
+  GarbageReport report_;
+  Inventory inventory_;
+  std::map<std::string, Seen> objects_;
+  std::vector<std::pair<fs::path, Seen>> stray_;
+  std::unordered_map<std::string, std::size_t> references_;
+  std::set<std::string> live_, known_runs_;
+  std::set<std::string> run_keys_, new_keys_, busy_plans_;
+  std::set<std::pair<std::string, std::int64_t>> pinned_;
+  std::vector<const StoredResult*> droppable_, dropped_keys_;
+  std::vector<Moved> moved_;
+  double runs_seen_ = -1;
+  bool runs_unfinished_ = false;
+  std::uint64_t live_bytes_ = 0;
+  bool may_drop_results_ = true;
+};
+
+}  // namespace
+
+std::string_view what_name(Dropped::What what) {
+  switch (what) {
+    case Dropped::What::kTrash:
+      return "trash";
+    case Dropped::What::kLeftover:
+      return "leftover";
+    case Dropped::What::kCheckpoint:
+      return "checkpoint";
+    case Dropped::What::kResult:
+      return "result";
+  }
+  return "";
+}
+
+std::vector<std::string> live_runs(const Store& store, double patience_s) {
+  std::vector<std::string> live;
+  for (const std::string& id : store.runs()) {
+    const fs::path folder = store.runs_folder() / id;
+    if (look(folder / "summary.json")) continue;
+    const Json plan = read_json(folder / "plan.json");
+    if (!plan.is_object()) continue;
+    const std::string host = plan.value("host", "");
+    const std::int64_t pid = plan.value("pid", std::int64_t{0});
+    const bool here = host == host_name();
+    const bool alive = here ? pid > 0 && (::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM)
+                            : measure(folder).mtime > unix_time() - patience_s;
+    if (alive) live.push_back(id);
+  }
+  return live;
+}
+
+GarbageReport collect_garbage(Store& store, const GarbageOptions& options) { return Collector(store, options).go(); }
+
+}  // namespace pe::pipeline

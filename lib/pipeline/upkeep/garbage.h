@@ -1,0 +1,67 @@
+/// @file
+/// Garbage: what a store may drop, in which order, and how that is safe while others work.
+///
+/// Kept always: what pins name; what a run that is going on needs, or one that ended within the grace; what a lease is
+/// held for; the newest run of each pipeline (or the newest N); anything that came within the grace. What goes, goes to
+/// the trash, and the trash is emptied of what has lain there for the grace.
+///
+/// Order: leftovers that nothing refers to; under a size limit then rotating checkpoints of finished trainings, then
+/// results, those first that are cheapest to make again for the space they take.
+///
+/// Beside a run: an object that is published again while this is at work is made young by publishing and stays. Before
+/// every drop the runs are looked at again, and what one that began meanwhile needs is brought back from the trash.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+struct GarbageOptions {
+  double grace_s = 24 * 3600;
+  std::optional<std::uint64_t> max_bytes;  ///< drop results until objects and work folders fit
+  std::optional<std::size_t> keep_last;    ///< drop results that none of the newest N runs of a pipeline used
+  bool by_age = false;                     ///< oldest first, instead of cheapest to make again
+  bool dry_run = false;
+  /// Called before each drop, with what it is; tests let a run begin there.
+  std::function<void(const std::string& name)> before_drop;
+};
+
+struct Dropped {
+  enum class What { kTrash, kLeftover, kCheckpoint, kResult };
+  What what = What::kLeftover;
+  std::string name;         ///< task of a result, else a path in the store
+  std::string key;          ///< of a result
+  std::int64_t step = -1;
+  std::uint64_t bytes = 0;  ///< that this frees
+  double hours = 0;         ///< that making it took: GPU-hours, or hours where no GPU was held
+  std::string why;
+};
+std::string_view what_name(Dropped::What what);  ///< "trash", "leftover", "checkpoint", "result"
+
+struct GarbageReport {
+  std::vector<Dropped> dropped;
+  std::uint64_t bytes_before = 0;  ///< objects and work folders
+  std::uint64_t bytes_after = 0;
+  std::uint64_t to_trash = 0;
+  std::uint64_t deleted = 0;       ///< from the trash, for good
+  std::size_t results = 0;         ///< in the store, before
+  std::size_t kept_by_pins = 0, kept_by_runs = 0, kept_by_grace = 0;
+  std::size_t restored = 0;        ///< brought back for a run that began meanwhile
+  bool fits = true;                ///< false: --max-size cannot be had without dropping what must be kept
+  std::vector<std::string> notes;  ///< why something was left alone
+};
+
+/// @throws IoError
+GarbageReport collect_garbage(Store& store, const GarbageOptions& options);
+
+/// Runs that are going on, as far as this host can tell: no summary yet, and their process lives, or is another host's
+/// and was heard of within `patience_s`.
+std::vector<std::string> live_runs(const Store& store, double patience_s);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,405 @@
+#include "pipeline/upkeep/health.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "pipeline/plan/capacity.h"
+#include "pipeline/store/attempt.h"
+#include "pipeline/store/journal.h"
+#include "pipeline/upkeep/garbage.h"
+#include "pipeline/upkeep/inventory.h"
+#include "pipeline/upkeep/pin.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::quote;
+
+namespace {
+
+using Level = Finding::Level;
+
+constexpr double kLittleSpace = 1.0 * (1ULL << 30);
+constexpr double kSomeSpace = 10.0 * (1ULL << 30);
+
+/// The name of a file system by its magic number, for those that behave unlike a local disk.
+std::string file_system_name(long magic) {
+  switch (static_cast<unsigned long>(magic)) {
+    case 0x6969:
+      return "NFS";
+    case 0xff534d42:
+    case 0xfe534d42:
+      return "SMB";
+    case 0x0bd00bd0:
+      return "Lustre";
+    case 0x47504653:
+      return "GPFS";
+    case 0x00c36400:
+      return "Ceph";
+    case 0x65735546:
+      return "FUSE";
+    case 0x01021994:
+      return "tmpfs";
+    case 0xef53:
+      return "ext4";
+    case 0x58465342:
+      return "XFS";
+    case 0x9123683e:
+      return "Btrfs";
+    case 0x794c7630:
+      return "overlayfs";
+    default:
+      return fmt::format("type {:#x}", static_cast<unsigned long>(magic));
+  }
+}
+
+class Examination {
+ public:
+  Examination(fs::path root, const HealthOptions& options) : root_(std::move(root)), options_(options) {}
+
+  std::vector<Finding> go() {
+    machine();
+    std::error_code error;
+    const bool exists = fs::exists(root_ / "VERSION", error);
+    if (!exists) {
+      add(Level::kNote, "store", cat("there is none at ", quote(root_.string()), " yet"), "the first run makes it");
+    } else {
+      store();
+    }
+    file_system();
+    gpus();
+    slurm();
+    return std::move(findings_);
+  }
+
+ private:
+  void add(Level level, std::string topic, std::string text, std::string advice = {}, bool fixed = false) {
+    findings_.push_back({level, std::move(topic), std::move(text), std::move(advice), fixed});
+  }
+
+  /// The nearest folder at or above the store that is there.
+  fs::path nearest_folder() const {
+    std::error_code error;
+    fs::path folder = root_;
+    while (!fs::is_directory(folder, error) && folder.has_parent_path() && folder != folder.parent_path())
+      folder = folder.parent_path();
+    return folder;
+  }
+
+  void machine() {
+    const Capacity capacity = detect_capacity();
+    add(Level::kGood, "machine", describe(capacity));
+  }
+
+  // ---- what the store holds -----------------------------------------------------------------------------------------
+
+  void store() {
+    std::optional<Store> opened;
+    try {
+      StoreOptions how;
+      how.create = options_.fix;
+      opened.emplace(root_, how);
+    } catch (const support::Error& error) {
+      add(Level::kBad, "store", error.diagnostics().front().message, error.diagnostics().front().hint);
+      return;
+    }
+    Store& store = *opened;
+    const Inventory inventory = read_inventory(store);
+    std::size_t gone = 0, without_objects = 0;
+    for (const StoredResult& result : inventory.results) {
+      Result known;
+      known.outputs = result.outputs;
+      if (!store.complete(known)) ++without_objects;
+      store.find(result.key);
+    }
+    const std::vector<std::string> warnings = store.take_warnings();
+    add(Level::kGood, "store",
+        cat(root_.string(), ": ", inventory.results.size(), inventory.results.size() == 1 ? " result" : " results"));
+    if (without_objects > 0) {
+      add(Level::kNote, "store",
+          cat(without_objects, " of them have no objects here; they run again when they are needed"));
+    }
+    for (const ResultKey& key : inventory.unreadable) {
+      const fs::path path = store.record_path(key);
+      if (options_.fix) store.forget(key);
+      add(Level::kWarning, "store", cat("the record ", path.string(), " is damaged"),
+          "--fix moves it to the trash; its task runs again", options_.fix);
+    }
+    // The index against the records.
+    IndexContent index = read_index(root_ / "index");
+    for (const auto& [key, result] : index.results) {
+      std::error_code error;
+      if (!fs::exists(store.record_path(key), error)) ++gone;
+    }
+    if (gone > 0 || index.damaged > 0) {
+      if (options_.fix) support::remove_tree(root_ / "index");
+      if (gone > 0)
+        add(Level::kWarning, "store", cat("the index knows ", gone, " record(s) that are gone"),
+            "--fix makes it anew; nothing is lost by it", options_.fix);
+      if (index.damaged > 0)
+        add(Level::kWarning, "store", cat("the index is damaged in ", index.damaged, " file(s)"),
+            "--fix makes it anew; nothing is lost by it", options_.fix);
+    }
+    std::vector<std::string> pins;
+    read_pins(store, &pins);
+    for (const std::string& pin : pins)
+      add(Level::kBad, "store", cat("the pin ", pin, " cannot be read"), "remove it, or pin again");
+    runs(store);
+    leases(store);
+  }
+
+  void runs(const Store& store) {
+    const std::vector<std::string> live = live_runs(store, 600);
+    for (const std::string& id : live) add(Level::kNote, "store", cat("run ", id, " is going on"));
+    std::size_t died = 0;
+    for (const std::string& id : store.runs()) {
+      std::error_code error;
+      const bool over = fs::exists(store.runs_folder() / id / "summary.json", error);
+      if (!over && std::find(live.begin(), live.end(), id) == live.end()) ++died;
+    }
+    if (died > 0)
+      add(Level::kNote, "store",
+          cat(died, died == 1 ? " run" : " runs", " ended without a summary (killed, or the machine went down)"),
+          "nothing is needed: the same command goes on");
+  }
+
+  void leases(const Store& store) {
+    std::size_t held = 0, stale = 0;
+    std::error_code error;
+    for (fs::directory_iterator at(root_ / "leases", error), end; !error && at != end; at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (name.size() != 64) continue;
+      ++held;
+      Json owner;
+      try {
+        owner = Json::parse(support::read_file(at->path(), 65536), nullptr, false);
+      } catch (const support::IoError&) {
+        continue;
+      }
+      if (!owner.is_object() || owner.value("host", "") != host_name()) continue;
+      const std::int64_t pid = owner.value("pid", std::int64_t{0});
+      if (pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) ++stale;
+    }
+    if (held > 0)
+      add(Level::kNote, "leases",
+          cat(held, " held", stale > 0 ? cat(", ", stale, " by processes that are gone") : std::string()),
+          stale > 0 ? "the next run breaks them at once" : "");
+    else
+      add(Level::kGood, "leases", "none is held");
+    std::size_t orphans = 0;
+    for (fs::directory_iterator at(root_ / "work", error), end; !error && at != end; at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (name.size() == 64 && find_orphan(store.attempts(name))) ++orphans;
+    }
+    if (orphans > 0)
+      add(Level::kNote, "leases", cat(orphans, " stage process(es) of earlier runs still live"),
+          "they end by themselves; a run waits for them");
+  }
+
+  // ---- the file system under it -------------------------------------------------------------------------------------
+
+  void file_system() {
+    const fs::path folder = nearest_folder();
+    struct statfs status {};
+    std::string name = "unknown";
+    if (::statfs(folder.c_str(), &status) == 0) name = file_system_name(status.f_type);
+    space(folder);
+    const fs::path probe = support::unique_sibling(folder / ".pe-doctor");
+    if (::mkdir(probe.c_str(), 0777) != 0) {
+      add(Level::kBad, "file system", cat("cannot write into ", quote(folder.string()), ": ", std::strerror(errno)),
+          "another --store, or other permissions");
+      return;
+    }
+    try {
+      semantics(probe, name);
+    } catch (const support::Error& error) {
+      add(Level::kBad, "file system", error.diagnostics().front().message);
+    }
+    std::error_code ignored;
+    fs::remove_all(probe, ignored);
+  }
+
+  void space(const fs::path& folder) {
+    struct statvfs status {};
+    if (::statvfs(folder.c_str(), &status) != 0) return;
+    const double free = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
+    const std::string text = cat(support::short_bytes(free), " free");
+    if (free < kLittleSpace)
+      add(Level::kBad, "space", text, "'pe-pipeline gc' or another --store");
+    else if (free < kSomeSpace)
+      add(Level::kWarning, "space", text, "'pe-pipeline gc --max-size SIZE' makes room");
+    else
+      add(Level::kGood, "space", text);
+    if (status.f_files > 0 && status.f_favail < 10000) {
+      add(Level::kWarning, "space", cat("only ", status.f_favail, " more files fit (inodes)"),
+          "'pe-pipeline gc', or another file system");
+    }
+  }
+
+  void semantics(const fs::path& probe, const std::string& name) {
+    const auto clock = [] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    };
+    const fs::path a = probe / "a", b = probe / "b", c = probe / "c";
+    const double began = clock();
+    support::write_file_atomically(a, "first\n", true);
+    const double sync_s = clock() - began;
+    bool good = true;
+    const auto bad = [&](const std::string& text, const std::string& advice) {
+      good = false;
+      add(Level::kBad, "file system", cat(name, ": ", text), advice);
+    };
+    // link(2) must make a second name, and refuse one that exists: publishing and leases rest on it.
+    if (::link(a.c_str(), b.c_str()) != 0) {
+      bad(cat("files cannot be linked: ", std::strerror(errno)), "put the store on a file system with hard links");
+    } else {
+      struct stat status {};
+      if (::stat(a.c_str(), &status) != 0 || status.st_nlink != 2)
+        bad("a linked file does not have two names", "put the store elsewhere");
+      if (::link(a.c_str(), b.c_str()) == 0 || errno != EEXIST)
+        bad("linking over a name that exists is not refused", "put the store elsewhere");
+    }
+    // rename(2) must replace in one step.
+    support::write_file_atomically(c, "second\n", false);
+    if (::rename(c.c_str(), b.c_str()) != 0 || support::read_file(b) != "second\n")
+      bad("renaming over a file does not replace it", "put the store elsewhere");
+    const int folder = ::open(probe.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0 || ::fsync(folder) != 0) {
+      add(Level::kNote, "file system", cat(name, ": a folder cannot be synced"),
+          "after a power failure the newest results may have to be made again");
+    }
+    if (folder >= 0) ::close(folder);
+    const int lock = ::open(a.c_str(), O_RDWR | O_CLOEXEC), other = ::open(a.c_str(), O_RDWR | O_CLOEXEC);
+    if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+      add(Level::kNote, "file system", cat(name, ": files cannot be locked"), "results do not depend on locks");
+    } else if (other >= 0 && ::flock(other, LOCK_EX | LOCK_NB) == 0) {
+      add(Level::kNote, "file system", cat(name, ": a lock does not keep a second one out"),
+          "results do not depend on locks");
+    }
+    if (lock >= 0) ::close(lock);
+    if (other >= 0) ::close(other);
+    if (::symlink("a", (probe / "s").c_str()) != 0)
+      bad("symbolic links cannot be made", "stages see collections as links; put the store elsewhere");
+    if (::chmod(a.c_str(), 0444) != 0) bad("files cannot be protected", "put the store elsewhere");
+    // The clock of the file server against ours: grace and staleness are counted in it.
+    struct stat status {};
+    support::write_file_atomically(probe / "clock", "\n", false);
+    if (::stat((probe / "clock").c_str(), &status) == 0) {
+      const double file_time =
+          static_cast<double>(status.st_mtim.tv_sec) + static_cast<double>(status.st_mtim.tv_nsec) * 1e-9;
+      const double apart = file_time - unix_time();
+      if (std::abs(apart) > 5)
+        add(Level::kWarning, "clock",
+            cat("the file system's clock is ", support::short_duration(std::abs(apart)),
+                apart > 0 ? " ahead" : " behind"),
+            "set the clocks (NTP)");
+      else
+        add(Level::kGood, "clock", "the file system's clock agrees with this host's");
+    }
+    if (!good) return;
+    add(Level::kGood, "file system",
+        cat(name, ": links, renames and syncs as they must; a synced write takes ",
+            fmt::format("{:.1f} ms", sync_s * 1e3)));
+    if (name == "tmpfs")
+      add(Level::kWarning, "file system", "tmpfs forgets everything when the machine restarts",
+          "another --store for results that matter");
+    if (name == "overlayfs")
+      add(Level::kNote, "file system", "overlayfs: what is written goes with the container",
+          "mount a volume for results that matter");
+  }
+
+  // ---- machines -----------------------------------------------------------------------------------------------------
+
+  void gpus() {
+    const auto program = support::find_program("nvidia-smi");
+    if (!program) {
+      add(Level::kGood, "gpu", "no nvidia-smi here: CPU only");
+      return;
+    }
+    try {
+      const auto answer =
+          support::capture({"timeout", "10", program->string(), "--query-gpu=index,name,memory.total,memory.used,driver_version",
+                            "--format=csv,noheader"});
+      if (answer.status.code != 0) {
+        add(Level::kWarning, "gpu",
+            answer.status.code == 124 ? std::string("nvidia-smi does not answer within 10 s")
+                                      : cat("nvidia-smi ends with ", answer.status.code, ": ", support::trim(answer.out + answer.err)),
+            "driver and devices");
+        return;
+      }
+      for (const std::string& line : support::split(std::string(support::trim(answer.out)), '\n')) {
+        if (!support::trim(line).empty()) add(Level::kGood, "gpu", std::string(support::trim(line)));
+      }
+    } catch (const support::Error& error) {
+      add(Level::kWarning, "gpu", error.diagnostics().front().message);
+    }
+  }
+
+  void slurm() {
+    const auto program = support::find_program("scontrol");
+    if (!program) return;
+    try {
+      const auto answer = support::capture({"timeout", "5", program->string(), "show", "config"});
+      if (answer.status.code != 0) {
+        add(Level::kWarning, "slurm",
+            cat("scontrol does not answer (", answer.status.code, "): ", support::trim(answer.err)),
+            "is slurmctld running?");
+        return;
+      }
+      std::string limits;
+      for (const std::string& line : support::split(answer.out, '\n')) {
+        const auto equals = line.find('=');
+        if (equals == std::string::npos) continue;
+        const std::string key(support::trim(line.substr(0, equals))), value(support::trim(line.substr(equals + 1)));
+        for (const char* wanted : {"MaxArraySize", "MaxJobCount", "KillWait", "MinJobAge", "PreemptType",
+                                   "SlurmctldParameters", "SLURM_VERSION"}) {
+          if (key == wanted) limits += cat(limits.empty() ? "" : ", ", key, " ", value);
+        }
+      }
+      add(Level::kGood, "slurm", limits);
+    } catch (const support::Error& error) {
+      add(Level::kWarning, "slurm", error.diagnostics().front().message);
+    }
+  }
+
+  fs::path root_;
+  const HealthOptions& options_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::string_view level_name(Finding::Level level) {
+  switch (level) {
+    case Level::kGood:
+      return "good";
+    case Level::kNote:
+      return "note";
+    case Level::kWarning:
+      return "warning";
+    case Level::kBad:
+      return "bad";
+  }
+  return "";
+}
+
+std::vector<Finding> examine(const fs::path& store, const HealthOptions& options) {
+  return Examination(fs::absolute(store), options).go();
+}
+
+}  // namespace pe::pipeline

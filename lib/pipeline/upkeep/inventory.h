@@ -1,0 +1,54 @@
+/// @file
+/// What a store holds, read once from its records: what `verify`, `gc`, `pin`, `push` and their like begin with. Only
+/// what they decide by is kept of each record, so that a hundred thousand of them fit.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "pipeline/store/index.h"
+#include "pipeline/store/record.h"
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+/// A record without its config and preimage.
+struct StoredResult {
+  ResultKey key;
+  std::string plan_key, stage, task, pipeline, run;
+  ResultStatus status = ResultStatus::kDone;
+  std::vector<OutputRecord> outputs;
+  std::vector<InputRecord> inputs;
+  std::string ended;           ///< UTC text that sorts
+  double wall_s = 0;           ///< how long making it took
+  std::int64_t gpus = 0;       ///< that it held while it was made
+  double written = 0;          ///< when the record got here, unix seconds
+  std::uint64_t bytes() const;
+  /// "trunk[seed=42]", or "trunk[seed=42]@100" for a snapshot.
+  std::string name() const;
+};
+
+struct Inventory {
+  std::vector<StoredResult> results;             ///< sorted by key
+  std::vector<ResultKey> unreadable;             ///< there is a file, but no record can be read from it
+  std::unordered_map<std::string, std::vector<std::size_t>> by_content;  ///< content digest → results that have it
+  std::unordered_map<ResultKey, std::size_t, ResultKeyHash> by_key;
+
+  const StoredResult* find(const ResultKey& key) const;
+  /// The results whose outputs a result was made from, newest first for each input; what is gone is left out.
+  std::vector<std::size_t> made_from(const StoredResult& result) const;
+  /// The newest result with this content, and the output that has it.
+  std::pair<const StoredResult*, const OutputRecord*> maker(const std::string& content) const;
+};
+
+Inventory read_inventory(const Store& store);
+
+/// The results that words name, as indices, ascending. A word is `*`, a key, plan key or digest (its first 4 digits or
+/// more), a task's id, `label` or `label[axis=value,…]` with `*` for any value; `@step` may follow; `+word` takes what
+/// it was made from too, `word+` what was made from it. No words at all mean everything.
+/// @throws ConfigError for a word that names nothing, with the nearest that does.
+std::vector<std::size_t> select_results(const Inventory& inventory, const std::vector<std::string>& words);
+
+}  // namespace pe::pipeline

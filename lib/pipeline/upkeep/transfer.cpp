@@ -1,0 +1,109 @@
+#include "pipeline/upkeep/transfer.h"
+
+#include <algorithm>
+#include <set>
+
+#include "pipeline/store/journal.h"
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+namespace {
+
+class Transfer {
+ public:
+  Transfer(const Store& from, const Inventory& inventory, Store& to, const TransferOptions& options)
+      : from_(from), inventory_(inventory), to_(to), options_(options) {}
+
+  TransferReport go(const std::vector<std::size_t>& chosen) {
+    const std::set<std::size_t> whole(chosen.begin(), chosen.end());
+    // What they were made from, all the way up.
+    std::set<std::size_t> above;
+    std::vector<std::size_t> open(chosen.begin(), chosen.end());
+    while (!open.empty()) {
+      const std::size_t at = open.back();
+      open.pop_back();
+      for (const std::size_t maker : inventory_.made_from(inventory_.results[at])) {
+        if (above.insert(maker).second) open.push_back(maker);
+      }
+    }
+    std::size_t number = 0;
+    for (const std::size_t i : above) {
+      if (whole.count(i) == 0) one(inventory_.results[i], true);
+    }
+    for (const std::size_t i : whole) {
+      if (options_.progress) options_.progress(inventory_.results[i], ++number, whole.size());
+      one(inventory_.results[i], false);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void one(const StoredResult& result, bool record_only) {
+    Transferred moved;
+    moved.task = result.name();
+    moved.key = result.key;
+    moved.record_only = record_only;
+    try {
+      const auto there = to_.find(result.key);
+      moved.existed = there.has_value() && (record_only || to_.complete(*there));
+      if (moved.existed && record_only) return add(std::move(moved));
+      if (!record_only) copy_objects(result, moved);
+      if (!options_.dry_run) {
+        auto record = from_.read(result.key);
+        if (!record) throw support::ArtifactError("its record went away meanwhile");
+        if (record_only) {
+          // So that nobody takes the missing objects for damage.
+          if (record->occasion.is_object()) record->occasion["kept_at"] = cat(host_name(), ":", from_.root().string());
+          to_.commit(*record);
+        } else {
+          const Published published = to_.commit(*record);
+          moved.conflict = published.conflict;
+        }
+        if (!result.plan_key.empty() && !moved.conflict) to_.set_hint(result.plan_key, result.key.key);
+      }
+    } catch (const support::ArtifactError& error) {
+      moved.problem = error.diagnostics().front().message;
+    }
+    add(std::move(moved));
+  }
+
+  void copy_objects(const StoredResult& result, Transferred& moved) {
+    for (const OutputRecord& output : result.outputs) {
+      std::vector<std::string> digests = output.members;
+      digests.push_back(output.object);  // a manifest after what it names
+      for (const std::string& digest : digests) {
+        if (to_.has_object(digest) || !seen_.insert(digest).second) continue;
+        const fs::path path = from_.object_path(digest);
+        std::error_code error;
+        const auto bytes = fs::file_size(path, error);
+        if (error) throw support::ArtifactError(cat("its object ", digest.substr(0, 12), " is gone"));
+        if (!options_.dry_run) to_.import_object(path, digest);
+        moved.bytes += bytes;
+        ++report_.objects;
+      }
+    }
+    report_.bytes += moved.bytes;
+  }
+
+  void add(Transferred moved) { report_.results.push_back(std::move(moved)); }
+
+  const Store& from_;
+  const Inventory& inventory_;
+  Store& to_;
+  const TransferOptions& options_;
+  std::set<std::string> seen_;
+  TransferReport report_;
+};
+
+}  // namespace
+
+TransferReport transfer(const Store& from, const Inventory& inventory, const std::vector<std::size_t>& chosen,
+                        Store& to, const TransferOptions& options) {
+  return Transfer(from, inventory, to, options).go(chosen);
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,46 @@
+/// @file
+/// Results on their way between stores: train on one machine, report on another.
+///
+/// What is chosen goes whole: record, objects, hint. Of what it was made from, record and hint go without objects, so
+/// that the other side knows the keys of everything between and reuses what it got, without the checkpoints of a
+/// hundred runs. Objects come first and the record last, so a transfer that is stopped leaves nothing half done.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "pipeline/store/store.h"
+#include "pipeline/upkeep/inventory.h"
+
+namespace pe::pipeline {
+
+struct TransferOptions {
+  bool dry_run = false;
+  /// Told of each result that is about to go.
+  std::function<void(const StoredResult& result, std::size_t number, std::size_t count)> progress;
+};
+
+struct Transferred {
+  std::string task;
+  ResultKey key;
+  std::uint64_t bytes = 0;     ///< copied for it
+  bool record_only = false;    ///< something that a chosen result was made from
+  bool existed = false;        ///< the other side had it
+  bool conflict = false;       ///< it had other contents under this key: the other side's stay, ours are kept beside
+  std::string problem;         ///< why it could not go; empty when it went
+};
+
+struct TransferReport {
+  std::vector<Transferred> results;
+  std::uint64_t bytes = 0;
+  std::size_t objects = 0;
+};
+
+/// Copies the results of `from` with these indices to `to`. Every object is hashed on the way.
+/// @throws IoError when `to` cannot be written.
+TransferReport transfer(const Store& from, const Inventory& inventory, const std::vector<std::size_t>& chosen, Store& to,
+                        const TransferOptions& options);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,422 @@
+#include "pipeline/upkeep/verify.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+
+#include "artifact/artifact_check.h"
+#include "artifact/collection.h"
+#include "artifact/content_digest.h"
+#include "artifact/finish_collection.h"
+#include "artifact/header.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/memo.h"
+#include "pipeline/run/local_runner.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::quote;
+
+namespace {
+
+std::string message_of(const support::Error& error) { return error.diagnostics().front().message; }
+
+/// A folder that is removed in the end, unless it is to stay.
+class Scratch {
+ public:
+  explicit Scratch(fs::path path) : path_(std::move(path)) { support::make_folders(path_); }
+  Scratch(const Scratch&) = delete;
+  ~Scratch() {
+    if (keep_) return;
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+  void keep() { keep_ = true; }
+
+ private:
+  fs::path path_;
+  bool keep_ = false;
+};
+
+}  // namespace
+
+std::string_view what_name(Problem::What what) {
+  switch (what) {
+    case Problem::What::kMissing:
+      return "missing";
+    case Problem::What::kDamaged:
+      return "damaged";
+    case Problem::What::kContent:
+      return "content";
+    case Problem::What::kRecord:
+      return "record";
+  }
+  return "";
+}
+
+std::string Verifier::look_at(const std::string& digest, Problem::What* what) {
+  const auto known = seen_.find(digest);
+  if (known != seen_.end()) {
+    *what = known->second.first;
+    return known->second.second;
+  }
+  std::string text;
+  *what = Problem::What::kDamaged;
+  const fs::path path = store_.object_path(digest);
+  if (!store_.has_object(digest)) {
+    *what = Problem::What::kMissing;
+    text = cat("object ", digest.substr(0, 12), " is gone");
+  } else {
+    try {
+      const std::string found = support::sha256_file(path);
+      std::error_code ignored;
+      const auto size = fs::file_size(path, ignored);
+      if (!ignored) bytes_ += size;
+      if (found != digest)
+        text = cat("object ", digest.substr(0, 12), " holds other bytes (", found.substr(0, 12), "): ", path.string());
+    } catch (const support::IoError& error) {
+      text = message_of(error);
+    }
+  }
+  seen_[digest] = {*what, text};
+  return text;
+}
+
+void Verifier::check_output(const Record& record, const OutputRecord& output, std::vector<Problem>& problems) {
+  bool whole = true;
+  const auto look = [&](const std::string& digest) {
+    Problem::What what = Problem::What::kMissing;
+    const std::string text = look_at(digest, &what);
+    if (text.empty()) return;
+    whole = false;
+    problems.push_back({what, output.role, digest, text});
+  };
+  look(output.object);
+  for (const std::string& member : output.members) look(member);
+  if (!whole) return;
+  const fs::path path = store_.object_path(output.object);
+  const auto wrong = [&](const std::string& text) {
+    problems.push_back({Problem::What::kContent, output.role, output.object, text});
+  };
+  try {
+    std::string content;
+    artifact::Recipe recipe;
+    if (output.collection) {
+      const artifact::Manifest manifest = artifact::Manifest::parse(support::read_file(path), path.string());
+      content = manifest.content_digest();
+      recipe = manifest.recipe;
+      std::vector<std::string> members;
+      for (const artifact::Member& member : manifest.members) members.push_back(member.file_digest);
+      if (members != output.members) wrong("its manifest names other members than the record");
+      if (artifact::kind_name(manifest.kind) != output.kind)
+        wrong(cat("is of kind ", artifact::kind_name(manifest.kind), ", and the record says ", output.kind));
+    } else {
+      content = artifact::content_digest(path);
+      if (artifact::h5::looks_like_hdf5(path)) {
+        const artifact::h5::File file = artifact::h5::File::open(path);
+        const std::string kind(artifact::kind_name(artifact::read_header(file).kind));
+        if (kind != output.kind) wrong(cat("is of kind ", kind, ", and the record says ", output.kind));
+        recipe = artifact::read_recipe(file);
+      }
+    }
+    if (content != output.content)
+      wrong(cat("has content ", content.substr(0, 12), ", and the record says ", output.content.substr(0, 12)));
+    if (!recipe.task_key.empty() && recipe.task_key != record.key.key)
+      wrong(cat("says of itself that it was made for key ", recipe.task_key.substr(0, 12)));
+  } catch (const support::Error& error) {
+    wrong(message_of(error));
+  }
+}
+
+std::vector<Problem> Verifier::check(const Record& record) {
+  std::vector<Problem> problems;
+  try {
+    if (task_key_of(record.preimage) != record.key.key) {
+      problems.push_back({Problem::What::kRecord, "", "", "the record's preimage does not give its key"});
+    }
+  } catch (const support::Error& error) {
+    problems.push_back(
+        {Problem::What::kRecord, "", "", cat("the record's preimage cannot be hashed: ", message_of(error))});
+  }
+  for (const OutputRecord& output : record.outputs) check_output(record, output, problems);
+  return problems;
+}
+
+std::string kept_elsewhere(const Store& store, const Record& record) {
+  const Json& occasion = record.occasion;
+  if (!occasion.is_object() || !occasion.contains("kept_at") || !occasion["kept_at"].is_string()) return "";
+  for (const OutputRecord& output : record.outputs) {
+    if (store.has_object(output.object)) return "";
+  }
+  return occasion["kept_at"];
+}
+
+void set_aside(Store& store, const Record& record, const std::vector<Problem>& problems) {
+  bool whole_record = true;
+  for (const Problem& problem : problems) {
+    if (problem.what == Problem::What::kDamaged) store.discard_object(problem.object);
+    if (problem.what == Problem::What::kRecord || problem.what == Problem::What::kContent) whole_record = false;
+  }
+  if (!whole_record) store.forget(record.key);
+}
+
+// ---- running again --------------------------------------------------------------------------------------------------
+
+std::string_view outcome_name(Rerun::Outcome outcome) {
+  switch (outcome) {
+    case Rerun::Outcome::kSame:
+      return "same";
+    case Rerun::Outcome::kDiffers:
+      return "differs";
+    case Rerun::Outcome::kFailed:
+      return "failed";
+    case Rerun::Outcome::kCannot:
+      return "cannot";
+  }
+  return "";
+}
+
+namespace {
+
+/// What stops a task from being run as it was; thrown here, told there.
+struct Cannot {
+  std::string why;
+};
+
+std::shared_ptr<const StageDescription> stage_of(StageCatalog& catalog, const Record& record) {
+  std::string run = cat("pe-", record.stage);
+  if (record.occasion.is_object() && record.occasion.contains("executable") &&
+      record.occasion["executable"].is_string()) {
+    const std::string executable = record.occasion["executable"];
+    std::error_code ignored;
+    run = fs::is_regular_file(executable, ignored) ? executable : fs::path(executable).filename().string();
+  }
+  std::shared_ptr<const StageDescription> stage;
+  try {
+    stage = catalog.find(run, fs::current_path(), {});
+  } catch (const support::Error& error) {
+    throw Cannot{message_of(error)};
+  }
+  if (stage->name != record.stage) throw Cannot{cat(run, " is now the stage ", quote(stage->name))};
+  if (stage->version != record.version) {
+    throw Cannot{
+        cat(run, " has result version ", stage->version, " now; the result was made by version ", record.version)};
+  }
+  return stage;
+}
+
+/// Files that the config names must still be what the key says.
+void check_files(const Record& record) {
+  if (!record.preimage.is_object() || !record.preimage.contains("externals")) return;
+  for (const auto& [field, files] : record.preimage["externals"].items()) {
+    const Json* value = &record.config;
+    for (const std::string& part : support::split(field, '.')) {
+      if (!value->is_object() || !value->contains(part)) throw Cannot{cat("its config has no ", quote(field))};
+      value = &(*value)[part];
+    }
+    std::vector<std::string> paths;
+    if (value->is_string()) paths.push_back(*value);
+    if (value->is_array()) {
+      for (const Json& each : *value) {
+        if (each.is_string()) paths.push_back(each);
+      }
+    }
+    const ListedFiles listed = list_files(paths);
+    if (!listed.missing.empty()) throw Cannot{cat("its input file ", quote(listed.missing), " is gone")};
+    Json now = Json::array();
+    for (const auto& [name, path] : listed.files) now.push_back({name, support::sha256_file(path)});
+    if (now != files) throw Cannot{cat("the files that ", quote(field), " names have changed since")};
+  }
+}
+
+Json inputs_of(const Store& store, const Inventory& inventory, const StageDescription& stage, const Record& record,
+               const fs::path& folder, Json& missing) {
+  Json inputs = Json::object();
+  for (const InputDescription& input : stage.inputs) inputs[input.name] = Json::array();
+  for (const InputRecord& input : record.inputs) {
+    if (!input.missing.empty()) {
+      missing[input.role].push_back(
+          {{"producer", input.producer}, {"labels", input.labels}, {"reason", input.missing}});
+      continue;
+    }
+    const auto [maker, output] = inventory.maker(input.digest);
+    Result one;
+    if (output) one.outputs.push_back(*output);
+    if (!maker || !store.complete(one)) {
+      throw Cannot{cat("its input ", quote(input.role), " (", input.producer, ", content ", input.digest.substr(0, 12),
+                       ") is not in the store any more")};
+    }
+    Json& list = inputs[input.role];
+    Json item{{"path", store.materialise(*output, folder / cat(input.role, "-", list.size())).string()},
+              {"kind", output->kind},
+              {"digest", output->content},
+              {"labels", input.labels}};
+    if (maker->status == ResultStatus::kDiverged) item["status"] = "diverged";
+    list.push_back(std::move(item));
+  }
+  return inputs;
+}
+
+std::string file_name(const OutputDescription& output) {
+  return output.name + (artifact::is_collection(output.kind) ? "" : ".h5");
+}
+
+std::string snapshot_label(const Record& record) { return cat("step-", record.key.step); }
+
+Json document_of(const Store& store, const Inventory& inventory, const StageDescription& stage,
+                 const std::vector<Record>& records, const fs::path& folder) {
+  // A longer budget may have asked for the later ones: the newest config knows them all.
+  const Record& record = records.back();
+  Json missing = Json::object();
+  Json document{{"schema", "pe-task/1"},
+                {"stage", stage.name},
+                {"key", record.key.key},
+                {"config", record.config},
+                {"inputs", inputs_of(store, inventory, stage, record, folder / "inputs", missing)},
+                {"outputs", Json::object()},
+                {"work", folder.string()},
+                {"resume", nullptr},
+                {"events_fd", Launch::kEventsDescriptor}};
+  if (!missing.empty()) document["missing"] = std::move(missing);
+  const fs::path out = folder / "out";
+  support::make_folders(out);
+  if (!record.key.is_snapshot()) {
+    for (const OutputDescription& output : stage.outputs)
+      document["outputs"][output.name] = (out / file_name(output)).string();
+    return document;
+  }
+  document["snapshots"] = Json::array();
+  for (const Record& each : records) {
+    const std::string label = snapshot_label(each);
+    support::make_folders(out / label);
+    Json outputs = Json::object();
+    for (const OutputDescription& output : stage.outputs)
+      outputs[output.name] = (out / label / file_name(output)).string();
+    document["snapshots"].push_back({{"label", label}, {"step", each.key.step}, {"outputs", std::move(outputs)}});
+  }
+  return document;
+}
+
+std::string last_line(const fs::path& log) {
+  std::ifstream file(log);
+  std::string line, last;
+  while (std::getline(file, line)) {
+    if (!support::trim(line).empty()) last = support::replace_invalid_utf8(line);
+  }
+  return last;
+}
+
+void compare(const Store& store, const StageDescription& stage, const std::vector<Record>& records,
+             const fs::path& folder, const RerunOptions& options, Rerun& rerun) {
+  for (const Record& record : records) {
+    for (const OutputDescription& description : stage.outputs) {
+      if (description.is_volatile) continue;
+      const OutputRecord* stored = record.output(description.name);
+      fs::path path = folder / "out";
+      if (record.key.is_snapshot()) path /= snapshot_label(record);
+      path /= file_name(description);
+      std::error_code ignored;
+      const bool there = fs::exists(path, ignored);
+      if (there && description.kind == artifact::Kind::kReport) {
+        artifact::Recipe recipe;
+        recipe.stage = stage.name;
+        artifact::finish_collection(path, description.kind, recipe);
+      }
+      if (!stored && !there) continue;
+      OutputComparison comparison;
+      comparison.key = record.key;
+      comparison.role = description.name;
+      if (stored) comparison.stored = stored->content;
+      if (there) comparison.again = artifact::artifact_content_digest(path);
+      if (stored && there && !comparison.same()) {
+        Result one;
+        one.outputs.push_back(*stored);
+        if (!store.complete(one)) {
+          comparison.diff.differences.push_back(
+              {artifact::Difference::What::kOnlyInSecond, "", "its object is gone", ""});
+        } else {
+          const fs::path first = store.materialise(*stored, folder / "stored" / description.name);
+          artifact::DiffOptions how;
+          how.ulp = options.ulp;
+          comparison.diff = artifact::diff_artifacts(first, path, how);
+        }
+      }
+      if (!comparison.same()) rerun.outcome = Rerun::Outcome::kDiffers;
+      rerun.outputs.push_back(std::move(comparison));
+    }
+  }
+}
+
+}  // namespace
+
+Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& catalog, Runner& runner,
+                const std::vector<Record>& records, const RerunOptions& options) {
+  Rerun rerun;
+  if (records.empty()) return rerun;
+  static std::uint64_t count = 0;
+  const Record& record = records.back();
+  try {
+    if (record.occasion.is_object() && record.occasion.contains("inherited_from")) {
+      throw Cannot{"it never ran: what it was made from had diverged"};
+    }
+    const auto stage = stage_of(catalog, record);
+    check_files(record);
+    // As an attempt's folder is called, since a stage may look at the name.
+    Scratch scratch(store.root() / "work" / cat("verify-", ::getpid(), "-", ++count));
+    const fs::path folder = scratch.path() / "a01";
+    support::make_folders(folder);
+    Launch launch;
+    launch.ticket = count;
+    launch.directory = folder;
+    launch.log = folder / "stage.log";
+    support::write_file_atomically(folder / "task.json",
+                                   document_of(store, inventory, *stage, records, folder).dump(1) + "\n", false);
+    launch.arguments = {stage->executable, "--task", (folder / "task.json").string()};
+    const Json& config = record.config;
+    const bool cuda = config.is_object() && config.contains("compute") && config["compute"].is_object() &&
+                      config["compute"].value("device", "") == "cuda";
+    if (cuda && options.gpus.empty()) throw Cannot{"it was made on a GPU, and there is none here (--gpus)"};
+    launch.environment = stage_environment(cuda ? options.gpus : std::vector<std::string>());
+    runner.start(launch);
+    for (bool over = false; !over;) {
+      for (const RunnerEvent& event : runner.wait(1.0)) {
+        if (event.kind != RunnerEvent::Kind::kExit || event.ticket != launch.ticket) continue;
+        over = true;
+        rerun.wall_s = event.wall_s;
+        const bool diverged = record.status == ResultStatus::kDiverged;
+        if (event.code != (diverged ? support::kExitDiverged : support::kExitDone)) {
+          rerun.outcome = Rerun::Outcome::kFailed;
+          rerun.why = event.signal != 0 ? cat("signal ", event.signal, " ended it") : cat("it ended with ", event.code);
+          if (const std::string line = last_line(launch.log); !line.empty()) rerun.why += cat(": ", line);
+        }
+      }
+    }
+    if (rerun.outcome != Rerun::Outcome::kFailed) {
+      rerun.outcome = Rerun::Outcome::kSame;
+      compare(store, *stage, records, folder, options, rerun);
+    }
+    // Evidence stays.
+    if (rerun.outcome != Rerun::Outcome::kSame || options.keep) {
+      scratch.keep();
+      rerun.folder = folder;
+    }
+  } catch (const Cannot& cannot) {
+    rerun.outcome = Rerun::Outcome::kCannot;
+    rerun.why = cannot.why;
+  } catch (const support::ArtifactError& error) {
+    rerun.outcome = Rerun::Outcome::kFailed;
+    rerun.why = message_of(error);
+  }
+  return rerun;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,98 @@
+/// @file
+/// Whether the store still says the truth: objects against their names, records against their keys and contents; and
+/// whether a result comes out again when its task is run once more.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "artifact/diff.h"
+#include "pipeline/file/stage_description.h"
+#include "pipeline/run/runner.h"
+#include "pipeline/store/record.h"
+#include "pipeline/store/store.h"
+#include "pipeline/upkeep/inventory.h"
+
+namespace pe::pipeline {
+
+/// One thing that is wrong with a result.
+struct Problem {
+  enum class What {
+    kMissing,  ///< an object is gone
+    kDamaged,  ///< an object's bytes are not those that its name says
+    kContent,  ///< an object is whole, but not what the record says that it is
+    kRecord,   ///< the record does not fit its own key
+  };
+  What what = What::kMissing;
+  std::string role;    ///< of the output; empty for the record
+  std::string object;  ///< digest; empty for the record
+  std::string text;    ///< one line for people
+};
+std::string_view what_name(Problem::What what);  ///< "missing", "damaged", "content", "record"
+
+/// Checks results; objects that several share are read once.
+class Verifier {
+ public:
+  explicit Verifier(const Store& store) : store_(store) {}
+  std::vector<Problem> check(const Record& record);
+  std::uint64_t bytes_read() const { return bytes_; }
+  std::size_t objects_read() const { return seen_.size(); }
+
+ private:
+  /// Empty when the object is whole.
+  std::string look_at(const std::string& digest, Problem::What* what);
+  void check_output(const Record& record, const OutputRecord& output, std::vector<Problem>& problems);
+
+  const Store& store_;
+  std::map<std::string, std::pair<Problem::What, std::string>> seen_;
+  std::uint64_t bytes_ = 0;
+};
+
+/// Where the objects of a record are that came without them (transfer.h); empty for any other, and once they are here.
+std::string kept_elsewhere(const Store& store, const Record& record);
+
+/// Moves what a check found damaged to the trash: objects that are not what their names say, and the record when the
+/// record itself is wrong. The next run makes the result again.
+void set_aside(Store& store, const Record& record, const std::vector<Problem>& problems);
+
+// ---- running again ------------------------------------------------------------------------------------------------
+
+struct OutputComparison {
+  ResultKey key;
+  std::string role;
+  std::string stored, again;  ///< content digests
+  artifact::ArtifactDiff diff;
+  bool same() const { return stored == again; }
+};
+
+struct Rerun {
+  enum class Outcome {
+    kSame,
+    kDiffers,
+    kFailed,  ///< the stage did not end as it did then
+    kCannot,  ///< what it takes is not there any more; `why` says what
+  };
+  Outcome outcome = Outcome::kCannot;
+  std::string why;
+  std::vector<OutputComparison> outputs;
+  std::filesystem::path folder;  ///< scratch, with task.json, stage.log and outputs; gone unless it is kept
+  double wall_s = 0;
+};
+std::string_view outcome_name(Rerun::Outcome outcome);  ///< "same", "differs", "failed", "cannot"
+
+struct RerunOptions {
+  bool keep = false;              ///< keep the scratch folder of results that came out the same, too
+  std::vector<std::string> gpus;  ///< for results whose compute.device is cuda
+  std::uint64_t ulp = 0;          ///< for the comparison that is printed; the verdict is by digest
+};
+
+/// Runs the task of these records once more in scratch and compares contents. Several records are snapshots of one
+/// trajectory, by step. The stage is asked to write exactly these.
+Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& catalog, Runner& runner,
+                const std::vector<Record>& records, const RerunOptions& options);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,90 @@
+// What `auto` in the group `compute` becomes.
+#include "pipeline/expand/compute_auto.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "pipeline/grid_fixture.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+
+namespace {
+
+Json resolved(const Resources& resources, const std::string& isa = "avx2", Json compute = Json::object(), std::size_t which = 2,
+              std::int64_t batch = 512) {
+  const StageDescription stage = parse_description(test::stage_documents().at(which), "x");
+  Json config = support::defaults(stage.fields);
+  config["compute"].update(compute);
+  if (config.contains("train")) config["train"]["batch"] = batch;
+  resolve_compute(stage, resources, isa, config);
+  return config["compute"];
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(compute_auto)
+
+BOOST_AUTO_TEST_CASE(without_gpus_it_is_the_cpu_with_its_slot) {
+  Resources resources;
+  resources.cpus = 3;
+  BOOST_TEST(resolved(resources) == Json({{"device", "cpu"}, {"isa", "avx2"}, {"dtype", "fp32"}, {"threads", 3}, {"ranks", 1},
+                                          {"micro_batch", 512}}));
+}
+
+BOOST_AUTO_TEST_CASE(with_gpus_it_is_cuda_in_bf16) {
+  Resources resources;
+  resources.cpus = 8;
+  resources.gpus = 2;
+  BOOST_TEST(resolved(resources, "avx512") == Json({{"device", "cuda"}, {"isa", "avx512"}, {"dtype", "bf16"}, {"threads", 4},
+                                                    {"ranks", 2}, {"micro_batch", 64}}));
+  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 96)["micro_batch"] == 48);   // the largest divisor up to 64
+  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 192)["micro_batch"] == 48);
+  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 24)["micro_batch"] == 12);   // a rank's half
+}
+
+BOOST_AUTO_TEST_CASE(ranks_that_are_asked_for_share_cpus_and_batch) {
+  Resources resources;
+  resources.cpus = 5;
+  const Json compute = resolved(resources, "avx2", {{"ranks", 2}});
+  BOOST_TEST(compute["ranks"] == 2);
+  BOOST_TEST(compute["threads"] == 2);
+  BOOST_TEST(compute["micro_batch"] == 256);
+  resources.cpus = 1;
+  BOOST_TEST(resolved(resources, "avx2", {{"ranks", 2}})["threads"] == 1);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_set_stays) {
+  Resources resources;
+  resources.gpus = 1;
+  const Json compute = resolved(resources, "avx2", {{"device", "cpu"}, {"threads", 5}, {"isa", "portable"}});
+  BOOST_TEST(compute["device"] == "cpu");
+  BOOST_TEST(compute["dtype"] == "fp32");
+  BOOST_TEST(compute["threads"] == 5);
+  BOOST_TEST(compute["isa"] == "portable");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_continues_a_model_leaves_the_micro_batch_to_it) {
+  BOOST_TEST(resolved({}, "avx2", Json::object(), 3)["micro_batch"].is_null());
+  BOOST_TEST(resolved({}, "avx2", Json::object(), 3)["threads"] == 1);
+}
+
+BOOST_AUTO_TEST_CASE(the_instruction_set_falls_to_one_that_the_field_accepts) {
+  Json document = test::stage_documents().at(2);
+  for (Json& field : document["fields"]) {
+    if (field["name"] != "compute") continue;
+    for (Json& inner : field["fields"]) {
+      if (inner["name"] == "isa") inner["choices"] = {"auto", "avx2", "portable"};
+    }
+  }
+  const StageDescription stage = parse_description(document, "x");
+  Json config = support::defaults(stage.fields);
+  resolve_compute(stage, {}, "avx512", config);
+  BOOST_TEST(config["compute"]["isa"] == "avx2");
+}
+
+BOOST_AUTO_TEST_CASE(the_machine_has_one_of_three) {
+  const std::string isa = machine_isa();
+  BOOST_TEST((isa == "avx512" || isa == "avx2" || isa == "portable"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

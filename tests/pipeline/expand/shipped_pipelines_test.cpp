@@ -1,0 +1,60 @@
+// The pipelines that people run expand without a mistake, with the stages as they were built.
+#include <boost/test/unit_test.hpp>
+#include <filesystem>
+
+#include "pipeline/expand/expand.h"
+#include "pipeline/grid_fixture.h"
+#include "support/test_data.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The stages stand beside their descriptions; a build of the tests alone has none.
+boost::test_tools::assertion_result stages_are_built(boost::unit_test::test_unit_id) {
+  const fs::path folder = test::build_root() / "stages";
+  for (const char* stage : {"fetch", "tokenize", "train", "branch-decay", "drop-pe", "extend", "search-factors", "evaluate", "measure", "report"}) {
+    if (fs::exists(folder / (std::string("pe-") + stage + ".describe.json"))) continue;
+    boost::test_tools::assertion_result result(false);
+    result.message() << "pe-" << stage << " is not built in " << folder;
+    return result;
+  }
+  return true;
+}
+
+Graph shipped(const std::string& name, const std::vector<std::string>& axis = {}) {
+  StageCatalog catalog({test::build_root() / "stages"});
+  ExpandOptions options;
+  options.axis = axis;
+  return expand(read_pipeline_file(test::source_root() / "pipelines" / name), catalog, options);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(shipped_pipelines)
+
+BOOST_AUTO_TEST_CASE(every_pipeline_expands, *boost::unit_test::precondition(stages_are_built)) {
+  for (const auto& entry : fs::directory_iterator(test::source_root() / "pipelines")) {
+    if (entry.path().extension() != ".yml") continue;
+    BOOST_TEST_CONTEXT(entry.path().filename()) {
+      BOOST_CHECK_NO_THROW(BOOST_TEST(!shipped(entry.path().filename().string()).tasks.empty()));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::precondition(stages_are_built)) {
+  const Graph graph = shipped("fineweb_grid.yml");
+  const auto cells = test::count_label(graph, "trunk");
+  BOOST_TEST(cells == graph.axes["encoding"].size() * 4 * 3);
+  BOOST_TEST(test::count_label(graph, "decay") == 3 * cells);
+  BOOST_TEST(test::count_label(graph, "droppe") == 2 * (cells - 12));   // what has no encoding has none to drop
+  BOOST_TEST(test::count_label(graph, "evaluate") == 3 * (3 * cells + 2 * (cells - 12)));
+  BOOST_TEST(graph.dropped == 0u);
+  for (const Task& task : graph.tasks) {
+    if (task.label == "trunk") BOOST_TEST(task.config->at("compute").at("device") == "cuda");
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,158 @@
+// The shape of pipeline files: what is read, and what each mistake looks like.
+#include "pipeline/file/pipeline_file.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "pipeline/grid_fixture.h"
+#include "support/error.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+
+namespace {
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_pipeline_file(text, "a.yml", "/");
+  } catch (const support::ConfigError& error) {
+    BOOST_TEST(error.exit_code() == 2);
+    return error.what();
+  }
+  return {};
+}
+
+void check(const std::string& text, const std::string& expected) {
+  const std::string message = refusal(text);
+  BOOST_TEST(message.find(expected) != std::string::npos, "expected:\n" << expected << "\nfound:\n" << message);
+}
+
+const std::string kHead = "schema: pe-pipeline/1\nname: a\n";
+const std::string kStages = "stages:\n  fetch: {run: pe-fetch}\n";
+
+std::string reference_error(const std::string& text) {
+  support::Diagnostics diagnostics;
+  BOOST_TEST(!parse_reference(text, {}, diagnostics).has_value());
+  return diagnostics.empty() ? "" : diagnostics.items().front().message;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(pipeline_file)
+
+BOOST_AUTO_TEST_CASE(the_grid_reads_whole) {
+  const PipelineFile file = parse_pipeline_file(test::kGrid, "grid.yml", "/root");
+  BOOST_TEST(file.name == "fineweb_grid");
+  BOOST_TEST(file.stages.size() == 7u);
+  BOOST_TEST(file.axes.size() == 3u);
+  BOOST_TEST(file.axes[2].values[1].label == "43");
+  BOOST_TEST(file.find_stage("decay")->axes[0].values[2].value.text == "1.00");
+  BOOST_TEST(file.find_stage("report")->gather[1].references.size() == 3u);
+  BOOST_TEST(file.find_stage("report")->allow_partial);
+  BOOST_TEST(file.find_stage("trunk")->snapshots[4].first == "d15");
+}
+
+BOOST_AUTO_TEST_CASE(a_message_has_line_caret_and_a_way_out) {
+  BOOST_TEST(refusal(kHead + "stages:\n  fetch: {rum: pe-fetch}\n") ==
+             "a.yml:4:11: unknown key 'rum' in stage 'fetch'\n"
+             "    4 |   fetch: {rum: pe-fetch}\n"
+             "      |           ^^^ did you mean 'run'?\n"
+             "  while reading stage 'fetch' (a.yml:4:3)\n"
+             "a.yml:4:3: stage 'fetch' lacks 'run'\n"
+             "    4 |   fetch: {rum: pe-fetch}\n"
+             "      |   ^^^^^ `run: pe-train` names the program of the stage\n"
+             "  while reading stage 'fetch' (a.yml:4:3)");
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_of_the_top_level_are_told) {
+  check(kStages, "the file lacks 'schema'");
+  check(kStages, "the file lacks 'name'");
+  check(kHead, "the file lacks 'stages'");
+  check("schema: pe-pipeline/2\nname: a\n" + kStages, "a.yml:1:9: this pe-pipeline does not know schema 'pe-pipeline/2'");
+  check("schema: something\nname: a\n" + kStages, "this is no pipeline file: schema 'something'");
+  check("schema: pe-pipeline/1\nname: A b\n" + kStages, "a.yml:2:7: name 'A b' does not match [a-z0-9_-]+");
+  check("schema: pe-pipeline/1\nname: golden\n" + kStages, "a pipeline cannot be called 'golden'");
+  check(kHead + "axis: {}\n" + kStages, "did you mean 'axes'?");
+  check(kHead + "name: b\n" + kStages, "a.yml:3:1: ");
+  check(kHead + "stages: []\n", "expected a map for 'stages', found a list");
+  check(kHead + "stages: {}\n", "'stages' is empty");
+  check(kHead + "slurm: gpu\n" + kStages, "expected a map for 'slurm'");
+  check(kHead + "defaults: {numerics: exakt}\n" + kStages, "unknown value 'exakt' of 'numerics'");
+  check("- a\n", "expected a map with `schema: pe-pipeline/1`, found a list");
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_of_axes_vars_and_scales_are_told) {
+  check(kHead + "axes: {Seed: [1]}\n" + kStages, "name of axis 'Seed' does not match [a-z][a-z0-9_]*");
+  check(kHead + "axes: {from: [1]}\n" + kStages, "an axis cannot be called 'from'");
+  check(kHead + "axes: {seed: []}\n" + kStages, "axis 'seed' has no values");
+  check(kHead + "axes: {seed: 4}\n" + kStages, "expected a list of labels or a map label -> value for axis 'seed', found '4'");
+  check(kHead + "axes: {seed: [1, 1]}\n" + kStages, "label '1' stands twice in axis 'seed'");
+  check(kHead + "axes: {seed: [a b]}\n" + kStages, "give it a label: `seed: {label: value}`");
+  check(kHead + "axes: {seed: [{a: 1}]}\n" + kStages, "a list holds scalars");
+  check(kHead + "axes: {a: [1]}\nvars: {a: 1}\n" + kStages, "'a' is an axis and a var");
+  check(kHead + "vars: {A: 1}\n" + kStages, "name of var 'A' does not match [a-z][a-z0-9_]*");
+  check(kHead + "scales: {a: {default: true}, b: {default: true}}\n" + kStages, "two scales are marked `default: true`");
+  check(kHead + "scales: {a: {var: {}}}\n" + kStages, "did you mean 'vars'?");
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_of_stages_are_told) {
+  const auto stage = [](const std::string& rest) { return kHead + "stages:\n  a: {run: pe-a, " + rest + "}\n"; };
+  check(kHead + "stages: {A: {run: x}}\n", "stage label 'A' does not match [a-z][a-z0-9_]*");
+  check(kHead + "stages: {vars: {run: x}}\n", "a stage cannot be called 'vars'");
+  check(kHead + "stages: {a: 3}\n", "expected a map for stage 'a', found '3'");
+  check(stage("over: [b, b]"), "axis 'b' stands twice in 'over'");
+  check(stage("needs: {x: [b, c]}"), "expected one reference for role 'x', found a list");
+  check(stage("needs: {x: [b, c]}"), "`gather` takes several artifacts");
+  check(stage("each: {x: b, y: c}"), "'each' of stage 'a' has 2 roles; it takes one");
+  check(stage("config: {sets: {}}"), "did you mean 'set'?");
+  check(stage("config: {lr: 3}"), "values of the stage go under `set`");
+  check(stage("exclude: {a: b}"), "expected a list of maps axis -> label for 'exclude', found a map");
+  check(stage("exclude: [{}]"), "an empty entry of 'exclude' would match everything");
+  check(stage("snapshots: {}"), "'snapshots' is empty");
+  check(stage("snapshots: {'a b': 1}"), "snapshot label 'a b' does not match");
+  check(stage("allow_partial: yes"), "expected true or false for 'allow_partial'");
+  check(stage("checkpoint: 3"), "expected a map for 'checkpoint'");
+}
+
+BOOST_AUTO_TEST_CASE(brackets_inside_braces_must_be_quoted_and_the_error_says_so) {
+  check(kHead + "stages:\n  a: {run: pe-a, needs: {x: trunk[seed=42]}}\n",
+        "inside { } or [ ] a reference with brackets is quoted: 'trunk[seed=42]'");
+}
+
+BOOST_AUTO_TEST_CASE(references_are_read_part_by_part) {
+  support::Diagnostics diagnostics;
+  const auto reference = parse_reference("trunk.metrics@d15[seed=42, size=tiny]", {}, diagnostics);
+  BOOST_REQUIRE(reference.has_value());
+  BOOST_TEST(reference->stage == "trunk");
+  BOOST_TEST(reference->output == "metrics");
+  BOOST_TEST(reference->snapshot == "d15");
+  BOOST_REQUIRE(reference->pins.size() == 2u);
+  BOOST_TEST(reference->pins[1].first == "size");
+  BOOST_TEST(reference->pins[1].second == "tiny");
+  BOOST_TEST(reference_error("") == "reference '': it names no stage");
+  BOOST_TEST(reference_error("a.") == "reference 'a.': no output after '.'");
+  BOOST_TEST(reference_error("a@[x=1]") == "reference 'a@[x=1]': no snapshot after '@'");
+  BOOST_TEST(reference_error("a[x=1") == "reference 'a[x=1': ']' is missing at the end");
+  BOOST_TEST(reference_error("a[x]") == "reference 'a[x]': 'x' is no axis=label");
+  BOOST_TEST(reference_error("a[]") == "reference 'a[]': '' is no axis=label");
+}
+
+BOOST_AUTO_TEST_CASE(the_root_is_the_nearest_folder_with_configs) {
+  const test::GridFolder folder;
+  folder.write("pipelines/deep/er/a.yml", "");
+  BOOST_TEST(find_root(folder.path("pipelines/deep/er/a.yml")) == folder.root());
+  const test::TempFolder other;
+  BOOST_TEST(find_root(other / "b.yml") == other.path());
+}
+
+BOOST_AUTO_TEST_CASE(a_missing_file_names_the_nearest) {
+  const test::GridFolder folder;
+  folder.write("pipelines/smoke.yml", "");
+  try {
+    read_pipeline_file(folder.path("pipelines/smok.yml"));
+    BOOST_TEST(false);
+  } catch (const support::ConfigError& error) {
+    BOOST_TEST(std::string(error.what()).find("did you mean 'smoke.yml'?") != std::string::npos);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

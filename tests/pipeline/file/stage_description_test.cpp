@@ -1,0 +1,138 @@
+// Descriptions of stages: reading, refusing, finding executables and believing what lies beside them.
+#include "pipeline/file/stage_description.h"
+
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+
+#include "pipeline/grid_fixture.h"
+#include "support/error.h"
+#include "support/process.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+
+namespace {
+
+Json train() { return test::stage_documents().at(2); }
+
+std::string refusal(const Json& document) {
+  try {
+    parse_description(document, "pe-train");
+  } catch (const support::ConfigError& error) {
+    return error.diagnostics().front().message;
+  }
+  return {};
+}
+
+void write_script(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path) << text;
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+std::string quoted_for_shell(const std::string& text) {
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(stage_description)
+
+BOOST_AUTO_TEST_CASE(a_description_reads_whole) {
+  const StageDescription stage = parse_description(train(), "pe-train");
+  BOOST_TEST(stage.name == "train");
+  BOOST_TEST(stage.program == "pe-train");
+  BOOST_TEST(stage.version == 3);
+  BOOST_TEST(stage.resumes);
+  BOOST_TEST((stage.find_input("data")->kind == artifact::Kind::kTokenShards));
+  BOOST_TEST((stage.find_output("metrics")->kind == artifact::Kind::kMetrics));
+  BOOST_TEST(stage.trajectory->horizon == "train.tokens");
+  BOOST_TEST((support::find_field(stage.fields, "model.encoding") != nullptr));
+}
+
+BOOST_AUTO_TEST_CASE(the_digest_moves_with_the_description_but_not_with_a_rebuild) {
+  Json document = train();
+  const std::string digest = parse_description(document, "x").digest;
+  document["build_id"] = "abcd";
+  BOOST_TEST(parse_description(document, "x").digest == digest);
+  document["version"] = 4;
+  BOOST_TEST(parse_description(document, "x").digest != digest);
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_description_is_refused) {
+  BOOST_TEST(refusal(Json::array()) == "pe-train: this is no stage description");
+  Json document = train();
+  document["schema"] = "pe-stage/2";
+  BOOST_TEST(refusal(document) == "pe-train speaks pe-stage/2; this pe-pipeline knows pe-stage/1");
+  document["schema"] = "other";
+  BOOST_TEST(refusal(document) == "pe-train: expected schema 'pe-stage/1', found 'other'");
+  for (const char* key : {"name", "version", "inputs", "outputs", "fields"}) {
+    document = train();
+    document.erase(key);
+    BOOST_TEST(refusal(document) == std::string("pe-train: the description lacks '") + key + "'");
+  }
+  document = train();
+  document["inputs"][0]["kind"] = "shards";
+  BOOST_TEST(refusal(document) == "pe-train: unknown artifact kind 'shards'");
+  document = train();
+  document["trajectory"]["horizon"] = "train.tokns";
+  BOOST_TEST(refusal(document) == "pe-train: its trajectory names the field 'train.tokns', which it lacks");
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_without_a_description_beside_it_is_asked_once) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "answer.json") << train().dump();
+  write_script(folder / "pe-train", "#!/bin/sh\necho asked >> " + quoted_for_shell((folder / "count").string()) + "\ncat " +
+                                        quoted_for_shell((folder / "answer.json").string()) + "\n");
+  StageCatalog catalog({folder.path()});
+  BOOST_TEST(catalog.find("pe-train", "/", {})->version == 3);
+  BOOST_TEST(catalog.find("pe-train", "/", {})->executable == (folder / "pe-train").string());
+  BOOST_TEST(catalog.started_a_stage());
+  std::ifstream count(folder / "count");
+  std::string text((std::istreambuf_iterator<char>(count)), {});
+  BOOST_TEST(text == "asked\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_description_beside_is_believed_when_its_build_id_is_the_files) {
+  const test::TempFolder folder;
+  // This test program has a build id and does not answer --describe.
+  const auto own = support::own_executable();
+  const std::string build_id = support::elf_build_id(own);
+  if (build_id.empty()) {
+    BOOST_TEST_MESSAGE("this program was linked without a build id");
+    return;
+  }
+  std::filesystem::create_symlink(own, folder / "pe-train");
+  Json document = train();
+  document["build_id"] = build_id;
+  std::ofstream(folder / "pe-train.describe.json") << document.dump();
+  StageCatalog catalog({folder.path()});
+  const auto stage = catalog.find("pe-train", "/", {});
+  BOOST_TEST(stage->build_id == build_id);
+  BOOST_TEST(!catalog.started_a_stage());
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_be_found_or_does_not_answer_is_told_with_its_place) {
+  const test::TempFolder folder;
+  write_script(folder / "pe-mute", "#!/bin/sh\nexit 3\n");
+  write_script(folder / "pe-chatty", "#!/bin/sh\necho hello\n");
+  std::ofstream(folder / "pe-train.describe.json") << "{}";
+  StageCatalog catalog({folder.path()});
+  const auto refused = [&](const std::string& run) {
+    try {
+      catalog.find(run, folder.path(), support::Place{"a.yml", 3, 10});
+    } catch (const support::ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  BOOST_TEST(refused("pe-trian") == "a.yml:3:10: the program 'pe-trian' is neither beside pe-pipeline nor on the PATH\n"
+                                    "  did you mean 'pe-train'?");
+  BOOST_TEST(refused("./pe-none").find("a.yml:3:10: no file ") == 0u);
+  BOOST_TEST(refused("pe-mute").find("does not describe itself: `--describe` ended with 3") != std::string::npos);
+  BOOST_TEST(refused("pe-chatty").find("does not describe itself: `--describe` ended with 0 and printed no JSON") !=
+             std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,233 @@
+// Keys: golden ones, what must not move them, what must.
+#include "pipeline/plan/key.h"
+
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <set>
+
+#include "pipeline/grid_fixture.h"
+#include "support/files.h"
+#include "support/test_data.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+using pe::test::GridFolder;
+using pe::test::kGrid;
+
+namespace {
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  BOOST_REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+const std::string kTrunk = "trunk[encoding=rope,size=tiny,seed=42]";
+
+ExpandOptions few() {
+  ExpandOptions options = GridFolder::plain_options();
+  options.axis = {"encoding=none,rope", "size=tiny", "seed=42"};
+  return options;
+}
+
+/// Plan keys of every task, by id.
+std::map<std::string, std::string> keys_of(const GridFolder& folder, const std::string& text,
+                                           const ExpandOptions& options = few()) {
+  std::map<std::string, std::string> keys;
+  for (const Task& task : folder.keyed(text, options).tasks) keys[task.id] = task.plan_key;
+  return keys;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(key)
+
+BOOST_AUTO_TEST_CASE(golden_keys_and_preimages_hold) {
+  const GridFolder folder;
+  const Graph graph = folder.keyed(kGrid, few());
+  Json golden = Json::object();
+  for (const char* id : {"fetch", "tokenize", kTrunk.c_str(), "decay[encoding=rope,size=tiny,seed=42,branch=b50]",
+                         "evaluate[from=droppe,encoding=rope,size=tiny,seed=42,drop=d15,suite=needle]", "report"}) {
+    const Task& task = test::find_task(graph, id);
+    std::vector<InputDigest> inputs;
+    for (const Edge& edge : task.inputs) {
+      inputs.push_back({edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 100});
+    }
+    const Json preimage = task_preimage(task, inputs);
+    golden[id] = {{"plan_key", task.plan_key}, {"task_key", task_key_of(preimage)}, {"preimage", preimage}};
+  }
+  const auto file = test::source_root() / "tests" / "pipeline" / "golden" / "keys.json";
+  const std::string text = golden.dump(1) + "\n";
+  if (std::getenv("PE_TEST_ACCEPT")) {
+    support::make_folders(file.parent_path());
+    support::write_file_atomically(file, text, false);
+    BOOST_ERROR("the golden keys were rewritten; run again without PE_TEST_ACCEPT");
+  }
+  const Json before = Json::parse(support::read_file(file));
+  for (const auto& [id, entry] : golden.items()) {
+    for (const auto& difference : support::differences(before.value(id, Json::object()), entry)) {
+      BOOST_ERROR(id << ": " << difference.path << " " << difference.before.dump() << " -> " << difference.after.dump());
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(keys_made_in_bulk_are_those_of_the_documents) {
+  const GridFolder folder;
+  const std::string by_build = replaced(kGrid, "code: result-version", "code: build");
+  for (const std::string& text : {std::string(kGrid), by_build}) {
+    const Graph graph = folder.keyed(text);
+    KeyMaker maker;
+    for (const Task& task : graph.tasks) {
+      BOOST_TEST(task.plan_key == support::canonical_hash("pe/plan/1", plan_preimage(graph, task)), task.id);
+      std::vector<InputDigest> inputs;
+      for (const Edge& edge : task.inputs) {
+        inputs.push_back({edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 70'000});
+      }
+      BOOST_TEST(maker.task_key(task, inputs) == task_key(task, inputs), task.id);
+      BOOST_TEST(maker.config(task) == support::canonical_cbor(task_preimage(task, inputs).at("config")), task.id);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(order_space_comments_and_spelling_do_not_move_a_key) {
+  const GridFolder folder;
+  const auto before = keys_of(folder, kGrid);
+  std::string text = replaced(kGrid, "tiny: 2.4e9", "tiny:   2_400M");
+  text = replaced(text, "train.seed: $(seed)\n        train.schedule: wsd\n", "train.schedule: wsd\n        train: {seed: $(seed)}\n");
+  text = replaced(text, "decay.share: 0.2", "decay.share: 2e-1");
+  text = replaced(text, "axes:\n  encoding", "\n\n# a comment\naxes:\n  encoding");
+  BOOST_TEST((keys_of(folder, text) == before));
+  folder.write("configs/train.yml", "{train: {length: 1_024, batch: 0512, lr: 0.003}}\n");
+  BOOST_TEST((keys_of(folder, text) == before));
+}
+
+BOOST_AUTO_TEST_CASE(policy_titles_and_names_do_not_move_a_key) {
+  const GridFolder folder;
+  const auto before = keys_of(folder, kGrid);
+  std::string text = replaced(kGrid, "name: fineweb_grid", "name: other");
+  text = replaced(text, "eval: {cpus: 4, mem: 24G, gpus: 1, time: 1h, pack: 8}", "eval: {cpus: 4, mem: 4G, gpus: 1, time: 9h, pools: [a]}");
+  text = replaced(text, "retry: {max: 2", "retry: {max: 7");
+  text = replaced(text, "checkpoint: {every: 10m, keep: 2}", "checkpoint: {every: 1m, keep: 9}");
+  text = replaced(text, "partition: {net: transfer", "partition: {net: other");
+  BOOST_TEST((keys_of(folder, text) == before));
+  folder.write("configs/tokenize.yml", "workers: 9\n");
+  BOOST_TEST((keys_of(folder, text) == before));
+  // A title is printed by the report, so it is in that key and in no other.
+  auto titled = keys_of(folder, replaced(text, "title: FineWeb-Edu grid", "title: A grid"));
+  BOOST_TEST(titled.at("report") != before.at("report"));
+  titled["report"] = before.at("report");
+  BOOST_TEST((titled == before));
+}
+
+BOOST_AUTO_TEST_CASE(a_renamed_stage_and_a_relabelled_axis_keep_their_keys) {
+  const GridFolder folder;
+  const auto before = keys_of(folder, kGrid);
+  std::string text = kGrid;
+  for (std::size_t at = text.find("suite: [perplexity"); at != std::string::npos; at = std::string::npos) {
+    text.replace(at, 7, "suite: {perplexity: , needle: , pass: passkey}}\n#");
+  }
+  text = replaced(text, "configs/eval/$(suite).yml", "configs/eval/$(suite.value).yml");
+  const auto after = keys_of(folder, text);
+  BOOST_TEST(after.at("evaluate[from=decay,encoding=rope,size=tiny,seed=42,branch=b25,suite=pass]") ==
+             before.at("evaluate[from=decay,encoding=rope,size=tiny,seed=42,branch=b25,suite=passkey]"));
+}
+
+BOOST_AUTO_TEST_CASE(a_neutral_value_is_in_no_key) {
+  const GridFolder folder;
+  const auto before = keys_of(folder, kGrid);
+  folder.write("configs/model.yml", "model: {width: 512, layers: 6, qk_norm: false}\n");
+  BOOST_TEST((keys_of(folder, kGrid) == before));
+  folder.write("configs/model.yml", "model: {width: 512, layers: 6, qk_norm: true}\n");
+  BOOST_TEST(keys_of(folder, kGrid).at(kTrunk) != before.at(kTrunk));
+}
+
+BOOST_AUTO_TEST_CASE(a_moved_root_keeps_its_keys) {
+  BOOST_TEST((keys_of(GridFolder(), kGrid) == keys_of(GridFolder(), kGrid)));
+}
+
+BOOST_AUTO_TEST_CASE(each_declared_key_moves_the_key_of_its_stage_and_of_no_other_cell) {
+  const GridFolder folder;
+  const auto before = keys_of(folder, kGrid);
+  std::set<std::string> seen;
+  for (const auto& [id, key] : before) seen.insert(key);
+  const std::vector<std::pair<std::string, std::string>> settings{
+      {"trunk.model.encoding", "{kind: yarn, factor: 2}"}, {"trunk.model.width", "128"}, {"trunk.model.layers", "9"},
+      {"trunk.train.seed", "1"}, {"trunk.train.batch", "256"}, {"trunk.train.length", "512"}, {"trunk.train.lr", "1e-4"},
+      {"trunk.compute.threads", "2"}, {"trunk.compute.isa", "portable"}, {"trunk.compute.dtype", "fp32"},
+      {"trunk.compute.device", "cpu"}, {"trunk.compute.micro_batch", "8"}, {"trunk.compute.ranks", "3"},
+      {"tokenize.tokenizer", "bytes"}, {"tokenize.vocabulary", "300"}, {"fetch.on_bad", "skip"}, {"fetch.words", "7"}};
+  for (const auto& [key, value] : settings) {
+    ExpandOptions options = few();
+    options.set = {key + "=" + value};
+    const auto after = keys_of(folder, kGrid, options);
+    const std::string stage = key.substr(0, key.find('.'));
+    const std::string id = stage == "trunk" ? kTrunk : stage;
+    BOOST_TEST(seen.insert(after.at(id)).second, key + " did not move the key");
+    BOOST_TEST(after.at("report") != before.at("report"));
+    if (stage == "trunk") BOOST_TEST(after.at("tokenize") == before.at("tokenize"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_trajectory_has_its_horizon_in_the_key_only_where_it_shapes_the_steps) {
+  const GridFolder folder;
+  const auto key = [&](const std::vector<std::string>& set) {
+    ExpandOptions options = few();
+    options.set = set;
+    return keys_of(folder, kGrid, options).at(kTrunk);
+  };
+  BOOST_TEST(key({}) == key({"trunk.train.tokens=9B"}));
+  BOOST_TEST(key({"trunk.train.schedule=cosine"}) != key({"trunk.train.schedule=cosine", "trunk.train.tokens=9B"}));
+  BOOST_TEST(key({"trunk.train.decay_share=0.2"}) != key({"trunk.train.decay_share=0.2", "trunk.train.tokens=9B"}));
+  BOOST_TEST(key({}) != key({"trunk.train.schedule=cosine"}));
+}
+
+BOOST_AUTO_TEST_CASE(a_reader_of_a_snapshot_has_its_step_in_the_key) {
+  const GridFolder folder;
+  const auto before = keys_of(folder, kGrid);
+  const auto after = keys_of(folder, replaced(kGrid, "b25: 0.20", "b25: 0.21"));
+  BOOST_TEST(after.at(kTrunk) == before.at(kTrunk));
+  BOOST_TEST(after.at("decay[encoding=rope,size=tiny,seed=42,branch=b25]") != before.at("decay[encoding=rope,size=tiny,seed=42,branch=b25]"));
+  BOOST_TEST(after.at("decay[encoding=rope,size=tiny,seed=42,branch=b50]") == before.at("decay[encoding=rope,size=tiny,seed=42,branch=b50]"));
+}
+
+BOOST_AUTO_TEST_CASE(tolerant_numerics_leave_compute_out) {
+  const GridFolder folder;
+  const std::string tolerant = replaced(kGrid, "numerics: exact", "numerics: tolerant");
+  ExpandOptions options = few();
+  options.isa = "avx512";
+  BOOST_TEST((keys_of(folder, tolerant) == keys_of(folder, tolerant, options)));
+  BOOST_TEST(keys_of(folder, kGrid).at(kTrunk) != keys_of(folder, kGrid, options).at(kTrunk));
+}
+
+BOOST_AUTO_TEST_CASE(content_of_input_files_is_in_the_key_and_their_place_is_not) {
+  const GridFolder folder;
+  const auto before = keys_of(folder, kGrid);
+  folder.write("data/moved/a.txt", "Once there was a text.\n");
+  folder.write("data/moved/deeper/b.txt", "And another.\n");
+  BOOST_TEST((keys_of(folder, replaced(kGrid, "data/fineweb-edu", "data/moved")) == before));
+  folder.write("data/fineweb-edu/deeper/b.txt", "And another!\n");
+  BOOST_TEST(keys_of(folder, kGrid).at("fetch") != before.at("fetch"));
+  folder.write("data/fineweb-edu/deeper/b.txt", "And another.\n");
+  BOOST_TEST((keys_of(folder, kGrid) == before));
+  std::filesystem::rename(folder.path("data/fineweb-edu/a.txt"), folder.path("data/fineweb-edu/c.txt"));
+  BOOST_TEST(keys_of(folder, kGrid).at("fetch") != before.at("fetch"));
+}
+
+BOOST_AUTO_TEST_CASE(a_result_version_moves_its_stage_and_code_build_hashes_the_build) {
+  const GridFolder folder;
+  const Graph graph = folder.keyed(kGrid, few());
+  Task task = graph.tasks[0];
+  const std::string before = task_key(task, {});
+  StageDescription stage = *task.stage;
+  stage.build_id = "ffff";
+  task.stage = std::make_shared<StageDescription>(stage);
+  BOOST_TEST(task_key(task, {}) == before);
+  task.hash_build = true;
+  BOOST_TEST(task_key(task, {}) != before);
+  task.hash_build = false;
+  stage.version = 2;
+  task.stage = std::make_shared<StageDescription>(stage);
+  BOOST_TEST(task_key(task, {}) != before);
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,86 @@
+#include "pipeline/run/failure.h"
+
+#include <signal.h>
+#include <boost/test/unit_test.hpp>
+
+using namespace pe::pipeline;  // NOLINT
+
+namespace {
+
+Outcome of_code(int code) {
+  RunnerEvent event;
+  event.code = code;
+  return classify(event, false);
+}
+
+Outcome of_signal(int signal, bool oom = false, bool asked = false) {
+  RunnerEvent event;
+  event.code = 128 + signal;
+  event.signal = signal;
+  event.out_of_memory = oom;
+  return classify(event, asked);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(failure)
+
+BOOST_AUTO_TEST_CASE(exit_codes_mean_what_the_table_says) {
+  BOOST_TEST((of_code(0) == Outcome::kDone));
+  BOOST_TEST((of_code(3) == Outcome::kInput));
+  BOOST_TEST((of_code(69) == Outcome::kNetwork));
+  BOOST_TEST((of_code(74) == Outcome::kIo));
+  BOOST_TEST((of_code(75) == Outcome::kCheckpointed));
+  BOOST_TEST((of_code(76) == Outcome::kDiverged));
+  BOOST_TEST((of_code(130) == Outcome::kInterrupted));
+  for (const int code : {2, 64, 65, 66, 67, 68, 70, 71, 72, 73, 77, 78})
+    BOOST_TEST((of_code(code) == Outcome::kPermanent));
+  for (const int code : {1, 4, 63, 79, 127, 255}) BOOST_TEST((of_code(code) == Outcome::kTransient));
+  BOOST_TEST((of_signal(SIGKILL) == Outcome::kTransient));
+  BOOST_TEST((of_signal(SIGKILL, true) == Outcome::kOutOfMemory));
+  BOOST_TEST((of_signal(SIGKILL, true, true) == Outcome::kInterrupted));
+  BOOST_TEST((of_signal(SIGSEGV) == Outcome::kTransient));
+}
+
+// The launcher lives on and ends with the code of the rank that was killed.
+BOOST_AUTO_TEST_CASE(a_rank_that_the_kernel_killed_for_memory_is_out_of_memory) {
+  RunnerEvent event;
+  event.code = 128 + SIGKILL;
+  BOOST_TEST((classify(event, false) == Outcome::kTransient));
+  event.out_of_memory = true;
+  BOOST_TEST((classify(event, false) == Outcome::kOutOfMemory));
+  BOOST_TEST(describe_exit(event) == "exit code 137, one of its processes was killed for memory");
+  event.code = 1;   // another one was killed meanwhile, somewhere on this machine
+  BOOST_TEST((classify(event, false) == Outcome::kTransient));
+}
+
+BOOST_AUTO_TEST_CASE(retries_follow_the_policy) {
+  using Kind = Decision::Kind;
+  RetryPolicy policy;
+  policy.max = 3;
+  policy.backoff_s = 30;
+  Attempts attempts;
+  BOOST_TEST((decide(Outcome::kTransient, policy, attempts, false).kind == Kind::kRetry));
+  BOOST_TEST((decide(Outcome::kBroken, policy, attempts, false).kind == Kind::kFail));
+  BOOST_TEST((decide(Outcome::kPermanent, policy, attempts, true).kind == Kind::kFail));
+  BOOST_TEST((decide(Outcome::kIo, policy, attempts, true).kind == Kind::kStop));
+  BOOST_TEST(decide(Outcome::kOutOfMemory, policy, attempts, false).mem_factor == 1.5);
+  attempts.failed = 1;
+  BOOST_TEST((decide(Outcome::kTransient, policy, attempts, false).kind == Kind::kFail));
+  BOOST_TEST(decide(Outcome::kNetwork, policy, attempts, false).delay_s == 60.0);
+  attempts.failed = 3;
+  BOOST_TEST((decide(Outcome::kNetwork, policy, attempts, false).kind == Kind::kFail));
+  policy.on = {"oom"};
+  BOOST_TEST((decide(Outcome::kTransient, policy, {}, false).kind == Kind::kFail));
+}
+
+BOOST_AUTO_TEST_CASE(an_exit_is_described_for_people) {
+  RunnerEvent event;
+  event.code = 70;
+  BOOST_TEST(describe_exit(event) == "exit code 70");
+  event.signal = SIGKILL;
+  event.out_of_memory = true;
+  BOOST_TEST(describe_exit(event) == "killed by signal 9 (Killed), out of memory");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,177 @@
+#include "pipeline/run/local_runner.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "pipeline/store/attempt.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Runs {
+  test::TempFolder folder;
+  LocalRunner runner;
+  std::uint64_t last = 0;
+
+  /// The script is a program's argument here, as in any test that needs a shell; the runner itself never starts one.
+  std::uint64_t start(const std::string& script, std::vector<std::string> environment = {"PATH=/usr/bin:/bin"}) {
+    Launch launch;
+    launch.ticket = ++last;
+    launch.arguments = {"/bin/sh", "-c", script};
+    launch.environment = std::move(environment);
+    launch.directory = folder.path();
+    launch.log = folder / "stage.log";
+    runner.start(launch);
+    return last;
+  }
+  std::vector<RunnerEvent> until_exit(std::size_t exits = 1) {
+    std::vector<RunnerEvent> all;
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+    while (exits > 0 && std::chrono::steady_clock::now() < until) {
+      for (RunnerEvent& event : runner.wait(0.05)) {
+        exits -= event.kind == RunnerEvent::Kind::kExit;
+        all.push_back(std::move(event));
+      }
+    }
+    return all;
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(local_runner)
+
+BOOST_FIXTURE_TEST_CASE(messages_come_in_order_and_before_the_exit, Runs) {
+  start(
+      "echo '{\"event\":\"a\"}' >&3; echo 'no json' >&3; printf '{\"event\":' >&3; sleep 0.02; echo '\"b\"}' >&3; echo "
+      "out; echo err >&2; exit 7");
+  const auto events = until_exit();
+  BOOST_REQUIRE(events.size() == 3u);
+  BOOST_TEST(events[0].message.at("event") == "a");
+  BOOST_TEST(events[1].message.at("event") == "b");
+  BOOST_TEST((events[2].kind == RunnerEvent::Kind::kExit));
+  BOOST_TEST(events[2].code == 7);
+  BOOST_TEST(support::read_file(folder / "stage.log") == "out\nerr\n");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_signal_that_ends_a_stage_is_told, Runs) {
+  const auto ticket = start("sleep 100");
+  BOOST_TEST(runner.pid(ticket) > 0);
+  runner.signal(ticket, SIGKILL);
+  const auto events = until_exit();
+  BOOST_TEST(events.back().signal == SIGKILL);
+  BOOST_TEST(!events.back().out_of_memory);
+  BOOST_TEST(runner.pid(ticket) == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_a_stage_leaves_behind_is_ended_with_it, Runs) {
+  start("(sleep 60; echo late >> late.txt) & echo $! > child.pid; exit 0");
+  until_exit();
+  const auto pid = static_cast<pid_t>(std::stol(support::read_file(folder / "child.pid")));
+  bool gone = false;
+  for (int i = 0; i < 200 && !gone; ++i) {
+    gone = ::kill(pid, 0) != 0 ||
+           support::read_file("/proc/" + std::to_string(pid) + "/stat").find(") Z") != std::string::npos;
+    ::usleep(5000);
+  }
+  BOOST_TEST(gone);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_flood_of_messages_arrives_whole, Runs) {
+  start(
+      "i=0; while [ $i -lt 20000 ]; do echo \"{\\\"event\\\":\\\"progress\\\",\\\"done\\\":$i}\" >&3; i=$((i+1)); "
+      "done");
+  const auto events = until_exit();
+  BOOST_REQUIRE(events.size() == 20001u);
+  BOOST_TEST(events[19999].message.at("done") == 19999);
+}
+
+BOOST_FIXTURE_TEST_CASE(many_stages_at_once_each_end_once, Runs) {
+  for (int i = 0; i < 40; ++i) start("exit " + std::to_string(i));
+  std::vector<int> codes;
+  for (const auto& event : until_exit(40)) codes.push_back(event.code);
+  std::sort(codes.begin(), codes.end());
+  BOOST_REQUIRE(codes.size() == 40u);
+  for (int i = 0; i < 40; ++i) BOOST_TEST(codes[static_cast<std::size_t>(i)] == i);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_program_that_is_not_there_cannot_start, Runs) {
+  Launch launch;
+  launch.ticket = 1;
+  launch.arguments = {"/nowhere/pe-none"};
+  launch.directory = folder.path();
+  launch.log = folder / "stage.log";
+  BOOST_CHECK_THROW(runner.start(launch), support::IoError);
+}
+
+BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  ::setenv("HF_HOME", "/hf", 1);
+  ::setenv("PE_SECRET", "x", 1);
+  ::setenv("LANG", "tr_TR", 1);
+  const auto environment = stage_environment({"0", "2"});
+  const auto has = [&](const std::string& entry) {
+    return std::find(environment.begin(), environment.end(), entry) != environment.end();
+  };
+  BOOST_TEST(has("HF_HOME=/hf"));
+  BOOST_TEST(has("LANG=C.UTF-8"));
+  BOOST_TEST(has("CUDA_VISIBLE_DEVICES=0,2"));
+  for (const std::string& entry : environment) {
+    BOOST_TEST(entry.rfind("OMP_", 0) != 0u);
+    BOOST_TEST(entry.rfind("PE_", 0) != 0u);
+  }
+  ::unsetenv("OMP_NUM_THREADS");
+}
+
+BOOST_AUTO_TEST_CASE(an_attempt_whose_process_lives_is_an_orphan_until_it_is_gone) {
+  test::TempFolder folder;
+  const fs::path attempt = folder / "a01";
+  fs::create_directories(attempt);
+  support::SpawnOptions options;
+  options.arguments = {"/bin/sleep", "100"};
+  options.new_group = true;
+  const pid_t pid = support::spawn(options);
+  write_owner(attempt, pid);
+  const auto orphan = find_orphan({attempt});
+  BOOST_REQUIRE(orphan.has_value());
+  BOOST_TEST(orphan->pid == pid);
+  end_orphan(*orphan);
+  support::wait_for(pid);
+  BOOST_TEST(!find_orphan({attempt}));
+}
+
+BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
+  test::TempFolder folder;
+  std::vector<fs::path> attempts;
+  for (const char* name : {"a01", "a02", "a03"}) {
+    attempts.push_back(folder / name);
+    fs::create_directories(attempts.back() / "out");
+    support::write_file_atomically(attempts.back() / "stage.log", "x", false);
+  }
+  BOOST_TEST(!find_resumable(attempts));
+  fs::create_directories(attempts[0] / "checkpoints");
+  support::write_file_atomically(attempts[0] / "checkpoints" / "step-1.h5", "x", false);
+  fs::create_directories(attempts[1] / "checkpoints");
+  support::write_file_atomically(attempts[1] / "checkpoints" / "step-2.h5.tmp.1.2", "x", false);
+  BOOST_TEST(*find_resumable(attempts) == attempts[0]);
+  strip_attempt(attempts[0], true);
+  BOOST_TEST(fs::exists(attempts[0] / "checkpoints"));
+  BOOST_TEST(!fs::exists(attempts[0] / "out"));
+  strip_attempt(attempts[0], false);
+  BOOST_TEST(!fs::exists(attempts[0] / "checkpoints"));
+  BOOST_TEST(fs::exists(attempts[0] / "stage.log"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,667 @@
+#include "pipeline/run/run.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <fstream>
+
+#include "pipeline/run/run_fixture.h"
+#include "pipeline/run/status.h"
+#include "support/error.h"
+#include "support/process.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+using pe::test::FakeAttempt;
+using pe::test::SmallRun;
+using pe::test::write_all_outputs;
+using pe::test::write_fake_output;
+namespace fs = std::filesystem;
+
+namespace {
+
+using Names = std::vector<std::string>;
+
+/// a → b → d, a → c → d.
+struct Diamond : SmallRun {
+  std::size_t a = add("a"), b = add("b", {a}), c = add("c", {a}), d = add("d", {b, c});
+};
+
+/// fetch, a trunk with snapshots at 10 and 20, and a child of each.
+struct Trunk : SmallRun {
+  std::size_t data = add("data"), trunk = add("trunk", {data}), early = add("early"), late = add("late");
+  Trunk() {
+    task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
+    for (const auto& [child, label] : {std::pair(early, "s10"), std::pair(late, "s20")}) {
+      task(child).inputs.push_back({"init", trunk, "out", label, std::map<std::string, std::string>{{"stage", "trunk"}}});
+    }
+    behaviour["trunk"] = [](FakeAttempt& attempt) {
+      write_all_outputs(attempt);
+      for (const Json& snapshot : attempt.task.at("snapshots")) {
+        attempt.messages.push_back({{"event", "snapshot"}, {"step", snapshot.at("step")}});
+      }
+      attempt.seconds = 100;
+    };
+  }
+};
+
+void fail_with(FakeAttempt& attempt, int code) { attempt.code = code; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(run)
+
+BOOST_FIXTURE_TEST_CASE(the_first_run_makes_everything_and_the_second_nothing, Diamond) {
+  const RunSummary first = run();
+  BOOST_TEST(first.exit_code == kRunDone);
+  BOOST_TEST(first.executed == 4u);
+  BOOST_TEST((runner->started == Names{"a", "b", "c", "d"}));
+  open();
+  BOOST_TEST(plan().nothing_to_do());
+  const RunSummary second = run();
+  BOOST_TEST(second.executed == 0u);
+  BOOST_TEST(second.reused == 4u);
+  BOOST_TEST(runner->started.empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_changed_config_runs_what_follows_but_equal_contents_stop_it, Diamond) {
+  run();
+  task(a).config.edit()["salt"] = "x";
+  // It gives what it gave before: early cutoff.
+  behaviour["a"] = [](FakeAttempt& attempt) {
+    attempt.task["config"]["salt"] = "";
+    write_all_outputs(attempt);
+  };
+  const RunSummary summary = run();
+  BOOST_TEST((runner->started == Names{"a"}));
+  BOOST_TEST(summary.reused == 3u);
+  behaviour.clear();
+  task(a).config.edit()["salt"] = "y";
+  run();
+  BOOST_TEST((runner->started == Names{"a", "b", "c", "d"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(nobody_reads_a_result_that_is_only_likely_to_hold, SmallRun) {
+  const std::size_t a = add("a"), b = add("b", {a}), c = add("c", {b});
+  run();
+  for (const std::size_t lost : {a, c}) BOOST_REQUIRE(store->forget({*store->hint(task(lost).plan_key), -1}));
+  // Made again it gives something else, though its recipe is the same. So b's old result, which the plan takes for
+  // likely, is not what c must read.
+  behaviour["a"] = [](FakeAttempt& attempt) { write_all_outputs(attempt, "not the same twice"); };
+  open();
+  BOOST_TEST((plan().tasks[b].state == TaskState::kLikelyReuse));
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"a", "b", "c"}));
+  BOOST_TEST(store->read({*store->hint(task(c).plan_key), -1})->inputs.at(0).digest == content(b));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_failure_blocks_only_its_descendants, Diamond) {
+  const std::size_t lone = add("lone");
+  behaviour["b"] = [](FakeAttempt& attempt) { fail_with(attempt, 70); };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunFailed);
+  BOOST_TEST(summary.failed == 1u);
+  BOOST_TEST(summary.blocked == 1u);
+  BOOST_TEST((summary.phases[c] == TaskPhase::kDone));
+  BOOST_TEST((summary.phases[lone] == TaskPhase::kDone));
+  BOOST_TEST((summary.phases[d] == TaskPhase::kBlocked));
+  const TaskFailure& failure = summary.failures.at(0);
+  BOOST_TEST((failure.outcome == Outcome::kPermanent));
+  BOOST_TEST(failure.reason == "exit code 70");
+  BOOST_TEST((failure.tail == Names{"the log of b"}));
+  BOOST_TEST(fs::exists(failure.log));
+  BOOST_TEST(shell_command(failure.rerun) == "pe-pipeline run small.yml b");
+  // Repaired, only what is missing runs.
+  behaviour.clear();
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"b", "d"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(fail_fast_starts_nothing_new, SmallRun) {
+  for (int i = 0; i < 6; ++i) add("t" + std::to_string(i));
+  options.capacity.cpus = 1;
+  options.keep_going = false;
+  behaviour["t1"] = [](FakeAttempt& attempt) { fail_with(attempt, 2); };
+  const RunSummary summary = run();
+  BOOST_TEST((runner->started == Names{"t0", "t1"}));
+  BOOST_TEST(summary.exit_code == kRunFailed);
+}
+
+BOOST_FIXTURE_TEST_CASE(no_more_run_at_once_than_the_slots_allow, SmallRun) {
+  for (int i = 0; i < 9; ++i) task(add("t" + std::to_string(i))).resources.cpus = 2;
+  options.capacity.cpus = 5;
+  run();
+  BOOST_TEST(runner->most_at_once == 2u);
+  BOOST_TEST(runner->started.size() == 9u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_pool_holds_one_unless_told, SmallRun) {
+  for (int i = 0; i < 4; ++i) task(add("t" + std::to_string(i))).resources.pools = {"net"};
+  run();
+  BOOST_TEST(runner->most_at_once == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_longest_remaining_path_goes_first, SmallRun) {
+  const auto s = add("short"), l0 = add("l0"), l1 = add("l1", {l0});
+  add("l2", {l1});
+  (void)s;
+  options.capacity.cpus = 1;
+  run();
+  BOOST_TEST(
+      (runner->started == Names{"l0", "l1", "short", "l2"} || runner->started == Names{"l0", "l1", "l2", "short"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_transient_failure_is_tried_once_more, Diamond) {
+  int times = 0;
+  behaviour["a"] = [&](FakeAttempt& attempt) {
+    if (++times == 1)
+      fail_with(attempt, 1);
+    else
+      write_all_outputs(attempt);
+  };
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST(times == 2);
+  times = 0;
+  behaviour["a"] = [&](FakeAttempt& attempt) {
+    ++times;
+    fail_with(attempt, 1);
+  };
+  task(a).config.edit()["salt"] = "again";
+  const RunSummary summary = run();
+  BOOST_TEST(times == 2);
+  BOOST_TEST(summary.failed == 1u);
+  BOOST_TEST((summary.failures.at(0).outcome == Outcome::kTransient));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_kill_for_memory_is_tried_with_more_capped_at_the_machine, SmallRun) {
+  const auto t = add("t");
+  task(t).resources.mem_bytes = 60LL << 30;
+  task(t).retry.edit().max = 2;
+  int times = 0;
+  behaviour["t"] = [&](FakeAttempt& attempt) {
+    if (++times < 3) {
+      attempt.signal = SIGKILL;
+      attempt.out_of_memory = true;
+    } else {
+      write_all_outputs(attempt);
+    }
+  };
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST(times == 3);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_checkpoint_exit_is_requeued_free_while_steps_move, SmallRun) {
+  add("t");
+  int times = 0;
+  behaviour["t"] = [&](FakeAttempt& attempt) {
+    ++times;
+    if (times > 1) BOOST_TEST(!attempt.task.at("resume").is_null());
+    if (times < 8) {
+      fs::create_directories(attempt.folder / "checkpoints");
+      std::ofstream(attempt.folder / "checkpoints" / "state") << times;
+      attempt.messages.push_back({{"event", "checkpoint"}, {"step", times * 10}});
+      fail_with(attempt, 75);
+    } else {
+      write_all_outputs(attempt);
+    }
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST(times == 8);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_checkpoint_exit_without_a_step_does_not_loop, SmallRun) {
+  add("t");
+  int times = 0;
+  behaviour["t"] = [&](FakeAttempt& attempt) {
+    ++times;
+    fail_with(attempt, 75);
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(times == 2);
+  BOOST_TEST((summary.failures.at(0).outcome == Outcome::kNoProgress));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_exit_without_its_outputs_is_broken_and_never_retried, Diamond) {
+  int times = 0;
+  behaviour["a"] = [&](FakeAttempt&) { ++times; };
+  RunSummary summary = run();
+  BOOST_TEST(times == 1);
+  BOOST_TEST((summary.failures.at(0).outcome == Outcome::kBroken));
+  BOOST_TEST(summary.failures.at(0).reason.find("output 'out' is missing") != std::string::npos);
+  behaviour["a"] = [&](FakeAttempt& attempt) {
+    std::ofstream(attempt.task["outputs"]["out"].get<std::string>()) << "no HDF5";
+  };
+  summary = run();
+  BOOST_TEST((summary.failures.at(0).outcome == Outcome::kBroken));
+  BOOST_TEST(store->keys().empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_failed_write_of_a_stage_ends_the_run_with_4, Diamond) {
+  behaviour["b"] = [](FakeAttempt& attempt) { fail_with(attempt, 74); };
+  options.capacity.cpus = 1;
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunStore);
+  BOOST_TEST((runner->started == Names{"a", "b"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_service_that_does_not_answer_is_asked_again_later, SmallRun) {
+  const auto t = add("t");
+  task(t).retry.edit().max = 3;
+  task(t).retry.edit().backoff_s = 30;
+  int times = 0;
+  behaviour["t"] = [&](FakeAttempt& attempt) {
+    if (++times < 3)
+      fail_with(attempt, 69);
+    else
+      write_all_outputs(attempt);
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST(summary.wall_s >= 90.0);  // 30 s, then 60 s
+}
+
+BOOST_FIXTURE_TEST_CASE(children_of_a_snapshot_start_while_the_trunk_still_runs, Trunk) {
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"data", "trunk", "early", "late"}));
+  std::int64_t trunk_exit = 0, early_start = 0;
+  for (std::size_t at = 0; at < events.size(); ++at) {
+    if (events[at].name == "exit" && events[at].task == static_cast<std::int64_t>(trunk))
+      trunk_exit = static_cast<std::int64_t>(at);
+    if (events[at].name == "start" && events[at].task == static_cast<std::int64_t>(early))
+      early_start = static_cast<std::int64_t>(at);
+  }
+  BOOST_TEST(early_start < trunk_exit);
+  const auto key = store->hint(task(trunk).plan_key);
+  BOOST_TEST((store->steps(*key) == std::vector<std::int64_t>{10, 20}));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_trunk_stops_at_the_last_snapshot_that_is_needed, Trunk) {
+  PlanOptions only_early;
+  only_early.selected = {false, false, true, false};
+  std::vector<std::int64_t> asked;
+  const auto usual = behaviour["trunk"];
+  behaviour["trunk"] = [&](FakeAttempt& attempt) {
+    asked.clear();
+    for (const Json& snapshot : attempt.task.at("snapshots")) asked.push_back(snapshot.at("step"));
+    usual(attempt);
+  };
+  run(only_early);
+  BOOST_TEST((asked == std::vector<std::int64_t>{10}));
+  run();
+  BOOST_TEST((asked == std::vector<std::int64_t>{20}));
+  BOOST_TEST((runner->started == Names{"trunk", "late"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_trunk_whose_work_folder_is_gone_is_told_of_its_newest_snapshot, Trunk) {
+  Json earlier;
+  const auto usual = behaviour["trunk"];
+  behaviour["trunk"] = [&](FakeAttempt& attempt) {
+    earlier = attempt.task.value("earlier", Json());
+    usual(attempt);
+  };
+  run();
+  BOOST_TEST(earlier.is_null());
+  const auto key = *store->hint(task(trunk).plan_key);
+  const std::string object = store->find({key, 10})->outputs.at(0).object;
+  const auto make_20_again = [&] {
+    store->forget({key, 20});
+    fs::remove_all(store->root() / "work");
+    earlier = "the trunk did not run";
+    BOOST_TEST(run().exit_code == kRunDone);
+    BOOST_TEST((runner->started == Names{"trunk"}));
+  };
+  make_20_again();
+  BOOST_TEST_REQUIRE(earlier.is_object());
+  BOOST_TEST(earlier["step"] == 10);
+  BOOST_TEST(earlier["outputs"]["out"] == store->object_path(object).string());
+
+  // A longer budget of another pipeline: the point at 20 is not asked for, and the newest there is.
+  task(trunk).snapshots = {{"s10", 10}, {"s30", 30}};
+  task(late).inputs.back().snapshot = "s30";
+  run();
+  BOOST_TEST(earlier["step"] == 20);
+  task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
+  task(late).inputs.back().snapshot = "s20";
+
+  PlanOptions force;
+  force.selected = {false, true, false, false};
+  force.force = true;
+  run(force);
+  BOOST_TEST(earlier.is_null());
+  options.resume = false;
+  make_20_again();
+  BOOST_TEST(earlier.is_null());
+  options.resume = true;
+
+  fs::permissions(store->object_path(object), fs::perms::owner_write, fs::perm_options::add);
+  const auto size = fs::file_size(store->object_path(object));
+  std::ofstream(store->object_path(object), std::ios::binary) << std::string(size, 'x');
+  make_20_again();
+  BOOST_TEST(earlier.is_null());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_diverged_snapshot_makes_its_descendants_diverged_without_running, Trunk) {
+  const std::size_t leaf = add("leaf", {late}, "init"), report = add("report", {early, leaf});
+  behaviour["trunk"] = [](FakeAttempt& attempt) {
+    write_all_outputs(attempt);
+    attempt.messages.push_back({{"event", "snapshot"}, {"step", 10}});
+    attempt.messages.push_back({{"event", "snapshot"}, {"step", 20}, {"status", "diverged"}});
+    attempt.code = 76;
+  };
+  Json missing;
+  behaviour["report"] = [&](FakeAttempt& attempt) {
+    missing = attempt.task.value("missing", Json());
+    write_all_outputs(attempt);
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"data", "trunk", "early", "report"}));
+  BOOST_TEST(missing.at("in").at(0).at("reason") == "diverged");
+  const auto key = store->hint(task(late).plan_key);
+  BOOST_TEST((store->find({*key, -1})->status == ResultStatus::kDiverged));
+  // And it stays so: nothing runs again.
+  run();
+  BOOST_TEST(runner->started.empty());
+  (void)report;
+}
+
+BOOST_FIXTURE_TEST_CASE(a_divergence_may_be_declared_a_failure, SmallRun) {
+  task(add("t")).record_divergence = false;
+  behaviour["t"] = [](FakeAttempt& attempt) { attempt.code = 76; };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunFailed);
+  BOOST_TEST((summary.failures.at(0).outcome == Outcome::kDiverged));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_partial_gather_goes_on_without_what_failed, SmallRun) {
+  const auto x = add("x"), y = add("y"), report = add("report", {x, y}), strict = add("strict", {x, y});
+  task(report).allow_partial = true;
+  Json document;
+  behaviour["y"] = [](FakeAttempt& attempt) { fail_with(attempt, 2); };
+  behaviour["report"] = [&](FakeAttempt& attempt) {
+    document = attempt.task;
+    write_all_outputs(attempt);
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunFailed);
+  BOOST_TEST((summary.phases[report] == TaskPhase::kDone));
+  BOOST_TEST((summary.phases[strict] == TaskPhase::kBlocked));
+  BOOST_TEST(document.at("inputs").at("in").size() == 1u);
+  BOOST_TEST(document.at("missing").at("in").at(0).at("producer") == "y");
+  BOOST_TEST(document.at("missing").at("in").at(0).at("reason") == "failed");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_missing_input_file_is_incomplete_not_failed, Diamond) {
+  task(a).externals.push_back({"path", {"/nowhere"}, "/nowhere", {}});
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunIncomplete);
+  BOOST_TEST(summary.blocked == 4u);
+  BOOST_TEST(runner->started.empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_forced_task_runs_again_and_its_parents_do_not, Diamond) {
+  run();
+  PlanOptions force;
+  force.selected = {false, false, true, false};
+  force.force = true;
+  const RunSummary summary = run(force);
+  BOOST_TEST((runner->started == Names{"c"}));
+  BOOST_TEST(summary.conflicts == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_forced_task_with_other_contents_is_a_conflict_and_the_first_stays, Diamond) {
+  run();
+  const std::string before = content(c);
+  PlanOptions force;
+  force.selected = {false, false, true, false};
+  force.force = true;
+  behaviour["c"] = [](FakeAttempt& attempt) { write_all_outputs(attempt, "luck"); };
+  RunSummary summary = run(force);
+  BOOST_TEST(summary.conflicts == 1u);
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST(content(c) == before);
+  const auto key = *store->hint(task(c).plan_key);
+  BOOST_TEST(fs::exists(store->root() / "tasks" / key.substr(0, 2) / (key + ".conflict.1.json")));
+  options.strict = true;
+  summary = run(force);
+  BOOST_TEST(summary.exit_code == kRunMismatch);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_damaged_input_is_made_again_by_its_producer, Diamond) {
+  options.check_inputs = false;  // the stage finds it
+  run();
+  const auto key = *store->hint(task(a).plan_key);
+  const fs::path object = store->object_path(store->find({key, -1})->outputs.at(0).object);
+  const auto size = fs::file_size(object);
+  fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
+  {
+    std::fstream(object, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(size / 2))
+        .put('\xff')
+        .put('\xfe');
+  }
+  task(b).config.edit()["salt"] = "new";
+  int times = 0;
+  behaviour["b"] = [&](FakeAttempt& attempt) {
+    if (++times == 1)
+      fail_with(attempt, 3);
+    else
+      write_all_outputs(attempt);
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"b", "a", "b", "d"}));
+  BOOST_TEST(store->damaged(store->find({key, -1})->outputs.at(0)).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_snapshot_found_damaged_while_its_trunk_makes_another_is_made_after_it, Trunk) {
+  run();
+  const auto key = *store->hint(task(trunk).plan_key);
+  const fs::path object = store->object_path(store->find({key, 10})->outputs.at(0).object);
+  const auto size = fs::file_size(object);
+  fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
+  std::ofstream(object, std::ios::binary) << std::string(size, 'x');
+  BOOST_REQUIRE(store->forget({key, 20}));
+  task(early).config.edit()["salt"] = "new";
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"trunk", "trunk", "early"}));
+  for (const std::int64_t step : {10, 20}) BOOST_TEST(store->damaged(store->find({key, step})->outputs.at(0)).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stage_that_blames_whole_inputs_fails, Diamond) {
+  behaviour["b"] = [](FakeAttempt& attempt) { fail_with(attempt, 3); };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.failed == 1u);
+  BOOST_TEST((summary.failures.at(0).outcome == Outcome::kInput));
+}
+
+BOOST_FIXTURE_TEST_CASE(the_first_interrupt_lets_stages_save_and_the_run_goes_on_later, Trunk) {
+  int polls = 0;
+  const auto stop = [&] { return ++polls > 6 ? 1 : 0; };
+  behaviour["trunk"] = [](FakeAttempt& attempt) {
+    fs::create_directories(attempt.folder / "checkpoints");
+    std::ofstream(attempt.folder / "checkpoints" / "state") << "1";
+    attempt.stays = true;
+  };
+  const RunSummary summary = run({}, stop);
+  BOOST_TEST(summary.exit_code == kRunIncomplete);
+  BOOST_TEST(summary.interrupted == 1u);
+  BOOST_TEST((runner->signalled == std::vector<int>{SIGTERM}));
+  BOOST_TEST(read_run(*store, summary.run_id).state == "interrupted");
+  std::string resumed_from;
+  behaviour["trunk"] = [&](FakeAttempt& attempt) {
+    resumed_from = attempt.task.at("resume").is_null() ? "" : attempt.task.at("resume").get<std::string>();
+    write_all_outputs(attempt);
+  };
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST(fs::path(resumed_from).filename().string() == "a01");
+  options.resume = false;
+}
+
+BOOST_FIXTURE_TEST_CASE(the_second_interrupt_kills_and_ends_with_130, Trunk) {
+  int polls = 0;
+  behaviour["trunk"] = [](FakeAttempt& attempt) { attempt.stays = true; };
+  struct Deaf : test::FakeRunner {
+    using FakeRunner::FakeRunner;
+    void signal(std::uint64_t ticket, int signal) override {
+      if (signal == SIGKILL) FakeRunner::signal(ticket, signal);
+    }
+  };
+  open();
+  Deaf deaf([this](FakeAttempt& attempt) {
+    const auto special = behaviour.find(attempt.config().value("name", ""));
+    if (special != behaviour.end())
+      special->second(attempt);
+    else
+      write_all_outputs(attempt);
+  });
+  struct : RunListener {
+    void on_event(const RunEvent&, const RunState&) override {}
+  } listener;
+  const RunSummary summary =
+      pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return std::min(2, ++polls / 12); });
+  BOOST_TEST(summary.exit_code == kRunInterrupted);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stage_that_does_not_stop_in_time_is_killed, Trunk) {
+  int polls = 0;
+  options.grace_s = 5;
+  behaviour["trunk"] = [](FakeAttempt& attempt) { attempt.stays = true; };
+  struct Deaf : test::FakeRunner {
+    using FakeRunner::FakeRunner;
+    void signal(std::uint64_t ticket, int signal) override {
+      if (signal == SIGKILL) FakeRunner::signal(ticket, signal);
+    }
+  };
+  open();
+  Deaf deaf([this](FakeAttempt& attempt) {
+    const auto special = behaviour.find(attempt.config().value("name", ""));
+    if (special != behaviour.end())
+      special->second(attempt);
+    else
+      write_all_outputs(attempt);
+  });
+  struct : RunListener {
+    void on_event(const RunEvent&, const RunState&) override {}
+  } listener;
+  const RunSummary summary =
+      pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return ++polls > 5 ? 1 : 0; });
+  BOOST_TEST(summary.exit_code == kRunIncomplete);
+  BOOST_TEST(summary.wall_s >= 5.0);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_demand_above_the_machine_is_refused_before_the_start, Diamond) {
+  task(c).resources.name = "big";
+  task(c).resources.cpus = 64;
+  std::string text;
+  try {
+    run();
+  } catch (const support::ConfigError& error) {
+    text = error.what();
+  }
+  BOOST_TEST(text.find("'c' cannot run here: it asks for 64 cpus in resources 'big' and there are 4 here") !=
+             std::string::npos);
+  BOOST_TEST(text.find("--set resources.big.cpus=4") != std::string::npos);
+  BOOST_TEST(store->runs().empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(unhashed_workers_take_the_cpus_of_the_slot, SmallRun) {
+  support::Field workers;
+  workers.name = "workers";
+  workers.type = support::FieldType::kInteger;
+  workers.options.hashed = false;
+  workers.automatic = true;
+  stage->fields.push_back(workers);
+  const auto t = add("t");
+  task(t).config.edit()["workers"] = nullptr;
+  task(t).resources.cpus = 3;
+  Json seen;
+  behaviour["t"] = [&](FakeAttempt& attempt) {
+    seen = attempt.config().at("workers");
+    write_all_outputs(attempt);
+  };
+  run();
+  BOOST_TEST(seen == 3);
+}
+
+BOOST_FIXTURE_TEST_CASE(work_folders_keep_logs_and_lose_the_rest_after_a_success, Diamond) {
+  behaviour["a"] = [](FakeAttempt& attempt) {
+    fs::create_directories(attempt.folder / "checkpoints");
+    std::ofstream(attempt.folder / "checkpoints" / "state") << "1";
+    write_all_outputs(attempt);
+  };
+  run();
+  const fs::path attempt = store->attempts(task(a).plan_key).at(0);
+  BOOST_TEST(fs::exists(attempt / "stage.log"));
+  BOOST_TEST(fs::exists(attempt / "task.json"));
+  BOOST_TEST(!fs::exists(attempt / "checkpoints"));
+  BOOST_TEST(!fs::exists(attempt / "out"));
+}
+
+BOOST_FIXTURE_TEST_CASE(tasks_with_one_plan_key_never_run_at_once, SmallRun) {
+  add("twin");
+  add("twin");
+  task(1).id = "twin again";
+  run();
+  BOOST_TEST((runner->started == Names{"twin"}));
+  BOOST_TEST(runner->most_at_once == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_full_disk_while_publishing_ends_with_4_and_leaves_no_record, Diamond) {
+  before_step = [](std::string_view step) {
+    if (step == "write record") throw support::IoError("cannot write 'x': No space left on device");
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunStore);
+  BOOST_TEST(summary.store_error.find("No space left") != std::string::npos);
+  BOOST_TEST(store->keys().empty());
+  BOOST_TEST((runner->started == Names{"a"}));
+  before_step = nullptr;
+  BOOST_TEST(run().exit_code == kRunDone);
+}
+
+/// Kills the whole process before the n-th change of the disk, for every n, and runs again each time.
+BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_of_publishing_recovers_to_the_same_contents, Diamond) {
+  run();
+  std::vector<std::string> expected;
+  for (std::size_t i = 0; i < 4; ++i) expected.push_back(content(i));
+  bool finished = false;
+  int kills = 0;
+  for (int n = 1; !finished && n < 400; ++n) {
+    fs::remove_all(folder / "store");
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int left = n;
+      before_step = [&left](std::string_view) {
+        if (--left == 0) ::_exit(99);
+      };
+      run();
+      ::_exit(0);
+    }
+    finished = support::wait_for(child).code == 0;
+    kills += !finished;
+    const RunSummary again = run();
+    BOOST_REQUIRE(again.exit_code == kRunDone);
+    BOOST_TEST(again.conflicts == 0u);
+    for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(content(i) == expected[i]);
+    open();
+    BOOST_TEST(plan().nothing_to_do());
+  }
+  BOOST_TEST(finished);
+  BOOST_TEST(kills > 30);
+}
+
+BOOST_AUTO_TEST_CASE(commands_are_printed_so_that_a_shell_reads_them_back) {
+  BOOST_TEST(shell_command({"pe-pipeline", "run", "a b.yml", "trunk[seed=42]"}) ==
+             "pe-pipeline run 'a b.yml' 'trunk[seed=42]'");
+  BOOST_TEST(shell_quoted("it's $(x)\n") == "'it'\\''s $(x)\n'");
+  BOOST_TEST(shell_quoted("") == "''");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

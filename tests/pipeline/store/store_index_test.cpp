@@ -1,0 +1,93 @@
+#include "pipeline/store/index.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "support/hash.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+
+namespace {
+
+Result sample(int i) {
+  Result result;
+  result.status = i % 2 ? ResultStatus::kDiverged : ResultStatus::kDone;
+  result.plan_key = i % 3 ? support::sha256_hex("plan" + std::to_string(i)) : "";
+  result.wall_s = i * 0.5;
+  for (int k = 0; k < i % 3; ++k) {
+    OutputRecord output;
+    output.role = "out" + std::to_string(k);
+    output.kind = "metrics";
+    output.object = support::sha256_hex("o" + std::to_string(i * 10 + k));
+    output.content = support::sha256_hex("c" + std::to_string(i * 10 + k));
+    output.bytes = 1u << i;
+    output.collection = k == 1;
+    if (output.collection) output.members = {output.object, output.content};
+    output.is_volatile = i % 2;
+    result.outputs.push_back(output);
+  }
+  return result;
+}
+
+ResultKey key(int i) { return {support::sha256_hex(std::to_string(i)), i % 4 == 0 ? i : -1}; }
+
+bool equal(const Result& a, const Result& b) {
+  return a.status == b.status && a.plan_key == b.plan_key && a.wall_s == b.wall_s && a.outputs == b.outputs;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(store_index)
+
+BOOST_AUTO_TEST_CASE(what_is_written_is_read_back) {
+  std::string bytes = index_header();
+  for (int i = 0; i < 12; ++i) bytes += encode_result(key(i), sample(i));
+  bytes += encode_hint(support::sha256_hex("p"), support::sha256_hex("t"));
+  bytes += encode_forgotten(key(5));
+  IndexContent content;
+  BOOST_TEST(load_index(bytes, content));
+  BOOST_TEST(content.results.size() == 11u);
+  for (int i = 0; i < 12; ++i) {
+    if (i != 5) BOOST_TEST(equal(content.results.at(key(i)), sample(i)));
+  }
+  BOOST_TEST(content.hints.at(support::sha256_hex("p")) == support::sha256_hex("t"));
+  IndexContent again;
+  BOOST_TEST(load_index(render_index(content), again));
+  BOOST_TEST(again.results.size() == 11u);
+}
+
+BOOST_AUTO_TEST_CASE(an_index_cut_at_any_byte_keeps_every_whole_entry) {
+  std::vector<std::size_t> ends;
+  std::string bytes = index_header();
+  for (int i = 0; i < 6; ++i) {
+    bytes += encode_result(key(i), sample(i));
+    ends.push_back(bytes.size());
+  }
+  for (std::size_t length = 0; length <= bytes.size(); ++length) {
+    IndexContent content;
+    const bool whole = load_index(std::string_view(bytes).substr(0, length), content);
+    std::size_t expected = 0;
+    while (expected < ends.size() && ends[expected] <= length) ++expected;
+    BOOST_REQUIRE(content.results.size() == expected);
+    const bool at_border = length == index_header().size() || std::find(ends.begin(), ends.end(), length) != ends.end();
+    BOOST_REQUIRE(whole == at_border);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_flipped_bit_loses_at_most_what_it_hits_and_never_lies) {
+  std::string bytes = index_header();
+  for (int i = 0; i < 6; ++i) bytes += encode_result(key(i), sample(i));
+  for (std::size_t at = index_header().size(); at < bytes.size(); ++at) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
+    IndexContent content;
+    BOOST_REQUIRE(!load_index(damaged, content));
+    for (const auto& [found, result] : content.results) {
+      bool known = false;
+      for (int i = 0; i < 6; ++i) known = known || (found == key(i) && equal(result, sample(i)));
+      BOOST_REQUIRE(known);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

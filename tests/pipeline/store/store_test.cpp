@@ -1,0 +1,411 @@
+#include "pipeline/store/store.h"
+
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <boost/test/unit_test.hpp>
+
+#include <fstream>
+
+#include "artifact/collection.h"
+#include "pipeline/store/index.h"
+#include "support/can_mount.h"
+#include "support/error.h"
+#include "support/fake_runner.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+struct OneStore {
+  test::TempFolder folder;
+  StoreOptions options;
+  OneStore() { options.durable = false; }
+  Store open() const { return Store(folder / "store", options); }
+
+  /// A file that a stage has closed.
+  fs::path file(const std::string& state) const {
+    const fs::path path = support::unique_sibling(folder / "out");
+    test::write_fake_output(path, state);
+    return path;
+  }
+  fs::path collection(const std::string& text) const {
+    const fs::path path = support::unique_sibling(folder / "collection");
+    artifact::CollectionWriter writer(path, artifact::Kind::kReport, {});
+    support::write_file_atomically(writer.add("report.md"), text, false);
+    support::write_file_atomically(writer.add("data/a b.txt"), "same", false);
+    writer.finish(false);
+    return path;
+  }
+  static Record record(const std::string& name, std::vector<OutputRecord> outputs, std::int64_t step = -1) {
+    Record record;
+    record.key = {support::sha256_hex(name), step};
+    record.plan_key = support::sha256_hex("plan " + name);
+    record.stage = "fake";
+    record.task = name;
+    record.outputs = std::move(outputs);
+    record.preimage = {{"stage", "fake"}};
+    record.config = Json::object();
+    return record;
+  }
+};
+
+std::string error_of(const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const support::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(store)
+
+BOOST_FIXTURE_TEST_CASE(an_object_is_named_by_its_bytes_and_cannot_be_written, OneStore) {
+  Store store = open();
+  const fs::path path = file("x");
+  const std::string digest = support::sha256_file(path);
+  const OutputRecord output = store.publish_output({"out", artifact::Kind::kMetrics, false, path});
+  BOOST_TEST(output.object == digest);
+  BOOST_TEST(output.content != digest);
+  struct stat status {};
+  BOOST_TEST(::stat(store.object_path(digest).c_str(), &status) == 0);
+  BOOST_TEST((status.st_mode & 0777) == 0444u);
+  // The same bytes again: fine.
+  BOOST_TEST(store.publish_output({"out", artifact::Kind::kMetrics, false, path}).object == digest);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_file_that_is_no_artifact_is_refused, OneStore) {
+  Store store = open();
+  support::write_file_atomically(folder / "bad", "text", false);
+  BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kMetrics, false, folder / "bad"}),
+                    support::ArtifactError);
+  BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kEvalTable, false, file("x")}),
+                    support::ArtifactError);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_collection_is_an_object_a_member_and_a_manifest_of_them, OneStore) {
+  Store store = open();
+  const OutputRecord output = store.publish_output({"out", artifact::Kind::kReport, false, collection("hello")});
+  BOOST_TEST(output.collection);
+  BOOST_TEST(output.members.size() == 2u);
+  const fs::path at = store.materialise(output, folder / "links");
+  BOOST_TEST(support::read_file(at / "report.md") == "hello");
+  BOOST_TEST(fs::is_symlink(at / "data/a b.txt"));
+  BOOST_TEST(artifact::Collection(at, artifact::Kind::kReport).manifest().members.size() == 2u);
+  // Two collections share what is equal.
+  const OutputRecord other = store.publish_output({"out", artifact::Kind::kReport, false, collection("other")});
+  BOOST_TEST(other.members[0] == output.members[0]);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_member_that_changed_after_its_manifest_is_refused, OneStore) {
+  Store store = open();
+  const fs::path path = collection("hello");
+  support::write_file_atomically(path / "report.md", "hullo", false);
+  BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kReport, false, path}), support::ArtifactError);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_is_the_commit_point_and_is_found_after_reopening, OneStore) {
+  const Record made = [&] {
+    Store store = open();
+    Record record = this->record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})});
+    BOOST_TEST(!store.find(record.key));
+    const Published published = store.commit(record);
+    BOOST_TEST(!published.existed);
+    store.set_hint(record.plan_key, record.key.key);
+    return record;
+  }();
+  for (const bool with_index : {true, false}) {
+    if (!with_index) fs::remove_all(folder / "store/index");
+    const Store store = open();
+    const auto found = store.find(made.key);
+    BOOST_REQUIRE(found.has_value());
+    BOOST_TEST((found->outputs == made.outputs));
+    BOOST_TEST(store.complete(*found));
+    BOOST_TEST(store.hint(made.plan_key).value() == made.key.key);
+    BOOST_TEST(store.read(made.key)->task == "t");
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(other_contents_under_one_key_are_kept_as_a_conflict, OneStore) {
+  Store store = open();
+  const Record first = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})});
+  store.commit(first);
+  BOOST_TEST(store.commit(first).existed);
+  const Record second = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("y")})});
+  for (int n = 1; n <= 2; ++n) {
+    const Published published = store.commit(second);
+    BOOST_TEST(published.conflict);
+    BOOST_TEST(published.conflict_file.filename().string() ==
+               first.key.key + ".conflict." + std::to_string(n) + ".json");
+    BOOST_TEST((published.record.outputs == first.outputs));
+  }
+  BOOST_TEST((store.find(first.key)->outputs == first.outputs));
+  BOOST_TEST(store.keys().size() == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_volatile_output_makes_no_conflict, OneStore) {
+  Store store = open();
+  const auto out = store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
+  store.commit(record("t", {out, store.publish_output({"times", artifact::Kind::kMetrics, true, file("1 s")})}));
+  BOOST_TEST(
+      store.commit(record("t", {out, store.publish_output({"times", artifact::Kind::kMetrics, true, file("2 s")})}))
+          .existed);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_whose_object_is_gone_counts_as_missing_and_is_replaced, OneStore) {
+  Store store = open();
+  const Record made = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})});
+  store.commit(made);
+  fs::remove(store.object_path(made.outputs[0].object));
+  BOOST_TEST(!store.complete(*store.find(made.key)));
+  const Record again = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("y")})});
+  BOOST_TEST(!store.commit(again).conflict);
+  BOOST_TEST((store.find(made.key)->outputs == again.outputs));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_truncated_object_is_seen_by_its_size, OneStore) {
+  Store store = open();
+  const Record made = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})});
+  store.commit(made);
+  const fs::path object = store.object_path(made.outputs[0].object);
+  fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
+  fs::resize_file(object, 100);
+  BOOST_TEST(!store.complete(*store.find(made.key)));
+  BOOST_TEST(store.damaged(made.outputs[0]).size() == 1u);
+  // Publishing the same bytes again mends it.
+  store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
+  BOOST_TEST(store.complete(*store.find(made.key)));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_record_cut_at_any_byte_counts_as_missing, OneStore) {
+  const Record made = [&] {
+    Store store = open();
+    Record record = this->record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})});
+    store.commit(record);
+    return record;
+  }();
+  const fs::path path = folder / ("store/tasks/" + made.key.key.substr(0, 2) + "/" + made.key.key + ".json");
+  const std::string whole = support::read_file(path);
+  fs::remove_all(folder / "store/index");
+  for (std::size_t length = 0; length + 2 < whole.size(); ++length) {
+    support::write_file_atomically(path, whole.substr(0, length), false);
+    const Store store = open();
+    BOOST_REQUIRE(!store.find(made.key));
+    BOOST_REQUIRE(store.take_warnings().size() == 1u);
+  }
+  Store store = open();
+  store.commit(made);  // takes the damaged one's place
+  BOOST_TEST(support::read_file(path) == whole);
+}
+
+BOOST_FIXTURE_TEST_CASE(forgetting_drops_the_record_and_not_the_object, OneStore) {
+  ResultKey key;
+  OutputRecord output;
+  {
+    Store store = open();
+    const Record made = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})}, 20);
+    key = made.key;
+    output = made.outputs[0];
+    store.commit(made);
+    BOOST_TEST((store.steps(key.key) == std::vector<std::int64_t>{20}));
+    BOOST_TEST(store.forget(key));
+    BOOST_TEST(!store.forget(key));
+  }
+  const Store store = open();
+  BOOST_TEST(!store.find(key));
+  BOOST_TEST(store.has_object(output.object));
+}
+
+BOOST_FIXTURE_TEST_CASE(many_index_files_are_merged_into_one, OneStore) {
+  std::vector<Record> all;
+  for (int i = 0; i < 20; ++i) {
+    Store store = open();
+    all.push_back(
+        record("t" + std::to_string(i), {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})}));
+    store.commit(all.back());
+    // One file per process; this process plays twenty.
+    for (const auto& entry : fs::directory_iterator(folder / "store/index")) {
+      if (entry.path().filename().string().find("kept") == std::string::npos) {
+        fs::rename(entry.path(), folder / ("store/index/kept" + std::to_string(i) + ".log"));
+      }
+    }
+  }
+  Store store = open();
+  store.tidy_index();
+  std::size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder / "store/index")) files += entry.is_regular_file();
+  BOOST_TEST(files == 1u);
+  const Store again = open();
+  for (const Record& made : all) BOOST_TEST(again.find(made.key).has_value());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStore) {
+  open();
+  support::write_file_atomically(folder / "store/VERSION", "3\n", false);
+  BOOST_TEST(error_of([&] { open(); }).find("has format 3; this pe-pipeline knows formats up to 2") !=
+             std::string::npos);
+  support::write_file_atomically(folder / "store/VERSION", "x\n", false);
+  BOOST_TEST(error_of([&] { open(); }).find("expected the number of a store format") != std::string::npos);
+  fs::create_directories(folder / "home");
+  support::write_file_atomically(folder / "home/thesis.tex", "", false);
+  BOOST_TEST(error_of([&] { Store(folder / "home", options); }).find("is no store: it holds 'thesis.tex'") !=
+             std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(reading_a_store_that_is_not_there_makes_nothing, OneStore) {
+  options.create = false;
+  const Store store = open();
+  BOOST_TEST(!store.find({std::string(64, 'a'), -1}));
+  BOOST_TEST(store.keys().empty());
+  BOOST_TEST(!fs::exists(folder / "store"));
+}
+
+BOOST_FIXTURE_TEST_CASE(records_are_found_by_the_beginning_of_key_plan_key_and_digests, OneStore) {
+  Store store = open();
+  const Record made = record("t", {store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")})});
+  store.commit(made);
+  for (const std::string& whole : {made.key.key, made.plan_key, made.outputs[0].object, made.outputs[0].content}) {
+    BOOST_TEST((store.matching(whole.substr(0, 8)) == std::vector<ResultKey>{made.key}));
+  }
+  BOOST_TEST(store.matching("abc").empty());
+  BOOST_TEST(store.matching("not hex").empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_forgotten_stays_forgotten_whoever_began_to_write_first, OneStore) {
+  const auto outputs = [&](Store& store, const std::string& state) {
+    return std::vector<OutputRecord>{store.publish_output({"out", artifact::Kind::kMetrics, false, file(state)})};
+  };
+  for (const bool forgetter_first : {true, false}) {
+    const std::string name = forgetter_first ? "first" : "second";
+    Store a = open(), b = open();
+    Store& writer = forgetter_first ? b : a;
+    Store& forgetter = forgetter_first ? a : b;
+    // Both have an index file of their own by now, in this order.
+    a.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "a"));
+    b.set_hint(support::sha256_hex("p"), support::sha256_hex(name + "b"));
+    const Record made = record(name, outputs(writer, name));
+    writer.commit(made);
+    BOOST_TEST(forgetter.forget(made.key));
+    BOOST_TEST(!open().find(made.key).has_value());
+    // Made again by whoever still thinks that it is there.
+    writer.commit(made);
+    BOOST_TEST(open().find(made.key).has_value());
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, OneStore) {
+  std::vector<ResultKey> keys;
+  const auto write = [&](const std::string& name) {
+    Store store = open();
+    const Record made = record(name, {store.publish_output({"out", artifact::Kind::kMetrics, false, file(name)})});
+    store.commit(made);
+    return made.key;
+  };
+  for (int i = 0; i < 12; ++i) keys.push_back(write("early " + std::to_string(i)));
+  int pipe_ends[2];
+  BOOST_REQUIRE(::pipe(pipe_ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Store store = open();
+    store.set_hint(support::sha256_hex("p"), support::sha256_hex("living"));
+    if (::write(pipe_ends[1], "x", 1) != 1) ::_exit(1);
+    ::pause();
+  }
+  char byte;
+  BOOST_REQUIRE(::read(pipe_ends[0], &byte, 1) == 1);
+  for (int i = 0; i < 12; ++i) keys.push_back(write("late " + std::to_string(i)));
+  const auto files = [&] {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder / "store" / "index")) names.push_back(entry.path().filename());
+    return names;
+  };
+  BOOST_TEST(files().size() == 25u);
+  open().tidy_index();
+  BOOST_TEST(files().size() == 14u);  // what came before, the living one's, and what came after
+  ::kill(child, SIGKILL);
+  support::wait_for(child);
+  open().tidy_index();
+  // Emptied in place, so that the index alone can answer.
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "store" / "tasks")) {
+    if (!entry.is_regular_file()) continue;
+    fs::permissions(entry.path(), fs::perms::owner_write, fs::perm_options::add);
+    fs::resize_file(entry.path(), 0);
+  }
+  for (const ResultKey& key : keys) BOOST_TEST(open().find(key).has_value());
+  BOOST_TEST(*open().hint(support::sha256_hex("p")) == support::sha256_hex("living"));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_second_run_is_told_who_holds_the_lock, OneStore) {
+  int pipe_ends[2];
+  BOOST_REQUIRE(::pipe(pipe_ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto lock = RunLock::acquire(folder / "store", "other", nullptr);
+    if (::write(pipe_ends[1], "x", 1) != 1) ::_exit(1);
+    ::pause();
+  }
+  char byte;
+  BOOST_REQUIRE(::read(pipe_ends[0], &byte, 1) == 1);
+  LockOwner owner;
+  BOOST_TEST(!RunLock::acquire(folder / "store", "mine", &owner));
+  BOOST_TEST(owner.pid == child);
+  BOOST_TEST(owner.pipeline == "other");
+  ::kill(child, SIGKILL);
+  support::wait_for(child);
+  // Killed without a word, and yet the lock is free at once.
+  {
+    const auto one = RunLock::share(folder / "store", "one", &owner), two = RunLock::share(folder / "store", "two", &owner);
+    BOOST_TEST((one && two));
+    BOOST_TEST(!RunLock::acquire(folder / "store", "alone", &owner));
+  }
+  BOOST_TEST(RunLock::acquire(folder / "store", "mine", &owner).has_value());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneStore,
+                        *boost::unit_test::precondition(test::CanMount{})) {
+  const fs::path tiny = folder / "tiny";
+  fs::create_directories(tiny);
+  BOOST_REQUIRE(::mount("tmpfs", tiny.c_str(), "tmpfs", 0, "size=256k") == 0);
+  {
+    Store store(tiny / "store", options);
+    bool full = false;
+    int published = 0;
+    for (int i = 0; i < 400 && !full; ++i) {
+      try {
+        const fs::path path = support::unique_sibling(tiny / "out");
+        test::write_fake_output(path, "state " + std::to_string(i));
+        store.commit(
+            record("t" + std::to_string(i), {store.publish_output({"out", artifact::Kind::kMetrics, false, path})}));
+        ++published;
+        ::unlink(path.c_str());
+      } catch (const support::IoError& error) {
+        full = true;
+        BOOST_TEST(std::string(error.what()).find("No space left") != std::string::npos);
+      }
+    }
+    BOOST_TEST(full);
+    const Store again(tiny / "store", [&] {
+      StoreOptions o = options;
+      o.create = false;
+      return o;
+    }());
+    BOOST_TEST(static_cast<int>(again.keys().size()) == published);
+    for (const auto& key : again.keys()) {
+      BOOST_TEST(again.complete(*again.find(key)));
+      BOOST_TEST(again.damaged(again.find(key)->outputs[0]).empty());
+    }
+  }
+  ::umount(tiny.c_str());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,255 @@
+#include "pipeline/upkeep/garbage.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <boost/test/unit_test.hpp>
+
+#include <set>
+
+#include "pipeline/store/journal.h"
+#include "pipeline/upkeep/pin.h"
+#include "pipeline/run/run_fixture.h"
+#include "support/error.h"
+#include "support/files.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+/// Makes everything below look as if it had been there for two days.
+void age(const fs::path& folder) {
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(48);
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_symlink()) fs::last_write_time(entry.path(), long_ago);
+  }
+}
+
+/// A store with the results of three runs: a→b, then another salt of both, then another pipeline.
+struct SomeRuns : test::SmallRun {
+  std::size_t a, b;
+  SomeRuns() {
+    a = add("a");
+    b = add("b", {a});
+    options.run_id = "20260101-000000-0001";
+    BOOST_REQUIRE(run().exit_code == 0);
+    old_keys = keys();
+    task(a).config.edit()["salt"] = "2";
+    options.run_id = "20260102-000000-0002";
+    BOOST_REQUIRE(run().exit_code == 0);
+    age(folder / "store");
+    open();
+  }
+  std::set<std::string> keys() {
+    open();
+    std::set<std::string> all;
+    for (const auto& key : store->keys()) all.insert(key.key);
+    return all;
+  }
+  GarbageReport collect(GarbageOptions garbage = {}) {
+    open();
+    return collect_garbage(*store, garbage);
+  }
+  static std::size_t count(const GarbageReport& report, Dropped::What what) {
+    std::size_t n = 0;
+    for (const auto& dropped : report.dropped) n += dropped.what == what;
+    return n;
+  }
+  std::set<std::string> old_keys;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(garbage)
+
+BOOST_FIXTURE_TEST_CASE(without_a_limit_no_result_goes, SomeRuns) {
+  const auto before = keys();
+  const GarbageReport report = collect();
+  BOOST_TEST(count(report, Dropped::What::kResult) == 0u);
+  BOOST_TEST(keys() == before);
+  for (const auto& key : store->keys()) BOOST_TEST(store->complete(*store->find(key)));
+}
+
+BOOST_FIXTURE_TEST_CASE(keep_last_drops_what_only_older_runs_used_and_a_dry_run_nothing, SomeRuns) {
+  const auto before = keys();
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  options_.dry_run = true;
+  BOOST_TEST(count(collect(options_), Dropped::What::kResult) == 2u);
+  BOOST_TEST(keys() == before);
+  options_.dry_run = false;
+  const GarbageReport report = collect(options_);
+  BOOST_TEST(count(report, Dropped::What::kResult) == 2u);
+  BOOST_TEST(report.bytes_after < report.bytes_before);
+  BOOST_TEST(keys().size() == before.size() - 2);
+  for (const std::string& key : old_keys) BOOST_TEST(keys().count(key) == 0u);
+  // The newest run finds all that it made; the dropped ones lie in the trash, whole.
+  BOOST_TEST(run().executed == 0u);
+  BOOST_TEST(!fs::is_empty(folder / "store/trash"));
+  // What was dropped is made again like anything that was never there.
+  task(a).config.edit()["salt"] = "";
+  BOOST_TEST(run().executed == 2u);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_newest_run_is_the_newest_by_the_clock_whatever_its_id, SomeRuns) {
+  task(a).config.edit()["salt"] = "3";
+  options.run_id = "20250101-000000-0000";
+  BOOST_REQUIRE(run().executed == 2u);
+  age(folder / "store");
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  BOOST_TEST(count(collect(options_), Dropped::What::kResult) == 4u);
+  BOOST_TEST(run().executed == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_pin_keeps_a_result_and_an_unreadable_pin_keeps_all, SomeRuns) {
+  Pin pin;
+  pin.name = "paper";
+  pin.keys = {{*old_keys.begin(), -1}};
+  write_pin(*store, pin);
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  support::write_file_atomically(folder / "store/roots/broken.json", "{", false);
+  GarbageReport report = collect(options_);
+  BOOST_TEST(count(report, Dropped::What::kResult) == 0u);
+  BOOST_TEST(report.notes.size() == 1u);
+  fs::remove(folder / "store/roots/broken.json");
+  report = collect(options_);
+  BOOST_TEST(report.kept_by_pins == 1u);
+  BOOST_TEST(count(report, Dropped::What::kResult) == 1u);
+  BOOST_TEST(keys().count(*old_keys.begin()) == 1u);
+  BOOST_TEST(remove_pin(*store, "paper"));
+  BOOST_TEST(!remove_pin(*store, "paper"));
+  BOOST_CHECK_THROW(remove_pin(*store, "../x"), support::ConfigError);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_younger_than_the_grace_stays, SomeRuns) {
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  options_.grace_s = 72 * 3600;
+  BOOST_TEST(count(collect(options_), Dropped::What::kResult) == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_live_run_and_a_lease_keep_what_they_need, SomeRuns) {
+  // A run of this very process that has no summary yet.
+  const fs::path live = folder / "store/runs/20260101-000000-0001";
+  fs::remove(live / "summary.json");
+  Json plan = Json::parse(support::read_file(live / "plan.json"));
+  plan["pid"] = ::getpid();
+  support::write_file_atomically(live / "plan.json", plan.dump(), false);
+  age(folder / "store");
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  BOOST_TEST(live_runs(*store, 600).size() == 1u);
+  BOOST_TEST(count(collect(options_), Dropped::What::kResult) == 0u);
+  support::write_file_atomically(live / "summary.json", "{}", false);
+  age(folder / "store");
+  // A lease protects the result that its plan key leads to.
+  compute_plan_keys(graph);
+  const std::string first = *old_keys.begin();
+  const auto plan_key = store->find({first, -1})->plan_key;
+  fs::create_directories(folder / "store/leases");
+  support::write_file_atomically(folder / ("store/leases/" + plan_key), "{}", false);
+  const GarbageReport report = collect(options_);
+  BOOST_TEST(keys().count(first) == 1u);
+  BOOST_TEST(count(report, Dropped::What::kResult) == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_object_without_a_record_goes_and_one_that_is_published_meanwhile_stays, SomeRuns) {
+  const fs::path file = folder / "orphan.h5";
+  test::write_fake_output(file, "orphan");
+  const OutputRecord orphan = store->publish_output({"out", artifact::Kind::kMetrics, false, file});
+  age(folder / "store/objects");
+  GarbageOptions options_;
+  options_.before_drop = [&](const std::string&) {
+    // Somebody publishes the same bytes between the look and the move.
+    store->publish_output({"out", artifact::Kind::kMetrics, false, file});
+  };
+  GarbageReport report = collect_garbage(*store, options_);
+  BOOST_TEST(store->has_object(orphan.object));
+  BOOST_TEST(count(report, Dropped::What::kLeftover) == 0u);
+  age(folder / "store/objects");
+  report = collect();
+  BOOST_TEST(!store->has_object(orphan.object));
+  BOOST_TEST(count(report, Dropped::What::kLeftover) == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_run_that_begins_meanwhile_gets_its_results_back, SomeRuns) {
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  std::size_t drops = 0;
+  options_.before_drop = [&](const std::string&) {
+    if (++drops != 2) return;
+    // One result is gone already when a run appears that wants both.
+    const fs::path later = folder / "store/runs/20270101-000000-0003";
+    fs::create_directories(later);
+    fs::copy_file(folder / "store/runs/20260101-000000-0001/plan.json", later / "plan.json");
+    std::string lines;
+    for (const std::string& key : old_keys)
+      lines += journal_line({{"seq", 1}, {"time", 1.0}, {"event", "reuse"}, {"key", key}});
+    support::write_file_atomically(later / "journal.h.1.jsonl", lines, false);
+  };
+  const GarbageReport report = collect(options_);
+  BOOST_TEST(drops >= 2u);
+  BOOST_TEST(report.restored == 1u);
+  for (const std::string& key : old_keys) {
+    BOOST_TEST(keys().count(key) == 1u);
+    open();
+    const auto result = store->find({key, -1});
+    BOOST_REQUIRE(result.has_value());
+    BOOST_TEST(store->complete(*result));
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_size_limit_takes_the_cheapest_results_first_and_says_when_it_cannot_be_had, SomeRuns) {
+  // The first run's results: one took an hour, the other a second.
+  std::string dear, cheap;
+  for (const std::string& key : old_keys) {
+    Record record = *store->read({key, -1});
+    const bool is_dear = record.task == "a";
+    (is_dear ? dear : cheap) = key;
+    record.occasion["wall_s"] = is_dear ? 3600.0 : 1.0;
+    support::write_file_atomically(store->record_path(record.key), to_json(record).dump(1) + "\n", false);
+  }
+  age(folder / "store");
+  GarbageOptions options_;
+  options_.max_bytes = collect({.dry_run = true}).bytes_before - 1;
+  GarbageReport report = collect(options_);
+  BOOST_TEST(report.fits);
+  BOOST_REQUIRE(count(report, Dropped::What::kResult) == 1u);
+  BOOST_TEST(keys().count(cheap) == 0u);
+  BOOST_TEST(keys().count(dear) == 1u);
+  options_.max_bytes = 1;
+  report = collect(options_);
+  BOOST_TEST(!report.fits);
+  BOOST_TEST(keys().count(dear) == 0u);
+  BOOST_TEST(keys().size() == 2u);  // the newest run's stay
+  BOOST_TEST(run().executed == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_trash_is_emptied_after_its_grace, SomeRuns) {
+  GarbageOptions options_;
+  options_.keep_last = 1;
+  GarbageReport report = collect(options_);
+  BOOST_TEST(count(report, Dropped::What::kTrash) == 0u);
+  // Nothing can age a ctime: no grace at all stands for its end.
+  options_.grace_s = 0;
+  report = collect(options_);
+  BOOST_TEST(count(report, Dropped::What::kTrash) >= 4u);
+  BOOST_TEST(report.deleted > 0u);
+  BOOST_TEST(fs::is_empty(folder / "store/trash"));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_unreadable_record_keeps_every_object, SomeRuns) {
+  const std::string key = *old_keys.begin();
+  const auto object = store->find({key, -1})->outputs.front().object;
+  const fs::path path = store->record_path({key, -1});
+  support::write_file_atomically(path, "{", false);
+  age(folder / "store");
+  const GarbageReport report = collect();
+  BOOST_TEST(report.notes.size() == 1u);
+  BOOST_TEST(store->has_object(object));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
