@@ -1,7 +1,7 @@
 /// @file
 /// Claims of papers and hypotheses of one's own, tested on what was gathered (doc/claims.md). A claim is a list of tests, each a
 /// comparison of arms or of an arm with a number; all of them must hold. The verdict is that of
-/// statistics.h: the direction in every seed, an interval that excludes zero.
+/// statistics.h: the direction in every one of three seeds or more, and an interval over seeds and items that excludes zero.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,8 @@ struct ClaimTest {
   std::vector<std::string> others;   ///< kAbove: arms below each of `of`
   double value = 0;                  ///< kAtLeast, kAtMost, kNear; kAbove: the margin
   double within = 0;                 ///< kNear
+  std::optional<double> published;   ///< the source's number for this test
+  std::optional<Interval> band;      ///< what ours must lie in for "reproduced": the value of each arm, or its difference from each other
   bool noise = true;                 ///< false: the number has no sampling noise (a property of a network, a count)
   support::Place place;
   std::vector<std::string> arms() const;   ///< `of` and `others`
@@ -48,6 +50,7 @@ struct ClaimTest {
 
 struct ClaimSpec {
   std::string id, says, source, published;
+  std::optional<Verdict> expected;   ///< what --check-claims asks for; reproduced where nothing is said
   std::vector<ClaimTest> control;    ///< what must come out for the claim to be testable at all
   std::vector<ClaimTest> tests;
   std::string hash;                  ///< of its text in canonical form, 12 hex digits
@@ -71,10 +74,15 @@ struct ClaimResult {
   const ClaimSpec* claim = nullptr;
   Verdict verdict = Verdict::kNotTestable;   ///< the worst of its tests
   std::string reason;
+  std::size_t seeds = 0;                     ///< of the test with fewest
   std::vector<TestResult> control, tests;
 };
 
-/// @throws ConfigError at the test's line for a table, column, label or arm that nobody has, naming the nearest.
+/// Reproduced, partly, not reproduced, not testable: each is worse than those before it.
+bool worse_than(Verdict verdict, Verdict other);
+
+/// What a gather that is not whole lacks makes a test not testable, with the reason.
+/// @throws ConfigError at the test's line for a table, column, label or arm that nobody has or asked for, naming the nearest.
 std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results);
 
 }  // namespace pe::report

@@ -365,6 +365,7 @@ Json figure_json(const Figure& figure, std::size_t limit) {
         if (!std::isnan(p.low) && !std::isnan(p.high)) {
           point.push_back(number(p.low));
           point.push_back(number(p.high));
+          if (std::isfinite(p.n)) point.push_back(p.n);
         }
         points.push_back(std::move(point));
       }

@@ -14,6 +14,9 @@ constexpr const char kStyle[] =
 constexpr const char kScript[] =
 #include "page.js.inc"
     ;
+constexpr const char kTableScript[] =
+#include "table.js.inc"
+    ;
 constexpr const char kChartJs[] =
 #include "chart.min.js.inc"
     ;
@@ -35,7 +38,30 @@ std::string figure_html(const PageFigure& shown, const std::string& section_titl
     text += escape_html(cat(" The first ", shown.panels.size(), " of ", figure.panels.size(),
                             " panels are shown; all are in figures/", figure.id, ".svg."));
   }
-  return text + "</figcaption>\n</figure>\n";
+  const std::string file = escape_html(figure.id);
+  return cat(text, " <span class=\"files\"><a href=\"figures/", file, ".svg\">SVG</a> <a href=\"figures/", file, ".pdf\">PDF</a> <a href=\"data/figure_",
+             file, ".csv\">CSV</a></span></figcaption>\n</figure>\n");
+}
+
+constexpr std::size_t kFindingsShown = 8;
+
+std::string findings_html(const Page& page) {
+  std::vector<std::string> items;
+  for (const PageSection& shown : page.sections) {
+    for (const std::string& finding : shown.section->findings) {
+      std::string sentence = clean_text(finding);
+      if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z')
+        sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
+      items.push_back("<li>" + escape_html(sentence) + "</li>\n");
+    }
+  }
+  if (items.empty()) return "";
+  std::string text = "<section class=\"findings\" aria-label=\"Findings\">\n<ul>\n";
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i == kFindingsShown) text += cat("</ul>\n<details>\n<summary>", items.size() - i, " more</summary>\n<ul>\n");
+    text += items[i];
+  }
+  return cat(text, "</ul>\n", items.size() > kFindingsShown ? "</details>\n" : "", "</section>\n");
 }
 
 }  // namespace
@@ -46,24 +72,14 @@ std::string render_page(const Page& page) {
           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>",
           escape_html(page.title), "</title>\n<style>\n", kStyle, "</style>\n</head>\n<body>\n<header>\n<h1>",
           escape_html(page.title), "</h1>\n<p class=\"lead\">", escape_html(page.lead),
-          "</p>\n</header>\n<nav aria-label=\"Sections\">\n<ul>\n");
+          "</p>\n</header>\n<nav aria-label=\"Sections\">\n<details open>\n<summary>Contents</summary>\n<ul>\n");
   for (const PageSection& shown : page.sections) {
     text +=
         cat("<li><a href=\"#", escape_html(shown.section->id), "\">", escape_html(shown.section->title), "</a></li>\n");
   }
-  text += "<li><a href=\"#about\">About</a></li>\n</ul>\n</nav>\n<main>\n";
+  text += "<li><a href=\"#about\">About</a></li>\n</ul>\n</details>\n</nav>\n<main>\n";
 
-  std::string findings;
-  for (const PageSection& shown : page.sections) {
-    for (const std::string& finding : shown.section->findings) {
-      std::string sentence = clean_text(finding);
-      if (!sentence.empty() && sentence[0] >= 'a' && sentence[0] <= 'z')
-        sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
-      findings += "<li>" + escape_html(sentence) + "</li>\n";
-    }
-  }
-  if (!findings.empty())
-    text += "<section class=\"findings\" aria-label=\"Findings\">\n<ul>\n" + findings + "</ul>\n</section>\n";
+  text += findings_html(page);
 
   Json figures = Json::object();
   for (const PageSection& shown : page.sections) {
@@ -90,6 +106,7 @@ std::string render_page(const Page& page) {
         return licence;
       }(),
       "</pre>\n</details>\n</section>\n</footer>\n");
+  text += cat("<script>\n", kTableScript, "</script>\n");
   if (!figures.empty()) {
     text += cat("<script type=\"application/json\" id=\"figures\">",
                 escape_json_script(figures.dump(-1, ' ', false, Json::error_handler_t::replace)),

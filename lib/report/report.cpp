@@ -23,10 +23,10 @@ std::string lead_of(const Results& results) {
   for (const Run& run : results.runs) seeds.insert(run.seed);
   std::vector<std::string> names;
   for (const std::string& encoding : results.encodings) names.push_back(encoding);
-  std::string text = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "model" : "models", ", ",
+  std::string text = cat(results.runs.size(), " evaluated ", results.runs.size() == 1 ? "run" : "runs", ", ",
                          results.curves.size(), " training ", results.curves.size() == 1 ? "log" : "logs");
   if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
-  if (tells_variants(results)) text += cat(". Models: ", support::join(results.variants, "; "));
+  if (tells_variants(results)) text += cat(". Variants: ", support::join(results.variants, "; "));
   return text + ".";
 }
 
@@ -62,7 +62,22 @@ std::vector<Section> make_sections(const Results& results) {
   return sections;
 }
 
-void write_report(const ReportConfig& config, artifact::Workspace& workspace) {
+namespace {
+
+std::vector<std::string> fallen_claims(const Results& results) {
+  std::vector<std::string> fallen;
+  for (const ClaimResult& result : judge(results.claims, results)) {
+    const Verdict expected = result.claim->expected.value_or(Verdict::kReproduced);
+    if (worse_than(result.verdict, expected))
+      fallen.push_back(cat(result.claim->id, ": ", verdict_name(result.verdict), ", expected ", verdict_name(expected),
+                           result.reason.empty() ? "" : cat(" (", result.reason, ")")));
+  }
+  return fallen;
+}
+
+}  // namespace
+
+std::vector<std::string> write_report(const ReportConfig& config, artifact::Workspace& workspace) {
   require_plot_programs();
   if (workspace.all_inputs("scores").empty() && workspace.all_inputs("curves").empty()) {
     throw support::ArtifactError("nothing was gathered: a report needs 'scores' (eval-table) or 'curves' (metrics)");
@@ -128,6 +143,7 @@ void write_report(const ReportConfig& config, artifact::Workspace& workspace) {
   out.finish();
   // Where it will lie is not said: within a pipeline this folder is a temporary one.
   workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures"));
+  return fallen_claims(results);
 }
 
 }  // namespace pe::report

@@ -20,6 +20,7 @@ std::vector<Section> make_sections(const Results& results);
 /// Reads the inputs of the roles `scores` and `curves` and writes the collection of the role `report`.
 /// @throws ArtifactError when nothing was gathered, or nothing of it can be shown; Error naming the package when a
 /// program for figures is missing.
-void write_report(const ReportConfig& config, artifact::Workspace& workspace);
+/// @return claims whose verdict is worse than expected (reproduced, where a claim does not say), each with its verdict.
+std::vector<std::string> write_report(const ReportConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::report

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "artifact/eval_table.h"
+#include "artifact/h5.h"
+#include "artifact/header.h"
 #include "artifact/metrics.h"
 #include "report/table_reader.h"
 #include "report/text_escape.h"
@@ -28,7 +30,7 @@ std::string label_of(const Labels& labels, std::initializer_list<const char*> na
 }
 
 // The axes, besides encoding and seed, that tell these runs apart, in a fixed order: who made it first.
-std::vector<std::string> telling_axes(const std::vector<const Labels*>& all) {
+std::vector<std::string> telling_axes(const std::vector<const Labels*>& all, const std::vector<std::string>& chosen) {
   std::map<std::string, std::set<std::string>> values;
   for (const Labels* labels : all) {
     for (const auto& [axis, label] : *labels) values[axis].insert(label);
@@ -36,6 +38,7 @@ std::vector<std::string> telling_axes(const std::vector<const Labels*>& all) {
   std::vector<std::string> axes;
   for (const auto& [axis, labels] : values) {
     if (axis == "encoding" || axis == "pe" || axis == "seed") continue;
+    if (std::find(chosen.begin(), chosen.end(), axis) != chosen.end()) continue;
     bool everywhere = true;
     for (const Labels* own : all) everywhere = everywhere && own->count(axis) != 0;
     if (labels.size() > 1 || !everywhere) axes.push_back(axis);
@@ -184,6 +187,7 @@ void read_tasks(const artifact::Tables& tables, const std::string& where, std::s
                                 .task = read.text(row, "task"),
                                 .length = read.whole(row, "L"),
                                 .depth = read.real(row, "depth", true),
+                                .item = cat(read.text(row, "variant"), " ", read.text(row, "depth"), " ", read.text(row, "trial")),
                                 .exact = read.real(row, "em", true),
                                 .digits_right = read.real(row, "digit_correct"),
                                 .digits = read.real(row, "digit_total"),
@@ -269,6 +273,29 @@ std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* 
   return points;
 }
 
+// The longest of an algorithmic task's training that an evaluation was told; 0 where it was not.
+std::int64_t told_longest(const std::filesystem::path& path) {
+  const Json config = artifact::read_recipe(artifact::h5::File::open(path)).config;
+  const Json* at = &config;
+  for (const char* key : {"eval", "algorithmic", "train"}) {
+    if (!at->is_object() || !at->contains(key)) return 0;
+    at = &(*at)[key];
+  }
+  return at->is_number_integer() ? at->get<std::int64_t>() : 0;
+}
+
+// How it was trained, from the artifact's own account of its making. Where and by how many processes is no part of that.
+void read_training(const std::filesystem::path& path, Curve& curve) {
+  const artifact::Recipe recipe = artifact::read_recipe(artifact::h5::File::open(path));
+  if (recipe.config.is_object() && !recipe.config.empty()) {
+    curve.config = recipe.config;
+    for (const char* elsewhere : {"compute", "log", "checkpoint"}) curve.config.erase(elsewhere);
+  }
+  if (!recipe.inputs.is_object()) return;
+  const auto data = recipe.inputs.find("data");
+  if (data != recipe.inputs.end() && data->is_array()) curve.data = data->dump();
+}
+
 std::string labels_text(const std::string& role, const Labels& labels) {
   std::vector<std::string> parts;
   for (const auto& [axis, label] : labels) parts.push_back(cat(axis, "=", label));
@@ -338,6 +365,9 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("train_length", train_length, "Training length to mark; 0: as the artifacts say.",
           {.unit = "tokens", .min = 0, .max = 1e12});
   v.field("palette", palette, "Looks that differ from the built-in ones, each 'encoding #RRGGBB shape dash'.");
+  v.field("select", select,
+          "Axes that are tuned: for each encoding the value with the lowest validation loss is taken, and the others are no models of their own.",
+          {.neutral = Json::array({"lr"})});
   v.field("primary", primary,
           "The endpoint that was to decide, declared before the run: \"anchored ratio at 4 times the training length\".",
           {.neutral = Json("")});
@@ -346,11 +376,39 @@ void ReportConfig::describe(support::FieldVisitor& v) {
          {.neutral = Json("")});
 }
 
-const LmCell* Results::find_lm(std::size_t run, const std::string& protocol, std::int64_t length) const {
-  for (const LmCell& cell : lm) {
-    if (cell.run == run && cell.protocol == protocol && cell.length == length) return &cell;
+template <typename Item, typename Name>
+const std::vector<std::size_t>* Results::places(const std::vector<Item>& items, Name name, std::pair<std::size_t, Index>& index,
+                                                const Place& place) {
+  if (index.first != items.size()) {
+    index.second.clear();
+    for (std::size_t i = 0; i < items.size(); ++i) index.second[{items[i].run, items[i].*name, items[i].length}].push_back(i);
+    index.first = items.size();
   }
-  return nullptr;
+  const auto found = index.second.find(place);
+  return found == index.second.end() ? nullptr : &found->second;
+}
+
+const LmCell* Results::find_lm(std::size_t run, const std::string& protocol, std::int64_t length) const {
+  const auto* found = places(lm, &LmCell::protocol, lm_index_, {run, protocol, length});
+  return found ? &lm[found->front()] : nullptr;
+}
+
+const TaskCell* Results::find_task(std::size_t run, const std::string& task, std::int64_t length) const {
+  const auto* found = places(tasks, &TaskCell::task, task_index_, {run, task, length});
+  return found ? &tasks[found->back()] : nullptr;
+}
+
+const TaskCell* Results::find_retrieval(std::size_t run, const std::string& task, std::int64_t length) const {
+  const auto* found = places(retrieval, &TaskCell::task, retrieval_index_, {run, task, length});
+  return found ? &retrieval[found->back()] : nullptr;
+}
+
+std::vector<const Trial*> Results::find_trials(std::size_t run, const std::string& task, std::int64_t length) const {
+  std::vector<const Trial*> found;
+  if (const auto* at = places(trials, &Trial::task, trial_index_, {run, task, length})) {
+    for (const std::size_t i : *at) found.push_back(&trials[i]);
+  }
+  return found;
 }
 
 std::pair<std::string, Labels> parse_labels(const std::string& text) {
@@ -395,6 +453,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
             .seed = label_of(score_labels[i], {"seed"}),
             .file = input.path.filename().string(),
             .facts = tables.facts};
+    if (const std::int64_t longest = told_longest(input.path); longest > 0) run.facts["task_longest"] = longest;
     for (const artifact::Table& table : tables.tables) {
       const TableReader read(table, where);
       if (table.rows() > 0) {
@@ -409,8 +468,12 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     if (run.encoding.empty()) run.encoding = cat("model ", i + 1);
     if (run.facts.contains("tokens_seen") && run.facts["tokens_seen"].is_number())
       run.tokens_seen = run.facts["tokens_seen"].get<double>();
-    if (run.facts.contains("train_length") && run.facts["train_length"].is_number_integer())
-      lengths.insert(run.facts["train_length"].get<std::int64_t>());
+    if (config.train_length > 0) {
+      run.train_length = config.train_length;
+    } else if (run.facts.contains("train_length") && run.facts["train_length"].is_number_integer()) {
+      run.train_length = run.facts["train_length"].get<std::int64_t>();
+    }
+    if (run.train_length > 0) lengths.insert(run.train_length);
     // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
     const auto same = std::find_if(results.runs.begin(), results.runs.end(), [&](const Run& other) {
       return !run.run_id.empty() && other.run_id == run.run_id && other.encoding == run.encoding &&
@@ -447,6 +510,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
                  .seed = label_of(curve_labels[i], {"seed"}),
                  .file = input.path.filename().string(),
                  .facts = tables.facts};
+    read_training(input.path, curve);
     if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
     if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", i + 1);
     support::with_context(cat("reading ", where), [&] {
@@ -465,7 +529,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       curve.first_step = tables.facts["first_step"].get<double>();
     curve.diverged = tables.facts.contains("status") && tables.facts["status"] == "diverged";
     if (tables.facts.contains("length") && tables.facts["length"].is_number_integer())
-      lengths.insert(tables.facts["length"].get<std::int64_t>());
+      curve.run.train_length = tables.facts["length"].get<std::int64_t>();
     for (const artifact::Table& table : tables.tables) {
       // A row for every step is for going on, and would be most of the report.
       if (table.name() != "steps") data.add("curve_" + table.name(), table, curve.run.labels);
@@ -477,24 +541,27 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     for (const std::string& axis : task_axes) run.labels.erase(axis);
   }
 
+  const std::vector<std::string> chosen = select_values(config.select, results);
   std::vector<const Labels*> of_runs, of_curves;
   for (const Run& run : results.runs) of_runs.push_back(&run.labels);
   for (const Curve& curve : results.curves) of_curves.push_back(&curve.run.labels);
-  const auto run_axes = telling_axes(of_runs), curve_axes = telling_axes(of_curves);
+  const auto run_axes = telling_axes(of_runs, chosen), curve_axes = telling_axes(of_curves, chosen);
   for (Run& run : results.runs) {
     run.variant = variant_of(run.labels, run_axes);
     append_unique(results.variants, run.variant);
     append_unique(results.encodings, run.encoding);
   }
-  for (Curve& curve : results.curves) {
-    curve.run.variant = variant_of(curve.run.labels, curve_axes);
-    append_unique(results.encodings, curve.run.encoding);
+  for (std::vector<Curve>* curves : {&results.curves, &results.unselected_curves}) {
+    for (Curve& curve : *curves) {
+      curve.run.variant = variant_of(curve.run.labels, curve_axes);
+      append_unique(results.encodings, curve.run.encoding);
+    }
   }
   for (const std::string& variant : results.variants) {
     for (const std::string& encoding : results.encodings) {
       Arm arm{encoding, variant, {}};
       for (std::size_t i = 0; i < results.runs.size(); ++i) {
-        if (results.runs[i].encoding == encoding && results.runs[i].variant == variant) arm.runs.push_back(i);
+        if (results.runs[i].selected && results.runs[i].encoding == encoding && results.runs[i].variant == variant) arm.runs.push_back(i);
       }
       if (!arm.runs.empty()) results.arms.push_back(std::move(arm));
     }
@@ -502,6 +569,12 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   const bool known = std::any_of(results.runs.begin(), results.runs.end(),
                                  [&](const Run& run) { return run.encoding == config.baseline; });
   results.baseline = known || results.runs.empty() ? config.baseline : results.runs.front().encoding;
+  // Logs speak where no evaluation does: trunks of trained branches may have been trained at another length.
+  if (lengths.empty()) {
+    for (const Curve& curve : results.curves) {
+      if (curve.run.train_length > 0) lengths.insert(curve.run.train_length);
+    }
+  }
   results.train_length = config.train_length > 0 ? config.train_length : lengths.size() == 1 ? *lengths.begin() : 0;
   results.data = data.render();
   return results;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct ReportConfig {
   std::vector<std::string> palette;
   std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
   std::string claims;              ///< a file of claims to test (claims.h); empty: none
+  std::vector<std::string> select{"lr"};   ///< axes of which one value is chosen for each encoding
   std::string primary;             ///< what was to decide, declared before the run
 
   void describe(support::FieldVisitor& v);
@@ -44,6 +46,8 @@ struct Run {
   std::string file;  ///< name of the artifact, for messages
   std::int64_t step = -1;
   double tokens_seen = 0;
+  std::int64_t train_length = 0;  ///< tokens of a training window; 0 where nothing says it
+  bool selected = true;           ///< false: another value of an axis such as the learning rate was chosen
   Json facts = Json::object();
 };
 
@@ -73,7 +77,8 @@ struct Trial {
   std::size_t run = 0;
   std::string task;
   std::int64_t length = 0;
-  double depth = 0;
+  double depth = 0;   ///< NaN where facts stand at several
+  std::string item;   ///< names the item among those of its task and length; the same in every run
   double exact = 0;
   double digits_right = 0, digits = 0;
   double nll = 0, nll_control = 0;
@@ -125,8 +130,23 @@ struct Curve {
   std::vector<CurvePoint> train;
   std::vector<CurvePoint> validation;
   double peak_rate = std::numeric_limits<double>::quiet_NaN();   ///< largest learning rate that was logged
+  Json config;            ///< of the training, as its artifact says: groups model, train, … without compute; null where it does not
+  std::string data;       ///< content digests of its data
   double first_step = 0;  ///< where it forked off another training; 0 for one from scratch
   bool diverged = false;
+};
+
+/// A choice among the values of an axis for one encoding, made on the loss on validation data at the end of training.
+struct Selection {
+  struct Candidate {
+    std::string label;
+    std::vector<double> losses;   ///< of each seed; NaN of a training that diverged or logged none
+    double mean = 0;
+  };
+  std::string axis, encoding, of;   ///< `of`: the other labels of the trainings, "size=small"
+  std::vector<Candidate> candidates;   ///< by the number that they name, where they do
+  std::string chosen;
+  bool at_edge = false;   ///< the least or largest value was chosen: a better one may lie beyond
 };
 
 struct Arm {
@@ -155,10 +175,12 @@ struct Results {
   std::vector<DummyCell> dummy;
   std::vector<DummyTargetCell> dummy_targets;
   std::vector<Curve> curves;
+  std::vector<Curve> unselected_curves;   ///< of values that were not chosen
+  std::vector<Selection> selections;
   std::map<std::string, std::vector<GatheredTable>> tables;   ///< of the scores, by name, as gathered
   std::vector<std::string> missing;
   std::vector<std::string> notes;
-  std::int64_t train_length = 0;  ///< 0 when nothing says it, or runs differ
+  std::int64_t train_length = 0;  ///< of every run; 0 when nothing says it, or runs differ: then see the runs
   std::string baseline;
   std::string primary;
   std::vector<std::string> palette;
@@ -166,7 +188,19 @@ struct Results {
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.
   std::vector<std::pair<std::string, std::string>> data;
 
+  // Found by an index, which is made when first asked and again when cells were added.
   const LmCell* find_lm(std::size_t run, const std::string& protocol, std::int64_t length) const;
+  const TaskCell* find_task(std::size_t run, const std::string& task, std::int64_t length) const;
+  const TaskCell* find_retrieval(std::size_t run, const std::string& task, std::int64_t length) const;
+  std::vector<const Trial*> find_trials(std::size_t run, const std::string& task, std::int64_t length) const;
+
+ private:
+  using Place = std::tuple<std::size_t, std::string, std::int64_t>;
+  using Index = std::map<Place, std::vector<std::size_t>>;
+  template <typename Item, typename Name>
+  static const std::vector<std::size_t>* places(const std::vector<Item>& items, Name name, std::pair<std::size_t, Index>& index,
+                                                const Place& place);
+  mutable std::pair<std::size_t, Index> lm_index_, task_index_, retrieval_index_, trial_index_;   ///< of how many items
 };
 
 /// "scores stage=decay,encoding=rope" → role and labels. @throws ConfigError
@@ -174,6 +208,10 @@ std::pair<std::string, Labels> parse_labels(const std::string& text);
 
 /// Reads what was gathered. @throws ArtifactError when a table lacks a column; ConfigError when labels do not fit.
 Results read_results(const ReportConfig& config, const artifact::Workspace& workspace);
+
+/// Chooses one value of each of these axes for each encoding by the mean validation loss over seeds, where all of its trainings logged
+/// one; what was not chosen leaves the arms, and the axis no longer tells models apart. @return the axes that were chosen from
+std::vector<std::string> select_values(const std::vector<std::string>& axes, Results& results);
 
 /// "rope", or "rope, drop" when variants are told apart and `with_variant`.
 std::string arm_name(const Arm& arm, bool with_variant);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "support/text.h"
@@ -14,64 +15,6 @@ using support::cat;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
-
-ArmScore arm_score(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length) {
-  ArmScore score;
-  std::map<std::string, std::pair<DocumentScore, std::size_t>> pooled;
-  std::vector<std::string> bad;
-  for (const std::size_t run : arm.runs) {
-    const LmCell* cell = results.find_lm(run, protocol, length);
-    const std::string status = cell ? cell->status : "not_measured";
-    score.seeds.push_back(results.runs[run].seed);
-    score.nll.push_back(cell ? cell->nll : kNaN);
-    if (status != "ok") {
-      if (score.ok()) score.status = status;
-      bad.push_back(results.runs[run].seed);
-      continue;
-    }
-    score.documents = std::max(score.documents, cell->documents);
-    score.bpb += cell->bpb;
-    for (const DocumentScore& document : cell->scores) {
-      auto& [sums, seeds] = pooled[document.id];
-      sums.id = document.id;
-      sums.tokens += document.tokens;
-      sums.nll += document.nll;
-      ++seeds;
-    }
-  }
-  if (score.ok()) {
-    score.bpb /= static_cast<double>(arm.runs.size());
-    for (const auto& [id, entry] : pooled) {
-      if (entry.second == arm.runs.size()) score.pooled.push_back(entry.first);
-    }
-  } else {
-    score.bpb = kNaN;
-    score.reason = reason_of(score.status);
-    if (bad.size() < arm.runs.size())
-      score.reason += cat(", in ", bad.size(), " of ", arm.runs.size(), " seeds (", support::join(bad, ", "), ")");
-  }
-  return score;
-}
-
-std::optional<PairedDifference> Comparisons::compare(const ArmScore& a, const ArmScore& b) {
-  if (!a.ok() || !b.ok()) return std::nullopt;
-  std::vector<double> nll_a, tokens_a, nll_b, tokens_b;
-  auto other = b.pooled.begin();
-  for (const DocumentScore& document : a.pooled) {  // both are sorted by id
-    while (other != b.pooled.end() && other->id < document.id) ++other;
-    if (other == b.pooled.end()) break;
-    if (other->id != document.id) continue;
-    nll_a.push_back(document.nll);
-    tokens_a.push_back(document.tokens);
-    nll_b.push_back(other->nll);
-    tokens_b.push_back(other->tokens);
-  }
-  if (nll_a.size() < 2) return std::nullopt;
-  auto& resamples = resamples_[nll_a.size()];
-  if (!resamples) resamples = std::make_unique<Bootstrap>(nll_a.size());
-  return paired_difference(ratio_of_sums(nll_a, tokens_a).value, ratio_of_sums(nll_b, tokens_b).value,
-                           resamples->ratios(nll_a, tokens_a), resamples->ratios(nll_b, tokens_b));
-}
 
 void each_row(const Results& results, const std::string& table,
               const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use) {
@@ -151,10 +94,58 @@ std::string length_header(const Results& results, std::int64_t length) {
   return text;
 }
 
+std::int64_t train_length_of(const Results& results, const Arm& arm) {
+  std::int64_t length = -1;
+  for (const std::size_t run : arm.runs) {
+    const std::int64_t own = results.runs[run].train_length > 0 ? results.runs[run].train_length : results.train_length;
+    if (length >= 0 && own != length) return 0;
+    length = own;
+  }
+  return std::max<std::int64_t>(length, 0);
+}
+
+std::vector<std::int64_t> train_lengths_of(const Results& results, const std::string& variant) {
+  std::set<std::int64_t> lengths;
+  for (const Arm& arm : results.arms) {
+    if (arm.variant == variant) lengths.insert(train_length_of(results, arm));
+  }
+  lengths.erase(0);
+  return {lengths.begin(), lengths.end()};
+}
+
+void add_training_rules(Panel& panel, const Results& results, const std::string& variant) {
+  const auto lengths = train_lengths_of(results, variant);
+  for (const std::int64_t length : lengths) {
+    panel.rules.push_back({true, static_cast<double>(length), lengths.size() == 1 ? "training length" : cat("trained at ", support::with_commas(length))});
+  }
+}
+
+namespace {
+
+/// "Training length: 128 tokens.", "Training lengths: 128 tokens (decay); 512 (extend)."
+std::string lengths_sentence(const Results& results) {
+  if (results.train_length > 0) return cat("Training length: ", support::with_commas(results.train_length), " tokens.");
+  std::map<std::int64_t, std::vector<std::string>> arms;
+  std::vector<std::string> unknown;
+  for (const Arm& arm : results.arms) {
+    const std::int64_t length = train_length_of(results, arm);
+    const std::string name = tells_variants(results) && !arm.variant.empty() ? arm.variant : arm.encoding;
+    auto& names = arms[length];
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  if (arms.empty() || (arms.size() == 1 && arms.begin()->first == 0)) return "The training length is not known.";
+  std::vector<std::string> parts;
+  for (const auto& [length, names] : arms) {
+    const std::string who = names.size() <= 4 ? support::join(names, ", ") : cat(names.size(), " models");
+    parts.push_back(length > 0 ? cat(support::with_commas(length), " tokens (", who, ")") : cat("not known (", who, ")"));
+  }
+  return cat("Training lengths: ", support::join(parts, "; "), ".");
+}
+
+}  // namespace
+
 std::string training_sentence(const Results& results) {
-  std::string text = results.train_length > 0
-                         ? cat("Training length: ", support::with_commas(results.train_length), " tokens.")
-                         : std::string("The training length is not known, or differs between models.");
+  std::string text = lengths_sentence(results);
   // How absolute encodings were scaled against the tokens decides comparisons, so it is said wherever it is known.
   std::set<std::string> scales;
   for (const Run& run : results.runs) {
@@ -192,7 +183,7 @@ std::string seeds_sentence(const Results& results) {
 
 std::vector<Column> arm_columns(const Results& results) {
   std::vector<Column> columns{{.id = "encoding", .header = "Encoding", .text = true}};
-  if (tells_variants(results)) columns.push_back({.id = "model", .header = "Model", .text = true});
+  if (tells_variants(results)) columns.push_back({.id = "variant", .header = "Variant", .text = true});
   return columns;
 }
 
@@ -225,30 +216,6 @@ void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::v
     }
   }
   panel.series.push_back(std::move(main));
-}
-
-void mark_best(std::vector<Cell*> cells, const std::vector<const ArmScore*>& scores, Comparisons& comparisons) {
-  std::size_t best = cells.size();
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (cells[i]->number && (best == cells.size() || *cells[i]->number < *cells[best]->number)) best = i;
-  }
-  if (best == cells.size()) return;
-  std::vector<Cell*> tied{cells[best]};
-  std::size_t numbers = 0, unknown = 0;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (!cells[i]->number) continue;
-    ++numbers;
-    if (i == best) continue;
-    const auto difference = comparisons.compare(*scores[best], *scores[i]);
-    if (!difference) {
-      ++unknown;
-    } else if (!difference->excludes_zero()) {
-      tied.push_back(cells[i]);
-    }
-  }
-  // Bold says "better than some other": where nothing is told apart, or pairs are not comparable, nothing is bold.
-  if (numbers < 2 || tied.size() == numbers || unknown > 0) return;
-  for (Cell* cell : tied) cell->best = true;
 }
 
 }  // namespace pe::report

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,30 +36,6 @@ const std::vector<SectionEntry>& section_table();
 
 // What sections share.
 
-/// One arm under one protocol at one length, over its seeds.
-struct ArmScore {
-  std::string status = "ok";  ///< the first that is not, else ok
-  std::string reason;         ///< of a status that is not ok
-  std::vector<double> nll;    ///< of each seed; infinite or NaN where the status says so
-  std::vector<std::string> seeds;
-  double documents = 0;
-  double bpb = 0;                     ///< mean over seeds
-  std::vector<DocumentScore> pooled;  ///< sums over seeds, of the documents that all seeds have
-  bool ok() const { return status == "ok"; }
-};
-/// "not_measured" where no seed of the arm has the cell.
-ArmScore arm_score(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length);
-
-/// Differences on shared documents. Keeps resamples, which are the same for every pair with as many documents.
-class Comparisons {
- public:
-  /// Empty when one side has no number, or they share fewer than two documents.
-  std::optional<PairedDifference> compare(const ArmScore& a, const ArmScore& b);
-
- private:
-  std::map<std::size_t, std::unique_ptr<Bootstrap>> resamples_;
-};
-
 /// Calls `use` for every row of a table of the scores, run by run.
 void each_row(const Results& results, const std::string& table,
               const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use);
@@ -76,16 +50,19 @@ bool tells_variants(const Results& results);                             ///< mo
 std::string reason_of(const std::string& status);                        ///< a status in words
 std::string mark_of(const std::string& status);                          ///< "overflow", "n/a", "–"
 std::string length_header(const Results& results, std::int64_t length);  ///< "512 (4×)"
+/// Tokens of a training window of an arm; 0 when unknown, or its runs differ.
+std::int64_t train_length_of(const Results& results, const Arm& arm);
+/// Of the arms of a variant, each once.
+std::vector<std::int64_t> train_lengths_of(const Results& results, const std::string& variant);
+/// A line at the training length of a variant's arms; where they differ one for each, with its number.
+void add_training_rules(Panel& panel, const Results& results, const std::string& variant);
 std::string training_sentence(const Results& results);  ///< "Training length: 128 tokens. …", notes too
 std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 43)."
-/// Columns "Encoding" and, where variants are told apart, "Model"; and their cells.
+/// Columns "Encoding" and, where there are several, "Variant"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
 /// Adds main, seed lines and band of an arm; `values` [seed][point]; `transform` maps them to the axis.
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
                     double (*transform)(double), const std::string& end_note = {});
-/// "no model is better" or the name: bold for the best and those that the paired interval does not tell from it.
-void mark_best(std::vector<Cell*> cells, const std::vector<const ArmScore*>& scores, Comparisons& comparisons);
-
 }  // namespace pe::report

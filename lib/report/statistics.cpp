@@ -1,6 +1,5 @@
 #include "report/statistics.h"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <boost/math/distributions/non_central_t.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -8,8 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
-
-#include "support/resample.h"
 
 namespace pe::report {
 namespace {
@@ -56,72 +53,6 @@ Ratio ratio_of_sums(const std::vector<double>& y, const std::vector<double>& x) 
   return {theta, std::sqrt(n / (n - 1) * squares) / sum_x};
 }
 
-Bootstrap::Bootstrap(std::size_t documents, int resamples, std::uint64_t base)
-    : documents_(documents), resamples_(resamples), counts_(documents * static_cast<std::size_t>(resamples)) {
-  for (int b = 0; b < resamples; ++b) {
-    support::add_resample(base, documents, static_cast<std::uint64_t>(b),
-                          counts_.data() + static_cast<std::size_t>(b) * documents);
-  }
-}
-
-std::vector<double> Bootstrap::ratios(const std::vector<double>& y, const std::vector<double>& x) const {
-  assert(y.size() == documents_ && x.size() == documents_);
-  using Counts = Eigen::Map<const Eigen::Matrix<std::uint16_t, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
-  const auto columns = static_cast<Eigen::Index>(documents_);
-  Eigen::MatrixXd sums(columns, 2);
-  sums.col(0) = Eigen::Map<const Eigen::VectorXd>(y.data(), columns);
-  sums.col(1) = Eigen::Map<const Eigen::VectorXd>(x.data(), columns);
-  const Counts counts(counts_.data(), resamples_, columns);
-
-  std::vector<double> ratios(static_cast<std::size_t>(resamples_));
-  constexpr Eigen::Index kBlock = 256;  // bounds the copy of the counts in double
-  for (Eigen::Index first = 0; first < resamples_; first += kBlock) {
-    const Eigen::Index rows = std::min<Eigen::Index>(kBlock, resamples_ - first);
-    const Eigen::MatrixXd totals = counts.middleRows(first, rows).cast<double>() * sums;
-    for (Eigen::Index i = 0; i < rows; ++i) ratios[static_cast<std::size_t>(first + i)] = totals(i, 0) / totals(i, 1);
-  }
-  return ratios;
-}
-
-Interval percentile_interval(std::vector<double> values) {
-  if (values.empty()) return {kNaN, kNaN};
-  for (const double value : values) {
-    if (std::isnan(value)) return {kNaN, kNaN};  // NaN has no place in an order
-  }
-  std::sort(values.begin(), values.end());
-  const auto at = [&](double share) {
-    const double rank = share * static_cast<double>(values.size() - 1);
-    const auto below = static_cast<std::size_t>(rank);
-    const std::size_t above = std::min(below + 1, values.size() - 1);
-    const double part = rank - static_cast<double>(below);
-    return part == 0 || values[below] == values[above] ? values[below]
-                                                       : values[below] + part * (values[above] - values[below]);
-  };
-  return {at(0.025), at(0.975)};
-}
-
-PairedDifference paired_difference(double theta_a, double theta_b, const std::vector<double>& a,
-                                   const std::vector<double>& b) {
-  assert(a.size() == b.size());
-  PairedDifference result;
-  result.delta = theta_a - theta_b;
-  std::vector<double> differences(a.size());
-  std::size_t not_above = 0, not_below = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    differences[i] = a[i] - b[i];
-    not_above += differences[i] <= 0;
-    not_below += differences[i] >= 0;
-  }
-  result.interval = percentile_interval(std::move(differences));
-  if (std::isnan(result.interval.low)) {
-    result.p = kNaN;
-    return result;
-  }
-  const double tail = static_cast<double>(std::min(not_above, not_below) + 1);
-  result.p = std::min(1.0, 2 * tail / (static_cast<double>(a.size()) + 1));
-  return result;
-}
-
 SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b) {
   assert(a.size() == b.size());
   SeedPairs pairs{.seeds = a.size(), .delta = kNaN, .sd = kNaN, .interval = {kNaN, kNaN}, .p = kNaN};
@@ -142,56 +73,6 @@ SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& 
   if (error > 0) pairs.p = 2 * boost::math::cdf(boost::math::complement(t, std::abs(pairs.delta) / error));
   else pairs.p = pairs.delta == 0 ? 1 : 0;
   return pairs;
-}
-
-PairedDifference hierarchical_difference(const std::vector<SeedDocuments>& a, const std::vector<SeedDocuments>& b,
-                                         int resamples) {
-  assert(a.size() == b.size());
-  PairedDifference result{.delta = kNaN, .interval = {kNaN, kNaN}, .p = kNaN};
-  if (a.empty()) return result;
-  const std::size_t seeds = a.size(), documents = a[0].y.size();
-  const auto mean_difference = [&](const std::uint16_t* seed_counts, const std::uint16_t* document_counts) {
-    double sum = 0, drawn = 0;
-    for (std::size_t seed = 0; seed < seeds; ++seed) {
-      const double times = seed_counts == nullptr ? 1 : seed_counts[seed];
-      if (times == 0) continue;
-      double theta[2];
-      int arm = 0;
-      for (const SeedDocuments* of : {&a[seed], &b[seed]}) {
-        double y = 0, x = 0;
-        for (std::size_t d = 0; d < documents; ++d) {
-          const double count = document_counts == nullptr ? 1 : document_counts[d];
-          if (count == 0) continue;
-          y += count * of->y[d];
-          x += count * of->x[d];
-        }
-        theta[arm++] = y / x;
-      }
-      sum += times * (theta[0] - theta[1]);
-      drawn += times;
-    }
-    return sum / drawn;
-  };
-  result.delta = mean_difference(nullptr, nullptr);
-  if (seeds < 5 || documents < 2) return result;
-  std::vector<double> differences;
-  std::size_t not_above = 0, not_below = 0;
-  std::vector<std::uint16_t> seed_counts(seeds), document_counts(documents);
-  // Seeds have a base of their own, so that as many documents as seeds do not draw alike.
-  const std::uint64_t seed_base = support::kResampleBase + 1;
-  for (int i = 0; i < resamples; ++i) {
-    std::fill(seed_counts.begin(), seed_counts.end(), std::uint16_t{0});
-    std::fill(document_counts.begin(), document_counts.end(), std::uint16_t{0});
-    support::add_resample(seed_base, seeds, static_cast<std::uint64_t>(i), seed_counts.data());
-    support::add_resample(support::kResampleBase, documents, static_cast<std::uint64_t>(i), document_counts.data());
-    differences.push_back(mean_difference(seed_counts.data(), document_counts.data()));
-    not_above += differences.back() <= 0;
-    not_below += differences.back() >= 0;
-  }
-  result.interval = percentile_interval(std::move(differences));
-  if (std::isnan(result.interval.low)) return result;
-  result.p = std::min(1.0, 2 * static_cast<double>(std::min(not_above, not_below) + 1) / (resamples + 1.0));
-  return result;
 }
 
 double power_of(double effect, double sd, std::size_t seeds, double alpha) {
@@ -220,19 +101,17 @@ const char* verdict_name(Verdict verdict) {
 }
 
 Verdict verdict_of(const Claim& claim) {
-  if (!claim.control || claim.effects.empty()) return Verdict::kNotTestable;
-  double sum = 0;
+  if (!claim.control || claim.effects.empty() || std::isnan(claim.mean)) return Verdict::kNotTestable;
+  const auto holds = [&](double effect) { return claim.inclusive ? effect >= 0 : effect > 0; };
   bool every = true;
   for (const double effect : claim.effects) {
     if (std::isnan(effect)) return Verdict::kNotTestable;
-    sum += effect;
-    every = every && effect > 0;
+    every = every && holds(effect);
   }
-  const double mean = sum / static_cast<double>(claim.effects.size());
-  if (!(mean > 0)) return Verdict::kNotReproduced;
-  const bool in_band = !claim.band || (mean >= claim.band->low && mean <= claim.band->high);
+  if (!holds(claim.mean)) return Verdict::kNotReproduced;
   // An interval that is not there (too few seeds or documents) excludes nothing.
-  return every && claim.interval.low > 0 && in_band ? Verdict::kReproduced : Verdict::kPartly;
+  const bool whole = every && holds(claim.interval.low) && claim.in_band && claim.effects.size() >= claim.seeds_needed;
+  return whole ? Verdict::kReproduced : Verdict::kPartly;
 }
 
 std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores) {

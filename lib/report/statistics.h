@@ -1,13 +1,11 @@
 /// @file
-/// What a comparison may claim. Documents are the sampling unit: their tokens stand and fall together. Intervals over
-/// documents describe the test set, intervals over seeds describe training; neither may be read as the other.
+/// Estimates, tests and verdicts. Documents are the sampling unit: their tokens stand and fall together. Intervals over
+/// documents describe the test set, intervals over seeds describe training; two_level.h has both at once.
 ///
 /// Missing is NaN in and NaN out; nothing here turns it into a zero.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <vector>
 
 namespace pe::report {
@@ -36,40 +34,6 @@ struct Ratio {
 };
 Ratio ratio_of_sums(const std::vector<double>& y, const std::vector<double>& x);
 
-/// Resamples of N documents with replacement, the same for every model that is asked about N documents: resample b
-/// draws N indices from the generator keyed (base, fnv1a64("bootstrap"), N, b).
-class Bootstrap {
- public:
-  static constexpr std::uint64_t kBase = 20260101;
-  static constexpr int kResamples = 10000;
-
-  explicit Bootstrap(std::size_t documents, int resamples = kResamples, std::uint64_t base = kBase);
-
-  std::size_t documents() const { return documents_; }
-  int resamples() const { return resamples_; }
-  /// Σ y / Σ x of every resample. Both have one entry per document, in the order shared by all models.
-  std::vector<double> ratios(const std::vector<double>& y, const std::vector<double>& x) const;
-
- private:
-  std::size_t documents_;
-  int resamples_;
-  std::vector<std::uint16_t> counts_;  ///< [resamples, documents]: how often each was drawn
-};
-
-/// Percentile interval at 95 %, linear between order statistics.
-Interval percentile_interval(std::vector<double> values);
-
-/// Two models on the same resamples.
-struct PairedDifference {
-  double delta = 0;   ///< θ_a − θ_b on the documents themselves
-  Interval interval;  ///< 95 % percentile interval of the resampled differences
-  double p = 1;       ///< two-sided: min(1, 2·min(#{Δ≤0}+1, #{Δ≥0}+1)/(B+1))
-  bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
-};
-/// `a` and `b` hold the ratios of the same resamples.
-PairedDifference paired_difference(double theta_a, double theta_b, const std::vector<double>& a,
-                                   const std::vector<double>& b);
-
 /// Two arms over the seeds that both have: the effect of the arm is one number a seed.
 struct SeedPairs {
   std::size_t seeds = 0;
@@ -80,16 +44,6 @@ struct SeedPairs {
 };
 SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b);
 
-/// One seed of an arm: Σ y and Σ x of each document, in the order shared by all.
-struct SeedDocuments {
-  std::vector<double> y, x;
-};
-/// Difference of the means over seeds of θ_a − θ_b, with an interval over seeds and documents: each resample draws seeds with
-/// replacement (the same for both arms) and then documents (the same for all). For five seeds or more.
-/// Interval and p are NaN below that.
-PairedDifference hierarchical_difference(const std::vector<SeedDocuments>& a, const std::vector<SeedDocuments>& b,
-                                         int resamples = Bootstrap::kResamples);
-
 /// Power of a paired t test, two-sided at `alpha`: the chance to find a true difference of `effect` between arms whose
 /// differences scatter over seeds with standard deviation `sd`. NaN below two seeds.
 double power_of(double effect, double sd, std::size_t seeds, double alpha = 0.05);
@@ -99,8 +53,8 @@ std::size_t seeds_for(double effect, double sd, double power = 0.8, double alpha
 
 /// Whether a published claim holds here. Words in brackets: those of verdicts elsewhere.
 enum class Verdict {
-  kReproduced,      ///< (supported) the direction holds in every seed, the interval excludes zero, a stated number is met
-  kPartly,          ///< (undecided) the direction holds in the mean only
+  kReproduced,      ///< (supported) three seeds or more, the direction in each, the interval excludes zero, the band is met
+  kPartly,          ///< (undecided) the direction holds, but not all of that
   kNotReproduced,   ///< (refuted)
   kNotTestable,     ///< the control failed, or there is nothing to test
 };
@@ -108,9 +62,12 @@ const char* verdict_name(Verdict verdict);
 
 struct Claim {
   std::vector<double> effects;      ///< of each seed, signed so that the claim says "above zero"
-  Interval interval;                ///< of their mean
+  double mean = 0;                  ///< of the least favourable arm over seeds
+  Interval interval;                ///< of that mean
+  bool inclusive = false;           ///< zero will do: a number to reach is reached when it is met
   bool control = true;              ///< the control came out as it should
-  std::optional<Interval> band;     ///< where the claim states a number: what the mean effect must lie in
+  bool in_band = true;              ///< where the claim states a band: the values lie in it
+  std::size_t seeds_needed = 3;     ///< for "reproduced"
 };
 Verdict verdict_of(const Claim& claim);
 

@@ -57,12 +57,6 @@ double rounded_for(double value, NumberStyle style) {
   return std::round(value / unit) * unit;
 }
 
-std::string arrow_of(Direction direction) {
-  if (direction == Direction::kLowerIsBetter) return " ↓";
-  if (direction == Direction::kHigherIsBetter) return " ↑";
-  return "";
-}
-
 bool has_groups(const Table& table) {
   return std::any_of(table.columns.begin(), table.columns.end(), [](const Column& c) { return !c.group.empty(); });
 }
@@ -97,6 +91,12 @@ std::string number_csv(std::optional<double> number) {
 }
 
 }  // namespace
+
+std::string arrow_of(Direction direction) {
+  if (direction == Direction::kLowerIsBetter) return " ↓";
+  if (direction == Direction::kHigherIsBetter) return " ↑";
+  return "";
+}
 
 Cell Cell::of_text(std::string text) {
   Cell cell;
@@ -144,6 +144,7 @@ std::string format_number(double value, NumberStyle style) {
 std::string format_cell(const Cell& cell, const Column& column) {
   if (!cell.number) return cell.text;
   std::string text = format_number(*cell.number, column.style);
+  if (cell.few) text += "†";
   if (cell.half_width && std::isfinite(*cell.half_width)) {
     text += cat(" ± ", fmt::format("{:.{}f}", *cell.half_width * shown_scale(column.style),
                                    decimals_of(*cell.number, column.style)));
@@ -182,6 +183,10 @@ std::vector<std::string> table_notes(const Table& table) {
     }
   }
   std::vector<std::string> notes;
+  const bool few = std::any_of(table.rows.begin(), table.rows.end(), [](const Row& row) {
+    return std::any_of(row.cells.begin(), row.cells.end(), [](const Cell& cell) { return cell.few && cell.number; });
+  });
+  if (few) notes.emplace_back("†: n < 30; an interval from so few documents or items is rough");
   for (auto& [reason, cells] : reasons) {
     const std::size_t count = cells.size();
     if (count > 6) cells.resize(6);
@@ -249,97 +254,6 @@ std::string to_markdown(const Table& table) {
   return text;
 }
 
-std::string to_latex(const Table& table) {
-  // An S column needs its widest number: digits before the point, decimals, and the digits of an uncertainty.
-  const auto plain = [](const std::string& number) {
-    std::string text = number;
-    if (const auto at = text.find("−"); at != std::string::npos) text.replace(at, std::string_view("−").size(), "-");
-    text.erase(std::remove(text.begin(), text.end(), ','), text.end());
-    return text;
-  };
-  // siunitx reads neither "<0.001" nor "1.21B": such numbers, and marks of missing ones, are braced text.
-  const auto is_plain_number = [](const std::string& text) {
-    return !text.empty() && text.find_first_not_of("+-0123456789.") == std::string::npos;
-  };
-  const auto uncertainty = [](const Cell& cell, const Column& column) -> std::string {
-    if (!cell.half_width || !std::isfinite(*cell.half_width)) return "";
-    const int decimals = decimals_of(*cell.number, column.style);
-    const double digits = std::round(*cell.half_width * shown_scale(column.style) * std::pow(10, decimals));
-    return cat("(", static_cast<std::int64_t>(std::max(1.0, digits)), ")");
-  };
-
-  std::string spec;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const Column& column = table.columns[i];
-    if (column.text) {
-      spec += "l";
-      continue;
-    }
-    std::size_t whole = 1, decimals = 0, error = 0;
-    bool sign = false;
-    for (const Row& row : table.rows) {
-      if (!row.cells[i].number) continue;
-      std::string number = plain(format_number(*row.cells[i].number, column.style));
-      if (!is_plain_number(number)) continue;
-      if (number[0] == '+' || number[0] == '-') {
-        sign = true;
-        number.erase(0, 1);
-      }
-      const auto point = number.find('.');
-      whole = std::max(whole, std::min(point, number.size()));
-      if (point != std::string::npos) decimals = std::max(decimals, number.size() - point - 1);
-      const std::string spread = uncertainty(row.cells[i], column);
-      if (!spread.empty()) error = std::max(error, spread.size() - 2);
-    }
-    spec += cat("S[table-format=", sign ? "+" : "", whole, ".", decimals, error ? cat("(", error, ")") : "", "]");
-  }
-
-  std::string text =
-      cat("% Needs \\usepackage{booktabs,siunitx,graphicx} and \\sisetup{detect-weight=true,mode=text}.\n",
-          "\\begin{table}\n\\centering\n\\caption{", escape_latex(table.title), ". ", escape_latex(table.caption),
-          "}\n\\label{tab:", table.id, "}\n", "\\begin{tabular}{", spec, "}\n\\toprule\n");
-  if (has_groups(table)) {
-    std::string rules;
-    bool first = true;
-    for (const Span& span : spans_of(table)) {
-      if (!first) text += " & ";
-      first = false;
-      if (span.group.empty()) continue;
-      text += cat("\\multicolumn{", span.count, "}{c}{", escape_latex(span.group), "}");
-      rules += cat("\\cmidrule(lr){", span.first + 1, "-", span.first + span.count, "}");
-    }
-    text += " \\\\\n" + rules + "\n";
-  }
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const Column& column = table.columns[i];
-    text += cat(i ? " & " : "", "{", escape_latex(column.header + arrow_of(column.direction)), "}");
-  }
-  text += " \\\\\n\\midrule\n";
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    const Row& row = table.rows[r];
-    if (row.rule_above && r > 0) text += "\\midrule\n";
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      const Cell& cell = row.cells[i];
-      const Column& column = table.columns[i];
-      text += i ? " & " : "";
-      if (column.text) {
-        text += escape_latex(cell.text);
-      } else if (!cell.number) {
-        text += cat("{", escape_latex(cell.text), "}");
-      } else if (const std::string number = plain(format_number(*cell.number, column.style)); is_plain_number(number)) {
-        text += cat(cell.best ? "\\bfseries " : "", number, uncertainty(cell, column));
-      } else {
-        text += cat("{", escape_latex(format_number(*cell.number, column.style)), "}");
-      }
-    }
-    text += " \\\\\n";
-  }
-  text += "\\bottomrule\n\\end{tabular}\n";
-  for (const std::string& note : table_notes(table))
-    text += cat("\n\\par\\smallskip\\footnotesize ", escape_latex(note), "\n");
-  return text + "\\end{table}\n";
-}
-
 std::string to_html(const Table& table) {
   std::string text = cat("<figure class=\"table\" id=\"table-", escape_html(table.id), "\">\n<figcaption><b>",
                          escape_html(table.title), ".</b> ", escape_html(table.caption),
@@ -384,7 +298,8 @@ std::string to_html(const Table& table) {
         shown = escape_html(cell.text);
       }
       const char* kind = column.text ? "" : cell.number ? " class=\"n\"" : " class=\"n miss\"";
-      text += cat("<td", kind, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">", shown,
+      const std::string value = cell.number ? cat(" data-v=\"", support::shortest(*cell.number), "\"") : "";
+      text += cat("<td", kind, value, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">", shown,
                   "</td>");
     }
     text += "</tr>\n";

@@ -45,6 +45,7 @@ struct Cell {
   std::optional<Interval> interval;  ///< shown in brackets
   std::vector<double> parts;         ///< single values behind a mean that has no interval
   bool best = false;                 ///< shown in bold
+  bool few = false;                  ///< fewer than 30 documents, trials or items are behind it: shown with a dagger
 
   static Cell of_text(std::string text);
   static Cell of_number(double number);                       ///< not finite: a missing number, "overflow" or "n/a"
@@ -64,6 +65,8 @@ struct Table {
   std::vector<Row> rows;
 };
 
+/// " ↓", " ↑", or nothing.
+std::string arrow_of(Direction direction);
 /// A number as its column shows it, without uncertainty; "−" for minus.
 std::string format_number(double value, NumberStyle style);
 /// A cell as plain text: "12.34 ± 0.20", "12.40 (12.34, 12.46)", "−0.0123 [−0.0150, −0.0091]", "overflow".
@@ -73,7 +76,9 @@ std::vector<std::string> table_notes(const Table& table);
 
 std::string to_csv(const Table& table);  ///< RFC 4180, "\r\n"; a column each for bounds and half widths in use
 std::string to_markdown(const Table& table);
-std::string to_latex(const Table& table);  ///< booktabs and siunitx S columns
+/// booktabs and siunitx S columns, each with the number's interval or seeds beside it; a tabular for each group where columns are many,
+/// shrunk to the width of the line where it is wider.
+std::string to_latex(const Table& table);
 std::string to_html(const Table& table);   ///< a <figure> with table and notes
 Json to_json(const Table& table);
 

@@ -1,6 +1,10 @@
 #include "report/text_escape.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <map>
+#include <set>
 
 #include "support/text.h"
 
@@ -18,6 +22,40 @@ std::string replace_bytes(std::string_view text, Replacement replacement) {
     } else {
       result += c;
     }
+  }
+  return result;
+}
+
+// Latin letters that LaTeX's T1 encoding has.
+bool in_t1(char32_t sign) {
+  static const std::set<char32_t> lacking = {0xD7, 0xF7, 0x126, 0x127, 0x132, 0x133, 0x138, 0x13F, 0x140, 0x149, 0x166, 0x167};
+  return sign >= 0xC0 && sign <= 0x17E && lacking.count(sign) == 0;
+}
+
+// Signs that pdflatex's fonts lack, as mathematics. Others beyond Latin letters are written as their number, since no font of a
+// paper is sure to have them; a name in another script stays recognisable and the table compiles.
+std::string latex_signs(const std::string& text) {
+  static const std::map<char32_t, const char*> signs = {
+      {U'−', "$-$"}, {U'–', "--"}, {U'—', "---"}, {U'×', "$\\times$"}, {U'±', "$\\pm$"}, {U'Δ', "$\\Delta$"}, {U'≥', "$\\geq$"}, {U'≤', "$\\leq$"},
+      {U'≈', "$\\approx$"}, {U'≠', "$\\neq$"}, {U'→', "$\\rightarrow$"}, {U'↓', "$\\downarrow$"}, {U'↑', "$\\uparrow$"}, {U'·', "$\\cdot$"},
+      {U'…', "\\ldots{}"}, {U'θ', "$\\theta$"}, {U'α', "$\\alpha$"}, {U'β', "$\\beta$"}, {U'λ', "$\\lambda$"}, {U'σ', "$\\sigma$"}, {U'Σ', "$\\Sigma$"},
+      {U'√', "$\\surd$"}, {U'∞', "$\\infty$"}, {U'∈', "$\\in$"}, {U'²', "$^{2}$"}, {U'³', "$^{3}$"}, {U'⁻', "$^{-}$"}, {U'₁', "$_{1}$"}, {U'₂', "$_{2}$"},
+      {U'†', "$^\\dagger$"}, {U'°', "$^{\\circ}$"}, {U'µ', "$\\mu$"}, {U'μ', "$\\mu$"}, {U'‘', "`"}, {U'’', "'"}, {U'“', "``"}, {U'”', "''"},
+      {U'\u00a0', "~"}, {U'\u202f', "\\,"}, {U'\ufffd', "?"}};
+  std::string result;
+  for (std::size_t i = 0; i < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x80) {
+      result += text[i++];
+      continue;
+    }
+    const std::size_t bytes = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;   // the text is valid UTF-8
+    char32_t sign = byte & (0xFFU >> (bytes + 1));
+    for (std::size_t k = 1; k < bytes; ++k) sign = sign << 6 | (static_cast<unsigned char>(text[i + k]) & 0x3FU);
+    if (const auto found = signs.find(sign); found != signs.end()) result += found->second;
+    else if (in_t1(sign)) result += text.substr(i, bytes);   // Latin letters: T1 has them
+    else result += fmt::format("\\texttt{{U+{:04X}}}", static_cast<std::uint32_t>(sign));
+    i += bytes;
   }
   return result;
 }
@@ -136,18 +174,7 @@ std::string escape_latex(std::string_view text) {
         return nullptr;
     }
   });
-  // The few signs that we write ourselves and that pdflatex's default encoding lacks.
-  const std::pair<const char*, const char*> signs[] = {
-      {"−", "$-$"},      {"–", "--"},        {"×", "$\\times$"},      {"±", "$\\pm$"},        {"Δ", "$\\Delta$"},
-      {"≥", "$\\geq$"},  {"≤", "$\\leq$"},   {"→", "$\\rightarrow$"}, {"↓", "$\\downarrow$"}, {"↑", "$\\uparrow$"},
-      {"·", "$\\cdot$"}, {"…", "\\ldots{}"}, {"θ", "$\\theta$"},      {"⁻", "$^{-}$"},        {"\xEF\xBF\xBD", "?"}};
-  for (const auto& [from, to] : signs) {
-    for (std::size_t at = result.find(from); at != std::string::npos; at = result.find(from, at)) {
-      result.replace(at, std::string_view(from).size(), to);
-      at += std::string_view(to).size();
-    }
-  }
-  return result;
+  return latex_signs(result);
 }
 
 std::string quote_csv(std::string_view text) {

@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(what_is_beyond_a_models_positions_is_na_with_a_reason_and_n
   BOOST_TEST(to_markdown(table).find("| learned | 2 |") != std::string::npos, to_markdown(table));
 }
 
-BOOST_AUTO_TEST_CASE(bold_says_that_the_documents_tell_it_apart) {
+BOOST_AUTO_TEST_CASE(bold_says_that_a_difference_is_beyond_the_noise) {
   test::TempFolder folder;
   const artifact::Workspace workspace = sample::write_inputs(
       folder.path(),

@@ -15,6 +15,8 @@ BOOST_AUTO_TEST_CASE(nothing_of_a_label_is_markup) {
 
 BOOST_AUTO_TEST_CASE(signs_of_ours_are_latex) {
   BOOST_TEST(escape_latex("Δ ≥ −1 ↓") == "$\\Delta$ $\\geq$ $-$1 $\\downarrow$");
+  BOOST_TEST(escape_latex("≈ 2.3 † √ “x”") == "$\\approx$ 2.3 $^\\dagger$ $\\surd$ ``x''");
+  BOOST_TEST(escape_latex("café 位") == "café \\texttt{U+4F4D}");
 }
 
 BOOST_AUTO_TEST_CASE(csv_is_quoted_only_where_it_must_be) {

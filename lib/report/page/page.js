@@ -21,7 +21,7 @@
     var log = axis.scale !== 'linear';
     var s = { type: log ? 'logarithmic' : 'linear', title: { display: true, text: axis.title }, grid: { color: '#eee' },
               ticks: { maxRotation: 0, callback: function (v) { return words(axis, v); } } };
-    if (low !== undefined) s.min = low;
+    if (low !== undefined && !(log && low <= 0)) s.min = low;
     if (high !== undefined) s.max = high;
     if (axis.scale === 'log2') {
       s.afterBuildTicks = function (own) {
@@ -69,7 +69,7 @@
         list.push({ label: s.name, extra: true, data: points(2), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', spanGaps: false });
         list.push({ label: s.name, extra: true, data: points(3), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', backgroundColor: s.colour + '29', fill: '-1' });
       }
-      list.push({ label: s.name, seed: s.seed, extra: !main, data: points(1), borderColor: main ? s.colour : s.colour + '66', backgroundColor: s.colour, borderDash: dashes[s.dash],
+      list.push({ label: s.name, seed: s.seed, extra: !main, data: points(1), known: s.points, borderColor: main ? s.colour : s.colour + '66', backgroundColor: s.colour, borderDash: dashes[s.dash],
                   borderWidth: main ? 2 : 1, pointRadius: s.role === 'main' ? 3 : 0, pointStyle: shapes[s.shape], spanGaps: false, order: main ? 0 : 1 });
     });
     return list;
@@ -99,7 +99,12 @@
             filter: function (item) { return !item.dataset.extra; },
             callbacks: {
               title: function (items) { return items.length ? figure.x.title + ': ' + words(figure.x, items[0].parsed.x) : ''; },
-              label: function (item) { return item.dataset.label + ': ' + words(figure.y, item.parsed.y); }
+              label: function (item) {
+                var known = item.dataset.known && item.dataset.known[item.dataIndex], text = item.dataset.label + ': ' + words(figure.y, item.parsed.y);
+                if (known && known.length > 3) text += ' [' + words(figure.y, known[2]) + ', ' + words(figure.y, known[3]) + ']';
+                if (known && known.length > 4) text += ', n = ' + known[4];
+                return text;
+              }
             }
           }
         }
@@ -117,23 +122,43 @@
     button.textContent = 'Interactive';
     button.setAttribute('aria-pressed', 'false');
     element.insertBefore(button, panels);
+    var scales = ['x', 'y'].map(function (name) {
+      var axis = figure[name], own = axis.scale, other = own === 'linear' ? 'log10' : 'linear', toggle = document.createElement('button');
+      toggle.type = 'button';
+      toggle.className = 'wake scale';
+      toggle.hidden = true;
+      function word() { toggle.textContent = name + ': ' + (axis.scale === 'linear' ? 'linear' : 'log'); }
+      word();
+      toggle.addEventListener('click', function () {
+        axis.scale = axis.scale === own ? other : own;
+        word();
+        charts.forEach(function (c) { c.destroy(); });
+        draw();
+      });
+      element.insertBefore(toggle, panels);
+      return toggle;
+    });
+    function draw() {
+      panels.textContent = '';
+      charts = figure.panels.map(function (panel) {
+        var box = document.createElement('div'), title = document.createElement('h4'), room = document.createElement('div'), canvas = document.createElement('canvas');
+        box.className = 'live';
+        title.textContent = panel.title;
+        canvas.setAttribute('role', 'img');
+        canvas.setAttribute('aria-label', figure.title + ' ' + panel.title);
+        room.appendChild(canvas); box.appendChild(title); box.appendChild(room); panels.appendChild(box);
+        return chart(canvas, figure, panel);
+      });
+    }
     button.addEventListener('click', function () {
       if (charts) {
         charts.forEach(function (c) { c.destroy(); });
         charts = null;
         panels.innerHTML = still;
       } else {
-        panels.textContent = '';
-        charts = figure.panels.map(function (panel) {
-          var box = document.createElement('div'), title = document.createElement('h4'), room = document.createElement('div'), canvas = document.createElement('canvas');
-          box.className = 'live';
-          title.textContent = panel.title;
-          canvas.setAttribute('role', 'img');
-          canvas.setAttribute('aria-label', figure.title + ' ' + panel.title);
-          room.appendChild(canvas); box.appendChild(title); box.appendChild(room); panels.appendChild(box);
-          return chart(canvas, figure, panel);
-        });
+        draw();
       }
+      scales.forEach(function (toggle) { toggle.hidden = !charts; });
       button.textContent = charts ? 'Static' : 'Interactive';
       button.setAttribute('aria-pressed', charts ? 'true' : 'false');
     });

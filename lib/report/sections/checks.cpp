@@ -1,8 +1,10 @@
 // What makes a comparison of encodings trustworthy, decided from what was gathered where that can be.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
+#include "report/comparison.h"
 #include "report/section.h"
 #include "support/text.h"
 
@@ -35,50 +37,124 @@ double number_of(const Json& facts, const char* name) {
   return found != facts.end() && found->is_number() ? found->get<double>() : NAN;
 }
 
-Check same_tokens(const Results& results) {
-  Check check{"Same token stream for all encodings"};
-  std::set<std::string> data;
-  for (const Run& run : results.runs) {
-    if (run.facts.contains("data_digest") && run.facts["data_digest"].is_string()) data.insert(run.facts["data_digest"].get<std::string>());
+/// Settings by dotted key.
+void flatten(const Json& config, const std::string& front, std::map<std::string, std::string>& settings) {
+  for (const auto& [key, value] : config.items()) {
+    if (value.is_object() && !(front == "model." && key == "encoding")) flatten(value, front + key + ".", settings);
+    else settings[front + key] = value.dump();
   }
+}
+
+/// What may differ between trainings that are compared: the encoding itself, the seed, and what was tuned.
+bool may_differ(const std::string& key, const Results& results) {
+  if (key == "model.encoding" || key == "train.seed") return true;
+  const bool tuned = std::any_of(results.selections.begin(), results.selections.end(), [](const Selection& s) { return s.axis == "lr"; });
+  return tuned && key.size() > 8 && (key == "train.peak_lr" || key.find(".peak_lr") != std::string::npos);
+}
+
+/// Keys in which trainings of one kind differ.
+std::map<std::string, std::string> differing_settings(const Results& results) {
+  std::map<std::string, std::string> differing;
   for (const auto& [variant, curves] : by_variant(results)) {
+    std::map<std::string, std::string> first;
+    bool any = false;
     for (const Curve* curve : curves) {
-      for (const CurvePoint& point : curve->train) {
-        for (const CurvePoint& other : curves.front()->train) {
-          if (other.step != point.step || other.tokens == point.tokens) continue;
-          return {check.what, Outcome::kFail, cat(curve->run.encoding, " had seen ", support::with_commas(std::llround(point.tokens)), " tokens at step ",
-                                                  std::llround(point.step), ", ", curves.front()->run.encoding, " ", support::with_commas(std::llround(other.tokens)))};
+      if (!curve->config.is_object()) continue;
+      std::map<std::string, std::string> own;
+      flatten(curve->config, "", own);
+      if (!any) first = own;
+      any = true;
+      for (const auto* side : {&own, &first}) {
+        for (const auto& [key, value] : *side) {
+          const auto a = first.find(key), b = own.find(key);
+          if ((a != first.end() && b != own.end() && a->second == b->second) || may_differ(key, results)) continue;
+          differing.emplace(key, cat(a == first.end() ? "none" : a->second, " (", curves.front()->run.encoding, "), ",
+                                     b == own.end() ? "none" : b->second, " (", curve->run.encoding, ")"));
         }
       }
     }
   }
-  if (data.size() > 1) return {check.what, Outcome::kFail, cat("models were evaluated on ", data.size(), " different token shards")};
-  check.reason = results.curves.empty() ? "no training log was gathered" : "tokens by step agree, but no artifact holds a hash of the batches";
+  return differing;
+}
+
+bool configs_known(const Results& results) {
+  return !results.curves.empty() && std::all_of(results.curves.begin(), results.curves.end(), [](const Curve& c) { return c.config.is_object(); });
+}
+
+/// Tokens seen by step, where trainings of one kind disagree; empty where they do not.
+std::string other_tokens(const Results& results) {
+  for (const auto& [variant, curves] : by_variant(results)) {
+    std::map<double, double> tokens;
+    for (const CurvePoint& point : curves.front()->train) tokens[point.step] = point.tokens;
+    for (const Curve* curve : curves) {
+      for (const CurvePoint& point : curve->train) {
+        const auto other = tokens.find(point.step);
+        if (other == tokens.end() || other->second == point.tokens) continue;
+        return cat(curve->run.encoding, " had seen ", support::with_commas(std::llround(point.tokens)), " tokens at step ", std::llround(point.step), ", ",
+                   curves.front()->run.encoding, " ", support::with_commas(std::llround(other->second)));
+      }
+    }
+  }
+  return "";
+}
+
+Check same_tokens(const Results& results) {
+  Check check{"Same token stream for all encodings"};
+  std::set<std::string> evaluated, trained;
+  for (const Run& run : results.runs) {
+    if (run.facts.contains("data_digest") && run.facts["data_digest"].is_string()) evaluated.insert(run.facts["data_digest"].get<std::string>());
+  }
+  if (const std::string other = other_tokens(results); !other.empty()) return {check.what, Outcome::kFail, other};
+  if (evaluated.size() > 1) return {check.what, Outcome::kFail, cat("models were evaluated on ", evaluated.size(), " different token shards")};
+  bool known = configs_known(results);
+  std::string differs;
+  for (const auto& [variant, curves] : by_variant(results)) {
+    for (const Curve* curve : curves) {
+      known = known && !curve->data.empty();
+      if (!curve->data.empty() && !curves.front()->data.empty() && curve->data != curves.front()->data)
+        differs = cat(curve->run.encoding, " and ", curves.front()->run.encoding, " were trained on different data");
+    }
+  }
+  if (!differs.empty()) return {check.what, Outcome::kFail, differs};
+  const auto settings = differing_settings(results);
+  for (const char* key : {"train.batch", "train.length", "train.tokens"}) {
+    if (const auto own = settings.find(key); own != settings.end()) return {check.what, Outcome::kFail, cat(key, ": ", own->second)};
+  }
+  if (known) return {check.what, Outcome::kPass, "same data (by digest), batch, length and tokens; batches follow from these and the seed"};
+  check.reason = results.curves.empty() ? "no training log was gathered" : "tokens by step agree, but not every log says which data it was trained on";
   return check;
 }
 
 Check same_weights(const Results& results) {
   Check check{"Same initial weights wherever shapes agree"};
-  std::map<std::string, std::set<std::string>> seeds;
-  std::set<double> rest;
-  for (const Curve& curve : results.curves) {
-    seeds[curve.run.encoding].insert(curve.run.seed);
-    const double own = number_of(curve.run.facts, "parameters"), encoding = number_of(curve.run.facts, "encoding_parameters");
-    if (std::isfinite(own) && std::isfinite(encoding)) rest.insert(own - encoding);
-  }
-  if (seeds.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
-  if (rest.size() > 1) return {check.what, Outcome::kFail, "models differ in the number of parameters beside those of their encodings"};
-  for (const auto& [encoding, own] : seeds) {
-    if (own != seeds.begin()->second) {
-      return {check.what, Outcome::kFail, cat(encoding, " has other seeds than ", seeds.begin()->first)};
+  if (results.curves.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
+  for (const auto& [variant, curves] : by_variant(results)) {   // sizes of a grid are kinds of their own
+    std::map<std::string, std::set<std::string>> seeds;
+    std::set<double> rest;
+    for (const Curve* curve : curves) {
+      seeds[curve->run.encoding].insert(curve->run.seed);
+      const double own = number_of(curve->run.facts, "parameters"), encoding = number_of(curve->run.facts, "encoding_parameters");
+      if (std::isfinite(own) && std::isfinite(encoding)) rest.insert(own - encoding);
+    }
+    if (rest.size() > 1) return {check.what, Outcome::kFail, "models differ in the number of parameters beside those of their encodings"};
+    for (const auto& [encoding, own] : seeds) {
+      if (own != seeds.begin()->second) return {check.what, Outcome::kFail, cat(encoding, " has other seeds than ", seeds.begin()->first)};
     }
   }
   return {check.what, Outcome::kPass, "same seeds and sizes; weights are drawn from (seed, name of the tensor), so shared ones are equal"};
 }
 
 Check same_training(const Results& results) {
-  Check check{"Same everything else: steps, length, learning rate"};
+  Check check{"Same everything else: model, optimizer, schedule, length, steps"};
   if (results.curves.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
+  if (const auto settings = differing_settings(results); !settings.empty()) {
+    std::vector<std::string> words;
+    for (const auto& [key, values] : settings) {
+      if (words.size() < 4) words.push_back(cat(key, ": ", values));
+    }
+    if (settings.size() > words.size()) words.push_back(cat(settings.size() - words.size(), " more"));
+    return {check.what, Outcome::kFail, support::join(words, "; ")};
+  }
   for (const auto& [variant, curves] : by_variant(results)) {
     for (const Curve* curve : curves) {
       for (const char* name : {"length", "step", "first_step"}) {
@@ -87,19 +163,20 @@ Check same_training(const Results& results) {
         return {check.what, Outcome::kFail, cat(curve->run.encoding, " and ", curves.front()->run.encoding, " differ in ", name, ": ",
                                                 support::shortest(own), " and ", support::shortest(other))};
       }
-      if (curve->peak_rate != curves.front()->peak_rate && std::isfinite(curve->peak_rate)) {
-        return {check.what, Outcome::kUnknown, "learning rates differ, which they may where each was tuned"};
-      }
     }
   }
-  return {check.what, Outcome::kPass, "training length, steps and largest learning rate agree; optimizer and precision are in each artifact's config"};
+  if (!configs_known(results)) return {check.what, Outcome::kUnknown, "length and steps agree; not every log says how it was trained"};
+  return {check.what, Outcome::kPass, results.selections.empty() ? "all settings of training agree but encoding and seed"
+                                                                 : "all settings of training agree but encoding, seed and the tuned learning rate"};
 }
 
 Check tuned_rates(const Results& results) {
   Check check{"Learning rate tuned for each encoding, three values or more"};
   std::map<std::string, std::set<double>> rates;
-  for (const Curve& curve : results.curves) {
-    if (std::isfinite(curve.peak_rate)) rates[curve.run.encoding].insert(curve.peak_rate);
+  for (const auto* curves : {&results.curves, &results.unselected_curves}) {
+    for (const Curve& curve : *curves) {
+      if (std::isfinite(curve.peak_rate)) rates[curve.run.encoding].insert(curve.peak_rate);
+    }
   }
   if (rates.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
   for (const auto& [encoding, own] : rates) {
@@ -108,7 +185,11 @@ Check tuned_rates(const Results& results) {
                                               support::shortest(*own.begin()), ")")};
     }
   }
-  return {check.what, Outcome::kPass, "three learning rates or more for every encoding"};
+  for (const Selection& selection : results.selections) {
+    if (selection.axis == "lr" && selection.at_edge)
+      return {check.what, Outcome::kFail, cat(selection.encoding, " is best at the edge of its rates (", selection.chosen, "): a better one may lie beyond")};
+  }
+  return {check.what, Outcome::kPass, "three learning rates or more for every encoding, chosen on validation data"};
 }
 
 Check enough_seeds(const Results& results) {
@@ -131,24 +212,29 @@ Check enough_seeds(const Results& results) {
 
 Check parity(const Results& results) {
   Check check{"In-distribution parity: within 1 % of the best at the training length"};
-  for (const std::string& protocol : protocols_of(results)) {
-    std::vector<std::pair<std::string, double>> losses;
-    for (const Arm& arm : results.arms) {
-      const ArmScore score = arm_score(results, arm, protocol, results.train_length);
-      if (score.ok()) losses.emplace_back(arm_name(arm, tells_variants(results)), summarise_seeds(score.nll).mean);
-    }
-    if (losses.size() < 2) continue;
-    double best = INFINITY;
-    for (const auto& [name, loss] : losses) best = std::min(best, loss);
-    std::vector<std::string> worse;
-    for (const auto& [name, loss] : losses) {
-      if (std::exp(loss - best) > 1.01) worse.push_back(name);
-    }
-    if (worse.empty()) return {check.what, Outcome::kPass, cat("perplexities at ", support::with_commas(results.train_length), " tokens (", protocol, ") agree")};
-    return {check.what, Outcome::kFail, cat("worse at ", support::with_commas(results.train_length), " tokens (", protocol, "): ", support::join(worse, ", "),
-                                            "; what is claimed of them at other lengths is qualified")};
+  const std::string protocol = headline_protocol(results);
+  std::map<std::int64_t, std::vector<std::pair<std::string, double>>> losses;   // by training length: others are no peers
+  for (const Arm& arm : results.arms) {
+    const std::int64_t length = train_length_of(results, arm);
+    const ArmScore score = arm_score(results, arm, protocol, length);
+    if (score.ok()) losses[length].emplace_back(arm_name(arm, tells_variants(results)), summarise_seeds(score.nll).mean);
   }
-  return {check.what, Outcome::kUnknown, "fewer than two models were measured at the training length"};
+  std::vector<std::string> worse, agree;
+  for (const auto& [length, own] : losses) {
+    if (own.size() < 2) continue;
+    double best = INFINITY;
+    for (const auto& [name, loss] : own) best = std::min(best, loss);
+    std::vector<std::string> names;
+    for (const auto& [name, loss] : own) {
+      if (std::exp(loss - best) > 1.01) names.push_back(name);
+    }
+    const std::string where = cat(support::with_commas(length), " tokens (", protocol, ")");
+    if (names.empty()) agree.push_back(where);
+    else worse.push_back(cat("at ", where, ": ", support::join(names, ", ")));
+  }
+  if (!worse.empty()) return {check.what, Outcome::kFail, cat("worse ", support::join(worse, "; "), "; what is claimed of them at other lengths is qualified")};
+  if (!agree.empty()) return {check.what, Outcome::kPass, cat("perplexities at ", support::join(agree, " and at "), " agree")};
+  return {check.what, Outcome::kUnknown, "fewer than two models were measured at their training length"};
 }
 
 Check shared_items(const Results& results) {

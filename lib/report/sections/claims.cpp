@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "report/comparison.h"
 #include "report/section.h"
 #include "support/text.h"
 
@@ -15,9 +16,16 @@ Cell number_or(double value, const std::string& reason) {
   return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", reason.empty() ? "there is nothing to test" : reason);
 }
 
+Cell stated(const std::optional<double>& value) { return value ? Cell::of_number(*value) : Cell::missing("–", "the claim states no number"); }
+
+std::string band_text(const std::optional<Interval>& band) {
+  return band ? cat(support::shortest(band->low), " to ", support::shortest(band->high)) : "";
+}
+
 Row row_of(const std::string& id, const TestResult& result, bool is_control) {
   const std::string& reason = result.reason;
   return {.cells = {Cell::of_text(id), Cell::of_text(result.configs), Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
+                    stated(result.test->published), Cell::of_text(band_text(result.test->band)),
                     number_or(result.effect, reason), number_or(result.interval.low, reason), number_or(result.interval.high, reason),
                     Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_name(result.verdict)), Cell::of_text(reason)}};
 }
@@ -39,6 +47,8 @@ Section claims_section(const Results& results, Palette&) {
                    {.id = "config_hash", .header = "Configs", .text = true},
                    {.id = "expected", .header = "Expected", .text = true},
                    {.id = "observed", .header = "Observed", .text = true},
+                   {.id = "published", .header = "Published", .style = NumberStyle::kNats},
+                   {.id = "band", .header = "Band", .text = true},
                    {.id = "effect", .header = "Effect", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
                    {.id = "ci_lo", .header = "95 % low", .style = NumberStyle::kSignedNats},
                    {.id = "ci_hi", .header = "95 % high", .style = NumberStyle::kSignedNats},
@@ -53,12 +63,13 @@ Section claims_section(const Results& results, Palette&) {
     for (const TestResult& test : result.control) tests.rows.push_back(row_of(claim.id, test, true));
     for (const TestResult& test : result.tests) tests.rows.push_back(row_of(claim.id, test, false));
     if (before > 0) tests.rows[before].rule_above = true;
-    section.findings.push_back(cat(claim.id, ", ", verdict_name(result.verdict), ": ", claim.says, result.reason.empty() ? "" : cat(" (", result.reason, ")")));
+    section.findings.push_back(cat(claim.id, ", ", verdict_name(result.verdict), result.seeds > 0 ? cat(" (", seeds_in_words(result.seeds), ")") : "",
+                                   ": ", claim.says, result.reason.empty() ? "" : cat(" (", result.reason, ")")));
   }
-  board.caption = "Reproduced: every test holds in every seed and its interval excludes zero; partly: in the mean only, or without an interval; not "
-                  "testable: the control failed, or something was not measured. Hash: of the claim as it was written.";
-  tests.caption = cat("Effect: by how much the least favourable arm passes, in the measure's own unit; above zero is as claimed. Interval: 95 %, paired t over "
-                      "seeds from three on, else a bootstrap over items (10,000 resamples, the same for all arms). ", training_sentence(results), " Configs: a hash of the configs of the runs that were compared.");
+  board.caption = "Reproduced: three seeds or more, every test holds in each, its interval excludes zero and a stated band is met; partly: it holds in "
+                  "the mean. Not testable: the control failed, or something was not measured. Hash: of the claim as it was written.";
+  tests.caption = cat("Effect: by how much the least favourable arm passes, in the measure's own unit; above zero is as claimed. Interval: 95 %, over seeds "
+                      "and items from three seeds on, else over items. ", training_sentence(results), " Configs: a hash of the configs of the runs compared.");
   section.tables = {std::move(board), std::move(tests)};
   return section;
 }

@@ -34,17 +34,198 @@ Cell length_cell(double value, const std::string& status) {
   return Cell::missing(status == "none" ? "none" : mark_of(status), reason_of(status));
 }
 
-/// Scores of an arm's trials by length, over seeds.
-std::map<std::int64_t, double> exact_by_length(const Results& results, std::size_t arm, const std::function<bool(const std::string&)>& of) {
-  std::map<std::int64_t, std::pair<double, double>> sums;
-  for (const Trial& trial : results.trials) {
-    if (arm_of(results, trial.run) != arm || !of(trial.task)) continue;
-    sums[trial.length].first += trial.exact;
-    sums[trial.length].second += 1;
-  }
+/// Exact match of trials by length, of one arm over its seeds.
+using Shares = std::map<std::int64_t, std::pair<double, double>>;
+
+std::map<std::int64_t, double> means_of(const Shares& shares) {
   std::map<std::int64_t, double> means;
-  for (const auto& [length, sum] : sums) means[length] = sum.first / sum.second;
+  for (const auto& [length, sum] : shares) means[length] = sum.first / sum.second;
   return means;
+}
+
+/// Σ nll and Σ tokens over seeds, by document.
+using Documents = std::map<std::string, std::pair<double, double>>;
+/// One rule by length.
+using RuleLosses = std::map<std::int64_t, Documents>;
+
+/// What was measured of one arm.
+struct ArmReach {
+  std::vector<double> usable, effective;
+  std::string usable_status = "not_measured", effective_status = "not_measured";
+  std::set<std::int64_t> tested;
+  bool extended = false;                         ///< rules were asked for
+  std::map<std::string, RuleLosses> test, validation;
+  std::map<std::string, std::set<std::int64_t>> bad;   ///< rule → lengths without a number in some seed
+  Shares passkey, ruler;
+};
+
+std::vector<ArmReach> gather(const Results& results) {
+  std::vector<ArmReach> arms(results.arms.size());
+  std::vector<std::size_t> arm_of_run(results.runs.size(), results.arms.size());
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    for (const std::size_t run : results.arms[arm].runs) arm_of_run[run] = arm;
+  }
+  const auto of = [&](std::size_t run) { return arm_of_run[run] < arms.size() ? &arms[arm_of_run[run]] : nullptr; };
+  each_row(results, "lm_length", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    ArmReach* arm = of(run);
+    if (!arm || read.text(row, "protocol") != "anchored") return;
+    const std::string measure = read.text(row, "measure"), status = read.text(row, "status");
+    if (measure == "ratio" && std::isfinite(read.real(row, "L"))) arm->tested.insert(read.whole(row, "L"));
+    if (measure == "usable_context") {
+      arm->usable.push_back(read.real(row, "value"));
+      arm->usable_status = status;
+    }
+    if (measure == "effective_context") {
+      arm->effective.push_back(read.real(row, "value"));
+      arm->effective_status = status;
+    }
+  });
+  each_row(results, "lm_extension", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    ArmReach* arm = of(run);
+    if (!arm) return;
+    arm->extended = true;
+    if (read.text(row, "status") != "ok") arm->bad[read.text(row, "variant")].insert(read.whole(row, "L"));
+  });
+  each_row(results, "lm_extension_doc", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    ArmReach* arm = of(run);
+    if (!arm) return;
+    auto& rules = read.text(row, "corpus") == "validation" ? arm->validation : arm->test;
+    auto& [nll, tokens] = rules[read.text(row, "variant")][read.whole(row, "L")][read.text(row, "doc_id")];
+    nll += read.real(row, "nll_sum", true);
+    tokens += read.real(row, "tokens_scored", true);
+  });
+  for (const Trial& trial : results.trials) {
+    ArmReach* arm = of(trial.run);
+    if (!arm) continue;
+    const bool ruler = trial.task.rfind("ruler", 0) == 0;
+    if (!ruler && trial.task != "passkey") continue;
+    auto& [exact, trials] = (ruler ? arm->ruler : arm->passkey)[trial.length];
+    exact += trial.exact;
+    trials += 1;
+  }
+  return arms;
+}
+
+/// Mean loss by length, of every second document from `first` on; of all where `step` is 1.
+std::map<std::int64_t, double> losses_of(const RuleLosses& rule, std::size_t first, std::size_t step) {
+  std::map<std::int64_t, double> losses;
+  for (const auto& [length, documents] : rule) {
+    double nll = 0, tokens = 0;
+    std::size_t i = 0;
+    for (const auto& [id, sums] : documents) {
+      if (i++ % step != first) continue;
+      nll += sums.first;
+      tokens += sums.second;
+    }
+    if (tokens > 0) losses[length] = nll / tokens;
+  }
+  return losses;
+}
+
+/// The documents that a rule is judged by: half of those of the test, or all of a split.
+struct Judged {
+  const std::map<std::string, RuleLosses>* rules;
+  std::size_t first = 0, step = 1;
+
+  std::map<std::int64_t, double> losses(const std::string& rule) const { return losses_of(rules->at(rule), first, step); }
+
+  /// The largest length from the training length on up to which a rule keeps perplexity within 5 %; 0 for none.
+  std::int64_t reach_of(const std::string& rule, std::int64_t trained, const std::set<std::int64_t>& bad) const {
+    const auto plain = rules->find("plain");
+    if (plain == rules->end()) return 0;
+    const auto own = losses_of(plain->second, first, step);
+    const auto base = own.find(trained);
+    if (base == own.end()) return 0;
+    std::map<std::int64_t, double> curve;
+    for (const auto& [length, loss] : losses(rule)) {
+      if (length >= trained && bad.count(length) == 0) curve[length] = loss;
+    }
+    return reach(curve, [&](double loss) { return loss <= base->second + std::log1p(kTolerance); });
+  }
+};
+
+struct Rescaled {
+  std::string rule;
+  std::int64_t reach = 0, longest = 0;
+};
+
+/// The rule that reaches farthest (then: with the least loss there) on documents that its reach is not reported from: those of
+/// validation where they were scored, else every second one of the test.
+Rescaled rescaled(const ArmReach& arm, std::int64_t trained) {
+  const bool held_out = !arm.validation.empty();
+  const Judged choice{held_out ? &arm.validation : &arm.test, 0, held_out ? 1U : 2U};
+  const Judged report{&arm.test, held_out ? 0U : 1U, held_out ? 1U : 2U};
+  Rescaled best;
+  std::int64_t farthest = 0;
+  double least = INFINITY;
+  const std::set<std::int64_t> none;
+  for (const auto& [rule, by_length] : *choice.rules) {
+    if (rule == "plain" || rule == "crop") continue;   // no rules, and cropping reads no further than training did
+    const auto bad = arm.bad.find(rule);
+    const std::int64_t own = choice.reach_of(rule, trained, bad == arm.bad.end() ? none : bad->second);
+    if (own == 0) continue;
+    const double at_end = choice.losses(rule).at(own);
+    if (own < farthest || (own == farthest && at_end >= least)) continue;
+    farthest = own;
+    least = at_end;
+    best.rule = rule;
+  }
+  if (best.rule.empty() || report.rules->count(best.rule) == 0) return {};
+  const auto bad = arm.bad.find(best.rule);
+  best.reach = report.reach_of(best.rule, trained, bad == arm.bad.end() ? none : bad->second);
+  for (const auto& [length, loss] : report.losses(best.rule)) best.longest = std::max(best.longest, length);
+  return best;
+}
+
+/// The worst seed: what one may count on. NaN where a seed has none.
+double least_of(const std::vector<double>& values) {
+  double lowest = NAN;
+  for (const double value : values) {
+    if (!std::isfinite(value)) return std::nan("");
+    lowest = std::isfinite(lowest) ? std::min(lowest, value) : value;
+  }
+  return lowest;
+}
+
+Cell retrieval_cell(const std::map<std::int64_t, double>& scores, const std::function<bool(double)>& good, bool acquired) {
+  if (scores.empty()) return Cell::missing("–", reason_of("not_measured"));
+  if (!acquired) return Cell::missing("–", reason_of("not_acquired"));
+  return length_cell(static_cast<double>(reach(scores, good)), "none");
+}
+
+void add_rescaled(Row& row, const ArmReach& arm, std::int64_t trained) {
+  const Rescaled best = trained > 0 ? rescaled(arm, trained) : Rescaled{};
+  if (best.rule.empty()) {
+    const bool tried = arm.test.size() > 1 && trained > 0;
+    const std::string why = !arm.extended ? reason_of("not_measured") : trained == 0 ? "the training length is not known"
+                            : tried ? "no rule keeps perplexity within 5 %" : reason_of("na_encoding");
+    row.cells.push_back(Cell::of_text("–"));
+    row.cells.push_back(Cell::missing("–", why));
+    row.cells.push_back(Cell::of_text(tried ? class_of(0, false) : "–"));
+    return;
+  }
+  row.cells.push_back(Cell::of_text(best.rule));
+  row.cells.push_back(length_cell(static_cast<double>(best.reach), "none"));
+  row.cells.push_back(Cell::of_text(class_of(static_cast<double>(best.reach) / static_cast<double>(trained), best.reach >= best.longest)));
+}
+
+Row row_of(const Results& results, const Arm& own, const ArmReach& arm) {
+  const std::int64_t trained = train_length_of(results, own);
+  const double far = least_of(arm.usable);
+  const double multiple = trained > 0 ? far / static_cast<double>(trained) : NAN;
+  const auto passkey = means_of(arm.passkey), ruler = means_of(arm.ruler);
+  double own_ruler = NAN;
+  if (const auto found = ruler.find(trained); found != ruler.end()) own_ruler = found->second;
+
+  Row row{.cells = arm_cells(results, own)};
+  row.cells.push_back(length_cell(far, arm.usable_status == "ok" ? "none" : arm.usable_status));
+  row.cells.push_back(length_cell(least_of(arm.effective), arm.effective_status));
+  row.cells.push_back(retrieval_cell(passkey, [](double score) { return score >= 0.8; }, true));
+  row.cells.push_back(retrieval_cell(ruler, [&](double score) { return score >= 0.85 * own_ruler; }, own_ruler >= 0.5));
+  row.cells.push_back(Cell::of_text(class_of(arm.usable_status == "none" ? 0 : multiple,
+                                             !arm.tested.empty() && far >= static_cast<double>(*arm.tested.rbegin()))));
+  add_rescaled(row, arm, trained);
+  return row;
 }
 
 }  // namespace
@@ -66,100 +247,17 @@ Section context_extension_section(const Results& results, Palette&) {
                                              count("rescaled", "usable", "rescaled, untrained"),
                                              {.id = "rescaled_class", .header = "Class rescaled", .text = true}});
   bool any = false;
-  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    std::vector<double> usable, effective;
-    std::string usable_status = "not_measured", effective_status = "not_measured";
-    std::set<std::int64_t> tested;
-    each_row(results, "lm_length", [&](std::size_t run, const TableReader& read, std::size_t row) {
-      if (arm_of(results, run) != arm || read.text(row, "protocol") != "anchored") return;
-      const std::string measure = read.text(row, "measure"), status = read.text(row, "status");
-      if (measure == "ratio" && std::isfinite(read.real(row, "L"))) tested.insert(read.whole(row, "L"));
-      if (measure == "usable_context") {
-        usable.push_back(read.real(row, "value"));
-        usable_status = status;
-      }
-      if (measure == "effective_context") {
-        effective.push_back(read.real(row, "value"));
-        effective_status = status;
-      }
-    });
-    // The worst seed: what one may count on.
-    const auto least = [](const std::vector<double>& values) {
-      double lowest = NAN;
-      for (const double value : values) {
-        if (!std::isfinite(value)) return std::nan("");
-        lowest = std::isfinite(lowest) ? std::min(lowest, value) : value;
-      }
-      return lowest;
-    };
-    const double far = least(usable);
-    const double multiple = results.train_length > 0 ? far / static_cast<double>(results.train_length) : NAN;
-
-    // Under every rule: mean loss over seeds by length.
-    std::map<std::string, std::map<std::int64_t, std::vector<double>>> losses;
-    std::map<std::string, std::map<std::int64_t, bool>> bad;
-    each_row(results, "lm_extension", [&](std::size_t run, const TableReader& read, std::size_t row) {
-      if (arm_of(results, run) != arm) return;
-      const std::string variant = read.text(row, "variant");
-      if (variant == "crop") return;   // reads no further than training did
-      if (read.text(row, "status") == "ok") losses[variant][read.whole(row, "L")].push_back(read.real(row, "nll_mean"));
-      else bad[variant][read.whole(row, "L")] = true;
-    });
-    double base = NAN;
-    if (losses.count("plain") && losses["plain"].count(results.train_length)) base = mean_of_finite(losses["plain"][results.train_length]);
-    std::string best_rule;
-    std::int64_t best = 0, longest = 0;
-    double best_loss = INFINITY;
-    for (const auto& [variant, by_length] : losses) {
-      if (variant == "plain" || !std::isfinite(base)) continue;
-      std::map<std::int64_t, double> curve;
-      for (const auto& [length, values] : by_length) {
-        longest = std::max(longest, length);
-        if (length >= results.train_length && !bad[variant][length]) curve[length] = mean_of_finite(values);
-      }
-      const std::int64_t own = reach(curve, [&](double loss) { return loss <= base + std::log1p(kTolerance); });
-      const double at_end = own > 0 ? curve[own] : INFINITY;
-      if (own > best || (own == best && own > 0 && at_end < best_loss)) {
-        best = own;
-        best_rule = variant;
-        best_loss = at_end;
-      }
-    }
-    const auto passkey = exact_by_length(results, arm, [](const std::string& task) { return task == "passkey"; });
-    const auto ruler = exact_by_length(results, arm, [](const std::string& task) { return task.rfind("ruler", 0) == 0; });
-    double own_ruler = NAN;
-    if (const auto found = ruler.find(results.train_length); found != ruler.end()) own_ruler = found->second;
-
-    Row row{.cells = arm_cells(results, results.arms[arm])};
-    row.cells.push_back(length_cell(far, usable_status == "ok" ? "none" : usable_status));
-    row.cells.push_back(length_cell(least(effective), effective_status));
-    const auto retrieval = [&](const std::map<std::int64_t, double>& scores, const std::function<bool(double)>& good, bool acquired) {
-      if (scores.empty()) return Cell::missing("–", reason_of("not_measured"));
-      if (!acquired) return Cell::missing("–", reason_of("not_acquired"));
-      return length_cell(static_cast<double>(reach(scores, good)), "none");
-    };
-    row.cells.push_back(retrieval(passkey, [](double score) { return score >= 0.8; }, true));
-    row.cells.push_back(retrieval(ruler, [&](double score) { return score >= 0.85 * own_ruler; }, own_ruler >= 0.5));
-    row.cells.push_back(Cell::of_text(class_of(usable_status == "none" ? 0 : multiple, !tested.empty() && far >= static_cast<double>(*tested.rbegin()))));
-    if (best_rule.empty()) {
-      const std::string why = losses.empty() ? "not_measured" : "na_encoding";
-      row.cells.push_back(Cell::of_text("–"));
-      row.cells.push_back(Cell::missing("–", best == 0 && !losses.empty() && losses.size() > 1 ? "no rule keeps perplexity within 5 %" : reason_of(why)));
-      row.cells.push_back(Cell::of_text(losses.size() > 1 ? class_of(0, false) : "–"));
-    } else {
-      row.cells.push_back(Cell::of_text(best_rule));
-      row.cells.push_back(Cell::of_number(static_cast<double>(best)));
-      row.cells.push_back(Cell::of_text(class_of(static_cast<double>(best) / static_cast<double>(results.train_length), best >= longest)));
-    }
-    any = any || !usable.empty() || !losses.empty();
-    table.rows.push_back(std::move(row));
+  const std::vector<ArmReach> arms = gather(results);
+  for (std::size_t arm = 0; arm < arms.size(); ++arm) {
+    any = any || !arms[arm].usable.empty() || arms[arm].extended;
+    table.rows.push_back(row_of(results, results.arms[arm], arms[arm]));
   }
   if (!any) return section;
-  table.caption = cat("Usable: the largest tested length up to which perplexity of the anchored targets stays within 5 % of that at the training length, in "
-                      "the worst seed. Effective: the shortest whose loss is within 0.01 nats of the best. Passkey: up to which 80 % of answers are exact. "
-                      "RULER: up to which the score is at least 85 % of that at the training length. Classes by usable context over training length: below "
-                      "2 none beyond training, below 4 limited, below 8 moderate, else large. Rescaled: the same checkpoint under the best of the static "
-                      "rules, untrained. A model that was trained on at a longer context is a row of its own. ", training_sentence(results));
+  table.caption = cat("Usable: the largest tested length up to which anchored perplexity stays within 5 % of that at the training length, in the worst seed; "
+                      "effective: the shortest within 0.01 nats of the best; passkey: up to 80 % exact; RULER: up to 85 % of its score at the training length. "
+                      "Rescaled: the same checkpoint, untrained, under the static rule that reaches farthest on validation documents, or on every second "
+                      "document of the test, and reported from the others. Classes by usable over training length: below 2 none beyond training, below 4 "
+                      "limited, below 8 moderate, else large. ", training_sentence(results));
   section.tables.push_back(std::move(table));
   return section;
 }

@@ -1,4 +1,4 @@
-// What encodings cost: learned numbers, milliseconds, memory.
+// What encodings cost: parameters, milliseconds, memory.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -27,7 +27,7 @@ Cell timing_cell(const Timing* timing) {
 }
 
 Table parameters_table(const Results& results) {
-  Table table{.id = "parameters", .title = "What encodings hold"};
+  Table table{.id = "parameters", .title = "Parameters and tables of the encodings"};
   table.columns = arm_columns(results);
   std::set<std::int64_t> lengths;
   struct Held {
@@ -45,9 +45,9 @@ Table parameters_table(const Results& results) {
     own.bytes[read.whole(row, "L")] = read.real(row, "table_bytes");
     lengths.insert(read.whole(row, "L"));
   });
-  table.columns.insert(table.columns.end(), {{.id = "parameters", .header = "Learned numbers", .style = NumberStyle::kCount},
+  table.columns.insert(table.columns.end(), {{.id = "parameters", .header = "Parameters", .style = NumberStyle::kCount},
                                              {.id = "share", .header = "of the model, %", .style = NumberStyle::kPercent},
-                                             {.id = "placement", .header = "Where", .text = true}});
+                                             {.id = "placement", .header = "Placement", .text = true}});
   for (const std::int64_t length : lengths) {
     table.columns.push_back({.id = cat("bytes_", length), .header = support::with_commas(length), .group = "bytes of tables, length", .style = NumberStyle::kCount});
   }
@@ -68,7 +68,7 @@ Table parameters_table(const Results& results) {
 }
 
 Table cost_table(const Results& results, const std::string& path) {
-  Table table{.id = cat("cost_", path), .title = path == "unfused" ? "Time of the encoding by itself" : "Time that a user pays"};
+  Table table{.id = cat("cost_", path), .title = path == "unfused" ? "Time of the encoding by itself" : "Time by the cheapest exact route"};
   table.columns = arm_columns(results);
   std::set<std::int64_t> lengths;
   std::set<std::string> devices;
@@ -135,8 +135,8 @@ Table cost_table(const Results& results, const std::string& path) {
                                         : "Each through its cheapest exact route: encodings that cannot use a fused kernel pay for that, too. ",
                       "Milliseconds, batch ", batch, ", median of ", repetitions, " repetitions, quartiles in brackets, mean over seeds; measured on ",
                       support::join({devices.begin(), devices.end()}, "; "),
-                      ". Encode is the difference of attention with and without the encoding, measured in turns, so it may come out below zero; "
-                      "overhead is encode over attention, total overhead that of the whole forward pass. Measured: other runs give other numbers.");
+                      ". Encode: attention with the encoding less attention without, "
+                      "which measurement noise can make negative; overhead: encode over attention, and for the whole forward pass. Times are measured and differ from run to run.");
   return table;
 }
 

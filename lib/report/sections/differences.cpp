@@ -1,7 +1,9 @@
 // Paired differences: every encoding against the baseline, and what dropping an encoding does against its control.
 #include <algorithm>
 #include <cmath>
+#include <map>
 
+#include "report/comparison.h"
 #include "report/section.h"
 #include "support/text.h"
 
@@ -16,7 +18,8 @@ struct Pair {
   std::string protocol;
   std::int64_t length;
   ArmScore score, base_score;
-  std::optional<PairedDifference> difference;
+  std::optional<TwoLevel> difference;
+  double p_holm = NAN;
 };
 
 const Arm* find_arm(const Results& results, const std::string& encoding, const std::string& variant) {
@@ -26,8 +29,19 @@ const Arm* find_arm(const Results& results, const std::string& encoding, const s
   return nullptr;
 }
 
-std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<const Arm*, const Arm*>>& arms,
-                           Comparisons& comparisons) {
+/// Holm's p of each, in its own family: the arms of one protocol and length.
+void adjust(std::vector<Pair>& pairs) {
+  std::map<std::pair<std::string, std::int64_t>, std::vector<std::size_t>> families;
+  for (std::size_t i = 0; i < pairs.size(); ++i) families[{pairs[i].protocol, pairs[i].length}].push_back(i);
+  for (const auto& [key, members] : families) {
+    std::vector<double> p;
+    for (const std::size_t i : members) p.push_back(pairs[i].difference ? pairs[i].difference->p : NAN);
+    const std::vector<double> adjusted = holm(p);
+    for (std::size_t k = 0; k < members.size(); ++k) pairs[members[k]].p_holm = adjusted[k];
+  }
+}
+
+std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<const Arm*, const Arm*>>& arms) {
   std::vector<Pair> pairs;
   for (const auto& [arm, base] : arms) {
     for (const std::string& protocol : protocols_of(results)) {
@@ -39,12 +53,20 @@ std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<c
                   arm_score(results, *arm, protocol, length),
                   arm_score(results, *base, protocol, length),
                   {}};
-        pair.difference = comparisons.compare(pair.score, pair.base_score);
+        pair.difference = compare(pair.score, pair.base_score);
         pairs.push_back(std::move(pair));
       }
     }
   }
+  adjust(pairs);
   return pairs;
+}
+
+/// What intervals rest on.
+std::string noise_words(std::size_t fewest_seeds) {
+  if (fewest_seeds == 0) return "none";
+  if (fewest_seeds >= kSeedsForNoise) return cat("seeds and documents (", fewest_seeds, " seeds)");
+  return cat("documents alone, with ", seeds_in_words(fewest_seeds), " the noise of training is unknown");
 }
 
 Table table_of(const Results& results, const std::vector<Pair>& pairs, const std::string& id, const std::string& title,
@@ -60,14 +82,12 @@ Table table_of(const Results& results, const std::vector<Pair>& pairs, const std
                          .direction = Direction::kLowerIsBetter},
                         {.id = "low", .header = "95 % low", .style = NumberStyle::kSignedNats},
                         {.id = "high", .header = "95 % high", .style = NumberStyle::kSignedNats},
+                        {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                        {.id = "documents", .header = "n", .style = NumberStyle::kCount},
                         {.id = "relative_ppl", .header = "Perplexity, %", .style = NumberStyle::kSignedPercent},
                         {.id = "p", .header = "p", .style = NumberStyle::kProbability},
                         {.id = "p_holm", .header = "p (Holm)", .style = NumberStyle::kProbability}});
-  std::vector<double> p;
-  for (const Pair& pair : pairs) p.push_back(pair.difference ? pair.difference->p : NAN);
-  const std::vector<double> adjusted = holm(p);
-  std::size_t tests = 0;
-  for (const double value : p) tests += !std::isnan(value);
+  std::size_t fewest_seeds = 0;
   const Arm* last = nullptr;
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     const Pair& pair = pairs[i];
@@ -76,30 +96,28 @@ Table table_of(const Results& results, const std::vector<Pair>& pairs, const std
     row.cells.push_back(Cell::of_text(pair.protocol));
     row.cells.push_back(Cell::of_number(static_cast<double>(pair.length)));
     if (pair.difference) {
-      const PairedDifference& d = *pair.difference;
-      Cell delta = Cell::of_number(d.delta);
-      delta.best = d.excludes_zero() && d.delta < 0 && adjusted[i] < 0.05;
+      const TwoLevel& d = *pair.difference;
+      fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
+      Cell delta = Cell::of_number(d.estimate);
+      delta.best = d.estimate < 0 && pair.p_holm < 0.05;
+      delta.few = d.items < kFewItems;
       row.cells.insert(row.cells.end(),
                        {delta, Cell::of_number(d.interval.low), Cell::of_number(d.interval.high),
-                        Cell::of_number(std::exp(d.delta) - 1), Cell::of_number(d.p), Cell::of_number(adjusted[i])});
+                        Cell::of_number(static_cast<double>(d.seeds)),
+                        Cell::of_number(static_cast<double>(d.items)), Cell::of_number(std::exp(d.estimate) - 1),
+                        Cell::of_number(d.p), Cell::of_number(pair.p_holm)});
     } else {
       const ArmScore& bad = pair.score.ok() ? pair.base_score : pair.score;
       const std::string reason =
-          bad.ok() ? "fewer than two documents in common" : cat(pair.score.ok() ? cat("other side: ") : "", bad.reason);
+          bad.ok() ? "no seed, or fewer than two documents, in common" : cat(pair.score.ok() ? cat("other side: ") : "", bad.reason);
       row.cells.push_back(Cell::missing(bad.ok() ? "n/a" : mark_of(bad.status), reason));
-      for (int k = 0; k < 5; ++k) row.cells.push_back(Cell::of_text("–"));
+      for (int k = 0; k < 7; ++k) row.cells.push_back(Cell::of_text("–"));
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption =
-      cat("Mean NLL minus that of ", against,
-          ", in nats per token, on the same documents; below zero is better. Seeds are pooled per document. "
-          "Interval and two-sided p: paired bootstrap over documents, 10,000 resamples; Holm's correction over the ",
-          tests,
-          " tests of this table. Bold: below zero, with an interval that excludes it and a corrected p below 0.05. The "
-          "interval is test-set noise and not seed noise: "
-          "differences between single seeds below about 0.03 nats are no findings. ",
-          seeds_sentence(results), " ", training_sentence(results));
+  table.caption = cat("Mean NLL minus that of ", against, ", in nats per token, paired by seed and document; below zero is better. Interval and p: ",
+                      noise_words(fewest_seeds), "; Holm's correction over the arms of one protocol and length. Bold: below zero with a corrected p below 0.05. ",
+                      training_sentence(results));
   return table;
 }
 
@@ -108,12 +126,13 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
   Figure figure{.id = id,
                 .title = cat("Difference from ", against, ", ", protocol),
                 .kind = Figure::Kind::kForest,
-                .x = {.title = "Δ nats per token (below zero is better)"}};
+                .x = {.title = "Δ nats per token, lower is better"}};
   std::vector<const Arm*> rows;
   for (const Pair& pair : pairs) {
     if (std::find(rows.begin(), rows.end(), pair.arm) == rows.end()) rows.push_back(pair.arm);
   }
   std::reverse(rows.begin(), rows.end());  // the first on top
+  std::size_t fewest_seeds = 0;
   for (const Arm* arm : rows) figure.y_names.push_back(arm_name(*arm, tells_variants(results)));
   for (const std::int64_t length : lengths_of(results, protocol)) {
     Panel panel{.title = cat(length_header(results, length), " tokens")};
@@ -131,15 +150,16 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
                                ""});
         continue;
       }
-      const PairedDifference& d = *pair.difference;
+      const TwoLevel& d = *pair.difference;
+      fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
       Series series{.name = figure.y_names[static_cast<std::size_t>(row)],
                     .look = palette.look(pair.arm->encoding),
                     .labelled = false};
-      series.points.push_back({.x = d.delta,
+      series.points.push_back({.x = d.estimate,
                                .y = row,
                                .low = d.interval.low,
                                .high = d.interval.high,
-                               .n = static_cast<double>(pair.score.pooled.size())});
+                               .n = static_cast<double>(d.items)});
       panel.series.push_back(std::move(series));
       low = std::min(low, d.interval.low);
       high = std::max(high, d.interval.high);
@@ -151,12 +171,79 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
     panel.rules.push_back({true, 0, ""});
     figure.panels.push_back(std::move(panel));
   }
-  figure.caption = cat("Paired difference of mean NLL from ", against, " on the same documents, ", protocol,
-                       " protocol; dot: estimate, line: 95 % interval of a paired "
-                       "bootstrap over documents (10,000 resamples). Each length has its own scale. ",
-                       seeds_sentence(results), " ", training_sentence(results));
+  figure.caption = cat("Difference of mean NLL from ", against, ", paired by seed and document, ", protocol,
+                       " protocol; line: 95 % interval over ", noise_words(fewest_seeds), ". Each length has its own scale. ",
+                       training_sentence(results));
   figure.description = "Forest plot; the values are in the table of paired differences.";
   return figure;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n == 0 ? NAN : n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+/// How noisy differences were at one length: medians over the arms.
+struct Observed {
+  NoiseLevels noise;
+  std::size_t seeds = 0, items = 0;   ///< the fewest
+};
+
+std::optional<Observed> observed_noise(const std::vector<Pair>& pairs, const std::string& protocol, std::int64_t length) {
+  std::vector<double> of_seeds, of_items;
+  Observed observed;
+  for (const Pair& pair : pairs) {
+    if (pair.protocol != protocol || pair.length != length || !pair.difference) continue;
+    const TwoLevel& d = *pair.difference;
+    observed.seeds = observed.seeds == 0 ? d.seeds : std::min(observed.seeds, d.seeds);
+    observed.items = observed.items == 0 ? d.items : std::min(observed.items, d.items);
+    if (d.knows_seeds()) of_seeds.push_back(std::sqrt(d.seed_variance * static_cast<double>(d.seeds)));
+    of_items.push_back(std::sqrt(d.item_variance * static_cast<double>(d.items)));
+  }
+  if (of_items.empty()) return std::nullopt;
+  observed.noise = {median(of_seeds), median(of_items)};
+  return observed;
+}
+
+/// What so many seeds could show, from the noise that was seen.
+Table power_table(const Results& results, const std::vector<Pair>& pairs, const std::string& protocol) {
+  Table table{.id = "power", .title = "Differences that can be shown"};
+  table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
+                   {.id = "seed_sd", .header = "of a seed", .group = "sd of a difference, nats", .style = NumberStyle::kNats},
+                   {.id = "document_sd", .header = "of a document", .group = "sd of a difference, nats", .style = NumberStyle::kNats}};
+  const std::size_t counts[] = {3, 5, 10, 20};
+  for (const std::size_t seeds : counts) {
+    table.columns.push_back({.id = cat("seeds_", seeds), .header = cat(seeds, " seeds"), .group = "smallest difference found in 80 %, nats", .style = NumberStyle::kNats});
+  }
+  table.columns.push_back({.id = "for_1_percent", .header = "for 1 %", .group = "seeds needed", .style = NumberStyle::kCount});
+  for (const std::int64_t length : lengths_of(results, protocol)) {
+    const auto seen = observed_noise(pairs, protocol, length);
+    if (!seen || !std::isfinite(seen->noise.seed)) continue;
+    Row row{.cells = {Cell::of_number(static_cast<double>(length)), Cell::of_number(seen->noise.seed), Cell::of_number(seen->noise.item)}};
+    for (const std::size_t seeds : counts) row.cells.push_back(Cell::of_number(detectable_difference(seen->noise, seeds, seen->items)));
+    const std::size_t needed = seeds_to_detect(std::log(1.01), seen->noise, seen->items);
+    row.cells.push_back(needed > 0 ? Cell::of_number(static_cast<double>(needed)) : Cell::missing(">200", "more documents are needed, or more than 200 seeds"));
+    table.rows.push_back(std::move(row));
+  }
+  table.caption = cat("From the noise that was seen here (medians over the arms), ", protocol, " protocol, with as many documents as here; two-sided test at 5 %. "
+                      "A difference of 0.01 nats is 1 % of perplexity.");
+  return table;
+}
+
+/// The line that every report of comparisons has.
+std::string power_sentence(const Results& results, const std::vector<Pair>& pairs, const std::string& protocol) {
+  const auto lengths = lengths_of(results, protocol);
+  const bool trained = std::find(lengths.begin(), lengths.end(), results.train_length) != lengths.end();
+  const std::int64_t length = trained ? results.train_length : lengths.front();
+  const auto seen = observed_noise(pairs, protocol, length);
+  if (!seen) return "";
+  const std::string documents = cat(seen->items, " documents at ", length_header(results, length), " tokens (", protocol, ")");
+  if (seen->seeds < kSeedsForNoise || !std::isfinite(seen->noise.seed))
+    return cat(seeds_in_words(seen->seeds), " and ", documents, " can show no difference between encodings: the noise of training takes three seeds to know.");
+  const double least = detectable_difference(seen->noise, seen->seeds, seen->items);
+  return cat(seeds_in_words(seen->seeds), " and ", documents, " show differences of ", format_number(least, NumberStyle::kNats), " nats (",
+             format_number(std::expm1(least), NumberStyle::kPercent), " % of perplexity) and more, with a power of 80 %.");
 }
 
 }  // namespace
@@ -164,12 +251,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
 Section differences_section(const Results& results, Palette& palette) {
   Section section{.id = "differences", .title = "Paired differences"};
   if (results.lm.empty()) return section;
-  Comparisons comparisons;
-  const auto protocols = protocols_of(results);
-  std::string headline = protocols.front();
-  for (const char* better : {"sliding", "anchored"}) {   // the same targets at every length tell most
-    if (std::find(protocols.begin(), protocols.end(), better) != protocols.end()) headline = better;
-  }
+  const std::string headline = headline_protocol(results);
 
   std::vector<std::pair<const Arm*, const Arm*>> arms;
   for (const Arm& arm : results.arms) {
@@ -177,14 +259,16 @@ Section differences_section(const Results& results, Palette& palette) {
     if (base && base != &arm) arms.emplace_back(&arm, base);
   }
   if (!arms.empty()) {
-    const std::string against = cat(results.baseline, tells_variants(results) ? " of the same kind of model" : "");
-    const auto pairs = pairs_of(results, arms, comparisons);
+    const std::string against = cat(results.baseline, tells_variants(results) ? " of the same variant" : "");
+    const auto pairs = pairs_of(results, arms);
     section.figures.push_back(forest_of(results, pairs, headline, "differences", against, palette));
     section.tables.push_back(
         table_of(results, pairs, "differences", cat("Paired differences from ", results.baseline), against));
+    if (std::string power = power_sentence(results, pairs, headline); !power.empty()) section.findings.push_back(std::move(power));
+    if (Table power = power_table(results, pairs, headline); !power.rows.empty()) section.tables.push_back(std::move(power));
   }
 
-  // A drop is compared with the same fresh schedule without a drop, or it is confounded with warming up again.
+  // A drop is compared with the same new schedule without a drop, or it is confounded with warming up again.
   std::vector<std::pair<const Arm*, const Arm*>> drops;
   for (const Arm& control : results.arms) {
     const auto at = control.variant.find("nodrop");
@@ -194,7 +278,7 @@ Section differences_section(const Results& results, Palette& palette) {
     if (const Arm* arm = find_arm(results, control.encoding, variant)) drops.emplace_back(arm, &control);
   }
   if (!drops.empty()) {
-    const auto pairs = pairs_of(results, drops, comparisons);
+    const auto pairs = pairs_of(results, drops);
     section.figures.push_back(
         forest_of(results, pairs, headline, "drop_effect", "the control that keeps its encoding", palette));
     section.tables.push_back(table_of(results, pairs, "drop_effect", "What dropping the encoding does",

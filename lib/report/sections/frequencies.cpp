@@ -121,9 +121,8 @@ Table angles_table(const Results& results) {
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Pairs that turn into angles which no distance of training has: how many, the share of the distances up to that length for "
-                      "the worst of them, and what share of the logits such pairs carry there. A pair that went round in training has seen all "
-                      "angles. ", training_sentence(results));
+  table.caption = cat("Frequency pairs that reach angles unseen in training: how many, the share of distances up to that length for which the worst of them does, "
+                      "and the share of the logits that such pairs carry. A pair that completed a turn in training has seen all angles. ", training_sentence(results));
   return table;
 }
 

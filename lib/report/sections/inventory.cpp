@@ -47,13 +47,13 @@ std::string labels_text(const Labels& labels) {
 }  // namespace
 
 Section inventory_section(const Results& results, Palette&) {
-  Section section{.id = "inventory", .title = "What this was made from"};
+  Section section{.id = "inventory", .title = "Provenance"};
   Table table{.id = "inventory",
-              .title = "Models",
+              .title = "Runs",
               .columns = {{.id = "encoding", .header = "Encoding", .text = true},
                           {.id = "seed", .header = "Seed", .text = true},
                           {.id = "labels", .header = "Labels", .text = true},
-                          {.id = "run_id", .header = "Model", .text = true},
+                          {.id = "run_id", .header = "Run", .text = true},
                           {.id = "step", .header = "Step", .style = NumberStyle::kCount},
                           {.id = "tokens", .header = "Tokens seen", .style = NumberStyle::kTokens},
                           {.id = "status", .header = "Status", .text = true}}};
@@ -97,7 +97,7 @@ Section inventory_section(const Results& results, Palette&) {
                       absent ? cat("; ", absent, " gathered ", absent == 1 ? "result is" : "results are",
                                    " missing, listed with the reason")
                              : "",
-                      ". The model's name is the beginning of its content digest.");
+                      ". A run's name is the beginning of its model's content digest.");
   if (!results.missing.empty())
     section.findings.push_back(cat("Incomplete: ", absent, " gathered ", absent == 1 ? "result is" : "results are",
                                    " missing; see the list of models."));

@@ -249,7 +249,7 @@ Table table_of(const Results& results, const std::vector<const Curve*>& curves) 
       variants.push_back(curve->run.variant);
   }
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
-  if (variants.size() > 1) table.columns.push_back({.id = "model", .header = "Model", .text = true});
+  if (variants.size() > 1) table.columns.push_back({.id = "variant", .header = "Variant", .text = true});
   table.columns.insert(
       table.columns.end(),
       {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},

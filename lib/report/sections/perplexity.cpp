@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "report/comparison.h"
 #include "report/section.h"
 #include "support/text.h"
 
@@ -41,7 +42,7 @@ std::string documents_sentence(const Results& results) {
                                            : cat(support::with_commas(std::llround(fewest)), " to ",
                                                  support::with_commas(std::llround(most)));
   return cat("n = ", count, " documents", corpora.size() == 1 ? cat(" (", *corpora.begin(), " split)") : "",
-             ", the same for every model.");
+             ", the same for every model", fewest < kFewItems ? cat("; below ", kFewItems, " intervals are rough") : "", ".");
 }
 
 std::string caption(const Results& results) {
@@ -54,8 +55,10 @@ Cell score_cell(const ArmScore& score) {
   if (!score.ok()) return Cell::missing(mark_of(score.status), score.reason);
   const SeedSummary summary = summarise_seeds(score.nll);
   Cell cell = Cell::of_number(std::exp(summary.mean));
+  cell.few = score.documents < kFewItems;
   if (std::isfinite(summary.half_width)) {
-    cell.half_width = (std::exp(summary.mean + summary.half_width) - std::exp(summary.mean - summary.half_width)) / 2;
+    // Of the logarithm, and so not symmetric.
+    cell.interval = Interval{std::exp(summary.mean - summary.half_width), std::exp(summary.mean + summary.half_width)};
   } else if (score.nll.size() == 2) {
     for (const double nll : score.nll) cell.parts.push_back(std::exp(nll));
   }
@@ -77,8 +80,7 @@ Figure figure_of(const Results& results, Palette& palette) {
     for (const std::string& protocol : protocols) {
       Panel panel;
       panel.title = tells_variants(results) ? cat(variant, " · ", protocol) : protocol;
-      if (results.train_length > 0)
-        panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+      add_training_rules(panel, results, variant);
       const auto lengths = lengths_of(results, protocol);
       for (const Arm& arm : results.arms) {
         if (arm.variant != variant) continue;
@@ -126,7 +128,7 @@ Figure figure_of(const Results& results, Palette& palette) {
   return figure;
 }
 
-Table table_of(const Results& results, Comparisons& comparisons) {
+Table table_of(const Results& results) {
   Table table{.id = "perplexity_length", .title = "Perplexity against context length"};
   table.columns = arm_columns(results);
   table.columns.push_back({.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount});
@@ -145,6 +147,7 @@ Table table_of(const Results& results, Comparisons& comparisons) {
                                .direction = Direction::kLowerIsBetter});
     }
   }
+  std::size_t fewest_seeds = 0;
   for (const std::string& variant : results.variants) {
     const std::size_t first = table.rows.size();
     std::vector<std::vector<ArmScore>> scores;
@@ -167,16 +170,12 @@ Table table_of(const Results& results, Comparisons& comparisons) {
         cells.push_back(&table.rows[first + r].cells[lead + p]);
         column.push_back(&scores[r][p]);
       }
-      mark_best(cells, column, comparisons);
+      const std::size_t seeds = mark_best(cells, column);
+      if (seeds > 0) fewest_seeds = fewest_seeds == 0 ? seeds : std::min(fewest_seeds, seeds);
     }
   }
-  table.caption = cat(caption(results),
-                      " Mean over seeds of the log-likelihood; ± is the 95 % t interval over seeds, from three seeds "
-                      "on; two seeds are both printed.",
-                      " Bold: the lowest of its ", tells_variants(results) ? "group" : "column",
-                      ", and those that a paired bootstrap over documents (10,000 resamples, 95 %) does not tell from "
-                      "it; none where it tells nothing apart."
-                      " That interval is test-set noise and not seed noise.");
+  table.caption = cat(caption(results), " Mean over seeds of the log-likelihood, with its 95 % t interval over seeds from three on; two "
+                      "seeds are both printed.", bold_sentence(fewest_seeds));
   return table;
 }
 
@@ -211,44 +210,70 @@ Table seeds_table(const Results& results) {
   return table;
 }
 
+/// Bits per byte, which tokenizers do not change, by length under the protocol of the sentences.
+Table bits_table(const Results& results) {
+  const std::string protocol = headline_protocol(results);
+  Table table{.id = "bits_per_byte", .title = cat("Bits per byte, ", protocol)};
+  table.columns = arm_columns(results);
+  for (const std::int64_t length : lengths_of(results, protocol)) {
+    table.columns.push_back({.id = cat("bpb_", length), .header = length_header(results, length), .direction = Direction::kLowerIsBetter});
+  }
+  bool any = false;
+  for (const Arm& arm : results.arms) {
+    Row row{.cells = arm_cells(results, arm)};
+    for (const std::int64_t length : lengths_of(results, protocol)) {
+      const ArmScore score = arm_score(results, arm, protocol, length);
+      any = any || std::isfinite(score.bpb);
+      row.cells.push_back(score.ok() && std::isfinite(score.bpb) ? Cell::of_number(score.bpb)
+                                                                 : Cell::missing(mark_of(score.ok() ? "not_measured" : score.status), score.ok() ? reason_of("not_measured") : score.reason));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  if (!any) table.rows.clear();
+  table.caption = cat("Mean over seeds. ", documents_sentence(results), " ", training_sentence(results));
+  return table;
+}
+
 // The comparison that most readers came for, in words, with its uncertainty.
-std::vector<std::string> findings_of(const Results& results, Comparisons& comparisons) {
+std::vector<std::string> findings_of(const Results& results) {
   std::vector<std::string> findings;
-  const auto protocols = protocols_of(results);
-  const std::string protocol =
-      std::find(protocols.begin(), protocols.end(), "sliding") != protocols.end() ? "sliding" : protocols.front();
+  const std::string protocol = headline_protocol(results);
   const auto lengths = lengths_of(results, protocol);
-  std::vector<std::int64_t> asked;
-  if (results.train_length > 0 && std::find(lengths.begin(), lengths.end(), results.train_length) != lengths.end())
-    asked.push_back(results.train_length);
-  if (asked.empty() || lengths.back() != asked.back()) asked.push_back(lengths.back());
   for (const std::string& variant : results.variants) {
+    // Where models were trained, and the longest.
+    std::vector<std::int64_t> asked;
+    for (const std::int64_t length : train_lengths_of(results, variant)) {
+      if (std::find(lengths.begin(), lengths.end(), length) != lengths.end()) asked.push_back(length);
+    }
+    if (asked.empty() || lengths.back() != asked.back()) asked.push_back(lengths.back());
     for (const std::int64_t length : asked) {
-      std::vector<std::pair<double, const Arm*>> ranked;
+      struct Ranked {
+        const Arm* arm;
+        ArmScore score;
+        double mean;
+      };
+      std::vector<Ranked> ranked;
       std::vector<std::string> absent;
       for (const Arm& arm : results.arms) {
         if (arm.variant != variant) continue;
-        const ArmScore score = arm_score(results, arm, protocol, length);
-        if (score.ok())
-          ranked.emplace_back(summarise_seeds(score.nll).mean, &arm);
-        else
+        ArmScore score = arm_score(results, arm, protocol, length);
+        if (score.ok()) {
+          const double mean = summarise_seeds(score.nll).mean;
+          ranked.push_back({&arm, std::move(score), mean});
+        } else {
           absent.push_back(cat(arm.encoding, " ", mark_of(score.status)));
+        }
       }
       if (ranked.size() < 2) continue;
-      std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      const auto difference = comparisons.compare(arm_score(results, *ranked[0].second, protocol, length),
-                                                  arm_score(results, *ranked[1].second, protocol, length));
+      std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.mean < b.mean; });
+      const auto perplexity = [](const Ranked& of) { return format_number(std::exp(of.mean), NumberStyle::kPerplexity); };
+      const auto difference = compare(ranked[0].score, ranked[1].score);
       std::string text =
           cat(variant.empty() || !tells_variants(results) ? "" : variant + ": ", "at ", length_header(results, length),
-              " tokens (", protocol, ") ", ranked[0].second->encoding, " has the lowest perplexity, ",
-              format_number(std::exp(ranked[0].first), NumberStyle::kPerplexity), "; next ", ranked[1].second->encoding,
-              " with ", format_number(std::exp(ranked[1].first), NumberStyle::kPerplexity));
-      if (difference)
-        text +=
-            difference->excludes_zero() ? " (told apart on these documents)" : " (not told apart on these documents)";
-      if (ranked.size() > 2)
-        text += cat("; highest ", ranked.back().second->encoding, " with ",
-                    format_number(std::exp(ranked.back().first), NumberStyle::kPerplexity));
+              " tokens (", protocol, ") ", ranked[0].arm->encoding, " has the lowest perplexity, ", perplexity(ranked[0]), "; next ",
+              ranked[1].arm->encoding, " with ", perplexity(ranked[1]));
+      if (difference) text += cat(" (", certainty(*difference, adjusted_p(*difference, pairs_of_arms(ranked.size()))), ")");
+      if (ranked.size() > 2) text += cat("; highest ", ranked.back().arm->encoding, " with ", perplexity(ranked.back()));
       if (!absent.empty()) text += cat("; ", support::join(absent, ", "));
       findings.push_back(text + ".");
     }
@@ -261,13 +286,13 @@ std::vector<std::string> findings_of(const Results& results, Comparisons& compar
 Section perplexity_section(const Results& results, Palette& palette) {
   Section section{.id = "perplexity", .title = "Perplexity against context length"};
   if (results.lm.empty()) return section;
-  Comparisons comparisons;
   if (Figure figure = figure_of(results, palette); !figure.panels.empty()) section.figures.push_back(std::move(figure));
-  section.tables.push_back(table_of(results, comparisons));
+  section.tables.push_back(table_of(results));
   const bool repeated =
       std::any_of(results.arms.begin(), results.arms.end(), [](const Arm& arm) { return arm.runs.size() > 1; });
   if (repeated) section.tables.push_back(seeds_table(results));
-  section.findings = findings_of(results, comparisons);
+  if (Table bits = bits_table(results); !bits.rows.empty()) section.tables.push_back(std::move(bits));
+  section.findings = findings_of(results);
   return section;
 }
 

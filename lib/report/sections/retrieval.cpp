@@ -1,9 +1,11 @@
-// Retrieval: passkeys by length and depth. Small models hardly ever answer exactly, so the gain in nats leads there.
+// Retrieval: passkeys, needles and RULER's tasks by length and depth. Small models hardly ever answer exactly, so the gain in
+// nats leads there.
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "report/section.h"
+#include "report/two_level.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -11,10 +13,10 @@ namespace {
 
 using support::cat;
 
+/// One run at one length, and one depth or all.
 struct Summary {
-  double trials = 0;
-  double exact = 0;  // trials that were right
-  double gain = 0;   // nats per answer token that the fact saves
+  std::map<std::string, double> exact;   ///< by item
+  double gain = 0;                       ///< nats per answer token that the fact saves
   std::string status = "not_measured";
 };
 
@@ -22,256 +24,286 @@ Summary summary_of(const Results& results, const std::string& task, std::size_t 
                    std::optional<double> depth) {
   Summary summary;
   double saved = 0, tokens = 0;
-  for (const Trial& trial : results.trials) {
-    if (trial.run != run || trial.task != task || trial.length != length || (depth && trial.depth != *depth)) continue;
-    ++summary.trials;
-    summary.exact += trial.exact;
-    saved += trial.nll_control - trial.nll;
-    tokens += trial.digits;
+  for (const Trial* trial : results.find_trials(run, task, length)) {
+    if (depth && trial->depth != *depth) continue;
+    summary.exact[trial->item.empty() ? cat(summary.exact.size()) : trial->item] = trial->exact;
+    saved += trial->nll_control - trial->nll;
+    tokens += trial->digits;
   }
-  if (summary.trials > 0) {
+  if (!summary.exact.empty()) {
     summary.status = "ok";
     summary.gain = saved / tokens;
     return summary;
   }
-  for (const TaskCell& cell : results.retrieval) {
-    if (cell.run == run && cell.task == task && cell.length == length && cell.status != "ok")
-      summary.status = cell.status;
-  }
+  const TaskCell* cell = results.find_retrieval(run, task, length);
+  if (cell && cell->status != "ok") summary.status = cell->status;
   return summary;
 }
 
+/// An arm over its seeds.
 struct Cells {
-  std::vector<double> gain, exact;  // of each seed
-  double trials = 0, right = 0;     // over all seeds
+  std::vector<double> gain, exact;   ///< of each seed
+  TwoLevel share;                    ///< of exact answers; the same items in every seed
   std::string status = "ok";
 };
 
 Cells cells_of(const Results& results, const std::string& task, const Arm& arm, std::int64_t length,
                std::optional<double> depth = {}) {
   Cells cells;
+  std::vector<std::map<std::string, double>> seeds;
   for (const std::size_t run : arm.runs) {
-    const Summary one = summary_of(results, task, run, length, depth);
+    Summary one = summary_of(results, task, run, length, depth);
     if (one.status != "ok") {
       cells.status = one.status;
       continue;
     }
+    double right = 0;
+    for (const auto& [item, exact] : one.exact) right += exact;
     cells.gain.push_back(one.gain);
-    cells.exact.push_back(one.exact / one.trials);
-    cells.trials += one.trials;
-    cells.right += one.exact;
+    cells.exact.push_back(right / static_cast<double>(one.exact.size()));
+    seeds.push_back(std::move(one.exact));
   }
+  if (seeds.empty()) return cells;
+  std::vector<std::vector<double>> values(seeds.size());
+  for (const auto& [item, exact] : seeds.front()) {
+    if (!std::all_of(seeds.begin(), seeds.end(), [&](const auto& seed) { return seed.count(item) != 0; })) continue;
+    for (std::size_t s = 0; s < seeds.size(); ++s) values[s].push_back(seeds[s].at(item));
+  }
+  cells.share = two_level_share(values);
   return cells;
 }
 
-Cell mean_cell(const Cells& cells, const std::vector<double>& values) {
+Cell gain_cell(const Cells& cells) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
-  const SeedSummary summary = summarise_seeds(values);
+  const SeedSummary summary = summarise_seeds(cells.gain);
   Cell cell = Cell::of_number(summary.mean);
-  if (std::isfinite(summary.half_width))
-    cell.half_width = summary.half_width;
-  else if (values.size() == 2)
-    cell.parts = values;
+  cell.few = cells.share.items < kFewItems;
+  if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
+  else if (cells.gain.size() == 2) cell.parts = cells.gain;
   return cell;
 }
+
+Cell exact_cell(const Cells& cells) {
+  if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
+  Cell cell = Cell::of_number(summarise_seeds(cells.exact).mean);
+  cell.few = cells.share.items < kFewItems;
+  if (cells.exact.size() == 2) cell.parts = cells.exact;
+  else if (std::isfinite(cells.share.interval.low)) cell.interval = cells.share.interval;
+  return cell;
+}
+
+/// One task of the section, and what its captions share.
+class TaskView {
+ public:
+  TaskView(const Results& results, std::string task) : results_(results), task_(std::move(task)) {
+    std::map<std::size_t, std::map<std::pair<std::int64_t, double>, std::size_t>> counts;   // run → cell → trials
+    for (const Trial& trial : results.trials) {
+      if (trial.task != task_) continue;
+      lengths_.insert(trial.length);
+      if (std::isfinite(trial.depth)) depths_.insert(trial.depth);
+      ++counts[trial.run][{trial.length, std::isfinite(trial.depth) ? trial.depth : -1}];
+    }
+    for (const TaskCell& cell : results.retrieval) {
+      if (cell.task == task_) lengths_.insert(cell.length);
+    }
+    for (const auto& [run, cells] : counts) {
+      for (const auto& [cell, trials] : cells) {
+        fewest_ = fewest_ == 0 ? trials : std::min(fewest_, trials);
+        most_ = std::max(most_, trials);
+      }
+    }
+    exact_leads_ = exact_leads();
+  }
+
+  bool empty() const { return lengths_.empty(); }
+
+  void add_to(Section& section, Palette& palette) const {
+    if (Figure figure = curve(palette); !figure.panels.empty()) section.figures.push_back(std::move(figure));
+    if (depths_.size() > 1) section.figures.push_back(map());
+    section.tables.push_back(table());
+  }
+
+ private:
+  /// Exact answers lead only if every model gives them in at least 5 % of trials where it was trained.
+  bool exact_leads() const {
+    for (const Arm& arm : results_.arms) {
+      const std::int64_t trained = train_length_of(results_, arm);
+      for (const std::int64_t length : lengths_) {
+        if (trained > 0 && length > trained) continue;
+        const Cells cells = cells_of(results_, task_, arm, length);
+        if (!cells.exact.empty() && mean_of_finite(cells.exact) < 0.05) return false;
+      }
+    }
+    return true;
+  }
+
+  std::string protocol_words() const {
+    const std::string trials = fewest_ == most_ ? cat(most_) : cat(fewest_, " to ", most_);
+    const std::string where = depths_.empty() ? " per length" : cat(" per length at each of ", depths_.size(), depths_.size() == 1 ? " depth" : " depths");
+    return cat(most_ > 0 ? cat(trials, " trials", where, ", the same for every model; ") : "", seeds_sentence(results_), " ", training_sentence(results_));
+  }
+
+  const char* gain_words() const {
+    return "Gain: nats per answer token that the stated fact saves against filler of the same length; 0 is no retrieval.";
+  }
+
+  Figure curve(Palette& palette) const {
+    Figure figure{.id = cat(task_, "_length"),
+                  .title = cat("Retrieval against length: ", task_),
+                  .x = {.title = "Prompt and answer, tokens", .scale = Scale::kLog2},
+                  .y = {.title = exact_leads_ ? "Exact match" : "Gain, nats per answer token",
+                        .ticks = exact_leads_ ? TickStyle::kPercent : TickStyle::kPlain}};
+    if (exact_leads_) {
+      figure.y.low = 0;
+      figure.y.high = 1.02;
+    }
+    for (const std::string& variant : results_.variants) {
+      Panel panel{.title = tells_variants(results_) ? variant : ""};
+      add_training_rules(panel, results_, variant);
+      if (!exact_leads_) panel.rules.push_back({false, 0, ""});
+      for (const Arm& arm : results_.arms) {
+        if (arm.variant == variant) add_arm(panel, arm, palette);
+      }
+      if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
+    }
+    figure.caption = cat(exact_leads_ ? "Thick: mean over seeds; whiskers: 95 % intervals, Wilson's over trials for one seed, over seeds and trials from three on. "
+                                      : cat(gain_words(), " Thick: mean over seeds; band: 95 % t interval over seeds, from three on. "),
+                         protocol_words());
+    figure.description = cat("Line chart of retrieval against length for ", support::join(results_.encodings, ", "),
+                             ". The values are in the table.");
+    return figure;
+  }
+
+  void add_arm(Panel& panel, const Arm& arm, Palette& palette) const {
+    std::vector<double> xs;
+    std::vector<std::vector<double>> values(arm.runs.size());
+    std::vector<std::string> seeds;
+    std::vector<Interval> intervals;
+    for (const std::size_t run : arm.runs) seeds.push_back(results_.runs[run].seed);
+    for (const std::int64_t length : lengths_) {
+      const Cells cells = cells_of(results_, task_, arm, length);
+      if (cells.status != "ok") continue;
+      xs.push_back(static_cast<double>(length));
+      for (std::size_t s = 0; s < values.size(); ++s) values[s].push_back(exact_leads_ ? cells.exact[s] : cells.gain[s]);
+      intervals.push_back(cells.share.interval);
+    }
+    if (xs.empty()) return;
+    add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
+    if (!exact_leads_) return;
+    Series& main = panel.series.back();
+    main.whiskers = true;
+    for (std::size_t i = 0; i < main.points.size(); ++i) {
+      main.points[i].low = intervals[i].low;
+      main.points[i].high = intervals[i].high;
+    }
+  }
+
+  Figure map() const {
+    Figure map{.id = cat(task_, "_map"),
+               .title = cat("Retrieval by length and depth: ", task_),
+               .kind = Figure::Kind::kHeatMap,
+               .x = {.title = "Prompt and answer, tokens"},
+               .y = {.title = "Depth of the fact, % (0: first)"},
+               .columns = 3};
+    for (const std::int64_t length : lengths_)
+      map.x_names.push_back(length >= 1024 && length % 1024 == 0 ? cat(length / 1024, "k") : cat(length));
+    const std::vector<double> ordered(depths_.rbegin(), depths_.rend());  // 0 % on top
+    for (const double depth : ordered) map.y_names.push_back(cat(std::llround(depth * 100)));
+    map.heat_low = 0;
+    map.heat_high = exact_leads_ ? 1 : 0.1;
+    for (const Arm& arm : results_.arms) {
+      Panel panel{.title = arm_name(arm, tells_variants(results_))};
+      const std::int64_t trained = train_length_of(results_, arm);
+      int column = 0;
+      for (const std::int64_t length : lengths_) {
+        for (std::size_t row = 0; row < ordered.size(); ++row) {
+          panel.cells.push_back(heat_cell(arm, length, ordered[row], column, static_cast<int>(row)));
+          if (!exact_leads_ && std::isfinite(panel.cells.back().value)) map.heat_high = std::max(map.heat_high, panel.cells.back().value);
+        }
+        const auto next = std::next(lengths_.find(length));
+        if (trained > 0 && length <= trained && (next == lengths_.end() || *next > trained)) {
+          panel.rules.push_back({true, column + 0.5, "training length"});
+        }
+        ++column;
+      }
+      map.panels.push_back(std::move(panel));
+    }
+    if (!exact_leads_)
+      map.heat_high = map.heat_high > 0.5 ? std::ceil(2 * map.heat_high) / 2 : std::ceil(10 * map.heat_high) / 10;
+    map.caption = cat(exact_leads_ ? "Exact match, %, mean over seeds; colours from 0 to 100 %. "
+                                   : cat("Mean over seeds. ", gain_words(), " "),
+                      protocol_words());
+    map.description = "Heat maps, one per model; the marginals over depth are in the table.";
+    return map;
+  }
+
+  HeatCell heat_cell(const Arm& arm, std::int64_t length, double depth, int column, int row) const {
+    HeatCell cell{.column = column, .row = row, .value = kUnknown, .text = "n/a"};
+    const Cells cells = cells_of(results_, task_, arm, length, depth);
+    if (cells.status != "ok") return cell;
+    const double value = summarise_seeds(exact_leads_ ? cells.exact : cells.gain).mean;
+    if (!std::isfinite(value)) return cell;
+    cell.value = value;
+    cell.text = exact_leads_ ? cat(std::llround(value * 100)) : format_number(std::round(value * 100) / 100, NumberStyle::kPerplexity);
+    return cell;
+  }
+
+  Table table() const {
+    Table table{.id = task_, .title = cat("Retrieval: ", task_)};
+    table.columns = arm_columns(results_);
+    for (const std::int64_t length : lengths_) {
+      table.columns.push_back({.id = cat("gain_", length),
+                               .header = length_header(results_, length),
+                               .group = "gain, nats per token",
+                               .style = NumberStyle::kSignedNats,
+                               .direction = Direction::kHigherIsBetter});
+    }
+    for (const std::int64_t length : lengths_) {
+      table.columns.push_back({.id = cat("exact_", length),
+                               .header = length_header(results_, length),
+                               .group = "exact match, %",
+                               .style = NumberStyle::kPercent,
+                               .direction = Direction::kHigherIsBetter});
+    }
+    std::string last = results_.variants.front();
+    for (const Arm& arm : results_.arms) {
+      Row row{.cells = arm_cells(results_, arm), .rule_above = arm.variant != last};
+      last = arm.variant;
+      std::vector<Cell> exact;
+      for (const std::int64_t length : lengths_) {
+        const Cells cells = cells_of(results_, task_, arm, length);
+        row.cells.push_back(gain_cell(cells));
+        exact.push_back(exact_cell(cells));
+      }
+      row.cells.insert(row.cells.end(), exact.begin(), exact.end());
+      table.rows.push_back(std::move(row));
+    }
+    table.caption = cat(gain_words(), " Intervals: 95 %, of gains over seeds, of exact match over trials (Wilson) for one seed and over seeds and trials "
+                        "from three on; two seeds are both printed. ", protocol_words());
+    return table;
+  }
+
+  const Results& results_;
+  std::string task_;
+  std::set<std::int64_t> lengths_;
+  std::set<double> depths_;
+  std::size_t fewest_ = 0, most_ = 0;   ///< trials in a cell
+  bool exact_leads_ = false;
+};
 
 }  // namespace
 
 Section retrieval_section(const Results& results, Palette& palette) {
   Section section{.id = "retrieval", .title = "Retrieval"};
   std::vector<std::string> tasks;
-  for (const auto* list : {&results.retrieval}) {
-    for (const TaskCell& cell : *list) {
-      if (std::find(tasks.begin(), tasks.end(), cell.task) == tasks.end()) tasks.push_back(cell.task);
-    }
-  }
-  for (const Trial& trial : results.trials) {
-    if (std::find(tasks.begin(), tasks.end(), trial.task) == tasks.end()) tasks.push_back(trial.task);
-  }
+  std::set<std::string> known;
+  const auto add = [&](const std::string& task) {
+    if (known.insert(task).second) tasks.push_back(task);
+  };
+  for (const TaskCell& cell : results.retrieval) add(cell.task);
+  for (const Trial& trial : results.trials) add(trial.task);
   for (const std::string& task : tasks) {
-    std::set<std::int64_t> lengths;
-    std::set<double> depths;
-    std::size_t per_cell = 0;
-    for (const Trial& trial : results.trials) {
-      if (trial.task != task) continue;
-      lengths.insert(trial.length);
-      depths.insert(trial.depth);
-    }
-    for (const TaskCell& cell : results.retrieval) {
-      if (cell.task == task) lengths.insert(cell.length);
-    }
-    if (lengths.empty()) continue;
-    if (!results.trials.empty() && !depths.empty()) {
-      const Trial& first = results.trials.front();
-      for (const Trial& trial : results.trials)
-        per_cell +=
-            trial.run == first.run && trial.task == task && trial.length == first.length && trial.depth == first.depth;
-    }
-
-    // The rule for what leads: exact answers only if every model gives them in at least 5 % of trials where it was
-    // trained.
-    bool exact_leads = true;
-    for (const Arm& arm : results.arms) {
-      for (const std::int64_t length : lengths) {
-        if (results.train_length > 0 && length > results.train_length) continue;
-        const Cells cells = cells_of(results, task, arm, length);
-        if (cells.trials > 0 && cells.right / cells.trials < 0.05) exact_leads = false;
-      }
-    }
-    const std::string protocol = cat("Every answer is scored with the true answer fed; ", depths.size(),
-                                     depths.size() == 1 ? " depth" : " depths", ", ", per_cell,
-                                     " trials per length and depth, the same for every model. ",
-                                     seeds_sentence(results), " ", training_sentence(results));
-    const std::string gain_words =
-        "Gain (S2): nats per answer token that the stated fact saves against filler of the same length; 0 is no "
-        "retrieval, ln 10 ≈ 2.303 the ceiling "
-        "once the format of digits is known.";
-    const std::string lead_words =
-        exact_leads ? "Exact answers lead."
-                    : "Exact answers (S0) are below 5 % for some model within its training length, so the gain leads.";
-
-    Figure curve{.id = cat(task, "_length"),
-                 .title = cat("Retrieval against length: ", task),
-                 .x = {.title = "Prompt and answer, tokens", .scale = Scale::kLog2},
-                 .y = {.title = exact_leads ? "Exact answers" : "Gain, nats per answer token",
-                       .ticks = exact_leads ? TickStyle::kPercent : TickStyle::kPlain}};
-    if (exact_leads) {
-      curve.y.low = 0;
-      curve.y.high = 1.02;
-    }
-    for (const std::string& variant : results.variants) {
-      Panel panel{.title = tells_variants(results) ? variant : ""};
-      if (results.train_length > 0)
-        panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
-      if (!exact_leads) panel.rules.push_back({false, 0, ""});
-      for (const Arm& arm : results.arms) {
-        if (arm.variant != variant) continue;
-        std::vector<double> xs;
-        std::vector<std::vector<double>> values(arm.runs.size());
-        std::vector<std::string> seeds;
-        std::vector<Interval> wilsons;
-        for (const std::size_t run : arm.runs) seeds.push_back(results.runs[run].seed);
-        for (const std::int64_t length : lengths) {
-          const Cells cells = cells_of(results, task, arm, length);
-          if (cells.status != "ok") continue;
-          xs.push_back(static_cast<double>(length));
-          for (std::size_t s = 0; s < values.size(); ++s)
-            values[s].push_back(exact_leads ? cells.exact[s] : cells.gain[s]);
-          wilsons.push_back(wilson(cells.right, cells.trials));
-        }
-        if (xs.empty()) continue;
-        add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
-        if (exact_leads) {
-          Series& main = panel.series.back();
-          main.whiskers = true;
-          for (std::size_t i = 0; i < main.points.size(); ++i) {
-            main.points[i].low = wilsons[i].low;
-            main.points[i].high = wilsons[i].high;
-          }
-        }
-      }
-      if (!panel.series.empty()) curve.panels.push_back(std::move(panel));
-    }
-    curve.caption =
-        cat(lead_words, " ",
-            exact_leads
-                ? "Whiskers: 95 % Wilson intervals over trials. "
-                : gain_words +
-                      " Thick: mean over seeds; thin: single seeds; band: 95 % t interval over seeds, from three on. ",
-            protocol);
-    curve.description = cat("Line chart of retrieval against length for ", support::join(results.encodings, ", "),
-                            ". The values are in the table.");
-    if (!curve.panels.empty()) section.figures.push_back(std::move(curve));
-
-    if (depths.size() > 1) {
-      Figure map{.id = cat(task, "_map"),
-                 .title = cat("Retrieval by length and depth: ", task),
-                 .kind = Figure::Kind::kHeatMap,
-                 .x = {.title = "Prompt and answer, tokens"},
-                 .y = {.title = "Depth of the fact, % (0: first)"},
-                 .columns = 3};
-      for (const std::int64_t length : lengths)
-        map.x_names.push_back(length >= 1024 && length % 1024 == 0 ? cat(length / 1024, "k") : cat(length));
-      const std::vector<double> ordered(depths.rbegin(), depths.rend());  // 0 % on top
-      for (const double depth : ordered) map.y_names.push_back(cat(std::llround(depth * 100)));
-      map.heat_low = 0;
-      map.heat_high = exact_leads ? 1 : 0.1;
-      for (const Arm& arm : results.arms) {
-        Panel panel{.title = arm_name(arm, tells_variants(results))};
-        int column = 0;
-        for (const std::int64_t length : lengths) {
-          for (std::size_t row = 0; row < ordered.size(); ++row) {
-            const Cells cells = cells_of(results, task, arm, length, ordered[row]);
-            HeatCell cell{.column = column, .row = static_cast<int>(row), .value = kUnknown, .text = "n/a"};
-            if (cells.status == "ok") {
-              cell.value = exact_leads ? cells.right / cells.trials : summarise_seeds(cells.gain).mean;
-              if (!std::isfinite(cell.value))
-                cell.value = kUnknown;
-              else
-                cell.text = exact_leads ? cat(std::llround(cell.value * 100))
-                                        : format_number(std::round(cell.value * 100) / 100, NumberStyle::kPerplexity);
-              if (!exact_leads && std::isfinite(cell.value)) map.heat_high = std::max(map.heat_high, cell.value);
-            }
-            panel.cells.push_back(cell);
-          }
-          if (results.train_length > 0 && length <= results.train_length &&
-              (std::next(lengths.find(length)) == lengths.end() ||
-               *std::next(lengths.find(length)) > results.train_length)) {
-            panel.rules.push_back({true, column + 0.5, "training length"});
-          }
-          ++column;
-        }
-        map.panels.push_back(std::move(panel));
-      }
-      if (!exact_leads)
-        map.heat_high = map.heat_high > 0.5 ? std::ceil(2 * map.heat_high) / 2 : std::ceil(10 * map.heat_high) / 10;
-      map.caption =
-          cat(exact_leads ? "Share of exact answers, %; colours from 0 to 1. "
-                          : cat("Mean over seeds. ", gain_words, " Colours begin at 0; one scale for all panels. "),
-              protocol);
-      map.description = "Heat maps, one per model; the marginals over depth are in the table.";
-      section.figures.push_back(std::move(map));
-    }
-
-    Table table{.id = task, .title = cat("Retrieval: ", task)};
-    table.columns = arm_columns(results);
-    for (const std::int64_t length : lengths) {
-      table.columns.push_back({.id = cat("gain_", length),
-                               .header = length_header(results, length),
-                               .group = "gain (S2), nats per token",
-                               .style = NumberStyle::kSignedNats,
-                               .direction = Direction::kHigherIsBetter});
-    }
-    for (const std::int64_t length : lengths) {
-      table.columns.push_back({.id = cat("exact_", length),
-                               .header = length_header(results, length),
-                               .group = "exact (S0), %",
-                               .style = NumberStyle::kPercent,
-                               .direction = Direction::kHigherIsBetter});
-    }
-    std::string last = results.variants.front();
-    for (const Arm& arm : results.arms) {
-      Row row{.cells = arm_cells(results, arm), .rule_above = arm.variant != last};
-      last = arm.variant;
-      for (const std::int64_t length : lengths) {
-        const Cells cells = cells_of(results, task, arm, length);
-        row.cells.push_back(mean_cell(cells, cells.gain));
-      }
-      for (const std::int64_t length : lengths) {
-        const Cells cells = cells_of(results, task, arm, length);
-        Cell cell = mean_cell(cells, cells.exact);
-        cell.parts.clear();
-        cell.half_width.reset();
-        if (cell.number) cell.interval = wilson(cells.right, cells.trials);
-        row.cells.push_back(std::move(cell));
-      }
-      table.rows.push_back(std::move(row));
-    }
-    table.caption = cat(lead_words, " ", gain_words,
-                        " Gains: mean over seeds, ± 95 % t interval from three seeds on, two seeds both printed. "
-                        "Exact answers: all seeds and depths pooled, 95 % Wilson interval in brackets. ",
-                        protocol);
-    section.tables.push_back(std::move(table));
+    if (const TaskView view(results, task); !view.empty()) view.add_to(section, palette);
   }
   return section;
 }

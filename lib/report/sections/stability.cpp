@@ -1,6 +1,7 @@
 // How steady trainings were, from the facts that each of them records over every step.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "report/section.h"
@@ -20,22 +21,54 @@ double fact(const Json& facts, const char* name, const char* inner = nullptr) {
   return value[inner].get<double>();
 }
 
-/// Final losses by the learning rate's label, where a training was made at several.
-double sensitivity(const std::vector<const Curve*>& curves) {
+/// Mean excess of the final loss over that at the best rate, where a model was trained at three learning rates or more (axis `lr`).
+double sensitivity(const Results& results, const std::string& encoding, const std::string& variant) {
   std::map<std::string, std::vector<double>> losses;
-  double best = INFINITY;
-  for (const Curve* curve : curves) {
-    const auto rate = curve->run.labels.find("lr");
-    if (rate == curve->run.labels.end() || curve->train.empty()) return NAN;
-    const double last = curve->validation.empty() ? curve->train.back().loss : curve->validation.back().loss;
-    const double first = curve->train.front().loss;
-    losses[rate->second].push_back(std::isfinite(last) ? std::min(last, first) : first);
-    best = std::min(best, losses[rate->second].back());
+  for (const auto* curves : {&results.curves, &results.unselected_curves}) {
+    for (const Curve& curve : *curves) {
+      if (curve.run.encoding != encoding || curve.run.variant != variant) continue;
+      const auto rate = curve.run.labels.find("lr");
+      if (rate == curve.run.labels.end() || curve.train.empty()) return NAN;
+      const double last = curve.validation.empty() ? curve.train.back().loss : curve.validation.back().loss;
+      const double first = curve.train.front().loss;   // a training that fell apart has learned nothing
+      losses[rate->second].push_back(std::isfinite(last) && !curve.diverged ? std::min(last, first) : first);
+    }
   }
   if (losses.size() < 3) return NAN;
-  std::vector<double> excess;
-  for (const auto& [rate, values] : losses) excess.push_back(mean_of_finite(values) - best);
-  return mean_of_finite(excess);
+  std::vector<double> means;
+  for (const auto& [rate, values] : losses) means.push_back(mean_of_finite(values));
+  const double best = *std::min_element(means.begin(), means.end());
+  for (double& mean : means) mean -= best;
+  return mean_of_finite(means);
+}
+
+/// Validation loss by learning rate, the chosen ones in bold.
+Table rates_table(const Results& results) {
+  Table table{.id = "selections", .title = "What was chosen on validation data"};
+  table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
+                   {.id = "of", .header = "Of", .text = true},
+                   {.id = "axis", .header = "Axis", .text = true},
+                   {.id = "value", .header = "Value", .text = true},
+                   {.id = "loss", .header = "Validation loss", .style = NumberStyle::kNats, .direction = Direction::kLowerIsBetter},
+                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                   {.id = "chosen", .header = "Chosen", .text = true}};
+  for (const Selection& selection : results.selections) {
+    bool first = !table.rows.empty();
+    for (const Selection::Candidate& candidate : selection.candidates) {
+      const bool chosen = candidate.label == selection.chosen;
+      Cell loss = std::isfinite(candidate.mean) ? Cell::of_number(candidate.mean) : Cell::missing("–", "a seed diverged, is missing, or logged no validation");
+      loss.best = chosen;
+      const SeedSummary summary = summarise_seeds(candidate.losses);
+      if (loss.number && std::isfinite(summary.half_width)) loss.half_width = summary.half_width;
+      table.rows.push_back({.cells = {Cell::of_text(selection.encoding), Cell::of_text(selection.of), Cell::of_text(selection.axis), Cell::of_text(candidate.label),
+                                      loss, Cell::of_number(static_cast<double>(candidate.losses.size())),
+                                      Cell::of_text(!chosen ? "" : selection.at_edge ? "yes, at the edge" : "yes")},
+                            .rule_above = first});
+      first = false;
+    }
+  }
+  table.caption = "Final validation loss, mean over seeds. The value with the lowest is the encoding's in every other table and figure; the others are left out.";
+  return table;
 }
 
 }  // namespace
@@ -48,9 +81,9 @@ Section stability_section(const Results& results, Palette&) {
   }
   Table table{.id = "stability", .title = "How steady trainings were"};
   table.columns = {{.id = "encoding", .header = "Encoding", .text = true}};
-  if (variants.size() > 1) table.columns.push_back({.id = "model", .header = "Model", .text = true});
+  if (variants.size() > 1) table.columns.push_back({.id = "variant", .header = "Variant", .text = true});
   table.columns.insert(table.columns.end(), {{.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
-                                             {.id = "steps", .header = "Steps judged", .style = NumberStyle::kCount},
+                                             {.id = "steps", .header = "Steps counted", .style = NumberStyle::kCount},
                                              {.id = "spikes", .header = "Spikes", .style = NumberStyle::kCount},
                                              {.id = "spike_mass", .header = "mass, nats", .style = NumberStyle::kNats},
                                              {.id = "gnorm_p50", .header = "median", .group = "gradient norm", .style = NumberStyle::kPerplexity},
@@ -107,11 +140,11 @@ Section stability_section(const Results& results, Palette&) {
       const char* few = "too few steps";
       row.cells.push_back(Cell::of_number(static_cast<double>(seeds.size())));
       row.cells.push_back(Cell::of_number(judged));
-      row.cells.push_back(judged > 0 ? Cell::of_number(spikes) : Cell::missing("–", "no step is behind the first 128 and the warm-up"));
-      row.cells.push_back(judged > 0 ? Cell::of_number(mass) : Cell::missing("–", "no step is behind the first 128 and the warm-up"));
+      row.cells.push_back(judged > 0 ? Cell::of_number(spikes) : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
+      row.cells.push_back(judged > 0 ? Cell::of_number(mass) : Cell::missing("–", "training is no longer than its first 128 steps and the warm-up"));
       row.cells.insert(row.cells.end(), {mean_cell(median, few), mean_cell(p99, few), most(largest, few), mean_cell(clipped, few),
                                          Cell::of_number(nonfinite), most(logit, "not sampled"), Cell::of_number(diverged)});
-      const double rates = sensitivity(curves);
+      const double rates = sensitivity(results, encoding, variant);
       row.cells.push_back(std::isfinite(rates) ? Cell::of_number(rates)
                                                : Cell::missing("–", "fewer than three learning rates (axis `lr`) were trained"));
       row.cells.push_back(Cell::of_text(diverged > 0                         ? "unstable"
@@ -123,6 +156,7 @@ Section stability_section(const Results& results, Palette&) {
       table.rows.push_back(std::move(row));
     }
   }
+  if (!results.selections.empty()) section.tables.push_back(rates_table(results));
   if (table.rows.empty()) return section;
   table.caption = cat("Recorded over every step. A spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, 0.1 nats); steps within 16 of "
                       "each other are one. Counts are sums over seeds, gradient norms means (the largest of the largest), the logit the largest of all "

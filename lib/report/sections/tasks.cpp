@@ -1,9 +1,11 @@
-// Synthetic tasks by length, such as copying: token accuracy leads, exact match and likelihood stand beside it.
+// Synthetic tasks by length. What leads is exact match, as in the tasks' sources; a language model that is asked to copy is
+// scored by token accuracy, since it hardly ever copies a whole context.
 #include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "report/section.h"
+#include "report/two_level.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -20,10 +22,7 @@ struct Cells {
 Cells cells_of(const Results& results, const std::string& task, const Arm& arm, std::int64_t length) {
   Cells cells;
   for (const std::size_t run : arm.runs) {
-    const TaskCell* found = nullptr;
-    for (const TaskCell& cell : results.tasks) {
-      if (cell.run == run && cell.task == task && cell.length == length) found = &cell;
-    }
+    const TaskCell* found = results.find_task(run, task, length);
     if (!found || found->status != "ok") {
       cells.status = found ? found->status : "not_measured";
       continue;
@@ -40,6 +39,7 @@ Cell mean_cell(const Cells& cells, const std::vector<double>& values) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
   const SeedSummary summary = summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
+  cell.few = cells.items < kFewItems;
   if (std::isfinite(summary.half_width))
     cell.half_width = summary.half_width;
   else if (values.size() == 2)
@@ -47,77 +47,129 @@ Cell mean_cell(const Cells& cells, const std::vector<double>& values) {
   return cell;
 }
 
-}  // namespace
+/// How far a task is solved, of one run: rows of algo_length. The longest of training is in the task's own unit.
+struct Reach {
+  double trained = NAN;
+  std::map<std::string, double> measures;
+};
 
-Section tasks_section(const Results& results, Palette& palette) {
-  Section section{.id = "tasks", .title = "Synthetic tasks"};
-  std::vector<std::string> tasks;
-  for (const TaskCell& cell : results.tasks) {
-    if (std::find(tasks.begin(), tasks.end(), cell.task) == tasks.end()) tasks.push_back(cell.task);
+std::map<std::size_t, Reach> reach_of(const Results& results, const std::string& task) {
+  std::map<std::size_t, Reach> reach;
+  each_row(results, "algo_length", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (read.text(row, "task") != task) return;
+    reach[run].measures[read.text(row, "measure")] = read.real(row, "value");
+  });
+  for (auto& [run, own] : reach) {
+    if (const auto longest = own.measures.find("train_longest"); longest != own.measures.end()) own.trained = longest->second;
+    // Else the evaluation was told, or the ratio of the two says it.
+    if (std::isnan(own.trained)) own.trained = results.runs[run].facts.value("task_longest", std::nan(""));
+    if (std::isnan(own.trained) && own.measures.count("len90") && own.measures["ext_ratio"] > 0)
+      own.trained = std::round(own.measures["len90"] / own.measures["ext_ratio"]);
   }
-  for (const std::string& task : tasks) {
-    std::set<std::int64_t> lengths;
-    double items = 0, chance_low = 1, chance_high = 0;
+  return reach;
+}
+
+class TaskView {
+ public:
+  TaskView(const Results& results, std::string task) : results_(results), task_(std::move(task)), reach_(reach_of(results, task_)) {
     for (const TaskCell& cell : results.tasks) {
-      if (cell.task != task) continue;
-      lengths.insert(cell.length);
-      if (std::isfinite(cell.n)) items = std::max(items, cell.n);
+      if (cell.task != task_) continue;
+      lengths_.insert(cell.length);
+      if (std::isfinite(cell.n)) items_ = std::max(items_, cell.n);
       if (std::isfinite(cell.chance)) {
-        chance_low = std::min(chance_low, cell.chance);
-        chance_high = std::max(chance_high, cell.chance);
+        chance_low_ = std::min(chance_low_, cell.chance);
+        chance_high_ = std::max(chance_high_, cell.chance);
       }
     }
-    std::string words = task == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half "
-                                         "is scored with the true pieces fed. "
-                                       : "";
-    if (items > 0)
-      words +=
-          cat("Up to ", support::with_commas(std::llround(items)), " items per length, the same for every model. ");
-    if (chance_high > 0)
-      words += cat("Guessing among what an item shows is right in ", format_number(chance_low, NumberStyle::kPercent),
-                   " to ", format_number(chance_high, NumberStyle::kPercent), " % of tokens. ");
-    words += cat(seeds_sentence(results), " ", training_sentence(results));
+    for (const auto& [run, own] : reach_) {
+      if (std::isfinite(own.trained)) trained_.insert(own.trained);
+    }
+    algorithmic_ = !reach_.empty();
+  }
 
-    Figure figure{.id = cat(task, "_length"),
-                  .title = cat("Token accuracy against length: ", task),
-                  .x = {.title = "Context length, tokens", .scale = Scale::kLog2},
-                  .y = {.title = "Token accuracy, higher is better", .ticks = TickStyle::kPercent}};
+  void add_to(Section& section, Palette& palette) const {
+    if (Figure own = figure(palette); !own.panels.empty()) section.figures.push_back(std::move(own));
+    section.tables.push_back(table());
+    if (algorithmic_) section.tables.push_back(reach_table());
+  }
+
+ private:
+  std::string header_of(std::int64_t length) const {
+    // Multiples of the training length in the task's own unit; those of a window of tokens would be another thing.
+    if (!algorithmic_) return length_header(results_, length);
+    std::string text = support::with_commas(length);
+    if (trained_.size() == 1 && static_cast<double>(length) != *trained_.begin()) {
+      const double times = static_cast<double>(length) / *trained_.begin();
+      text += cat(" (", format_number(times, NumberStyle::kPerplexity), "×)");
+    } else if (trained_.size() == 1) {
+      text += " (1×)";
+    }
+    return text;
+  }
+
+  std::string words() const {
+    std::string text = task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "";
+    if (items_ > 0) text += cat("n = ", support::with_commas(std::llround(items_)), " items per length, the same for every model");
+    if (chance_high_ > 0) {
+      const std::string low = format_number(chance_low_, NumberStyle::kPercent), high = format_number(chance_high_, NumberStyle::kPercent);
+      text += cat(items_ > 0 ? "; " : "", "chance level of token accuracy: ", low, low == high ? "" : cat(" to ", high), " %");
+    }
+    if (items_ > 0 || chance_high_ > 0) text += ". ";
+    text += seeds_sentence(results_);
+    if (!algorithmic_) return cat(text, " ", training_sentence(results_));
+    if (trained_.size() == 1) return cat(text, " Trained up to length ", format_number(*trained_.begin(), NumberStyle::kCount), ".");
+    return text;
+  }
+
+  std::vector<double> Cells::* leading() const { return algorithmic_ ? &Cells::exact : &Cells::tokens; }
+
+  Figure figure(Palette& palette) const {
+    Figure figure{.id = cat(task_, "_length"),
+                  .title = cat(algorithmic_ ? "Exact match" : "Token accuracy", " against length: ", task_),
+                  .x = {.title = algorithmic_ ? "Length of the task" : "Context length, tokens", .scale = algorithmic_ ? Scale::kLinear : Scale::kLog2},
+                  .y = {.title = algorithmic_ ? "Exact match, higher is better" : "Token accuracy, higher is better", .ticks = TickStyle::kPercent}};
     figure.y.low = 0;
     double highest = 0;
-    for (const std::string& variant : results.variants) {
-      Panel panel{.title = tells_variants(results) ? variant : ""};
-      if (results.train_length > 0)
-        panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
-      for (const Arm& arm : results.arms) {
-        if (arm.variant != variant) continue;
-        std::vector<double> xs;
-        std::vector<std::vector<double>> values(arm.runs.size());
-        std::vector<std::string> seeds;
-        for (const std::size_t run : arm.runs) seeds.push_back(results.runs[run].seed);
-        for (const std::int64_t length : lengths) {
-          const Cells cells = cells_of(results, task, arm, length);
-          if (cells.status != "ok") continue;
-          xs.push_back(static_cast<double>(length));
-          for (std::size_t s = 0; s < values.size(); ++s) {
-            values[s].push_back(cells.tokens[s]);
-            highest = std::max(highest, std::isfinite(cells.tokens[s]) ? cells.tokens[s] : 0);
-          }
-        }
-        if (!xs.empty())
-          add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
+    for (const std::string& variant : results_.variants) {
+      Panel panel{.title = tells_variants(results_) ? variant : ""};
+      if (!algorithmic_) {
+        add_training_rules(panel, results_, variant);
+      } else {
+        for (const double trained : trained_) panel.rules.push_back({true, trained, "longest of training"});
+      }
+      for (const Arm& arm : results_.arms) {
+        if (arm.variant == variant) add_arm(panel, arm, palette, highest);
       }
       if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
     }
-    figure.y.high = highest > 0.5 ? 1.02 : std::max(0.01, 1.15 * highest);
-    figure.caption =
-        cat(words, " Thick: mean over seeds; thin: single seeds; band: 95 % t interval over seeds, from three on.",
-            highest > 0.5 ? "" : " The axis ends far below 100 %.");
-    figure.description = cat("Line chart of token accuracy against length for ", support::join(results.encodings, ", "),
-                             ". The values are in the table.");
-    if (!figure.panels.empty()) section.figures.push_back(std::move(figure));
+    figure.y.high = highest > 0.5 || algorithmic_ ? 1.02 : std::max(0.01, 1.15 * highest);
+    figure.caption = cat(words(), " Thick: mean over seeds; thin: single seeds; band: 95 % t interval over seeds, from three on.",
+                         highest > 0.5 || algorithmic_ ? "" : " The axis ends far below 100 %.");
+    figure.description = cat("Line chart of ", algorithmic_ ? "exact match" : "token accuracy", " against length for ",
+                             support::join(results_.encodings, ", "), ". The values are in the table.");
+    return figure;
+  }
 
-    Table table{.id = task, .title = cat("Synthetic task: ", task)};
-    table.columns = arm_columns(results);
+  void add_arm(Panel& panel, const Arm& arm, Palette& palette, double& highest) const {
+    std::vector<double> xs;
+    std::vector<std::vector<double>> values(arm.runs.size());
+    std::vector<std::string> seeds;
+    for (const std::size_t run : arm.runs) seeds.push_back(results_.runs[run].seed);
+    for (const std::int64_t length : lengths_) {
+      const Cells cells = cells_of(results_, task_, arm, length);
+      if (cells.status != "ok") continue;
+      xs.push_back(static_cast<double>(length));
+      for (std::size_t s = 0; s < values.size(); ++s) {
+        values[s].push_back((cells.*leading())[s]);
+        highest = std::max(highest, std::isfinite(values[s].back()) ? values[s].back() : 0);
+      }
+    }
+    if (!xs.empty()) add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
+  }
+
+  Table table() const {
+    Table table{.id = task_, .title = cat("Synthetic task: ", task_)};
+    table.columns = arm_columns(results_);
     struct Measure {
       const char* id;
       const char* group;
@@ -125,35 +177,99 @@ Section tasks_section(const Results& results, Palette& palette) {
       Direction direction;
       std::vector<double> Cells::*values;
     };
-    const Measure measures[] = {
+    std::vector<Measure> measures = {
         {"accuracy", "token accuracy, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::tokens},
         {"exact", "exact match, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::exact},
         {"nll", "nats per token", NumberStyle::kNats, Direction::kLowerIsBetter, &Cells::nll}};
+    if (algorithmic_) std::swap(measures[0], measures[1]);
     for (const Measure& measure : measures) {
-      for (const std::int64_t length : lengths) {
+      for (const std::int64_t length : lengths_) {
         table.columns.push_back({.id = cat(measure.id, "_", length),
-                                 .header = length_header(results, length),
+                                 .header = header_of(length),
                                  .group = measure.group,
                                  .style = measure.style,
                                  .direction = measure.direction});
       }
     }
-    std::string last = results.variants.front();
-    for (const Arm& arm : results.arms) {
-      Row row{.cells = arm_cells(results, arm), .rule_above = arm.variant != last};
+    std::string last = results_.variants.front();
+    for (const Arm& arm : results_.arms) {
+      Row row{.cells = arm_cells(results_, arm), .rule_above = arm.variant != last};
       last = arm.variant;
       for (const Measure& measure : measures) {
-        for (const std::int64_t length : lengths) {
-          const Cells cells = cells_of(results, task, arm, length);
+        for (const std::int64_t length : lengths_) {
+          const Cells cells = cells_of(results_, task_, arm, length);
           row.cells.push_back(mean_cell(cells, cells.*measure.values));
         }
       }
       table.rows.push_back(std::move(row));
     }
-    table.caption =
-        cat(words, " Mean over seeds; ± is the 95 % t interval over seeds, from three on; two seeds are both printed.");
-    section.tables.push_back(std::move(table));
+    table.caption = cat(words(), " Mean over seeds, ± 95 % t interval over seeds from three on; two seeds are both printed.");
+    return table;
   }
+
+  /// How far each model reaches, every seed listed: outcomes of such tasks are often all or nothing.
+  Table reach_table() const {
+    Table table{.id = cat(task_, "_reach"), .title = cat("Length generalisation: ", task_)};
+    table.columns = arm_columns(results_);
+    struct Measure {
+      const char* id;
+      const char* header;
+      NumberStyle style;
+    };
+    const Measure measures[] = {{"len90", "length at 90 %", NumberStyle::kCount},
+                                {"ext_ratio", "over training", NumberStyle::kPerplexity},
+                                {"ood_mean_em", "exact match beyond, %", NumberStyle::kPercent},
+                                {"ood_mean_token_acc", "token accuracy beyond, %", NumberStyle::kPercent}};
+    for (const Measure& measure : measures) {
+      table.columns.push_back({.id = measure.id, .header = measure.header, .style = measure.style, .direction = Direction::kHigherIsBetter});
+    }
+    table.columns.push_back({.id = "seeds", .header = "exact match beyond, by seed", .text = true});
+    for (const Arm& arm : results_.arms) {
+      Row row{.cells = arm_cells(results_, arm)};
+      std::vector<std::string> by_seed;
+      for (const Measure& measure : measures) {
+        std::vector<double> values;
+        for (const std::size_t run : arm.runs) {
+          const auto own = reach_.find(run);
+          if (own == reach_.end()) continue;
+          const auto value = own->second.measures.find(measure.id);
+          if (value == own->second.measures.end() || !std::isfinite(value->second)) continue;
+          values.push_back(value->second);
+          if (measure.id == std::string("ood_mean_em"))
+            by_seed.push_back(cat(results_.runs[run].seed, ": ", format_number(value->second, NumberStyle::kPercent)));
+        }
+        std::sort(values.begin(), values.end());
+        const std::size_t n = values.size();
+        row.cells.push_back(n == 0 ? Cell::missing("–", "not reached, or not tested")
+                                   : Cell::of_number(n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2));
+      }
+      row.cells.push_back(Cell::of_text(support::join(by_seed, "; ")));
+      table.rows.push_back(std::move(row));
+    }
+    table.caption = cat("Medians over seeds. Length at 90 %: the largest tested length up to which exact match stays at 90 %; beyond: mean over all "
+                        "tested lengths beyond those of training. ", words());
+    return table;
+  }
+
+  const Results& results_;
+  std::string task_;
+  std::map<std::size_t, Reach> reach_;
+  std::set<std::int64_t> lengths_;
+  std::set<double> trained_;
+  double items_ = 0, chance_low_ = 1, chance_high_ = 0;
+  bool algorithmic_ = false;
+};
+
+}  // namespace
+
+Section tasks_section(const Results& results, Palette& palette) {
+  Section section{.id = "tasks", .title = "Synthetic tasks"};
+  std::vector<std::string> tasks;
+  std::set<std::string> known;
+  for (const TaskCell& cell : results.tasks) {
+    if (known.insert(cell.task).second) tasks.push_back(cell.task);
+  }
+  for (const std::string& task : tasks) TaskView(results, task).add_to(section, palette);
   return section;
 }
 

@@ -1,0 +1,159 @@
+#include "report/claim_items.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Columns that number the items behind a mean. A table without one holds summaries: a row is a whole result.
+const Words kNumbers = {"doc_id", "trial", "index", "item"};
+/// Columns that say what was asked of an item.
+const Words kAsked = {"corpus", "protocol", "task", "variant", "split", "L", "length", "depth", "test", "amount"};
+
+double ratio(const ItemSums& sums) {
+  double top = 0, bottom = 0;
+  for (const auto& [name, item] : sums) {
+    top += item.first;
+    bottom += item.second;
+  }
+  return sums.empty() ? kNaN : top / bottom;
+}
+
+void keep_common(Words& common, const ItemSums& sums, bool first) {
+  Words kept;
+  if (first) {
+    for (const auto& [name, item] : sums) kept.push_back(name);
+  } else {
+    std::copy_if(common.begin(), common.end(), std::back_inserter(kept), [&](const std::string& name) { return sums.count(name) != 0; });
+  }
+  common = std::move(kept);
+}
+
+SeedItems pick(const ItemSums& sums, const Words& names) {
+  SeedItems items;
+  for (const std::string& name : names) {
+    const auto& [y, x] = sums.at(name);
+    items.y.push_back(y);
+    items.x.push_back(x);
+  }
+  return items;
+}
+
+/// Values of one seed's items (or the one value of a summary) whose mean is the arm's number.
+std::vector<double> values_of(const Measured& measured, const CommonItems& items) {
+  if (!items.paired) return {measured.value()};
+  std::vector<double> values = linearised(pick(measured.main, items.main));
+  if (!measured.has_minus) return values;
+  const std::vector<double> less = linearised(pick(measured.minus, items.minus));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] -= less[i];
+  return values;
+}
+
+bool is_answer(double value) { return value == 0 || value == 1; }
+
+/// Whether the arm's items are answers, right or wrong, that are all alike: no scatter to estimate noise from.
+bool all_alike(const std::vector<std::vector<double>>& seeds) {
+  const double first = seeds[0][0];
+  return std::all_of(seeds.begin(), seeds.end(), [&](const auto& items) {
+    return std::all_of(items.begin(), items.end(), [&](double value) { return value == first && is_answer(value); });
+  });
+}
+
+/// Newcombe's interval of a difference of shares, from Wilson's of each; of one share where there is no other.
+Interval share_interval(double share, const double* other, double trials) {
+  const Interval own = wilson(share * trials, trials);
+  if (!other) return own;
+  const Interval theirs = wilson(*other * trials, trials);
+  const double d = share - *other;
+  return {d - std::hypot(share - own.low, theirs.high - *other), d + std::hypot(own.high - share, *other - theirs.low)};
+}
+
+}  // namespace
+
+double Measured::value() const { return has_minus ? ratio(main) - ratio(minus) : ratio(main); }
+
+bool same_value(const std::string& a, const std::string& b) {
+  if (a == b) return true;
+  const auto x = support::parse_real(a), y = support::parse_real(b);
+  return x && y && *x == *y;
+}
+
+std::vector<std::string> item_columns(const artifact::Table& table, const Quantity& quantity) {
+  Words columns;
+  for (const std::string& name : kNumbers) {
+    if (table.find_column(name)) columns.push_back(name);
+  }
+  if (columns.empty()) return columns;
+  const auto elsewhere = [&](const std::string& name) {
+    if (name == quantity.by || name == quantity.seed_by) return true;
+    if (!quantity.minus || quantity.minus->count(name) == 0) return false;
+    const auto where = quantity.where.find(name);
+    return where == quantity.where.end() || where->second != quantity.minus->at(name);
+  };
+  for (const std::string& name : kAsked) {
+    if (table.find_column(name) && !elsewhere(name)) columns.push_back(name);
+  }
+  return columns;
+}
+
+CommonItems common_items(const ArmSeeds& arms, const std::vector<std::string>& names, const std::vector<std::string>& seeds) {
+  CommonItems items;
+  bool first = true, all = true, has_minus = false;
+  for (const std::string& name : names) {
+    for (const std::string& seed : seeds) {
+      const Measured& measured = arms.at(name).at(seed);
+      all = all && measured.has_items;
+      has_minus = measured.has_minus;
+      items.most = std::max(items.most, measured.main.size());
+      keep_common(items.main, measured.main, first);
+      if (has_minus) keep_common(items.minus, measured.minus, first);
+      first = false;
+    }
+  }
+  if (has_minus) {
+    Words both;
+    std::set_intersection(items.main.begin(), items.main.end(), items.minus.begin(), items.minus.end(), std::back_inserter(both));
+    items.main = items.minus = std::move(both);
+  }
+  items.paired = all && items.main.size() >= 2;
+  return items;
+}
+
+ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const std::vector<std::string>& seeds,
+                         const CommonItems& items) {
+  std::vector<std::vector<double>> own, others, differences;
+  for (const std::string& seed : seeds) {
+    own.push_back(values_of(arms.at(component.arm).at(seed), items));
+    differences.push_back(own.back());
+    if (!component.other.empty()) {
+      others.push_back(values_of(arms.at(component.other).at(seed), items));
+      for (std::size_t i = 0; i < others.back().size(); ++i) differences.back()[i] -= others.back()[i];
+    }
+    for (double& value : differences.back()) value = component.sign * value + component.offset;
+  }
+  ComponentResult result{.difference = two_level(differences), .seeds = {}};
+  for (const auto& values : differences) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    result.seeds.push_back(sum / static_cast<double>(values.size()));
+  }
+  // A bound that is met exactly, such as every answer right where all were asked for, cannot be met any better.
+  const bool exactly = result.difference.estimate == 0;
+  if (!exactly && items.paired && all_alike(own) && (others.empty() || all_alike(others))) {
+    const double other = others.empty() ? 0 : others[0][0];
+    const Interval shares = share_interval(own[0][0], others.empty() ? nullptr : &other, static_cast<double>(items.main.size()));
+    const double a = component.sign * shares.low + component.offset, b = component.sign * shares.high + component.offset;
+    result.difference.interval = {std::min(a, b), std::max(a, b)};
+  }
+  return result;
+}
+
+}  // namespace pe::report

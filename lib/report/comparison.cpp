@@ -1,0 +1,179 @@
+#include "report/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+constexpr double kLevel = 0.05;
+
+bool id_less(const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; }
+
+/// The cells of seeds that both arms have, as pairs. A seed that an arm has twice pairs in order.
+std::vector<std::pair<const LmCell*, const LmCell*>> common_seeds(const ArmScore& a, const ArmScore& b) {
+  std::vector<std::pair<const LmCell*, const LmCell*>> pairs;
+  std::vector<bool> taken(b.cells.size(), false);
+  for (std::size_t i = 0; i < a.cells.size(); ++i) {
+    for (std::size_t k = 0; k < b.cells.size(); ++k) {
+      if (taken[k] || a.seeds[i] != b.seeds[k]) continue;
+      taken[k] = true;
+      if (a.cells[i] && b.cells[k]) pairs.emplace_back(a.cells[i], b.cells[k]);
+      break;
+    }
+  }
+  return pairs;
+}
+
+/// Ids that all cells have, in their order.
+std::vector<std::string> common_documents(const std::vector<std::pair<const LmCell*, const LmCell*>>& pairs) {
+  std::vector<std::string> common;
+  for (const DocumentScore& score : pairs.front().first->scores) common.push_back(score.id);
+  const auto keep = [&](const LmCell& cell) {
+    std::vector<std::string> kept;
+    auto other = cell.scores.begin();
+    for (const std::string& id : common) {
+      while (other != cell.scores.end() && id_less(other->id, id)) ++other;
+      if (other != cell.scores.end() && other->id == id) kept.push_back(id);
+    }
+    common = std::move(kept);
+  };
+  for (const auto& [a, b] : pairs) {
+    keep(*a);
+    keep(*b);
+  }
+  return common;
+}
+
+SeedItems items_of(const LmCell& cell, const std::vector<std::string>& documents) {
+  SeedItems items;
+  auto score = cell.scores.begin();
+  for (const std::string& id : documents) {
+    while (score->id != id) ++score;
+    items.y.push_back(score->nll);
+    items.x.push_back(score->tokens);
+  }
+  return items;
+}
+
+}  // namespace
+
+ArmScore arm_score(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length) {
+  ArmScore score;
+  std::vector<std::string> bad;
+  for (const std::size_t run : arm.runs) {
+    const LmCell* cell = results.find_lm(run, protocol, length);
+    const std::string status = cell ? cell->status : "not_measured";
+    score.seeds.push_back(results.runs[run].seed);
+    score.cells.push_back(cell);
+    score.nll.push_back(cell ? cell->nll : std::numeric_limits<double>::quiet_NaN());
+    if (status != "ok") {
+      if (score.ok()) score.status = status;
+      bad.push_back(results.runs[run].seed);
+      continue;
+    }
+    score.documents = std::max(score.documents, cell->documents);
+    score.bpb += cell->bpb;
+  }
+  if (score.ok()) {
+    score.bpb /= static_cast<double>(arm.runs.size());
+    return score;
+  }
+  score.bpb = std::numeric_limits<double>::quiet_NaN();
+  score.reason = reason_of(score.status);
+  if (bad.size() < arm.runs.size())
+    score.reason += cat(", in ", bad.size(), " of ", arm.runs.size(), " seeds (", support::join(bad, ", "), ")");
+  return score;
+}
+
+std::optional<TwoLevel> compare(const ArmScore& a, const ArmScore& b) {
+  if (!a.ok() || !b.ok()) return std::nullopt;
+  const auto pairs = common_seeds(a, b);
+  if (pairs.empty()) return std::nullopt;
+  const std::vector<std::string> documents = common_documents(pairs);
+  if (documents.size() < 2) return std::nullopt;
+  std::vector<SeedItems> items_a, items_b;
+  for (const auto& [of_a, of_b] : pairs) {
+    items_a.push_back(items_of(*of_a, documents));
+    items_b.push_back(items_of(*of_b, documents));
+  }
+  return two_level_difference(items_a, items_b);
+}
+
+double adjusted_p(const TwoLevel& difference, std::size_t comparisons) {
+  return std::min(1.0, difference.p * static_cast<double>(comparisons));
+}
+
+std::size_t pairs_of_arms(std::size_t arms) { return arms * (arms - 1) / 2; }
+
+std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const ArmScore*>& scores) {
+  std::size_t best = cells.size(), numbers = 0, fewest = 0;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i]->number) continue;
+    ++numbers;
+    if (best == cells.size() || *cells[i]->number < *cells[best]->number) best = i;
+  }
+  if (numbers < 2) return 0;
+  std::vector<Cell*> tied{cells[best]};
+  std::size_t unknown = 0;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i]->number || i == best) continue;
+    const auto difference = compare(*scores[best], *scores[i]);
+    if (!difference) {
+      ++unknown;
+      continue;
+    }
+    fewest = fewest == 0 ? difference->seeds : std::min(fewest, difference->seeds);
+    if (adjusted_p(*difference, pairs_of_arms(numbers)) >= kLevel) tied.push_back(cells[i]);
+  }
+  // Bold says "better than some other": where nothing is, or pairs are not comparable, nothing is bold.
+  if (tied.size() == numbers || unknown > 0) return fewest;
+  for (Cell* cell : tied) cell->best = true;
+  return fewest;
+}
+
+std::string bold_sentence(std::size_t fewest_seeds) {
+  if (fewest_seeds == 0) return "";
+  return cat(" Bold: the best, and what is not significantly worse (5 %, all pairs of a column; ",
+             fewest_seeds >= kSeedsForNoise
+                 ? cat("noise of ", fewest_seeds, " seeds and of the documents")
+                 : cat(seeds_in_words(fewest_seeds), ": noise of the documents alone, that of training is unknown"),
+             ").");
+}
+
+std::string headline_protocol(const Results& results) {
+  const auto protocols = protocols_of(results);
+  for (const char* better : {"anchored", "sliding", "blocks"}) {
+    if (std::find(protocols.begin(), protocols.end(), better) != protocols.end()) return better;
+  }
+  return protocols.empty() ? "" : protocols.front();
+}
+
+std::string seeds_in_words(std::size_t seeds) {
+  return seeds == 1 ? "one seed" : seeds == 2 ? "two seeds" : cat(seeds, " seeds");
+}
+
+std::string p_in_words(double p) { return p < 0.001 ? "p < 0.001" : fmt::format("p = {:.{}f}", p, p < 0.1 ? 3 : 2); }
+
+std::string certainty(const TwoLevel& difference, double p) {
+  std::string text;
+  if (difference.knows_seeds()) {
+    text = cat(p < kLevel ? "significant: " : "not significant: ", p_in_words(p), ", ", seeds_in_words(difference.seeds));
+  } else {
+    text = cat(seeds_in_words(difference.seeds), ": ", p < kLevel ? "beyond" : "within",
+               " the noise of the documents", p < kLevel ? ", that of training is unknown" : "");
+  }
+  if (difference.items < kFewItems) text += cat("; only ", difference.items, " documents");
+  return text;
+}
+
+}  // namespace pe::report

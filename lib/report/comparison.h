@@ -1,0 +1,59 @@
+/// @file
+/// Arms compared on the documents and seeds that both have: what tables print in bold, what sentences claim, what forest plots
+/// draw. From three common seeds on every interval holds the noise of training; with fewer it is that of the documents, and
+/// whoever prints it says how many seeds there were.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/results.h"
+#include "report/table.h"
+#include "report/two_level.h"
+
+namespace pe::report {
+
+/// One arm under one protocol at one length, over its seeds.
+struct ArmScore {
+  std::string status = "ok";  ///< the first that is not, else ok
+  std::string reason;         ///< of a status that is not ok
+  std::vector<double> nll;    ///< of each seed; infinite or NaN where the status says so
+  std::vector<std::string> seeds;
+  std::vector<const LmCell*> cells;   ///< of each seed; null where nothing was measured
+  double documents = 0;
+  double bpb = 0;                     ///< mean over seeds
+  bool ok() const { return status == "ok"; }
+};
+/// "not_measured" where no seed of the arm has the cell.
+ArmScore arm_score(const Results& results, const Arm& arm, const std::string& protocol, std::int64_t length);
+
+/// Mean NLL of `a` less that of `b`, over the seeds that both have and the documents that all of these have.
+/// Empty when one side has no number, they share no seed, or fewer than two documents.
+std::optional<TwoLevel> compare(const ArmScore& a, const ArmScore& b);
+
+/// A comparison that was chosen from `comparisons` possible ones: Bonferroni's p.
+double adjusted_p(const TwoLevel& difference, std::size_t comparisons);
+/// All pairs of so many arms.
+std::size_t pairs_of_arms(std::size_t arms);
+
+/// Bold for the best cell and those that are not significantly worse (5 %, corrected for all pairs of the column). No bold where
+/// none is, or where a pair cannot be compared. @return how many seeds the least repeated of the comparisons had; 0 without any.
+std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const ArmScore*>& scores);
+/// What bold rests on, for a caption.
+std::string bold_sentence(std::size_t fewest_seeds);
+
+/// The protocol that sentences, checks and the forest plot use: anchored, which has the same targets at every length, else
+/// sliding, else blocks, else the first.
+std::string headline_protocol(const Results& results);
+
+/// "one seed", "two seeds", "5 seeds".
+std::string seeds_in_words(std::size_t seeds);
+/// "p = 0.012", "p < 0.001".
+std::string p_in_words(double p);
+/// How sure a difference is, for a sentence: "significant: p = 0.012, 3 seeds", "one seed: beyond the noise of the documents, that
+/// of training is unknown"; says so where documents are few.
+std::string certainty(const TwoLevel& difference, double p);
+
+}  // namespace pe::report

@@ -1,0 +1,188 @@
+#include "report/two_level.h"
+
+#include <algorithm>
+#include <boost/math/distributions/non_central_t.hpp>
+#include <boost/math/distributions/students_t.hpp>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace pe::report {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Variances of an estimate with their degrees of freedom; a part that is not there has variance 0.
+struct Parts {
+  double first = 0, second = 0;
+  double first_freedom = 1, second_freedom = 1;
+  double sum() const { return first + second; }
+};
+
+double t_critical(double freedom, double alpha) {
+  return boost::math::quantile(boost::math::complement(boost::math::students_t(freedom), alpha / 2));
+}
+
+double critical(const Parts& parts, double alpha) {
+  double weighted = 0;
+  if (parts.first > 0) weighted += parts.first * t_critical(parts.first_freedom, alpha);
+  if (parts.second > 0) weighted += parts.second * t_critical(parts.second_freedom, alpha);
+  return weighted / parts.sum();
+}
+
+double t_tail(double freedom, double t) {
+  return 2 * boost::math::cdf(boost::math::complement(boost::math::students_t(freedom), t));
+}
+
+/// The level at which the critical value is |estimate| / error.
+double p_of(const Parts& parts, double estimate) {
+  if (!(parts.sum() > 0)) return estimate == 0 ? 1 : 0;
+  const double t = std::abs(estimate) / std::sqrt(parts.sum());
+  if (t == 0) return 1;
+  if (parts.second == 0) return t_tail(parts.first_freedom, t);
+  if (parts.first == 0) return t_tail(parts.second_freedom, t);
+  // It lies between those of the two t distributions; bisection in the logarithm.
+  const double one = t_tail(parts.first_freedom, t), other = t_tail(parts.second_freedom, t);
+  double low = std::log(std::max(std::min(one, other), 1e-290)), high = std::log(std::max({one, other, 1e-290}));
+  for (int i = 0; i < 40 && high - low > 1e-9; ++i) {
+    const double middle = (low + high) / 2;
+    (critical(parts, std::exp(middle)) > t ? low : high) = middle;
+  }
+  return std::exp(high);
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double squares_around(const std::vector<double>& values, double centre) {
+  double sum = 0;
+  for (const double value : values) sum += (value - centre) * (value - centre);
+  return sum;
+}
+
+/// V₁ and V₂ from the mean squares of the crossed layout.
+Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector<double>& seed_means,
+               const std::vector<double>& item_means, double mean) {
+  const double seeds = static_cast<double>(seed_means.size()), items = static_cast<double>(item_means.size());
+  Parts parts{.first_freedom = seeds - 1, .second_freedom = items - 1};
+  const bool has_seeds = seed_means.size() >= kSeedsForNoise, has_items = item_means.size() >= 2;
+  if (has_seeds) parts.first = squares_around(seed_means, mean) / (seeds - 1) / seeds;
+  if (!has_items) return parts;
+  const double of_items = squares_around(item_means, mean) / (items - 1) / items;
+  if (!has_seeds) {
+    parts.second = of_items;
+    return parts;
+  }
+  // The rest is in both parts and counts once.
+  double rest = 0;
+  for (std::size_t s = 0; s < values.size(); ++s) {
+    for (std::size_t i = 0; i < item_means.size(); ++i) {
+      const double left = values[s][i] - seed_means[s] - item_means[i] + mean;
+      rest += left * left;
+    }
+  }
+  rest /= (seeds - 1) * (items - 1);
+  parts.second = std::max(0.0, of_items - rest / (seeds * items));
+  // Where every seed gave the same, differences of rounding are no noise.
+  if (parts.first < 1e-28 * mean * mean) parts.first = 0;
+  if (parts.second < 1e-28 * mean * mean) parts.second = 0;
+  return parts;
+}
+
+}  // namespace
+
+double TwoLevel::error() const {
+  const double sum = (std::isfinite(seed_variance) ? seed_variance : 0) + (std::isfinite(item_variance) ? item_variance : 0);
+  return std::sqrt(sum);
+}
+
+TwoLevel two_level(const std::vector<std::vector<double>>& values) {
+  TwoLevel result{.seeds = values.size(), .items = values.empty() ? 0 : values[0].size(), .estimate = kNaN, .seed_variance = kNaN,
+                  .item_variance = kNaN, .interval = {kNaN, kNaN}, .p = kNaN};
+  if (result.items == 0) return result;
+  std::vector<double> seed_means, item_means(result.items, 0);
+  for (const std::vector<double>& seed : values) {
+    assert(seed.size() == result.items);
+    seed_means.push_back(mean_of(seed));
+    for (std::size_t i = 0; i < seed.size(); ++i) item_means[i] += seed[i] / static_cast<double>(values.size());
+  }
+  result.estimate = mean_of(seed_means);
+  const bool known = result.knows_seeds() || result.items >= 2;
+  if (!known || !std::isfinite(result.estimate)) return result;
+  const Parts parts = parts_of(values, seed_means, item_means, result.estimate);
+  if (result.knows_seeds()) result.seed_variance = parts.first;
+  result.item_variance = parts.second;
+  const double half = parts.sum() > 0 ? critical(parts, 0.05) * std::sqrt(parts.sum()) : 0;
+  result.interval = {result.estimate - half, result.estimate + half};
+  result.p = p_of(parts, result.estimate);
+  return result;
+}
+
+std::vector<double> linearised(const SeedItems& items) {
+  assert(items.y.size() == items.x.size());
+  const double sum_x = std::accumulate(items.x.begin(), items.x.end(), 0.0);
+  const double theta = std::accumulate(items.y.begin(), items.y.end(), 0.0) / sum_x;
+  const double mean_x = sum_x / static_cast<double>(items.x.size());
+  std::vector<double> values;
+  values.reserve(items.y.size());
+  for (std::size_t i = 0; i < items.y.size(); ++i) values.push_back(theta + (items.y[i] - theta * items.x[i]) / mean_x);
+  return values;
+}
+
+TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector<SeedItems>& b) {
+  assert(a.size() == b.size());
+  std::vector<std::vector<double>> differences;
+  for (std::size_t s = 0; s < a.size(); ++s) {
+    differences.push_back(linearised(a[s]));
+    const std::vector<double> other = linearised(b[s]);
+    assert(other.size() == differences.back().size());
+    for (std::size_t i = 0; i < other.size(); ++i) differences.back()[i] -= other[i];
+  }
+  return two_level(differences);
+}
+
+TwoLevel two_level_share(const std::vector<std::vector<double>>& values) {
+  TwoLevel share = two_level(values);
+  if (!std::isfinite(share.estimate)) return share;
+  const double trials = static_cast<double>(share.items);
+  const Interval least = wilson(std::clamp(share.estimate, 0.0, 1.0) * trials, trials);
+  if (share.seeds == 1) share.interval = least;
+  if (share.seeds == 2) share.interval = {kNaN, kNaN};
+  if (share.seeds >= kSeedsForNoise) {
+    share.interval = {std::max(0.0, std::min(share.interval.low, least.low)), std::min(1.0, std::max(share.interval.high, least.high))};
+  }
+  return share;
+}
+
+double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power, double alpha) {
+  if (seeds < kSeedsForNoise || items < 1) return kNaN;
+  const double s = static_cast<double>(seeds), n = static_cast<double>(items);
+  const Parts parts{.first = noise.seed * noise.seed / s,
+                    .second = items < 2 ? 0 : noise.item * noise.item / n,
+                    .first_freedom = s - 1,
+                    .second_freedom = std::max(1.0, n - 1)};
+  if (!(parts.sum() > 0)) return 0;
+  const double threshold = critical(parts, alpha);
+  // Satterthwaite's degrees of freedom of the variance that the estimate is divided by.
+  const double freedom = parts.sum() * parts.sum() /
+                         (parts.first * parts.first / parts.first_freedom + parts.second * parts.second / parts.second_freedom);
+  double low = 0, high = 64;   // in standard errors
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    const boost::math::non_central_t t(freedom, middle);
+    const double found = boost::math::cdf(boost::math::complement(t, threshold)) + boost::math::cdf(t, -threshold);
+    (found < power ? low : high) = middle;
+  }
+  return high * std::sqrt(parts.sum());
+}
+
+std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power, std::size_t most) {
+  for (std::size_t seeds = kSeedsForNoise; seeds <= most; ++seeds) {
+    if (detectable_difference(noise, seeds, items, power) <= difference) return seeds;
+  }
+  return 0;
+}
+
+}  // namespace pe::report

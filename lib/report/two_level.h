@@ -1,0 +1,59 @@
+/// @file
+/// Noise at two levels: seeds, which repeat a training, and items (documents, trials), which sample what is asked. Every seed
+/// answers the same items, so the two are crossed: value = mean + seed + item + rest. A mean's variance is the sum of two parts,
+/// that of seeds (which holds the rest) and that of items. Its interval is estimate ± c·√(V₁ + V₂) with Cochran's critical value
+/// c = (V₁·t(S−1) + V₂·t(N−1)) / (V₁ + V₂) (W. G. Cochran, Biometrics 20, 1964). doc/statistics.md tells why.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "report/statistics.h"
+
+namespace pe::report {
+
+/// From how many seeds on the noise of training is known well enough for an interval.
+inline constexpr std::size_t kSeedsForNoise = 3;
+/// Below so many items an interval over items is rough, and marked.
+inline constexpr std::size_t kFewItems = 30;
+
+struct TwoLevel {
+  std::size_t seeds = 0, items = 0;
+  double estimate = 0;        ///< mean over seeds and items; NaN without any
+  double seed_variance = 0;   ///< V₁ of the estimate; NaN below three seeds
+  double item_variance = 0;   ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
+  Interval interval;          ///< 95 %; over items alone below three seeds; NaN where neither level has enough
+  double p = 1;               ///< two-sided, that the mean is 0; has no lower bound but 0
+
+  bool knows_seeds() const { return seeds >= kSeedsForNoise; }
+  bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
+  double error() const;       ///< √(V₁ + V₂), of what is known
+};
+
+/// @param values [seed][item]; all seeds have the same items in the same order. One item a seed is a summary: seeds alone count.
+TwoLevel two_level(const std::vector<std::vector<double>>& values);
+
+/// One seed of an arm: Σ y and Σ x of each item, in the order shared by all.
+struct SeedItems {
+  std::vector<double> y, x;
+};
+/// Values of items whose mean is θ = Σ y / Σ x and whose spread is that of the ratio: θ + (y − θ·x) / mean(x).
+std::vector<double> linearised(const SeedItems& items);
+/// The mean over seeds of θ_a − θ_b, paired by seed and item.
+TwoLevel two_level_difference(const std::vector<SeedItems>& a, const std::vector<SeedItems>& b);
+
+/// A share (of exact answers) with an interval that stays in [0, 1]: with one seed Wilson's over its items; with two none (NaN);
+/// from three on that of `two_level`, and no narrower than Wilson's with as many trials as items, since seeds that agree on the
+/// same items are no more items.
+TwoLevel two_level_share(const std::vector<std::vector<double>>& values);
+
+/// How noisy a difference is: standard deviations of one seed's and of one item's difference.
+struct NoiseLevels {
+  double seed = 0, item = 0;
+};
+/// The smallest true difference that `seeds` and `items` find at `alpha`, two-sided, with that power. NaN below three seeds.
+double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power = 0.8, double alpha = 0.05);
+/// The fewest seeds that find `difference` with that power; 0 when even `most` do not.
+std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power = 0.8, std::size_t most = 200);
+
+}  // namespace pe::report

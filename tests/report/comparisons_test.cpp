@@ -1,0 +1,271 @@
+// What pages claim of comparisons: bold, sentences, corrections, intervals of shares, small samples, lengths of training.
+#include <boost/test/unit_test.hpp>
+
+#include "report/comparison.h"
+#include "report/section_results.h"
+
+using namespace pe;
+using namespace pe::report;
+using namespace pe::report::sample;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::size_t bold_in(const Table& table) {
+  std::size_t count = 0;
+  for (const Row& row : table.rows) {
+    for (const report::Cell& cell : row.cells) count += cell.best;
+  }
+  return count;
+}
+
+/// Answers to `items` items at one length in each seed: `right[seed]` of them exact.
+Results retrieval(const std::vector<int>& right, int items, std::vector<double> depths = {0.5}) {
+  Results results;
+  results.train_length = 128;
+  results.variants = {""};
+  results.encodings = {"rope"};
+  Arm arm{"rope", "", {}};
+  for (std::size_t seed = 0; seed < right.size(); ++seed) {
+    arm.runs.push_back(seed);
+    results.runs.push_back({.encoding = "rope", .seed = std::to_string(seed)});
+    for (const double depth : depths) {
+      for (int i = 0; i < items; ++i) {
+        results.trials.push_back({.run = seed, .task = "passkey", .length = 128, .depth = depth, .item = std::to_string(i) + " " + std::to_string(depth),
+                                  .exact = i < right[seed] ? 1.0 : 0.0, .digits = 5, .nll = 1, .nll_control = 2});
+      }
+    }
+  }
+  results.arms = {arm};
+  return results;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(comparisons)
+
+BOOST_AUTO_TEST_CASE(clear_differences_are_bold_in_tables_of_any_size) {
+  // 12 × 3 × 8 = 288 tests: the smallest p of 10,000 resamples, times 288, is above 0.05.
+  std::vector<std::string> encodings;
+  for (int e = 0; e <= 12; ++e) encodings.push_back("e" + std::to_string(e));
+  const Results results = perplexities({.encodings = encodings, .protocols = {"prefix", "blocks", "sliding"},
+                                        .lengths = {16, 32, 64, 128, 256, 512, 1024, 2048}, .better = 0.2});
+  const Section section = section_of("differences", results);
+  const Table& table = table_of(section, "differences");
+  BOOST_TEST_REQUIRE(table.rows.size() == 288u);
+  BOOST_TEST(bold_in(table) >= 24u);   // the better one, everywhere
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const bool better = table.rows[row].cells[0].text == "e12";
+    if (better) BOOST_TEST(cell_of(table, row, "delta_nll").best);
+  }
+  BOOST_TEST(*cell_of(table, 0, "seeds").number == 3);
+  BOOST_TEST(*cell_of(table, 0, "documents").number == 40);
+}
+
+BOOST_AUTO_TEST_CASE(holms_family_is_one_protocol_and_length) {
+  const Results results = perplexities({.encodings = {"rope", "a", "b"}, .protocols = {"prefix", "blocks"}, .better = 0.01, .seed_sd = 0.003});
+  const Section section = section_of("differences", results);
+  const Table& table = table_of(section, "differences");
+  // Two tests in each family, so that no corrected p is more than twice its p (or its neighbour's, where that is larger).
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const double p = *cell_of(table, row, "p").number, holm = *cell_of(table, row, "p_holm").number;
+    double other = 0;
+    for (std::size_t k = 0; k < table.rows.size(); ++k) {
+      if (k != row && table.rows[k].cells[1].text == table.rows[row].cells[1].text && *cell_of(table, k, "length").number == *cell_of(table, row, "length").number)
+        other = *cell_of(table, k, "p").number;
+    }
+    BOOST_TEST(std::abs(holm - std::min(1.0, p <= other ? 2 * p : std::max(p, 2 * other))) < 1e-9);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(bold_and_sentences_know_the_noise_of_seeds) {
+  // Equal encodings whose seeds scatter by 0.05 nats: the documents "tell them apart", three seeds do not.
+  const Results three = perplexities({.seed_sd = 0.05});
+  const Section section = section_of("perplexity", three);
+  BOOST_TEST(bold_in(section.tables[0]) == 0u);
+  BOOST_TEST_REQUIRE(section.findings.size() == 2u);
+  for (const std::string& finding : section.findings) {
+    BOOST_TEST(contains(finding, "(not significant: p = "), finding);
+    BOOST_TEST(contains(finding, "3 seeds)"), finding);
+  }
+  BOOST_TEST(contains(section.tables[0].caption, "noise of 3 seeds and of the documents"), section.tables[0].caption);
+  const Section clear = section_of("perplexity", perplexities({.better = 0.3, .seed_sd = 0.01}));
+  BOOST_TEST(bold_in(clear.tables[0]) == 2u);
+  BOOST_TEST(contains(clear.findings[0], "(significant: p"), clear.findings[0]);
+
+  const Section one = section_of("perplexity", perplexities({.seeds = {"1"}, .seed_sd = 0.05}));
+  BOOST_TEST(contains(one.findings[0], "one seed: beyond the noise of the documents, that of training is unknown"), one.findings[0]);
+  BOOST_TEST(contains(one.tables[0].caption, "one seed: noise of the documents alone"), one.tables[0].caption);
+  const Section two = section_of("perplexity", perplexities({.seeds = {"1", "2"}, .seed_sd = 0.05}));
+  BOOST_TEST(contains(two.findings[0], "two seeds: "), two.findings[0]);
+  const Section forest = section_of("differences", three);
+  const Point& point = forest.figures.at(0).panels.at(0).series.at(0).points.at(0);
+  BOOST_TEST(point.high - point.low > 0.05);   // seeds, and not 0.001 of the documents
+}
+
+BOOST_AUTO_TEST_CASE(sentences_forest_and_parity_use_one_protocol) {
+  const Results results = perplexities({.protocols = {"prefix", "sliding", "anchored"}, .better = 0.3});
+  BOOST_TEST(headline_protocol(results) == "anchored");
+  for (const std::string& finding : section_of("perplexity", results).findings) BOOST_TEST(contains(finding, "(anchored)"), finding);
+  BOOST_TEST(contains(section_of("differences", results).figures.at(0).title, "anchored"));
+  const Table checks = table_of(section_of("checks", results), "checks");
+  BOOST_TEST(contains(cell_of(checks, 5, "reason").text, "(anchored)"), cell_of(checks, 5, "reason").text);
+  BOOST_TEST(headline_protocol(perplexities({.protocols = {"prefix", "sliding"}})) == "sliding");
+}
+
+BOOST_AUTO_TEST_CASE(small_samples_are_marked) {
+  const Section few = section_of("perplexity", perplexities({.documents = 8}));
+  BOOST_TEST(contains(format_cell(few.tables[0].rows[0].cells.back(), few.tables[0].columns.back()), "†"));
+  BOOST_TEST(contains(to_markdown(few.tables[0]), "†: n &lt; 30"));
+  BOOST_TEST(contains(few.findings[0], "only 8 documents"), few.findings[0]);
+  const Section many = section_of("perplexity", perplexities({.documents = 30}));
+  BOOST_TEST(!contains(to_markdown(many.tables[0]), "†"));
+  BOOST_TEST(!contains(many.findings[0], "only"), many.findings[0]);
+  BOOST_TEST(cell_of(table_of(section_of("retrieval", retrieval({5}, 10)), "passkey"), 0, "exact_128").few);
+}
+
+BOOST_AUTO_TEST_CASE(exact_answers_of_seeds_are_not_pooled) {
+  const auto cell = [](const Results& results) { return cell_of(table_of(section_of("retrieval", results), "passkey"), 0, "exact_128"); };
+  const report::Cell one = cell(retrieval({45}, 50));
+  BOOST_TEST(one.interval->low == wilson(45, 50).low);
+  const report::Cell three = cell(retrieval({45, 45, 45}, 50));
+  BOOST_TEST(three.interval->low <= wilson(45, 50).low);   // the same items thrice are no 150
+  const report::Cell two = cell(retrieval({50, 0}, 50));
+  BOOST_TEST(!two.interval.has_value());
+  BOOST_TEST(two.parts.size() == 2u);
+  const report::Cell bimodal = cell(retrieval({50, 0, 50, 0}, 50));
+  BOOST_TEST(*bimodal.number == 0.5);
+  BOOST_TEST(bimodal.interval->high - bimodal.interval->low > 0.9);   // pooled: [0.43, 0.57]
+}
+
+BOOST_AUTO_TEST_CASE(trials_are_counted_in_their_own_task) {
+  Results results = retrieval({3, 3, 3}, 12, {0.0, 0.5, 1.0});
+  for (int i = 0; i < 20; ++i)   // facts at several depths have none
+    results.trials.push_back({.run = 0, .task = "ruler_mk", .length = 512, .depth = NAN, .item = std::to_string(i), .exact = 1, .digits = 5});
+  const Section section = section_of("retrieval", results);
+  BOOST_TEST(contains(table_of(section, "passkey").caption, "12 trials per length at each of 3 depths"), table_of(section, "passkey").caption);
+  BOOST_TEST(contains(table_of(section, "ruler_mk").caption, "20 trials per length,"), table_of(section, "ruler_mk").caption);
+}
+
+BOOST_AUTO_TEST_CASE(the_training_length_is_that_of_the_run) {
+  Results results = perplexities({.encodings = {"rope", "alibi", "t5"}});
+  // A model that was trained on at 512 tokens stands beside one of 128.
+  results.train_length = 0;
+  results.variants = {"decay", "extend"};
+  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+    results.arms[arm].variant = arm == 2 ? "extend" : "decay";
+    for (const std::size_t run : results.arms[arm].runs) {
+      results.runs[run].train_length = arm == 2 ? 512 : 128;
+      results.runs[run].variant = results.arms[arm].variant;
+    }
+  }
+  const Section section = section_of("perplexity", results);
+  BOOST_TEST_REQUIRE(section.figures.at(0).panels.size() == 2u);
+  BOOST_TEST(section.figures[0].panels[0].rules.at(0).at == 128);
+  BOOST_TEST(section.figures[0].panels[1].rules.at(0).at == 512);
+  BOOST_TEST(contains(training_sentence(results), "Training lengths: 128 tokens (decay); 512 tokens (extend)."), training_sentence(results));
+  BOOST_TEST(contains(section.findings.at(0), "decay: at 128 tokens"), section.findings.at(0));
+  const Table checks = table_of(section_of("checks", results), "checks");
+  BOOST_TEST(cell_of(checks, 5, "verdict").text == "pass");   // the two of 128 are compared
+}
+
+BOOST_AUTO_TEST_CASE(tasks_are_drawn_in_their_own_unit_with_exact_match_first) {
+  Results results;
+  results.train_length = 48;   // the model's window
+  results.variants = {""};
+  results.encodings = {"rope"};
+  results.runs = {{.encoding = "rope", .seed = "1", .train_length = 48}};
+  results.arms = {{"rope", "", {0}}};
+  for (const std::int64_t length : {10, 20, 40}) {
+    results.tasks.push_back({.run = 0, .task = "copy_repeat", .length = length, .n = 100, .exact = length <= 20 ? 1.0 : 0.1, .token_accuracy = 0.9, .nll = 0.1, .chance = 0.04});
+  }
+  using enum artifact::ColumnType;
+  add(results, 0, "algo_length", {{"task", kText, ""}, {"measure", kText, ""}, {"value", kReal, ""}, {"status", kText, ""}},
+      {{"copy_repeat", "len90", 20.0, "ok"}, {"copy_repeat", "ext_ratio", 1.0, "ok"}, {"copy_repeat", "ood_mean_em", 0.1, "ok"}});
+  const Section section = section_of("tasks", results);
+  const Figure& figure = section.figures.at(0);
+  BOOST_TEST(contains(figure.title, "Exact match"), figure.title);
+  BOOST_TEST(!contains(figure.x.title, "tokens"), figure.x.title);
+  BOOST_TEST_REQUIRE(figure.panels.at(0).rules.size() == 1u);
+  BOOST_TEST(figure.panels[0].rules[0].at == 20);   // where training ended, and not the window of 48
+  BOOST_TEST(!contains(figure.caption, "48"), figure.caption);
+  const Table& table = table_of(section, "copy_repeat");
+  BOOST_TEST(table.columns[1].id == "exact_10");
+  BOOST_TEST(table.columns[3].header == "40 (2.00×)", table.columns[3].header);
+  const Table& reach = table_of(section, "copy_repeat_reach");
+  BOOST_TEST(*cell_of(reach, 0, "len90").number == 20);
+  BOOST_TEST(cell_of(reach, 0, "seeds").text == "1: 10.0");
+  BOOST_TEST(!contains(table.caption, "Guessing"), table.caption);
+}
+
+BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation_data) {
+  // Four rates: the test scores favour 1e-3, validation favours 3e-3.
+  Results results = perplexities({.encodings = {"rope"}, .seeds = {"1", "2", "3", "4"}});
+  const std::vector<std::pair<std::string, double>> rates = {{"1e-3", 3.2}, {"3e-3", 3.0}, {"1e-2", 3.02}, {"3e-2", NAN}};
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    results.runs[i].labels = {{"stage", "evaluate"}, {"from", "train"}, {"encoding", "rope"}, {"lr", rates[i].first}, {"seed", "1"}};
+    Curve curve;
+    curve.run = {.labels = {{"stage", "train"}, {"encoding", "rope"}, {"lr", rates[i].first}, {"seed", "1"}}, .encoding = "rope", .seed = "1"};
+    curve.run.facts = {{"stability", {{"spikes", 0}, {"steps_judged", 100}, {"nonfinite_steps", 0}}}};
+    curve.train = {{1, 10, 6, 2}, {100, 1000, 3.1, 1}};
+    curve.validation = {{100, 1000, rates[i].second, 1}};
+    curve.diverged = std::isnan(rates[i].second);
+    results.curves.push_back(curve);
+  }
+  BOOST_TEST(select_values({"lr"}, results) == std::vector<std::string>{"lr"}, boost::test_tools::per_element());
+  BOOST_TEST_REQUIRE(results.selections.size() == 1u);
+  BOOST_TEST(results.selections[0].chosen == "3e-3");
+  BOOST_TEST(!results.selections[0].at_edge);
+  BOOST_TEST(results.selections[0].candidates.size() == 4u);
+  BOOST_TEST(results.selections[0].candidates[0].label == "1e-3");   // by number, not by name
+  BOOST_TEST(results.curves.size() == 1u);
+  BOOST_TEST(results.unselected_curves.size() == 3u);
+  for (const LmCell& cell : results.lm) BOOST_TEST(cell.run == 1u);
+  BOOST_TEST(!results.runs[0].selected);
+  BOOST_TEST(results.runs[1].selected);
+  // The label "stable" needs three rates, and a sweep reaches it: none diverged but one at the edge.
+  const Section section = section_of("stability", results);
+  BOOST_TEST(contains(to_csv(table_of(section, "selections")), "3e-3,3,"), to_csv(table_of(section, "selections")));
+  BOOST_TEST(*cell_of(table_of(section, "stability"), 0, "sensitivity").number > 0.05);
+  BOOST_TEST(cell_of(table_of(section, "stability"), 0, "label").text == "needs care");
+  results.unselected_curves.pop_back();   // without the one that diverged
+  results.unselected_curves[0].validation[0].loss = 3.01;
+  const Section calm = section_of("stability", results);
+  BOOST_TEST(cell_of(table_of(calm, "stability"), 0, "label").text == "stable");
+
+  // Without validation losses nothing can be chosen, and the rates stay models of their own.
+  Results blind = perplexities({.encodings = {"rope"}, .seeds = {"1", "2"}});
+  for (const char* rate : {"1", "2"}) {
+    Curve curve;
+    curve.run = {.labels = {{"encoding", "rope"}, {"lr", rate}, {"seed", "1"}}, .encoding = "rope", .seed = "1"};
+    blind.curves.push_back(curve);
+  }
+  BOOST_TEST(select_values({"lr"}, blind).empty());
+  BOOST_TEST(blind.curves.size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
+  const Section three = section_of("differences", perplexities({.encodings = {"rope", "a", "b", "c"}, .seed_sd = 0.02}));
+  BOOST_TEST_REQUIRE(three.findings.size() == 1u);
+  BOOST_TEST(contains(three.findings[0], "3 seeds and 40 documents at 128"), three.findings[0]);
+  BOOST_TEST(contains(three.findings[0], "with a power of 80 %"), three.findings[0]);
+  const Table& power = table_of(three, "power");
+  BOOST_TEST(*cell_of(power, 0, "seeds_10").number < *cell_of(power, 0, "seeds_3").number / 2);
+  const Section one = section_of("differences", perplexities({.seeds = {"1"}, .seed_sd = 0.02}));
+  BOOST_TEST(contains(one.findings.at(0), "one seed and 40 documents"), one.findings.at(0));
+  BOOST_TEST(contains(one.findings[0], "can show no difference"), one.findings[0]);
+}
+
+BOOST_AUTO_TEST_CASE(cells_and_trials_are_found_by_an_index_that_follows_changes) {
+  Results results = perplexities({});
+  BOOST_TEST(results.find_lm(0, "prefix", 512) == &results.lm[1]);
+  BOOST_TEST((results.find_lm(0, "prefix", 1024) == nullptr));
+  results.lm.push_back({.run = 0, .protocol = "prefix", .length = 1024});
+  BOOST_TEST(results.find_lm(0, "prefix", 1024) == &results.lm.back());
+  const Results trials = retrieval({3, 4}, 12);
+  BOOST_TEST(trials.find_trials(1, "passkey", 128).size() == 12u);
+  BOOST_TEST(trials.find_trials(1, "passkey", 256).empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()

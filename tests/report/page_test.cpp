@@ -1,0 +1,114 @@
+// The page as a browser shows it: driven in a headless Chromium where there is one. It makes no request, logs no error, wakes its
+// figures, switches axes, sorts and filters, with names that try to be markup.
+#include <boost/test/unit_test.hpp>
+
+#include "report/report.h"
+#include "report/sample_results.h"
+#include "support/files.h"
+#include "support/process.h"
+#include "support/temp_folder.h"
+
+using namespace pe;
+using namespace pe::report;
+
+namespace {
+
+std::optional<std::string> browser() {
+  for (const char* name : {"chromium", "chromium-browser", "google-chrome"}) {
+    if (support::find_program(name)) return name;
+  }
+  return std::nullopt;
+}
+
+struct HasBrowser {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(browser() && support::find_program("gnuplot") && support::find_program("rsvg-convert"));
+    if (!result) result.message() << "chromium, gnuplot or rsvg-convert is not installed";
+    return result;
+  }
+};
+
+// What a reader does, written down on the page itself for --dump-dom to show.
+constexpr const char* kReader = R"(<script>
+(function () {
+  var told = {errors: []};
+  window.addEventListener('error', function (e) { told.errors.push(String(e.message)); });
+  try {
+    var wake = document.querySelector('button.wake:not(.scale)'), figure = wake.parentNode;
+    wake.click();
+    told.canvases = figure.querySelectorAll('canvas').length;
+    var scale = figure.querySelector('button.scale'), before = scale.textContent;
+    told.scaleShown = !scale.hidden;
+    scale.click();
+    told.scaleTurned = scale.textContent !== before && figure.querySelectorAll('canvas').length === told.canvases;
+    wake.click();
+    told.stillBack = figure.querySelectorAll('.panels svg').length > 0 && figure.querySelectorAll('canvas').length === 0;
+
+    var table = document.querySelector('#table-perplexity_length table'), heads = table.tHead.rows[table.tHead.rows.length - 1].cells, column = heads.length - 1;
+    function numbers() {
+      return Array.prototype.map.call(table.tBodies[0].rows, function (r) { return r.cells[column].getAttribute('data-v'); })
+        .filter(function (v) { return v !== null; }).map(Number);
+    }
+    heads[column].click();
+    var up = numbers();
+    told.ascending = up.length > 1 && up.every(function (v, i) { return i === 0 || up[i - 1] <= v; });
+    heads[column].click();
+    var down = numbers();
+    told.descending = down.every(function (v, i) { return i === 0 || down[i - 1] >= v; });
+
+    var field = document.querySelector('.filter input');
+    field.value = 'alibi';
+    field.dispatchEvent(new Event('input'));
+    var rows = Array.prototype.slice.call(table.tBodies[0].rows);
+    told.filtered = rows.filter(function (r) { return !r.hidden; }).length === 1 && rows.length > 1;
+    field.value = '';
+    field.dispatchEvent(new Event('input'));
+    told.unfiltered = rows.every(function (r) { return !r.hidden; });
+    told.hostile = typeof window.hostile === 'undefined';
+    told.requests = performance.getEntriesByType('resource').length;
+    told.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth + 1;
+  } catch (e) { told.errors.push(String(e)); }
+  document.body.setAttribute('data-told', JSON.stringify(told));
+})();
+</script></body>)";
+
+struct Shown {
+  std::string dom, log;
+};
+
+Shown show(const std::filesystem::path& folder, int width) {
+  const auto done = support::capture({"timeout", "120", *browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                                      "--enable-logging=stderr", "--user-data-dir=" + (folder / "profile").string(),
+                                      "--window-size=" + std::to_string(width) + ",900", "--dump-dom", "file://" + (folder / "driven.html").string()});
+  return {done.out, done.err};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(report_page, *boost::unit_test::precondition(HasBrowser{}))
+
+BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_request) {
+  const test::TempFolder folder;
+  artifact::Workspace workspace = sample::write_inputs(
+      folder.path(), {.encodings = {"none", "rope", "alibi"}, .seeds = {1, 2, 3}, .lengths = {128, 256, 512}});
+  ReportConfig config;
+  config.title = "<script>window.hostile = 1</script> & \"quotes\"";
+  write_report(config, workspace);
+  std::string page = support::read_file(folder / "report" / "report.html");
+  page.replace(page.rfind("</body>"), 7, kReader);
+  support::write_file_atomically(folder / "driven.html", page, false);
+  for (const int width : {1280, 500}) {
+    const Shown shown = show(folder.path(), width);
+    const auto at = shown.dom.find("data-told=\"");
+    BOOST_TEST_REQUIRE(at != std::string::npos, shown.log);
+    const std::string told = shown.dom.substr(at, shown.dom.find('>', at) - at);
+    for (const char* good : {"errors&quot;:[]", "scaleShown&quot;:true", "scaleTurned&quot;:true", "stillBack&quot;:true", "ascending&quot;:true",
+                             "descending&quot;:true", "filtered&quot;:true", "unfiltered&quot;:true", "hostile&quot;:true", "requests&quot;:0",
+                             "wide&quot;:false"}) {
+      BOOST_TEST(told.find(good) != std::string::npos, width << ": " << good << " is not in " << told);
+    }
+    BOOST_TEST(shown.log.find("CONSOLE") == std::string::npos, shown.log);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
