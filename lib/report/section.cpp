@@ -158,8 +158,10 @@ std::string training_sentence(const Results& results) {
       }
     }
   }
-  if (!scales.empty())
-    text += cat(" Scale of absolute encodings (pe_scale): ", support::join({scales.begin(), scales.end()}, ", "), ".");
+  if (!scales.empty()) {   // of absolute encodings against the tokens
+    text.pop_back();
+    text += cat("; pe_scale: ", support::join({scales.begin(), scales.end()}, ", "), ".");
+  }
   for (const std::string& note : results.notes) text += " " + note;
   return text;
 }

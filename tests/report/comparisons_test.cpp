@@ -257,6 +257,18 @@ BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
   BOOST_TEST(contains(one.findings[0], "can show no difference"), one.findings[0]);
 }
 
+BOOST_AUTO_TEST_CASE(captions_of_perplexity_have_three_sentences) {
+  const auto sentences = [](const std::string& text) {
+    std::size_t count = 0;
+    for (std::size_t at = text.find('.'); at != std::string::npos; at = text.find('.', at + 1)) count += at + 1 == text.size() || text[at + 1] == ' ';
+    return count;
+  };
+  const Section section = section_of("perplexity", perplexities({.protocols = {"prefix", "sliding", "anchored"}, .better = 0.3}));
+  for (const Figure& figure : section.figures) BOOST_TEST(sentences(figure.caption) <= 3u, figure.caption);
+  for (const Table& table : section.tables) BOOST_TEST(sentences(table.caption) <= 3u, table.caption);
+  BOOST_TEST(contains(section.tables[0].caption, "; bold: the best"), section.tables[0].caption);
+}
+
 BOOST_AUTO_TEST_CASE(cells_and_trials_are_found_by_an_index_that_follows_changes) {
   Results results = perplexities({});
   BOOST_TEST(results.find_lm(0, "prefix", 512) == &results.lm[1]);

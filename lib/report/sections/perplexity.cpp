@@ -14,18 +14,33 @@ namespace {
 
 using support::cat;
 
-std::string protocol_sentence(const Results& results, const std::string& protocol) {
+std::string protocol_words(const Results& results, const std::string& protocol) {
   std::set<std::int64_t> strides;
   for (const LmCell& cell : results.lm) {
     if (cell.protocol == protocol && cell.stride > 0 && cell.stride != cell.length) strides.insert(cell.stride);
   }
-  if (protocol == "prefix") return "Prefix: one window from the start of each document.";
-  if (protocol == "blocks") return "Blocks: windows that do not overlap.";
+  if (protocol == "prefix") return "prefix: one window from the start of each document";
+  if (protocol == "blocks") return "blocks: windows that do not overlap";
   if (protocol == "sliding" && strides.size() == 1)
-    return cat("Sliding: windows every ", support::with_commas(*strides.begin()), " tokens, only new tokens scored.");
-  if (protocol == "sliding") return "Sliding: overlapping windows, only new tokens scored.";
-  if (protocol == "anchored") return "Anchored: the same targets at every length, before up to four ends of each document.";
+    return cat("sliding: windows every ", support::with_commas(*strides.begin()), " tokens, only new tokens scored");
+  if (protocol == "sliding") return "sliding: overlapping windows, only new tokens scored";
+  if (protocol == "anchored") return "anchored: the same targets at every length, before up to four ends of each document";
   return "";
+}
+
+/// Sentences as one: "A; b; c."
+std::string as_one(const std::vector<std::string>& sentences) {
+  std::string text;
+  for (std::string sentence : sentences) {
+    if (sentence.empty()) continue;
+    if (sentence.back() == '.') sentence.pop_back();
+    char& first = sentence[0];
+    const bool symbol = sentence.size() > 1 && sentence[1] == ' ';   // "n = 32"
+    if (text.empty() && !symbol && first >= 'a' && first <= 'z') first = static_cast<char>(first - 'a' + 'A');
+    if (!text.empty() && first >= 'A' && first <= 'Z') first = static_cast<char>(first - 'A' + 'a');
+    text += (text.empty() ? "" : "; ") + sentence;
+  }
+  return text.empty() ? text : text + ".";
 }
 
 std::string documents_sentence(const Results& results) {
@@ -46,9 +61,9 @@ std::string documents_sentence(const Results& results) {
 }
 
 std::string caption(const Results& results) {
-  std::string text;
-  for (const std::string& protocol : protocols_of(results)) text += protocol_sentence(results, protocol) + " ";
-  return cat(text, documents_sentence(results), " ", seeds_sentence(results), " ", training_sentence(results));
+  std::vector<std::string> protocols;
+  for (const std::string& protocol : protocols_of(results)) protocols.push_back(protocol_words(results, protocol));
+  return cat(as_one(protocols), " ", as_one({documents_sentence(results), seeds_sentence(results), training_sentence(results)}));
 }
 
 Cell score_cell(const ArmScore& score) {
@@ -121,8 +136,8 @@ Figure figure_of(const Results& results, Palette& palette) {
   if (highest > 30 * lowest) figure.y.high = 30 * lowest;
   figure.caption =
       cat(caption(results), " Thick: mean over seeds of the log-likelihood; thin: single seeds",
-          banded ? "; band: 95 % t interval over seeds, for models with three or more." : ".",
-          std::isnan(figure.y.high) ? "" : " An arrow marks a curve that leaves the plot, with its last value.");
+          banded ? "; band: 95 % t interval over seeds, from three on" : "",
+          std::isnan(figure.y.high) ? "." : "; arrow: a curve that leaves the plot, with its last value.");
   figure.description = cat("Line chart of perplexity against context length for ",
                            support::join(results.encodings, ", "), ". The values are in the table that follows.");
   return figure;
@@ -174,8 +189,8 @@ Table table_of(const Results& results) {
       if (seeds > 0) fewest_seeds = fewest_seeds == 0 ? seeds : std::min(fewest_seeds, seeds);
     }
   }
-  table.caption = cat(caption(results), " Mean over seeds of the log-likelihood, with its 95 % t interval over seeds from three on; two "
-                      "seeds are both printed.", bold_sentence(fewest_seeds));
+  table.caption = cat(caption(results), " ", as_one({"Mean over seeds of the log-likelihood, with its 95 % t interval over seeds from three on", "two seeds "
+                      "are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
   return table;
 }
 
@@ -230,7 +245,7 @@ Table bits_table(const Results& results) {
     table.rows.push_back(std::move(row));
   }
   if (!any) table.rows.clear();
-  table.caption = cat("Mean over seeds. ", documents_sentence(results), " ", training_sentence(results));
+  table.caption = as_one({"Mean over seeds", documents_sentence(results), training_sentence(results)});
   return table;
 }
 
