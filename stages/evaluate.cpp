@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::EvaluateConfig>(
       argc, argv,
       {.name = "evaluate",
-       .version = 4,
+       .version = 5,
        .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes.",
        .inputs = {{"model", Kind::kCheckpoint},
                   {"data", Kind::kTokenShards},

@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::MeasureConfig>(
       argc, argv,
       {.name = "measure",
-       .version = 1,
+       .version = 2,
        .summary = "Measure a model's cost: milliseconds of encoding, attention and forward pass, peak memory.",
        .inputs = {{"model", Kind::kCheckpoint}},
        .outputs = {{.name = "cost", .kind = Kind::kEvalTable, .is_volatile = true}},

@@ -1,11 +1,18 @@
 #include "encodings/positional_encoding.h"
 
 #include "encodings/toeplitz.h"
+#include "kernels/vector_math.h"
 #include "support/hash.h"
 #include "support/random.h"
 #include "support/text.h"
 
 namespace pe::encodings {
+
+namespace {
+
+[[maybe_unused]] const bool vector_math_is_resolved = kernels::resolve_vector_math();   // before any thread exists
+
+}  // namespace
 
 using support::cat;
 

@@ -67,6 +67,14 @@ const std::vector<Kind>& kinds() {
          c.train.optimizer.kind = training::OptimizerKind::kMuon;
          c.train.optimizer.clip = 1e-3;
        }},
+      // Wide enough that LibTorch's products do the work, and that threads share it.
+      {"wide", [](TrainConfig& c) {
+         c.model.width = 320;
+         c.model.heads = 5;
+         c.model.layers = 1;
+         c.train.length = 128;
+         c.train.tokens = 12 * 4 * 128;
+       }},
       {"past the first logit sample and an epoch", [](TrainConfig& c) { c.train.tokens = 120 * 4 * 8; }},
   };
   return all;

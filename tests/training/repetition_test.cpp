@@ -1,0 +1,130 @@
+// The same config and data give the same bytes every time, in two threads and beside other work: each encoding is trained and
+// evaluated again and again, each time in a process of its own. PE_TEST_ROUNDS says how often (soak: a thousand times).
+#include <ATen/Parallel.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <boost/test/unit_test.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <set>
+
+#include "artifact/content_digest.h"
+#include "data/tokenizer.h"
+#include "encodings/registry.h"
+#include "evaluation/evaluate.h"
+#include "model/compute.h"
+#include "small_run.h"
+#include "support/process.h"
+#include "support/random.h"
+
+using namespace pe;
+using namespace pe::test;
+namespace fs = std::filesystem;
+
+namespace {
+
+int rounds() {
+  const char* text = std::getenv("PE_TEST_ROUNDS");
+  return text ? std::atoi(text) : 2;
+}
+
+/// Letters at random: documents to train on, to validate on and to evaluate on.
+fs::path write_letters(const fs::path& folder) {
+  const auto tokenizer = data::make_byte_tokenizer();
+  artifact::TokenizerRecord record = tokenizer->record();
+  record.bos_before_documents = true;
+  artifact::TokenShardsWriter shards(folder, {}, record, 1 << 20);
+  for (std::uint64_t document = 0; document < 16; ++document) {
+    support::Xoshiro random(document);
+    std::vector<std::int32_t> ids = {static_cast<std::int32_t>(tokenizer->bos_id())};
+    for (int i = 0; i < 150; ++i) ids.push_back(static_cast<std::int32_t>('a' + random.below(26)));
+    const artifact::Split split = document < 10   ? artifact::Split::kTrain
+                                  : document < 14 ? artifact::Split::kTest
+                                                  : artifact::Split::kValidation;
+    shards.add(split, ids.data(), ids.size(), 150, document);
+  }
+  artifact::DatasetTotals totals;
+  shards.finish(totals);
+  return folder;
+}
+
+/// One training and one evaluation. @return the digests of all that they made
+std::string train_and_evaluate(const Json& encoding, const fs::path& folder, const fs::path& data) {
+  model::set_threads(2);
+  training::TrainConfig config = small_config();
+  config.model.width = 64;
+  config.model.heads = 4;
+  config.model.encoding.json = encoding;
+  config.train.length = 64;
+  config.train.tokens = 3 * 4 * 64;
+  config.train.validate_every = 0;
+  config.train.warmup_steps = 1;
+  config.compute.threads = 2;
+  artifact::Workspace training = workspace_in(folder, data);
+  training::train(config, training);
+  artifact::Workspace evaluation = workspace_in(folder, data);
+  evaluation.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  evaluation.outputs = {{"scores", folder / "scores.h5"}};
+  evaluation::evaluate(support::make_config<evaluation::EvaluateConfig>(Json{
+                           {"eval", {{"tasks", {"perplexity"}}, {"lengths", {1}}, {"documents", 4}, {"min_documents", 2}}}}),
+                       evaluation);
+  std::string digests;
+  for (const char* name : {"model.h5", "metrics.h5", "scores.h5"}) digests += artifact::content_digest(folder / name) + "\n";
+  return digests;
+}
+
+/// The same in a process that this one forks. @return what it found, or what went wrong
+std::string in_a_process(const Json& encoding, const fs::path& folder, const fs::path& data) {
+  support::make_folders(folder);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    std::string found;
+    try {
+      found = train_and_evaluate(encoding, folder, data);
+    } catch (const std::exception& error) {
+      found = std::string("error: ") + error.what();
+    }
+    support::write_file_atomically(folder / "digests", found, false);
+    ::_exit(0);
+  }
+  if (const auto end = support::wait_for(child); end.code != 0) return "error: exit code " + std::to_string(end.code);
+  std::string found = support::read_file(folder / "digests");
+  fs::remove_all(folder);
+  return found;
+}
+
+/// A fork takes no thread along but its own, so nobody may have started any.
+struct OneThread {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    const auto threads = std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
+    boost::test_tools::assertion_result result(threads == 1);
+    if (!result) result.message() << "forks processes, so it runs alone: --run_test=repetition";
+    return result;
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(repetition)
+
+BOOST_AUTO_TEST_CASE(each_encoding_gives_one_set_of_bytes, *boost::unit_test::precondition(OneThread{})) {
+  const TempFolder folder;
+  const fs::path data = write_letters(folder / "data");
+  const pid_t busy = ::fork();
+  if (busy == 0) {
+    for (volatile unsigned i = 0;; i = i + 1) {
+    }
+  }
+  for (const encodings::EncodingEntry& entry : encodings::encodings()) {
+    std::set<std::string> found;
+    for (int round = 0; round < rounds(); ++round) found.insert(in_a_process(entry.name, folder / "run", data));
+    BOOST_TEST(found.size() == 1U, entry.name << " gave " << found.size() << " sets of bytes in " << rounds() << " runs");
+    for (const std::string& one : found) BOOST_TEST(one.rfind("error", 0) != 0, entry.name << ": " << one);
+  }
+  ::kill(busy, SIGKILL);
+  support::wait_for(busy);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
