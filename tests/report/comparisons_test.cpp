@@ -229,6 +229,9 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
   BOOST_TEST(contains(to_csv(table_of(section, "selections")), "3e-3,3,"), to_csv(table_of(section, "selections")));
   BOOST_TEST(*cell_of(table_of(section, "stability"), 0, "sensitivity").number > 0.05);
   BOOST_TEST(cell_of(table_of(section, "stability"), 0, "label").text == "needs care");
+  const Figure& figure = section.figures.at(0);
+  BOOST_TEST(figure.id == "learning_rates");
+  BOOST_TEST(figure.panels.at(0).series.at(0).points.size() == 3u);   // the one that diverged has none
   results.unselected_curves.pop_back();   // without the one that diverged
   results.unselected_curves[0].validation[0].loss = 3.01;
   const Section calm = section_of("stability", results);

@@ -42,6 +42,39 @@ double sensitivity(const Results& results, const std::string& encoding, const st
   return mean_of_finite(means);
 }
 
+/// Validation loss against the values that were tried, where these are numbers.
+Figure rates_figure(const Results& results, Palette& palette) {
+  Figure figure{.id = "learning_rates",
+                .title = "Validation loss against the learning rate",
+                .x = {.title = "Peak learning rate", .scale = Scale::kLog10},
+                .y = {.title = "Validation loss, nats per token, lower is better"}};
+  std::map<std::string, Panel> panels;
+  for (const Selection& selection : results.selections) {
+    if (selection.axis != "lr") continue;
+    std::size_t seeds = 0;
+    for (const auto& candidate : selection.candidates) seeds = std::max(seeds, candidate.losses.size());
+    std::vector<double> rates;
+    std::vector<std::vector<double>> losses(seeds);
+    for (const auto& candidate : selection.candidates) {
+      const auto rate = support::parse_real(candidate.label);
+      if (!rate || !(*rate > 0) || !std::isfinite(candidate.mean)) continue;   // a mean needs every seed
+      rates.push_back(*rate);
+      for (std::size_t s = 0; s < seeds; ++s) losses[s].push_back(candidate.losses[s]);
+    }
+    if (rates.size() < 2) continue;
+    Panel& panel = panels[selection.of];
+    panel.title = selection.of;
+    std::vector<std::string> names;
+    for (std::size_t s = 0; s < seeds; ++s) names.push_back(cat("seed ", s + 1));
+    add_arm_series(panel, {selection.encoding, selection.of, {}}, palette.look(selection.encoding), names, rates, losses, [](double loss) { return loss; });
+  }
+  for (auto& [of, panel] : panels) figure.panels.push_back(std::move(panel));
+  figure.caption = cat("Final validation loss; each encoding's lowest mean over seeds was chosen. Thick: mean over seeds; thin: single seeds; band: 95 % t "
+                       "interval over seeds, from three on. A rate at which a seed diverged has no point.");
+  figure.description = "Line chart of validation loss against the learning rate. The values are in the table of what was chosen.";
+  return figure;
+}
+
 /// Validation loss by learning rate, the chosen ones in bold.
 Table rates_table(const Results& results) {
   Table table{.id = "selections", .title = "What was chosen on validation data"};
@@ -73,7 +106,7 @@ Table rates_table(const Results& results) {
 
 }  // namespace
 
-Section stability_section(const Results& results, Palette&) {
+Section stability_section(const Results& results, Palette& palette) {
   Section section{.id = "stability", .title = "Stability of training"};
   std::vector<std::string> variants;
   for (const Curve& curve : results.curves) {
@@ -157,6 +190,7 @@ Section stability_section(const Results& results, Palette&) {
     }
   }
   if (!results.selections.empty()) section.tables.push_back(rates_table(results));
+  if (Figure rates = rates_figure(results, palette); !rates.panels.empty()) section.figures.push_back(std::move(rates));
   if (table.rows.empty()) return section;
   table.caption = cat("Recorded over every step. A spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, 0.1 nats); steps within 16 of "
                       "each other are one. Counts are sums over seeds, gradient norms means (the largest of the largest), the logit the largest of all "
