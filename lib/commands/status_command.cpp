@@ -12,6 +12,7 @@
 #include "cli/terminal.h"
 #include "commands/commands.h"
 #include "commands/display_text.h"
+#include "commands/log_text.h"
 #include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/file/selection.h"
@@ -32,34 +33,10 @@ using support::cat;
 using support::ConfigError;
 using support::quote;
 
-/// A task as selections see it, from its id: "trunk[encoding=rope,seed=42]".
-pipeline::Task from_id(const std::string& id) {
-  pipeline::Task task;
-  task.id = id;
-  const auto open = id.find('[');
-  task.label = id.substr(0, open);
-  if (open == std::string::npos) return task;
-  for (const std::string& part : support::split(id.substr(open + 1, id.size() - open - 2), ',')) {
-    const auto equals = part.find('=');
-    if (equals != std::string::npos) task.axes.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-  }
-  return task;
-}
+constexpr std::size_t kMostLogInJson = 64u << 20;
 
 std::string lasted(const TaskStatus& task) {
   return task.started > 0 && task.ended > task.started ? support::short_duration(task.ended - task.started) : "";
-}
-
-/// The last `count` lines; all when absent.
-std::string tail_of(const std::string& text, std::optional<std::int64_t> count) {
-  if (!count) return text;
-  std::size_t at = text.size();
-  std::int64_t seen = 0;
-  while (at > 0) {
-    if (text[at - 1] == '\n' && at != text.size() && ++seen == *count) break;
-    --at;
-  }
-  return *count == 0 ? "" : text.substr(at);
 }
 
 /// "running  12 done  3 running  40 waiting".
@@ -215,9 +192,9 @@ int logs_command(const cli::CommandLine& given) {
   for (const std::string& run : runs) {
     const RunStatus status = pipeline::read_run(store, run);
     for (const TaskStatus& task : status.tasks) {
-      const pipeline::Task seen = from_id(task.id);
+      const auto name = pipeline::parse_task_id(task.id);
       const bool selected = std::any_of(line.words.begin(), line.words.end(), [&](const std::string& word) {
-        return word == task.id || pipeline::matches(seen, word);
+        return word == task.id || (name && pipeline::matches(*name, word));
       });
       if (std::find(known.begin(), known.end(), task.stage) == known.end()) known.push_back(task.stage);
       if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
@@ -248,15 +225,20 @@ int logs_command(const cli::CommandLine& given) {
       folder = *chosen;
     }
     const fs::path log = folder / "stage.log";
-    const std::string text = fs::exists(log) ? tail_of(support::read_file(log), line.tail) : "";
     if (line.json) {
-      answers.push_back(
-          {{"task", task.id}, {"attempt", folder.filename().string()}, {"path", log.string()}, {"text", text}});
+      answers.push_back({{"task", task.id},
+                         {"attempt", folder.filename().string()},
+                         {"path", log.string()},
+                         {"text", log_text(log, line.tail, kMostLogInJson)}});
       continue;
     }
     if (found.size() > 1) print(cat(out_style(line).bold(cat("== ", task.id, " ", folder.filename().string())), "\n"));
-    print(::isatty(1) == 1 ? cli::harmless(text) : text);
-    if (found.size() > 1 && !text.empty() && text.back() != '\n') print("\n");
+    char last = '\n';
+    read_log(log, line.tail, [&](std::string_view piece) {
+      print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
+      last = piece.back();
+    });
+    if (found.size() > 1 && last != '\n') print("\n");
   }
   if (line.json) {
     print_json({{"schema", "pe-logs/1"}, {"schema_version", 1}, {"run", run_id}, {"logs", std::move(answers)}});

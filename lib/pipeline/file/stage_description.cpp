@@ -4,6 +4,8 @@
 #include <set>
 #include <system_error>
 
+#include "pipeline/file/ask_to_describe.h"
+#include "support/capture_within.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/process.h"
@@ -19,6 +21,7 @@ using support::ConfigError;
 namespace {
 
 constexpr int kSchemaVersion = 1;
+constexpr double kPatience_s = 30;
 constexpr std::string_view kSchemaPrefix = "pe-stage/";
 
 [[noreturn]] void bad(const std::string& source, const std::string& what) {
@@ -196,6 +199,30 @@ std::vector<std::string> StageCatalog::known_programs() const {
   return {names.begin(), names.end()};
 }
 
+Json ask_to_describe(const fs::path& executable, double patience_s, const support::Place& place) {
+  constexpr const char* kHint = "`run` names a stage, a program that answers --describe with pe-stage/1";
+  support::TimedCapture captured;
+  try {
+    captured = support::capture_within({executable.string(), "--describe"}, {.timeout_s = patience_s});
+  } catch (const support::IoError& error) {
+    throw ConfigError(
+        cat("cannot start ", support::quote(executable.string()), ": ", error.diagnostics().front().message), place,
+        "`run` names an executable stage");
+  }
+  if (captured.timed_out) {
+    throw ConfigError(cat(support::quote(executable.string()), " did not answer --describe within ",
+                          support::short_duration(patience_s)),
+                      place, kHint);
+  }
+  Json answer = captured.status.code == 0 ? Json::parse(captured.out, nullptr, false) : Json(Json::value_t::discarded);
+  if (answer.is_discarded()) {
+    throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
+                          captured.status.code, captured.status.code == 0 ? " and printed no JSON" : ""),
+                      place, kHint);
+  }
+  return answer;
+}
+
 Json StageCatalog::ask(const fs::path& executable, const std::string& content, const support::Place& place) {
   const fs::path known =
       memory_.empty() ? fs::path() : memory_ / cat(executable.filename().string(), ".", content, ".json");
@@ -203,20 +230,7 @@ Json StageCatalog::ask(const fs::path& executable, const std::string& content, c
     if (auto document = read_document(known)) return *std::move(document);
   }
   started_ = true;
-  support::Captured captured;
-  try {
-    captured = support::capture({executable.string(), "--describe"});
-  } catch (const support::IoError& error) {
-    throw ConfigError(
-        cat("cannot start ", support::quote(executable.string()), ": ", error.diagnostics().front().message), place,
-        "`run` names an executable stage");
-  }
-  Json answer = captured.status.code == 0 ? Json::parse(captured.out, nullptr, false) : Json(Json::value_t::discarded);
-  if (answer.is_discarded()) {
-    throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
-                          captured.status.code, captured.status.code == 0 ? " and printed no JSON" : ""),
-                      place, "`run` names a stage, a program that answers --describe with pe-stage/1");
-  }
+  const Json answer = ask_to_describe(executable, kPatience_s, place);
   std::error_code error;
   if (!known.empty() && fs::is_directory(memory_.parent_path().parent_path(), error)) {
     try {

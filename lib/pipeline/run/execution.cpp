@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "pipeline/run/view.h"
-#include "support/process.h"
+#include "support/capture_within.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -18,6 +18,8 @@ using support::quote;
 namespace {
 
 constexpr double kTick = 0.25;
+// What a stage may take to read configs: to start, and for each of them.
+constexpr double kCheckSeconds = 60, kCheckSecondsEach = 0.1;
 
 }  // namespace
 
@@ -151,7 +153,13 @@ void Execution::check_configs() const {
   for (const auto& [executable, tasks] : by_executable) {
     std::string lines;
     for (const std::size_t i : tasks) lines += graph_.tasks[i].config->dump() + "\n";
-    const support::Captured captured = support::capture({executable, "--check"}, lines);
+    const double limit_s = kCheckSeconds + kCheckSecondsEach * static_cast<double>(tasks.size());
+    const auto captured = support::capture_within({executable, "--check"}, {.timeout_s = limit_s, .input = lines});
+    if (captured.timed_out) {
+      throw support::ConfigError(cat(support::quote(executable), " did not answer --check within ",
+                                     support::short_duration(limit_s)),
+                                 {}, "a stage reads configs from standard input, one a line, until it ends");
+    }
     if (captured.status.code == 0) continue;
     // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.
     std::vector<support::Diagnostic> diagnostics;

@@ -1,6 +1,8 @@
 // Descriptions of stages: reading, refusing, finding executables and believing what lies beside them.
 #include "pipeline/file/stage_description.h"
 
+#include "pipeline/file/ask_to_describe.h"
+
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 
@@ -111,6 +113,19 @@ BOOST_AUTO_TEST_CASE(a_description_beside_is_believed_when_its_build_id_is_the_f
   const auto stage = catalog.find("pe-train", "/", {});
   BOOST_TEST(stage->build_id == build_id);
   BOOST_TEST(!catalog.started_a_stage());
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_never_answers_is_given_up) {
+  const test::TempFolder folder;
+  write_script(folder / "pe-slow", "#!/bin/sh\nsleep 600\n");
+  std::string message;
+  try {
+    ask_to_describe(folder / "pe-slow", 0.2, support::Place{"a.yml", 3, 10});
+  } catch (const support::ConfigError& error) {
+    message = error.what();
+  }
+  BOOST_TEST(message.find("pe-slow' did not answer --describe within 0.2 s") != std::string::npos, message);
+  BOOST_TEST(message.find("a.yml:3:10: ") == 0u);
 }
 
 BOOST_AUTO_TEST_CASE(what_cannot_be_found_or_does_not_answer_is_told_with_its_place) {

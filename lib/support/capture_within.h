@@ -1,0 +1,28 @@
+/// @file
+/// Programs that may never answer: they are given a time, and then killed with what they started.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+
+namespace pe::support {
+
+struct CaptureLimits {
+  double timeout_s = 0;               ///< above 0: it gets a process group, which is killed when this time is over
+  std::string input = {};             ///< fed to its standard input
+  std::size_t limit = 64u << 20;      ///< bytes kept of each stream; the rest is read and dropped
+  std::filesystem::path directory = {};   ///< working folder; empty: this process's own
+};
+
+struct TimedCapture : Captured {
+  bool timed_out = false;   ///< it was killed since it did not end in time
+};
+
+/// `capture` with a time limit. @throws IoError when the program cannot start.
+TimedCapture capture_within(const std::vector<std::string>& arguments, const CaptureLimits& limits);
+
+}  // namespace pe::support
