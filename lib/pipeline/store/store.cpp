@@ -346,9 +346,16 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
     }
   }
   if (state_->options.create) {
+    bool fresh = false;
     for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs", "leases"}) {
       const fs::path sub = folder / name;
-      if (::access(sub.c_str(), F_OK) != 0) support::make_folders(sub);
+      if (::access(sub.c_str(), F_OK) == 0) continue;
+      support::make_folders(sub);
+      fresh = true;
+    }
+    if (fresh && state_->options.durable) {   // their names, and that of the store
+      support::sync_path(folder);
+      support::sync_path(folder.parent_path());
     }
   }
   for (const auto& [name, opened] : {std::pair{"objects", &state_->objects}, {"plans", &state_->plans}}) {

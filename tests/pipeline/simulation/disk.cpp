@@ -1,0 +1,384 @@
+// The system's calls, as the programs of a World see them. Calls of threads that are not a process of a world, and of
+// files outside its disk, go straight on. Both names of each call are given, the old and the one for large files.
+#undef _FILE_OFFSET_BITS
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "pipeline/simulation/world.h"
+
+namespace fs = std::filesystem;
+using pe::test::Choices;
+using pe::test::Process;
+using pe::test::World;
+
+namespace {
+
+template <typename Function>
+Function next(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+int real_unlink(const char* path) {
+  static const auto real = next<int (*)(const char*)>("unlink");
+  return real(path);
+}
+int real_link(const char* from, const char* to) {
+  static const auto real = next<int (*)(const char*, const char*)>("link");
+  return real(from, to);
+}
+int real_rename(const char* from, const char* to) {
+  static const auto real = next<int (*)(const char*, const char*)>("rename");
+  return real(from, to);
+}
+
+int refuse(int error) {
+  errno = error;
+  return -1;
+}
+
+bool below(const fs::path& folder, const char* path) {
+  const std::string& text = folder.native();
+  return path && ::strncmp(path, text.c_str(), text.size()) == 0 && (path[text.size()] == '/' || path[text.size()] == '\0');
+}
+
+std::string path_of(int fd) {
+  char link[64], path[4096];
+  ::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t count = ::readlink(link, path, sizeof path - 1);
+  return count > 0 ? std::string(path, static_cast<std::size_t>(count)) : std::string();
+}
+
+std::string parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
+
+/// The process whose call this is, if it concerns the disk of its world.
+Process* caller(const char* path) {
+  Process* process = World::moving();
+  return process && below(process->world.disk(), path) ? process : nullptr;
+}
+
+// ---- what is not synced ---------------------------------------------------------------------------------------------
+
+struct Change {
+  enum class Kind { kName, kRename, kUnlink, kMkdir, kRmdir } kind = Kind::kName;
+  std::string path;    // the name that came (kName, kMkdir), went (kUnlink, kRmdir), or that something was renamed to
+  std::string from;    // of a rename
+  std::string grave;   // another name of what was there before, or empty
+  bool synced = false;
+};
+
+struct Noted {
+  fs::path disk;
+  std::vector<Change> changes;
+  std::map<ino_t, off_t> unsynced;   // files that were written → their size when they were last synced
+  int graves = 0;
+};
+Noted noted;
+
+/// Keeps what a name led to, so that the change can be undone.
+std::string bury(const char* path) {
+  struct stat status {};
+  if (::lstat(path, &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  const std::string grave = (noted.disk.parent_path() / "graves" / std::to_string(noted.graves++)).string();
+  return real_link(path, grave.c_str()) == 0 ? grave : "";
+}
+
+void note(Change::Kind kind, std::string path, std::string from = {}, std::string grave = {}) {
+  noted.changes.push_back({kind, std::move(path), std::move(from), std::move(grave), false});
+}
+
+void note_write(int fd, bool fresh = false) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (fresh) noted.unsynced[status.st_ino] = 0;
+  noted.unsynced.try_emplace(status.st_ino, status.st_size);
+}
+
+void note_sync(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return;
+  noted.unsynced.erase(status.st_ino);
+  if (!S_ISDIR(status.st_mode)) return;
+  const std::string folder = path_of(fd);
+  for (Change& change : noted.changes) change.synced = change.synced || parent(change.path) == folder;
+}
+
+void undo(const Change& change) {
+  std::error_code ignored;
+  switch (change.kind) {
+    case Change::Kind::kName:
+      real_unlink(change.path.c_str());
+      break;
+    case Change::Kind::kRename:
+      if (real_rename(change.path.c_str(), change.from.c_str()) == 0 && !change.grave.empty())
+        real_link(change.grave.c_str(), change.path.c_str());
+      break;
+    case Change::Kind::kUnlink:
+      if (!change.grave.empty()) real_link(change.grave.c_str(), change.path.c_str());
+      break;
+    case Change::Kind::kMkdir:
+      fs::remove_all(change.path, ignored);
+      break;
+    case Change::Kind::kRmdir:
+      fs::create_directory(change.path, ignored);
+      break;
+  }
+}
+
+// ---- calls ------------------------------------------------------------------------------------------------------------
+
+/// Whether the process missed this name lately, so that nobody asks the server again.
+bool is_late(Process& process, const char* path) {
+  if (process.quiet > 0 || process.world.faults().late <= 0 || ::strstr(path, "/work/")) return false;
+  const auto found = process.missed.find(path);
+  if (found == process.missed.end()) return false;
+  if (process.world.now() < found->second) {
+    ++process.world.happened.late_names;
+    return true;
+  }
+  process.missed.erase(found);
+  return false;
+}
+
+void missed(Process& process, const char* path) {
+  World& world = process.world;
+  if (process.quiet == 0 && world.choices().chance(world.faults().late)) process.missed[path] = world.now() + 3;
+}
+
+int open_as(const char* name, const char* path, int flags, mode_t mode) {
+  const auto real = next<int (*)(const char*, int, ...)>(name);
+  Process* process = caller(path);
+  if (!process) return real(path, flags, mode);
+  const bool writes = (flags & (O_CREAT | O_TRUNC)) != 0;
+  if (writes) {
+    if (!process->world.step()) return refuse(EIO);
+    if (const int error = process->world.failure()) return refuse(error);
+  } else if (process->dead) {
+    return refuse(EIO);
+  } else if (is_late(*process, path)) {
+    return refuse(ENOENT);
+  }
+  struct stat status {};
+  const bool existed = ::lstat(path, &status) == 0;
+  const int fd = real(path, flags, mode);
+  if (fd < 0) {
+    if (errno == ENOENT) {
+      missed(*process, path);
+      errno = ENOENT;
+    }
+    return fd;
+  }
+  if (writes && !existed) {
+    process->missed.erase(path);
+    note(Change::Kind::kName, path);
+    note_write(fd, true);
+  } else if ((flags & O_TRUNC) != 0) {
+    note_write(fd, true);
+  }
+  return fd;
+}
+
+/// The process whose open file this is, if its world's disk holds it.
+Process* caller(int fd) {
+  Process* process = World::moving();
+  return process && below(process->world.disk(), path_of(fd).c_str()) ? process : nullptr;
+}
+
+template <typename Write>
+ssize_t write_some(int fd, Write&& real) {
+  Process* process = caller(fd);
+  if (!process) return real();
+  if (!process->world.step()) return refuse(EIO);
+  if (const int error = process->world.failure()) return refuse(error);
+  note_write(fd);
+  return real();
+}
+
+int sync_as(const char* name, int fd) {
+  const auto real = next<int (*)(int)>(name);
+  Process* process = caller(fd);
+  if (!process) return real(fd);
+  if (!process->world.step()) return refuse(EIO);
+  if (const int error = process->world.failure()) return refuse(error);
+  note_sync(fd);
+  return 0;   // the disk is memory
+}
+
+}  // namespace
+
+namespace pe::test {
+
+void note_unsynced(const fs::path& disk) {
+  noted = Noted();
+  noted.disk = disk;
+  const fs::path graves = disk.parent_path() / "graves";
+  fs::remove_all(graves);
+  fs::create_directories(graves);
+}
+
+void lose_unsynced(Choices& choices) {
+  const std::size_t from = choices.pick(noted.changes.size() + 1);
+  for (std::size_t i = noted.changes.size(); i-- > from;) {
+    if (!noted.changes[i].synced) undo(noted.changes[i]);
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(noted.disk)) {
+    struct stat status {};
+    if (::lstat(entry.path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    const auto found = noted.unsynced.find(status.st_ino);
+    if (found == noted.unsynced.end() || choices.pick(2) == 0) continue;
+    // Its length may have come to the disk before its bytes.
+    ::chmod(entry.path().c_str(), 0644);
+    const bool zeros = choices.pick(2) == 0;
+    if (::truncate(entry.path().c_str(), found->second) == 0 && zeros &&
+        ::truncate(entry.path().c_str(), status.st_size) != 0) {
+      continue;
+    }
+    ::chmod(entry.path().c_str(), status.st_mode & 07777);
+  }
+  note_unsynced(fs::path(noted.disk));
+}
+
+}  // namespace pe::test
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  return open_as("open", path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+  va_list list;
+  va_start(list, flags);
+  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
+  va_end(list);
+  return open_as("open64", path, flags, mode);
+}
+ssize_t write(int fd, const void* data, size_t count) {
+  static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
+  return write_some(fd, [&] { return real(fd, data, count); });
+}
+ssize_t pwrite(int fd, const void* data, size_t count, off_t at) {
+  static const auto real = next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
+  return write_some(fd, [&] { return real(fd, data, count, at); });
+}
+ssize_t pwrite64(int fd, const void* data, size_t count, off64_t at) {
+  static const auto real = next<ssize_t (*)(int, const void*, size_t, off64_t)>("pwrite64");
+  return write_some(fd, [&] { return real(fd, data, count, at); });
+}
+int fsync(int fd) { return sync_as("fsync", fd); }
+int fdatasync(int fd) { return sync_as("fdatasync", fd); }
+
+int link(const char* from, const char* to) {
+  Process* process = caller(to);
+  if (!process) return real_link(from, to);
+  if (!process->world.step()) return refuse(EIO);
+  if (const int error = process->world.failure()) return refuse(error);
+  const int done = real_link(from, to);
+  if (done == 0) {
+    process->missed.erase(to);
+    note(Change::Kind::kName, to);
+  }
+  return done;
+}
+int rename(const char* from, const char* to) {
+  Process* process = caller(to);
+  if (!process) return real_rename(from, to);
+  if (!process->world.step()) return refuse(EIO);
+  if (const int error = process->world.failure()) return refuse(error);
+  std::string grave = bury(to);
+  const int done = real_rename(from, to);
+  if (done == 0) {
+    process->missed.erase(to);
+    note(Change::Kind::kRename, to, from, std::move(grave));
+  }
+  return done;
+}
+int unlink(const char* path) {
+  Process* process = caller(path);
+  if (!process) return real_unlink(path);
+  if (!process->world.step()) return refuse(EIO);
+  if (const int error = process->world.failure()) return refuse(error);
+  std::string grave = bury(path);
+  const int done = real_unlink(path);
+  if (done == 0) note(Change::Kind::kUnlink, path, "", std::move(grave));
+  return done;
+}
+int unlinkat(int folder, const char* name, int flags) {
+  static const auto real = next<int (*)(int, const char*, int)>("unlinkat");
+  const std::string path = name[0] == '/' ? std::string(name) : folder == AT_FDCWD ? std::string() : path_of(folder) + "/" + name;
+  Process* process = caller(path.c_str());
+  if (!process) return real(folder, name, flags);
+  if (!process->world.step()) return refuse(EIO);
+  const bool is_folder = (flags & AT_REMOVEDIR) != 0;
+  std::string grave = is_folder ? std::string() : bury(path.c_str());
+  const int done = real(folder, name, flags);
+  if (done == 0) note(is_folder ? Change::Kind::kRmdir : Change::Kind::kUnlink, path, "", std::move(grave));
+  return done;
+}
+int mkdir(const char* path, mode_t mode) {
+  static const auto real = next<int (*)(const char*, mode_t)>("mkdir");
+  Process* process = caller(path);
+  if (!process) return real(path, mode);
+  if (!process->world.step()) return refuse(EIO);
+  if (const int error = process->world.failure()) return refuse(error);
+  const int done = real(path, mode);
+  if (done == 0) note(Change::Kind::kMkdir, path);
+  return done;
+}
+int rmdir(const char* path) {
+  static const auto real = next<int (*)(const char*)>("rmdir");
+  Process* process = caller(path);
+  if (!process) return real(path);
+  if (!process->world.step()) return refuse(EIO);
+  const int done = real(path);
+  if (done == 0) note(Change::Kind::kRmdir, path);
+  return done;
+}
+int access(const char* path, int mode) {
+  static const auto real = next<int (*)(const char*, int)>("access");
+  Process* process = caller(path);
+  if (!process) return real(path, mode);
+  if (process->dead) return refuse(EIO);
+  if (is_late(*process, path)) return refuse(ENOENT);
+  const int answer = real(path, mode);
+  if (answer != 0 && errno == ENOENT) {
+    missed(*process, path);
+    errno = ENOENT;
+  }
+  return answer;
+}
+
+// ---- time ---------------------------------------------------------------------------------------------------------------
+
+int clock_gettime(clockid_t clock, struct timespec* out) {
+  static const auto real = next<int (*)(clockid_t, struct timespec*)>("clock_gettime");
+  Process* process = World::moving();
+  if (!process || (clock != CLOCK_REALTIME && clock != CLOCK_MONOTONIC)) return real(clock, out);
+  const double now = process->world.now() + (clock == CLOCK_REALTIME ? 1.7e9 : 0);
+  out->tv_sec = static_cast<time_t>(now);
+  out->tv_nsec = static_cast<long>((now - static_cast<double>(out->tv_sec)) * 1e9);
+  return 0;
+}
+int usleep(useconds_t us) {
+  static const auto real = next<int (*)(useconds_t)>("usleep");
+  Process* process = World::moving();
+  if (!process) return real(us);
+  process->world.sleep_until(process->world.now() + us * 1e-6);
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,536 @@
+// Thousands of schedules of `run`: several runs and hosts, crashes, power cuts, calls that fail, names that come late,
+// owners that sleep. However it went: no result is lost, none is made twice, none is wrong, and a last run in peace makes
+// exactly what is missing.
+//
+// PE_TEST_SEED=N runs that schedule alone, PE_TEST_SCHEDULES=N that many.
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/run/run.h"
+#include "pipeline/run/run_fixture.h"
+#include "pipeline/simulation/world.h"
+#include "pipeline/store/store.h"
+#include "support/error.h"
+#include "support/fake_runner.h"
+#include "support/files.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+using namespace pe::test;      // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+// ---- pipelines --------------------------------------------------------------------------------------------------------
+
+/// Task i reads those before it whose bit is set in `needs[i]`.
+using Shape = std::vector<unsigned>;
+
+std::string text_of(const Shape& shape) {
+  std::string text;
+  for (const unsigned needs : shape) text += (text.empty() ? "" : " ") + std::to_string(needs);
+  return text;
+}
+
+Graph graph_of(const Shape& shape, const fs::path& root) {
+  static const auto stage = fake_stage();
+  Graph graph;
+  graph.name = "small";
+  graph.root = root.string();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    Task task;
+    task.id = task.label = "t" + std::to_string(i);
+    task.stage = stage;
+    task.config = Json{{"name", task.label}, {"salt", ""}};
+    RetryPolicy retry;
+    retry.max = 3;
+    task.retry = retry;
+    for (std::size_t producer = 0; producer < i; ++producer) {
+      if ((shape[i] >> producer & 1u) == 0) continue;
+      task.inputs.push_back({"in", producer, "out", "",
+                             std::map<std::string, std::string>{{"stage", graph.tasks[producer].label}}});
+    }
+    graph.stage_labels.push_back(task.label);
+    graph.tasks.push_back(std::move(task));
+  }
+  compute_plan_keys(graph);
+  return graph;
+}
+
+/// Every way in which up to four tasks can need each other, one of each kind up to the tasks' names.
+std::vector<Shape> all_shapes(std::size_t most) {
+  std::vector<Shape> out;
+  for (std::size_t n = 1; n <= most; ++n) {
+    std::set<std::vector<unsigned>> known;
+    const std::size_t pairs = n * (n - 1) / 2;
+    for (unsigned bits = 0; bits < 1u << pairs; ++bits) {
+      Shape shape(n);
+      unsigned at = 0;
+      for (std::size_t i = 1; i < n; ++i) {
+        for (std::size_t j = 0; j < i; ++j) shape[i] |= (bits >> at++ & 1u) << j;
+      }
+      // The least of its names in any order.
+      std::vector<std::size_t> order(n);
+      for (std::size_t i = 0; i < n; ++i) order[i] = i;
+      std::vector<unsigned> least;
+      do {
+        std::vector<unsigned> renamed(n);
+        for (std::size_t i = 0; i < n; ++i) {
+          for (std::size_t j = 0; j < n; ++j) renamed[order[i]] |= (shape[i] >> j & 1u) << order[j];
+        }
+        if (least.empty() || renamed < least) least = renamed;
+      } while (std::next_permutation(order.begin(), order.end()));
+      if (known.insert(least).second) out.push_back(shape);
+    }
+  }
+  return out;
+}
+
+// ---- stages -----------------------------------------------------------------------------------------------------------
+
+/// Outputs as a stage would write them; each is made once and copied then.
+void write_outputs(const FakeAttempt& attempt) {
+  static std::map<std::string, std::string> made;
+  const Quiet quiet;
+  std::string& bytes = made[attempt.task.at("key").get<std::string>()];
+  const fs::path out = attempt.task.at("outputs").at("out").get<std::string>();
+  if (bytes.empty()) {
+    write_all_outputs(attempt);
+    bytes = support::read_file(out);
+    fs::remove(out);
+  }
+  support::append_file(out, bytes);
+}
+
+/// What all runs of a schedule do together.
+struct Ledger {
+  std::multiset<std::string> at_work;     ///< keys
+  std::map<std::string, int> started;     ///< by key
+  std::set<std::string> announced;        ///< keys whose record a run has told of
+  std::vector<std::string> wrongs;
+  bool strict = true;                     ///< nobody sleeps past a lease, no name comes late
+  void wrong(const std::string& what) { wrongs.push_back(what); }
+};
+
+/// How stages end.
+enum class Endings {
+  kByChance,
+  kInEveryOrder,   ///< each choice of who ends next, well or not, and a crash instead
+  kCalmly,         ///< in the order in which they began, well
+};
+
+/// Stages that take time, fail, and end in any order; they die with their host.
+class SimulatedRunner : public Runner {
+ public:
+  SimulatedRunner(World& world, Ledger& ledger, const fs::path& store, Endings endings, double failing)
+      : world_(world), ledger_(ledger), store_(store), endings_(endings), failing_(failing) {}
+  ~SimulatedRunner() override {
+    for (const auto& [ticket, attempt] : running_) leave(attempt);
+  }
+
+  void start(const Launch& launch) override {
+    if (World::moving()->dead) throw Crashed();
+    const Quiet quiet;
+    FakeAttempt attempt;
+    attempt.ticket = launch.ticket;
+    attempt.launch = launch;
+    attempt.folder = launch.directory;
+    attempt.task = Json::parse(support::read_file(launch.directory / "task.json"));
+    const std::string key = attempt.task.at("key");
+    if (ledger_.strict) {
+      if (ledger_.at_work.count(key) != 0) ledger_.wrong("two stages at work on " + key);
+      if (fs::exists(store_ / "tasks" / key.substr(0, 2) / (key + ".json")))
+        ledger_.wrong("a stage was started for a result that is there: " + key);
+    }
+    ledger_.at_work.insert(key);
+    ++ledger_.started[key];
+    attempt.seconds = world_.now() + (endings_ == Endings::kByChance ? 1.0 + static_cast<double>(world_.choices().pick(40)) : 1.0);
+    running_.emplace(launch.ticket, std::move(attempt));
+  }
+
+  std::vector<RunnerEvent> wait(double timeout_s) override {
+    std::vector<RunnerEvent> out;
+    for (const auto& [ticket, signal] : signals_) end(ticket, signal == SIGTERM ? 75 : 128 + signal, out);
+    signals_.clear();
+    if (!out.empty()) return out;
+    if (endings_ == Endings::kInEveryOrder) return wait_for_any(timeout_s);
+    double until = world_.now() + (timeout_s < 0 ? 1e5 : timeout_s);
+    for (const auto& [ticket, attempt] : running_) until = std::min(until, attempt.seconds);
+    if (world_.choices().chance(world_.faults().pause)) {
+      until = world_.now() + 300;
+      ++world_.happened.pauses;
+    }
+    world_.sleep_until(until);
+    if (World::moving()->dead) throw Crashed();
+    for (const auto& [ticket, attempt] : running_) {
+      if (attempt.seconds > world_.now()) continue;
+      const bool fails = world_.choices().chance(failing_);
+      end(ticket, fails ? (world_.choices().pick(2) == 0 ? 69 : 1) : 0, out);
+      break;
+    }
+    return out;
+  }
+
+  void signal(std::uint64_t ticket, int signal) override {
+    if (running_.count(ticket)) signals_[ticket] = signal;
+  }
+  double now() const override { return world_.now(); }
+
+ private:
+  /// Every choice of what happens next: each of the stages at work ends well or fails for good, or the run crashes.
+  std::vector<RunnerEvent> wait_for_any(double timeout_s) {
+    std::vector<RunnerEvent> out;
+    if (running_.empty()) {
+      world_.sleep_until(world_.now() + (timeout_s < 0 ? 1e5 : timeout_s));
+      return out;
+    }
+    if (timeout_s == 0) return out;
+    const std::size_t choice = world_.choices().pick(2 * running_.size() + 1);
+    if (choice == 2 * running_.size()) {
+      World::moving()->dead = true;
+      throw Crashed();
+    }
+    auto at = running_.begin();
+    std::advance(at, choice / 2);
+    end(at->first, choice % 2 == 0 ? 0 : 2, out);
+    return out;
+  }
+
+  void leave(const FakeAttempt& attempt) {
+    const auto found = ledger_.at_work.find(attempt.task.at("key").get<std::string>());
+    if (found != ledger_.at_work.end()) ledger_.at_work.erase(found);
+  }
+
+  void end(std::uint64_t ticket, int code, std::vector<RunnerEvent>& out) {
+    const auto found = running_.find(ticket);
+    if (found == running_.end()) return;
+    if (code == 0) {
+      try {
+        write_outputs(found->second);
+      } catch (const support::IoError&) {
+        code = 74;   // its folder went, since another run took the task over
+      }
+    }
+    leave(found->second);
+    running_.erase(found);
+    RunnerEvent event;
+    event.ticket = ticket;
+    event.kind = RunnerEvent::Kind::kExit;
+    event.code = code;
+    event.wall_s = 1;
+    out.push_back(std::move(event));
+  }
+
+  World& world_;
+  Ledger& ledger_;
+  fs::path store_;
+  Endings endings_;
+  double failing_;
+  std::map<std::uint64_t, FakeAttempt> running_;   // `seconds` is when it ends
+  std::map<std::uint64_t, int> signals_;
+};
+
+// ---- runs -------------------------------------------------------------------------------------------------------------
+
+struct Scene {
+  Shape shape;
+  bool durable = true;
+  Endings endings = Endings::kByChance;
+  double failing = 0;     ///< of stages
+};
+
+/// A folder in memory where there is one; always the same name, so that a schedule is the same again.
+fs::path scene_folder() {
+  static const fs::path* folder = [] {
+    const fs::path base = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
+    return new fs::path(base / ("pe-simulation-" + std::to_string(::getpid())));
+  }();
+  return *folder;
+}
+
+struct Cleaner {
+  ~Cleaner() { fs::remove_all(scene_folder()); }
+} cleaner;
+
+class Play {
+ public:
+  Play(Scene scene, Choices& choices, const Faults& faults)
+      : scene_(std::move(scene)), root_(scene_folder() / "root"), world_(scene_folder() / "disk", choices, faults) {
+    fs::remove_all(scene_folder());
+    fs::create_directories(root_);
+    fs::create_directories(world_.disk());
+    note_unsynced(world_.disk());
+    ledger_.strict = faults.late == 0 && faults.pause == 0;
+  }
+
+  /// A run that begins now. `host` names the machine, `boot` when it started.
+  void add_run(const std::string& host, int boot) {
+    const int number = ++runs_;
+    world_.add(host, [this, host, boot, number] { codes_[number] = run_once(host, boot, number); });
+  }
+
+  World& world() { return world_; }
+  Ledger& ledger() { return ledger_; }
+  const std::map<int, int>& codes() const { return codes_; }
+  fs::path store() const { return world_.disk() / "store"; }
+
+  /// After everybody has stopped: what stands must be whole, and what a durable run told of must stand.
+  void check_store() {
+    ledger_.at_work.clear();
+    if (world_.was_cut() && !scene_.durable) {   // such a store is thrown away
+      fs::remove_all(store());
+      note_unsynced(world_.disk());
+      ledger_.announced.clear();
+      return;
+    }
+    if (!fs::exists(store() / "VERSION")) {
+      if (scene_.durable && !ledger_.announced.empty()) ledger_.wrong("the store is gone");
+      return;
+    }
+    StoreOptions options;
+    options.create = false;
+    const Store opened(store(), options);
+    for (const ResultKey& key : opened.keys()) {
+      const auto record = opened.read(key);
+      if (!record) {
+        ledger_.wrong("a record that cannot be read: " + key.key);
+        continue;
+      }
+      for (const OutputRecord& output : record->outputs) {
+        if (!opened.damaged(output).empty())
+          ledger_.wrong("a record whose objects are not whole: " + key.key);
+      }
+    }
+    for (const std::string& key : ledger_.announced) {
+      if (!opened.read({key, -1})) ledger_.wrong("a result that was told of is lost: " + key);
+    }
+  }
+
+  /// In peace: everything that is missing is made, once, and then there is nothing to do.
+  std::map<std::string, std::string> finish() {
+    Faults peace;
+    peace.change = 0;
+    world_.set_faults(peace);
+    ledger_.strict = true;
+    scene_.failing = 0;
+    scene_.endings = Endings::kCalmly;
+    ledger_.started.clear();
+    add_run("last", 1);
+    world_.run();
+    if (codes_[runs_] != kRunDone) ledger_.wrong("the last run ended with " + std::to_string(codes_[runs_]));
+    for (const auto& [key, times] : ledger_.started) {
+      if (times != 1) ledger_.wrong("the last run started a task " + std::to_string(times) + " times: " + key);
+    }
+    ledger_.started.clear();
+    add_run("after the last", 1);
+    world_.run();
+    if (!ledger_.started.empty()) ledger_.wrong("there was something to do after the last run");
+    check_store();
+    std::map<std::string, std::string> contents;
+    const Store opened(store(), {.create = false});
+    for (const ResultKey& key : opened.keys()) {
+      if (const auto record = opened.read(key)) contents[key.key] = record->outputs.at(0).content;
+    }
+    return contents;
+  }
+
+ private:
+  struct Listener : RunListener {
+    explicit Listener(Ledger& ledger) : ledger(ledger) {}
+    void on_event(const RunEvent& event, const RunState&) override {
+      if (event.name == "publish") ledger.announced.insert(event.detail.at("key").get<std::string>());
+      if (event.name == "conflict") ledger.wrong("a conflict");
+    }
+    Ledger& ledger;
+  };
+
+  /// Its exit code; -1 when it crashed, kRunStore when the store could not even be opened.
+  int run_once(const std::string& host, int boot, int number) {
+    try {
+      StoreOptions store_options;
+      store_options.durable = scene_.durable;
+      Store opened(store(), store_options);
+      const Graph graph = graph_of(scene_.shape, root_);
+      const Plan plan = make_plan(graph, StoreReader(opened), {});
+      SimulatedRunner runner(world_, ledger_, store(), scene_.endings, scene_.failing);
+      Listener listener(ledger_);
+      RunOptions options;
+      options.capacity.cpus = 4;
+      options.capacity.mem_bytes = 64LL << 30;
+      options.command = {"pe-pipeline", "run", "small.yml"};
+      options.check_configs = false;
+      options.run_id = "20260101-000000-" + std::to_string(number);
+      options.lease.where = {host, host, std::to_string(boot), "pids"};
+      options.lease.now = [this] { return world_.now(); };
+      return run(graph, plan, opened, runner, listener, options).exit_code;
+    } catch (const Crashed&) {
+      return -1;
+    } catch (const support::Error& error) {
+      if (World::moving()->dead) return -1;
+      if (error.exit_code() != support::kExitIo && error.exit_code() != support::kExitCannotCreate)
+        ledger_.wrong(std::string("an error that is not the store's: ") + error.what());
+      return kRunStore;
+    } catch (const std::exception& error) {
+      if (!World::moving()->dead) ledger_.wrong(std::string("a mistake: ") + error.what());
+      return -1;
+    }
+  }
+
+  Scene scene_;
+  fs::path root_;
+  World world_;
+  Ledger ledger_;
+  int runs_ = 0;
+  std::map<int, int> codes_;
+};
+
+/// What an undisturbed run makes of a shape.
+const std::map<std::string, std::string>& expected(const Shape& shape) {
+  static std::map<Shape, std::map<std::string, std::string>> known;
+  auto [found, fresh] = known.try_emplace(shape);
+  if (fresh) {
+    RandomChoices choices(1);
+    Faults peace;
+    peace.change = 0;
+    Play play({shape, false, Endings::kCalmly, 0}, choices, peace);
+    found->second = play.finish();
+    BOOST_REQUIRE(found->second.size() == shape.size());
+    BOOST_REQUIRE(play.ledger().wrongs.empty());
+  }
+  return found->second;
+}
+
+void require_right(Play& play, const Shape& shape, const std::map<std::string, std::string>& contents,
+                   const std::string& which) {
+  if (contents != expected(shape)) play.ledger().wrong("other results than those of an undisturbed run");
+  std::string all;
+  for (const std::string& wrong : play.ledger().wrongs) all += "\n  " + wrong;
+  BOOST_REQUIRE_MESSAGE(play.ledger().wrongs.empty(), which << ", tasks " << text_of(shape) << ":" << all);
+}
+
+std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
+  const char* text = ::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// One schedule, of a seed alone.
+Happened play_schedule(std::uint64_t seed) {
+  RandomChoices choices(seed);
+  Scene scene;
+  const std::size_t tasks = 1 + choices.pick(4);
+  for (std::size_t i = 0; i < tasks; ++i) scene.shape.push_back(static_cast<unsigned>(choices.pick(1u << i)));
+  scene.durable = choices.pick(2) == 0;
+  scene.failing = choices.pick(3) == 0 ? 0.2 : 0;
+  Faults faults;
+  if (choices.pick(3) == 0) faults.fail = 0.01;
+  if (choices.pick(2) == 0) faults.crash = 0.005;
+  if (choices.pick(4) == 0) faults.power_cut = 0.003;
+  if (choices.pick(4) == 0) faults.late = 0.2;
+  if (choices.pick(4) == 0) faults.pause = 0.05;
+  expected(scene.shape);
+  Play play(scene, choices, faults);
+  // Hosts come one after the other and together; one that crashed starts again, as itself.
+  const std::size_t rounds = 1 + choices.pick(2);
+  for (std::size_t round = 0; round < rounds; ++round) {
+    const std::size_t runs = 1 + choices.pick(3);
+    for (std::size_t i = 0; i < runs; ++i) play.add_run("host" + std::to_string(i), static_cast<int>(round));
+    play.world().run();
+    play.check_store();
+  }
+  const auto contents = play.finish();
+  require_right(play, scene.shape, contents, "PE_TEST_SEED=" + std::to_string(seed));
+  return play.world().happened;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(simulation)
+
+BOOST_AUTO_TEST_CASE(a_seed_replays_its_schedule) {
+  for (const std::uint64_t seed : {3u, 17u, 100u, 101u}) {
+    const Happened first = play_schedule(seed), again = play_schedule(seed);
+    BOOST_TEST(first.calls > 0u);
+    BOOST_TEST(first.calls == again.calls, "seed " << seed);
+    BOOST_TEST(first.failures == again.failures, "seed " << seed);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_disk_forgets_what_was_not_synced) {
+  std::size_t lost = 0, kept = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    RandomChoices choices(seed);
+    Faults peace;
+    peace.change = 0;
+    Play play({{0}, true, Endings::kCalmly, 0}, choices, peace);
+    const fs::path disk = play.world().disk();
+    play.world().add("writer", [&] {
+      support::append_file(disk / "plain", "not synced");
+      support::write_file_atomically(disk / "whole", "synced", true);
+    });
+    play.world().run();
+    lose_unsynced(choices);
+    BOOST_REQUIRE(fs::exists(disk / "whole"));
+    BOOST_TEST(support::read_file(disk / "whole") == "synced");
+    const bool there = fs::exists(disk / "plain") && support::read_file(disk / "plain") == "not synced";
+    kept += there;
+    lost += !there;
+  }
+  BOOST_TEST(lost > 0u);
+  BOOST_TEST(kept > 0u);
+}
+
+BOOST_AUTO_TEST_CASE(whatever_happens_nothing_is_lost_made_twice_or_wrong) {
+  if (::getenv("PE_TEST_SEED")) {
+    play_schedule(number_from("PE_TEST_SEED", 1));
+    return;
+  }
+  const std::uint64_t schedules = number_from("PE_TEST_SCHEDULES", 2000);
+  Happened all;
+  for (std::uint64_t seed = 1; seed <= schedules; ++seed) {
+    const Happened happened = play_schedule(seed);
+    all.crashes += happened.crashes;
+    all.power_cuts += happened.power_cuts;
+    all.failures += happened.failures;
+    all.late_names += happened.late_names;
+    all.pauses += happened.pauses;
+  }
+  BOOST_TEST_MESSAGE(schedules << " schedules: " << all.crashes << " crashes, " << all.power_cuts << " power cuts, "
+                               << all.failures << " failed calls, " << all.late_names << " late names, " << all.pauses
+                               << " owners asleep");
+  // A world in which nothing goes wrong would prove nothing.
+  for (const std::uint64_t count : {all.crashes, all.power_cuts, all.failures, all.late_names, all.pauses})
+    BOOST_TEST(count > schedules / 100);
+}
+
+BOOST_AUTO_TEST_CASE(every_order_of_ends_failures_and_crashes_of_small_pipelines) {
+  const std::size_t most = number_from("PE_TEST_TASKS", 3);
+  std::size_t schedules = 0;
+  for (const Shape& shape : all_shapes(most)) {
+    expected(shape);
+    AllChoices choices;
+    do {
+      Faults peace;
+      peace.change = 0;
+      Play play({shape, false, Endings::kInEveryOrder, 0}, choices, peace);
+      play.add_run("first", 1);
+      play.world().run();
+      play.check_store();
+      const auto contents = play.finish();
+      require_right(play, shape, contents, "choices " + choices.str());
+      ++schedules;
+    } while (choices.advance());
+  }
+  BOOST_TEST_MESSAGE(schedules << " schedules");
+  BOOST_TEST(schedules > 50u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
