@@ -18,6 +18,7 @@
 #include "support/random.h"
 #include "support/temp_folder.h"
 #include "support/text.h"
+#include "support/installed.h"
 
 using namespace pe;
 namespace h5 = artifact::h5;
@@ -199,11 +200,7 @@ BOOST_AUTO_TEST_CASE(a_disk_that_takes_no_more_is_an_io_error_with_its_reason) {
   BOOST_TEST(std::filesystem::is_empty(folder.path()));
 }
 
-BOOST_AUTO_TEST_CASE(h5py_reads_what_we_write) {
-  if (std::system("/usr/bin/python3 -c 'import h5py' >/dev/null 2>&1") != 0) {
-    BOOST_TEST_MESSAGE("skipped: /usr/bin/python3 has no h5py");
-    return;
-  }
+BOOST_AUTO_TEST_CASE(h5py_reads_what_we_write, *boost::unit_test::precondition(pe::test::PythonHas{"h5py"})) {
   const test::TempFolder folder;
   write_sample(folder / "a.h5");
   std::ofstream(folder / "check.py") << R"(

@@ -10,6 +10,7 @@
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 #include "support/text.h"
+#include "support/installed.h"
 
 namespace fs = std::filesystem;
 using pe::Json;
@@ -98,11 +99,7 @@ BOOST_AUTO_TEST_CASE(show_encoding_tells_formula_options_and_errata) {
   check_says(none.err, {"which encoding?", "list encodings"});
 }
 
-BOOST_AUTO_TEST_CASE(scores_agree_with_numpy_through_h5py) {
-  if (std::system("/usr/bin/python3 -c 'import h5py, numpy' >/dev/null 2>&1") != 0) {
-    BOOST_TEST_MESSAGE("skipped: /usr/bin/python3 has no h5py");
-    return;
-  }
+BOOST_AUTO_TEST_CASE(scores_agree_with_numpy_through_h5py, *boost::unit_test::precondition(pe::test::PythonHas{"h5py, numpy"})) {
   const pe::test::TempFolder folder;
   const Captured answer = capture({"/usr/bin/python3", (pe::test::source_root() / "tests/end_to_end/score_oracle.py").string(),
                                    program("pe-score"), folder.path().string()});

@@ -63,7 +63,7 @@ class Training {
                                    "--progress", "plain"};
     for (const char* set : {"model.width=64", "model.layers=2", "model.heads=4", "model.encoding=rope", "train.batch=4",
                             "train.length=32", "train.tokens=5120", "train.warmup_steps=5", "train.log_every=1",
-                            "train.validate_every=8", "train.validate_windows=4", "compute.isa=avx2"}) {
+                            "train.validate_every=8", "train.validate_windows=4", "compute.isa=portable"}) {
       words.insert(words.end(), {"--set", set});
     }
     for (const std::string& set : sets) words.insert(words.end(), {"--set", set});

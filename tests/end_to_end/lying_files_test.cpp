@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <boost/test/unit_test.hpp>
 
+#include "end_to_end/durable.h"
 #include "end_to_end/project.h"
 
 using namespace pe;        // NOLINT
@@ -50,7 +51,7 @@ BOOST_AUTO_TEST_CASE(calls_that_fail_end_a_run_in_order_and_the_next_goes_on) {
     for (int round = 0; round < rounds(); ++round) {
       const Project project;
       for (int seed = 1; seed <= 2; ++seed) {
-        const auto status = support::wait_for(project.start({}, lies(project, kind, 100 * round + seed, 60)));
+        const auto status = support::wait_for(start_run(project, seed == 1, lies(project, kind, 100 * round + seed, 60)));
         BOOST_REQUIRE_MESSAGE(status.signal == 0, kind << " seed " << seed << ":\n" << output(project));
         BOOST_REQUIRE_MESSAGE((status.code == 0 || status.code == 1 || status.code == 3 || status.code == 4),
                               kind << " ended with " << status.code << "\n" << output(project));
@@ -69,7 +70,7 @@ BOOST_AUTO_TEST_CASE(replies_that_were_lost_and_short_writes_do_not_even_fail) {
   for (const char* kind : {"replayed", "short", "replayed,short"}) {
     for (int round = 0; round < rounds(); ++round) {
       const Project project;
-      const auto status = support::wait_for(project.start({}, lies(project, kind, round + 7, 3)));
+      const auto status = support::wait_for(start_run(project, round % 2 == 0, lies(project, kind, round + 7, 3)));
       BOOST_REQUIRE_MESSAGE(status.code == 0, kind << " ended with " << status.code << "\n" << output(project));
       BOOST_REQUIRE((project.contents() == expected()));
       BOOST_REQUIRE(!has(output(project), "conflict"));
@@ -83,7 +84,7 @@ BOOST_AUTO_TEST_CASE(names_that_come_late_cost_time_and_nothing_else) {
     const Project project;
     const auto environment = lies(project, "late", round + 1, 1, 400);
     std::vector<pid_t> runs;
-    for (int i = 0; i < 3; ++i) runs.push_back(project.start({}, environment));
+    for (int i = 0; i < 3; ++i) runs.push_back(start_run(project, i == 0, environment));
     for (const pid_t pid : runs) {
       const auto status = support::wait_for(pid);
       BOOST_REQUIRE_MESSAGE(status.code == 0, "ended with " << status.code << "\n" << output(project));

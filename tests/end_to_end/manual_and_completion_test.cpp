@@ -1,7 +1,6 @@
 // The manual and completion, made from the tables that make help: complete, and right in the eyes of the programs that
 // read them (mandoc, man, bash, zsh, fish), where those are installed.
 #include <boost/test/unit_test.hpp>
-#include <chrono>
 #include <set>
 #include <sstream>
 
@@ -11,6 +10,7 @@
 #include "project.h"
 #include "pseudo_terminal.h"
 #include "support/text.h"
+#include "support/installed.h"
 
 using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
@@ -19,12 +19,6 @@ using test::Project;
 using test::PseudoTerminal;
 
 namespace {
-
-bool installed(const std::string& program) {
-  if (support::find_program(program)) return true;
-  BOOST_TEST_MESSAGE("skipped: " << program << " is not installed");
-  return false;
-}
 
 std::set<std::string> lines_of(const std::string& text) {
   std::set<std::string> out;
@@ -99,24 +93,29 @@ BOOST_AUTO_TEST_CASE(every_command_and_stage_has_a_page_that_lints_and_names_eve
     const std::string text = plain(rendered(project, page));
     for (const cli::ToolFlag& flag : tool.flags) BOOST_TEST(has(text, flag.name), page << " lacks " << flag.name);
   }
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (installed("mandoc")) {
-      // "STYLE" is taste (such as no OS version); warnings and errors are mistakes.
-      const auto answer = project.call_words({"mandoc", "-T", "lint", "-W", "warning", entry.path().string()});
-      BOOST_TEST(answer.out + answer.err == "", entry.path());
-    }
-    if (installed("man")) {
-      const auto answer = project.call_words({"env", "LC_ALL=C.UTF-8", "MANROFFSEQ=", "man", "--warnings", "-E", "UTF-8", "-l",
-                                              "-Tutf8", "-Z", entry.path().string()});
-      BOOST_TEST(answer.err == "", entry.path());
-    }
+}
+
+BOOST_AUTO_TEST_CASE(mandoc_finds_nothing_wrong, *boost::unit_test::precondition(pe::test::Installed{"mandoc"})) {
+  const Project project;
+  for (const auto& entry : fs::directory_iterator(pages_of(project))) {
+    // "STYLE" is taste (such as no OS version); warnings and errors are mistakes.
+    const auto answer = project.call_words({"mandoc", "-T", "lint", "-W", "warning", entry.path().string()});
+    BOOST_TEST(answer.out + answer.err == "", entry.path());
   }
 }
 
-BOOST_AUTO_TEST_CASE(a_stage_page_lists_its_config_fields_and_roles) {
+BOOST_AUTO_TEST_CASE(man_finds_nothing_wrong, *boost::unit_test::precondition(pe::test::Installed{"man"})) {
+  const Project project;
+  for (const auto& entry : fs::directory_iterator(pages_of(project))) {
+    const auto answer = project.call_words({"env", "LC_ALL=C.UTF-8", "MANROFFSEQ=", "man", "--warnings", "-E", "UTF-8", "-l",
+                                            "-Tutf8", "-Z", entry.path().string()});
+    BOOST_TEST(answer.err == "", entry.path());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_page_lists_its_config_fields_and_roles, *boost::unit_test::precondition(pe::test::Installed{"mandoc"})) {
   const Project project;
   const fs::path page = pages_of(project) / "pe-train.1";
-  if (!installed("mandoc")) return;
   const std::string text = plain(rendered(project, page));
   for (const char* part : {"train.tokens", "--set", "INPUTS", "data", "OUTPUTS", "model", "CONFIG FIELDS"})
     BOOST_TEST(has(text, part), part);
@@ -219,8 +218,7 @@ BOOST_AUTO_TEST_CASE(bash_gets_the_part_of_a_word_that_it_replaces) {
   one("pe-pipeline run --progress=j", "json");
 }
 
-BOOST_AUTO_TEST_CASE(a_real_bash_completes_at_its_prompt) {
-  if (!installed("bash")) return;
+BOOST_AUTO_TEST_CASE(a_real_bash_completes_at_its_prompt, *boost::unit_test::precondition(pe::test::Installed{"bash"})) {
   const Project project;
   PseudoTerminal shell(160, 24,
                        {"env", "TERM=dumb", "INPUTRC=/dev/null", "PS1=> ", "PATH=" + fs::path(Project::program()).parent_path().string() + ":" + ::getenv("PATH"),
@@ -243,8 +241,7 @@ BOOST_AUTO_TEST_CASE(a_real_bash_completes_at_its_prompt) {
   shell.wait();
 }
 
-BOOST_AUTO_TEST_CASE(a_real_zsh_completes_at_its_prompt) {
-  if (!installed("zsh")) return;
+BOOST_AUTO_TEST_CASE(a_real_zsh_completes_at_its_prompt, *boost::unit_test::precondition(pe::test::Installed{"zsh"})) {
   const Project project;
   PseudoTerminal shell(160, 24,
                        {"env", "TERM=vt100", "ZDOTDIR=/nonexistent", "PS1=> ", "PATH=" + fs::path(Project::program()).parent_path().string() + ":" + ::getenv("PATH"),
@@ -263,8 +260,7 @@ BOOST_AUTO_TEST_CASE(a_real_zsh_completes_at_its_prompt) {
   shell.wait();
 }
 
-BOOST_AUTO_TEST_CASE(a_real_fish_completes) {
-  if (!installed("fish")) return;
+BOOST_AUTO_TEST_CASE(a_real_fish_completes, *boost::unit_test::precondition(pe::test::Installed{"fish"})) {
   const Project project;
   const std::string path = fs::path(Project::program()).parent_path().string();
   const auto ask = [&](const std::string& line) {
@@ -278,16 +274,6 @@ BOOST_AUTO_TEST_CASE(a_real_fish_completes) {
   BOOST_TEST(ask("pe-pipeline run toy.yml tru").count("trunk"), text_of(ask("pe-pipeline run toy.yml tru")));
   BOOST_TEST(ask("pe-pipeline run toy.yml --progress ").count("plain"));
   BOOST_TEST(ask("pe-train --set train.warmup").size() > 0u);
-}
-
-BOOST_AUTO_TEST_CASE(completion_answers_at_once) {
-  const Project project;
-  const auto started = std::chrono::steady_clock::now();
-  constexpr int kTimes = 5;
-  for (int i = 0; i < kTimes; ++i) asked(project, {"pe-pipeline", "run", project.file().string(), "tr"});
-  const double each = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() / kTimes;
-  BOOST_TEST_MESSAGE("an answer takes " << each * 1000 << " ms");
-  BOOST_TEST(each < 0.5);  // some 10 ms on a quiet machine; nobody notices twice a tenth
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,6 +5,7 @@
 #include "project.h"
 #include "support/json.h"
 #include "support/text.h"
+#include "support/installed.h"
 
 using namespace pe;  // NOLINT
 namespace fs = std::filesystem;
@@ -84,7 +85,7 @@ BOOST_AUTO_TEST_CASE(an_unknown_run_is_answered_with_those_that_there_are) {
   CHECK_HAS(answer.err, only_run(project));
 }
 
-BOOST_AUTO_TEST_CASE(a_graph_is_drawn_as_svg_dot_mermaid_and_json) {
+BOOST_AUTO_TEST_CASE(a_graph_is_drawn_as_dot_mermaid_and_json) {
   const Project project;
   project.call("run", {"trunk[seed=1]"});
   const std::string dot = project.call("graph", {"--cached"}).out;
@@ -99,10 +100,11 @@ BOOST_AUTO_TEST_CASE(a_graph_is_drawn_as_svg_dot_mermaid_and_json) {
   for (const Json& node : json.at("nodes")) {
     if (node.at("stage") == "trunk") BOOST_TEST(node.at("states").at("run") == 1);
   }
-  if (!support::find_program("dot")) {
-    BOOST_TEST_MESSAGE("skipped: Graphviz is not installed");
-    return;
-  }
+}
+
+BOOST_AUTO_TEST_CASE(a_graph_is_drawn_as_svg, *boost::unit_test::precondition(pe::test::Installed{"dot"})) {
+  const Project project;
+  project.call("run", {"trunk[seed=1]"});
   const auto svg = project.call("graph", {"--format", "svg", "--cached"});
   BOOST_TEST(svg.code == 0, svg.err);
   CHECK_HAS(svg.out, "<svg");

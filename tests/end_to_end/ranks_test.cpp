@@ -93,7 +93,7 @@ class Training {
           std::string("model.encoding=rope"), std::string("model.dropout=0.1"), std::string("train.batch=4"),
           std::string("train.length=32"), "train.tokens=" + std::to_string(steps_ * 128),
           std::string("train.warmup_steps=5"), std::string("train.log_every=1"), std::string("train.validate_every=20"),
-          std::string("train.validate_windows=4"), std::string("compute.isa=avx2"), std::string("train.eps=1e-2")}) {
+          std::string("train.validate_windows=4"), std::string("compute.isa=portable"), std::string("train.eps=1e-2")}) {
       words.insert(words.end(), {"--set", set});
     }
     for (const std::string& set : sets) words.insert(words.end(), {"--set", set});

@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "end_to_end/durable.h"
 #include "end_to_end/project.h"
 #include "pipeline/store/lease.h"
 #include "support/can_mount.h"
@@ -73,14 +74,15 @@ BOOST_AUTO_TEST_CASE(kills_of_orchestrator_and_stages_at_any_time_recover_to_the
   const char* seeded = ::getenv("PE_TEST_SEED");
   const int kills_wanted = wanted ? std::atoi(wanted) : 12;
   std::mt19937 random(seeded ? static_cast<unsigned>(std::atoi(seeded)) : 20261121u);
-  int orchestrators = 0, stages = 0;
+  int orchestrators = 0, stages = 0, projects = 0;
   while (orchestrators + stages < kills_wanted) {
     const Project project(text);
+    const bool durable = projects++ % 2 == 0;   // then threads publish, and kills fall between syncs too
     for (int round = 0; round < 4 && orchestrators + stages < kills_wanted; ++round) {
       const auto before = finished(project);
       const auto runs_before = project.store().runs();
       const auto victim = static_cast<Victim>(random() % 3);
-      const pid_t pid = project.start();
+      const pid_t pid = start_run(project, durable);
       std::this_thread::sleep_for(std::chrono::milliseconds(random() % std::max<long>(whole, 20)));
       if (victim != Victim::kOrchestrator) stages += kill_a_stage(project);
       if (victim != Victim::kStage) ::kill(pid, SIGKILL);

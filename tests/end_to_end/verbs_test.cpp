@@ -18,6 +18,7 @@
 #include "support/process.h"
 #include "support/test_data.h"
 #include "support/text.h"
+#include "support/installed.h"
 
 using namespace pe;  // NOLINT
 using test::Answer;
@@ -329,11 +330,7 @@ BOOST_AUTO_TEST_CASE(the_doctor_tells_of_gpus_and_of_slurm_as_their_tools_answer
   CHECK_HAS(text, "is slurmctld running?");
 }
 
-BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there) {
-  if (!support::find_program("python3")) {
-    BOOST_TEST_MESSAGE("skipped: there is no python3");
-    return;
-  }
+BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there, *boost::unit_test::precondition(pe::test::Installed{"python3"})) {
   const std::string page = support::read_file(test::source_root() / "doc/stages-of-your-own.md");
   const Place place(code_of(page, "yaml"), "words.yml");
   place.script("stages/count-words", code_of(page, "python"));

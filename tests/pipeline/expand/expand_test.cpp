@@ -372,7 +372,7 @@ stages:
     run: pe-train
     over: [gpus]
     needs: {data: tokenize}
-    resources: {cpus: 1, mem: 1G, gpus: $(gpus)}
+    resources: {cpus: 1, mem: 1G, gpus: $(gpus.value)}
 )");
   const auto device = [&](const std::string& id) { return (*test::find_task(graph, id).config)["compute"]["device"]; };
   BOOST_TEST(device("trunk[gpus=none]") == "cpu");
