@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::EvaluateConfig>(
       argc, argv,
       {.name = "evaluate",
-       .version = 5,
+       .version = 6,   // 6: blocks and sliding beyond the longest context, published protocols as their sources, blow-up against a window
        .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes.",
        .inputs = {{"model", Kind::kCheckpoint},
                   {"data", Kind::kTokenShards},

@@ -13,6 +13,7 @@ struct Document {
   std::int64_t id = 0;                 ///< number in its split
   std::vector<std::int32_t> ids;
   std::vector<std::int32_t> bytes;     ///< of text, per token
+  std::int64_t history = 0;            ///< tokens in front that belong to the piece before: read, and scored there
 };
 
 class DocumentSource {

@@ -48,6 +48,8 @@ const std::vector<Suite>& suites() {
       {"copy", "in-context repetition"},
       {"extension", "one rotary checkpoint at longer contexts, untrained"},
       {"guide", "perplexity to 16 times the training length, context extension, learned numbers"},
+      {"in_context", "algorithmic tasks put to a model of text, after solved examples"},
+      {"interventions", "one rotary checkpoint with frequencies or layers taken away, untrained"},
       {"lm", "language modelling to 16 times the training length, with what curves are condensed to"},
       {"passkey", "a number stated once in filler, by length and depth"},
       {"perplexity", "perplexity and bits per byte against context length"},

@@ -10,6 +10,7 @@
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
 #include "data/symbol_tokenizer.h"
+#include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
 #include "evaluation/journal.h"
 #include "evaluation/model_scorer.h"
@@ -77,9 +78,10 @@ data::Split data_split(DataSplit split) {
 /// Models of one checkpoint with the encoding replaced.
 class CheckpointVariants final : public ModelVariants {
  public:
-  CheckpointVariants(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
-                     std::string weights, std::int64_t batch_tokens)
+  CheckpointVariants(const artifact::CheckpointReader& checkpoint, model::ModelConfig shape, at::Device device,
+                     at::ScalarType compute, std::string weights, std::int64_t batch_tokens)
       : checkpoint_(checkpoint),
+        shape_(std::move(shape)),
         device_(device),
         compute_(compute),
         weights_(std::move(weights)),
@@ -88,9 +90,27 @@ class CheckpointVariants final : public ModelVariants {
   std::unique_ptr<Scorer> make(const Json& encoding) const override {
     return make_model_scorer(load_beyond(checkpoint_, device_, compute_, encoding, weights_), batch_tokens_);
   }
+  std::unique_ptr<Scorer> make_scaled(const FrequencyScale& scale) const override {
+    // RoPE whose frequencies are parameters, a factor on each: with factors of 1 the angles are the same numbers.
+    const auto changed = rope_changed(encoding(), "lrope", {{"form", "scale"}});
+    if (!changed) return nullptr;
+    const model::LanguageModel model = load_beyond(checkpoint_, device_, compute_, *changed, weights_);
+    const at::NoGradGuard no_gradients;
+    for (const encodings::Parameter& parameter : model.encoding().parameters()) {
+      if (parameter.name.rfind("lrope.", 0) != 0) continue;
+      for (std::int64_t pair = 0; pair < parameter.value.numel(); ++pair) {
+        parameter.value.select(0, pair).fill_(scale(parameter.layer, pair));
+      }
+    }
+    model.after_step();
+    return make_model_scorer(model, batch_tokens_);
+  }
+  std::int64_t layers() const override { return shape_.layers; }
+  std::int64_t pairs() const override { return shape_.d_h() / 2; }
 
  private:
   const artifact::CheckpointReader& checkpoint_;
+  model::ModelConfig shape_;
   at::Device device_;
   at::ScalarType compute_;
   std::string weights_;
@@ -166,7 +186,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
     extras.trained_task = data::task_of_tokenizer(dataset.tokenizer(), data_input.path.string());
   }
   const std::string model_digest = digest_of(model_input);
-  Json work = {{"config", workspace.recipe.config}, {"model", model_digest}, {"data", dataset.content_digest()}};
+  Json work = {{"version", workspace.recipe.version}, {"config", workspace.recipe.config}, {"model", model_digest}, {"data", dataset.content_digest()}};
   if (extras.reference != nullptr) work["reference"] = extras.reference_name;
   const std::string identity = support::canonical_hash("pe/evaluation-journal/1", work);
   const std::filesystem::path name = "evaluation.jsonl";
@@ -176,7 +196,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   }
   Journal journal(workspace.work / name, identity);
   if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
-  const CheckpointVariants variants(checkpoint, device, dtype, weights, group.settings.batch_tokens);
+  const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens);
   const auto fitting = group.settings.split == DataSplit::kValidation
                            ? nullptr
                            : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);

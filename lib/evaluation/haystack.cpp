@@ -95,6 +95,7 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
                    [&](std::size_t a, std::size_t b) { return question.facts[a].depth < question.facts[b].depth; });
   HaystackPrompt prompt;
   prompt.fact_begins.resize(question.facts.size());
+  prompt.landed.resize(question.facts.size());
   if (codec.bos()) prompt.ids.push_back(*codec.bos());
   if (!question.head.empty()) append(prompt.ids, codec.encode_inside(question.head));
   std::vector<std::pair<std::size_t, std::size_t>> facts;   // where they stand: [begin, end)
@@ -111,6 +112,7 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
     used = at;
     const std::vector<std::int32_t> ids = codec.encode_inside(fact.text);
     prompt.fact_begins[index] = count(prompt.ids);
+    prompt.landed[index] = budget > 0 ? static_cast<double>(at) / static_cast<double>(budget) : 0;
     facts.emplace_back(prompt.ids.size(), prompt.ids.size() + ids.size());
     append(prompt.ids, ids);
   }

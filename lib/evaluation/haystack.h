@@ -42,6 +42,7 @@ struct HaystackPrompt {
   std::vector<std::int32_t> control;               ///< the same with haystack in the facts' places
   std::int64_t answer_begin = 0;
   std::vector<std::int64_t> fact_begins;           ///< where facts stand, in the order of the question's
+  std::vector<double> landed;                      ///< share of the haystack before each: its depth, moved to a sentence's end
   std::vector<std::int64_t> answer_tokens;         ///< of each answer
 };
 

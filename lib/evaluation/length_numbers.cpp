@@ -16,6 +16,19 @@ std::size_t place(const std::vector<std::int64_t>& lengths, std::int64_t length)
   return static_cast<std::size_t>(std::find(lengths.begin(), lengths.end(), length) - lengths.begin());
 }
 
+/// Mean loss of the bins within [from, to); NaN when two bins of it or more are missing.
+double mean_between(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t from,
+                    std::int64_t to, std::int64_t width) {
+  double sum = 0;
+  std::int64_t bins = 0;
+  for (std::size_t at = 0; at < begins.size(); ++at) {
+    if (begins[at] < from || begins[at] + width > to) continue;
+    sum += losses[at];
+    ++bins;
+  }
+  return bins > 0 && bins * width > to - from - 2 * width ? sum / static_cast<double>(bins) : kNone;
+}
+
 /// Linear between order statistics.
 double percentile(const std::vector<double>& sorted, double share) {
   const double rank = share * static_cast<double>(sorted.size() - 1);
@@ -48,7 +61,7 @@ double usable_context(const std::vector<std::int64_t>& lengths, const std::vecto
   const std::size_t base = place(lengths, train_length);
   if (base == lengths.size() || !std::isfinite(losses[base])) return kNone;
   double usable = kNone;
-  for (std::size_t at = 0; at < lengths.size(); ++at) {
+  for (std::size_t at = base; at < lengths.size(); ++at) {
     if (!(std::exp(losses[at] - losses[base]) <= 1 + tolerance)) break;
     usable = static_cast<double>(lengths[at]);
   }
@@ -105,31 +118,23 @@ std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::ve
   return results;
 }
 
-double blowup_position(const std::vector<PositionBin>& bins, std::int64_t train_length) {
-  double smallest = std::numeric_limits<double>::infinity();
-  for (const PositionBin& bin : bins) {
-    if (bin.mean < smallest) smallest = bin.mean;
-  }
-  double position = kNone;
-  for (auto bin = bins.rbegin(); bin != bins.rend() && bin->begin >= train_length; ++bin) {
-    if (bin->mean <= smallest + kBlowup) break;
-    position = static_cast<double>(bin->begin);
+std::int64_t blowup_bin(std::int64_t train_length) { return std::max<std::int64_t>(1, train_length / 4); }
+
+double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length) {
+  const double reference = mean_between(begins, losses, train_length / 2, train_length, blowup_bin(train_length));
+  if (std::isnan(reference) || begins.back() < train_length) return kNone;
+  double position = std::numeric_limits<double>::infinity();
+  for (std::size_t at = begins.size(); at-- > 0 && begins[at] >= train_length;) {
+    if (losses[at] <= reference + kBlowup) break;
+    position = static_cast<double>(begins[at]);
   }
   return position;
 }
 
-double gain_at_four(const std::vector<PositionBin>& bins, std::int64_t train_length) {
-  const auto mean_of = [&](std::int64_t begin, std::int64_t end) {
-    double sum = 0;
-    std::int64_t tokens = 0;
-    for (const PositionBin& bin : bins) {
-      if (bin.begin < begin || bin.end > end) continue;
-      sum += bin.mean * static_cast<double>(bin.end - bin.begin);
-      tokens += bin.end - bin.begin;
-    }
-    return tokens == end - begin ? sum / static_cast<double>(tokens) : kNone;
-  };
-  return mean_of(train_length / 2, train_length) - mean_of(2 * train_length, 4 * train_length);
+double gain_at_four(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length) {
+  const std::int64_t width = blowup_bin(train_length);
+  return mean_between(begins, losses, train_length / 2, train_length, width) -
+         mean_between(begins, losses, 2 * train_length, 4 * train_length, width);
 }
 
 }  // namespace pe::evaluation

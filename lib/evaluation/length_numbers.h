@@ -21,8 +21,9 @@ struct LengthCurve {
 /// Mean loss at each length: Σ nll / Σ tokens, nats a token. With `counts`, of that resample of the documents.
 std::vector<double> mean_losses(const LengthCurve& curve, const std::uint16_t* counts = nullptr);
 
-/// The largest tested length L such that ppl(L') ≤ (1 + tolerance)·ppl(train_length) for every tested L' ≤ L. NaN when
-/// train_length was not tested, or no length is so.
+/// The largest tested length L from train_length on such that ppl(L') ≤ (1 + tolerance)·ppl(train_length) for every tested L' of
+/// train_length to L. Shorter lengths are worse for want of context, and say nothing of what is usable. NaN when train_length
+/// was not tested, or its loss is not finite.
 double usable_context(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
                       std::int64_t train_length, double tolerance);
 
@@ -50,17 +51,16 @@ using LengthNumber = std::function<double(const std::vector<std::int64_t>&, cons
 std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::vector<LengthNumber>& numbers,
                                          int resamples = 10000);
 
-/// Losses by position in bins [begin, end).
-struct PositionBin {
-  std::int64_t begin = 0, end = 0;
-  double mean = 0;   ///< nats a token
-};
+/// Width of the bins of positions that the two numbers below are made of: a quarter of the training length, at least 1. Narrower
+/// ones hold too few tokens to tell a rise from noise.
+std::int64_t blowup_bin(std::int64_t train_length);
 
-/// The beginning of the first bin at or beyond train_length from which on every bin's mean exceeds the smallest mean of the
-/// curve by 0.1 nats. NaN when there is none.
-double blowup_position(const std::vector<PositionBin>& bins, std::int64_t train_length);
+/// The beginning of the first bin at or beyond train_length from which on the loss of every bin exceeds that on the window
+/// [train/2, train) by 0.1 nats. @param begins of bins of `blowup_bin` tokens, ascending. @param losses their means, nats a token.
+/// Infinite when there is none; NaN when the bins cover no window, or nothing from train_length on.
+double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length);
 
-/// Loss on [train/2, train) minus loss on [2·train, 4·train), from bins of equal width. NaN when a range is not covered.
-double gain_at_four(const std::vector<PositionBin>& bins, std::int64_t train_length);
+/// Loss on [train/2, train) minus loss on [2·train, 4·train), from the same bins. NaN when a range is not covered.
+double gain_at_four(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length);
 
 }  // namespace pe::evaluation

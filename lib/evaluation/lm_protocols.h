@@ -33,8 +33,16 @@ struct LmProtocol {
   TextKind text = TextKind::kDocuments;
   std::int64_t stride = kStrideAsConfigured;
   bool window_mean = false;       ///< the mean of the windows' means, as some sources average; else every token counts alike
+  /// Documents are read to their end, and a stream is one text: windows reach back over the pieces that rows are made of.
+  bool whole = false;
+  /// A window of L tokens is fed and L tokens are predicted, the last of which follows it; else the last one fed is predicted.
+  bool predicts_next = false;
   const char* meaning = "";       ///< one line for `--list`
 };
+
+/// Whether windows follow each other within a document, which takes documents of at least twice the context: in shorter ones
+/// they would measure what `prefix` does.
+bool follows(const LmProtocol& protocol);
 
 const std::vector<LmProtocol>& lm_protocols();
 const LmProtocol* find_lm_protocol(const std::string& name);   ///< null when there is none

@@ -68,6 +68,24 @@ std::optional<Json> extended_encoding(const Json& encoding, const std::string& r
   return made;
 }
 
+std::optional<Json> rope_changed(const Json& encoding, const std::string& kind, const Json& options) {
+  if (encoding.is_object() && encoding.contains("stack")) {
+    Json changed = encoding;
+    for (Json& member : changed["stack"]) {
+      if (auto made = rope_changed(member, kind, options)) {
+        member = std::move(*made);
+        return changed;
+      }
+    }
+    return std::nullopt;
+  }
+  if (kind_of(encoding) != "rope") return std::nullopt;
+  Json made = encoding.is_object() ? encoding : Json::object();
+  made["kind"] = kind;
+  made.update(options);
+  return made;
+}
+
 Json scaled_encoding(const Json& encoding, double scale) {
   const Json member = {{"kind", "uniform_scale"}, {"scale", scale}};
   if (encoding.is_object() && encoding.contains("stack")) {

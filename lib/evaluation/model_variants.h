@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,9 @@
 
 namespace pe::evaluation {
 
+/// What the frequency of a rotary pair is multiplied by in a layer, layers and pairs from 0, pairs fast to slow.
+using FrequencyScale = std::function<double(std::int64_t layer, std::int64_t pair)>;
+
 class ModelVariants {
  public:
   virtual ~ModelVariants() = default;
@@ -20,12 +24,20 @@ class ModelVariants {
   virtual const Json& encoding() const = 0;
   /// The model with another encoding. @throws ConfigError when the encoding refuses the model's shape.
   virtual std::unique_ptr<Scorer> make(const Json& encoding) const = 0;
+  /// The model with the frequencies of its rotary encoding scaled; null where that is not plain `rope`, alone or in a stack.
+  virtual std::unique_ptr<Scorer> make_scaled(const FrequencyScale&) const { return nullptr; }
+  virtual std::int64_t layers() const { return 0; }
+  virtual std::int64_t pairs() const { return 0; }   ///< of channels in a head
 };
 
 /// `encoding` with its rotary member (itself, or one of a stack) extended by the rule `rule` for texts `factor` times as
 /// long. An encoding that is an extension already is extended afresh from what lies below it. Absent when nothing rotates,
 /// or rules cannot stand over what does.
 std::optional<Json> extended_encoding(const Json& encoding, const std::string& rule, double factor);
+
+/// `encoding` with its rotary member, if that is plain `rope`, replaced by `kind` with these options beside its own base and
+/// layout: another base, fewer pairs that turn, frequencies that can be scaled. Absent for any other encoding.
+std::optional<Json> rope_changed(const Json& encoding, const std::string& kind, const Json& options);
 
 /// `encoding` with all logits multiplied by `scale`.
 Json scaled_encoding(const Json& encoding, double scale);

@@ -133,9 +133,9 @@ std::string PasskeyBuilder::written(const std::string& key) const {
   return text;
 }
 
-std::vector<std::int32_t> PasskeyBuilder::answer(const std::string& key) const {
-  return codec_.encode_inside(filled(text_.answer, written(key)));
-}
+std::string PasskeyBuilder::answer_text(const std::string& key) const { return filled(text_.answer, written(key)); }
+
+std::vector<std::int32_t> PasskeyBuilder::answer(const std::string& key) const { return codec_.encode_inside(answer_text(key)); }
 
 std::vector<std::int32_t> PasskeyBuilder::fact(PasskeyForm form, const std::string& key) const {
   return codec_.encode_inside(filled(form == PasskeyForm::kLong ? text_.fact : kFactShort, written(key)));
@@ -206,6 +206,7 @@ std::optional<PasskeyPrompt> PasskeyBuilder::build(PasskeyForm form, std::int64_
   append(prompt.ids, filler(0, before));
   prompt.fact_begin = count(prompt.ids);
   prompt.fact_tokens = count(fact_ids);
+  prompt.landed = budget > 0 ? static_cast<double>(before) / static_cast<double>(budget) : 0;
   append(prompt.ids, fact_ids);
   append(prompt.ids, filler(before, budget - before));
   append(prompt.ids, question);

@@ -48,6 +48,7 @@ struct PasskeyPrompt {
   std::int64_t answer_begin = 0;          ///< ids[answer_begin ..) is the answer
   std::int64_t fact_begin = 0;            ///< where the fact stands
   std::int64_t fact_tokens = 0;
+  double landed = 0;                      ///< share of the filler before the fact: `depth`, moved back to a unit's boundary
 };
 
 class PasskeyBuilder {
@@ -73,7 +74,8 @@ class PasskeyBuilder {
   /// Absent when the length is too short for this key.
   std::optional<PasskeyPrompt> build(PasskeyForm form, std::int64_t length, double depth, const std::string& key) const;
 
-  /// The prompt with another key's answer, for ranking. Of the same length only when that answer has as many tokens.
+  /// What the answer says of a key, and its tokens.
+  std::string answer_text(const std::string& key) const;
   std::vector<std::int32_t> answer(const std::string& key) const;
 
   std::int64_t unit_tokens() const { return static_cast<std::int64_t>(unit_.size()); }

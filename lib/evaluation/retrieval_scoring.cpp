@@ -66,7 +66,7 @@ Rows score_items(TaskContext& context, const std::string& task, const std::strin
     rows["retrieval_trial"].push_back(
         {task, variant, length, item.depth, item.trial, item.prompt.answer_begin, asked.exact, sum(asked.correct),
          asked.nll.size(), nll, control, ranked ? 1 + better + (tied - 1) / 2 : kMissing,
-         ranked ? (better == 0 ? 1 / tied : 0) : kMissing, static_cast<std::int64_t>(item.others.size()) + 1});
+         ranked ? (better == 0 ? 1 / tied : 0) : kMissing, static_cast<std::int64_t>(item.others.size()) + 1, item.landed});
     // A part is right when each of its tokens is; over draws the smallest share is what can be said.
     double parts = 0;
     std::size_t token = 0;
@@ -92,7 +92,7 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
   const std::vector<Row>& trials = scored.at("retrieval_trial");
   Rows rows;
   const auto cell = [&](const std::string& name, const std::function<bool(const Row&)>& belongs) {
-    std::vector<double> exact, correct, tokens, nll, control, gain, ranked;
+    std::vector<double> exact, correct, tokens, nll, control, gain, ranked, landed;
     for (const Row& row : trials) {
       if (!belongs(row)) continue;
       const double m = number(row[8]);
@@ -103,6 +103,7 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
       control.push_back(number(row[10]));
       gain.push_back((control.back() - nll.back()) / m);
       ranked.push_back(number(row[12]));
+      landed.push_back(number(row[14]));
     }
     const double n = static_cast<double>(exact.size());
     const Interval interval = wilson(sum(exact), n);
@@ -111,7 +112,7 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
     rows["retrieval_summary"].push_back(
         {task, variant, length, name, exact.size(), sum(exact) / n, interval.low, interval.high, ratio(correct, tokens).value,
          token, token_control, mean_gain.value, mean_gain.se, token_control > 0 ? mean_gain.value / token_control : kMissing,
-         sum(ranked) / n, std::isfinite(token) ? status::kOk : status::kOverflow});
+         sum(ranked) / n, sum(landed) / n, std::isfinite(token) ? status::kOk : status::kOverflow});
   };
   for (const double depth : depths) {
     cell(support::shortest(depth), [&](const Row& row) { return number(row[3]) == depth; });
@@ -179,7 +180,7 @@ void add_missing(TaskContext& context, const std::string& task, const std::strin
   Rows rows;
   const auto add = [&](const std::string& depth) {
     rows["retrieval_summary"].push_back({task, variant, length, depth, 0, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(),
-                                         Cell(), Cell(), Cell(), why});
+                                         Cell(), Cell(), Cell(), Cell(), why});
   };
   for (const double depth : depths) add(support::shortest(depth));
   add("all");

@@ -36,7 +36,8 @@ void Settings::describe(support::FieldVisitor& v) {
   v.field("min_documents", min_documents, "With fewer documents that hold a context, that context is left out.",
           {.unit = "documents", .min = 1});
   v.field("document_tokens", document_tokens,
-          "Documents are cut to this length; 0 cuts at the longest context, which it may not be below.",
+          "Documents are cut to this length; 0 cuts at the longest context, for blocks and sliding at twice of it, and it may not be "
+          "less.",
           {.unit = "tokens", .min = 0});
   v.choice("bos", bos,
            {{"none", BosPolicy::kNone}, {"doc_start", BosPolicy::kDocStart}, {"every_window", BosPolicy::kEveryWindow}},

@@ -30,7 +30,7 @@ struct Settings {
   DataSplit split = DataSplit::kTest;
   std::int64_t documents = 200;
   std::int64_t min_documents = 30;
-  std::int64_t document_tokens = 0;             ///< 0: the longest context
+  std::int64_t document_tokens = 0;             ///< 0: the longest context, or twice of it
   BosPolicy bos = BosPolicy::kDocStart;
   Beyond beyond = Beyond::kReportNa;
   std::int64_t draws = 5;                       ///< of a stochastic encoding

@@ -15,7 +15,8 @@ StreamDocuments::StreamDocuments(const DocumentSource& source, std::vector<std::
 Document StreamDocuments::read(std::int64_t id, std::int64_t limit) const {
   Document piece;
   piece.id = id;
-  const std::int64_t begin = id * piece_, end = begin + std::min(limit, piece_);
+  piece.history = std::min(id * piece_, history_);
+  const std::int64_t begin = id * piece_ - piece.history, end = id * piece_ + std::min(limit, piece_);
   auto at = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1);
   for (; at < ids_.size() && begins_[at] < end; ++at) {
     const auto joint = static_cast<std::int64_t>(joint_.size());

@@ -17,7 +17,11 @@ class StreamDocuments final : public DocumentSource {
 
   /// Pieces that there are of that length; the remainder is dropped.
   std::int64_t pieces(std::int64_t tokens) const { return total_ / tokens; }
-  void cut_at(std::int64_t tokens) { piece_ = tokens; }
+  /// @param history tokens of the stream that `read` puts before each piece, as far as there are
+  void cut_at(std::int64_t tokens, std::int64_t history = 0) {
+    piece_ = tokens;
+    history_ = history;
+  }
 
   std::string split() const override { return source_.split(); }
   std::int64_t count() const override { return pieces(piece_); }
@@ -33,6 +37,7 @@ class StreamDocuments final : public DocumentSource {
   std::vector<std::int64_t> begins_;   ///< where each one's joint stands
   std::int64_t total_ = 0;
   std::int64_t piece_ = 1;
+  std::int64_t history_ = 0;
 };
 
 }  // namespace pe::evaluation

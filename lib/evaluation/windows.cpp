@@ -54,14 +54,23 @@ std::vector<Window> windows(Protocol protocol, std::int64_t n, std::int64_t leng
   }
 }
 
-std::vector<Window> rolling_windows(std::int64_t n, std::int64_t length) {
-  assert(length >= 2);
+std::vector<Window> sliding_windows(std::int64_t n, std::int64_t length, std::int64_t stride, std::int64_t from) {
+  if (from == 0) return windows(Protocol::kSliding, n, length, stride);
   std::vector<Window> result;
-  for (std::int64_t scored = 0; scored < n;) {
-    std::int64_t begin = std::max<std::int64_t>(0, scored - 1);
-    const std::int64_t end = std::min(begin + length, n);
-    if (end == n) begin = std::max<std::int64_t>(0, n - length);
-    result.push_back({begin, end, scored, end});
+  for (std::int64_t scored = from; scored < n;) {
+    const std::int64_t end = std::min(scored + stride, n);
+    result.push_back({std::max<std::int64_t>(0, end - length), end, scored, end});
+    scored = end;
+  }
+  return result;
+}
+
+std::vector<Window> rolling_windows(std::int64_t n, std::int64_t length, std::int64_t from) {
+  assert(length >= 1 && from >= 0);
+  std::vector<Window> result;
+  for (std::int64_t scored = from; scored < n;) {
+    const std::int64_t end = std::min(scored + length, n);
+    result.push_back({std::max<std::int64_t>(0, end - length - 1), end, scored, end});
     scored = end;
   }
   return result;
@@ -72,9 +81,16 @@ Window tail_window(std::int64_t n, std::int64_t length, std::int64_t targets) {
   return {0, end, std::max<std::int64_t>(0, end - targets), end};
 }
 
-Window anchored_window(std::int64_t end, std::int64_t length, std::int64_t targets) {
-  assert(end >= length && targets < length);
-  return {end - length, end, end - targets, end};
+std::vector<Window> anchored_windows(std::int64_t end, std::int64_t length, std::int64_t targets) {
+  const std::int64_t each = targets_within(targets, length);
+  std::vector<Window> result;
+  for (std::int64_t scored = end - targets; scored < end;) {
+    const std::int64_t to = std::min(scored + each, end);
+    assert(to >= length);
+    result.push_back({to - length, to, scored, to});
+    scored = to;
+  }
+  return result;
 }
 
 std::vector<std::int64_t> anchors(std::int64_t id, std::int64_t n, std::int64_t longest, std::int64_t count) {
@@ -87,8 +103,8 @@ std::vector<std::int64_t> anchors(std::int64_t id, std::int64_t n, std::int64_t 
   return {ends.begin(), ends.end()};
 }
 
-std::int64_t common_targets(std::int64_t wanted, std::int64_t shortest_length) {
-  return std::max<std::int64_t>(1, std::min(wanted, shortest_length / 2));
+std::int64_t targets_within(std::int64_t wanted, std::int64_t length) {
+  return std::max<std::int64_t>(1, std::min(wanted, length / 2));
 }
 
 std::int64_t default_stride(std::int64_t length) {

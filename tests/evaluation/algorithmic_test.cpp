@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <set>
+#include <sstream>
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
@@ -46,7 +47,80 @@ std::int64_t vocabulary(const Json& task) { return data::choose_task(task).task-
 
 }  // namespace
 
+/// A model of text is asked `options`.
+static Rows ask(Scorer& scorer, const Json& options, std::int64_t context) {
+  const auto config = support::make_config<EvalConfig>(
+      Json{{"eval", {{"tasks", {"algorithmic"}}, {"context", {context}}, {"algorithmic", options}}}});
+  MemoryResults results;
+  run_tasks(config.eval, scorer, ByteCodec(), FakeDocuments({}), results, support::silent_progress(), {});
+  return results.rows;
+}
+
 BOOST_AUTO_TEST_SUITE(algorithmic)
+
+BOOST_AUTO_TEST_CASE(a_model_of_text_is_asked_in_its_own_tokens) {
+  std::set<std::string> seen;
+  FakeScorer recorder(
+      [&](const std::vector<std::int32_t>& ids, std::int64_t) {
+        BOOST_TEST(ids[0] == 256);
+        std::string text;
+        for (std::size_t i = 1; i < ids.size(); ++i) text += static_cast<char>(ids[i]);
+        seen.insert(text);
+        return FakeScorer::Answer{1, false};
+      },
+      {.vocabulary = 257, .train_length = 512});
+  const Json options = {{"in_context", {"copy_repeat"}}, {"lengths", {3}}, {"shots", 2}, {"examples", 5}};
+  const Rows rows = ask(recorder, options, 512);
+  BOOST_TEST(seen.size() == 5u);
+  for (const std::string& text : seen) {
+    // Three blocks of `Input: s7 s7 s7\nOutput: s7 s7 s7\n`, the answers right in each.
+    std::istringstream in(text);
+    std::string input, output;
+    int blocks = 0;
+    while (std::getline(in, input) && std::getline(in, output)) {
+      BOOST_TEST(input.rfind("Input: s", 0) == 0u);
+      BOOST_TEST(output == "Output:" + input.substr(6));
+      ++blocks;
+    }
+    BOOST_TEST(blocks == 3);
+    BOOST_TEST(text.back() == '\n');
+  }
+  const Row row = rows_where(rows, "algo_summary", {{"task", "in_context_copy_repeat"}, {"length", "3"}}).at(0);
+  BOOST_TEST(text(cell("algo_summary", row, "status")) == "ok");
+  BOOST_TEST(value("algo_summary", row, "em") == 0);
+  // Three symbols of 26 and the end, which is format.
+  BOOST_TEST(std::abs(value("algo_summary", row, "chance_tok") - (3.0 / 26 + 1) / 4) < 1e-12);
+  BOOST_TEST(value("algo_trial", rows.at("algo_trial").at(0), "token_total") == 4);
+}
+
+BOOST_AUTO_TEST_CASE(in_context_a_symbol_is_right_when_all_its_tokens_are) {
+  // Knows letters and ends of lines, and of digits the even ones: ` s13` is wrong, ` s24` right.
+  FakeScorer knows(
+      [](const std::vector<std::int32_t>& ids, std::int64_t target) {
+        const std::int32_t id = ids[static_cast<std::size_t>(target)];
+        return FakeScorer::Answer{0.5, id < '0' || id > '9' || id % 2 == 0};
+      },
+      {.vocabulary = 257, .train_length = 512});
+  const Rows rows = ask(knows, {{"in_context", {"reverse", "dyck", "copy_repeat"}}, {"lengths", {4}}, {"examples", 40}}, 512);
+  double exact = 0, symbols = 0;
+  for (const Row& row : rows_where(rows, "algo_trial", {{"task", "in_context_copy_repeat"}})) {
+    const double right = value("algo_trial", row, "token_correct");
+    BOOST_TEST((right == 1 || right == 5));   // the end alone, or the one symbol four times
+    BOOST_TEST(value("algo_trial", row, "em") == (right == 5 ? 1 : 0));
+    exact += right == 5 ? 1 : 0;
+    symbols += right;
+  }
+  BOOST_TEST(exact > 0);
+  BOOST_TEST(exact < 40);
+  const Row row = rows_where(rows, "algo_summary", {{"task", "in_context_copy_repeat"}}).at(0);
+  BOOST_TEST(std::abs(value("algo_summary", row, "em") - exact / 40) < 1e-12);
+  BOOST_TEST(std::abs(value("algo_summary", row, "token_acc") - symbols / 200) < 1e-12);
+  // Brackets are asked all along, which is no question with an answer.
+  BOOST_TEST(text(cell("algo_summary", rows_where(rows, "algo_summary", {{"task", "in_context_dyck"}}).at(0), "status")) == "na_measure");
+  const Rows tight = ask(knows, {{"in_context", {"reverse"}}, {"lengths", {4}}, {"examples", 4}}, 64);
+  BOOST_TEST(text(cell("algo_summary", tight.at("algo_summary").at(0), "status")) == "na_length");
+}
+
 
 BOOST_AUTO_TEST_CASE(a_model_that_knows_up_to_a_length_reaches_that_far) {
   const Json task = {{"kind", "reverse_string"}};

@@ -33,7 +33,7 @@ struct Bench {
   test::TempFolder folder;
 
   /// @param averages of the weights: those of another seed
-  explicit Bench(const Json& encoding = "rope", const std::string& tokenizer_digest = {}, bool averages = false) {
+  explicit Bench(const Json& encoding = "rope", const std::string& tokenizer_digest = {}, bool averages = false, std::int64_t layers = 1) {
     const auto tokenizer = data::make_byte_tokenizer();
     artifact::TokenizerRecord record = tokenizer->record();
     record.bos_before_documents = true;
@@ -41,7 +41,7 @@ struct Bench {
     for (std::uint64_t document = 0; document < 16; ++document) {
       support::Xoshiro random(document);
       std::vector<std::int32_t> ids = {static_cast<std::int32_t>(tokenizer->bos_id())};
-      const std::uint64_t bytes = 150 + random.below(40);
+      const std::uint64_t bytes = 280 + random.below(40);   // twice the longest context
       for (std::uint64_t i = 0; i < bytes; ++i) ids.push_back(static_cast<std::int32_t>('a' + random.below(26)));
       const artifact::Split split = document < 2    ? artifact::Split::kTrain
                                     : document < 12 ? artifact::Split::kTest
@@ -54,7 +54,7 @@ struct Bench {
 
     model::ModelConfig config;
     config.width = 16;
-    config.layers = 1;
+    config.layers = layers;
     config.heads = 2;
     config.length = 32;
     config.encoding.json = encoding;
@@ -381,6 +381,52 @@ BOOST_AUTO_TEST_CASE(one_checkpoint_is_measured_under_every_static_rule) {
     BOOST_TEST(without.texts("status")[row] == (rule ? "na_encoding" : "ok"));
     BOOST_TEST(without.missing(row, without.column("ppl")) == rule);
   }
+}
+
+BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
+  // Loss of each variant at 32 (the training length) and 64 tokens.
+  const auto losses = [](const Json& encoding, const Json& extension) {
+    const Bench bench(encoding, {}, false, /*layers=*/2);
+    artifact::Workspace workspace = bench.workspace("extension");
+    evaluate(Bench::config({{"tasks", {"extension"}}, {"lengths", {1, 2}}, {"extension", extension}}), workspace);
+    const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
+    const artifact::Table& table = tables.at("lm_extension");
+    std::map<std::string, std::map<std::int64_t, double>> loss;
+    for (std::size_t row = 0; row < table.rows(); ++row) {
+      BOOST_TEST(table.texts("status")[row] == "ok", table.texts("variant")[row]);
+      loss[table.texts("variant")[row]][table.integers("L")[row]] = table.reals("nll_mean")[row];
+    }
+    return loss;
+  };
+  const auto one_band = losses("rope", {{"variants", {"plain", "pi", "base", "p_rope", "zeroed", "frozen", "layer"}},
+                                        {"bands", 1}, {"bases", {10000, 500000}}, {"fractions", {1, 0.5, 0}}});
+  const auto& plain = one_band.at("plain");
+  // What changes nothing gives the same number, and what should be the same by another route is.
+  BOOST_TEST((one_band.at("base_10000") == plain));
+  BOOST_TEST(std::abs(one_band.at("frozen_1").at(32) - plain.at(32)) < 1e-6);
+  for (const std::int64_t length : {32, 64}) {
+    BOOST_TEST(std::abs(one_band.at("p_rope_1").at(length) - plain.at(length)) < 1e-6);
+    BOOST_TEST(std::abs(one_band.at("zeroed_1").at(length) - one_band.at("p_rope_0").at(length)) < 1e-6);
+    BOOST_TEST(std::abs(one_band.at("frozen_1").at(length) - one_band.at("pi").at(length)) < 1e-6);
+    for (const char* other : {"base_500000", "p_rope_0.5", "zeroed_1", "layer_0", "layer_1"}) {
+      BOOST_TEST(std::abs(one_band.at(other).at(length) - plain.at(length)) > 1e-7, other);
+    }
+  }
+  // Turned in the first layer alone: inope with two layers of which the last is spared, and the same weights.
+  const auto spared = losses({{"kind", "inope"}, {"interval", 2}}, {{"variants", {"plain"}}});
+  const auto two_bands = losses("rope", {{"variants", {"zeroed", "layer", "p_rope"}}, {"bands", 2}, {"fractions", {0.5}}});
+  for (const std::int64_t length : {32, 64}) {
+    BOOST_TEST(std::abs(one_band.at("layer_1").at(length) - spared.at("plain").at(length)) < 1e-6);
+    BOOST_TEST(std::abs(two_bands.at("zeroed_2").at(length) - two_bands.at("p_rope_0.5").at(length)) < 1e-6);
+    BOOST_TEST(std::abs(two_bands.at("zeroed_1").at(length) - two_bands.at("zeroed_2").at(length)) > 1e-7);
+  }
+
+  const Bench alibi("alibi");
+  artifact::Workspace workspace = alibi.workspace("extension");
+  evaluate(Bench::config({{"tasks", {"extension"}}, {"extension", {{"variants", {"base", "zeroed", "layer"}}, {"bands", 1}, {"bases", {5e5}}}}}),
+           workspace);
+  const artifact::Tables tables = artifact::read_eval_tables(workspace.output("scores"));
+  for (const std::string& status : tables.at("lm_extension").texts("status")) BOOST_TEST(status == "na_encoding");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -114,6 +114,11 @@ BOOST_AUTO_TEST_CASE(prompts_have_exactly_the_length_and_facts_stand_where_sente
         BOOST_TEST(times(text, question.facts[i].text) == 1u);
         BOOST_TEST(times(control, question.facts[i].text) == 0u);
         const auto begin = static_cast<std::size_t>(prompt->fact_begins[i]) + 2;   // <s> is three characters, one token
+        if (length > least) {
+          // BOS, the head and the facts before it are no part of the haystack.
+          const double before = static_cast<double>(prompt->fact_begins[i]) - 1 - 6 - static_cast<double>(i * question.facts[0].text.size());
+          BOOST_TEST(std::abs(prompt->landed[i] - before / static_cast<double>(length - least)) < 1e-12);
+        }
         BOOST_TEST(text.substr(begin, 4) == "Fact");
         if (i > 0) BOOST_TEST(prompt->fact_begins[i] > prompt->fact_begins[i - 1]);
         if (length >= 1000) BOOST_TEST((text[begin - 1] == '.' || text[begin - 1] == '\n'), text[begin - 1]);

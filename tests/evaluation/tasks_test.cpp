@@ -10,6 +10,7 @@
 #include "evaluation/eval_group.h"
 #include "evaluation/fakes.h"
 #include "evaluation/lm_protocols.h"
+#include "evaluation/run_task.h"
 #include "evaluation/stream_documents.h"
 #include "support/test_data.h"
 #include "support/yaml.h"
@@ -20,28 +21,14 @@ using pe::Json;
 
 namespace {
 
-struct EvalConfig {
-  EvalGroup eval;
-  void describe(pe::support::FieldVisitor& v) { v.group("eval", eval, "What is measured."); }
-};
-
-/// Runs one task; `options` are of the group `eval`.
-Rows run(const std::string& task, Scorer& scorer, Json options, const DocumentSource& documents,
-         const TextCodec& codec = ByteCodec()) {
-  options["tasks"] = {task};
-  const auto config = pe::support::make_config<EvalConfig>(Json{{"eval", options}});
-  MemoryResults results;
-  run_tasks(config.eval, scorer, codec, documents, results, pe::support::silent_progress());
-  return results.rows;
-}
-
 double value(const std::string& table, const Row& row, const std::string& column) {
   return number(cell(table, row, column));
 }
 
 const Json kLengths = {{"lengths", {0.5, 1, 2, 4}}, {"documents", 40}, {"min_documents", 30}};
 
-FakeDocuments long_documents(std::int64_t count = 48, std::int64_t tokens = 700) {
+/// 40 of them hold twice the longest context of kLengths, 1,024 tokens.
+FakeDocuments long_documents(std::int64_t count = 48, std::int64_t tokens = 1100) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t i = 0; i < count; ++i) lengths.push_back(i % 6 == 5 ? 100 : tokens + i);
   return FakeDocuments(std::move(lengths));
@@ -193,23 +180,25 @@ BOOST_AUTO_TEST_CASE(sliding_windows_of_an_order_one_model_agree_at_every_length
   // The loss depends on one token before the target, so every protocol that scores the same targets finds the same.
   FakeScorer scorer = order_one_model();
   Json options = kLengths;
-  options["document_tokens"] = 600;
-  options["perplexity"] = {{"protocols", {"sliding"}}, {"stride_share", 0.5}};
+  options["document_tokens"] = 1030;
+  options["perplexity"] = {{"protocols", {"sliding"}}, {"stride_share", 0.5}, {"scored", "all"}};
   const Rows rows = run("perplexity", scorer, options, long_documents());
   const double first = value("lm_summary", rows.at("lm_summary")[0], "nll_mean");
   for (const Row& row : rows.at("lm_summary")) {
-    BOOST_TEST(value("lm_summary", row, "tokens_scored") == 40 * 599);
+    BOOST_TEST(value("lm_summary", row, "tokens_scored") == 40 * 1029);
     BOOST_TEST(std::abs(value("lm_summary", row, "nll_mean") - first) < 1e-6);
   }
 }
 
 BOOST_AUTO_TEST_CASE(too_few_long_documents_lower_the_longest_length) {
-  std::vector<std::int64_t> lengths(40, 300);
-  for (int i = 0; i < 10; ++i) lengths[static_cast<std::size_t>(i)] = 600;
+  // 40 documents of 600 tokens hold 512 once and 256 twice; ten hold 512 twice.
+  std::vector<std::int64_t> lengths(40, 600);
+  for (int i = 0; i < 10; ++i) lengths[static_cast<std::size_t>(i)] = 1100;
   FakeScorer scorer = uniform_model(256);
   const Rows rows = run("perplexity", scorer, kLengths, FakeDocuments(lengths));
   for (const Row& row : rows.at("lm_summary")) {
-    const bool longest = value("lm_summary", row, "L") == 512;
+    // Blocks and sliding end where documents no longer hold two windows; prefixes need one, and go on.
+    const bool longest = value("lm_summary", row, "L") == 512 && text(cell("lm_summary", row, "protocol")) != "prefix";
     BOOST_TEST(text(cell("lm_summary", row, "status")) == (longest ? "skipped_docs" : "ok"));
     BOOST_TEST(value("lm_summary", row, "n_docs") == (longest ? 10 : 40));
   }
@@ -218,10 +207,10 @@ BOOST_AUTO_TEST_CASE(too_few_long_documents_lower_the_longest_length) {
 BOOST_AUTO_TEST_CASE(a_cut_below_the_longest_context_is_refused) {
   FakeScorer scorer = uniform_model(256);
   Json options = kLengths;
-  options["document_tokens"] = 300;
+  options["document_tokens"] = 1000;
   BOOST_CHECK_EXCEPTION(run("perplexity", scorer, options, long_documents()), pe::support::ConfigError,
                         [](const pe::support::ConfigError& error) {
-                          return std::string(error.what()).find("300") != std::string::npos &&
+                          return std::string(error.what()).find("1000") != std::string::npos &&
                                  std::string(error.what()).find("512") != std::string::npos;
                         });
 }
@@ -294,6 +283,7 @@ BOOST_AUTO_TEST_CASE(anchored_targets_are_the_same_at_every_length) {
       {.vocabulary = 256, .train_length = 128, .length_dependent = true});
   Json options = kLengths;
   options["perplexity"] = {{"protocols", {"anchored"}}};
+  options["perplexity"]["targets"] = 32;
   run("perplexity", recorder, options, long_documents());
   BOOST_TEST(targets.size() == 4u);
   for (auto& [length, lists] : targets) {
@@ -321,32 +311,15 @@ BOOST_AUTO_TEST_CASE(losses_that_rise_beyond_training_are_found_where_they_rise)
   options["perplexity"] = {{"protocols", {"position", "anchored"}}};
   const Rows rows = run("perplexity", broken, options, long_documents());
   const Row blowup = rows_where(rows, "lm_length", {{"measure", "blowup_position"}}).at(0);
-  BOOST_TEST(value("lm_length", blowup, "value") == 200);
+  // Bins of 32 tokens: [192, 224) is the first that is worse than [64, 128) by 0.1.
+  BOOST_TEST(value("lm_length", blowup, "value") == 192);
+  BOOST_TEST(value("lm_length", blowup, "ci_lo") == 192);
+  BOOST_TEST(value("lm_length", blowup, "ci_hi") == 192);
   const Row gain = rows_where(rows, "lm_length", {{"measure", "gain_4x"}}).at(0);
   BOOST_TEST(value("lm_length", gain, "value") < -1.5);
+  BOOST_TEST(std::isfinite(value("lm_length", gain, "ci_lo")));
   const Row usable = rows_where(rows, "lm_length", {{"measure", "usable_context"}}).at(0);
-  BOOST_TEST(text(cell("lm_length", usable, "status")) == "none");   // 64 tokens are worse by more than 5 %
-  BOOST_TEST(std::isnan(value("lm_length", usable, "value")));
-}
-
-BOOST_AUTO_TEST_CASE(window_means_weigh_windows_alike_and_streams_cross_documents) {
-  // A loss of 1 in the first window of a document, of 2 behind it.
-  FakeScorer model([](const std::vector<std::int32_t>& ids, std::int64_t) {
-    return FakeScorer::Answer{ids.size() == 300 ? 1.0 : 2.0, false};
-  });
-  const Json options = {{"context", {300}}, {"documents", 10}, {"min_documents", 10}, {"document_tokens", 450},
-                        {"perplexity", {{"protocols", {"yarn_govreport", "stream", "blocks"}}}}};
-  const Rows rows = run("perplexity", model, options, FakeDocuments(std::vector<std::int64_t>(12, 500)));
-  // Windows [0, 299) and [256, 449), each with a separator of its own: the mean of 1 and 2.
-  const Row yarn = rows_where(rows, "lm_summary", {{"protocol", "yarn_govreport"}}).at(0);
-  BOOST_TEST(std::abs(value("lm_summary", yarn, "nll_mean") - 1.5) < 1e-9);
-  BOOST_TEST(text(cell("lm_summary", yarn, "bos_policy")) == "every_window");
-  const Row blocks = rows_where(rows, "lm_summary", {{"protocol", "blocks"}}).at(0);
-  BOOST_TEST(std::abs(value("lm_summary", blocks, "nll_mean") - (299 + 2 * 149) / 448.0) < 1e-9);
-  // Twelve documents of 501 tokens are twenty pieces of 300; ten are asked for.
-  const Row stream = rows_where(rows, "lm_summary", {{"protocol", "stream"}}).at(0);
-  BOOST_TEST(value("lm_summary", stream, "n_docs") == 10);
-  BOOST_TEST(value("lm_summary", stream, "tokens_scored") == 10 * 299);
+  BOOST_TEST(value("lm_length", usable, "value") == 128);   // whatever 64 tokens are worth
 }
 
 BOOST_AUTO_TEST_CASE(a_stream_is_its_documents_in_the_order_of_their_hashes) {
@@ -391,10 +364,38 @@ BOOST_AUTO_TEST_CASE(an_oracle_answers_every_passkey) {
     BOOST_TEST(value("retrieval_summary", row, "gain") > 1);
     BOOST_TEST(value("retrieval_summary", row, "recovered") > 0.9);
   }
-  // 64 and 128 tokens of bytes hold the short wording alone.
-  BOOST_TEST(rows_where(rows, "retrieval_summary", {{"L", "64"}, {"variant", "short"}, {"depth", "all"}}).size() == 1);
-  BOOST_TEST(rows_where(rows, "retrieval_summary", {{"L", "512"}, {"variant", "long"}, {"depth", "all"}}).size() == 1);
+  // 64 tokens of bytes hold the short wording alone, so the whole curve has it.
+  for (const char* length : {"64", "128", "256", "512"}) {
+    BOOST_TEST(rows_where(rows, "retrieval_summary", {{"L", length}, {"variant", "short"}, {"depth", "all"}}).size() == 1);
+    for (const char* measure : {"S0", "parts", "S1", "S1_digits", "S2_recovered", "S3", "S3_mrr", "S4", "S5"}) {
+      const auto ladder = rows_where(rows, "retrieval_ladder", {{"task", "passkey"}, {"L", length}, {"measure", measure}});
+      BOOST_REQUIRE(ladder.size() == 1u);
+      BOOST_TEST(text(cell("retrieval_ladder", ladder[0], "status")) == "ok", measure);
+      if (std::string(measure) != "S2_recovered") BOOST_TEST(value("retrieval_ladder", ladder[0], "value") == 1, measure);
+    }
+  }
   BOOST_TEST(rows_where(rows, "retrieval_trial", {{"L", "512"}}).size() == 12);
+  // Lengths that all hold the long wording have that one.
+  options["context"] = {512, 1024};
+  const Rows longer = run("passkey", oracle, options, long_documents());
+  for (const Row& row : longer.at("retrieval_summary")) {
+    BOOST_TEST(text(cell("retrieval_summary", row, "variant")) == "long");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_passkey_is_recorded_where_it_landed) {
+  // Facts move back to the beginning of a unit of filler, 87 bytes: at 512 tokens that is a sixth of the text.
+  FakeScorer uniform = uniform_model(257);
+  const Json options = {{"context", {512}}, {"passkey", {{"depths", {0, 0.5, 1}}, {"trials", 2}, {"wording", "short"}}}};
+  const Rows rows = run("passkey", uniform, options, long_documents());
+  const double budget = 512 - 1 - 12 - 4 - 6;   // BOS, `Code 12345.`, `Code`, ` 12345`
+  for (const auto& [depth, landed] : {std::pair{"0", 0.0}, {"0.5", 174 / budget}, {"1", 435 / budget}}) {
+    const auto row = rows_where(rows, "retrieval_summary", {{"depth", depth}}).at(0);
+    BOOST_TEST(std::abs(value("retrieval_summary", row, "landed") - landed) < 1e-9, depth);
+  }
+  for (const Row& row : rows.at("retrieval_trial")) {
+    BOOST_TEST(value("retrieval_trial", row, "landed") <= value("retrieval_trial", row, "depth"));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(passkeys_in_the_words_of_another_source_are_told_apart) {

@@ -10,8 +10,7 @@ namespace {
 using Windows = std::vector<Window>;
 
 /// Every token is scored once, in order, without gaps.
-void covers(const Windows& windows, std::int64_t n) {
-  std::int64_t next = 0;
+void covers(const Windows& windows, std::int64_t n, std::int64_t next = 0) {
   for (const Window& window : windows) {
     BOOST_TEST(window.score_begin == next);
     BOOST_TEST(window.begin <= window.score_begin);
@@ -84,12 +83,26 @@ BOOST_AUTO_TEST_CASE(the_default_stride_is_256_from_1024_tokens_on) {
 }
 
 BOOST_AUTO_TEST_CASE(rolling_windows_predict_every_token_once_and_are_whole) {
-  BOOST_CHECK((rolling_windows(10, 4) == Windows{{0, 4, 0, 4}, {3, 7, 4, 7}, {6, 10, 7, 10}}));
-  BOOST_CHECK((rolling_windows(9, 4) == Windows{{0, 4, 0, 4}, {3, 7, 4, 7}, {5, 9, 7, 9}}));
-  BOOST_CHECK((rolling_windows(3, 4) == Windows{{0, 3, 0, 3}}));
-  for (std::int64_t n : {1, 2, 17, 64, 65}) {
-    for (std::int64_t length : {2, 3, 16, 64}) covers(rolling_windows(n, length), n);
+  // The token before a window is part of it, and the last one is not fed: four tokens from four.
+  BOOST_CHECK((rolling_windows(13, 4) == Windows{{0, 5, 1, 5}, {4, 9, 5, 9}, {8, 13, 9, 13}}));
+  BOOST_CHECK((rolling_windows(11, 4) == Windows{{0, 5, 1, 5}, {4, 9, 5, 9}, {6, 11, 9, 11}}));
+  BOOST_CHECK((rolling_windows(3, 4) == Windows{{0, 3, 1, 3}}));
+  BOOST_CHECK((rolling_windows(12, 4, 8) == Windows{{7, 12, 8, 12}}));
+  for (std::int64_t n : {2, 17, 64, 65}) {
+    for (std::int64_t length : {1, 2, 3, 16, 64}) covers(rolling_windows(n, length), n, 1);
   }
+}
+
+BOOST_AUTO_TEST_CASE(sliding_goes_on_where_a_piece_before_ended) {
+  const Windows whole = windows(Protocol::kSliding, 48, 8, 4);
+  Windows parts;
+  for (std::int64_t piece = 0; piece < 3; ++piece) {   // pieces of 16 tokens, of which up to 8 are read again
+    const std::int64_t history = std::min<std::int64_t>(8, 16 * piece), origin = 16 * piece - history;
+    for (const Window& window : sliding_windows(history + 16, 8, 4, history)) {
+      parts.push_back({window.begin + origin, window.end + origin, window.score_begin + origin, window.score_end + origin});
+    }
+  }
+  BOOST_CHECK(parts == whole);
 }
 
 BOOST_AUTO_TEST_CASE(anchored_windows_of_all_lengths_end_with_the_same_targets) {
@@ -97,15 +110,19 @@ BOOST_AUTO_TEST_CASE(anchored_windows_of_all_lengths_end_with_the_same_targets) 
     BOOST_TEST(end >= 1024);
     BOOST_TEST(end <= 5000);
     for (std::int64_t length : {64, 128, 1024}) {
-      BOOST_CHECK((anchored_window(end, length, 32) == Window{end - length, end, end - 32, end}));
+      BOOST_CHECK((anchored_windows(end, length, 32) == Windows{{end - length, end, end - 32, end}}));
     }
+    // A short window cannot score them all with half of it before them, so several do, one after the other.
+    BOOST_CHECK((anchored_windows(end, 32, 40) == Windows{{end - 56, end - 24, end - 40, end - 24},
+                                                          {end - 40, end - 8, end - 24, end - 8},
+                                                          {end - 32, end, end - 8, end}}));
   }
   BOOST_TEST(anchors(7, 5000, 1024, 4).size() == 4u);
   BOOST_TEST(anchors(7, 5000, 1024, 4) == anchors(7, 5000, 1024, 4), boost::test_tools::per_element());
   BOOST_TEST((anchors(7, 5000, 1024, 4) != anchors(8, 5000, 1024, 4)));
   BOOST_TEST(anchors(7, 1024, 1024, 4) == std::vector<std::int64_t>{1024}, boost::test_tools::per_element());
-  BOOST_TEST(common_targets(256, 64) == 32);
-  BOOST_TEST(common_targets(256, 4096) == 256);
+  BOOST_TEST(targets_within(256, 64) == 32);
+  BOOST_TEST(targets_within(256, 4096) == 256);
 }
 
 BOOST_AUTO_TEST_CASE(a_tail_is_the_end_of_a_prefix) {

@@ -1,5 +1,5 @@
-// The algorithmic task that a model was trained on, by length: exact match, token accuracy, and how far they reach. Items
-// come from their keys, so every model meets the same ones.
+// The algorithmic task that a model was trained on, by length: exact match, token accuracy, and how far they reach; or, of a
+// model of text, tasks that it is shown solved examples of. Items come from their keys, so every model meets the same ones.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "data/algorithmic_task.h"
+#include "evaluation/in_context.h"
 #include "evaluation/summary.h"
 #include "evaluation/task.h"
+#include "support/suggest.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -37,12 +39,26 @@ class Algorithmic final : public Task {
     v.field("options", options_,
             "Options of the task that differ from those of training, as `name=value`: blanks=2 of selcopy, ignore=0.98 of flipflop.",
             {.neutral = Json::array()});
+    v.field("in_context", in_context_,
+            "Tasks of pe-generate that a model of text is asked in its own tokens, after solved examples; lengths are by default a "
+            "quarter, half and all of the longest of the source's training.",
+            {.neutral = Json::array()});
+    v.field("shots", shots_, "Solved examples before each item that is asked in context, as long as the item.",
+            {.min = 0, .max = 1000, .neutral = Json(4)});
+    for (const std::string& name : in_context_) {
+      v.check(data::find_task(name) != nullptr,
+              cat("unknown task ", support::quote(name), " in in_context; ", support::suggestion(name, data::task_names())));
+    }
   }
 
   void run(TaskContext& context) const override {
+    if (context.trained_task.is_null() && !in_context_.empty()) {
+      for (const std::string& name : in_context_) in_context(context, name);
+      return;
+    }
     if (context.trained_task.is_null()) {
       // The rows say that it was asked for and why there is nothing.
-      context.progress.warn("algorithmic: the model reads text; only models trained on a task of pe-generate are tested on it");
+      context.progress.warn("algorithmic: the model reads text; eval.algorithmic.in_context names tasks to ask it in its own tokens");
       context.results.add(missing(kNoTask, 0, status::kVocabulary));
       return;
     }
@@ -145,15 +161,6 @@ class Algorithmic final : public Task {
       context.results.add({{"algo_length", {{chosen.name, cat("confident_", length),
                                              shares / static_cast<double>(found->second.size()), status::kOk}}}});
     }
-    double exact = 0, correct = 0, judged = 0;
-    std::vector<double> nll, targets;
-    for (const Row& row : rows.at("algo_trial")) {
-      exact += number(row[5]);
-      correct += number(row[6]);
-      targets.push_back(number(row[7]));
-      judged += targets.back();
-      nll.push_back(number(row[8]));
-    }
     double chance_exact = 0, chance_token = 0;
     const std::vector<std::int32_t> answers = chosen.task->answers();
     for (const data::TaskExample& example : examples) {
@@ -162,13 +169,98 @@ class Algorithmic final : public Task {
       chance_token += chance.token;
     }
     const auto n = static_cast<double>(examples.size());
+    return summarise(context, chosen.name, length, rows.at("algo_trial"), {chance_exact / n, chance_token / n});
+  }
+
+  /// A task that the model was not trained on, by lengths, after solved examples.
+  void in_context(TaskContext& context, const std::string& task) const {
+    const data::ChosenTask chosen = data::choose_task(Json(task));
+    const std::string name = "in_context_" + task;
+    const InContextPrompts prompts(context.text, chosen, shots_);
+    std::vector<std::int64_t> lengths = lengths_;
+    const std::int64_t longest = chosen.generator->train.high;
+    if (lengths.empty()) lengths = {(longest + 3) / 4, (longest + 1) / 2, longest};
+    std::sort(lengths.begin(), lengths.end());
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    const auto& limit = context.scorer.capabilities().max_positions;
+    for (const std::int64_t length : lengths) {
+      const char* state = chosen.task->weight(length) > 0 ? status::kOk : status::kLength;
+      std::vector<InContextItem> items;
+      for (std::int64_t i = 0; i < examples_ && state == status::kOk; ++i) {
+        auto item = prompts.item(length, i);
+        if (!item) {
+          state = status::kMeasure;
+          break;
+        }
+        const auto tokens = static_cast<std::int64_t>(item->ids.size());
+        if (tokens > context.lengths.back()) state = status::kLength;
+        else if (limit && tokens > *limit) state = status::kPositions;
+        items.push_back(std::move(*item));
+      }
+      if (state != status::kOk) {
+        context.progress.note(cat(name, " at ", length, " ", chosen.generator->length, ": ", state));
+        context.results.add(missing(name, length, state));
+        continue;
+      }
+      const Rows& rows = context.results.item(cat("algorithmic/", name, "/", length), [&] { return ask(context, name, length, items); });
+      data::TaskChance chance;
+      for (const InContextItem& item : items) {
+        chance.exact += item.chance.exact / static_cast<double>(items.size());
+        chance.token += item.chance.token / static_cast<double>(items.size());
+      }
+      summarise(context, name, length, rows.at("algo_trial"), chance);
+    }
+  }
+
+  /// A symbol is right when each of its tokens is; over draws the smallest share is what can be said.
+  static Rows ask(TaskContext& context, const std::string& name, std::int64_t length, const std::vector<InContextItem>& items) {
+    std::vector<Sequence> sequences;
+    for (const InContextItem& item : items) {
+      sequences.push_back({item.ids, item.answer_begin, static_cast<std::int64_t>(item.ids.size())});
+    }
+    const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
+    Rows made;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      double exact = 1, correct = 0, nll = 0;
+      std::int64_t judged = 0;
+      std::size_t token = 0;
+      for (std::size_t symbol = 0; symbol < items[i].symbol_tokens.size(); ++symbol) {
+        double right = 1, loss = 0;
+        for (std::int64_t n = 0; n < items[i].symbol_tokens[symbol]; ++n, ++token) {
+          right = std::min(right, scores[i].correct[token]);
+          loss += scores[i].nll[token];
+        }
+        if (items[i].judged[symbol] == 0) continue;
+        exact = std::min(exact, right);
+        correct += right;
+        nll += loss;
+        ++judged;
+      }
+      made["algo_trial"].push_back({name, "test", length, static_cast<std::int64_t>(i),
+                                    static_cast<std::int64_t>(items[i].ids.size()), exact, correct, judged, nll});
+    }
+    return made;
+  }
+
+  static Point summarise(TaskContext& context, const std::string& name, std::int64_t length, const std::vector<Row>& trials,
+                         const data::TaskChance& chance) {
+    double exact = 0, correct = 0, judged = 0;
+    std::vector<double> nll, targets;
+    for (const Row& row : trials) {
+      exact += number(row[5]);
+      correct += number(row[6]);
+      targets.push_back(number(row[7]));
+      judged += targets.back();
+      nll.push_back(number(row[8]));
+    }
+    const auto n = static_cast<double>(trials.size());
     const Ratio per_target = ratio(nll, targets);
     const Interval interval = wilson(exact, n);
     context.results.add({{"algo_summary",
-                          {{chosen.name, "test", length, examples.size(), exact / n, correct / judged, per_target.value,
-                            chance_exact / n, chance_token / n, interval.low, interval.high, per_target.se,
+                          {{name, "test", length, trials.size(), exact / n, correct / judged, per_target.value,
+                            chance.exact, chance.token, interval.low, interval.high, per_target.se,
                             std::isfinite(per_target.value) ? status::kOk : status::kOverflow}}}});
-    context.progress.advance(cat(chosen.name, ": lengths"), length, length);
+    context.progress.advance(cat(name, ": lengths"), length, length);
     return {length, exact / n, correct / judged, status::kOk};
   }
 
@@ -206,13 +298,15 @@ class Algorithmic final : public Task {
   std::int64_t train_ = 0;
   std::int64_t examples_ = 512;
   std::vector<std::string> options_;
+  std::vector<std::string> in_context_;
+  std::int64_t shots_ = 4;
 };
 
 }  // namespace
 
 TaskEntry algorithmic_task() {
   return {.name = "algorithmic",
-          .summary = "The algorithmic task that the model was trained on (pe-generate), by length: exact match and reach.",
+          .summary = "The algorithmic task that the model was trained on (pe-generate), by length, or tasks that a model of text is shown examples of.",
           .tables = {"algo_trial", "algo_summary", "algo_length"},
           .make = make_task<Algorithmic>};
 }

@@ -1,5 +1,6 @@
 // One checkpoint at longer contexts, without training: under every static rule of the rotary family, with its logits
-// scaled, cropped to the training length, and as it is. Same anchored targets for every variant and length.
+// scaled, cropped to the training length, and as it is; and interventions that say which frequencies and layers a length
+// breaks. Same anchored targets for every variant and length.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,10 +25,23 @@ constexpr double kOverflowPerplexity = 1e4;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* kFitted = "extension.fitted";   // rows that only the journal sees
 
-std::vector<std::string> variant_names() {
+std::vector<std::string> plain_variants() {
   std::vector<std::string> names = {"plain", "crop"};
   names.insert(names.end(), static_rules().begin(), static_rules().end());
   names.emplace_back("logit_scale");
+  return names;
+}
+
+/// Each of them stands for several variants: `base_500000`, `p_rope_0.75`, `zeroed_1` (the band of the fastest pairs),
+/// `frozen_4`, `layer_0`.
+const std::vector<std::string>& interventions() {
+  static const std::vector<std::string> names = {"base", "p_rope", "zeroed", "frozen", "layer"};
+  return names;
+}
+
+std::vector<std::string> variant_names() {
+  std::vector<std::string> names = plain_variants();
+  names.insert(names.end(), interventions().begin(), interventions().end());
   return names;
 }
 
@@ -37,9 +51,14 @@ class Extension final : public Task {
     v.field("variants", variants_,
             "Forms of the model: " + support::join(variant_names(), ", ") +
                 ". crop feeds the last tokens of the training length alone; logit_scale multiplies logits by "
-                "1 + a·ln(L / training length).",
-            {.neutral = Json(variant_names())});
-    v.field("targets", targets_, "Tokens scored at the end of a window, at most half the shortest context.",
+                "1 + a·ln(L / training length). Of plain rope: base takes other bases, p_rope turns the fastest pairs alone; zeroed "
+                "turns a band of pairs nowhere and frozen no farther than training did; layer turns nothing in one layer.",
+            {.neutral = Json(plain_variants())});
+    v.field("bases", bases_, "Bases of `base`.", {.min = 1.001, .max = 1e12, .neutral = Json(bases_)});
+    v.field("fractions", fractions_, "Shares of the pairs that `p_rope` turns.", {.min = 0, .max = 1, .neutral = Json(fractions_)});
+    v.field("bands", bands_, "Bands of neighbouring pairs that `zeroed` and `frozen` change one at a time.",
+            {.min = 1, .max = 1024, .neutral = Json(4)});
+    v.field("targets", targets_, "Tokens scored at the end of a window, at most half the longest context.",
             {.unit = "tokens", .min = 1, .neutral = Json(256)});
     v.field("scales", scales_, "Values of a that are tried on validation documents.",
             {.min = 0, .max = 10, .neutral = Json(scales_)});
@@ -58,63 +77,119 @@ class Extension final : public Task {
     const std::int64_t least = std::min(context.settings.min_documents, context.settings.documents);
     std::vector<std::int64_t> lengths = context.lengths;
     while (!lengths.empty() && count_documents(context.documents, lengths.back()) < least) lengths.pop_back();
-    const std::int64_t targets = common_targets(targets_, context.lengths.front());
+    const std::int64_t targets = lengths.empty() ? 0 : targets_within(targets_, lengths.back());
     std::vector<std::int64_t> ids;
     if (!lengths.empty()) ids = select_documents(context.documents, lengths.back(), context.settings.documents);
-    for (const std::string& variant : variants_) {
+    for (const Variant& variant : expanded(context)) {
       for (const std::int64_t length : context.lengths) {
         if (std::find(lengths.begin(), lengths.end(), length) == lengths.end()) {
-          context.results.add(missing(context, variant, length, count_documents(context.documents, length), status::kSkipped));
+          context.results.add(missing(context, variant.name, length, count_documents(context.documents, length), status::kSkipped));
           continue;
         }
         one(context, variant, length, lengths.back(), targets, ids);
       }
-      context.progress.note(cat("extension: ", variant, " is done"));
+      context.progress.note(cat("extension: ", variant.name, " is done"));
     }
   }
 
  private:
-  void one(TaskContext& context, const std::string& variant, std::int64_t length, std::int64_t longest,
-           std::int64_t targets, const std::vector<std::int64_t>& ids) const {
+  /// One form of the model: a rule of the list, or one of the members that an intervention stands for.
+  struct Variant {
+    std::string kind;                                   ///< as the list has it
+    std::string name;                                   ///< as the table has it
+    Json options = nullptr;                             ///< of base and p_rope: what of rope changes
+    std::pair<std::int64_t, std::int64_t> pairs = {};   ///< of zeroed and frozen: [first, end)
+    std::int64_t layer = 0;
+  };
+
+  /// 500000 rather than 5e+05.
+  static std::string written(double base) {
+    return base == std::floor(base) ? cat(std::llround(base)) : support::shortest(base);
+  }
+
+  std::vector<Variant> expanded(const TaskContext& context) const {
+    const std::int64_t pairs = context.variants != nullptr ? context.variants->pairs() : 0;
+    const std::int64_t layers = context.variants != nullptr ? context.variants->layers() : 0;
+    std::vector<Variant> all;
+    for (const std::string& kind : variants_) {
+      if (kind == "base") {
+        for (const double base : bases_) all.push_back({kind, cat("base_", written(base)), {{"base", base}}});
+      } else if (kind == "p_rope") {
+        for (const double share : fractions_) all.push_back({kind, cat("p_rope_", support::shortest(share)), {{"fraction", share}}});
+      } else if (kind == "zeroed" || kind == "frozen") {
+        const std::int64_t bands = std::min(bands_, std::max<std::int64_t>(pairs, 1));
+        for (std::int64_t band = 0; band < bands; ++band) {
+          all.push_back({.kind = kind, .name = cat(kind, "_", band + 1), .pairs = {band * pairs / bands, (band + 1) * pairs / bands}});
+        }
+      } else if (kind == "layer") {
+        for (std::int64_t layer = 0; layer < std::max<std::int64_t>(layers, 1); ++layer) {
+          all.push_back({.kind = kind, .name = cat("layer_", layer), .layer = layer});
+        }
+      } else {
+        all.push_back({kind, kind});
+      }
+    }
+    return all;
+  }
+
+  /// The model in that form at a length; null where its encoding has no such form.
+  static std::unique_ptr<Scorer> changed(const ModelVariants& model, const Variant& variant, double factor) {
+    if (variant.kind == "base" || variant.kind == "p_rope") {
+      const auto encoding = rope_changed(model.encoding(), variant.kind == "base" ? "rope" : "p_rope", variant.options);
+      return encoding ? model.make(*encoding) : nullptr;
+    }
+    if (variant.kind == "zeroed" || variant.kind == "frozen") {
+      const double inside = variant.kind == "zeroed" ? 0 : 1 / factor;
+      return model.make_scaled([&](std::int64_t, std::int64_t pair) {
+        return pair >= variant.pairs.first && pair < variant.pairs.second ? inside : 1;
+      });
+    }
+    if (variant.kind == "layer") {
+      return model.make_scaled([&](std::int64_t layer, std::int64_t) { return layer == variant.layer ? 0.0 : 1.0; });
+    }
+    const auto encoding = extended_encoding(model.encoding(), variant.kind, factor);
+    return encoding ? model.make(*encoding) : nullptr;
+  }
+
+  void one(TaskContext& context, const Variant& variant, std::int64_t length, std::int64_t longest, std::int64_t targets,
+           const std::vector<std::int64_t>& ids) const {
     const Capabilities& model = context.scorer.capabilities();
-    const std::int64_t fed = variant == "crop" ? std::min(length, model.train_length) : length;
+    const std::int64_t fed = variant.kind == "crop" ? std::min(length, model.train_length) : length;
     const double factor = std::max(1.0, static_cast<double>(length) / static_cast<double>(model.train_length));
     if (model.max_positions && fed > *model.max_positions) {
-      context.results.add(missing(context, variant, length, Cell(), status::kPositions));
+      context.results.add(missing(context, variant.name, length, Cell(), status::kPositions));
       return;
     }
-    const bool swapped = variant != "plain" && variant != "crop";
-    std::optional<Json> encoding;
-    if (swapped) {
-      if (context.variants != nullptr) {
-        encoding = variant == "logit_scale" ? context.variants->encoding()
-                                            : extended_encoding(context.variants->encoding(), variant, factor);
-      }
-      if (!encoding || (variant == "logit_scale" && context.fitting == nullptr)) {
-        context.results.add(missing(context, variant, length, Cell(), status::kEncoding));
-        return;
-      }
+    const bool swapped = variant.kind != "plain" && variant.kind != "crop";
+    if (swapped && (context.variants == nullptr || (variant.kind == "logit_scale" && context.fitting == nullptr))) {
+      context.results.add(missing(context, variant.name, length, Cell(), status::kEncoding));
+      return;
     }
-    const Rows& rows = context.results.item(cat("extension/", variant, "/", length), [&] {
+    const Rows& rows = context.results.item(cat("extension/", variant.name, "/", length), [&] {
       double fitted = kMissing;
       std::unique_ptr<Scorer> other;
-      if (variant == "logit_scale") {
+      if (variant.kind == "logit_scale") {
         fitted = fit(context, length, longest, targets);
-        other = context.variants->make(scaled_encoding(*encoding, scale(fitted, factor)));
+        other = context.variants->make(scaled_encoding(context.variants->encoding(), scale(fitted, factor)));
       } else if (swapped) {
-        other = context.variants->make(*encoding);
+        other = changed(*context.variants, variant, factor);
       }
+      Rows made;
+      made[kFitted].push_back({fitted});
+      if (swapped && other == nullptr) return made;
       Scorer& scorer = other ? *other : context.scorer;
       const auto sums = score(context, scorer, context.documents, ids, fed, longest, targets);
-      Rows made;
       for (std::size_t d = 0; d < ids.size(); ++d) {
-        made["lm_extension_doc"].push_back(
-            {context.documents.split(), variant, length, ids[d], static_cast<std::int64_t>(sums[d].second), sums[d].first});
+        made["lm_extension_doc"].push_back({context.documents.split(), variant.name, length, ids[d],
+                                            static_cast<std::int64_t>(sums[d].second), sums[d].first});
       }
-      made[kFitted].push_back({fitted});
       return made;
     });
-    summarise(context, variant, length, factor, rows);
+    if (rows.count("lm_extension_doc") == 0) {
+      context.results.add(missing(context, variant.name, length, Cell(), status::kEncoding));
+      return;
+    }
+    summarise(context, variant.name, length, factor, rows);
   }
 
   static double scale(double a, double factor) { return 1 + a * std::log(factor); }
@@ -129,14 +204,15 @@ class Extension final : public Task {
       const Document document = documents.read(ids[d], documents.tokens(ids[d]));
       const auto n = static_cast<std::int64_t>(document.ids.size());
       for (const std::int64_t end : anchors(ids[d], n, longest, kAnchors)) {
-        const Window window = anchored_window(end, fed, std::min(targets, fed - 1));
-        Sequence sequence;
-        sequence.ids.assign(document.ids.begin() + window.begin, document.ids.begin() + window.end);
-        sequence.first = window.score_begin - window.begin;
-        sequence.last = fed;
-        sequence.guesses = false;
-        sequences.push_back(std::move(sequence));
-        owner.push_back(d);
+        for (const Window& window : anchored_windows(end, fed, targets)) {
+          Sequence sequence;
+          sequence.ids.assign(document.ids.begin() + window.begin, document.ids.begin() + window.end);
+          sequence.first = window.score_begin - window.begin;
+          sequence.last = window.score_end - window.begin;
+          sequence.guesses = false;
+          sequences.push_back(std::move(sequence));
+          owner.push_back(d);
+        }
       }
     }
     const std::vector<MeanScore> scores = score_all(scorer, sequences, context.settings.draws);
@@ -197,10 +273,13 @@ class Extension final : public Task {
                Cell(), why}}}};
   }
 
-  std::vector<std::string> variants_ = variant_names();
+  std::vector<std::string> variants_ = plain_variants();
   std::int64_t targets_ = 256;
   std::vector<double> scales_ = {0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5};
   std::int64_t fit_documents_ = 16;
+  std::vector<double> bases_ = {50'000, 500'000, 5'000'000};
+  std::vector<double> fractions_ = {0.75, 0.5};
+  std::int64_t bands_ = 4;
 };
 
 }  // namespace

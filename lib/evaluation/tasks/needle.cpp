@@ -54,7 +54,10 @@ class Needle final : public Task {
             const Question question = draw(random, numbers, depth);
             auto prompt = build_prompt(context.text, haystack, question, length, random);
             if (!prompt) state = status::kLength;
-            else items.push_back({std::move(*prompt), question.others, depth, trial});
+            else {
+              const double landed = prompt->landed.front();   // the needle's own, whatever stands beside it
+              items.push_back({std::move(*prompt), question.others, depth, trial, landed});
+            }
           }
         }
       }

@@ -3,11 +3,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <tuple>
 #include <utility>
 
 #include "evaluation/length_numbers.h"
 #include "evaluation/lm_protocols.h"
+#include "evaluation/lm_scoring.h"
+#include "evaluation/position_curve.h"
 #include "evaluation/stream_documents.h"
 #include "evaluation/summary.h"
 #include "evaluation/task.h"
@@ -27,51 +28,18 @@ constexpr std::int64_t kDocumentsPerItem = 16;
 /// Perplexities above this are not numbers to compare.
 constexpr double kOverflowPerplexity = 1e4;
 
-/// Ends of a document at which anchored targets stand.
-constexpr std::int64_t kAnchors = 4;
-
-/// Rows that only the journal sees: what single documents add to a mean of windows, or to losses by position.
-constexpr const char* kWindowRows = "perplexity.windows";
-constexpr const char* kPositionRows = "perplexity.positions";
+/// Rows that only the journal sees: what single documents add to sums that lm_doc has no columns for.
+constexpr const char* kSumRows = "perplexity.sums";
 constexpr const char* kWordRows = "perplexity.words";
 
-/// One protocol at one context length.
-struct Setting {
-  const LmProtocol* protocol;
-  std::int64_t length;
-  std::int64_t stride;   ///< `length` where windows do not overlap
-  BosPolicy bos;
-};
-
-/// What one setting sums up of one document.
-struct Sums {
-  std::int64_t tokens = 0;
-  std::int64_t bytes = 0;
-  double nll = 0;
-  std::int64_t windows = 0;
-  double window_means = 0;
-  std::int64_t words = 0;   ///< -1: they cannot be told
-};
-
-/// The document as windows see it: with its separator, if the policy puts one there.
-struct Text {
-  std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> bytes;
-  std::vector<std::int32_t> words;   ///< that end with each token; empty where nobody asks, or they cannot be told
-};
-
-/// A window that must be fed, and who wants which of its tokens [from, to).
-struct Wanted {
-  std::size_t setting;
-  std::int64_t from, to;
-};
-/// (where separators stand, begin, end) → wishes.
-using Requests = std::map<std::tuple<BosPolicy, std::int64_t, std::int64_t>, std::vector<Wanted>>;
-
-/// Where a bin of positions begins and ends, and how they are spaced.
-struct Bin {
-  const char* spacing;
-  std::int64_t begin, end;
+/// One kind of text, and the protocols that are measured on the same documents of it.
+struct Part {
+  TextKind kind;
+  std::vector<std::size_t> protocols;   ///< places in the config's list
+  const DocumentSource& source;
+  StreamDocuments* stream;              ///< the source, where it is one
+  std::string item;                     ///< its name in the journal
+  std::int64_t contexts = 1;            ///< that a document must hold
 };
 
 class Perplexity final : public Task {
@@ -86,7 +54,13 @@ class Perplexity final : public Task {
             {.min = 0, .max = 1});
     v.field("min_context", min_context_, "In sliding windows, tokens with fewer before them in the window are not scored.",
             {.unit = "tokens", .min = 0, .neutral = Json(0)});
-    v.field("targets", targets_, "Tokens scored at the end of a window by tail and anchored, at most half the shortest context.",
+    v.choice("scored", scored_, {{"common", Scored::kCommon}, {"all", Scored::kAll}},
+             "What blocks and sliding score: the tokens beyond the longest context, which are the same at every length and have the "
+             "context that sliding promises; or every token once.",
+             {.neutral = Json("common")});
+    v.field("targets", targets_,
+            "Tokens scored by tail at the end of a window, at most half of it, and by anchored before each end, at most half the "
+            "longest context.",
             {.unit = "tokens", .min = 1, .neutral = Json(256)});
     v.field("tolerance", tolerance_, "Rise of perplexity over that of the training length that counts as usable.",
             {.min = 0, .neutral = Json(0.05)});
@@ -103,12 +77,10 @@ class Perplexity final : public Task {
 
   void run(TaskContext& context) const override {
     std::vector<Rows> summaries(protocols_.size());   // of all settings, in order
-    measure(context, TextKind::kDocuments, context.documents, nullptr, "perplexity", summaries);
+    measure_documents(context, summaries);
     for (const TextKind kind : {TextKind::kStream, TextKind::kBlankLineStream}) {
-      if (std::none_of(protocols_.begin(), protocols_.end(),
-                       [&](const std::string& name) { return find_lm_protocol(name)->text == kind; })) {
-        continue;
-      }
+      const std::vector<std::size_t> chosen = protocols_of([&](const LmProtocol& protocol) { return protocol.text == kind; });
+      if (chosen.empty()) continue;
       std::vector<std::int32_t> joint;
       std::int64_t bytes = 0;
       if (kind == TextKind::kStream && context.text.bos()) joint = {*context.text.bos()};
@@ -117,45 +89,85 @@ class Perplexity final : public Task {
         bytes = 2;
       }
       StreamDocuments stream(context.documents, std::move(joint), bytes);
-      measure(context, kind, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines",
+      measure(context, {kind, chosen, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines"},
               summaries);
     }
     for (const Rows& rows : summaries) context.results.add(rows);
   }
 
  private:
-  /// All protocols on one kind of text. @param stream the source, where it is one
-  void measure(TaskContext& context, TextKind kind, const DocumentSource& source, StreamDocuments* stream,
-               const std::string& item, std::vector<Rows>& summaries) const {
+  enum class Scored { kCommon, kAll };
+
+  template <typename Choice>
+  std::vector<std::size_t> protocols_of(const Choice& choice) const {
+    std::vector<std::size_t> chosen;
+    for (std::size_t p = 0; p < protocols_.size(); ++p) {
+      if (choice(*find_lm_protocol(protocols_[p]))) chosen.push_back(p);
+    }
+    return chosen;
+  }
+
+  /// All protocols on the same documents, where enough of them hold twice the longest context, which blocks and sliding need.
+  /// Else those two go as far as there are documents, and the others are not kept from going on.
+  void measure_documents(TaskContext& context, std::vector<Rows>& summaries) const {
+    const auto of_documents = [](const LmProtocol& protocol) { return protocol.text == TextKind::kDocuments; };
+    const auto all = protocols_of(of_documents), following = protocols_of(follows);
+    const auto others = protocols_of([&](const LmProtocol& protocol) { return of_documents(protocol) && !follows(protocol); });
+    if (all.empty()) return;
+    const DocumentSource& source = context.documents;
+    const bool enough = count_documents(source, 2 * context.lengths.back()) >= least(context);
+    if (following.empty() || others.empty() || enough) {
+      const std::int64_t contexts = following.empty() ? 1 : 2;
+      measure(context, {TextKind::kDocuments, all, source, nullptr, "perplexity", contexts}, summaries);
+      return;
+    }
+    context.progress.note("perplexity: blocks and sliding are measured on documents of their own, since too few hold twice the longest context");
+    measure(context, {TextKind::kDocuments, others, source, nullptr, "perplexity", 1}, summaries);
+    measure(context, {TextKind::kDocuments, following, source, nullptr, "perplexity/windows", 2}, summaries);
+  }
+
+  static std::int64_t least(const TaskContext& context) {
+    return std::min(context.settings.min_documents, context.settings.documents);
+  }
+
+  void measure(TaskContext& context, const Part& part, std::vector<Rows>& summaries) const {
     const Settings& settings = context.settings;
-    const std::int64_t least = std::min(settings.min_documents, settings.documents);
+    const DocumentSource& source = part.source;
+    StreamDocuments* const stream = part.stream;
 
     // Texts do not depend on the model: a length that this model has no positions for still selects them.
     std::int64_t longest = 0;
     std::map<std::int64_t, std::int64_t> skipped;   // context → documents that hold it
     for (auto length = context.lengths.rbegin(); length != context.lengths.rend() && longest == 0; ++length) {
-      const std::int64_t there = stream != nullptr ? stream->pieces(*length) : count_documents(source, *length);
-      if (there >= least) longest = *length;
+      const std::int64_t there = stream != nullptr ? stream->pieces(*length) : count_documents(source, part.contexts * *length);
+      if (there >= least(context)) longest = *length;
       else skipped[*length] = there;
     }
-    if (stream != nullptr && longest > 0) stream->cut_at(longest);
     for (const auto& [length, there] : skipped) {
-      context.progress.warn(cat(item, " at ", length, " tokens is left out: ", there, " ", source.split(),
-                                " documents hold as many, eval.min_documents asks for ", least));
+      context.progress.warn(cat(part.item, " at ", length, " tokens is left out: ", there, " ", source.split(), " documents hold ",
+                                part.contexts == 2 ? "twice" : "", part.contexts == 2 ? " " : "", "as many, eval.min_documents asks for ",
+                                least(context)));
     }
-    if (stream == nullptr && longest > 0 && settings.document_tokens > 0 && settings.document_tokens < longest) {
-      throw support::ConfigError(cat("eval.document_tokens is ", settings.document_tokens,
-                                     ", but the longest context is ", longest, " tokens"),
+    if (stream == nullptr && longest > 0 && settings.document_tokens > 0 && settings.document_tokens < part.contexts * longest) {
+      throw support::ConfigError(cat("eval.document_tokens is ", settings.document_tokens, ", but the longest context is ", longest,
+                                     " tokens", part.contexts == 2 ? ", and blocks and sliding need twice as many" : ""),
                                  {}, "raise eval.document_tokens, or lower eval.lengths or eval.context");
     }
     const auto& limit = context.scorer.capabilities().max_positions;
+    LmCutting cutting{.longest = longest,
+                      .cut = stream == nullptr ? std::max(settings.document_tokens, part.contexts * longest) : longest,
+                      .targets = targets_,
+                      .min_context = min_context_,
+                      .common = scored_ == Scored::kCommon,
+                      .words = words_};
 
-    std::vector<Setting> live;
+    std::vector<LmSetting> live;
     std::vector<std::pair<std::size_t, std::size_t>> place;   // of the live ones: protocol, setting of that protocol
     std::vector<std::vector<Rows>> cells(protocols_.size());
-    for (std::size_t p = 0; p < protocols_.size(); ++p) {
+    bool reaches_back = false;
+    for (const std::size_t p : part.protocols) {
       const LmProtocol& protocol = *find_lm_protocol(protocols_[p]);
-      if (protocol.text != kind) continue;
+      reaches_back = reaches_back || protocol.whole;
       BosPolicy bos = protocol.bos.value_or(settings.bos);
       if (!context.text.bos()) bos = BosPolicy::kNone;
       std::vector<std::int64_t> lengths = context.lengths;
@@ -166,7 +178,7 @@ class Perplexity final : public Task {
         lengths = {lengths.back()};
       }
       for (const std::int64_t length : lengths) {
-        const Setting setting{&protocol, length, stride_of(protocol, length), bos};
+        const LmSetting setting{&protocol, length, stride_of(protocol, length), bos};
         if (skipped.count(length) != 0) {
           cells[p].push_back(missing(context, setting, Cell(skipped[length]), status::kSkipped));
         } else if (limit && length > *limit) {
@@ -179,54 +191,57 @@ class Perplexity final : public Task {
       }
     }
 
+    if (stream != nullptr && longest > 0) stream->cut_at(longest, reaches_back ? longest : 0);
     std::vector<std::int64_t> ids;
-    if (!live.empty()) ids = select_documents(source, longest, settings.documents);
-    const std::int64_t cut = settings.document_tokens > 0 && stream == nullptr ? settings.document_tokens : longest;
-    std::vector<std::vector<Sums>> sums(live.size());   // setting → document
-    std::vector<Row> positions;
+    if (!live.empty()) ids = select_documents(source, part.contexts * longest, settings.documents);
+    std::vector<std::vector<LmSums>> sums(live.size());   // setting → document
+    std::vector<Rows> items;
     std::vector<std::size_t> summed;                    // settings that have rows by document
     for (std::size_t setting = 0; setting < live.size(); ++setting) {
       if (live[setting].protocol->cut != Cut::kPosition) summed.push_back(setting);
     }
     for (std::size_t begin = 0; begin < ids.size(); begin += kDocumentsPerItem) {
       const std::size_t end = std::min(ids.size(), begin + static_cast<std::size_t>(kDocumentsPerItem));
-      const std::vector<std::int64_t> part(ids.begin() + static_cast<std::ptrdiff_t>(begin),
+      const std::vector<std::int64_t> some(ids.begin() + static_cast<std::ptrdiff_t>(begin),
                                            ids.begin() + static_cast<std::ptrdiff_t>(end));
-      const Rows& rows = context.results.item(cat(item, "/", begin, "-", end), [&] {
-        return score_documents(context, source, live, longest, cut, part, static_cast<std::int64_t>(begin));
+      const Rows& rows = context.results.item(cat(part.item, "/", begin, "-", end), [&] {
+        return score(context, source, live, cutting, some, static_cast<std::int64_t>(begin));
       });
-      if (!summed.empty()) {
-        const std::vector<Row>& scored = rows.at("lm_doc");   // documents in order, settings within
-        const auto windows = rows.find(kWindowRows), words = rows.find(kWordRows);
-        for (std::size_t row = 0; row < scored.size(); ++row) {
-          Sums sum{static_cast<std::int64_t>(number(scored[row][5])), static_cast<std::int64_t>(number(scored[row][6])),
-                   number(scored[row][7])};
-          if (windows != rows.end()) {
-            sum.windows = static_cast<std::int64_t>(number(windows->second[row][0]));
-            sum.window_means = number(windows->second[row][1]);
-          }
-          if (words != rows.end()) sum.words = static_cast<std::int64_t>(number(words->second[row][0]));
-          sums[summed[row % summed.size()]].push_back(sum);
-        }
-      }
-      if (const auto found = rows.find(kPositionRows); found != rows.end()) {
-        positions.insert(positions.end(), found->second.begin(), found->second.end());
-      }
-      context.progress.advance(item + ": documents", static_cast<std::int64_t>(end), static_cast<std::int64_t>(ids.size()));
+      read_sums(rows, summed, sums);
+      items.push_back(rows);
+      context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(end), static_cast<std::int64_t>(ids.size()));
     }
     for (std::size_t setting = 0; setting < live.size(); ++setting) {
       const auto [p, at] = place[setting];
-      cells[p][at] = live[setting].protocol->cut == Cut::kPosition ? by_position(context, positions)
-                                                                   : summarise(context, live[setting], sums[setting]);
-      if (words_ && live[setting].protocol->cut != Cut::kPosition) {
-        append(in_words(context, live[setting], sums[setting]), cells[p][at]);
+      if (live[setting].protocol->cut == Cut::kPosition) {
+        cells[p][at] = position_tables(context.documents.split(), items, context.scorer.capabilities().train_length);
+        continue;
       }
+      cells[p][at] = summarise(context, live[setting], sums[setting]);
+      if (words_) append(in_words(context, live[setting], sums[setting]), cells[p][at]);
     }
-    for (std::size_t p = 0; p < protocols_.size(); ++p) {
+    for (const std::size_t p : part.protocols) {
       for (const Rows& rows : cells[p]) append(rows, summaries[p]);
       if (!cells[p].empty() && find_lm_protocol(protocols_[p])->cut == Cut::kAnchored) {
         append(length_numbers(context, p, live, sums, place), summaries[p]);
       }
+    }
+  }
+
+  /// Documents in order, settings within.
+  static void read_sums(const Rows& rows, const std::vector<std::size_t>& summed, std::vector<std::vector<LmSums>>& sums) {
+    if (summed.empty()) return;
+    const std::vector<Row>&scored = rows.at("lm_doc"), &more = rows.at(kSumRows);
+    const auto words = rows.find(kWordRows);
+    for (std::size_t row = 0; row < scored.size(); ++row) {
+      LmSums sum{.tokens = static_cast<std::int64_t>(number(scored[row][5])),
+                 .bytes = static_cast<std::int64_t>(number(scored[row][6])),
+                 .nll = number(scored[row][7]),
+                 .context = number(more[row][2]),
+                 .windows = static_cast<std::int64_t>(number(more[row][0])),
+                 .window_means = number(more[row][1])};
+      if (words != rows.end()) sum.words = static_cast<std::int64_t>(number(words->second[row][0]));
+      sums[summed[row % summed.size()]].push_back(sum);
     }
   }
 
@@ -248,259 +263,27 @@ class Perplexity final : public Task {
     return std::clamp<std::int64_t>(stride, 1, length);
   }
 
-  Rows score_documents(TaskContext& context, const DocumentSource& source, const std::vector<Setting>& live,
-                       std::int64_t longest, std::int64_t cut, const std::vector<std::int64_t>& ids,
-                       std::int64_t first) const {
-    bool anchored = false;
-    for (const Setting& setting : live) anchored = anchored || setting.protocol->cut == Cut::kAnchored;
-    std::vector<std::map<BosPolicy, Text>> texts;
-    std::vector<Requests> requests;
-    for (const std::int64_t id : ids) {
-      const Document document = source.read(id, anchored ? source.tokens(id) : cut);
-      const std::vector<std::int32_t> words =
-          words_ ? source.words(id, static_cast<std::int64_t>(document.ids.size())) : std::vector<std::int32_t>();
-      std::map<BosPolicy, Text> versions;
-      Requests wishes;
-      for (const Setting& setting : live) {
-        if (versions.count(setting.bos) == 0) versions[setting.bos] = text_of(context, document, words, setting, cut);
-      }
-      add_requests(context, live, versions, document, longest, wishes);
-      texts.push_back(std::move(versions));
-      requests.push_back(std::move(wishes));
-    }
-
-    std::vector<Sequence> sequences;
-    struct Source {
-      std::size_t document;
-      BosPolicy bos;
-      std::int64_t from;                 // token of the text that the first score belongs to
-      const std::vector<Wanted>* wanted;
-    };
-    std::vector<Source> sources;
-    for (std::size_t d = 0; d < texts.size(); ++d) {
-      for (const auto& [extent, wanted] : requests[d]) {
-        const auto [bos, begin, end] = extent;
-        const std::int64_t shift = bos == BosPolicy::kEveryWindow ? 1 : 0;   // a separator of its own before each window
-        std::int64_t from = end, to = begin;
-        for (const Wanted& one : wanted) {
-          from = std::min(from, one.from);
-          to = std::max(to, one.to);
-        }
-        if (from >= to) continue;
-        const Text& text = texts[d].at(bos);
-        Sequence sequence;
-        if (shift != 0) sequence.ids.push_back(*context.text.bos());
-        sequence.ids.insert(sequence.ids.end(), text.ids.begin() + begin, text.ids.begin() + end);
-        sequence.first = from - begin + shift;
-        sequence.last = to - begin + shift;
-        sequence.guesses = false;
-        sequences.push_back(std::move(sequence));
-        sources.push_back({d, bos, from, &wanted});
-      }
-    }
-    const std::vector<MeanScore> scores =
-        score_all(context.scorer, sequences, context.settings.draws, first * 1'000'000);
-
-    const std::vector<Bin> bins = bins_of(context, live);
-    std::vector<std::vector<Sums>> sums(texts.size(), std::vector<Sums>(live.size()));
-    std::vector<std::vector<double>> in_bin(bins.size(), std::vector<double>(texts.size()));   // bin → document
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      const Source& from = sources[i];
-      const Text& text = texts[from.document].at(from.bos);
-      for (const Wanted& wanted : *from.wanted) {
-        const auto nll_at = [&](std::int64_t token) { return scores[i].nll[static_cast<std::size_t>(token - from.from)]; };
-        if (live[wanted.setting].protocol->cut == Cut::kPosition) {
-          for (std::size_t b = 0; b < bins.size(); ++b) {
-            double sum = 0;
-            for (std::int64_t token = std::max(wanted.from, bins[b].begin); token < std::min(wanted.to, bins[b].end); ++token) {
-              sum += nll_at(token);
-            }
-            in_bin[b][from.document] = sum;
-          }
-          continue;
-        }
-        Sums& sum = sums[from.document][wanted.setting];
-        double nll = 0;
-        for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
-          sum.nll += nll_at(token);
-          nll += nll_at(token);
-          sum.bytes += text.bytes[static_cast<std::size_t>(token)];
-          if (!text.words.empty()) sum.words += text.words[static_cast<std::size_t>(token)];
-          ++sum.tokens;
-        }
-        sum.window_means += nll / static_cast<double>(wanted.to - wanted.from);
-        ++sum.windows;
-      }
-    }
+  Rows score(TaskContext& context, const DocumentSource& source, const std::vector<LmSetting>& live, const LmCutting& cutting,
+             const std::vector<std::int64_t>& ids, std::int64_t first) const {
+    const LmScores scores = score_documents({context.scorer, context.text, context.settings.draws}, source, live, cutting, ids, first);
     Rows rows;
-    bool window_means = false;
-    for (const Setting& setting : live) window_means = window_means || setting.protocol->window_mean;
-    for (std::size_t d = 0; d < texts.size(); ++d) {
+    for (std::size_t d = 0; d < ids.size(); ++d) {
       for (std::size_t setting = 0; setting < live.size(); ++setting) {
         if (live[setting].protocol->cut == Cut::kPosition) continue;
-        const Sums& sum = sums[d][setting];
+        const LmSums& sum = scores.sums[d][setting];
         rows["lm_doc"].push_back({source.split(), live[setting].protocol->name, live[setting].length,
                                   live[setting].stride, ids[d], sum.tokens, sum.bytes, sum.nll});
-        if (window_means) rows[kWindowRows].push_back({sum.windows, sum.window_means});
-        if (words_) rows[kWordRows].push_back({texts[d].at(live[setting].bos).words.empty() ? -1 : sum.words});
+        rows[kSumRows].push_back({sum.windows, sum.window_means, sum.context});
+        if (words_) rows[kWordRows].push_back({sum.words});
       }
     }
-    for (std::size_t b = 0; b < bins.size(); ++b) {
-      // The text's very first token has no score.
-      const std::int64_t tokens = bins[b].end - std::max<std::int64_t>(bins[b].begin, first_scored(live));
-      double sum = 0, squares = 0;
-      for (const double nll : in_bin[b]) {
-        const double mean = nll / static_cast<double>(tokens);
-        sum += mean;
-        squares += mean * mean;
-      }
-      rows[kPositionRows].push_back({bins[b].spacing, bins[b].begin, bins[b].end, texts.size(), sum, squares});
-    }
-    return rows;
-  }
-
-  static Text text_of(TaskContext& context, const Document& document, const std::vector<std::int32_t>& words,
-                      const Setting& setting, std::int64_t cut) {
-    Text text;
-    if (setting.bos == BosPolicy::kDocStart) {
-      text.ids.push_back(*context.text.bos());
-      text.bytes.push_back(0);
-      if (!words.empty()) text.words.push_back(0);
-    }
-    const std::int64_t own = setting.bos == BosPolicy::kNone ? cut : cut - 1;
-    // Anchored windows may stand anywhere in the document, so the version without separators is whole.
-    const std::size_t keep = setting.bos == BosPolicy::kNone
-                                 ? document.ids.size()
-                                 : std::min(document.ids.size(), static_cast<std::size_t>(own));
-    text.ids.insert(text.ids.end(), document.ids.begin(), document.ids.begin() + static_cast<std::ptrdiff_t>(keep));
-    text.bytes.insert(text.bytes.end(), document.bytes.begin(), document.bytes.begin() + static_cast<std::ptrdiff_t>(keep));
-    if (!words.empty()) text.words.insert(text.words.end(), words.begin(), words.begin() + static_cast<std::ptrdiff_t>(keep));
-    return text;
-  }
-
-  /// The windows of a document under all settings, each once.
-  void add_requests(TaskContext& context, const std::vector<Setting>& live, const std::map<BosPolicy, Text>& versions,
-                    const Document& document, std::int64_t longest, Requests& requests) const {
-    std::map<BosPolicy, std::int64_t> longest_prefix;
-    const std::int64_t shortest = context.lengths.front();
-    for (std::size_t at = 0; at < live.size(); ++at) {
-      const Setting& setting = live[at];
-      const LmProtocol& protocol = *setting.protocol;
-      // A separator before every window takes one of its places; one before the document is part of the text.
-      const std::int64_t taken = setting.bos == BosPolicy::kEveryWindow ? 1 : 0;
-      const std::int64_t length = setting.length - taken;
-      const auto whole = static_cast<std::int64_t>(versions.at(setting.bos).ids.size());
-      const std::int64_t n = setting.bos == BosPolicy::kNone ? std::min(whole, cut_of(context, longest)) : whole;
-      std::vector<Window> cut;
-      switch (protocol.cut) {
-        case Cut::kPrefix:
-        case Cut::kPosition: cut = windows(Protocol::kPrefix, n, length, 1); break;
-        case Cut::kBlocks: cut = windows(Protocol::kBlocks, n, length, length); break;
-        case Cut::kSliding: cut = windows(Protocol::kSliding, n, length, std::min(setting.stride, length)); break;
-        case Cut::kRolling: cut = rolling_windows(n, length); break;
-        case Cut::kTail: cut = {tail_window(n, length, common_targets(targets_, shortest))}; break;
-        case Cut::kAnchored:
-          for (const std::int64_t end : anchors(document.id, whole, longest, kAnchors)) {
-            cut.push_back(anchored_window(end, length, common_targets(targets_, shortest)));
-          }
-          break;
-      }
-      for (const Window& window : cut) {
-        // Nothing stands before a window's first token unless each window has its separator.
-        std::int64_t from = std::max(window.score_begin, taken != 0 ? window.begin : window.begin + 1);
-        if (protocol.cut == Cut::kSliding) from = std::max(from, window.begin + min_context_);
-        if (window.begin == 0) longest_prefix[setting.bos] = std::max(longest_prefix[setting.bos], window.end);
-        if (from < window.score_end) requests[{setting.bos, window.begin, window.end}].push_back({at, from, window.score_end});
-      }
-    }
-    const Capabilities& model = context.scorer.capabilities();
-    if (model.length_dependent || model.stochastic) return;
-    // One pass over the longest prefix has the losses of all shorter ones.
-    for (const auto& [bos, end] : longest_prefix) {
-      if (end == 0) continue;
-      auto& all = requests[{bos, 0, end}];
-      for (auto it = requests.begin(); it != requests.end();) {
-        const auto [of, begin, to] = it->first;
-        if (of != bos || begin != 0 || to == end) {
-          ++it;
-          continue;
-        }
-        all.insert(all.end(), it->second.begin(), it->second.end());
-        it = requests.erase(it);
-      }
-    }
-  }
-
-  static std::int64_t cut_of(const TaskContext& context, std::int64_t longest) {
-    return context.settings.document_tokens > 0 ? std::max(context.settings.document_tokens, longest) : longest;
-  }
-
-  /// The first position of a text that has a loss.
-  static std::int64_t first_scored(const std::vector<Setting>& live) {
-    for (const Setting& setting : live) {
-      if (setting.protocol->cut == Cut::kPosition) return setting.bos == BosPolicy::kEveryWindow ? 0 : 1;
-    }
-    return 1;
-  }
-
-  /// Bins of the position protocol: edges at powers of two, and a width of train_length / 32.
-  static std::vector<Bin> bins_of(const TaskContext& context, const std::vector<Setting>& live) {
-    std::vector<Bin> bins;
-    for (const Setting& setting : live) {
-      if (setting.protocol->cut != Cut::kPosition) continue;
-      const std::int64_t end = setting.length - (setting.bos == BosPolicy::kEveryWindow ? 1 : 0);
-      for (std::int64_t edge = 1; edge < end; edge *= 2) bins.push_back({"log", edge, std::min(2 * edge, end)});
-      const std::int64_t width = std::max<std::int64_t>(1, context.scorer.capabilities().train_length / 32);
-      for (std::int64_t edge = 0; edge < end; edge += width) {
-        if (std::min(edge + width, end) > first_scored(live)) bins.push_back({"linear", edge, std::min(edge + width, end)});
-      }
-    }
-    return bins;
-  }
-
-  static Rows by_position(TaskContext& context, const std::vector<Row>& parts) {
-    struct Bin {
-      double documents = 0, sum = 0, squares = 0;
-    };
-    std::vector<Row> order;
-    std::map<std::tuple<std::string, std::int64_t, std::int64_t>, Bin> bins;
-    for (const Row& row : parts) {
-      const std::string spacing = std::get<std::string>(row[0].value());
-      const auto begin = static_cast<std::int64_t>(number(row[1])), end = static_cast<std::int64_t>(number(row[2]));
-      auto [found, fresh] = bins.try_emplace({spacing, begin, end});
-      if (fresh) order.push_back({spacing, begin, end});
-      found->second.documents += number(row[3]);
-      found->second.sum += number(row[4]);
-      found->second.squares += number(row[5]);
-    }
-    Rows rows;
-    std::vector<PositionBin> linear;
-    double documents = 0;
-    for (const Row& row : order) {
-      const std::string spacing = std::get<std::string>(row[0].value());
-      const auto begin = static_cast<std::int64_t>(number(row[1])), end = static_cast<std::int64_t>(number(row[2]));
-      const Bin& bin = bins.at({spacing, begin, end});
-      const double mean = bin.sum / bin.documents;
-      const double variance = std::max(0.0, bin.squares - bin.documents * mean * mean) / (bin.documents - 1);
-      rows["lm_position"].push_back({context.documents.split(), spacing, begin, end, static_cast<std::int64_t>(bin.documents),
-                                     mean, bin.documents < 2 ? Cell() : Cell(std::sqrt(variance / bin.documents))});
-      if (spacing == "linear") linear.push_back({begin, end, mean});
-      documents = bin.documents;
-    }
-    const std::int64_t train = context.scorer.capabilities().train_length;
-    const auto add = [&](const char* measure, double value, const char* otherwise) {
-      rows["lm_length"].push_back({context.documents.split(), "position", measure, Cell(), documents, value, Cell(), Cell(),
-                                   std::isnan(value) ? otherwise : status::kOk});
-    };
-    const bool beyond = !linear.empty() && linear.back().end > train;
-    add("blowup_position", blowup_position(linear, train), beyond ? status::kNone : status::kUncovered);
-    add("gain_4x", gain_at_four(linear, train), status::kUncovered);
+    append(position_items(scores.by_position, context.scorer.capabilities().train_length), rows);
     return rows;
   }
 
   /// What the anchored curve of protocol `p` is condensed to.
-  Rows length_numbers(TaskContext& context, std::size_t p, const std::vector<Setting>& live,
-                      const std::vector<std::vector<Sums>>& sums,
+  Rows length_numbers(TaskContext& context, std::size_t p, const std::vector<LmSetting>& live,
+                      const std::vector<std::vector<LmSums>>& sums,
                       const std::vector<std::pair<std::size_t, std::size_t>>& place) const {
     LengthCurve curve;
     for (std::size_t setting = 0; setting < live.size(); ++setting) {
@@ -508,7 +291,7 @@ class Perplexity final : public Task {
       curve.lengths.push_back(live[setting].length);
       curve.nll.emplace_back();
       curve.tokens.emplace_back();
-      for (const Sums& sum : sums[setting]) {
+      for (const LmSums& sum : sums[setting]) {
         curve.nll.back().push_back(sum.nll);
         curve.tokens.back().push_back(static_cast<double>(sum.tokens));
       }
@@ -554,16 +337,17 @@ class Perplexity final : public Task {
     return rows;
   }
 
-  static Rows summarise(TaskContext& context, const Setting& setting, const std::vector<Sums>& sums) {
+  static Rows summarise(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
     std::vector<double> nll, tokens;
     std::int64_t total_tokens = 0, total_bytes = 0;
-    double total_nll = 0;
-    for (const Sums& sum : sums) {
+    double total_nll = 0, total_context = 0;
+    for (const LmSums& sum : sums) {
       nll.push_back(setting.protocol->window_mean ? sum.window_means : sum.nll);
       tokens.push_back(static_cast<double>(setting.protocol->window_mean ? sum.windows : sum.tokens));
       total_tokens += sum.tokens;
       total_bytes += sum.bytes;
       total_nll += sum.nll;
+      total_context += sum.context;
     }
     const Ratio mean_nll = ratio(nll, tokens);
     const double perplexity = std::exp(mean_nll.value);
@@ -572,17 +356,18 @@ class Perplexity final : public Task {
     if (total_bytes > 0) bits = total_nll / (std::log(2.0) * static_cast<double>(total_bytes));
     return {{"lm_summary",
              {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
-               bos_policy_name(setting.bos), sums.size(), total_tokens, mean_nll.value, perplexity, bits, mean_nll.se,
+               bos_policy_name(setting.bos), sums.size(), total_tokens,
+               total_tokens > 0 ? Cell(total_context / static_cast<double>(total_tokens)) : Cell(), mean_nll.value, perplexity, bits, mean_nll.se,
                mean_nll.value - kNormal95 * mean_nll.se, mean_nll.value + kNormal95 * mean_nll.se,
                fine ? status::kOk : status::kOverflow}}}};
   }
 
   /// The same in words. One document whose words cannot be told leaves the cell without a number.
-  static Rows in_words(TaskContext& context, const Setting& setting, const std::vector<Sums>& sums) {
+  static Rows in_words(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
     std::vector<double> nll, words;
     std::int64_t total = 0;
     bool known = true;
-    for (const Sums& sum : sums) {
+    for (const LmSums& sum : sums) {
       nll.push_back(sum.nll);
       words.push_back(static_cast<double>(sum.words));
       total += sum.words;
@@ -600,16 +385,17 @@ class Perplexity final : public Task {
     return {{"lm_words", {row}}};
   }
 
-  static Rows missing(TaskContext& context, const Setting& setting, const Cell& documents, const char* why) {
+  static Rows missing(TaskContext& context, const LmSetting& setting, const Cell& documents, const char* why) {
     return {{"lm_summary",
              {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
-               bos_policy_name(setting.bos), documents, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), why}}}};
+               bos_policy_name(setting.bos), documents, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), why}}}};
   }
 
   std::vector<std::string> protocols_ = {"prefix", "blocks", "sliding"};
   std::int64_t stride_ = 0;
   double stride_share_ = 0;
   std::int64_t min_context_ = 0;
+  Scored scored_ = Scored::kCommon;
   std::int64_t targets_ = 256;
   double tolerance_ = 0.05;
   double margin_ = 0.01;

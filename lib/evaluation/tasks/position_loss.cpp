@@ -36,7 +36,7 @@ class PositionLoss final : public Task {
     for (const std::int64_t length : context.lengths) {
       if (count_documents(context.documents, length) >= least) held.push_back(length);
     }
-    const std::int64_t targets = common_targets(targets_, context.lengths.front());
+    const std::int64_t targets = targets_within(targets_, context.lengths.front());
     std::vector<std::int64_t> ids;
     if (!held.empty()) ids = select_documents(context.documents, held.back(), documents_);
     for (const std::int64_t length : context.lengths) {

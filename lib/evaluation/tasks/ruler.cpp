@@ -101,7 +101,7 @@ class Ruler final : public Task {
         needles.avoid(things);
         auto prompt = build_prompt(context.text, haystack, question, length, random);
         if (!prompt || question.answers.empty()) state = status::kLength;
-        else items.push_back({std::move(*prompt), question.others, kNoDepth, trial});
+        else items.push_back({std::move(*prompt), question.others, kNoDepth, trial, kNoDepth});
       }
       if (state != status::kOk) {
         add_missing(context, task, variant, length, {}, state);

@@ -1,0 +1,65 @@
+/// @file
+/// Losses of documents under several protocols and context lengths at once: which windows they need, each fed once, and what
+/// every protocol sums up of them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "evaluation/documents.h"
+#include "evaluation/lm_protocols.h"
+#include "evaluation/scorer.h"
+#include "evaluation/text_codec.h"
+#include "evaluation/windows.h"
+
+namespace pe::evaluation {
+
+/// One protocol at one context length.
+struct LmSetting {
+  const LmProtocol* protocol = nullptr;
+  std::int64_t length = 0;   ///< tokens, separator included
+  std::int64_t stride = 0;   ///< `length` where windows do not overlap
+  BosPolicy bos = BosPolicy::kNone;
+};
+
+/// How texts are cut, the same for all settings.
+struct LmCutting {
+  std::int64_t longest = 0;       ///< context, tokens
+  std::int64_t cut = 0;           ///< tokens of a text, separator included; protocols that read whole texts ignore it
+  std::int64_t targets = 256;     ///< that tail and anchored score
+  std::int64_t min_context = 0;   ///< that sliding wants before a token
+  bool common = true;             ///< blocks and sliding score tokens beyond the longest context alone, the same at every length
+  bool words = false;             ///< words are counted too
+};
+
+/// What one setting sums up of one document.
+struct LmSums {
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;
+  double nll = 0;                ///< nats
+  double context = 0;            ///< over scored tokens: tokens before it in its window, separator included
+  std::int64_t windows = 0;
+  double window_means = 0;       ///< over windows: mean loss of its scored tokens
+  std::int64_t words = 0;        ///< -1: they cannot be told
+};
+
+struct LmScores {
+  std::vector<std::vector<LmSums>> sums;         ///< [document][setting]; zeros under Cut::kPosition
+  std::vector<std::vector<double>> by_position;  ///< [document][position in the window], nats; position 0 has no loss
+};
+
+/// Windows of a text of `n` tokens, `history` of which belong to the piece before it and are scored there.
+std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cutting, std::int64_t document, std::int64_t n,
+                               std::int64_t history);
+
+struct LmModel {
+  Scorer& scorer;
+  const TextCodec& text;
+  std::int64_t draws = 1;
+};
+
+/// @param ids documents of `source`. @param first place of the first one among all documents: draws depend on it.
+LmScores score_documents(const LmModel& model, const DocumentSource& source, const std::vector<LmSetting>& settings,
+                         const LmCutting& cutting, const std::vector<std::int64_t>& ids, std::int64_t first);
+
+}  // namespace pe::evaluation
