@@ -12,7 +12,7 @@
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/plan/history.h"
 #include "pipeline/plan/memo.h"
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_status.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"

@@ -7,7 +7,7 @@
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/selection.h"
 #include "pipeline/run/exit_code.h"
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/lease.h"
 #include "support/config.h"
 #include "support/error.h"

@@ -1,5 +1,7 @@
 #include <signal.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +17,8 @@
 #include "pipeline/plan/memo.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run.h"
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_folder.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
 #include "pipeline/store/journal.h"
 #include "support/error.h"
@@ -31,29 +34,35 @@ using pipeline::StoreReader;
 using support::cat;
 
 std::atomic<int> interrupts{0};
+std::atomic<bool> asked_to_stop{false};
 
 void on_interrupt(int) { interrupts.fetch_add(1, std::memory_order_relaxed); }
+void on_request(int) { asked_to_stop.store(true, std::memory_order_relaxed); }
 
-/// Counts SIGINT and SIGTERM while it lives.
-class InterruptCounter {
+/// Listens to signals while it lives. Each Ctrl-C counts, and the second kills stages. TERM, USR1 and HUP ask to save and
+/// stop however often they come: clusters repeat them, and a terminal that closes is no reason to lose work.
+class StopSignals {
  public:
-  InterruptCounter() {
+  StopSignals() {
     interrupts = 0;
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    sigemptyset(&action.sa_mask);
-    ::sigaction(SIGINT, &action, &before_int_);
-    ::sigaction(SIGTERM, &action, &before_term_);
+    asked_to_stop = false;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      struct sigaction action {};
+      action.sa_handler = kSignals[i] == SIGINT ? on_interrupt : on_request;
+      sigemptyset(&action.sa_mask);
+      ::sigaction(kSignals[i], &action, &before_[i]);
+    }
     ::signal(SIGPIPE, SIG_IGN);
   }
-  ~InterruptCounter() {
-    ::sigaction(SIGINT, &before_int_, nullptr);
-    ::sigaction(SIGTERM, &before_term_, nullptr);
+  ~StopSignals() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   }
+  /// As `run` asks for it.
+  static int level() { return std::max(interrupts.load(), asked_to_stop.load() ? 1 : 0); }
 
  private:
-  struct sigaction before_int_ {
-  }, before_term_{};
+  static constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  std::array<struct sigaction, 4> before_{};
 };
 
 double since(std::chrono::steady_clock::time_point start) {
@@ -225,9 +234,9 @@ int run_command(const cli::CommandLine& line) {
   const auto display = make_display(line);
   pipeline::RunSummary summary;
   {
-    InterruptCounter counter;
+    StopSignals signals;
     pipeline::LocalRunner runner;
-    summary = pipeline::run(graph, plan, store, runner, *display, run_options, [] { return interrupts.load(); });
+    summary = pipeline::run(graph, plan, store, runner, *display, run_options, StopSignals::level);
     display->finish();
   }
   print_warnings(store);

@@ -76,7 +76,7 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent) {
   return Outcome::kTransient;
 }
 
-Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& before, bool moved) {
+Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before, bool moved) {
   using Kind = Decision::Kind;
   Decision decision;
   const auto retries_on = [&](std::string_view reason) {

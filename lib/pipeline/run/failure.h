@@ -33,7 +33,7 @@ std::string_view outcome_name(Outcome outcome);
 Outcome classify(const RunnerEvent& exit, bool stop_sent);
 
 /// How often a task was tried, by what costs an attempt.
-struct Attempts {
+struct Tries {
   int failed = 0;               ///< attempts that ended in a retryable failure
   int requeued = 0;             ///< in a row without a step
   std::int64_t last_step = -1;  ///< that a checkpoint was reported for
@@ -46,8 +46,8 @@ struct Decision {
   double mem_factor = 1;  ///< of the next attempt's memory
 };
 
-/// The table of design/README 16. `moved` says whether a checkpoint later than the start's was reported.
-Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& before, bool moved);
+/// The table of doc/failures.md, "Ends of stages". `moved` says whether a checkpoint later than the start's was reported.
+Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before, bool moved);
 
 /// What a person should know about an exit: "exit code 70", "killed by signal 9 (Killed), out of memory".
 std::string describe_exit(const RunnerEvent& exit);

@@ -1,13 +1,15 @@
 /// @file
-/// Publishes outputs without holding up the loop: what is large or must be synced is hashed, linked and recorded by
-/// threads of its own, what is small at once. The caller collects the answers and updates the index itself, so that
-/// only files are touched beside it.
+/// Reads and publishes without holding up the loop: outputs are hashed, synced, linked and recorded, and inputs are read
+/// through, by threads of its own; what is small and need not be synced is done at once. The caller collects the answers
+/// and updates the index itself, so that only files are touched beside it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -33,32 +35,60 @@ struct PublishAnswer {
   std::string failed;   ///< the store could not be written
 };
 
+/// Artifacts to read through before a task starts, or after it blamed them.
+struct VerifyJob {
+  std::size_t task = 0;
+  std::uint64_t ticket = 0;  ///< of the attempt that blamed them, or 0
+  std::uint64_t number = 0;  ///< tells the jobs of one task apart
+  bool again = false;        ///< also what was read or published before
+  std::vector<OutputRecord> outputs;
+  std::shared_ptr<std::atomic<std::uint64_t>> bytes_read = std::make_shared<std::atomic<std::uint64_t>>(0);
+};
+
+struct VerifyAnswer {
+  VerifyJob job;
+  std::vector<std::string> damaged;  ///< digests of objects that are missing or not what their names say
+  bool given_up = false;             ///< after `stop_verifying`; `damaged` is then empty
+};
+
 class Publisher {
  public:
-  /// `threads` 0 publishes within `submit`. `wake` is called on a thread whenever there is an answer to collect.
+  /// `threads` 0 does everything within `submit`. `wake` is called on a thread whenever there is an answer to collect.
   Publisher(Store& store, int threads, std::function<void()> wake);
-  /// Waits for what is under way and drops what is not begun.
+  /// Waits for what is being published, gives up what is being read, and drops what is not begun.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
   void submit(PublishJob job);
-  std::vector<PublishAnswer> collect();
+  void submit(VerifyJob job);
+  std::vector<PublishAnswer> collect_published();
+  std::vector<VerifyAnswer> collect_verified();
+  /// Gives up reading, within a block or two: the run is being stopped.
+  void stop_verifying() { stop_verifying_ = true; }
 
  private:
-  bool is_small(const PublishJob& job) const;
+  bool at_once(const std::vector<Produced>& outputs) const;
+  bool at_once(const std::vector<OutputRecord>& outputs) const;
   PublishAnswer work(PublishJob job) const;
+  VerifyAnswer work(VerifyJob job) const;
+  void begin_threads();
+  bool may_verify() const;
   void serve();
 
   Store& store_;
   std::function<void()> wake_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<PublishJob> jobs_;
-  std::vector<PublishAnswer> answers_;
+  std::deque<PublishJob> to_publish_;
+  std::deque<VerifyJob> to_verify_;
+  std::vector<PublishAnswer> published_;
+  std::vector<VerifyAnswer> verified_;
   std::vector<std::thread> threads_;
   int wanted_ = 0;
+  int verifying_ = 0;  // threads that read now
   bool over_ = false;
+  std::atomic<bool> stop_verifying_{false};
 };
 
 }  // namespace pe::pipeline

@@ -47,10 +47,30 @@ std::int64_t newest_file(const fs::path& folder, bool top) {
 
 }  // namespace
 
-void write_owner(const fs::path& attempt, std::int64_t pid) {
+void write_owner(const fs::path& attempt, std::int64_t pid, double spent_s) {
   if (pid == 0) return;
-  const Json json{{"host", host_name()}, {"boot", this_host().boot}, {"pid", pid}, {"process_start", process_start(pid)}};
+  const Json json{{"host", host_name()},
+                  {"boot", this_host().boot},
+                  {"pid", pid},
+                  {"process_start", process_start(pid)},
+                  {"spent_s", spent_s}};
   support::write_file_atomically(attempt / "owner.json", json.dump() + "\n", false);
+}
+
+double seconds_spent(const fs::path& attempt) {
+  const auto read = [&](const char* name) {
+    const fs::path path = attempt / name;
+    return ::access(path.c_str(), R_OK) == 0 ? Json::parse(support::read_file(path, 65536), nullptr, false) : Json();
+  };
+  const auto number = [](const Json& json, const char* name) {
+    return json.is_object() && json.contains(name) && json[name].is_number() ? json[name].get<double>() : 0.0;
+  };
+  if (const Json exit = read("exit.json"); exit.is_object()) return std::max(number(exit, "spent_s"), number(exit, "wall_s"));
+  struct stat status {};
+  if (::stat((attempt / "task.json").c_str(), &status) != 0) return 0;
+  const std::int64_t began = status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec;
+  const std::int64_t newest = newest_file(attempt, true);
+  return number(read("owner.json"), "spent_s") + (newest > began ? static_cast<double>(newest - began) * 1e-9 : 0.0);
 }
 
 std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {

@@ -88,6 +88,22 @@ class ShardName {
   char text_[68] = {};
 };
 
+/// The SHA-256 of a file. `go_on` is told the size of every block; when it says no, the answer is empty.
+std::string hash_of(const fs::path& path, const std::function<bool(std::uint64_t)>& go_on) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw_errno("read", path.string());
+  support::Sha256 hash;
+  std::vector<char> buffer(1 << 20);
+  while (true) {
+    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_errno("read", path.string());
+    if (count == 0) return hash.hex();
+    hash.update(buffer.data(), static_cast<std::size_t>(count));
+    if (!go_on(static_cast<std::uint64_t>(count))) return "";
+  }
+}
+
 /// The first two hex digits of a key.
 std::size_t hex_byte(std::string_view key) {
   const auto digit = [](char c) -> std::size_t {
@@ -149,7 +165,8 @@ struct Store::State {
   mutable std::mutex warnings_mutex;  // records are read on other threads too
   mutable std::vector<std::string> warnings;
   mutable std::set<std::string> warned;
-  mutable std::set<std::string> intact;  // objects that were read and found whole
+  mutable std::mutex whole_mutex;                 // objects are published and read on other threads too
+  mutable std::unordered_set<std::string> whole;  // objects that were published, or read and found whole
   struct Shard {
     bool looked_at = false, trusted = false;
     std::unordered_set<std::string> names;
@@ -164,6 +181,21 @@ struct Store::State {
   void warn(const std::string& text) const {
     const std::lock_guard lock(warnings_mutex);
     if (warned.insert(text).second) warnings.push_back(text);
+  }
+
+  bool is_whole(const std::string& digest) const {
+    const std::lock_guard lock(whole_mutex);
+    return whole.count(digest) != 0;
+  }
+
+  void note_whole(const std::string& digest) const {
+    const std::lock_guard lock(whole_mutex);
+    whole.insert(digest);
+  }
+
+  void doubt(const std::string& digest) const {
+    const std::lock_guard lock(whole_mutex);
+    whole.erase(digest);
   }
 
   fs::path object(const std::string& digest) const { return root / "objects" / digest.substr(0, 2) / digest; }
@@ -230,8 +262,9 @@ struct Store::State {
     throw_errno("append to", (root / "index").string());
   }
 
-  /// Links `from` into objects/ under `digest`; what is there already with the same size stays.
-  void place_object(const fs::path& from, const std::string& digest, std::uint64_t bytes) const {
+  /// Links `from` into objects/ under `digest`. What is there already may be damaged whatever its size: the fresh bytes
+  /// take its place, in one step. They are made young, so that a `gc` that is about to drop the object leaves it.
+  void place_object(const fs::path& from, const std::string& digest) const {
     const fs::path to = object(digest);
     folder_of(to);
     step("chmod");
@@ -239,21 +272,17 @@ struct Store::State {
     step("sync object");
     if (options.durable) support::sync_path(from);
     step("link object");
-    intact.erase(digest);
     if (::link(from.c_str(), to.c_str()) != 0) {
       if (errno != EEXIST) throw_errno("publish into", to.string(), true);
-      struct stat status {};
-      // What is there is made young, so that a `gc` that is about to drop it as unused leaves it.
-      if (::stat(to.c_str(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != bytes ||
-          ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0) != 0) {
-        // Damaged, gone since, or another user's: the fresh bytes take its place in one step.
-        const fs::path fresh = support::unique_sibling(to);
-        if (::link(from.c_str(), fresh.c_str()) != 0) throw_errno("publish into", to.string(), true);
-        support::rename_durably(fresh, to, options.durable);
-      }
+      const fs::path fresh = support::unique_sibling(to);
+      if (::link(from.c_str(), fresh.c_str()) != 0) throw_errno("publish into", to.string(), true);
+      ::utimensat(AT_FDCWD, fresh.c_str(), nullptr, 0);
+      support::rename_durably(fresh, to, options.durable);
+      ::unlink(fresh.c_str());  // a rename between two names of one file does nothing
     }
     step("sync objects");
     sync_folder(to);
+    note_whole(digest);
   }
 
   /// Whether the record that the index knows is still there. Every commit writes to its folder first and to the index
@@ -495,7 +524,7 @@ OutputRecord Store::publish_output(const Produced& produced) const {
     if (::stat(produced.path.c_str(), &status) != 0) throw_errno("read", produced.path.string());
     output.bytes = static_cast<std::uint64_t>(status.st_size);
     output.object = support::sha256_file(produced.path);
-    state_->place_object(produced.path, output.object, output.bytes);
+    state_->place_object(produced.path, output.object);
     return output;
   }
   const fs::path manifest_path = produced.path / artifact::kManifestName;
@@ -509,14 +538,14 @@ OutputRecord Store::publish_output(const Produced& produced) const {
       throw ArtifactError(cat("'", path.string(), "' has SHA-256 ", digest.substr(0, 12), "…, but its manifest says ",
                               member.file_digest.substr(0, 12), "…: it changed after it was closed"));
     }
-    state_->place_object(path, digest, member.bytes);
+    state_->place_object(path, digest);
     output.members.push_back(digest);
     output.bytes += member.bytes;
   }
   output.object = support::sha256_hex(text);
   output.content = manifest.content_digest();
   output.bytes += text.size();
-  state_->place_object(manifest_path, output.object, text.size());
+  state_->place_object(manifest_path, output.object);
   return output;
 }
 
@@ -620,12 +649,15 @@ bool Store::forget(const ResultKey& key) {
 }
 
 void Store::discard_object(const std::string& digest) {
-  state_->intact.erase(digest);
+  state_->doubt(digest);
   if (has_object(digest)) state_->move_to_trash(state_->object(digest));
 }
 
 fs::path Store::move_to_trash(const fs::path& path) {
-  state_->intact.clear();
+  {
+    const std::lock_guard lock(state_->whole_mutex);
+    state_->whole.clear();
+  }
   return state_->move_to_trash(path);
 }
 
@@ -642,7 +674,7 @@ void Store::import_object(const fs::path& from, const std::string& digest) {
       throw ArtifactError(cat("'", from.string(), "' has SHA-256 ", found.substr(0, 12), "…, but is named ",
                               digest.substr(0, 12), "…: it is damaged"));
     }
-    state_->place_object(copy, digest, fs::file_size(copy));
+    state_->place_object(copy, digest);
   } catch (...) {
     ::unlink(copy.c_str());
     throw;
@@ -650,29 +682,36 @@ void Store::import_object(const fs::path& from, const std::string& digest) {
   ::unlink(copy.c_str());
 }
 
-bool Store::intact(const OutputRecord& output) const {
-  std::set<std::string>& known = state_->intact;
-  const auto whole = [&](const std::string& digest) {
-    if (known.count(digest) != 0) return true;
-    try {
-      if (!has_object(digest) || support::sha256_file(state_->object(digest)) != digest) return false;
-    } catch (const IoError&) {
-      return false;
-    }
-    known.insert(digest);
-    return true;
-  };
-  return whole(output.object) && std::all_of(output.members.begin(), output.members.end(), whole);
+bool Store::known_whole(const OutputRecord& output) const {
+  const std::lock_guard lock(state_->whole_mutex);
+  const auto known = [&](const std::string& digest) { return state_->whole.count(digest) != 0; };
+  return known(output.object) && std::all_of(output.members.begin(), output.members.end(), known);
 }
 
-std::vector<std::string> Store::damaged(const OutputRecord& output) const {
+std::vector<std::string> Store::damaged(const OutputRecord& output, Reread reread,
+                                        const std::function<bool(std::uint64_t)>& go_on) const {
   std::vector<std::string> bad;
+  bool given_up = false;
+  const auto block = [&](std::uint64_t bytes) {
+    state_->step("read object");
+    given_up = given_up || (go_on && !go_on(bytes));
+    return !given_up;
+  };
   const auto look = [&](const std::string& digest) {
+    if (given_up || (reread == Reread::kUnknown && state_->is_whole(digest))) return;
+    bool whole = false;
     try {
-      if (!has_object(digest) || support::sha256_file(state_->object(digest)) != digest) bad.push_back(digest);
+      whole = has_object(digest) && hash_of(state_->object(digest), block) == digest;
     } catch (const IoError&) {
-      bad.push_back(digest);
+      // Cannot be read: as good as damaged.
     }
+    if (given_up) return;
+    if (whole) {
+      state_->note_whole(digest);
+      return;
+    }
+    state_->doubt(digest);
+    bad.push_back(digest);
   };
   look(output.object);
   for (const std::string& member : output.members) look(member);
@@ -778,7 +817,10 @@ std::vector<std::string> Store::runs() const {
   return ids;
 }
 
-std::vector<std::string> Store::take_warnings() const { return std::exchange(state_->warnings, {}); }
+std::vector<std::string> Store::take_warnings() const {
+  const std::lock_guard lock(state_->warnings_mutex);
+  return std::exchange(state_->warnings, {});
+}
 
 // ---- the lock -------------------------------------------------------------------------------------------------------
 

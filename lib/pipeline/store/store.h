@@ -73,6 +73,11 @@ struct Published {
   Record record;  ///< the one that holds now
 };
 
+enum class Reread {
+  kAll,
+  kUnknown,  ///< only what this Store has neither read nor published before
+};
+
 class Store {
  public:
   /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
@@ -123,10 +128,12 @@ class Store {
   fs::path move_to_trash(const fs::path& path);
   /// Takes a copy of a file of another store. @throws ArtifactError when its bytes are not those of `digest`.
   void import_object(const fs::path& from, const std::string& digest);
-  /// Rehashes the objects of an output. Returns the digests that are missing or do not match.
-  std::vector<std::string> damaged(const OutputRecord& output) const;
-  /// Whether its objects are what their names say. Each is read once in the life of this Store.
-  bool intact(const OutputRecord& output) const;
+  /// Reads the objects of an output through. Returns the digests that are missing or do not match. May be called on other
+  /// threads. `go_on` is told of every block; when it says no, what was found so far is returned.
+  std::vector<std::string> damaged(const OutputRecord& output, Reread reread = Reread::kAll,
+                                   const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;
+  /// Whether this Store has read or published all of its objects and found them whole.
+  bool known_whole(const OutputRecord& output) const;
 
   /// Merges index files once there are many, or when one is damaged.
   void tidy_index();

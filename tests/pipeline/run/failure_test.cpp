@@ -59,17 +59,17 @@ BOOST_AUTO_TEST_CASE(retries_follow_the_policy) {
   RetryPolicy policy;
   policy.max = 3;
   policy.backoff_s = 30;
-  Attempts attempts;
-  BOOST_TEST((decide(Outcome::kTransient, policy, attempts, false).kind == Kind::kRetry));
-  BOOST_TEST((decide(Outcome::kBroken, policy, attempts, false).kind == Kind::kFail));
-  BOOST_TEST((decide(Outcome::kPermanent, policy, attempts, true).kind == Kind::kFail));
-  BOOST_TEST((decide(Outcome::kIo, policy, attempts, true).kind == Kind::kStop));
-  BOOST_TEST(decide(Outcome::kOutOfMemory, policy, attempts, false).mem_factor == 1.5);
-  attempts.failed = 1;
-  BOOST_TEST((decide(Outcome::kTransient, policy, attempts, false).kind == Kind::kFail));
-  BOOST_TEST(decide(Outcome::kNetwork, policy, attempts, false).delay_s == 60.0);
-  attempts.failed = 3;
-  BOOST_TEST((decide(Outcome::kNetwork, policy, attempts, false).kind == Kind::kFail));
+  Tries tries;
+  BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kRetry));
+  BOOST_TEST((decide(Outcome::kBroken, policy, tries, false).kind == Kind::kFail));
+  BOOST_TEST((decide(Outcome::kPermanent, policy, tries, true).kind == Kind::kFail));
+  BOOST_TEST((decide(Outcome::kIo, policy, tries, true).kind == Kind::kStop));
+  BOOST_TEST(decide(Outcome::kOutOfMemory, policy, tries, false).mem_factor == 1.5);
+  tries.failed = 1;
+  BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kFail));
+  BOOST_TEST(decide(Outcome::kNetwork, policy, tries, false).delay_s == 60.0);
+  tries.failed = 3;
+  BOOST_TEST((decide(Outcome::kNetwork, policy, tries, false).kind == Kind::kFail));
   policy.on = {"oom"};
   BOOST_TEST((decide(Outcome::kTransient, policy, {}, false).kind == Kind::kFail));
 }

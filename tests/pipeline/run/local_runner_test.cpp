@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "pipeline/store/attempt.h"
 #include "support/error.h"
@@ -177,6 +178,20 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   strip_attempt(attempts[0], false);
   BOOST_TEST(!fs::exists(attempts[0] / "checkpoints"));
   BOOST_TEST(fs::exists(attempts[0] / "stage.log"));
+}
+
+BOOST_AUTO_TEST_CASE(kills_for_memory_are_counted_in_the_own_control_group) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "job" / "step");
+  fs::create_directories(folder / "memory" / "job");
+  std::ofstream(folder / "job" / "step" / "memory.events") << "low 0\noom 3\noom_kill 2\noom_group_kill 0\n";
+  std::ofstream(folder / "memory" / "job" / "memory.oom_control") << "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n";
+  const std::string mount = folder.path().string();
+  BOOST_TEST(oom_kills_of("0::/job/step\n", mount) == 2);
+  BOOST_TEST(oom_kills_of("4:cpu,memory:/job\n0::/elsewhere\n", mount) == 5);
+  BOOST_TEST(oom_kills_of("0::/nowhere\n", mount) == -1);
+  BOOST_TEST(oom_kills_in("nr_free_pages 1\noom_kill 7\n") == 7);
+  BOOST_TEST(oom_kills_in("") == -1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
