@@ -1,7 +1,10 @@
-// What running a task costs: a grid of toys that only copy a small file, on two slots, beside ninja starting the same
-// program for the same copies. Nothing is there before; the wall time of the whole process is divided by the tasks.
+// What running a task costs: a grid of toys that only copy a small file, and one report that gathers them all, on two
+// slots, beside ninja starting the same program for the same copies. Nothing is there before; the wall time of the whole
+// process is divided by the tasks.
 //
-//     execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable]     default: 1000 10000
+//     execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable] [--no-gather]     default: 1000 10000
+//
+// The whole figure is `execution PE-PIPELINE PLAIN-TOY 1000 10000 100000 --durable`.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -30,9 +33,22 @@ struct Config {
   void describe(FieldVisitor& v) { v.field("value", value, "A number."); }
 };
 
-void write_stage(const fs::path& folder, const fs::path& toy) {
+void write_description(const fs::path& folder, const std::string& name, const Json& inputs) {
+  const Json document = {{"schema", "pe-stage/1"},
+                         {"name", name},
+                         {"program", "pe-" + name},
+                         {"version", 1},
+                         {"summary", "Copies a small file."},
+                         {"build_id", support::elf_build_id(folder / ("pe-" + name))},
+                         {"inputs", inputs},
+                         {"outputs", {{{"name", "out"}, {"kind", "metrics"}}}},
+                         {"fields", support::schema_to_json(support::schema_of<Config>())}};
+  std::ofstream(folder / ("pe-" + name + ".describe.json")) << document.dump();
+}
+
+void write_stages(const fs::path& folder, const fs::path& toy) {
   fs::create_directories(folder);
-  fs::copy_file(toy, folder / "pe-plain-toy");
+  for (const char* name : {"pe-plain-toy", "pe-plain-gather"}) fs::copy_file(toy, folder / name);
   artifact::Tables tables;
   tables.facts = {{"state", "toy"}};
   artifact::Table table("toy", {{"x", artifact::ColumnType::kInteger, ""}});
@@ -42,19 +58,11 @@ void write_stage(const fs::path& folder, const fs::path& toy) {
   recipe.stage = "plain-toy";
   recipe.config = recipe.inputs = Json::object();
   artifact::write_metrics(folder / "template.h5", recipe, tables);
-  const Json document = {{"schema", "pe-stage/1"},
-                         {"name", "plain-toy"},
-                         {"program", "pe-plain-toy"},
-                         {"version", 1},
-                         {"summary", "Copies a small file."},
-                         {"build_id", support::elf_build_id(folder / "pe-plain-toy")},
-                         {"inputs", Json::array()},
-                         {"outputs", {{{"name", "out"}, {"kind", "metrics"}}}},
-                         {"fields", support::schema_to_json(support::schema_of<Config>())}};
-  std::ofstream(folder / "pe-plain-toy.describe.json") << document.dump();
+  write_description(folder, "plain-toy", Json::array());
+  write_description(folder, "plain-gather", {{{"name", "in"}, {"kind", "metrics"}, {"many", true}, {"optional", false}}});
 }
 
-std::string pipeline_text(int tasks) {
+std::string pipeline_text(int tasks, bool gather) {
   const int width = static_cast<int>(std::ceil(std::sqrt(tasks)));
   // Side by side two labels make a number that no other pair makes.
   const auto labels = [](int count) {
@@ -64,8 +72,9 @@ std::string pipeline_text(int tasks) {
   };
   return fmt::format(
       "schema: pe-pipeline/1\nname: toys\naxes: {{a: [{}], b: [{}]}}\nstages:\n"
-      "  toy: {{run: stages/pe-plain-toy, over: [a, b], config: {{set: {{value: $(a)$(b)}}}}}}\n",
-      labels((tasks + width - 1) / width), labels(width));
+      "  toy: {{run: stages/pe-plain-toy, over: [a, b], config: {{set: {{value: $(a)$(b)}}}}}}\n{}",
+      labels((tasks + width - 1) / width), labels(width),
+      gather ? "  gather: {run: stages/pe-plain-gather, gather: {in: toy}}\n" : "");
 }
 
 double seconds_of(const std::vector<std::string>& command, const fs::path& folder) {
@@ -79,18 +88,23 @@ double seconds_of(const std::vector<std::string>& command, const fs::path& folde
   return seconds;
 }
 
-void measure(const std::string& program, const fs::path& toy, int tasks, bool durable) {
+void measure(const std::string& program, const fs::path& toy, int tasks, bool durable, bool gather) {
   const test::TempFolder folder;
-  write_stage(folder / "stages", toy);
-  std::ofstream(folder / "toys.yml") << pipeline_text(tasks);
+  write_stages(folder / "stages", toy);
+  std::ofstream(folder / "toys.yml") << pipeline_text(tasks, gather);
   std::string graph = "rule copy\n  command = stages/pe-plain-toy --copy $out\n";
   for (int i = 0; i < tasks; ++i) graph += fmt::format("build made/{}/{}.h5: copy\n", i % 256, i);
+  if (gather) {
+    graph += "build gathered.h5: copy";
+    for (int i = 0; i < tasks; ++i) graph += fmt::format(" made/{}/{}.h5", i % 256, i);
+    graph += "\n";
+  }
   std::ofstream(folder / "build.ninja") << graph;
   const double ours = seconds_of({program, "run", (folder / "toys.yml").string(), "-j", "2", "--progress", "none",
                                   "--durability", durable ? "on" : "off"},
                                  folder.path());
   const double ninja = seconds_of({"ninja", "-j2", "--quiet"}, folder.path());
-  fmt::print("{:>7} tasks{}: {:.2f} ms a task; ninja {:.2f} ms, ratio {:.2f}\n", tasks, durable ? ", durable" : "",
+  fmt::print("{:>7} tasks{}{}: {:.2f} ms a task; ninja {:.2f} ms, ratio {:.2f}\n", tasks, gather ? " and a report" : "", durable ? ", durable" : "",
              1e3 * ours / tasks, 1e3 * ninja / tasks, ours / ninja);
 }
 
@@ -98,18 +112,20 @@ void measure(const std::string& program, const fs::path& toy, int tasks, bool du
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fmt::print(stderr, "usage: execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable]\n");
+    fmt::print(stderr, "usage: execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable] [--no-gather]\n");
     return 2;
   }
   std::vector<int> sizes;
-  bool durable = false;
+  bool durable = false, gather = true;
   for (int i = 3; i < argc; ++i) {
     if (std::strcmp(argv[i], "--durable") == 0)
       durable = true;
+    else if (std::strcmp(argv[i], "--no-gather") == 0)
+      gather = false;
     else
       sizes.push_back(std::atoi(argv[i]));
   }
   if (sizes.empty()) sizes = {1000, 10000};
-  for (const int tasks : sizes) measure(argv[1], argv[2], tasks, durable);
+  for (const int tasks : sizes) measure(argv[1], argv[2], tasks, durable, gather);
   return 0;
 }

@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   }
   if (argc == 3 && ::strcmp(argv[1], "--copy") == 0) return copy_to(argv[2], argv[2], ::strlen(argv[2]));
   if (argc != 3 || ::strcmp(argv[1], "--task") != 0) return 2;
-  static char json[1 << 20];
+  static char json[64 << 20];  // a task may gather many
   const int fd = ::open(argv[2], O_RDONLY);
   const ssize_t size = fd < 0 ? -1 : ::read(fd, json, sizeof json - 1);
   if (size <= 0) return 3;
