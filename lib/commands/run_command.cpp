@@ -55,7 +55,11 @@ class StopSignals {
     ::signal(SIGPIPE, SIG_IGN);
   }
   ~StopSignals() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      // A cluster repeats its request; one that arrives during the last lines of the program must not kill it.
+      if (asked_to_stop && kSignals[i] != SIGINT) before_[i].sa_handler = SIG_IGN;
+      ::sigaction(kSignals[i], &before_[i], nullptr);
+    }
   }
   /// As `run` asks for it.
   static int level() { return std::max(interrupts.load(), asked_to_stop.load() ? 1 : 0); }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 
@@ -79,6 +80,11 @@ void append_file(const fs::path& path, std::string_view content) {
 
 void sync_path(const fs::path& path) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A network file system remembers for seconds that a name was missing before it was made.
+  for (int tries = 0; !fd && errno == ENOENT && tries < 10; ++tries) {
+    ::usleep(20000u << std::min(tries, 6));
+    fd = Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  }
   if (!fd) throw_errno("sync", path.string());
   // Some file systems refuse to sync a folder; they order renames themselves.
   if (::fsync(fd.get()) != 0 && errno != EINVAL && errno != ENOTSUP) throw_errno("sync", path.string());

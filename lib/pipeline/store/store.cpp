@@ -275,7 +275,10 @@ struct Store::State {
     if (::link(from.c_str(), to.c_str()) != 0) {
       if (errno != EEXIST) throw_errno("publish into", to.string(), true);
       const fs::path fresh = support::unique_sibling(to);
-      if (::link(from.c_str(), fresh.c_str()) != 0) throw_errno("publish into", to.string(), true);
+      // A name of nobody else's that exists all the same is ours: the reply to the call was lost (NFS).
+      if (::link(from.c_str(), fresh.c_str()) != 0 && !(errno == EEXIST && fs::equivalent(from, fresh))) {
+        throw_errno("publish into", to.string(), true);
+      }
       ::utimensat(AT_FDCWD, fresh.c_str(), nullptr, 0);
       support::rename_durably(fresh, to, options.durable);
       ::unlink(fresh.c_str());  // a rename between two names of one file does nothing
