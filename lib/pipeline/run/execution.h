@@ -74,6 +74,7 @@ class Execution {
     bool stop_sent = false;
     bool resumed = false;
     Json progress = Json::object();
+    Json machine = Json::object();  // build, library and device, as the stage itself says
     std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
     std::set<std::size_t> submitted;     // to the publisher; published ones are among them
     std::set<std::size_t> published;
@@ -89,6 +90,7 @@ class Execution {
     int publishing = 0;      // jobs under way
     bool concluded = false;  // its last outputs are under way
     std::string broken;      // an output that is no whole artifact
+    std::string changed;     // an external input that is not what the key says
     bool unstored = false;   // the store could not be written
   };
   // ---- set-up

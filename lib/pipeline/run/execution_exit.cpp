@@ -137,11 +137,12 @@ void Execution::complete(std::uint64_t ticket) {
   Node& node = nodes_[i];
   // Work folders are tidied under the lease; without it, another run may be at work in a later one.
   const Active& ended = ending_.at(ticket);
-  if (!ended.unstored && ended.broken.empty() && !ended.lease_lost) clean_up(task);
+  const bool whole = ended.broken.empty() && ended.changed.empty();
+  if (!ended.unstored && whole && !ended.lease_lost) clean_up(task);
   const bool taken = ended.lease_lost || !leases_->holds(task.plan_key);
   const Active active = take(ticket);
-  if (active.broken.empty() || active.unstored || taken) leases_->release(task.plan_key);
-  if (!active.broken.empty() && taken) {
+  if (whole || active.unstored || taken) leases_->release(task.plan_key);
+  if (!whole && taken) {
     // Whoever took the task while this run slept tidied its outputs away, and makes them.
     set_phase(i, TaskPhase::kWaiting);
     evaluate(i);
@@ -150,6 +151,10 @@ void Execution::complete(std::uint64_t ticket) {
   if (active.unstored) {
     node.reason = "its outputs could not be published";
     set_phase(i, TaskPhase::kInterrupted);
+    return;
+  }
+  if (!active.changed.empty()) {
+    after_failure(i, active, Outcome::kInput, active.changed, false);
     return;
   }
   if (!active.broken.empty()) {

@@ -68,8 +68,8 @@ void Execution::evaluate(std::size_t i) {
   if (node.phase != TaskPhase::kWaiting) return;
   const Task& task = graph_.tasks[i];
   for (const ExternalInput& external : task.externals) {
-    if (!external.missing.empty()) {
-      block(i, cat("input missing: ", quote(external.missing), " (", external.field, ")"));
+    if (!external.content->missing.empty()) {
+      block(i, cat("input missing: ", quote(external.content->missing), " (", external.field, ")"));
       return;
     }
   }

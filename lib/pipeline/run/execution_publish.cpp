@@ -38,7 +38,11 @@ Record Execution::record_for(const Active& active, std::int64_t step, ResultStat
                      {"work", active.folder.string()},
                      {"executable", task.stage->executable},
                      {"build_id", task.stage->build_id},
+                     {"program", task.stage->program_digest},
                      {"pipeline", graph_.name}};
+  for (const char* name : {"build_id", "libtorch", "device"}) {   // of the program that really ran
+    if (active.machine.contains(name) && active.machine[name].is_string()) record.occasion[name] = active.machine[name];
+  }
   if (active.task < options_.expected_s.size() && options_.expected_s[active.task] > 0) {
     record.occasion["expected_s"] = options_.expected_s[active.task];   // so that estimates can be judged
   }
@@ -80,6 +84,7 @@ void Execution::submit(std::uint64_t ticket, Active& active, int snapshot, Resul
     folder /= task.snapshots[k].label;
     step = task.snapshots[k].step;
   }
+  job.task = &task;
   job.record = record_for(active, step, status);
   job.recipe = recipe_for(active);
   if (snapshot < 0) {
@@ -131,6 +136,11 @@ void Execution::on_published(Active& active, const PublishAnswer& answer) {
   if (!answer.failed.empty()) {
     active.unstored = true;
     store_failed(answer.failed);
+    return;
+  }
+  if (!answer.changed.empty()) {
+    active.changed = cat("its input file ", quote(answer.changed),
+                         " is not what it was when the run was planned; start the run again to use it as it is now");
     return;
   }
   if (!answer.damaged.empty()) {

@@ -4,6 +4,7 @@
 
 #include "artifact/kind.h"
 #include "pipeline/run/local_runner.h"
+#include "pipeline/run/task_document.h"
 #include "pipeline/store/attempt.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -119,7 +120,13 @@ bool Execution::start(std::size_t i, const Slot& slot) {
             {{"text",
               cat("waits for process ", orphan->pid, " of an earlier run to leave ", orphan->folder.string())}}});
     } else if (now - node.orphan_since_s > options_.grace_s) {
-      end_orphan(*orphan);
+      try {
+        end_orphan(*orphan);
+      } catch (const support::IoError& error) {   // another user's: waiting longer does not help
+        leases_->release(task.plan_key);
+        fail(i, Outcome::kNode, error.diagnostics().front().message, orphan->folder);
+        return false;
+      }
     }
     node.not_before_s = now + 0.2;
     wake_at(node.not_before_s);
@@ -154,7 +161,7 @@ bool Execution::start(std::size_t i, const Slot& slot) {
     }
     support::write_file_atomically(description, document.dump(1) + "\n", false);
     launch.arguments = {task.stage->executable, "--task", description.string()};
-    launch.environment = stage_environment(slot.gpus);
+    launch.environment = stage_environment(slot.gpus, task.stage->name);
   } catch (const support::IoError& error) {
     const bool taken = !leases_->holds(task.plan_key);
     leases_->release(task.plan_key);
@@ -250,6 +257,7 @@ Json Execution::task_document(std::size_t i, const Active& active, const std::ve
       {"schema", "pe-task/1"},          {"stage", task.stage->name},   {"key", node.key},
       {"config", std::move(config)},    {"inputs", std::move(inputs)}, {"outputs", Json::object()},
       {"work", active.folder.string()}, {"resume", nullptr},           {"events_fd", Launch::kEventsDescriptor}};
+  bind_to_program(document, *task.stage, task.hash_build);
   if (!missing.empty()) document["missing"] = std::move(missing);
   if (!task.checkpoint->empty()) document["checkpoint"] = *task.checkpoint;
   const fs::path out = active.folder / "out";
@@ -338,6 +346,11 @@ void Execution::on_message(std::uint64_t ticket, Active& active, const Json& mes
     if (message.contains("done") && message["done"].is_number_integer() && !active_reports_steps_.count(active.task)) {
       active.step = std::max(active.step, message["done"].get<std::int64_t>());
     }
+    return;
+  }
+  if (name == "machine") {
+    active.machine = message;
+    active.machine.erase("event");
     return;
   }
   if (name == "memory") {

@@ -241,11 +241,13 @@ void LocalRunner::signal(std::uint64_t ticket, int signal) {
   if (::kill(-found->second.pid, signal) != 0) ::kill(found->second.pid, signal);
 }
 
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus) {
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage) {
   static constexpr std::string_view kNames[] = {
       "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME",
       "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
-      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY"};
+      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY",
+      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"};
+  static constexpr std::string_view kSecrets[] = {"HF_TOKEN", "HF_TOKEN_PATH"};
   static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_IB_"};
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) {
@@ -254,7 +256,8 @@ std::vector<std::string> stage_environment(const std::vector<std::string>& gpus)
     const bool known = std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
     const bool prefixed = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                                       [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
-    if (known || prefixed) environment.emplace_back(text);
+    const bool secret = std::find(std::begin(kSecrets), std::end(kSecrets), name) != std::end(kSecrets);
+    if ((known || prefixed) && (!secret || stage == "fetch")) environment.emplace_back(text);
   }
   environment.push_back("LANG=C.UTF-8");
   environment.push_back("CUDA_VISIBLE_DEVICES=" + support::join(gpus, ","));

@@ -26,7 +26,8 @@ class LocalRunner : public Runner {
   std::unique_ptr<State> state_;
 };
 
-/// The environment that stages get: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given.
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus);
+/// The environment that a stage gets: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given. Tokens of
+/// services go only to the stage that asks services (`fetch`), by StageDescription::name.
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage);
 
 }  // namespace pe::pipeline

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "artifact/finish_collection.h"
+#include "pipeline/plan/externals.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -33,7 +34,7 @@ Publisher::~Publisher() {
 
 /// Handing a small file over costs more than publishing it. Syncing waits for the disk whatever the size.
 bool Publisher::is_small(const PublishJob& job) const {
-  if (store_.durable()) return false;
+  if (store_.durable() || (job.task && !job.task->externals.empty())) return false;
   std::int64_t bytes = 0;
   for (const Produced& output : job.outputs) {
     struct stat status {};
@@ -47,6 +48,12 @@ bool Publisher::is_small(const PublishJob& job) const {
 PublishAnswer Publisher::work(PublishJob job) const {
   PublishAnswer answer;
   try {
+    // Hours may have passed since the files were hashed for the key, and the stage has read them only now.
+    if (job.task) answer.changed = changed_external(*job.task);
+    if (!answer.changed.empty()) {
+      answer.job = std::move(job);
+      return answer;
+    }
     for (const Produced& output : job.outputs) {
       struct stat status {};
       if (::stat(output.path.c_str(), &status) != 0) {
@@ -55,7 +62,7 @@ PublishAnswer Publisher::work(PublishJob job) const {
       }
       // A stage that does not link our library only fills the folder of a report.
       if (output.kind == artifact::Kind::kReport) artifact::finish_collection(output.path, output.kind, job.recipe);
-      job.record.outputs.push_back(store_.publish_output(output));
+      job.record.outputs.push_back(store_.publish_output(output, &job.recipe));
     }
     answer.published = store_.place_record(job.record);
   } catch (const support::ArtifactError& error) {

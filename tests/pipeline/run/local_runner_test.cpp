@@ -121,18 +121,26 @@ BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   ::setenv("HF_HOME", "/hf", 1);
   ::setenv("PE_SECRET", "x", 1);
   ::setenv("LANG", "tr_TR", 1);
-  const auto environment = stage_environment({"0", "2"});
+  ::setenv("HF_TOKEN", "secret", 1);
+  ::setenv("SSL_CERT_FILE", "/etc/own.pem", 1);
+  ::setenv("CURL_CA_BUNDLE", "/etc/own.pem", 1);
+  const auto environment = stage_environment({"0", "2"}, "train");
+  const auto of_fetch = stage_environment({}, "fetch");
+  BOOST_TEST((std::find(of_fetch.begin(), of_fetch.end(), "HF_TOKEN=secret") != of_fetch.end()));
   const auto has = [&](const std::string& entry) {
     return std::find(environment.begin(), environment.end(), entry) != environment.end();
   };
   BOOST_TEST(has("HF_HOME=/hf"));
+  BOOST_TEST(!has("HF_TOKEN=secret"));   // for those who fetch alone
+  BOOST_TEST(has("SSL_CERT_FILE=/etc/own.pem"));
+  BOOST_TEST(has("CURL_CA_BUNDLE=/etc/own.pem"));
   BOOST_TEST(has("LANG=C.UTF-8"));
   BOOST_TEST(has("CUDA_VISIBLE_DEVICES=0,2"));
   for (const std::string& entry : environment) {
     BOOST_TEST(entry.rfind("OMP_", 0) != 0u);
     BOOST_TEST(entry.rfind("PE_", 0) != 0u);
   }
-  ::unsetenv("OMP_NUM_THREADS");
+  for (const char* name : {"OMP_NUM_THREADS", "HF_TOKEN", "SSL_CERT_FILE", "CURL_CA_BUNDLE"}) ::unsetenv(name);
 }
 
 BOOST_AUTO_TEST_CASE(an_attempt_whose_process_lives_is_an_orphan_until_it_is_gone) {
