@@ -11,7 +11,7 @@
 #include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/upkeep/inventory.h"
 #include "support/config.h"
 #include "support/error.h"

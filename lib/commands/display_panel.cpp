@@ -44,7 +44,8 @@ std::string holdup(const RunState& state) {
     std::size_t last = state.graph->tasks.size();
     for (const auto& edge : state.graph->tasks[i].inputs) {
       const TaskPhase phase = state.phases[edge.producer];
-      if (edge.producer == last || (phase != TaskPhase::kRunning && phase != TaskPhase::kReady)) continue;
+      const bool is_next = phase == TaskPhase::kRunning || phase == TaskPhase::kVerifying || phase == TaskPhase::kReady;
+      if (edge.producer == last || !is_next) continue;
       last = edge.producer;
       if (++waiting[last] > waiting[most]) most = last;
     }

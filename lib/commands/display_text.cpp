@@ -54,6 +54,7 @@ std::string counts_line(const RunState& state, const cli::Style& style) {
     if (const std::size_t count = count_of(state, phase)) line += cat("  ", count, " ") + text;
   };
   add(TaskPhase::kRunning, "running");
+  add(TaskPhase::kVerifying, "verifying");
   add(TaskPhase::kReady, "ready");
   add(TaskPhase::kWaiting, "waiting");
   add(TaskPhase::kFailed, style.bad("failed"));

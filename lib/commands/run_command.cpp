@@ -1,5 +1,7 @@
 #include <signal.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -12,10 +14,11 @@
 #include "pipeline/file/selection.h"
 #include "pipeline/plan/estimate.h"
 #include "pipeline/plan/history.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/noop_memo.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run.h"
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_folder.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
 #include "pipeline/store/journal.h"
 #include "support/error.h"
@@ -31,29 +34,35 @@ using pipeline::StoreReader;
 using support::cat;
 
 std::atomic<int> interrupts{0};
+std::atomic<bool> asked_to_stop{false};
 
 void on_interrupt(int) { interrupts.fetch_add(1, std::memory_order_relaxed); }
+void on_request(int) { asked_to_stop.store(true, std::memory_order_relaxed); }
 
-/// Counts SIGINT and SIGTERM while it lives.
-class InterruptCounter {
+/// Listens to signals while it lives. Each Ctrl-C counts, and the second kills stages. TERM, USR1 and HUP ask to save and
+/// stop however often they come: clusters repeat them, and a terminal that closes is no reason to lose work.
+class StopSignals {
  public:
-  InterruptCounter() {
+  StopSignals() {
     interrupts = 0;
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    sigemptyset(&action.sa_mask);
-    ::sigaction(SIGINT, &action, &before_int_);
-    ::sigaction(SIGTERM, &action, &before_term_);
+    asked_to_stop = false;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      struct sigaction action {};
+      action.sa_handler = kSignals[i] == SIGINT ? on_interrupt : on_request;
+      sigemptyset(&action.sa_mask);
+      ::sigaction(kSignals[i], &action, &before_[i]);
+    }
     ::signal(SIGPIPE, SIG_IGN);
   }
-  ~InterruptCounter() {
-    ::sigaction(SIGINT, &before_int_, nullptr);
-    ::sigaction(SIGTERM, &before_term_, nullptr);
+  ~StopSignals() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
   }
+  /// As `run` asks for it.
+  static int level() { return std::max(interrupts.load(), asked_to_stop.load() ? 1 : 0); }
 
  private:
-  struct sigaction before_int_ {
-  }, before_term_{};
+  static constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+  std::array<struct sigaction, 4> before_{};
 };
 
 double since(std::chrono::steady_clock::time_point start) {
@@ -82,15 +91,6 @@ void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, 
   print(cat(name, ": nothing to do, ", tasks == 1 ? "its 1 task is" : cat("all ", counted(tasks, "task"), " are"),
             " in the store (", fmt::format("{:.2f}", seconds), " s)\n"));
   print_reports(reports);
-}
-
-int lock_refused(const fs::path& store, const pipeline::LockOwner& owner) {
-  std::string who = owner.pid == 0 ? "another run" : cat("process ", owner.pid, " on ", owner.host);
-  if (!owner.pipeline.empty()) who += cat(", running ", support::quote(owner.pipeline));
-  if (!owner.started.empty()) who += cat(" since ", owner.started);
-  say(cat("pe-pipeline: the store ", support::quote(store.string()), " is being changed as a whole by ", who,
-          "; wait for it, stop it, or use another --store\n"));
-  return pipeline::kRunStore;
 }
 
 void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, const pipeline::RunSummary& summary) {
@@ -150,7 +150,7 @@ int run_command(const cli::CommandLine& line) {
 
   // The usual case: the same command again, and everything is there. No YAML, no lock.
   if (selectors.empty() && !line.force && line.pools.empty()) {
-    if (const auto memo = pipeline::PlanMemo::find(store_folder, file, options)) {
+    if (const auto memo = pipeline::NoopMemo::find(store_folder, file, options)) {
       std::vector<std::string> reports;
       const auto present = [&] {
         if (memo->objects_stand()) return true;
@@ -166,7 +166,6 @@ int run_command(const cli::CommandLine& line) {
     }
   }
 
-  pipeline::LockOwner owner;
   // A pipeline file that is wrong should say so before anything is made, the store included.
   Loaded loaded = load(line, file, store_folder);
   const pipeline::Graph& graph = loaded.graph;
@@ -175,14 +174,12 @@ int run_command(const cli::CommandLine& line) {
   plan_options.force = line.force;
   const pipeline::Capacity capacity = capacity_of(line);
   check_pools(line, graph);
-  const auto lock = pipeline::RunLock::share(store_folder, graph.name, &owner);
-  if (!lock) return lock_refused(store_folder, owner);
   pipeline::StoreOptions store_options;
   store_options.durable = line.durability != "off";
   Store store(store_folder, store_options);
   StoreReader reader(store);
   const auto remember = [&](const pipeline::Plan& plan) {
-    if (selectors.empty()) pipeline::PlanMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog);
+    if (selectors.empty()) pipeline::NoopMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog);
   };
   const pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);
@@ -225,9 +222,9 @@ int run_command(const cli::CommandLine& line) {
   const auto display = make_display(line);
   pipeline::RunSummary summary;
   {
-    InterruptCounter counter;
+    StopSignals signals;
     pipeline::LocalRunner runner;
-    summary = pipeline::run(graph, plan, store, runner, *display, run_options, [] { return interrupts.load(); });
+    summary = pipeline::run(graph, plan, store, runner, *display, run_options, StopSignals::level);
     display->finish();
   }
   print_warnings(store);

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "end_to_end/project.h"
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "pipeline/store/store.h"
 #include "support/files.h"
@@ -176,10 +176,9 @@ BOOST_AUTO_TEST_CASE(a_second_run_is_told_who_works_on_a_task_and_may_leave_it) 
   BOOST_TEST(support::wait_for(first).code == 3);
 }
 
-BOOST_AUTO_TEST_CASE(the_first_interrupt_saves_and_the_same_command_goes_on) {
-  const Project project(one_task("tokens: 400, step_s: 0.01"));
-  const pid_t pid = project.start();
-  const auto running = [&] {
+/// Until the stage of a run has said something.
+void wait_until_at_work(const Project& project) {
+  const auto at_work = [&] {
     const auto runs = project.store().runs();
     if (runs.empty()) return false;
     for (const Json& event : pipeline::read_journal(project.root() / "store/runs" / runs.back())) {
@@ -187,7 +186,29 @@ BOOST_AUTO_TEST_CASE(the_first_interrupt_saves_and_the_same_command_goes_on) {
     }
     return false;
   };
-  for (int i = 0; i < 1000 && !running(); ++i) ::usleep(10000);
+  for (int i = 0; i < 1000 && !at_work(); ++i) ::usleep(10000);
+}
+
+BOOST_AUTO_TEST_CASE(a_closed_terminal_and_the_repeated_signals_of_a_cluster_ask_to_save) {
+  const Project project(one_task("tokens: 400, step_s: 0.01"));
+  const pid_t pid = project.start();
+  wait_until_at_work(project);
+  for (const int signal : {SIGHUP, SIGUSR1, SIGTERM, SIGTERM, SIGTERM}) {
+    ::kill(pid, signal);
+    ::usleep(2000);
+  }
+  const auto status = support::wait_for(pid);
+  BOOST_TEST(status.signal == 0);
+  BOOST_TEST(status.code == 3);  // 130 if stages had been killed
+  const Answer answer = project.call("run", {"--set", "t.step_s=0"});
+  BOOST_TEST(answer.code == 0);
+  CHECK_HAS(answer.err, "continues");
+}
+
+BOOST_AUTO_TEST_CASE(the_first_interrupt_saves_and_the_same_command_goes_on) {
+  const Project project(one_task("tokens: 400, step_s: 0.01"));
+  const pid_t pid = project.start();
+  wait_until_at_work(project);
   ::kill(pid, SIGINT);
   BOOST_TEST(support::wait_for(pid).code == 3);
   CHECK_HAS(support::read_file(project.root() / "run.out"), "the same command goes on from here");

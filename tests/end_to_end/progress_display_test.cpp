@@ -193,7 +193,8 @@ BOOST_AUTO_TEST_CASE(lines_come_with_a_summary_each_minute_and_say_how_far_what_
   graph.tasks[1].id = "second";
   pipeline::RunState state;
   state.graph = &graph;
-  state.phases = {pipeline::TaskPhase::kRunning, pipeline::TaskPhase::kWaiting};
+  const std::vector<pipeline::TaskPhase> phases = {pipeline::TaskPhase::kRunning, pipeline::TaskPhase::kWaiting};
+  state.phases = phases;
   state.counts = {{pipeline::TaskPhase::kRunning, 1}, {pipeline::TaskPhase::kWaiting, 1}};
   state.eta_s = 90;
   cli::CommandLine line;

@@ -7,7 +7,7 @@
 ///     {"stage": "train", "version": 3, "config": {hashed part}, "inputs": {"data": [{"digest": "…"}]},
 ///      "externals": {"path": [["name", "sha256"], …]}, "build": "…"}
 /// An input that is a snapshot also has its "step". `build` is there under `code: build`. A field of type path is absent
-/// from `config` and stands under `externals`. A trajectory whose horizon is free has no horizon in `config`, and its
+/// from `config` and stands under `externals`: of several paths a list each, in the order given. A trajectory whose horizon is free has no horizon in `config`, and its
 /// results are addressed by (key, step).
 #pragma once
 
@@ -66,7 +66,7 @@ class KeyMaker {
 /// That of `compute_plan_keys`, with all that it encoded, else a new one.
 std::shared_ptr<KeyMaker> keys_of(const Graph& graph);
 
-/// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (memo.h). A task with
+/// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (externals.h). A task with
 /// snapshots gets its trajectory key.
 void compute_plan_keys(Graph& graph);
 

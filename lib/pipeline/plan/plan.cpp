@@ -29,7 +29,7 @@ const Result* find_result(const Plan& plan, const Edge& edge) {
 
 bool missing_external(const Task& task) {
   return std::any_of(task.externals.begin(), task.externals.end(),
-                     [](const ExternalInput& external) { return !external.missing.empty(); });
+                     [](const ExternalInput& external) { return !external.content->missing.empty(); });
 }
 
 /// Whether everything that is asked of a task is in the store.
@@ -80,8 +80,8 @@ void decide(const Task& task, PlannedTask& planned) {
     planned.state = TaskState::kInputMissing;
     planned.reason_kind = ReasonKind::kMissingPath;
     for (const ExternalInput& external : task.externals) {
-      if (!external.missing.empty()) {
-        planned.reason = cat("input missing: ", external.field, " names ", external.missing);
+      if (!external.content->missing.empty()) {
+        planned.reason = cat("input missing: ", external.field, " names ", external.content->missing);
         break;
       }
     }
@@ -198,7 +198,8 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
       const PlannedTask& producer = plan.tasks[edge.producer];
       const bool cannot = producer.state == TaskState::kInputMissing || producer.state == TaskState::kBlocked;
       if (cannot) {
-        if (graph.tasks[i].allow_partial) continue;
+        const InputDescription* input = graph.tasks[i].stage->find_input(edge.role);
+        if (graph.tasks[i].allow_partial && input && input->many) continue;  // as the execution does
         planned.state = TaskState::kBlocked;
         planned.reason_kind = ReasonKind::kBlockedBy;
         // The root of it, so that a whole grid has one line a stage and not one a task.

@@ -60,6 +60,38 @@ std::optional<Slot> Slots::take(const Resources& demand, double mem_factor, GpuL
   return slot;
 }
 
+std::int64_t Slots::mem_of(const Resources& demand, double mem_factor) const {
+  return std::min(static_cast<std::int64_t>(static_cast<double>(demand.mem_bytes) * mem_factor), capacity_.mem_bytes);
+}
+
+bool Slots::has_room(const Resources& demand, double mem_factor) const {
+  if (std::min(demand.cpus, capacity_.cpus) > cpus_ || mem_of(demand, mem_factor) > mem_bytes_) return false;
+  if (demand.gpus <= 0) return true;
+  const int units = demand.gpus < 1 ? std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits))) : kGpuUnits;
+  const auto fitting = std::count_if(gpu_units_.begin(), gpu_units_.end(),
+                                     [&](const auto& gpu) { return gpu.second >= units; });
+  return static_cast<double>(fitting) >= std::max(1.0, demand.gpus);
+}
+
+bool Slots::has_room_beside(const Resources& demand, double mem_factor, const Resources& held,
+                            double held_mem_factor) const {
+  if (std::min(demand.cpus, capacity_.cpus) > cpus_ - std::min(cpus_, held.cpus)) return false;
+  if (mem_of(demand, mem_factor) > mem_bytes_ - std::min(mem_bytes_, mem_of(held, held_mem_factor))) return false;
+  if (demand.gpus <= 0 || held.gpus <= 0) return true;
+  if (held.gpus < 1) return false;  // any part of a GPU may be the one it waits for
+  std::int64_t whole = 0;
+  bool share_fits = false;
+  const int units = std::max(1, static_cast<int>(std::ceil(demand.gpus * kGpuUnits)));
+  for (const auto& [id, free] : gpu_units_) {
+    if (free == kGpuUnits)
+      ++whole;
+    else
+      share_fits = share_fits || (demand.gpus < 1 && free >= units);
+  }
+  const std::int64_t surplus = whole - std::min(whole, static_cast<std::int64_t>(held.gpus));
+  return share_fits || static_cast<double>(surplus) >= std::max(1.0, demand.gpus);
+}
+
 void Slots::give_back(const Slot& slot) {
   cpus_ += slot.cpus;
   mem_bytes_ += slot.mem_bytes;

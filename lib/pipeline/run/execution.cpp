@@ -3,38 +3,29 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
-#include "pipeline/run/view.h"
-#include "support/capture_within.h"
+#include "pipeline/run/start_checks.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
 
 using support::cat;
-using support::quote;
 
 namespace {
 
 constexpr double kTick = 0.25;
-// What a stage may take to read configs: to start, and for each of them.
-constexpr double kCheckSeconds = 60, kCheckSecondsEach = 0.1;
+constexpr int kLookAhead = 64;  // ready tasks
 
 }  // namespace
 
 Execution::Execution(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
                      const RunOptions& options, const StopFunction& stop)
-    : graph_(graph),
-      plan_(plan),
-      store_(store),
-      runner_(runner),
-      listener_(listener),
-      options_(options),
+    : run_(graph, plan, store, runner, listener, options),
       stop_(stop),
+      estimate_(graph, store, options.expected_s),
       slots_(options.capacity),
-      nodes_(graph.tasks.size()),
-      readers_(graph.tasks.size()) {}
+      keys_(keys_of(graph)) {}
 
 RunSummary Execution::go() {
   begin();
@@ -45,400 +36,375 @@ RunSummary Execution::go() {
 // ---- set-up
 
 void Execution::begin() {
-  started_s_ = runner_.now();
-  summary_.run_id = options_.run_id.empty() ? new_run_id() : options_.run_id;
-  state_.graph = &graph_;
-  state_.run_id = summary_.run_id;
-  state_.phases.assign(graph_.tasks.size(), TaskPhase::kSkipped);
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-    std::size_t last = static_cast<std::size_t>(-1);
-    for (const Edge& edge : graph_.tasks[i].inputs) {
-      if (edge.producer != last) readers_[edge.producer].push_back(i);
-      last = edge.producer;
-    }
-  }
-  refuse_impossible();
-  if (options_.check_configs) check_configs();
-  store_.tidy_index();
-  seconds_ = expected_seconds();
-  for (std::size_t i = 0; i < seconds_.size() && i < options_.expected_s.size(); ++i) {
-    if (options_.expected_s[i] > 0) seconds_[i] = options_.expected_s[i];
-  }
-  queue_.emplace(graph_, seconds_);
-  LeaseOptions lease_options = options_.lease;
-  lease_options.run = summary_.run_id;
-  lease_options.pipeline = graph_.name;
-  if (!lease_options.now) lease_options.now = [this] { return runner_.now(); };
-  lease_options.before_step = store_.before_step();
-  leases_ = std::make_unique<Leases>(store_.leases_folder(), lease_options);
-  publisher_ = std::make_unique<Publisher>(store_, options_.publish_threads, [this] { runner_.wake(); });
-  folder_ = std::make_unique<RunFolder>(store_, graph_, plan_, options_, summary_.run_id);
-  for (const LeaseOwner& owner : leases_->sweep())
-    emit({"note", -1, 0, {{"text", cat("broke the lease of ", owner.describe(), ": its process is gone")}}});
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-    const PlannedTask& planned = plan_.tasks[i];
-    Node& node = nodes_[i];
-    node.forced = planned.forced;
-    node.key = planned.task_key;
+  const RunOptions& options = run_.options;
+  started_s_ = last_progress_s_ = run_.runner.now();
+  refuse_impossible(run_.graph, run_.plan, options.capacity);
+  if (options.check_configs) check_configs(run_.graph, run_.plan);
+  run_.cache_changes([&] { run_.store.tidy_index(); });
+  run_.states = std::make_unique<TaskStates>(run_.graph, run_.plan, estimate_.seconds(), options.only);
+  run_.shown.phases = run_.states->phases();
+  run_.folder = std::make_unique<RunFolder>(run_.store, run_.graph, run_.plan, options);
+  run_.summary.run_id = run_.shown.run_id = run_.folder->run_id();
+  LeaseOptions lease_options = options.lease;
+  lease_options.run = run_.summary.run_id;
+  lease_options.pipeline = run_.graph.name;
+  if (!lease_options.now) lease_options.now = [this] { return run_.runner.now(); };
+  lease_options.before_step = run_.store.before_step();
+  run_.leases = std::make_unique<Leases>(run_.store.leases_folder(), lease_options);
+  publisher_ = std::make_unique<Publisher>(run_.store, options.publish_threads, [this] { run_.runner.wake(); });
+  if (!options.join) names_ = std::make_unique<FriendlyNames>(run_);
+  publishing_ = std::make_unique<Publishing>(run_, *publisher_, names_.get());
+  checks_ = std::make_unique<InputChecks>(run_, *publisher_);
+  attempts_ = std::make_unique<Attempts>(
+      run_, *publishing_, *checks_, estimate_, [this](std::size_t i) { return reuse_if_there(i); },
+      [this](const Slot& slot) { give_back(slot); });
+  for (const LeaseOwner& owner : run_.leases->sweep())
+    run_.emit({"note", -1, 0, {{"text", cat("broke the lease of ", owner.describe(), ": its process is gone")}}});
+  take_over_plan();
+}
+
+void Execution::take_over_plan() {
+  TaskStates& states = *run_.states;
+  std::vector<std::size_t> to_run;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const PlannedTask& planned = run_.plan.tasks[i];
+    TaskStates::State& state = states.at(i);
+    state.forced = planned.forced;
+    state.key = planned.task_key;
     // What is only likely to be the result is looked up once its inputs are certain; nobody may read it before.
-    const bool certain = planned.key_is_exact && !node.forced;
-    if (certain && planned.present && planned.result) node.result = planned.result;
+    const bool certain = planned.key_is_exact && !state.forced;
+    if (certain && planned.present && planned.result) states.add_result(i, TaskStates::kWhole, *planned.result);
     for (std::size_t k = 0; k < planned.snapshots.size() && certain; ++k) {
-      if (planned.snapshots[k].present) node.snapshots[planned.snapshots[k].label] = *planned.snapshots[k].result;
+      if (planned.snapshots[k].present) states.add_result(i, static_cast<int>(k), *planned.snapshots[k].result);
     }
     if (planned.state == TaskState::kNotNeeded) continue;
-    if (planned.state == TaskState::kReuse) {
-      set_phase(i, TaskPhase::kReused);
-      // A kill between a record and its hint leaves the hint out; it is caught up with here.
-      if (store_.hint(graph_.tasks[i].plan_key) != node.key) remember_plan(i);
-    } else {
-      set_phase(i, TaskPhase::kWaiting);
+    if (!run_.options.only.empty() && !run_.options.only[i]) continue;
+    if (planned.state != TaskState::kReuse) {
+      to_run.push_back(i);
+      continue;
     }
+    states.set_phase(i, TaskPhase::kReused);
+    // A kill between a record and its hint leaves the hint out; it is caught up with here.
+    if (run_.store.hint(run_.task(i).plan_key) != state.key)
+      run_.cache_changes([&] { run_.store.set_hint(run_.task(i).plan_key, state.key); });
   }
+  for (const std::size_t i : to_run) states.want(i);
   Json counts = Json::object();
-  for (const auto& [phase, count] : state_.counts) counts[std::string(phase_name(phase))] = count;
-  emit({"plan", -1, 0, {{"tasks", counts}, {"capacity", describe(options_.capacity)}}});
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-    if (nodes_[i].phase == TaskPhase::kWaiting) evaluate(i);
-  }
-}
-
-bool Execution::will_run(std::size_t i) const {
-  return plan_.tasks[i].state == TaskState::kRun || plan_.tasks[i].state == TaskState::kLikelyReuse;
-}
-
-void Execution::refuse_impossible() const {
-  support::Diagnostics diagnostics;
-  std::map<std::string, std::pair<std::string, std::size_t>> seen;  // message → (first id, count)
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-    if (!will_run(i)) continue;
-    const std::string why = impossible(graph_.tasks[i].resources, options_.capacity);
-    if (why.empty()) continue;
-    auto [at, fresh] = seen.try_emplace(graph_.tasks[i].label + "\n" + why, graph_.tasks[i].id, 0);
-    ++at->second.second;
-  }
-  for (const auto& [key, value] : seen) {
-    const auto& [id, count] = value;
-    diagnostics.add(cat(quote(id), count > 1 ? cat(" and ", count - 1, " more") : std::string(),
-                        " cannot run here: ", key.substr(key.find('\n') + 1)));
-  }
-  diagnostics.throw_if_any();
-}
-
-namespace {
-
-/// Where the first field that a message names in quotes was set: of 'model.encoding' the line of that key or of one
-/// below it.
-support::Place place_named_in(const std::string& message, const support::Origins& origins) {
-  for (std::size_t from = message.find('\''); from != std::string::npos; from = message.find('\'', from + 1)) {
-    const std::size_t to = message.find('\'', from + 1);
-    if (to == std::string::npos) break;
-    const std::string name = message.substr(from + 1, to - from - 1);
-    const auto found = origins.lower_bound(name);
-    if (found == origins.end()) continue;
-    if (found->first == name || found->first.rfind(name + ".", 0) == 0) return found->second;
-  }
-  return {};
-}
-
-}  // namespace
-
-void Execution::check_configs() const {
-  std::map<std::string, std::vector<std::size_t>> by_executable;
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-    if (will_run(i) && !graph_.tasks[i].stage->executable.empty()) {
-      by_executable[graph_.tasks[i].stage->executable].push_back(i);
-    }
-  }
-  for (const auto& [executable, tasks] : by_executable) {
-    std::string lines;
-    for (const std::size_t i : tasks) lines += graph_.tasks[i].config->dump() + "\n";
-    const double limit_s = kCheckSeconds + kCheckSecondsEach * static_cast<double>(tasks.size());
-    const auto captured = support::capture_within({executable, "--check"}, {.timeout_s = limit_s, .input = lines});
-    if (captured.timed_out) {
-      throw support::ConfigError(cat(support::quote(executable), " did not answer --check within ",
-                                     support::short_duration(limit_s)),
-                                 {}, "a stage reads configs from standard input, one a line, until it ends");
-    }
-    if (captured.status.code == 0) continue;
-    // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.
-    std::vector<support::Diagnostic> diagnostics;
-    std::map<std::string, std::pair<std::size_t, std::size_t>> refused;  // message → (first task, how many)
-    std::size_t at = 0;
-    for (const std::string& line : support::split(captured.out, '\n')) {
-      const Json answer = Json::parse(line, nullptr, false);
-      if (!answer.is_object() || at >= tasks.size()) continue;
-      const std::size_t task = tasks[at++];
-      if (!answer.contains("errors") || !answer["errors"].is_array()) continue;
-      for (const Json& error : answer["errors"]) {
-        ++refused.try_emplace(error.is_string() ? error.get<std::string>() : error.dump(), task, 0)
-              .first->second.second;
-      }
-    }
-    for (const auto& [message, where] : refused) {
-      diagnostics.push_back(
-          {cat(graph_.tasks[where.first].id, where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string(),
-               ": ", message),
-           place_named_in(message, graph_.origins_of(graph_.tasks[where.first]))});
-    }
-    if (diagnostics.empty()) {
-      const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));
-      diagnostics.push_back({cat(fs::path(executable).filename().string(), " refuses a config (exit code ",
-                                 captured.status.code, "):\n", text)});
-    }
-    throw support::ConfigError(std::move(diagnostics));
-  }
-}
-
-std::vector<double> Execution::expected_seconds() const {
-  std::vector<double> seconds(graph_.tasks.size(), -1);
-  std::map<std::string, std::pair<double, int>> by_label;
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-    const Task& task = graph_.tasks[i];
-    const auto key = store_.hint(task.plan_key);
-    if (!key) continue;
-    double wall = 0;
-    bool known = false;
-    if (task.is_trajectory()) {
-      for (const SnapshotPoint& point : task.snapshots) {
-        if (const auto result = store_.find({*key, point.step})) {
-          wall = std::max(wall, result->wall_s);
-          known = true;
-        }
-      }
-    } else if (const auto result = store_.find({*key, -1})) {
-      wall = result->wall_s;
-      known = true;
-    }
-    if (!known) continue;
-    seconds[i] = wall;
-    auto& [sum, count] = by_label[task.label];
-    sum += wall;
-    ++count;
-  }
-  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
-    if (seconds[i] >= 0) continue;
-    const auto found = by_label.find(graph_.tasks[i].label);
-    seconds[i] = found == by_label.end() ? 1.0 : found->second.first / found->second.second;
-  }
-  known_labels_ = std::move(by_label);
-  return seconds;
+  for (const auto& [phase, count] : states.counts()) counts[std::string(phase_name(phase))] = count;
+  run_.emit({"plan", -1, 0, {{"tasks", counts}, {"capacity", describe(run_.options.capacity)}}});
 }
 
 // ---- the loop
 
-void Execution::stop_stages(int signal) {
-  for (auto& [ticket, active] : running_) {
-    active.stop_sent = true;
-    runner_.signal(ticket, signal);
+void Execution::loop() {
+  while (true) {
+    poll_stop();
+    collect_answers();
+    start_ready();
+    if (is_over()) break;
+    double timeout = kTick;
+    if (next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - run_.runner.now(), 0.001, kTick);
+    for (const RunnerEvent& event : run_.runner.wait(timeout)) {
+      if (event.kind == RunnerEvent::Kind::kExit)
+        attempts_->on_exit(event);
+      else
+        attempts_->on_message(event);
+    }
+    if (run_.runner.now() - last_tick_s_ >= kTick) tick();
   }
+}
+
+bool Execution::is_over() const {
+  if (!attempts_->running().empty() || !attempts_->ending().empty()) return false;
+  if (run_.no_new_starts || run_.stop_level > 0) return true;
+  return run_.states->ready().empty() && checks_->reading().empty();
 }
 
 void Execution::poll_stop() {
   const int level = stop_ ? stop_() : 0;
-  if (level > 0 && stop_level_ == 0) {
-    stop_level_ = 1;
-    state_.stopping = true;
-    stop_since_s_ = runner_.now();
-    emit({"stop", -1, 0, {{"level", 1}, {"running", running_.size()}}});
-    stop_stages(SIGTERM);
+  const std::size_t running = attempts_->running().size();
+  if (level > 0 && run_.stop_level == 0) {
+    run_.stop_level = 1;
+    run_.shown.stopping = true;
+    stop_since_s_ = run_.runner.now();
+    run_.emit({"stop", -1, 0, {{"level", 1}, {"running", running}}});
+    publisher_->stop_verifying();
+    attempts_->signal_all(SIGTERM);
   }
-  if (level > 1 && stop_level_ == 1) {
-    stop_level_ = 2;
-    emit({"stop", -1, 0, {{"level", 2}, {"running", running_.size()}}});
-    stop_stages(SIGKILL);
+  if (level > 1 && run_.stop_level == 1) {
+    run_.stop_level = 2;
+    run_.emit({"stop", -1, 0, {{"level", 2}, {"running", running}}});
+    attempts_->signal_all(SIGKILL);
   }
-  const bool asked = stop_level_ == 1 || !summary_.store_error.empty();
-  if (asked && stop_since_s_ < 0) stop_since_s_ = runner_.now();
-  if (asked && !grace_over_ && stop_since_s_ >= 0 && runner_.now() - stop_since_s_ > options_.grace_s &&
-      !running_.empty()) {
+  if (!run_.summary.store_error.empty() && !std::exchange(store_failure_told_, true)) {
+    if (stop_since_s_ < 0) stop_since_s_ = run_.runner.now();
+    publisher_->stop_verifying();
+    attempts_->signal_all(SIGTERM);
+  }
+  const bool asked = stop_since_s_ >= 0 && run_.stop_level < 2;
+  if (asked && !grace_over_ && run_.runner.now() - stop_since_s_ > run_.options.grace_s && running > 0) {
     grace_over_ = true;
-    emit({"warn",
-          -1,
-          0,
-          {{"text", cat("stages did not stop within ", support::short_duration(options_.grace_s), "; killing them")}}});
-    stop_stages(SIGKILL);
+    run_.warn(cat("stages did not stop within ", support::short_duration(run_.options.grace_s), "; killing them"));
+    attempts_->signal_all(SIGKILL);
   }
 }
 
-void Execution::loop() {
-  double last_tick = 0;
-  double last_progress = runner_.now();
-  while (true) {
-    poll_stop();
-    collect_published();
-    start_ready();
-    if (running_.empty() && ending_.empty() && (queue_->empty() || no_new_starts_ || stop_level_ > 0)) break;
-    double timeout = kTick;
-    if (next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - runner_.now(), 0.001, kTick);
-    for (const RunnerEvent& event : runner_.wait(timeout)) {
-      if (event.kind == RunnerEvent::Kind::kExit) {
-        on_exit(event);
-        continue;
-      }
-      const auto found = running_.find(event.ticket);
-      if (found != running_.end()) on_message(event.ticket, found->second, event.message);
+bool Execution::collect_answers() {
+  bool any = false;
+  // What has ended may hand over more, and be done with it at once.
+  for (auto answers = publisher_->collect_published(); !answers.empty(); answers = publisher_->collect_published()) {
+    for (const PublishAnswer& answer : answers) attempts_->on_published(answer);
+    any = true;
+  }
+  for (const VerifyAnswer& answer : publisher_->collect_verified()) {
+    const std::size_t i = answer.job.task;
+    any = true;
+    if (answer.job.ticket != 0) {
+      attempts_->on_verified(answer);
+      continue;
     }
-    const double now = runner_.now();
-    if (now - last_tick >= kTick) {
-      last_tick = now;
-      enforce_time();
-      tend_leases();
-      refresh_state();
-      listener_.on_tick(state_);
-      if (now - last_progress >= 1) {
-        last_progress = now;
-        folder_->write_progress(state_);
-      }
+    const auto damaged = checks_->take(answer);
+    if (run_.states->phase(i) != TaskPhase::kVerifying) continue;  // an input went meanwhile
+    if (damaged.empty())
+      run_.states->make_ready_again(i);
+    else
+      attempts_->on_damaged_inputs(i, damaged);
+  }
+  return any;
+}
+
+void Execution::settle() {
+  while (const auto news = run_.states->next_news()) {
+    if (news->kind == TaskStates::News::Kind::kInputsSettled) {
+      refresh(news->task);
+      continue;
     }
+    const TaskStates::State& state = run_.states->at(news->task);
+    Json detail{{"reason", state.reason}};
+    if (!state.blocked_by.empty()) detail["root"] = state.blocked_by;
+    run_.emit({"block", static_cast<std::int64_t>(news->task), 0, std::move(detail)});
   }
 }
 
-void Execution::enforce_time() {
-  const double now = runner_.now();
-  for (auto& [ticket, active] : running_) {
-    const double limit = graph_.tasks[active.task].resources.time_s;
-    if (limit <= 0 || active.stop_sent || now - active.started_s < limit) continue;
-    if (!active.timed_out) {
-      active.timed_out = true;
-      active.kill_at_s = now + options_.grace_s;
-      emit({"warn",
-            static_cast<std::int64_t>(active.task),
-            active.attempt,
-            {{"text", cat("has run for ", support::short_duration(limit),
-                          ", the time that its resources allow; asked it to save and stop")}}});
-      runner_.signal(ticket, SIGTERM);
-    } else if (active.kill_at_s >= 0 && now >= active.kill_at_s) {
-      active.kill_at_s = -1;
-      runner_.signal(ticket, SIGKILL);
-    }
+void Execution::refresh(std::size_t i) {
+  TaskStates& states = *run_.states;
+  TaskStates::State& state = states.at(i);
+  const Task& task = run_.task(i);
+  TaskInputs inputs = states.inputs_of(i);
+  if (task.allow_partial && inputs.nothing_there) {
+    states.block(i, "nothing that it gathers is there");
+    return;
   }
+  state.key = keys_->task_key(task, inputs.digests);
+  checks_->forget(i);
+  if (const auto twin = run_.plan.tasks[i].same_as; twin && states.at(*twin).made) state.forced = false;
+  if (!state.forced && reuse_if_there(i)) return;
+  if (inputs.diverged_parent.empty()) {
+    states.set_phase(i, TaskPhase::kReady);
+    return;
+  }
+  if (!publishing_->inherit_divergence(i, std::move(inputs))) return;
+  state.forced = false;
+  states.set_phase(i, TaskPhase::kDone);
 }
 
-bool Execution::results_there(std::size_t i) const {
-  const Task& task = graph_.tasks[i];
-  const auto there = [&](std::int64_t step) {
-    const auto result = store_.find({nodes_[i].key, step});
-    return result && store_.complete(*result);
+bool Execution::reuse_if_there(std::size_t i) {
+  TaskStates& states = *run_.states;
+  TaskStates::State& state = states.at(i);
+  const Task& task = run_.task(i);
+  const auto there = [&](std::int64_t step) -> std::optional<Result> {
+    auto result = run_.store.find({state.key, step});
+    if (result && run_.store.complete(*result)) return result;
+    return std::nullopt;
   };
-  if (!task.is_trajectory()) return there(-1);
-  const auto needed = needed_snapshots(i);
-  return std::all_of(needed.begin(), needed.end(), [&](std::size_t k) { return there(task.snapshots[k].step); });
-}
-
-void Execution::tend_leases() {
-  std::vector<std::string> lost;
-  guarded([&] { lost = leases_->beat(); });
-  for (auto& [ticket, active] : running_) {
-    const Task& task = graph_.tasks[active.task];
-    if (std::find(lost.begin(), lost.end(), task.plan_key) != lost.end()) {
-      active.lease_lost = true;
-      emit({"warn",
-            static_cast<std::int64_t>(active.task),
-            active.attempt,
-            {{"text",
-              "another run took it over while this one was stopped; it goes on, and counts if it is the first to "
-              "end"}}});
+  if (!task.is_trajectory()) {
+    auto result = there(-1);
+    if (!result) return false;
+    states.add_result(i, TaskStates::kWhole, *std::move(result));
+  } else {
+    bool all = true;
+    for (const std::size_t k : states.needed_snapshots(i)) {
+      auto result = there(task.snapshots[k].step);
+      if (result)
+        states.add_result(i, static_cast<int>(k), *std::move(result));
+      else
+        all = false;
     }
-    if (active.lease_lost && !active.superseded && !active.stop_sent && !nodes_[active.task].forced &&
-        results_there(active.task)) {
-      active.superseded = true;
-      runner_.signal(ticket, SIGTERM);
+    if (!all) return false;
+  }
+  run_.leases->release(task.plan_key);  // held while an earlier stage of it was on its way out, or just taken
+  run_.cache_changes([&] { run_.store.set_hint(task.plan_key, state.key); });
+  states.set_phase(i, state.made ? TaskPhase::kDone : TaskPhase::kReused);
+  if (!state.made) run_.emit({"reuse", static_cast<std::int64_t>(i), 0, {{"key", state.key}}});
+  return true;
+}
+
+void Execution::start_ready() {
+  next_wake_s_ = -1;
+  do {
+    settle();
+    if (run_.no_new_starts || run_.stop_level > 0) return;
+    start_in_order();
+  } while (collect_answers() || run_.states->has_news());
+}
+
+void Execution::start_in_order() {
+  TaskStates& states = *run_.states;
+  std::vector<const Resources*> refused;
+  std::optional<std::size_t> head;  // the most urgent task that waits for more of the machine
+  head_starts_s_.reset();
+  bool starved = false;
+  int looked_ahead = 0;
+  // Slots are taken in order of urgency. A small task may pass a large one that does not fit now, but not so that the
+  // large one never fits.
+  for (auto next = states.ready().first(); next; next = states.ready().after(*next)) {
+    const std::size_t i = *next;
+    const Task& task = run_.task(i);
+    const bool passed = checks_->passed(i);
+    if (!passed && checks_->has_room()) checks_->begin(i);
+    if (!passed || slots_.full()) {
+      // Inputs are read a few tasks ahead of their slots.
+      if (++looked_ahead > kLookAhead) break;
+      continue;
     }
+    if (attempts_->not_before_s(i) > run_.runner.now()) {
+      wake_at(attempts_->not_before_s(i));
+      continue;
+    }
+    if (attempts_->is_busy(i)) continue;
+    if (refused.size() < 64 && std::any_of(refused.begin(), refused.end(), [&](const Resources* demand) {
+          return demand->cpus <= task.resources.cpus && demand->mem_bytes <= task.resources.mem_bytes &&
+                 demand->gpus <= task.resources.gpus && demand->pools == task.resources.pools;
+        })) {
+      continue;  // no smaller than one that did not fit a moment ago
+    }
+    if (head && !may_pass(i, *head)) continue;
+    // Another task may have published the same key meanwhile.
+    if (!states.at(i).forced && reuse_if_there(i)) continue;
+    const auto slot = slots_.take(task.resources, attempts_->mem_factor(i), &gpu_leases_);
+    if (!slot) {
+      refused.push_back(&task.resources);
+      starved = true;
+      // What only a pool or another program's GPU holds back gathers nothing.
+      if (!head && !slots_.has_room(task.resources, attempts_->mem_factor(i))) head = i;
+      continue;
+    }
+    if (!attempts_->start(i, *slot)) give_back(*slot);
+    if (attempts_->not_before_s(i) > run_.runner.now()) wake_at(attempts_->not_before_s(i));
+    if (run_.no_new_starts) return;
   }
+  if (starved && attempts_->running().empty()) wake_at(run_.runner.now() + 1);  // GPUs that another program holds
 }
 
-void Execution::refresh_state() {
-  state_.now_s = runner_.now();
-  state_.running.clear();
-  for (const auto& [ticket, active] : running_) {
-    state_.running.push_back(
-        {active.task, active.attempt, active.started_s, expected_of(active.task), active.progress});
-  }
-  for (const auto& [ticket, active] : ending_) {
-    state_.running.push_back({active.task, active.attempt, active.started_s, -1, {{"what", "publishing"}}});
-  }
-  state_.eta_s = estimate();
+bool Execution::may_pass(std::size_t i, std::size_t head) {
+  const Resources& demand = run_.task(i).resources;
+  if (slots_.has_room_beside(demand, attempts_->mem_factor(i), run_.task(head).resources, attempts_->mem_factor(head)))
+    return true;
+  const double expected = estimate_.expected_s(i);
+  if (expected < 0) return false;
+  if (!head_starts_s_) head_starts_s_ = could_start_s(head);
+  return run_.runner.now() + expected <= *head_starts_s_;
 }
 
-double Execution::expected_of(std::size_t i) const {
-  if (i < options_.expected_s.size() && options_.expected_s[i] > 0) return options_.expected_s[i];
-  const auto label = known_labels_.find(graph_.tasks[i].label);
-  return label == known_labels_.end() ? -1 : label->second.first / label->second.second;
+/// When enough of the machine is free, should what runs take as long as expected; now where that is not known.
+double Execution::could_start_s(std::size_t i) const {
+  const double now = run_.runner.now();
+  std::vector<std::pair<double, const Slot*>> ends;
+  for (const auto& [ticket, attempt] : attempts_->running()) {
+    const double expected = estimate_.expected_s(attempt.task);
+    ends.emplace_back(expected < 0 ? now : std::max(now, attempt.started_s + expected), &attempt.slot);
+  }
+  std::sort(ends.begin(), ends.end());
+  Slots free = slots_;
+  for (const auto& [end_s, slot] : ends) {
+    free.give_back(*slot);
+    if (free.has_room(run_.task(i).resources, attempts_->mem_factor(i))) return end_s;
+  }
+  return now;
 }
 
-double Execution::estimate() const {
-  std::map<std::size_t, double> gone;
-  for (const auto& [ticket, active] : running_) gone[active.task] = runner_.now() - active.started_s;
-  double cpu_s = 0, gpu_s = 0, path_s = 0;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const TaskPhase phase = nodes_[i].phase;
-    if (phase != TaskPhase::kWaiting && phase != TaskPhase::kReady && phase != TaskPhase::kRunning) continue;
-    const auto label = known_labels_.find(graph_.tasks[i].label);
-    if (label == known_labels_.end()) return -1;
-    const double whole = label->second.first / label->second.second;
-    const auto began = gone.find(i);
-    const double past = began == gone.end() ? 0 : std::min(began->second, whole);
-    cpu_s += (whole - past) * static_cast<double>(graph_.tasks[i].resources.cpus);
-    gpu_s += (whole - past) * static_cast<double>(graph_.tasks[i].resources.gpus);
-    path_s = std::max(path_s, queue_->remaining(i) - past);
+void Execution::wake_at(double when_s) {
+  if (next_wake_s_ < 0 || when_s < next_wake_s_) next_wake_s_ = when_s;
+}
+
+void Execution::give_back(const Slot& slot) {
+  for (const std::string& id : slot.gpus) gpu_leases_.give_back(id, slot.gpu_units);
+  slots_.give_back(slot);
+}
+
+void Execution::tick() {
+  last_tick_s_ = run_.runner.now();
+  attempts_->enforce_time();
+  attempts_->tend_leases();
+  refresh_shown();
+  run_.tell_state();
+  if (last_tick_s_ - last_progress_s_ < 1) return;
+  last_progress_s_ = last_tick_s_;
+  run_.folder->write_progress(run_.shown);
+}
+
+void Execution::refresh_shown() {
+  RunState& shown = run_.shown;
+  shown.now_s = run_.runner.now();
+  shown.counts = run_.states->counts();
+  shown.running.clear();
+  for (const auto& [ticket, attempt] : attempts_->running()) {
+    shown.running.push_back({attempt.task, attempt.number, attempt.started_s, estimate_.expected_s(attempt.task),
+                             attempt.progress});
   }
-  // No schedule is faster than its longest path, nor than all work spread over all slots.
-  const auto& capacity = options_.capacity;
-  return std::max({path_s, cpu_s / static_cast<double>(std::max<std::int64_t>(1, capacity.cpus)),
-                   capacity.gpus.empty() ? 0.0 : gpu_s / static_cast<double>(capacity.gpus.size())});
+  for (const auto& [ticket, attempt] : attempts_->ending()) {
+    const char* what = attempt.verifying_inputs ? "verifying inputs" : "publishing";
+    shown.running.push_back({attempt.task, attempt.number, attempt.started_s, -1, {{"what", what}}});
+  }
+  for (const auto& [task, reading] : checks_->reading()) {
+    shown.running.push_back(
+        {task, 0, reading.started_s, -1,
+         {{"what", "verifying inputs, MB"}, {"done", *reading.job.bytes_read / 1000000}, {"total", reading.bytes / 1000000}}});
+  }
+  std::erase_if(shown.elsewhere,
+                [&](const auto& entry) { return run_.states->phase(entry.first) != TaskPhase::kReady; });
+  shown.eta_s =
+      estimate_.left_s(*run_.states, attempts_->running(), shown.now_s, run_.options.capacity);
 }
 
 // ---- the end
 
 RunSummary Execution::end() {
-  std::vector<ViewItem> items;
+  publisher_.reset();
+  for (const auto& [i, reading] : checks_->reading()) {
+    if (run_.states->phase(i) == TaskPhase::kVerifying) run_.states->make_ready_again(i);
+  }
+  RunSummary& summary = run_.summary;
   std::size_t unfinished = 0;
-  for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    const Node& node = nodes_[i];
-    summary_.phases.push_back(node.phase);
-    if (node.phase == TaskPhase::kSkipped) continue;
-    if (node.phase == TaskPhase::kReused) ++summary_.reused;
-    if (node.phase == TaskPhase::kBlocked) ++summary_.blocked;
-    if (node.phase == TaskPhase::kWaiting || node.phase == TaskPhase::kReady || node.phase == TaskPhase::kInterrupted)
-      ++unfinished;
-    if (node.result) {
-      for (const OutputRecord& output : node.result->outputs) items.push_back({i, "", output});
-    }
-    for (const auto& [label, result] : node.snapshots) {
-      for (const OutputRecord& output : result.outputs) items.push_back({i, label, output});
-    }
+  for (std::size_t i = 0; i < run_.states->size(); ++i) {
+    const TaskPhase phase = run_.states->phase(i);
+    summary.phases.push_back(phase);
+    if (phase == TaskPhase::kReused) ++summary.reused;
+    if (phase == TaskPhase::kBlocked) ++summary.blocked;
+    if (is_unfinished(phase) || phase == TaskPhase::kInterrupted) ++unfinished;
   }
-  if (summary_.store_error.empty()) {
-    guarded([&] {
-      const fs::path root = graph_.root;
-      for (const std::string& text : write_view(graph_, store_, items, root / "out"))
-        emit({"warn", -1, 0, {{"text", text}}});
-      summary_.reports = write_reports(graph_, store_, items, root / "reports", summary_.run_id);
-      if (options_.whole) write_view_mark(graph_, root / "out", summary_.reports);
-    });
-  }
-  if (stop_level_ == 2)
-    summary_.exit_code = kRunInterrupted;
-  else if (!summary_.store_error.empty())
-    summary_.exit_code = kRunStore;
-  else if (summary_.failed > 0)
-    summary_.exit_code = kRunFailed;
-  else if (summary_.conflicts > 0 && options_.strict)
-    summary_.exit_code = kRunMismatch;
-  else if (summary_.blocked > 0 || unfinished > 0)
-    summary_.exit_code = kRunIncomplete;
-  summary_.wall_s = runner_.now() - started_s_;
-  refresh_state();
+  if (names_ && summary.store_error.empty()) run_.store_changes([&] { names_->show_all(); });
+  if (run_.stop_level == 2)
+    summary.exit_code = kRunInterrupted;
+  else if (!summary.store_error.empty())
+    summary.exit_code = kRunStore;
+  else if (summary.failed > 0)
+    summary.exit_code = kRunFailed;
+  else if (summary.conflicts > 0 && run_.options.strict)
+    summary.exit_code = kRunMismatch;
+  else if (summary.blocked > 0 || unfinished > 0)
+    summary.exit_code = kRunIncomplete;
+  summary.wall_s = run_.runner.now() - started_s_;
+  refresh_shown();
   try {
-    folder_->write_progress(state_);
-    folder_->write_summary(graph_, summary_);
+    run_.folder->write_progress(run_.shown);
+    run_.folder->write_summary(run_.graph, summary);
   } catch (const support::IoError& error) {
-    if (summary_.store_error.empty()) summary_.store_error = error.diagnostics().front().message;
-    if (summary_.exit_code == kRunDone) summary_.exit_code = kRunStore;
+    if (summary.store_error.empty()) summary.store_error = error.diagnostics().front().message;
+    if (summary.exit_code == kRunDone) summary.exit_code = kRunStore;
   }
-  emit({"end", -1, 0, to_json(graph_, summary_)});
-  return std::move(summary_);
+  run_.emit({"end", -1, 0, to_json(run_.graph, summary)});
+  return std::move(summary);
 }
 
 }  // namespace pe::pipeline

@@ -18,7 +18,8 @@ enum class Outcome {
   kInput,         ///< 3: verify the inputs; a damaged one is made again once
   kNetwork,       ///< 69: retry with backoff
   kIo,            ///< 74: no new starts, the run ends with 4
-  kPermanent,     ///< 2, 64 to 68, 70 to 73, 77, 78: fails at once
+  kOtherProgram,  ///< 77: the stage was rebuilt after the run was planned: fails, a new run plans with what is there
+  kPermanent,     ///< 2, 64 to 68, 70 to 73, 78: fails at once
   kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt
   kOutOfMemory,   ///< killed for memory: retry with more
   kNode,          ///< the machine's fault: cannot start, lost
@@ -33,7 +34,7 @@ std::string_view outcome_name(Outcome outcome);
 Outcome classify(const RunnerEvent& exit, bool stop_sent);
 
 /// How often a task was tried, by what costs an attempt.
-struct Attempts {
+struct Tries {
   int failed = 0;               ///< attempts that ended in a retryable failure
   int requeued = 0;             ///< in a row without a step
   std::int64_t last_step = -1;  ///< that a checkpoint was reported for
@@ -46,8 +47,8 @@ struct Decision {
   double mem_factor = 1;  ///< of the next attempt's memory
 };
 
-/// The table of design/README 16. `moved` says whether a checkpoint later than the start's was reported.
-Decision decide(Outcome outcome, const RetryPolicy& policy, const Attempts& before, bool moved);
+/// The table of doc/failures.md, "Ends of stages". `moved` says whether a checkpoint later than the start's was reported.
+Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before, bool moved);
 
 /// What a person should know about an exit: "exit code 70", "killed by signal 9 (Killed), out of memory".
 std::string describe_exit(const RunnerEvent& exit);

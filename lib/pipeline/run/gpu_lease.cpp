@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 namespace pe::pipeline {
 
@@ -24,9 +25,11 @@ support::Descriptor open_shared(const std::filesystem::path& path) {
 
 }  // namespace
 
-GpuLeases::GpuLeases(std::filesystem::path folder) : folder_(folder.empty() ? "/tmp" : std::move(folder)) {}
+GpuLeases::GpuLeases(std::filesystem::path folder)
+    : folder_(folder.empty() ? "/tmp" : std::move(folder)), locks_(std::getenv("SLURM_JOB_ID") == nullptr) {}
 
 bool GpuLeases::take(const std::string& id, int units) {
+  if (!locks_) return true;
   std::string name = "pe-gpu-";
   for (const char c : id) name += (c == '/' ? '_' : c);
   // Of its own for each share, since locks of one description do not exclude each other.

@@ -15,7 +15,8 @@ namespace pe::pipeline {
 
 class GpuLeases : public GpuLocks {
  public:
-  /// Locks live in `folder`; empty: /tmp, which every user of the machine sees.
+  /// Locks live in `folder`; empty: /tmp, which every user of the machine sees. Inside an allocation of a cluster nothing
+  /// is locked: its GPUs are its own, and their numbers may not be those of the machine.
   explicit GpuLeases(std::filesystem::path folder = {});
   /// False when too much of it is held now, by this or another program. Where no lock can be made, every GPU counts as
   /// free.
@@ -25,6 +26,7 @@ class GpuLeases : public GpuLocks {
 
  private:
   std::filesystem::path folder_;
+  bool locks_ = true;
   std::multimap<std::pair<std::string, int>, support::Descriptor> held_;
 };
 

@@ -32,16 +32,21 @@ constexpr std::size_t kLongestLine = 1u << 20;  // a longer event is dropped who
 
 double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-/// How many processes the kernel has killed for memory; -1 when it does not say.
-std::int64_t oom_kills() {
-  Descriptor fd(::open("/proc/vmstat", O_RDONLY | O_CLOEXEC));
-  if (!fd) return -1;
+std::string small_file(const std::string& path) {
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return "";
   std::string text(16384, '\0');
   const ssize_t count = ::read(fd.get(), text.data(), text.size());
-  if (count <= 0) return -1;
-  text.resize(static_cast<std::size_t>(count));
-  const auto at = text.find("\noom_kill ");
-  return at == std::string::npos ? -1 : std::atoll(text.c_str() + at + 10);
+  text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  return text;
+}
+
+/// How many processes the kernel has killed for memory: of this process's own control group and those below it, where the
+/// kernel counts these, else of the whole machine, where a kill may have been another program's. -1 when it does not say.
+std::int64_t oom_kills() {
+  static const std::string groups = small_file("/proc/self/cgroup");
+  const std::int64_t own = oom_kills_of(groups, "/sys/fs/cgroup");
+  return own >= 0 ? own : oom_kills_in(small_file("/proc/vmstat"));
 }
 
 /// The same, as it was at most a second ago: the kernel takes its time to count all that stands in that file.
@@ -61,6 +66,30 @@ double seconds(const timeval& time) {
 }
 
 }  // namespace
+
+std::int64_t oom_kills_in(std::string_view counters) {
+  for (const std::string& line : support::split(counters, '\n')) {
+    if (line.rfind("oom_kill ", 0) == 0) return std::atoll(line.c_str() + 9);
+  }
+  return -1;
+}
+
+std::int64_t oom_kills_of(std::string_view groups, const std::string& mount) {
+  for (const std::string& line : support::split(groups, '\n')) {
+    // "0::/path" of the unified hierarchy, "5:memory:/path" of the first one.
+    const auto first = line.find(':');
+    const auto second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);
+    std::int64_t kills = -1;
+    if (controllers.empty())
+      kills = oom_kills_in(small_file(mount + path + "/memory.events"));
+    else if ((',' + controllers + ',').find(",memory,") != std::string::npos)
+      kills = oom_kills_in(small_file(mount + "/memory" + path + "/memory.oom_control"));
+    if (kills >= 0) return kills;
+  }
+  return -1;
+}
 
 struct LocalRunner::State {
   struct Child {
@@ -241,11 +270,13 @@ void LocalRunner::signal(std::uint64_t ticket, int signal) {
   if (::kill(-found->second.pid, signal) != 0) ::kill(found->second.pid, signal);
 }
 
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus) {
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage) {
   static constexpr std::string_view kNames[] = {
       "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME",
       "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
-      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY"};
+      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY",
+      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"};
+  static constexpr std::string_view kSecrets[] = {"HF_TOKEN", "HF_TOKEN_PATH"};
   static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_IB_"};
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) {
@@ -254,7 +285,8 @@ std::vector<std::string> stage_environment(const std::vector<std::string>& gpus)
     const bool known = std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
     const bool prefixed = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                                       [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
-    if (known || prefixed) environment.emplace_back(text);
+    const bool secret = std::find(std::begin(kSecrets), std::end(kSecrets), name) != std::end(kSecrets);
+    if ((known || prefixed) && (!secret || stage == "fetch")) environment.emplace_back(text);
   }
   environment.push_back("LANG=C.UTF-8");
   environment.push_back("CUDA_VISIBLE_DEVICES=" + support::join(gpus, ","));

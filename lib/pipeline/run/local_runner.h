@@ -2,7 +2,11 @@
 /// Runs stages as child processes of this one: `posix_spawn`, a pidfd each, one epoll loop, no threads.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "pipeline/run/runner.h"
 
@@ -26,7 +30,15 @@ class LocalRunner : public Runner {
   std::unique_ptr<State> state_;
 };
 
-/// The environment that stages get: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given.
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus);
+/// The environment that a stage gets: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given. Tokens of
+/// services go only to the stage that asks services (`fetch`), by StageDescription::name.
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage);
+
+/// The value of `oom_kill` in vmstat, memory.events or memory.oom_control; -1 when it is not there.
+std::int64_t oom_kills_in(std::string_view counters);
+/// How many processes of this process's control group were killed for memory; -1 where the kernel does not count them.
+/// @param groups  the text of /proc/self/cgroup
+/// @param mount   where control groups are mounted
+std::int64_t oom_kills_of(std::string_view groups, const std::string& mount);
 
 }  // namespace pe::pipeline

@@ -3,10 +3,12 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include "artifact/finish_collection.h"
+#include "pipeline/plan/externals.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -22,20 +24,23 @@ Publisher::Publisher(Store& store, int threads, std::function<void()> wake)
     : store_(store), wake_(std::move(wake)), wanted_(threads) {}
 
 Publisher::~Publisher() {
+  stop_verifying_ = true;
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
-    jobs_.clear();
+    to_publish_.clear();
+    to_verify_.clear();
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
 /// Handing a small file over costs more than publishing it. Syncing waits for the disk whatever the size.
-bool Publisher::is_small(const PublishJob& job) const {
+bool Publisher::at_once(const std::vector<Produced>& outputs) const {
+  if (wanted_ == 0) return true;
   if (store_.durable()) return false;
   std::int64_t bytes = 0;
-  for (const Produced& output : job.outputs) {
+  for (const Produced& output : outputs) {
     struct stat status {};
     if (::stat(output.path.c_str(), &status) != 0) continue;
     if (S_ISDIR(status.st_mode)) return false;
@@ -44,9 +49,23 @@ bool Publisher::is_small(const PublishJob& job) const {
   return bytes <= kSmallBytes;
 }
 
+bool Publisher::at_once(const std::vector<OutputRecord>& outputs) const {
+  if (wanted_ == 0) return true;
+  if (store_.durable()) return false;
+  std::uint64_t bytes = 0;
+  for (const OutputRecord& output : outputs) bytes += output.bytes;
+  return bytes <= static_cast<std::uint64_t>(kSmallBytes);
+}
+
 PublishAnswer Publisher::work(PublishJob job) const {
   PublishAnswer answer;
   try {
+    // Hours may have passed since the files were hashed for the key, and the stage has read them only now.
+    if (job.task) answer.changed = changed_external(*job.task);
+    if (!answer.changed.empty()) {
+      answer.job = std::move(job);
+      return answer;
+    }
     for (const Produced& output : job.outputs) {
       struct stat status {};
       if (::stat(output.path.c_str(), &status) != 0) {
@@ -55,7 +74,7 @@ PublishAnswer Publisher::work(PublishJob job) const {
       }
       // A stage that does not link our library only fills the folder of a report.
       if (output.kind == artifact::Kind::kReport) artifact::finish_collection(output.path, output.kind, job.recipe);
-      job.record.outputs.push_back(store_.publish_output(output));
+      job.record.outputs.push_back(store_.publish_output(output, &job.recipe));
     }
     answer.published = store_.place_record(job.record);
   } catch (const support::ArtifactError& error) {
@@ -69,46 +88,102 @@ PublishAnswer Publisher::work(PublishJob job) const {
   return answer;
 }
 
+VerifyAnswer Publisher::work(VerifyJob job) const {
+  VerifyAnswer answer;
+  const auto go_on = [&](std::uint64_t bytes) {
+    job.bytes_read->fetch_add(bytes, std::memory_order_relaxed);
+    return !stop_verifying_;
+  };
+  for (const OutputRecord& output : job.outputs) {
+    const auto damaged = store_.damaged(output, job.again ? Reread::kAll : Reread::kUnknown, go_on);
+    answer.damaged.insert(answer.damaged.end(), damaged.begin(), damaged.end());
+  }
+  answer.given_up = stop_verifying_;
+  if (answer.given_up) answer.damaged.clear();
+  answer.job = std::move(job);
+  return answer;
+}
+
+void Publisher::begin_threads() {
+  if (!threads_.empty()) return;
+  // Signals are for the main thread alone, which sleeps where they must wake it.
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int i = 0; i < wanted_; ++i) threads_.emplace_back([this] { serve(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 void Publisher::submit(PublishJob job) {
-  if (wanted_ == 0 || is_small(job)) {
+  const bool reads_files = wanted_ > 0 && job.task && !job.task->externals.empty();
+  if (!reads_files && at_once(job.outputs)) {
     PublishAnswer answer = work(std::move(job));
     const std::lock_guard lock(mutex_);
-    answers_.push_back(std::move(answer));
+    published_.push_back(std::move(answer));
     return;
   }
-  if (threads_.empty()) {
-    // Signals are for the main thread alone, which sleeps where they must wake it.
-    sigset_t all, before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (int i = 0; i < wanted_; ++i) threads_.emplace_back([this] { serve(); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+  begin_threads();
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    to_publish_.push_back(std::move(job));
   }
   changed_.notify_one();
+}
+
+void Publisher::submit(VerifyJob job) {
+  if (at_once(job.outputs)) {
+    VerifyAnswer answer = work(std::move(job));
+    const std::lock_guard lock(mutex_);
+    verified_.push_back(std::move(answer));
+    return;
+  }
+  begin_threads();
+  {
+    const std::lock_guard lock(mutex_);
+    to_verify_.push_back(std::move(job));
+  }
+  changed_.notify_one();
+}
+
+/// Reading inputs may take minutes: where there are several threads, one stays free to publish.
+bool Publisher::may_verify() const {
+  return !to_verify_.empty() && verifying_ < std::max(1, wanted_ - 1);
 }
 
 void Publisher::serve() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return over_ || !jobs_.empty(); });
+    changed_.wait(lock, [this] { return over_ || !to_publish_.empty() || may_verify(); });
     if (over_) return;
-    PublishJob job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    PublishAnswer answer = work(std::move(job));
-    lock.lock();
-    answers_.push_back(std::move(answer));
+    if (!to_publish_.empty()) {
+      PublishJob job = std::move(to_publish_.front());
+      to_publish_.pop_front();
+      lock.unlock();
+      PublishAnswer answer = work(std::move(job));
+      lock.lock();
+      published_.push_back(std::move(answer));
+    } else {
+      VerifyJob job = std::move(to_verify_.front());
+      to_verify_.pop_front();
+      ++verifying_;
+      lock.unlock();
+      VerifyAnswer answer = work(std::move(job));
+      lock.lock();
+      --verifying_;
+      verified_.push_back(std::move(answer));
+    }
     if (wake_) wake_();
   }
 }
 
-std::vector<PublishAnswer> Publisher::collect() {
+std::vector<PublishAnswer> Publisher::collect_published() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(answers_, {});
+  return std::exchange(published_, {});
+}
+
+std::vector<VerifyAnswer> Publisher::collect_verified() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(verified_, {});
 }
 
 }  // namespace pe::pipeline

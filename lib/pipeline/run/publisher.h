@@ -1,19 +1,22 @@
 /// @file
-/// Publishes outputs without holding up the loop: what is large or must be synced is hashed, linked and recorded by
-/// threads of its own, what is small at once. The caller collects the answers and updates the index itself, so that
-/// only files are touched beside it.
+/// Reads and publishes without holding up the loop: outputs are hashed, synced, linked and recorded, and inputs are read
+/// through, by threads of its own; what is small and need not be synced is done at once. The caller collects the answers
+/// and updates the index itself, so that only files are touched beside it.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "artifact/workspace.h"
+#include "pipeline/file/graph.h"
 #include "pipeline/store/store.h"
 
 namespace pe::pipeline {
@@ -24,41 +27,70 @@ struct PublishJob {
   Record record;             ///< all but its outputs
   artifact::Recipe recipe;   ///< for the manifest of a report that its stage left without one
   std::vector<Produced> outputs;
+  const Task* task = nullptr;  ///< whose external inputs must be what they were when its key was made
 };
 
 struct PublishAnswer {
   PublishJob job;       ///< with the record's outputs
-  Published published;  ///< when both texts are empty
-  std::string damaged;  ///< an output that is no whole artifact
+  Published published;  ///< when all texts are empty
+  std::string damaged;  ///< an output that is no whole artifact, or another's
+  std::string changed;  ///< a file that the config names is not what the key says: nothing was published
   std::string failed;   ///< the store could not be written
+};
+
+/// Artifacts to read through before a task starts, or after it blamed them.
+struct VerifyJob {
+  std::size_t task = 0;
+  std::uint64_t ticket = 0;  ///< of the attempt that blamed them, or 0
+  bool again = false;        ///< also what was read or published before
+  std::vector<OutputRecord> outputs;
+  std::shared_ptr<std::atomic<std::uint64_t>> bytes_read = std::make_shared<std::atomic<std::uint64_t>>(0);
+};
+
+struct VerifyAnswer {
+  VerifyJob job;
+  std::vector<std::string> damaged;  ///< digests of objects that are missing or not what their names say
+  bool given_up = false;             ///< after `stop_verifying`; `damaged` is then empty
 };
 
 class Publisher {
  public:
-  /// `threads` 0 publishes within `submit`. `wake` is called on a thread whenever there is an answer to collect.
+  /// `threads` 0 does everything within `submit`. `wake` is called on a thread whenever there is an answer to collect.
   Publisher(Store& store, int threads, std::function<void()> wake);
-  /// Waits for what is under way and drops what is not begun.
+  /// Waits for what is being published, gives up what is being read, and drops what is not begun.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;
 
   void submit(PublishJob job);
-  std::vector<PublishAnswer> collect();
+  void submit(VerifyJob job);
+  std::vector<PublishAnswer> collect_published();
+  std::vector<VerifyAnswer> collect_verified();
+  /// Gives up reading, within a block or two: the run is being stopped.
+  void stop_verifying() { stop_verifying_ = true; }
 
  private:
-  bool is_small(const PublishJob& job) const;
+  bool at_once(const std::vector<Produced>& outputs) const;
+  bool at_once(const std::vector<OutputRecord>& outputs) const;
   PublishAnswer work(PublishJob job) const;
+  VerifyAnswer work(VerifyJob job) const;
+  void begin_threads();
+  bool may_verify() const;
   void serve();
 
   Store& store_;
   std::function<void()> wake_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<PublishJob> jobs_;
-  std::vector<PublishAnswer> answers_;
+  std::deque<PublishJob> to_publish_;
+  std::deque<VerifyJob> to_verify_;
+  std::vector<PublishAnswer> published_;
+  std::vector<VerifyAnswer> verified_;
   std::vector<std::thread> threads_;
   int wanted_ = 0;
+  int verifying_ = 0;  // threads that read now
   bool over_ = false;
+  std::atomic<bool> stop_verifying_{false};
 };
 
 }  // namespace pe::pipeline

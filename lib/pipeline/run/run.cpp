@@ -7,30 +7,6 @@
 
 namespace pe::pipeline {
 
-std::string_view phase_name(TaskPhase phase) {
-  switch (phase) {
-    case TaskPhase::kWaiting:
-      return "waiting";
-    case TaskPhase::kReady:
-      return "ready";
-    case TaskPhase::kRunning:
-      return "running";
-    case TaskPhase::kDone:
-      return "done";
-    case TaskPhase::kReused:
-      return "reused";
-    case TaskPhase::kFailed:
-      return "failed";
-    case TaskPhase::kBlocked:
-      return "blocked";
-    case TaskPhase::kInterrupted:
-      return "interrupted";
-    case TaskPhase::kSkipped:
-      return "skipped";
-  }
-  return "unknown";
-}
-
 std::string shell_quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) || c == '/' || c == '.' || c == '_' || c == '-' || c == '=' || c == ':' || c == ',' ||

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/failure.h"
 #include "pipeline/run/runner.h"
+#include "pipeline/run/task_phase.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/store/store.h"
 
@@ -34,23 +36,14 @@ struct RunOptions {
   int publish_threads = 0;    ///< hash and sync large outputs beside the loop; 0: within it
   LeaseOptions lease;         ///< `run` and `pipeline` are filled in
   std::string run_id;         ///< empty: made of time and chance
+  /// Join the run `run_id`, which another process has begun: with a journal of our own and without its plan, progress,
+  /// summary and names for people, which are not ours to write.
+  bool join = false;
+  std::vector<bool> only;  ///< by task: what this process may run; its inputs are there or it is blocked. Empty: all
   std::vector<double> expected_s;  ///< by task, from estimate.h; 0: unknown. Orders starts, and stands in records
   /// Words of the command that ran this, up to the selection; a failure prints it with the failed task.
   std::vector<std::string> command;
 };
-
-enum class TaskPhase {
-  kWaiting,  ///< for inputs
-  kReady,    ///< for a slot
-  kRunning,
-  kDone,  ///< made by this run
-  kReused,
-  kFailed,
-  kBlocked,  ///< something it needs failed, or is not there
-  kInterrupted,
-  kSkipped,  ///< not needed
-};
-std::string_view phase_name(TaskPhase phase);
 
 /// What happened, in order. The journal and every display are made of these.
 struct RunEvent {
@@ -74,9 +67,9 @@ struct RunningTask {
 struct RunState {
   const Graph* graph = nullptr;
   std::string run_id;
-  std::vector<TaskPhase> phases;            ///< by task
+  std::span<const TaskPhase> phases;        ///< by task
   std::map<TaskPhase, std::size_t> counts;  ///< of the tasks that are needed
-  std::vector<RunningTask> running;
+  std::vector<RunningTask> running;  ///< also those whose inputs are being verified
   std::map<std::size_t, std::string> elsewhere;  ///< ready tasks that other runs work on → who does
   double now_s = 0;
   double eta_s = -1;  ///< -1: unknown

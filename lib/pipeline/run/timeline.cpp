@@ -4,8 +4,9 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -124,13 +125,13 @@ class Reader {
   void find_ready_times() {
     for (const auto& [i, needs] : needs_) {
       TimelineTask& task = out_.tasks[i];
+      std::unordered_set<std::size_t> known;
       for (const std::string& need : needs) {
         task.ready_s = std::max(task.ready_s, available(need));
         auto found = index_.find(need);
         if (found == index_.end()) found = index_.find(need.substr(0, need.rfind('@')));
         if (found == index_.end()) continue;
-        if (std::find(task.needs.begin(), task.needs.end(), found->second) == task.needs.end())
-          task.needs.push_back(found->second);
+        if (known.insert(found->second).second) task.needs.push_back(found->second);
       }
       // A clock that was set back must not make a task wait before it was ready.
       if (!task.spans.empty()) task.ready_s = std::min(task.ready_s, task.spans.front().start_s);

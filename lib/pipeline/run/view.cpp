@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "artifact/collection.h"
 #include "support/error.h"
@@ -65,59 +66,73 @@ void set_collection(const Store& store, const OutputRecord& output, const fs::pa
   }
 }
 
+fs::path file_of(const Task& task, const std::string& name, bool collection) {
+  const bool plain = collection || (name.size() > 3 && name.compare(name.size() - 3, 3, ".h5") == 0);
+  return fs::path(task.label) / (plain ? name : name + ".h5");
+}
+
 }  // namespace
+
+View::View(const Graph& graph, const Store& store, fs::path outputs)
+    : graph_(graph), store_(store), outputs_(std::move(outputs)) {
+  for (const Task& task : graph.tasks) {
+    for (const auto& [role, name] : task.output_names) {
+      const OutputDescription* output = task.stage->find_output(role);
+      if (!output) continue;
+      const bool collection = artifact::is_collection(output->kind);
+      if (!task.is_trajectory()) ++takers_[given_path(task, role, "", collection)];
+      for (const SnapshotPoint& point : task.snapshots) ++takers_[given_path(task, role, point.label, collection)];
+    }
+  }
+}
+
+/// Empty when the pipeline file gives it no name.
+fs::path View::given_path(const Task& task, const std::string& role, const std::string& snapshot,
+                          bool collection) const {
+  const auto given = task.output_names.find(role);
+  if (given == task.output_names.end()) return {};
+  return file_of(task, given->second + (snapshot.empty() ? "" : "@" + snapshot), collection);
+}
+
+void View::show(const ViewItem& item) {
+  const Task& task = graph_.tasks[item.task];
+  fs::path at = given_path(task, item.output.role, item.snapshot, item.output.collection);
+  if (!at.empty()) {
+    const std::string name = task.output_names.at(item.output.role) + (item.snapshot.empty() ? "" : "@" + item.snapshot);
+    const std::string why = !artifact::valid_member_name(name) ? "is no name for a file"
+                            : takers_[at] > 1                  ? "stands for several artifacts"
+                                                               : "";
+    if (!why.empty()) {
+      at.clear();
+      const std::string text =
+          cat("outputs of ", task.label, ": ", support::quote(name), " ", why, "; out/ shows the long names");
+      if (told_.insert(text).second) odd_.push_back(text);
+    }
+  }
+  if (at.empty()) {
+    std::string name = name_of(task, item.snapshot);
+    if (task.stage->outputs.size() > 1) name += "." + item.output.role;
+    at = file_of(task, name, item.output.collection);
+  }
+  at = outputs_ / graph_.name / at;
+  if (folders_.insert(at.parent_path()).second) support::make_folders(at.parent_path());
+  if (item.output.collection)
+    set_collection(store_, item.output, at);
+  else
+    set_link(store_.object_path(item.output.object), at);
+}
+
+std::vector<std::string> View::take_odd() { return std::exchange(odd_, {}); }
 
 std::vector<std::string> write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
                                     const fs::path& outputs) {
-  std::vector<std::string> odd;
-  const auto file_of = [&](const ViewItem& item, const std::string& name) {
-    const bool plain = item.output.collection || (name.size() > 3 && name.compare(name.size() - 3, 3, ".h5") == 0);
-    return fs::path(graph.tasks[item.task].label) / (plain ? name : name + ".h5");
-  };
-  const auto given_name = [&](const ViewItem& item) -> std::string {
-    const auto given = graph.tasks[item.task].output_names.find(item.output.role);
-    if (given == graph.tasks[item.task].output_names.end()) return "";
-    return given->second + (item.snapshot.empty() ? "" : "@" + item.snapshot);
-  };
-  // Which given names can be had.
-  std::map<fs::path, std::size_t> takers;
-  for (const ViewItem& item : items) {
-    if (const std::string name = given_name(item); !name.empty()) ++takers[file_of(item, name)];
-  }
-  std::set<fs::path> folders;
-  std::set<std::string> told;
-  for (const ViewItem& item : items) {
-    const Task& task = graph.tasks[item.task];
-    fs::path at;
-    if (const std::string name = given_name(item); !name.empty()) {
-      at = file_of(item, name);
-      const std::string why = !artifact::valid_member_name(name) ? "is no name for a file"
-                              : takers[at] > 1                   ? "stands for several artifacts"
-                                                                 : "";
-      if (!why.empty()) {
-        at.clear();
-        const std::string text =
-            cat("outputs of ", task.label, ": ", support::quote(name), " ", why, "; out/ shows the long names");
-        if (told.insert(text).second) odd.push_back(text);
-      }
-    }
-    if (at.empty()) {
-      std::string name = name_of(task, item.snapshot);
-      if (task.stage->outputs.size() > 1) name += "." + item.output.role;
-      at = file_of(item, name);
-    }
-    at = outputs / graph.name / at;
-    if (folders.insert(at.parent_path()).second) support::make_folders(at.parent_path());
-    if (item.output.collection)
-      set_collection(store, item.output, at);
-    else
-      set_link(store.object_path(item.output.object), at);
-  }
-  return odd;
+  View view(graph, store, outputs);
+  for (const ViewItem& item : items) view.show(item);
+  return view.take_odd();
 }
 
 std::vector<std::string> write_reports(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
-                                       const fs::path& reports, const std::string& run_id) {
+                                       const fs::path& reports, const std::string& run_id, std::size_t expected) {
   std::vector<const ViewItem*> found;
   for (const ViewItem& item : items) {
     if (item.output.kind == "report") found.push_back(&item);
@@ -127,11 +142,10 @@ std::vector<std::string> write_reports(const Graph& graph, const Store& store, c
   const fs::path latest = base / "latest";
   Json contents = Json::object();
   const auto place = [&](const ViewItem& item) {
-    // One report is the folder itself; several stand side by side in it.
     std::string name = graph.tasks[item.task].label;
     if (!graph.tasks[item.task].axes.empty()) name += "," + name_of(graph.tasks[item.task], item.snapshot);
     if (graph.tasks[item.task].stage->outputs.size() > 1) name += "." + item.output.role;
-    return found.size() == 1 ? fs::path() : fs::path(name);
+    return std::max(expected, found.size()) == 1 ? fs::path() : fs::path(name);
   };
   for (const ViewItem* item : found) contents[place(*item).string()] = item->output.content;
 

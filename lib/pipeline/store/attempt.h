@@ -16,13 +16,18 @@ struct Orphan {
   std::filesystem::path folder;
 };
 
-/// Notes in `owner.json` that this process works in the folder: host, boot, pid and when it began.
-void write_owner(const std::filesystem::path& attempt, std::int64_t pid);
+/// Notes in `owner.json` that this process works in the folder: host, boot, pid and when it began. `spent_s` was spent on
+/// what the attempt continues from.
+void write_owner(const std::filesystem::path& attempt, std::int64_t pid, double spent_s = 0);
+
+/// Seconds of work in the folder and in what it continued from. Of an attempt that was cut off with its run, as far as
+/// the times of its files tell.
+double seconds_spent(const std::filesystem::path& attempt);
 
 /// The first attempt whose process, on this host since its last boot, is still alive.
 std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& attempts);
 
-/// Kills it and what it started.
+/// Kills it and what it started. @throws IoError when it may not be killed, being another user's.
 void end_orphan(const Orphan& orphan);
 
 /// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has such

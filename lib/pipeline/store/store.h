@@ -14,7 +14,7 @@
 ///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
 ///     roots/<name>.json               what `gc` must keep: pins (pin.h)
 ///     trash/<date>/                   what was dropped or found damaged, until `gc` deletes it
-///     run.lock                        shared by every `run` at work, so that nobody sweeps the store meanwhile
+///     memo/                           what makes the second look cheap; may be deleted freely
 ///
 /// Any number of runs, users and hosts share a store. Where its folder has the set-group-id bit, it is a group's: what
 /// this process and its stages make there is writable for the group.
@@ -31,6 +31,10 @@
 
 #include "artifact/kind.h"
 #include "pipeline/store/record.h"
+
+namespace pe::artifact {
+struct Recipe;
+}
 
 namespace pe::pipeline {
 
@@ -73,6 +77,11 @@ struct Published {
   Record record;  ///< the one that holds now
 };
 
+enum class Reread {
+  kAll,
+  kUnknown,  ///< only what this Store has neither read nor published before
+};
+
 class Store {
  public:
   /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
@@ -106,8 +115,9 @@ class Store {
 
   // ---- writing --------------------------------------------------------------------------------------------------
   /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
-  /// one, its manifest last. @throws ArtifactError when it is no whole artifact of its kind, IoError.
-  OutputRecord publish_output(const Produced& produced) const;
+  /// one, its manifest last. Where the artifact says by which result version and for which key it was made, that must be
+  /// as in `expected`. @throws ArtifactError when it is no whole artifact of its kind, or another's; IoError.
+  OutputRecord publish_output(const Produced& produced, const artifact::Recipe* expected = nullptr) const;
   /// The commit point. Keeps a record that exists; see Published.
   Published commit(const Record& record);
   /// The two halves of `commit`: the record's file, and what this process remembers of it. The first, like
@@ -123,10 +133,13 @@ class Store {
   fs::path move_to_trash(const fs::path& path);
   /// Takes a copy of a file of another store. @throws ArtifactError when its bytes are not those of `digest`.
   void import_object(const fs::path& from, const std::string& digest);
-  /// Rehashes the objects of an output. Returns the digests that are missing or do not match.
-  std::vector<std::string> damaged(const OutputRecord& output) const;
-  /// Whether its objects are what their names say. Each is read once in the life of this Store.
-  bool intact(const OutputRecord& output) const;
+  /// Reads the objects of an output through. Returns the digests that are missing or do not match. May be called on other
+  /// threads. `go_on` is told of every block; when it says no, what was found so far is returned.
+  std::vector<std::string> damaged(const OutputRecord& output, Reread reread = Reread::kAll,
+                                   const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;
+  /// Whether all of its objects were published by this process, or read by any, and have not changed since
+  /// (object_memo.h): one stat each.
+  bool known_whole(const OutputRecord& output) const;
 
   /// Merges index files once there are many, or when one is damaged.
   void tidy_index();
@@ -157,33 +170,6 @@ class Store {
  private:
   struct State;
   std::unique_ptr<State> state_;
-};
-
-/// Who holds a store, as written in run.lock.
-struct LockOwner {
-  std::string host;
-  std::int64_t pid = 0;
-  std::string pipeline;
-  std::string started;  ///< UTC
-};
-
-/// Held on store/run.lock: shared by every `run` at work, alone by what sweeps or changes the store as a whole. Freed by
-/// the kernel when the process ends, however it ends. No result depends on it: where a file system has no locks it is
-/// held in name only.
-class RunLock {
- public:
-  /// Empty, and `owner` filled, when someone else holds it.
-  static std::optional<RunLock> acquire(const fs::path& store, const std::string& pipeline, LockOwner* owner);
-  /// Together with others who share it; empty when someone holds it alone.
-  static std::optional<RunLock> share(const fs::path& store, const std::string& pipeline, LockOwner* owner);
-  RunLock(RunLock&&) noexcept;
-  RunLock& operator=(RunLock&&) noexcept;
-  ~RunLock();
-
- private:
-  explicit RunLock(int fd) : fd_(fd) {}
-  static std::optional<RunLock> lock(const fs::path& store, const std::string& pipeline, LockOwner* owner, int how);
-  int fd_ = -1;
 };
 
 }  // namespace pe::pipeline

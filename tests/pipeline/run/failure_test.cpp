@@ -33,7 +33,7 @@ BOOST_AUTO_TEST_CASE(exit_codes_mean_what_the_table_says) {
   BOOST_TEST((of_code(75) == Outcome::kCheckpointed));
   BOOST_TEST((of_code(76) == Outcome::kDiverged));
   BOOST_TEST((of_code(130) == Outcome::kInterrupted));
-  for (const int code : {2, 64, 65, 66, 67, 68, 70, 71, 72, 73, 77, 78})
+  for (const int code : {2, 64, 65, 66, 67, 68, 70, 71, 72, 73, 78})
     BOOST_TEST((of_code(code) == Outcome::kPermanent));
   for (const int code : {1, 4, 63, 79, 127, 255}) BOOST_TEST((of_code(code) == Outcome::kTransient));
   BOOST_TEST((of_signal(SIGKILL) == Outcome::kTransient));
@@ -59,17 +59,17 @@ BOOST_AUTO_TEST_CASE(retries_follow_the_policy) {
   RetryPolicy policy;
   policy.max = 3;
   policy.backoff_s = 30;
-  Attempts attempts;
-  BOOST_TEST((decide(Outcome::kTransient, policy, attempts, false).kind == Kind::kRetry));
-  BOOST_TEST((decide(Outcome::kBroken, policy, attempts, false).kind == Kind::kFail));
-  BOOST_TEST((decide(Outcome::kPermanent, policy, attempts, true).kind == Kind::kFail));
-  BOOST_TEST((decide(Outcome::kIo, policy, attempts, true).kind == Kind::kStop));
-  BOOST_TEST(decide(Outcome::kOutOfMemory, policy, attempts, false).mem_factor == 1.5);
-  attempts.failed = 1;
-  BOOST_TEST((decide(Outcome::kTransient, policy, attempts, false).kind == Kind::kFail));
-  BOOST_TEST(decide(Outcome::kNetwork, policy, attempts, false).delay_s == 60.0);
-  attempts.failed = 3;
-  BOOST_TEST((decide(Outcome::kNetwork, policy, attempts, false).kind == Kind::kFail));
+  Tries tries;
+  BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kRetry));
+  BOOST_TEST((decide(Outcome::kBroken, policy, tries, false).kind == Kind::kFail));
+  BOOST_TEST((decide(Outcome::kPermanent, policy, tries, true).kind == Kind::kFail));
+  BOOST_TEST((decide(Outcome::kIo, policy, tries, true).kind == Kind::kStop));
+  BOOST_TEST(decide(Outcome::kOutOfMemory, policy, tries, false).mem_factor == 1.5);
+  tries.failed = 1;
+  BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kFail));
+  BOOST_TEST(decide(Outcome::kNetwork, policy, tries, false).delay_s == 60.0);
+  tries.failed = 3;
+  BOOST_TEST((decide(Outcome::kNetwork, policy, tries, false).kind == Kind::kFail));
   policy.on = {"oom"};
   BOOST_TEST((decide(Outcome::kTransient, policy, {}, false).kind == Kind::kFail));
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "pipeline/store/attempt.h"
 #include "support/error.h"
@@ -121,18 +122,26 @@ BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   ::setenv("HF_HOME", "/hf", 1);
   ::setenv("PE_SECRET", "x", 1);
   ::setenv("LANG", "tr_TR", 1);
-  const auto environment = stage_environment({"0", "2"});
+  ::setenv("HF_TOKEN", "secret", 1);
+  ::setenv("SSL_CERT_FILE", "/etc/own.pem", 1);
+  ::setenv("CURL_CA_BUNDLE", "/etc/own.pem", 1);
+  const auto environment = stage_environment({"0", "2"}, "train");
+  const auto of_fetch = stage_environment({}, "fetch");
+  BOOST_TEST((std::find(of_fetch.begin(), of_fetch.end(), "HF_TOKEN=secret") != of_fetch.end()));
   const auto has = [&](const std::string& entry) {
     return std::find(environment.begin(), environment.end(), entry) != environment.end();
   };
   BOOST_TEST(has("HF_HOME=/hf"));
+  BOOST_TEST(!has("HF_TOKEN=secret"));   // for those who fetch alone
+  BOOST_TEST(has("SSL_CERT_FILE=/etc/own.pem"));
+  BOOST_TEST(has("CURL_CA_BUNDLE=/etc/own.pem"));
   BOOST_TEST(has("LANG=C.UTF-8"));
   BOOST_TEST(has("CUDA_VISIBLE_DEVICES=0,2"));
   for (const std::string& entry : environment) {
     BOOST_TEST(entry.rfind("OMP_", 0) != 0u);
     BOOST_TEST(entry.rfind("PE_", 0) != 0u);
   }
-  ::unsetenv("OMP_NUM_THREADS");
+  for (const char* name : {"OMP_NUM_THREADS", "HF_TOKEN", "SSL_CERT_FILE", "CURL_CA_BUNDLE"}) ::unsetenv(name);
 }
 
 BOOST_AUTO_TEST_CASE(an_attempt_whose_process_lives_is_an_orphan_until_it_is_gone) {
@@ -177,6 +186,20 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   strip_attempt(attempts[0], false);
   BOOST_TEST(!fs::exists(attempts[0] / "checkpoints"));
   BOOST_TEST(fs::exists(attempts[0] / "stage.log"));
+}
+
+BOOST_AUTO_TEST_CASE(kills_for_memory_are_counted_in_the_own_control_group) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "job" / "step");
+  fs::create_directories(folder / "memory" / "job");
+  std::ofstream(folder / "job" / "step" / "memory.events") << "low 0\noom 3\noom_kill 2\noom_group_kill 0\n";
+  std::ofstream(folder / "memory" / "job" / "memory.oom_control") << "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n";
+  const std::string mount = folder.path().string();
+  BOOST_TEST(oom_kills_of("0::/job/step\n", mount) == 2);
+  BOOST_TEST(oom_kills_of("4:cpu,memory:/job\n0::/elsewhere\n", mount) == 5);
+  BOOST_TEST(oom_kills_of("0::/nowhere\n", mount) == -1);
+  BOOST_TEST(oom_kills_in("nr_free_pages 1\noom_kill 7\n") == 7);
+  BOOST_TEST(oom_kills_in("") == -1);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

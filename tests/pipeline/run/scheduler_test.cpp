@@ -2,8 +2,12 @@
 #include "pipeline/plan/slots.h"
 #include "pipeline/run/gpu_lease.h"
 
+#include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+
+#include "pipeline/run/run_fixture.h"
 #include "support/temp_folder.h"
 
 using namespace pe::pipeline;  // NOLINT
@@ -161,6 +165,48 @@ BOOST_AUTO_TEST_CASE(a_walk_goes_on_whatever_leaves_the_queue) {
   for (const std::size_t task : {1, 2, 3}) queue.remove(task);
   BOOST_TEST(!queue.after(0));
   BOOST_TEST(!queue.first());
+}
+
+BOOST_AUTO_TEST_CASE(what_a_waiting_task_gathers_is_not_taken_from_it) {
+  Slots slots(capacity());
+  const auto running = slots.take(demand(2, 1));
+  const Resources large = demand(4, 3);
+  BOOST_TEST(!slots.has_room(large));
+  // Two GPUs are free, and both are kept; of six CPUs two are not.
+  BOOST_TEST(!slots.has_room_beside(demand(1, 1), 1, large, 1));
+  BOOST_TEST(slots.has_room_beside(demand(2), 1, large, 1));
+  BOOST_TEST(!slots.has_room_beside(demand(3), 1, large, 1));
+  // A share may use a GPU that is begun already.
+  BOOST_TEST(!slots.has_room_beside(demand(1, 0.5), 1, large, 1));
+  const auto share = slots.take(demand(1, 0.25));
+  BOOST_TEST(slots.has_room_beside(demand(1, 0.5), 1, large, 1));
+  slots.give_back(*share);
+  slots.give_back(*running);
+  BOOST_TEST(slots.has_room(large));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_task_of_four_gpus_starts_beside_a_stream_of_small_ones, pe::test::SmallRun) {
+  options.capacity.cpus = 16;
+  for (int i = 0; i < 4; ++i) options.capacity.gpus.push_back("test-" + std::to_string(::getpid()) + "-" + std::to_string(i));
+  std::size_t gate = add("gate");
+  task(gate).resources.gpus = 1;
+  // Ready from the start, and never all done at one moment: each takes another time.
+  for (int i = 0; i < 60; ++i) {
+    const std::string name = "small" + std::to_string(i);
+    task(add(name)).resources.gpus = 1;
+    behaviour[name] = [i](pe::test::FakeAttempt& attempt) {
+      attempt.seconds = 1 + 0.37 * (i % 7);
+      pe::test::write_all_outputs(attempt);
+    };
+  }
+  const auto large = add("large", {gate});
+  task(large).resources.gpus = 4;
+  options.expected_s.assign(graph.tasks.size(), 0);
+  options.expected_s[large] = 1000;  // the longest path, hence the most urgent
+  BOOST_TEST(run().exit_code == kRunDone);
+  const auto at = std::find(runner->started.begin(), runner->started.end(), "large") - runner->started.begin();
+  // Those that ran when it became ready, and some that were sure to end before it could start.
+  BOOST_TEST(at < 16);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

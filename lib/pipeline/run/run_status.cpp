@@ -1,12 +1,14 @@
-#include "pipeline/run/status.h"
+#include "pipeline/run/run_status.h"
 
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <ctime>
-#include <random>
+#include <filesystem>
+#include <map>
 
+#include "pipeline/run/exit_code.h"
+#include "pipeline/run/task_phase.h"
+#include "pipeline/store/journal.h"
 #include "pipeline/store/lease.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -15,135 +17,6 @@
 namespace pe::pipeline {
 
 using support::cat;
-
-std::string new_run_id() {
-  // Runs are told apart and put in order by their ids: down to the millisecond, since toys take less than a second.
-  const double now = unix_time();
-  const auto whole = static_cast<std::time_t>(now);
-  std::tm parts{};
-  ::gmtime_r(&whole, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
-  std::random_device device;  // tells two runs of one millisecond apart
-  char tail[16];
-  std::snprintf(tail, sizeof tail, "-%03d%02x", static_cast<int>((now - static_cast<double>(whole)) * 1000) % 1000,
-                device() & 0xffu);
-  return std::string(text) + tail;
-}
-
-RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options,
-                     std::string run_id)
-    : path_(store.runs_folder() / run_id) {
-  support::make_folders(path_);
-  Json tasks = Json::array();
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    const PlannedTask& planned = plan.tasks[i];
-    if (planned.state == TaskState::kNotNeeded) continue;
-    const Task& task = graph.tasks[i];
-    Json json{{"id", task.id},
-              {"stage", task.label},
-              {"plan_key", task.plan_key},
-              {"task_key", planned.task_key},
-              {"state", state_name(planned.state)},
-              {"reason", planned.reason}};
-    if (planned.state != TaskState::kReuse) {
-      Json needs = Json::array();
-      for (const Edge& edge : task.inputs) {
-        needs.push_back(graph.tasks[edge.producer].id + (edge.snapshot.empty() ? "" : "@" + edge.snapshot));
-      }
-      json["needs"] = std::move(needs);
-      json["config"] = *task.config;
-    }
-    tasks.push_back(std::move(json));
-  }
-  const Json json{{"schema", "pe-run/1"},
-                  {"run", run_id},
-                  {"pipeline", graph.name},
-                  {"title", graph.title},
-                  {"file", graph.file},
-                  {"root", graph.root},
-                  {"host", host_name()},
-                  {"pid", ::getpid()},
-                  {"process_start", process_start(::getpid())},
-                  {"machine", this_host().machine},
-                  {"boot", this_host().boot},
-                  {"pids", this_host().pids},
-                  {"started", unix_time()},
-                  {"command", options.command},
-                  {"capacity", describe(options.capacity)},
-                  {"tasks", std::move(tasks)}};
-  support::write_file_atomically(path_ / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 store.durable());
-  journal_ = Journal(path_, store.before_step());
-}
-
-bool RunFolder::add(const Graph& graph, const RunEvent& event) {
-  Json line{{"event", event.name}};
-  if (event.task >= 0) {
-    line["task"] = graph.tasks[static_cast<std::size_t>(event.task)].id;
-    line["attempt"] = event.attempt;
-  }
-  for (const auto& [key, value] : event.detail.items()) {
-    if (!line.contains(key) && key != "seq" && key != "time" && key != "crc") line[key] = value;
-  }
-  return journal_.append(std::move(line));
-}
-
-Json to_json(const Graph& graph, const RunState& state) {
-  Json counts = Json::object();
-  for (const auto& [phase, count] : state.counts) {
-    if (count != 0) counts[std::string(phase_name(phase))] = count;
-  }
-  Json running = Json::array();
-  for (const RunningTask& task : state.running) {
-    running.push_back({{"task", graph.tasks[task.task].id},
-                       {"attempt", task.attempt},
-                       {"seconds", state.now_s - task.started_s},
-                       {"progress", task.progress}});
-  }
-  Json json{{"schema", "pe-progress/1"},   {"run", state.run_id},           {"time", unix_time()},
-            {"counts", std::move(counts)}, {"running", std::move(running)}, {"stopping", state.stopping}};
-  if (state.eta_s >= 0) json["eta_s"] = state.eta_s;
-  for (const auto& [task, owner] : state.elsewhere)
-    json["elsewhere"].push_back({{"task", graph.tasks[task].id}, {"owner", owner}});
-  return json;
-}
-
-void RunFolder::write_progress(const RunState& state) {
-  try {
-    support::write_file_atomically(
-        path_ / "progress.json",
-        to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
-  } catch (const support::IoError&) {
-    // Tells how far things are, decides nothing; the run must not end for it.
-  }
-}
-
-Json to_json(const Graph& graph, const RunSummary& summary) {
-  Json failures = Json::array();
-  for (const TaskFailure& failure : summary.failures) {
-    failures.push_back({{"task", graph.tasks[failure.task].id},
-                        {"class", outcome_name(failure.outcome)},
-                        {"reason", failure.reason},
-                        {"log", failure.log},
-                        {"rerun", shell_command(failure.rerun)}});
-  }
-  Json json{{"schema", "pe-run-summary/1"},   {"run", summary.run_id},
-            {"exit_code", summary.exit_code}, {"executed", summary.executed},
-            {"reused", summary.reused},       {"failed", summary.failed},
-            {"blocked", summary.blocked},     {"interrupted", summary.interrupted},
-            {"conflicts", summary.conflicts}, {"wall_s", summary.wall_s},
-            {"ended", unix_time()},           {"failures", std::move(failures)},
-            {"reports", summary.reports}};
-  if (!summary.store_error.empty()) json["store_error"] = summary.store_error;
-  return json;
-}
-
-void RunFolder::write_summary(const Graph& graph, const RunSummary& summary) {
-  support::write_file_atomically(path_ / "summary.json",
-                                 to_json(graph, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 false);
-}
 
 namespace {
 
@@ -172,6 +45,14 @@ bool run_is_alive(const Store& store, const std::string& run_id) {
   if (std::filesystem::exists(folder / "summary.json") || !std::filesystem::exists(folder / "plan.json")) return false;
   const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
   return plan.is_object() && is_alive(folder, plan);
+}
+
+std::vector<std::string> live_runs(const Store& store) {
+  std::vector<std::string> live;
+  for (const std::string& id : store.runs()) {
+    if (run_is_alive(store, id)) live.push_back(id);
+  }
+  return live;
 }
 
 RunStatus read_run(const Store& store, const std::string& run_id) {
@@ -270,7 +151,10 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
     if (alive && progress.is_object() && progress.contains("running")) {
       for (const Json& running : progress["running"]) {
         const auto found = by_id.find(running.value("task", ""));
-        if (found != by_id.end()) status.tasks[found->second].progress = running.value("progress", Json::object());
+        if (found == by_id.end()) continue;
+        TaskStatus& task = status.tasks[found->second];
+        task.progress = running.value("progress", Json::object());
+        if (running.value("phase", "") == phase_name(TaskPhase::kVerifying)) task.phase = running["phase"];
       }
     }
   }

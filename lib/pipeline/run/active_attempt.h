@@ -1,0 +1,56 @@
+/// @file
+/// An attempt of a task from its start to the moment when its outputs are in the store, or it has failed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/plan/slots.h"
+#include "pipeline/run/failure.h"
+#include "pipeline/run/runner.h"
+#include "pipeline/run/task_states.h"
+
+namespace pe::pipeline {
+
+struct ActiveAttempt {
+  std::size_t task = 0;
+  Slot slot;
+  std::filesystem::path folder;
+  int number = 0;
+  TaskInputs inputs;  // as they were when it started
+  double started_s = 0;
+  double started_unix = 0;
+  double spent_before_s = 0;       // on what it continues from
+  std::int64_t started_step = -1;  // the last checkpoint before this attempt
+  std::int64_t step = -1;
+  std::int64_t peak_rss_bytes = 0;  // as the stage itself says; 0: it does not
+  bool reports_checkpoints = false;
+  bool stop_sent = false;
+  bool resumed = false;
+  Json progress = Json::object();
+  Json machine = Json::object();  // build, library and device, as the stage itself says
+  std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
+  std::set<std::size_t> submitted;     // to the publisher; published ones are among them
+  std::set<std::size_t> published;
+  double kill_at_s = -1;  // it ran out of time and was asked to stop; then it is killed
+  bool timed_out = false;
+  bool lease_lost = false;  // somebody broke our lease while this process was stopped
+  bool superseded = false;  // and published meanwhile: the stage was stopped for it
+
+  // After the stage has ended.
+  RunnerEvent exit;
+  Outcome outcome = Outcome::kDone;
+  std::string reason;
+  bool moved = false;              // a checkpoint later than the start's was reported
+  int jobs = 0;                    // of the publisher, under way
+  bool verifying_inputs = false;   // it blamed its inputs, which are being read
+  bool outputs_submitted = false;  // its last outputs are under way
+  std::string broken;              // an output that is no whole artifact
+  std::string changed;             // an external input that is not what the key says
+  bool unstored = false;           // the store could not be written
+};
+
+}  // namespace pe::pipeline

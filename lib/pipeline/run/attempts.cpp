@@ -1,0 +1,313 @@
+#include "pipeline/run/attempts.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "pipeline/run/local_runner.h"
+#include "pipeline/store/attempt.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+
+Attempts::Attempts(RunContext& run, Publishing& publishing, InputChecks& checks, RunEstimate& estimate,
+                   ReuseFunction reuse_if_there, SlotFunction give_back)
+    : run_(run),
+      publishing_(publishing),
+      checks_(checks),
+      estimate_(estimate),
+      reuse_if_there_(std::move(reuse_if_there)),
+      give_back_(std::move(give_back)),
+      tasks_(run.graph.tasks.size()) {}
+
+bool Attempts::is_busy(std::size_t i) const {
+  return busy_.count(run_.task(i).plan_key) != 0 || busy_.count(run_.states->at(i).key) != 0;
+}
+
+// ---- before the start
+
+bool Attempts::start(std::size_t i, const Slot& slot) {
+  const std::string& plan_key = run_.task(i).plan_key;
+  bool leased = false;
+  if (!run_.store_changes([&] { leased = lease(i); }) || !leased) return false;
+  const auto before = run_.store.attempts(plan_key);
+  if (!orphan_is_gone(i, before)) return false;  // and keeps the lease
+  if (tasks_[i].first_number == 0) run_.cache_changes([&] { read_earlier_tries(i, before); });
+  Launch launch;
+  ActiveAttempt attempt;
+  try {
+    attempt = make_attempt(i, slot);
+    const Json document = task_document(attempt, before);
+    tasks_[i].tries.last_step = std::max(tasks_[i].tries.last_step, attempt.started_step);
+    const fs::path description = attempt.folder / "task.json";
+    support::write_file_atomically(description, document.dump(1) + "\n", false);
+    launch.ticket = ++last_ticket_;
+    launch.directory = attempt.folder;
+    launch.log = attempt.folder / "stage.log";
+    launch.arguments = {run_.task(i).stage->executable, "--task", description.string()};
+    launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name);
+  } catch (const support::IoError& error) {
+    const bool taken = !run_.leases->holds(plan_key);
+    run_.leases->release(plan_key);
+    if (taken)
+      wake_at(i, run_.runner.now() + 0.1);  // this run slept past its lease, and whoever took the task tidied the folder
+    else
+      run_.store_failed(error.diagnostics().front().message);
+    return false;
+  } catch (const support::ArtifactError& error) {  // a collection whose manifest is damaged, where nobody looked before
+    blame_inputs(std::move(attempt), error.diagnostics().front().message);
+    return false;
+  }
+  return this->launch(std::move(attempt), launch);
+}
+
+bool Attempts::lease(std::size_t i) {
+  Tried& tried = tasks_[i];
+  const Task& task = run_.task(i);
+  const Leases::Answer answer = run_.leases->acquire(task.plan_key);
+  if (answer.broken) {
+    run_.note(i, cat("broke the lease of ",
+                     answer.broken->pid == 0 ? "an owner without a name" : answer.broken->describe(), ": ", answer.why));
+  }
+  if (answer.acquired) {
+    tried.lease_polls = 0;
+    // Whoever had it may have left the result, which was not there when this task became ready.
+    return run_.states->at(i).forced || !reuse_if_there_(i);
+  }
+  const std::string owner = answer.holder ? answer.holder->describe() : "an owner whose lease cannot be read";
+  if (tried.lease_polls == 0) {
+    Json detail{{"owner", owner}, {"waits", run_.options.wait_lease}};
+    if (answer.holder) {
+      detail["host"] = answer.holder->where.host;
+      detail["pid"] = answer.holder->pid;
+      detail["run"] = answer.holder->run;
+    }
+    run_.emit({"wait", static_cast<std::int64_t>(i), 0, std::move(detail)});
+  }
+  if (!run_.options.wait_lease) {
+    run_.states->at(i).reason = cat("worked on by ", owner);
+    run_.states->set_phase(i, TaskPhase::kInterrupted);
+    return false;
+  }
+  run_.shown.elsewhere[i] = owner;
+  // Often at first, since most tasks are short; then about once a second.
+  wake_at(i, run_.runner.now() + std::min(1.0, 0.05 * (1 << std::min(tried.lease_polls, 5))));
+  ++tried.lease_polls;
+  return false;
+}
+
+/// A stage of a run that died may still be on its way out. It ends by itself, since its pipe has closed.
+bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before) {
+  const auto orphan = find_orphan(before);
+  if (!orphan) return true;
+  Tried& tried = tasks_[i];
+  const double now = run_.runner.now();
+  if (tried.orphan_since_s < 0) {
+    tried.orphan_since_s = now;
+    run_.note(i, cat("waits for process ", orphan->pid, " of an earlier run to leave ", orphan->folder.string()));
+  } else if (now - tried.orphan_since_s > run_.options.grace_s) {
+    try {
+      end_orphan(*orphan);
+    } catch (const support::IoError& error) {  // another user's: waiting longer does not help
+      run_.leases->release(run_.task(i).plan_key);
+      fail(i, Outcome::kNode, error.diagnostics().front().message, orphan->folder);
+      return false;
+    }
+  }
+  wake_at(i, now + 0.2);
+  return false;
+}
+
+/// A joined run goes through many processes, so that what keeps a task from being requeued for ever is read from what
+/// earlier attempts of the run left.
+void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& before) {
+  if (!run_.options.join) return;
+  Tries& tries = tasks_[i].tries;
+  for (const fs::path& folder : before) {
+    const fs::path path = folder / "exit.json";
+    if (!fs::exists(path)) continue;
+    const Json exit = Json::parse(support::read_file(path, 65536), nullptr, false);
+    if (!exit.is_object() || exit.value("run", "") != run_.summary.run_id) continue;
+    const auto step = exit.value("step", std::int64_t{-1});
+    const std::string outcome = exit.value("class", "");
+    const bool requeued = outcome == outcome_name(Outcome::kCheckpointed) || outcome == outcome_name(Outcome::kInterrupted);
+    tries.requeued = requeued && step <= tries.last_step ? tries.requeued + 1 : 0;
+    tries.last_step = std::max(tries.last_step, step);
+  }
+}
+
+ActiveAttempt Attempts::make_attempt(std::size_t i, const Slot& slot) {
+  Tried& tried = tasks_[i];
+  ActiveAttempt attempt;
+  attempt.task = i;
+  attempt.slot = slot;
+  attempt.folder = run_.store.new_attempt(run_.task(i).plan_key, &attempt.number);
+  tried.number = attempt.number;
+  if (tried.first_number == 0) tried.first_number = attempt.number;
+  attempt.inputs = run_.states->inputs_of(i);
+  attempt.started_s = run_.runner.now();
+  attempt.started_unix = unix_time();
+  attempt.started_step = attempt.step = tried.tries.last_step;
+  attempt.snapshots = checks_.wanted_snapshots(i);
+  return attempt;
+}
+
+bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
+  const std::size_t i = attempt.task;
+  const std::string& plan_key = run_.task(i).plan_key;
+  try {
+    run_.runner.start(launch);
+  } catch (const support::IoError& error) {
+    after_failure(attempt, Outcome::kNode, error.diagnostics().front().message, false);
+    return false;
+  }
+  const std::int64_t pid = run_.runner.pid(launch.ticket);
+  run_.leases->name_stage(plan_key, pid);
+  run_.store_changes([&] {
+    try {
+      write_owner(attempt.folder, pid, attempt.spent_before_s);
+    } catch (const support::IoError&) {
+      if (run_.leases->holds(plan_key)) throw;  // else the folder went with the lease; the next beat ends this attempt
+    }
+  });
+  const std::string& key = run_.states->at(i).key;
+  run_.states->set_phase(i, TaskPhase::kRunning);
+  busy_.insert(plan_key);
+  if (!run_.task(i).is_trajectory()) busy_.insert(key);
+  Json detail{{"key", key},
+              {"work", attempt.folder.string()},
+              {"cpus", attempt.slot.cpus},
+              {"mem_bytes", attempt.slot.mem_bytes},
+              {"resumed", attempt.resumed},
+              {"log", launch.log.string()},
+              {"pid", pid}};
+  if (!attempt.slot.gpus.empty()) detail["gpus"] = attempt.slot.gpus;
+  const int number = attempt.number;
+  running_.emplace(launch.ticket, std::move(attempt));
+  run_.emit({"start", static_cast<std::int64_t>(i), number, std::move(detail)});
+  return true;
+}
+
+/// As if the stage had started and ended with exit code 3.
+void Attempts::blame_inputs(ActiveAttempt attempt, const std::string& reason) {
+  const std::size_t i = attempt.task;
+  const std::uint64_t ticket = ++last_ticket_;
+  attempt.outcome = Outcome::kInput;
+  attempt.reason = reason;
+  run_.states->set_phase(i, TaskPhase::kRunning);
+  busy_.insert(run_.task(i).plan_key);
+  busy_.insert(run_.states->at(i).key);
+  ending_.emplace(ticket, std::move(attempt));
+  act_on_exit(ticket);
+}
+
+// ---- while they run
+
+void Attempts::on_message(const RunnerEvent& event) {
+  const auto found = running_.find(event.ticket);
+  if (found == running_.end()) return;
+  ActiveAttempt& attempt = found->second;
+  const Json& message = event.message;
+  const auto integer = [&](const char* name) -> std::optional<std::int64_t> {
+    const auto at = message.find(name);
+    if (at == message.end() || !at->is_number_integer()) return std::nullopt;
+    return at->get<std::int64_t>();
+  };
+  const auto kind = message.find("event");
+  const std::string name = kind != message.end() && kind->is_string() ? kind->get<std::string>() : "progress";
+  if (name == "progress") {
+    attempt.progress = message;
+    if (const auto done = integer("done"); done && !attempt.reports_checkpoints)
+      attempt.step = std::max(attempt.step, *done);
+    return;
+  }
+  if (name == "machine") {
+    attempt.machine = message;
+    return;
+  }
+  if (name == "memory") {
+    attempt.peak_rss_bytes = integer("peak_rss_bytes").value_or(attempt.peak_rss_bytes);
+    return;
+  }
+  if (name == "snapshot") {
+    // Whether divergence may be published is decided when the stage has ended.
+    if (message.contains("status") && message["status"] == "diverged") return;
+    const std::int64_t step = integer("step").value_or(-1);
+    for (const std::size_t k : attempt.snapshots) {
+      if (run_.task(attempt.task).snapshots[k].step == step)
+        publishing_.submit(event.ticket, attempt, static_cast<int>(k), ResultStatus::kDone);
+    }
+    return;
+  }
+  if (const auto step = integer("step"); name == "checkpoint" && step) {
+    if (!std::exchange(attempt.reports_checkpoints, true)) attempt.step = attempt.started_step;
+    attempt.step = std::max(attempt.step, *step);
+  }
+  Json detail = message;
+  detail.erase("event");
+  const bool ours = name == "end" || name == "plan" || name == "publish" || name == "fail";
+  run_.emit({ours ? "note" : name, static_cast<std::int64_t>(attempt.task), attempt.number, std::move(detail)});
+}
+
+void Attempts::signal_all(int signal) {
+  for (auto& [ticket, attempt] : running_) {
+    attempt.stop_sent = true;
+    run_.runner.signal(ticket, signal);
+  }
+}
+
+void Attempts::enforce_time() {
+  const double now = run_.runner.now();
+  for (auto& [ticket, attempt] : running_) {
+    const double limit = run_.task(attempt.task).resources.time_s;
+    if (limit <= 0 || attempt.stop_sent || now - attempt.started_s < limit) continue;
+    if (!attempt.timed_out) {
+      attempt.timed_out = true;
+      attempt.kill_at_s = now + run_.options.grace_s;
+      run_.warn(attempt.task, attempt.number,
+                cat("has run for ", support::short_duration(limit),
+                    ", the time that its resources allow; asked it to save and stop"));
+      run_.runner.signal(ticket, SIGTERM);
+    } else if (attempt.kill_at_s >= 0 && now >= attempt.kill_at_s) {
+      attempt.kill_at_s = -1;
+      run_.runner.signal(ticket, SIGKILL);
+    }
+  }
+}
+
+bool Attempts::results_there(std::size_t i) const {
+  const Task& task = run_.task(i);
+  const auto there = [&](std::int64_t step) {
+    const auto result = run_.store.find({run_.states->at(i).key, step});
+    return result && run_.store.complete(*result);
+  };
+  if (!task.is_trajectory()) return there(-1);
+  const auto needed = run_.states->needed_snapshots(i);
+  return std::all_of(needed.begin(), needed.end(), [&](std::size_t k) { return there(task.snapshots[k].step); });
+}
+
+void Attempts::tend_leases() {
+  std::vector<std::string> lost;
+  run_.store_changes([&] { lost = run_.leases->beat(); });
+  for (auto& [ticket, attempt] : running_) {
+    const std::size_t i = attempt.task;
+    if (std::find(lost.begin(), lost.end(), run_.task(i).plan_key) != lost.end()) {
+      attempt.lease_lost = true;
+      run_.warn(i, attempt.number,
+                "another run took it over while this one was stopped; it goes on, and counts if it is the first to end");
+    }
+    if (attempt.lease_lost && !attempt.superseded && !attempt.stop_sent && !run_.states->at(i).forced &&
+        results_there(i)) {
+      attempt.superseded = true;
+      run_.runner.signal(ticket, SIGTERM);
+    }
+  }
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,118 @@
+/// @file
+/// The attempts of a run: starts stages, hears what they say, and decides what the end of one means: its outputs are
+/// published, it is tried again, or the task fails.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/run/active_attempt.h"
+#include "pipeline/run/input_checks.h"
+#include "pipeline/run/publishing.h"
+#include "pipeline/run/run_context.h"
+#include "pipeline/run/run_estimate.h"
+
+namespace pe::pipeline {
+
+class Attempts {
+ public:
+  /// Takes what the store has under a task's key; true when that is all that is needed.
+  using ReuseFunction = std::function<bool(std::size_t task)>;
+  using SlotFunction = std::function<void(const Slot&)>;
+
+  Attempts(RunContext& run, Publishing& publishing, InputChecks& checks, RunEstimate& estimate,
+           ReuseFunction reuse_if_there, SlotFunction give_back);
+
+  // ---- before the start
+  /// When the task may start: it waits before a retry, or polls another run's lease.
+  double not_before_s(std::size_t task) const { return tasks_[task].not_before_s; }
+  double mem_factor(std::size_t task) const { return tasks_[task].mem_factor; }
+  /// Whether work with its plan key or its key goes on already.
+  bool is_busy(std::size_t task) const;
+  /// False when the task did not start; it is then failed, or ready again later.
+  bool start(std::size_t task, const Slot& slot);
+
+  // ---- while they run
+  const std::map<std::uint64_t, ActiveAttempt>& running() const { return running_; }
+  const std::map<std::uint64_t, ActiveAttempt>& ending() const { return ending_; }  ///< ended, and not settled yet
+  void on_message(const RunnerEvent& event);
+  void on_exit(const RunnerEvent& event);
+  void on_published(const PublishAnswer& answer);
+  /// The inputs that an attempt blamed have been read.
+  void on_verified(const VerifyAnswer& answer);
+  void signal_all(int signal);
+  /// Stops what runs longer than it may.
+  void enforce_time();
+  /// Heartbeats. What another run took over and finished is stopped here.
+  void tend_leases();
+
+  /// The input of a task that has not started is damaged: its producer makes it again, else the task fails.
+  void on_damaged_inputs(std::size_t task, const std::set<std::string>& damaged);
+
+ private:
+  /// What this run knows of a task from one attempt to the next.
+  struct Tried {
+    Tries tries;
+    double mem_factor = 1;
+    double not_before_s = 0;
+    double orphan_since_s = -1;
+    int lease_polls = 0;  // how often it was found to be someone else's
+    int input_repairs = 0;
+    int number = 0;        // of the latest attempt
+    int first_number = 0;  // of this run's first attempt
+  };
+
+  // ---- attempts.cpp
+  bool lease(std::size_t i);
+  bool orphan_is_gone(std::size_t i, const std::vector<std::filesystem::path>& before);
+  void read_earlier_tries(std::size_t i, const std::vector<std::filesystem::path>& before);
+  ActiveAttempt make_attempt(std::size_t i, const Slot& slot);
+  bool launch(ActiveAttempt attempt, const Launch& launch);
+  void blame_inputs(ActiveAttempt attempt, const std::string& reason);
+  void wake_at(std::size_t i, double when_s) { tasks_[i].not_before_s = when_s; }
+
+  // ---- task_document.cpp
+  /// `task.json`; notes in the attempt what it continues from.
+  Json task_document(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before) const;
+  void name_inputs(const ActiveAttempt& attempt, Json& document) const;
+  void name_outputs(ActiveAttempt& attempt, Json& document) const;
+  void name_earlier(ActiveAttempt& attempt, Json& document) const;
+  void name_resume(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before, Json& document) const;
+
+  // ---- attempt_ends.cpp
+  ActiveAttempt* find(std::uint64_t ticket);
+  /// Once no snapshot of an ended attempt is under way: publishes the rest, verifies its inputs, or gives up.
+  void act_on_exit(std::uint64_t ticket);
+  void publish_outputs(std::uint64_t ticket, ActiveAttempt& attempt);
+  /// Once all its outputs are published, or one of them cannot be.
+  void finish_publish(std::uint64_t ticket);
+  /// Takes an attempt that has ended off the books.
+  ActiveAttempt take(std::uint64_t ticket);
+  void clean_up(const Task& task);
+  void write_exit(const ActiveAttempt& attempt) const;
+  void after_failure(const ActiveAttempt& attempt, Outcome outcome, const std::string& reason, bool moved);
+  void fail(std::size_t i, Outcome outcome, const std::string& reason, const std::filesystem::path& attempt);
+  void again(std::size_t i, double delay_s);
+  bool repair_inputs(std::size_t i, const std::set<std::string>& damaged, int number);
+  bool results_there(std::size_t i) const;
+
+  RunContext& run_;
+  Publishing& publishing_;
+  InputChecks& checks_;
+  RunEstimate& estimate_;
+  ReuseFunction reuse_if_there_;
+  SlotFunction give_back_;
+  std::vector<Tried> tasks_;
+  std::map<std::uint64_t, ActiveAttempt> running_;
+  std::map<std::uint64_t, ActiveAttempt> ending_;
+  std::multiset<std::string> busy_;  // plan and task keys at work
+  std::set<std::size_t> repaired_;   // producers of damaged objects that were sent to work again
+  std::uint64_t last_ticket_ = 0;
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,202 @@
+#include "pipeline/run/publishing.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "artifact/kind.h"
+#include "pipeline/plan/key.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+namespace {
+
+double rounded_ms(double seconds) { return std::round(seconds * 1e3) / 1e3; }
+
+}  // namespace
+
+std::string file_name(const OutputDescription& output) {
+  return output.name + (artifact::is_collection(output.kind) ? "" : ".h5");
+}
+
+Record Publishing::record_for(const ActiveAttempt& attempt, std::int64_t step, ResultStatus status) const {
+  const Task& task = run_.task(attempt.task);
+  Record record;
+  record.key = {run_.states->at(attempt.task).key, step};
+  record.plan_key = task.plan_key;
+  record.stage = task.stage->name;
+  record.version = task.stage->version;
+  record.task = task.id;
+  record.status = status;
+  record.inputs = attempt.inputs.records;
+  record.preimage = task_preimage(task, attempt.inputs.digests);
+  record.config = *task.config;
+  const bool ran = attempt.number > 0;
+  const double spent_s = ran ? attempt.spent_before_s + run_.runner.now() - attempt.started_s : 0;
+  record.occasion = {{"run", run_.summary.run_id},
+                     {"host", host_name()},
+                     {"started", utc_text(attempt.started_unix)},
+                     {"ended", utc_text(unix_time(), true)},
+                     {"wall_s", rounded_ms(spent_s)},
+                     {"attempts", attempt.number},
+                     {"resumed", attempt.resumed},
+                     {"cpus", attempt.slot.cpus},
+                     {"work", attempt.folder.string()},
+                     {"executable", task.stage->executable},
+                     {"build_id", task.stage->build_id},
+                     {"program", task.stage->program_digest},
+                     {"pipeline", run_.graph.name}};
+  for (const char* name : {"build_id", "libtorch", "device"}) {  // of the program that really ran
+    if (attempt.machine.contains(name) && attempt.machine[name].is_string()) record.occasion[name] = attempt.machine[name];
+  }
+  const auto& expected = run_.options.expected_s;
+  if (attempt.task < expected.size() && expected[attempt.task] > 0) {
+    record.occasion["expected_s"] = expected[attempt.task];  // so that estimates can be judged
+  }
+  if (!attempt.slot.gpus.empty()) record.occasion["gpus"] = attempt.slot.gpus;
+  if (!task.externals.empty()) {
+    Json paths = Json::object();
+    for (const ExternalInput& external : task.externals) paths[external.field] = external.paths;
+    record.occasion["paths"] = std::move(paths);
+  }
+  return record;
+}
+
+artifact::Recipe Publishing::recipe_for(const ActiveAttempt& attempt) const {
+  const Task& task = run_.task(attempt.task);
+  artifact::Recipe recipe;
+  recipe.stage = task.stage->name;
+  recipe.version = task.stage->version;
+  recipe.task_key = run_.states->at(attempt.task).key;
+  recipe.config = *task.config;
+  recipe.inputs = Json::object();
+  for (const InputRecord& input : attempt.inputs.records) {
+    if (!input.digest.empty()) recipe.inputs[input.role].push_back(input.digest);
+  }
+  return recipe;
+}
+
+void Publishing::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapshot, ResultStatus status) {
+  const Task& task = run_.task(attempt.task);
+  PublishJob job;
+  job.ticket = ticket;
+  job.snapshot = snapshot;
+  std::filesystem::path folder = attempt.folder / "out";
+  std::int64_t step = -1;
+  if (snapshot >= 0) {
+    const auto k = static_cast<std::size_t>(snapshot);
+    // Announced twice, or announced while it is under way.
+    if (!attempt.submitted.insert(k).second) return;
+    folder /= task.snapshots[k].label;
+    step = task.snapshots[k].step;
+  }
+  job.task = &task;
+  job.record = record_for(attempt, step, status);
+  job.recipe = recipe_for(attempt);
+  if (snapshot < 0) {
+    job.record.occasion["wall_s"] = rounded_ms(attempt.spent_before_s + attempt.exit.wall_s);
+    job.record.occasion["cpu_s"] = attempt.exit.cpu_s;
+    job.record.occasion["peak_rss_bytes"] = attempt.exit.peak_rss_bytes;
+  }
+  for (const OutputDescription& description : task.stage->outputs) {
+    const std::filesystem::path path = folder / file_name(description);
+    // A run that diverged gives what it has.
+    if (status == ResultStatus::kDiverged && !std::filesystem::exists(path)) continue;
+    job.outputs.push_back({description.name, description.kind, description.is_volatile, path});
+  }
+  ++attempt.jobs;
+  publisher_.submit(std::move(job));
+}
+
+void Publishing::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
+  const std::size_t i = attempt.task;
+  const int snapshot = answer.job.snapshot;
+  const bool is_snapshot = snapshot >= 0;
+  const auto k = static_cast<std::size_t>(std::max(0, snapshot));
+  const std::string label = is_snapshot ? run_.task(i).snapshots[k].label : "";
+  if (is_snapshot) attempt.submitted.erase(k);
+  if (!answer.failed.empty()) {
+    attempt.unstored = true;
+    run_.store_failed(answer.failed);
+    return;
+  }
+  if (!answer.changed.empty()) {
+    attempt.changed = cat("its input file ", support::quote(answer.changed),
+                          " is not what it was when the run was planned; start the run again to use it as it is now");
+    return;
+  }
+  if (!answer.damaged.empty()) {
+    attempt.broken = answer.damaged;
+    if (is_snapshot) run_.warn(i, attempt.number, cat("snapshot ", label, " is not whole: ", answer.damaged));
+    return;
+  }
+  Json detail = Json::object();
+  if (is_snapshot) detail["snapshot"] = label;
+  Result result = announce(attempt, answer.published, answer.job.record, std::move(detail));
+  if (is_snapshot) {
+    attempt.submitted.insert(k);
+    attempt.published.insert(k);
+    run_.states->at(i).fresh.insert(snapshot);
+    run_.cache_changes([&] { support::remove_tree(attempt.folder / "out" / label); });
+  }
+  const int number = is_snapshot ? snapshot : TaskStates::kWhole;
+  if (names_) names_->show(i, number, result);
+  run_.states->add_result(i, number, std::move(result));
+}
+
+Result Publishing::announce(const ActiveAttempt& attempt, const Published& published, const Record& record,
+                            Json detail) {
+  const std::size_t i = attempt.task;
+  run_.cache_changes([&] { run_.store.remember(published); });
+  run_.cache_changes([&] { run_.store.set_hint(record.plan_key, record.key.key); });
+  run_.states->at(i).made = true;
+  detail["key"] = record.key.key;
+  if (record.key.is_snapshot()) detail["step"] = record.key.step;
+  detail["status"] = status_name(record.status);
+  std::uint64_t bytes = 0;
+  for (const OutputRecord& output : record.outputs) bytes += output.bytes;
+  detail["bytes"] = bytes;
+  if (published.conflict) {
+    ++run_.summary.conflicts;
+    run_.emit({"conflict",
+               static_cast<std::int64_t>(i),
+               attempt.number,
+               {{"key", record.key.key}, {"file", published.conflict_file.string()}, {"first", published.record.task}}});
+  }
+  detail["same"] = published.existed;
+  run_.emit({"publish", static_cast<std::int64_t>(i), attempt.number, std::move(detail)});
+  const auto found = run_.store.find(record.key);
+  if (found) return *found;
+  Result result;
+  result.status = record.status;
+  result.outputs = record.outputs;
+  return result;
+}
+
+bool Publishing::inherit_divergence(std::size_t i, TaskInputs inputs) {
+  ActiveAttempt none;
+  none.task = i;
+  none.started_unix = unix_time();
+  none.inputs = std::move(inputs);
+  const std::string parent = none.inputs.diverged_parent;
+  const Task& task = run_.task(i);
+  return run_.store_changes([&] {
+    const auto publish = [&](std::int64_t step) {
+      Record record = record_for(none, step, ResultStatus::kDiverged);
+      record.occasion["inherited_from"] = parent;
+      return announce(none, run_.store.place_record(record), record, {{"inherited_from", parent}});
+    };
+    if (!task.is_trajectory()) {
+      run_.states->add_result(i, TaskStates::kWhole, publish(-1));
+      return;
+    }
+    for (const std::size_t k : run_.states->needed_snapshots(i)) {
+      run_.states->add_result(i, static_cast<int>(k), publish(task.snapshots[k].step));
+    }
+  });
+}
+
+}  // namespace pe::pipeline

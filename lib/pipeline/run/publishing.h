@@ -1,0 +1,43 @@
+/// @file
+/// From a stage's outputs to results in the store: what records and reports say of their making, and what a publication
+/// means for the task.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "pipeline/run/active_attempt.h"
+#include "pipeline/run/friendly_names.h"
+#include "pipeline/run/publisher.h"
+#include "pipeline/run/run_context.h"
+
+namespace pe::pipeline {
+
+/// "model.h5", or the folder "report" of a collection.
+std::string file_name(const OutputDescription& output);
+
+class Publishing {
+ public:
+  Publishing(RunContext& run, Publisher& publisher, FriendlyNames* names)
+      : run_(run), publisher_(publisher), names_(names) {}
+
+  /// Hands the outputs of an attempt, or of one snapshot (an index into Task::snapshots, else -1), to the publisher.
+  void submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapshot, ResultStatus status);
+  /// A job of the attempt is done: its result is the task's, or the attempt says what is wrong.
+  void take(ActiveAttempt& attempt, const PublishAnswer& answer);
+  /// Without a run: what reads a diverged artifact has diverged too. False when the store failed.
+  bool inherit_divergence(std::size_t task, TaskInputs inputs);
+
+ private:
+  Record record_for(const ActiveAttempt& attempt, std::int64_t step, ResultStatus status) const;
+  /// What the manifest of a report says of its making.
+  artifact::Recipe recipe_for(const ActiveAttempt& attempt) const;
+  /// Tells of a record that stands now. Returns the result that is valid.
+  Result announce(const ActiveAttempt& attempt, const Published& published, const Record& record, Json detail);
+
+  RunContext& run_;
+  Publisher& publisher_;
+  FriendlyNames* names_;  // null: nothing is named
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,76 @@
+/// @file
+/// What the parts of a run (execution.h) share: what they work on, how they tell of it, and what ends the run early.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "pipeline/run/run.h"
+#include "pipeline/run/run_folder.h"
+#include "pipeline/run/task_states.h"
+#include "pipeline/store/lease.h"
+#include "support/error.h"
+
+namespace pe::pipeline {
+
+class RunContext {
+ public:
+  RunContext(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
+             const RunOptions& options);
+
+  const Graph& graph;
+  const Plan& plan;
+  Store& store;
+  Runner& runner;
+  const RunOptions& options;
+  std::unique_ptr<TaskStates> states;
+  std::unique_ptr<RunFolder> folder;
+  std::unique_ptr<Leases> leases;
+  RunState shown;
+  RunSummary summary;
+  bool no_new_starts = false;
+  int stop_level = 0;  ///< 1: stages were asked to stop; 2: killed
+
+  const Task& task(std::size_t i) const { return graph.tasks[i]; }
+
+  /// Into the journal, and to whoever watches.
+  void emit(RunEvent event);
+  void tell_state() { listener_.on_tick(shown); }
+  void warn(std::string text) { emit({"warn", -1, 0, {{"text", std::move(text)}}}); }
+  void warn(std::size_t task, int attempt, std::string text);
+  void note(std::size_t task, std::string text);
+
+  /// Nothing new starts, what runs is asked to stop, the run ends with 4.
+  void store_failed(const std::string& why);
+  /// Does what changes the store. False when that failed, and with it the run.
+  template <typename Body>
+  bool store_changes(Body&& body) {
+    try {
+      body();
+      return true;
+    } catch (const support::IoError& error) {
+      store_failed(error.diagnostics().front().message);
+      return false;
+    }
+  }
+  /// Writes what can be made again (the index, hints, names for people): when that fails the run goes on, and says so
+  /// once.
+  template <typename Body>
+  void cache_changes(Body&& body) {
+    try {
+      body();
+    } catch (const support::IoError& error) {
+      cache_failed(error.diagnostics().front().message);
+    }
+  }
+
+ private:
+  void cache_failed(const std::string& why);
+
+  RunListener& listener_;
+  bool journal_failed_ = false;
+  bool cache_failed_ = false;
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,174 @@
+#include "pipeline/run/run_folder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <random>
+
+#include "pipeline/store/lease.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+std::string new_run_id() {
+  // Runs are told apart and put in order by their ids: down to the millisecond, since toys take less than a second.
+  const double now = unix_time();
+  const auto whole = static_cast<std::time_t>(now);
+  std::tm parts{};
+  ::gmtime_r(&whole, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
+  std::random_device device;  // tells two runs of one millisecond apart
+  char tail[16];
+  std::snprintf(tail, sizeof tail, "-%03d%02x", static_cast<int>((now - static_cast<double>(whole)) * 1000) % 1000,
+                device() & 0xffu);
+  return std::string(text) + tail;
+}
+
+namespace {
+
+/// Makes the folder of a new run, which no other has: of two of one millisecond and chance one takes the next id.
+std::string make_run_folder(const std::filesystem::path& runs) {
+  support::make_folders(runs);
+  for (int tries = 0;; ++tries) {
+    std::string id = new_run_id();
+    if (::mkdir((runs / id).c_str(), 0777) == 0) return id;
+    if (errno != EEXIST || tries == 1000) support::throw_errno("create folder", (runs / id).string(), true);
+  }
+}
+
+Json plan_json(const Graph& graph, const Plan& plan) {
+  Json tasks = Json::array();
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const PlannedTask& planned = plan.tasks[i];
+    if (planned.state == TaskState::kNotNeeded) continue;
+    const Task& task = graph.tasks[i];
+    Json json{{"id", task.id},
+              {"stage", task.label},
+              {"plan_key", task.plan_key},
+              {"task_key", planned.task_key},
+              {"state", state_name(planned.state)},
+              {"reason", planned.reason}};
+    if (planned.state != TaskState::kReuse) {
+      Json needs = Json::array();
+      for (const Edge& edge : task.inputs) {
+        needs.push_back(graph.tasks[edge.producer].id + (edge.snapshot.empty() ? "" : "@" + edge.snapshot));
+      }
+      json["needs"] = std::move(needs);
+    }
+    tasks.push_back(std::move(json));
+  }
+  return tasks;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options)
+    : run_id_(options.run_id.empty() ? make_run_folder(store.runs_folder()) : options.run_id),
+      path_(store.runs_folder() / run_id_),
+      joined_(options.join) {
+  support::make_folders(path_);
+  if (joined_) {
+    journal_ = Journal(path_, store.before_step());
+    return;
+  }
+  const Json json{{"schema", "pe-run/1"},
+                  {"run", run_id_},
+                  {"pipeline", graph.name},
+                  {"title", graph.title},
+                  {"file", graph.file},
+                  {"root", graph.root},
+                  {"host", host_name()},
+                  {"pid", ::getpid()},
+                  {"process_start", process_start(::getpid())},
+                  {"machine", this_host().machine},
+                  {"boot", this_host().boot},
+                  {"pids", this_host().pids},
+                  {"started", unix_time()},
+                  {"command", options.command},
+                  {"capacity", describe(options.capacity)},
+                  {"tasks", plan_json(graph, plan)}};
+  support::write_file_atomically(path_ / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                 store.durable());
+  journal_ = Journal(path_, store.before_step());
+}
+
+bool RunFolder::add(const Graph& graph, const RunEvent& event) {
+  Json line{{"event", event.name}};
+  if (event.task >= 0) {
+    line["task"] = graph.tasks[static_cast<std::size_t>(event.task)].id;
+    line["attempt"] = event.attempt;
+  }
+  for (const auto& [key, value] : event.detail.items()) {
+    if (!line.contains(key) && key != "seq" && key != "time" && key != "crc") line[key] = value;
+  }
+  return journal_.append(std::move(line));
+}
+
+Json to_json(const Graph& graph, const RunState& state) {
+  Json counts = Json::object();
+  for (const auto& [phase, count] : state.counts) {
+    if (count != 0) counts[std::string(phase_name(phase))] = count;
+  }
+  Json running = Json::array();
+  for (const RunningTask& task : state.running) {
+    running.push_back({{"task", graph.tasks[task.task].id},
+                       {"phase", phase_name(state.phases[task.task])},
+                       {"attempt", task.attempt},
+                       {"seconds", state.now_s - task.started_s},
+                       {"progress", task.progress}});
+  }
+  Json json{{"schema", "pe-progress/1"},   {"run", state.run_id},           {"time", unix_time()},
+            {"counts", std::move(counts)}, {"running", std::move(running)}, {"stopping", state.stopping}};
+  if (state.eta_s >= 0) json["eta_s"] = state.eta_s;
+  for (const auto& [task, owner] : state.elsewhere)
+    json["elsewhere"].push_back({{"task", graph.tasks[task].id}, {"owner", owner}});
+  return json;
+}
+
+void RunFolder::write_progress(const RunState& state) {
+  if (joined_) return;
+  try {
+    support::write_file_atomically(
+        path_ / "progress.json",
+        to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+  } catch (const support::IoError&) {
+    // Tells how far things are, decides nothing; the run must not end for it.
+  }
+}
+
+Json to_json(const Graph& graph, const RunSummary& summary) {
+  Json failures = Json::array();
+  for (const TaskFailure& failure : summary.failures) {
+    failures.push_back({{"task", graph.tasks[failure.task].id},
+                        {"class", outcome_name(failure.outcome)},
+                        {"reason", failure.reason},
+                        {"log", failure.log},
+                        {"rerun", shell_command(failure.rerun)}});
+  }
+  Json json{{"schema", "pe-run-summary/1"},   {"run", summary.run_id},
+            {"exit_code", summary.exit_code}, {"executed", summary.executed},
+            {"reused", summary.reused},       {"failed", summary.failed},
+            {"blocked", summary.blocked},     {"interrupted", summary.interrupted},
+            {"conflicts", summary.conflicts}, {"wall_s", summary.wall_s},
+            {"ended", unix_time()},           {"failures", std::move(failures)},
+            {"reports", summary.reports}};
+  if (!summary.store_error.empty()) json["store_error"] = summary.store_error;
+  return json;
+}
+
+void RunFolder::write_summary(const Graph& graph, const RunSummary& summary) {
+  if (joined_) return;
+  support::write_file_atomically(path_ / "summary.json",
+                                 to_json(graph, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                 false);
+}
+
+}  // namespace pe::pipeline

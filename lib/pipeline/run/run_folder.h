@@ -1,0 +1,46 @@
+/// @file
+/// The folder of a run, written while it goes on and read by `status` and `logs` (run_status.h), also of other processes.
+///
+///     runs/<run id>/plan.json      pe-run/1: who, when, with which command, and every needed task with its keys
+///                   journal.*      journal.h
+///                   progress.json  pe-progress/1: counts and running tasks, replaced about once a second
+///                   summary.json   pe-run-summary/1: written at the end
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/run/run.h"
+#include "pipeline/store/journal.h"
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+/// "20261121-194512-37503f": sorts by time, down to the millisecond; the last two digits are chance.
+std::string new_run_id();
+
+class RunFolder {
+ public:
+  /// Makes the folder and writes plan.json. Without an id in the options it makes one that no other run has. Joining a
+  /// run, it only adds a journal of this process. @throws IoError
+  RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options);
+  const std::string& run_id() const { return run_id_; }
+  /// Adds the event to the journal. False when that failed.
+  bool add(const Graph& graph, const RunEvent& event);
+  void write_progress(const RunState& state);
+  void write_summary(const Graph& graph, const RunSummary& summary);
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::string run_id_;
+  std::filesystem::path path_;
+  Journal journal_;
+  bool joined_ = false;
+};
+
+Json to_json(const Graph& graph, const RunState& state);
+Json to_json(const Graph& graph, const RunSummary& summary);
+
+}  // namespace pe::pipeline

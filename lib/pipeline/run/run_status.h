@@ -1,0 +1,47 @@
+/// @file
+/// What the folder of a run (run_folder.h) says of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pipeline/store/store.h"
+#include "support/json.h"
+
+namespace pe::pipeline {
+
+/// What `status` knows of one task.
+struct TaskStatus {
+  std::string id, stage, plan_key, task_key;
+  std::string phase;  ///< phase_name, or "lost" for a task of a run that died
+  int attempt = 0;
+  std::string reason;  ///< of a failure or a block
+  std::string log;
+  double started = 0, ended = 0;  ///< unix; 0: not yet
+  Json progress = Json::object();
+};
+
+struct RunStatus {
+  std::string run_id, pipeline, file, host;
+  std::int64_t pid = 0;
+  double started = 0, ended = 0;
+  std::string state;  ///< running, done, failed, incomplete, interrupted, died
+  int exit_code = -1;
+  std::vector<TaskStatus> tasks;
+  std::size_t damaged_lines = 0;
+  std::vector<std::string> command;
+};
+
+/// Reads a run. @throws IoError, ArtifactError when there is no such run or its plan is unreadable.
+RunStatus read_run(const Store& store, const std::string& run_id);
+
+Json to_json(const RunStatus& status);
+
+/// The owner of a run that has not ended, as its plan names it: still there, or, on another host, heard of within two
+/// minutes.
+bool run_is_alive(const Store& store, const std::string& run_id);
+/// Ids of all runs of which that holds, oldest first.
+std::vector<std::string> live_runs(const Store& store);
+
+}  // namespace pe::pipeline

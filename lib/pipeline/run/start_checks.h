@@ -1,0 +1,18 @@
+/// @file
+/// What is checked once before anything of a run starts. @throws ConfigError naming tasks and, where a field is to blame,
+/// its line.
+#pragma once
+
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/capacity.h"
+#include "pipeline/plan/plan.h"
+
+namespace pe::pipeline {
+
+/// No task that is to run asks for more than there is.
+void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& capacity);
+
+/// Each stage reads all configs that it is about to get (`--check`), once, and refuses none.
+void check_configs(const Graph& graph, const Plan& plan);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,143 @@
+/// @file
+/// What each task of a run waits for. Pure book-keeping: no file is touched, nothing is started and nothing is told here.
+/// The execution says what became of a task; what follows for others comes back as news, in order: a task whose inputs
+/// are all settled, or one that is blocked.
+///
+/// Each wanted task counts its open inputs. A result closes the inputs that read it, a damaged one opens them again, so
+/// a task is looked at once when the last of its inputs is there, however many it has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/plan/ready_queue.h"
+#include "pipeline/run/task_phase.h"
+#include "pipeline/store/record.h"
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+/// The inputs of a task that is about to be looked up or started.
+struct TaskInputs {
+  std::vector<InputDigest> digests;  ///< of its key
+  std::vector<InputRecord> records;  ///< one for each of Task::inputs, in order
+  std::string diverged_parent;       ///< id of the first whose divergence it inherits; empty: none
+  bool nothing_there = false;        ///< it has inputs, and every one is missing
+};
+
+class TaskStates {
+ public:
+  /// The snapshot number of a task's own result; others are indices into Task::snapshots.
+  static constexpr int kWhole = -1;
+
+  struct State {
+    TaskPhase phase = TaskPhase::kSkipped;
+    bool forced = false;
+    bool made = false;  ///< this run published something for it
+    std::string key;    ///< task key, once its inputs are known
+    std::optional<Result> result;
+    std::map<int, Result> snapshots;
+    std::set<int> fresh;     ///< snapshots that this run published
+    std::string reason;      ///< of a failure, a block or an interruption
+    std::string blocked_by;  ///< id of the task at the root of a block; empty when the lack is its own
+  };
+  struct News {
+    enum class Kind { kInputsSettled, kBlocked };
+    Kind kind = Kind::kInputsSettled;
+    std::size_t task = 0;
+  };
+  /// What of a pipeline's unfinished work has one stage label.
+  struct Remaining {
+    double cpus = 0, gpus = 0;
+    std::size_t tasks = 0;
+  };
+
+  /// @param seconds  what each task is expected to take; orders the ready ones
+  /// @param only     tasks that this process may run; empty: all
+  TaskStates(const Graph& graph, const Plan& plan, const std::vector<double>& seconds, std::vector<bool> only = {});
+
+  const State& at(std::size_t i) const { return states_[i]; }
+  State& at(std::size_t i) { return states_[i]; }
+  TaskPhase phase(std::size_t i) const { return states_[i].phase; }
+  const std::vector<TaskPhase>& phases() const { return phases_; }
+  const std::map<TaskPhase, std::size_t>& counts() const { return counts_; }  ///< of the tasks that are needed
+  const ReadyQueue& ready() const { return ready_; }
+  const std::map<std::string, Remaining>& remaining() const { return remaining_; }  ///< by stage label
+  std::size_t size() const { return states_.size(); }
+
+  // ---- what happens
+  /// The task's result is needed: it waits for its inputs, and what they need is wanted in turn.
+  void want(std::size_t i);
+  void set_phase(std::size_t i, TaskPhase phase);
+  /// Something that readers wait for is in the store.
+  void add_result(std::size_t i, int snapshot, Result result);
+  /// It is not, after all. Readers that have not started wait again.
+  void drop_result(std::size_t i, int snapshot);
+  void fail(std::size_t i, const std::string& reason);
+  /// @param root  id of the task that failed or lacks something, when that is another one
+  void block(std::size_t i, const std::string& reason, const std::string& root = {});
+  /// Back from verifying or running: ready again, or waiting where an input went meanwhile.
+  void make_ready_again(std::size_t i);
+  /// Its inputs are looked at from the start, and its result with them.
+  void look_again(std::size_t i);
+  /// Whether every input of a task that is wanted is settled.
+  bool inputs_settled(std::size_t i) const { return open_[i] == 0; }
+
+  // ---- what follows
+  std::optional<News> next_news();
+  bool has_news() const { return !news_.empty(); }
+
+  // ---- looking
+  const Result* result_of(const Edge& edge) const;
+  /// Index into the producer's snapshots, or kWhole.
+  int snapshot_number(const Edge& edge) const;
+  /// "trunk[seed=42]@b25".
+  std::string producer_id(const Edge& edge) const;
+  /// Of a task whose inputs are settled.
+  TaskInputs inputs_of(std::size_t i) const;
+  /// Indices of the snapshots that the plan or a waiting reader needs, ascending.
+  std::vector<std::size_t> needed_snapshots(std::size_t i) const;
+
+ private:
+  struct Reader {
+    std::uint32_t task = 0;
+    std::uint32_t edge = 0;  // index into its inputs
+    int snapshot = kWhole;
+  };
+  enum class Input { kOpen, kSettled, kBlocks };
+
+  Input look_at(std::size_t i, const Edge& edge, std::string& reason, std::string& root) const;
+  void count_inputs(std::size_t i, std::vector<std::size_t>& producers);
+  void settle_input(std::size_t reader, std::size_t edge);
+  void spread_lack(std::size_t i);
+  void push_settled(std::size_t i);
+  const Result* result(std::size_t i, int snapshot) const;
+  void tally(std::size_t i, int sign);
+
+  const Graph& graph_;
+  const Plan& plan_;
+  const std::vector<bool> only_;
+  std::vector<State> states_;
+  std::vector<TaskPhase> phases_;
+  std::map<TaskPhase, std::size_t> counts_;
+  ReadyQueue ready_;
+  std::vector<std::vector<Reader>> readers_;  // by producer
+  std::vector<std::size_t> first_edge_;       // by task, into settled_
+  std::vector<bool> settled_;                 // by edge
+  std::vector<int> edge_snapshot_;            // by edge
+  std::vector<std::size_t> open_;             // by task
+  std::map<std::size_t, std::vector<std::size_t>> twins_;  // task → tasks that wait for it, having its plan key
+  std::map<std::string, Remaining> remaining_;
+  std::deque<News> news_;
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,168 @@
+// What a run leaves: its folder, the time in its records, names for people; and processes that join one run.
+#include "pipeline/run/run_folder.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include <fstream>
+#include <set>
+
+#include "pipeline/run/run_fixture.h"
+#include "pipeline/run/run_status.h"
+#include "support/error.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+using pe::test::FakeAttempt;
+using pe::test::SmallRun;
+using pe::test::write_all_outputs;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+namespace {
+
+struct Chain : SmallRun {
+  std::size_t a = add("a"), b = add("b", {a});
+
+  double wall_s(std::size_t i, std::int64_t step = -1) const {
+    return store->read({*store->hint(graph.tasks[i].plan_key), step})->occasion.at("wall_s").get<double>();
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(run_folder)
+
+BOOST_FIXTURE_TEST_CASE(no_two_runs_share_a_folder, Chain) {
+  const Plan planned = plan();
+  std::set<std::string> ids;
+  // Many in each millisecond, so that chance alone would let some meet.
+  for (int i = 0; i < 500; ++i) ids.insert(RunFolder(*store, graph, planned, options).run_id());
+  BOOST_TEST(ids.size() == 500u);
+}
+
+BOOST_FIXTURE_TEST_CASE(the_frozen_plan_holds_no_configs, Chain) {
+  const RunSummary summary = run();
+  const Json frozen = Json::parse(support::read_file(store->runs_folder() / summary.run_id / "plan.json"));
+  BOOST_TEST(frozen.at("tasks").size() == 2u);
+  BOOST_TEST(frozen.at("tasks").at(1).at("needs").at(0) == "a");
+  for (const Json& task : frozen.at("tasks")) BOOST_TEST(!task.contains("config"));
+}
+
+BOOST_FIXTURE_TEST_CASE(time_adds_up_over_the_attempts_that_made_a_result, Chain) {
+  int attempts = 0;
+  behaviour["a"] = [&](FakeAttempt& attempt) {
+    attempt.seconds = 100;
+    if (++attempts < 3) {
+      std::ofstream(attempt.folder / "state") << attempts;
+      attempt.messages.push_back({{"event", "checkpoint"}, {"step", attempts}});
+      attempt.code = 75;
+    } else {
+      write_all_outputs(attempt);
+    }
+  };
+  run();
+  BOOST_TEST(attempts == 3);
+  BOOST_TEST(wall_s(a) == 300.0);
+  BOOST_TEST(wall_s(b) == 1.0);
+  // What was thrown away is no part of what the result costs.
+  task(a).config.edit()["salt"] = "new";
+  attempts = 0;
+  behaviour["a"] = [&](FakeAttempt& attempt) {
+    attempt.seconds = 100;
+    if (++attempts == 1)
+      attempt.code = 1;
+    else
+      write_all_outputs(attempt);
+  };
+  run();
+  BOOST_TEST(attempts == 2);
+  BOOST_TEST(wall_s(a) == 100.0);
+}
+
+BOOST_FIXTURE_TEST_CASE(time_adds_up_over_runs_and_along_a_trajectory, Chain) {
+  task(a).snapshots = {{"s10", 10}};
+  task(b).inputs[0].snapshot = "s10";
+  behaviour["a"] = [](FakeAttempt& attempt) {
+    attempt.seconds = 60;
+    write_all_outputs(attempt);
+  };
+  run();
+  BOOST_TEST(wall_s(a, 10) == 60.0);
+  // A longer budget: the work folder is gone, and it goes on from the snapshot.
+  fs::remove_all(store->root() / "work");
+  task(a).snapshots = {{"s10", 10}, {"s20", 20}};
+  task(b).inputs[0].snapshot = "s20";
+  run();
+  BOOST_TEST(wall_s(a, 20) == 120.0);
+}
+
+BOOST_FIXTURE_TEST_CASE(names_appear_as_tasks_finish, Chain) {
+  task(a).output_names["out"] = "first";
+  bool named = false;
+  behaviour["b"] = [&](FakeAttempt& attempt) {
+    named = fs::exists(fs::path(graph.root) / "out" / "small" / "a" / "first.h5");
+    write_all_outputs(attempt);
+  };
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST(named);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_cache_that_cannot_be_written_is_a_warning, Chain) {
+  for (const std::string failing : {"append index", "write hint"}) {
+    fs::remove_all(folder / "store");
+    before_step = [&](std::string_view step) {
+      if (step == failing) throw support::IoError("cannot write 'x': Input/output error");
+    };
+    const RunSummary summary = run();
+    BOOST_TEST(summary.exit_code == kRunDone);
+    BOOST_TEST(summary.executed == 2u);
+    std::size_t warnings = 0;
+    for (const RunEvent& event : events) warnings += event.name == "warn";
+    BOOST_TEST(warnings == 1u);
+    before_step = nullptr;
+    open();
+    // A missing hint costs a look-up, a missing index entry the reading of a record.
+    if (failing == "append index") BOOST_TEST(plan().nothing_to_do());
+    BOOST_TEST(run().executed == 0u);
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(processes_join_a_run_each_with_its_own_tasks, Chain) {
+  // The run is begun elsewhere, with the plan of all.
+  options.run_id = RunFolder(*store, graph, plan(), options).run_id();
+  const fs::path run_folder = store->runs_folder() / options.run_id;
+  const std::string frozen = support::read_file(run_folder / "plan.json");
+  options.join = true;
+  options.only = {false, true};
+  RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunIncomplete);
+  BOOST_TEST(runner->started.empty());
+  options.only = {true, false};
+  summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"a"}));
+  options.only = {false, true};
+  summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"b"}));
+  BOOST_TEST(summary.run_id == options.run_id);
+  BOOST_TEST(support::read_file(run_folder / "plan.json") == frozen);
+  for (const char* name : {"progress.json", "summary.json"}) BOOST_TEST(!fs::exists(run_folder / name));
+  BOOST_TEST(!fs::exists(fs::path(graph.root) / "out"));
+  const RunStatus status = read_run(*store, options.run_id);
+  for (const TaskStatus& task : status.tasks) BOOST_TEST(task.phase == "done");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_joined_task_that_never_saves_is_not_requeued_for_ever, Chain) {
+  options.run_id = RunFolder(*store, graph, plan(), options).run_id();
+  options.join = true;
+  behaviour["a"] = [](FakeAttempt& attempt) { attempt.stays = true; };
+  // The cluster stops the process that runs it, and starts it anew.
+  const auto stopped = [&] { return runner->started.empty() ? 0 : 1; };
+  BOOST_TEST(run({}, stopped).interrupted == 1u);
+  const RunSummary second = run({}, stopped);
+  BOOST_TEST(second.exit_code == kRunFailed);
+  BOOST_TEST((second.failures.at(0).outcome == Outcome::kNoProgress));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,174 @@
+#include "pipeline/run/task_states.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include <string>
+#include <vector>
+
+#include "pipeline/run/run_fixture.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+using Names = std::vector<std::string>;
+
+namespace {
+
+/// Graphs without a store: what there is to know comes from the plan and from what the test says.
+struct States : test::SmallRun {
+  std::unique_ptr<TaskStates> states;
+  Plan made;
+
+  void begin(std::vector<bool> only = {}) {
+    made = plan();
+    states = std::make_unique<TaskStates>(graph, made, std::vector<double>(graph.tasks.size(), 1.0), std::move(only));
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      if (only.empty() || only[i]) states->want(i);
+    }
+  }
+  /// Whatever news there are: "b" for inputs that are settled, "b!" for a block.
+  Names news() {
+    Names names;
+    while (const auto next = states->next_news()) {
+      names.push_back(graph.tasks[next->task].id + (next->kind == TaskStates::News::Kind::kBlocked ? "!" : ""));
+      if (next->kind == TaskStates::News::Kind::kInputsSettled) states->set_phase(next->task, TaskPhase::kReady);
+    }
+    return names;
+  }
+  static Result result(const std::string& content, ResultStatus status = ResultStatus::kDone) {
+    Result result;
+    result.status = status;
+    if (status == ResultStatus::kDone) result.outputs.push_back({"out", "metrics", content, content, 1, false, false, {}});
+    return result;
+  }
+  void finish(std::size_t i) {
+    states->add_result(i, TaskStates::kWhole, result("of " + graph.tasks[i].id));
+    states->set_phase(i, TaskPhase::kDone);
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(task_states)
+
+BOOST_FIXTURE_TEST_CASE(a_task_is_looked_at_once_when_the_last_of_its_inputs_is_there, States) {
+  std::vector<std::size_t> parts;
+  for (int i = 0; i < 50; ++i) parts.push_back(add("part" + std::to_string(i)));
+  const auto report = add("report", parts);
+  begin();
+  BOOST_TEST(news().size() == 50u);
+  for (std::size_t k = 0; k + 1 < parts.size(); ++k) {
+    finish(parts[k]);
+    BOOST_TEST(news().empty());
+  }
+  finish(parts.back());
+  BOOST_TEST((news() == Names{"report"}));
+  BOOST_TEST(states->inputs_of(report).records.size() == 50u);
+  // A result that is told of twice changes nothing.
+  finish(parts.back());
+  BOOST_TEST(news().empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_damaged_opens_the_inputs_of_all_that_have_not_started, States) {
+  const auto a = add("a"), b = add("b", {a}), c = add("c", {a}), d = add("d", {a});
+  begin();
+  news();
+  finish(a);
+  BOOST_TEST((news() == Names{"b", "c", "d"}));
+  states->set_phase(c, TaskPhase::kVerifying);
+  states->set_phase(d, TaskPhase::kRunning);
+  states->drop_result(a, TaskStates::kWhole);
+  BOOST_TEST((states->phase(b) == TaskPhase::kWaiting));
+  BOOST_TEST((states->phase(c) == TaskPhase::kWaiting));
+  BOOST_TEST((states->phase(d) == TaskPhase::kRunning));
+  // One that runs goes on, but does not start anew before its input is there again.
+  states->make_ready_again(d);
+  BOOST_TEST((states->phase(d) == TaskPhase::kWaiting));
+  states->look_again(a);
+  BOOST_TEST((news() == Names{"a"}));
+  finish(a);
+  BOOST_TEST((news() == Names{"b", "c", "d"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_block_reaches_every_descendant_and_names_its_root, States) {
+  const auto a = add("a");
+  std::size_t last = a;
+  for (int i = 0; i < 20000; ++i) last = add("t" + std::to_string(i), {last});
+  begin();
+  news();
+  states->fail(a, "exit code 70");
+  BOOST_TEST(news().size() == 20000u);
+  BOOST_TEST((states->phase(last) == TaskPhase::kBlocked));
+  BOOST_TEST(states->at(last).reason == "needs a, which failed");
+  BOOST_TEST(states->at(last).blocked_by == "a");
+  BOOST_TEST(states->counts().at(TaskPhase::kBlocked) == 20000u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_partial_gather_tells_in_its_key_what_is_missing_and_why, States) {
+  const auto a = add("a"), b = add("b"), report = add("report", {a, b}), strict = add("strict", {b}, "init");
+  task(report).allow_partial = task(strict).allow_partial = true;
+  begin();
+  news();
+  finish(a);
+  states->fail(b, "exit code 70");
+  // A single input is needed whatever a gather may do without.
+  BOOST_TEST((news() == Names{"strict!", "report"}));
+  const TaskInputs failed = states->inputs_of(report);
+  BOOST_TEST(failed.records.at(1).missing == "failed");
+  BOOST_TEST(!failed.nothing_there);
+  BOOST_REQUIRE(failed.digests.size() == 2u);
+  const std::string key = task_key(task(report), failed.digests);
+  states->set_phase(b, TaskPhase::kBlocked);
+  BOOST_TEST(task_key(task(report), states->inputs_of(report).digests) != key);
+  BOOST_TEST(task_key(task(report), {failed.digests.front()}) != key);
+}
+
+BOOST_FIXTURE_TEST_CASE(tasks_of_one_plan_key_wait_for_each_other, States) {
+  const auto a = add("a"), b = add("a");
+  task(b).id = "twin";
+  begin();
+  BOOST_TEST((news() == Names{"a"}));
+  states->set_phase(a, TaskPhase::kRunning);
+  BOOST_TEST(news().empty());
+  finish(a);
+  BOOST_TEST((news() == Names{"twin"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_another_process_makes_is_read_or_waited_for_by_nobody, States) {
+  const auto a = add("a"), b = add("b", {a}), c = add("c");
+  begin({false, true, true});
+  BOOST_TEST((news() == Names{"a!", "b!", "c"}));
+  BOOST_TEST(states->at(b).reason.find("another process") != std::string::npos);
+  BOOST_TEST((states->phase(c) == TaskPhase::kReady));
+}
+
+BOOST_FIXTURE_TEST_CASE(snapshots_are_needed_while_somebody_waits_for_them, States) {
+  const auto trunk = add("trunk"), early = add("early");
+  task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
+  task(early).inputs.push_back({"init", trunk, "out", "s10", std::map<std::string, std::string>{{"stage", "trunk"}}});
+  begin();
+  news();
+  for (auto& snapshot : made.tasks[trunk].snapshots) snapshot.needed = false;
+  BOOST_TEST((states->needed_snapshots(trunk) == std::vector<std::size_t>{0}));
+  states->add_result(trunk, 1, result("late"));
+  BOOST_TEST(news().empty());
+  states->add_result(trunk, 0, result("early"));
+  BOOST_TEST((news() == Names{"early"}));
+  BOOST_TEST(states->inputs_of(early).digests.at(0).step == 10);
+  BOOST_TEST(states->needed_snapshots(trunk).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(remaining_work_is_counted_by_stage, States) {
+  const auto a = add("a");
+  task(a).resources.cpus = 3;
+  begin();
+  news();
+  BOOST_TEST(states->remaining().at("a").cpus == 3.0);
+  states->set_phase(a, TaskPhase::kVerifying);
+  states->set_phase(a, TaskPhase::kRunning);
+  BOOST_TEST(states->remaining().at("a").tasks == 1u);
+  finish(a);
+  BOOST_TEST(states->remaining().at("a").cpus == 0.0);
+  BOOST_TEST(states->remaining().at("a").tasks == 0u);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
