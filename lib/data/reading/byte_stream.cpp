@@ -1,4 +1,4 @@
-#include "data/byte_stream.h"
+#include "data/reading/byte_stream.h"
 
 #include <fcntl.h>
 #include <unistd.h>
