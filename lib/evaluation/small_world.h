@@ -1,0 +1,28 @@
+/// @file
+/// A small world of people, places and things that lines of text tell about, and questions that the lines decide: five kinds,
+/// after the first of the bAbI tasks (Kuratov et al. 2024, arXiv:2406.10149, hide those in long texts).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "support/random.h"
+
+namespace pe::evaluation {
+
+struct WorldStory {
+  std::vector<std::string> lines;        ///< in order, without newlines
+  std::vector<std::size_t> deciding;     ///< lines without which the question has no answer; ascending
+  std::string question;                  ///< "Where is Anna?"
+  std::string answer;                    ///< one word
+  std::vector<std::string> sort;         ///< the eight words that the answer is one of
+};
+
+/// 1: where somebody is. 2: where a thing is. 3: where it was before. 4: what lies beside a place. 5: who gave what to whom.
+constexpr int kWorldTasks = 5;
+
+/// @param task 1 to 5
+WorldStory draw_story(int task, support::Xoshiro& random);
+
+}  // namespace pe::evaluation
