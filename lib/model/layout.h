@@ -27,11 +27,13 @@ struct PlannedParameter {
 /// In the order of LanguageModel::parameters. `vocabulary` must be resolved.
 ///
 ///     embedding [V, d]
-///     layers.N.attention.norm [d], .query [H·d_h, d], .key and .value [G·d_h, d], .query_norm, .key_norm, .output [d, H·d_h]
+///     layers.N.attention.norm [d], .canon_a [d, K], .query [H·d_h, d], .key and .value [G·d_h, d], .query_norm, .key_norm, .output [d, H·d_h]
 ///     layers.N.feed_forward.norm [d], .gate and .up [d_ff, d], .down [d, d_ff]
 ///     norm [d], head [V, d]
 ///
-/// A bias has the name of what it is added to, and ".bias".
+/// canon_a to canon_d and attention.gate stand where a config asks for them, right behind what they act on or read: canon_b
+/// [(H + 2G)·d_h, K] behind the norms of queries and keys and attention.gate [H or H·d_h, d] behind it, feed_forward.canon_c
+/// [d, K] behind that norm, feed_forward.canon_d [2·d_ff or d_ff, K] behind .up. A bias has the name of what it is added to, and ".bias".
 std::vector<PlannedParameter> plan_parameters(const ModelConfig& config);
 
 }  // namespace pe::model

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 
+#include "evaluation/distance_rules.h"
 #include "evaluation/model_variants.h"
 #include "evaluation/summary.h"
 #include "evaluation/task.h"
@@ -31,12 +32,19 @@ std::vector<std::string> variant_names() {
   return names;
 }
 
+/// Those that are measured where they are asked for by name.
+std::vector<std::string> all_variant_names() {
+  std::vector<std::string> names = variant_names();
+  names.insert(names.end(), distance_rules().begin(), distance_rules().end());
+  return names;
+}
+
 class Extension final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("variants", variants_,
-            "Forms of the model: " + support::join(variant_names(), ", ") +
-                ". crop feeds the last tokens of the training length alone; logit_scale multiplies logits by "
+            "Forms of the model: " + support::join(variant_names(), ", ") + "; and, where they are named, the distance maps " +
+                support::join(distance_rules(), ", ") + ". crop feeds the last tokens of the training length alone; logit_scale multiplies logits by "
                 "1 + a·ln(L / training length).",
             {.neutral = Json(variant_names())});
     v.field("targets", targets_, "Tokens scored at the end of a window, at most half the shortest context.",
@@ -45,7 +53,7 @@ class Extension final : public Task {
             {.min = 0, .max = 10, .neutral = Json(scales_)});
     v.field("fit_documents", fit_documents_, "Validation documents on which a is chosen, for each length.",
             {.unit = "documents", .min = 1, .neutral = Json(16)});
-    const std::vector<std::string> names = variant_names();
+    const std::vector<std::string> names = all_variant_names();
     v.check(!variants_.empty(), "extension needs at least one variant");
     v.check(!scales_.empty(), "extension.scales needs at least one value");
     for (const std::string& name : variants_) {
