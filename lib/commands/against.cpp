@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "commands/run_choice.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/plan/history.h"
 #include "pipeline/plan/memo.h"
@@ -135,20 +136,11 @@ Against find_against(const cli::CommandLine& line, const Planned& planned, const
   }
   if (at == std::string::npos && names_file) return against_graph(graph_of_file(line, store.root(), file, ""), graph, tasks);
 
-  const std::vector<std::string> runs = store.runs();
-  std::vector<std::string> fitting;
-  for (const std::string& run : runs) {
-    if (run == text) fitting = {run};
-    if (run == text) break;
-    if (run.rfind(text, 0) == 0) fitting.push_back(run);
-  }
-  if (fitting.size() > 1) {
-    throw ConfigError(cat(quote(text), " is the beginning of several runs"), kFlag, support::join(fitting, ", "));
-  }
+  const auto run = run_called(store, text, "--against");
   Against against;
-  if (fitting.size() == 1) {
+  if (run) {
     std::map<std::string, std::string> keys;
-    for (const auto& task : pipeline::read_run(store, fitting[0]).tasks) keys[task.id] = task.task_key;
+    for (const auto& task : pipeline::read_run(store, *run).tasks) keys[task.id] = task.task_key;
     for (const std::size_t i : tasks) {
       const auto found = keys.find(graph.tasks[i].id);
       if (found == keys.end() || found->second.empty()) continue;
@@ -161,12 +153,12 @@ Against find_against(const cli::CommandLine& line, const Planned& planned, const
         std::string run;
         std::shared_ptr<const void> rest;
       };
-      auto named = std::make_shared<Named>(Named{fitting[0], past.owner});
+      auto named = std::make_shared<Named>(Named{*run, past.owner});
       past.run = named->run;
       past.owner = std::move(named);
       against[i] = std::move(past);
     }
-    if (against.empty()) throw ConfigError(cat("run ", fitting[0], " has a result of none of these tasks"), kFlag);
+    if (against.empty()) throw ConfigError(cat("run ", *run, " has a result of none of these tasks"), kFlag);
     return against;
   }
   const auto keys = text.size() >= 4 ? store.matching(text) : std::vector<pipeline::ResultKey>();
@@ -179,6 +171,7 @@ Against find_against(const cli::CommandLine& line, const Planned& planned, const
   }
   if (!against.empty()) return against;
   if (!keys.empty()) throw ConfigError(cat("result ", keys[0].short_name(), " is of another stage than these tasks"), kFlag);
+  const std::vector<std::string> runs = store.runs();
   std::vector<std::string> newest(runs.end() - static_cast<std::ptrdiff_t>(std::min<std::size_t>(runs.size(), 3)), runs.end());
   throw ConfigError(cat("no run, result or pipeline file ", quote(text)), kFlag,
                     newest.empty() ? "the store has no runs" : cat("the newest runs are ", support::join(newest, ", ")));

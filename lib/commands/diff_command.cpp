@@ -8,6 +8,7 @@
 #include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/diff_text.h"
+#include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/status.h"
@@ -205,16 +206,6 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
 
 // ---- runs -----------------------------------------------------------------------------------------------------------
 
-std::optional<std::string> run_called(const Store& store, const std::string& word) {
-  std::vector<std::string> found;
-  for (const std::string& id : store.runs()) {
-    if (id == word) return id;
-    if (word.size() >= 8 && id.rfind(word, 0) == 0) found.push_back(id);
-  }
-  if (found.size() != 1) return std::nullopt;
-  return found.front();
-}
-
 /// What a run led to, task by task.
 struct RunTasks {
   pipeline::RunStatus status;
@@ -389,7 +380,7 @@ int diff_command(const cli::CommandLine& line) {
     return *store;
   };
   if (!fs::exists(first) && !fs::exists(second)) {
-    const auto x = run_called(open_store(), first), y = run_called(open_store(), second);
+    const auto x = run_called(open_store(), first, "A"), y = run_called(open_store(), second, "B");
     if (x && y) return diff_runs(line, *store, *x, *y);
     if (x || y)
       throw ConfigError(cat(quote(x ? second : first), " is no run, and ", quote(x ? first : second), " is one"), {},

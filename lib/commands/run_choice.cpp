@@ -1,5 +1,8 @@
 #include "commands/run_choice.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -10,24 +13,31 @@ using support::cat;
 using support::ConfigError;
 using support::quote;
 
+std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag) {
+  constexpr std::size_t kShortest = 4;
+  std::vector<std::string> found;
+  for (const std::string& run : store.runs()) {
+    if (run == word) return run;
+    if (word.size() >= kShortest && run.rfind(word, 0) == 0) found.push_back(run);
+  }
+  if (found.empty()) return std::nullopt;
+  if (found.size() == 1) return found.front();
+  const std::size_t more = found.size() - std::min<std::size_t>(found.size(), 5);
+  std::vector<std::string> newest(found.begin() + static_cast<std::ptrdiff_t>(more), found.end());
+  throw ConfigError(cat(quote(word), " matches ", found.size(), " runs"), {flag, 0, 0, "", 1},
+                    cat("give more of it: ", support::join(newest, ", "), more > 0 ? ", …" : ""));
+}
+
 std::string pick_run(const pipeline::Store& store, const std::string& wanted) {
   const std::vector<std::string> runs = store.runs();
   if (runs.empty())
     throw ConfigError(cat("the store ", quote(store.root().string()), " has no runs"), {},
                       "name another with --store, or run a pipeline first");
   if (wanted.empty() || wanted == "latest") return runs.back();
-  std::vector<std::string> found;
-  for (const std::string& run : runs) {
-    if (run.rfind(wanted, 0) == 0) found.push_back(run);
-  }
-  if (found.size() == 1) return found.front();
-  if (found.empty()) {
-    const std::string near = support::suggestion(wanted, runs);
-    throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1},
-                      near.empty() ? cat("the newest is ", runs.back(), "; `list runs` shows all") : near);
-  }
-  throw ConfigError(cat(quote(wanted), " begins the names of ", found.size(), " runs"), {"--run", 0, 0, "", 1},
-                    "give more of it");
+  if (const auto run = run_called(store, wanted, "--run")) return *run;
+  const std::string near = support::suggestion(wanted, runs);
+  throw ConfigError(cat("there is no run ", quote(wanted)), {"--run", 0, 0, "", 1},
+                    near.empty() ? cat("the newest is ", runs.back(), "; `list runs` shows all") : near);
 }
 
 std::string take_run(const pipeline::Store& store, const cli::CommandLine& line) {

@@ -2,6 +2,7 @@
 /// Which run a command means.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "cli/command_line.h"
@@ -9,7 +10,11 @@
 
 namespace pe::commands {
 
-/// The run whose name begins with `wanted`; of "" or "latest", the newest. @throws ConfigError with the nearest name.
+/// The run that a word means: its id, or the beginning of it (4 characters or more) that no other run shares. Nothing when
+/// no run is called so. @throws ConfigError at `flag` when several are.
+std::optional<std::string> run_called(const pipeline::Store& store, const std::string& word, const std::string& flag);
+
+/// The same; of "" or "latest", the newest. @throws ConfigError with the nearest name when there is none.
 std::string pick_run(const pipeline::Store& store, const std::string& wanted);
 
 /// --run, else the word that stands where a run may, else the newest. Nothing else may stand there.

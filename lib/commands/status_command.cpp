@@ -12,11 +12,14 @@
 #include "cli/terminal.h"
 #include "commands/commands.h"
 #include "commands/display_text.h"
+#include "commands/log_text.h"
 #include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/file/selection.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/status.h"
+#include "pipeline/store/host.h"
+#include "pipeline/store/lease.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/suggest.h"
@@ -32,34 +35,10 @@ using support::cat;
 using support::ConfigError;
 using support::quote;
 
-/// A task as selections see it, from its id: "trunk[encoding=rope,seed=42]".
-pipeline::Task from_id(const std::string& id) {
-  pipeline::Task task;
-  task.id = id;
-  const auto open = id.find('[');
-  task.label = id.substr(0, open);
-  if (open == std::string::npos) return task;
-  for (const std::string& part : support::split(id.substr(open + 1, id.size() - open - 2), ',')) {
-    const auto equals = part.find('=');
-    if (equals != std::string::npos) task.axes.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-  }
-  return task;
-}
+constexpr std::size_t kMostLogInJson = 64u << 20;
 
 std::string lasted(const TaskStatus& task) {
   return task.started > 0 && task.ended > task.started ? support::short_duration(task.ended - task.started) : "";
-}
-
-/// The last `count` lines; all when absent.
-std::string tail_of(const std::string& text, std::optional<std::int64_t> count) {
-  if (!count) return text;
-  std::size_t at = text.size();
-  std::int64_t seen = 0;
-  while (at > 0) {
-    if (text[at - 1] == '\n' && at != text.size() && ++seen == *count) break;
-    --at;
-  }
-  return *count == 0 ? "" : text.substr(at);
 }
 
 /// "running  12 done  3 running  40 waiting".
@@ -135,6 +114,37 @@ Json status_json(const RunStatus& status, bool only_failed) {
   return json;
 }
 
+/// Leases of this host's processes that are gone: tasks that nobody works on, though it looks so.
+int show_stale(const pipeline::Store& store, const cli::CommandLine& line) {
+  Json json{{"schema", "pe-stale/1"}, {"schema_version", 1}, {"leases", Json::array()}};
+  std::vector<std::vector<std::string>> rows;
+  std::map<std::string, std::map<std::string, std::string>> tasks;   // of each run: plan key → id
+  const auto task_of = [&](const std::string& run, const std::string& plan_key) -> std::string {
+    const auto [known, fresh] = tasks.try_emplace(run);
+    if (fresh && fs::exists(store.runs_folder() / run / "plan.json")) {
+      for (const TaskStatus& task : pipeline::read_run(store, run).tasks) known->second[task.plan_key] = task.id;
+    }
+    const auto found = known->second.find(plan_key);
+    return found == known->second.end() ? "" : found->second;
+  };
+  for (const auto& [plan_key, owner] : pipeline::Leases::list(store.leases_folder())) {
+    if (!owner || !pipeline::Leases::owner_is_gone(*owner, pipeline::this_host())) continue;
+    const std::string task = owner->run.empty() ? "" : task_of(owner->run, plan_key);
+    json["leases"].push_back({{"task", task},
+                              {"plan_key", plan_key},
+                              {"run", owner->run},
+                              {"host", owner->where.host},
+                              {"pid", owner->pid},
+                              {"started", owner->started}});
+    rows.push_back({task.empty() ? plan_key.substr(0, 12) : cli::harmless(task), owner->run, owner->describe()});
+  }
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? "no stale leases\n" : table(rows) + "the next run of these tasks breaks the leases at once\n");
+  return pipeline::kRunDone;
+}
+
 std::atomic<bool> left{false};
 
 /// Shows the run until it ends or somebody has seen enough: in place on a terminal, elsewhere what changed.
@@ -180,6 +190,7 @@ void watch(const pipeline::Store& store, const std::string& run, const cli::Comm
 int status_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   const pipeline::Store store = open_for_reading(store_path_for(line));
+  if (line.stale) return show_stale(store, line);
   const std::string run = take_run(store, line);
   if (line.watch) {
     watch(store, run, line);
@@ -215,9 +226,9 @@ int logs_command(const cli::CommandLine& given) {
   for (const std::string& run : runs) {
     const RunStatus status = pipeline::read_run(store, run);
     for (const TaskStatus& task : status.tasks) {
-      const pipeline::Task seen = from_id(task.id);
+      const auto name = pipeline::parse_task_id(task.id);
       const bool selected = std::any_of(line.words.begin(), line.words.end(), [&](const std::string& word) {
-        return word == task.id || pipeline::matches(seen, word);
+        return word == task.id || (name && pipeline::matches(*name, word));
       });
       if (std::find(known.begin(), known.end(), task.stage) == known.end()) known.push_back(task.stage);
       if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
@@ -248,15 +259,20 @@ int logs_command(const cli::CommandLine& given) {
       folder = *chosen;
     }
     const fs::path log = folder / "stage.log";
-    const std::string text = fs::exists(log) ? tail_of(support::read_file(log), line.tail) : "";
     if (line.json) {
-      answers.push_back(
-          {{"task", task.id}, {"attempt", folder.filename().string()}, {"path", log.string()}, {"text", text}});
+      answers.push_back({{"task", task.id},
+                         {"attempt", folder.filename().string()},
+                         {"path", log.string()},
+                         {"text", log_text(log, line.tail, kMostLogInJson)}});
       continue;
     }
     if (found.size() > 1) print(cat(out_style(line).bold(cat("== ", task.id, " ", folder.filename().string())), "\n"));
-    print(::isatty(1) == 1 ? cli::harmless(text) : text);
-    if (found.size() > 1 && !text.empty() && text.back() != '\n') print("\n");
+    char last = '\n';
+    read_log(log, line.tail, [&](std::string_view piece) {
+      print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
+      last = piece.back();
+    });
+    if (found.size() > 1 && last != '\n') print("\n");
   }
   if (line.json) {
     print_json({{"schema", "pe-logs/1"}, {"schema_version", 1}, {"run", run_id}, {"logs", std::move(answers)}});

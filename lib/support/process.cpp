@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -112,6 +114,13 @@ ExitStatus wait_for(pid_t pid) {
 
 Captured capture(const std::vector<std::string>& arguments, const std::string& input, std::size_t limit,
                  const std::filesystem::path& directory) {
+  return capture(arguments, CaptureOptions{input, limit, directory, 0});
+}
+
+Captured capture(const std::vector<std::string>& arguments, const CaptureOptions& wanted) {
+  const std::string& input = wanted.input;
+  const std::size_t limit = wanted.limit;
+  const double timeout_s = wanted.timeout_s;
   int in[2], out[2], err[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0 || ::pipe2(err, O_CLOEXEC) != 0) {
     throw_errno("make a pipe for", arguments.at(0));
@@ -119,10 +128,11 @@ Captured capture(const std::vector<std::string>& arguments, const std::string& i
   Descriptor in_read(in[0]), in_write(in[1]), out_read(out[0]), out_write(out[1]), err_read(err[0]), err_write(err[1]);
   SpawnOptions options;
   options.arguments = arguments;
-  options.directory = directory;
+  options.directory = wanted.directory;
   options.stdin_fd = in_read.get();
   options.stdout_fd = out_write.get();
   options.stderr_fd = err_write.get();
+  options.new_group = timeout_s > 0;
   const pid_t pid = spawn(options);
   in_read.close();
   out_write.close();
@@ -137,9 +147,18 @@ Captured capture(const std::vector<std::string>& arguments, const std::string& i
   std::size_t written = 0;
   if (input.empty()) in_write.close();
   char buffer[65536];
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+  /// Milliseconds that may still pass; -1: any number.
+  const auto left_ms = [&]() -> int {
+    if (timeout_s <= 0) return -1;
+    const std::chrono::duration<double, std::milli> left = deadline - std::chrono::steady_clock::now();
+    return static_cast<int>(std::clamp(std::ceil(left.count()), 0.0, 1e9));
+  };
   while (out_read || err_read) {
+    const int wait_ms = left_ms();
+    if (wait_ms == 0) break;
     pollfd polled[3] = {{out_read.get(), POLLIN, 0}, {err_read.get(), POLLIN, 0}, {in_write.get(), POLLOUT, 0}};
-    if (::poll(polled, 3, -1) < 0 && errno != EINTR) break;
+    if (::poll(polled, 3, wait_ms) < 0 && errno != EINTR) break;
     const auto drain = [&](Descriptor& fd, short events, std::string& into) {
       if (!fd || !(events & (POLLIN | POLLHUP | POLLERR))) return;
       const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
@@ -154,8 +173,23 @@ Captured capture(const std::vector<std::string>& arguments, const std::string& i
       if ((count < 0 && errno != EAGAIN) || written == input.size()) in_write.close();
     }
   }
+  in_write.close();
   ::sigaction(SIGPIPE, &before, nullptr);
-  result.status = wait_for(pid);
+  if (timeout_s <= 0) {
+    result.status = wait_for(pid);
+    return result;
+  }
+  // It may have closed its streams and go on.
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && left_ms() > 0) ::poll(nullptr, 0, std::min(left_ms(), 10));
+  if (ended == 0) {
+    result.timed_out = true;
+    ::kill(-pid, SIGKILL);
+    result.status = wait_for(pid);
+  } else {
+    result.status = decode_status(status);
+  }
   return result;
 }
 

@@ -39,9 +39,18 @@ struct Captured {
   ExitStatus status;
   std::string out;
   std::string err;
+  bool timed_out = false;   ///< it was killed, with the processes of its group, since it did not end in time
 };
 
-/// Runs to the end, feeding `input`, and keeps what it prints (at most `limit` bytes of each stream).
+struct CaptureOptions {
+  std::string input;                  ///< fed to its standard input
+  std::size_t limit = 64u << 20;      ///< bytes kept of each stream; the rest is read and dropped
+  std::filesystem::path directory;    ///< working folder; empty: this process's own
+  double timeout_s = 0;               ///< above 0: it gets a process group, which is killed when this time is over
+};
+
+/// Runs a program to its end and keeps what it prints.
+Captured capture(const std::vector<std::string>& arguments, const CaptureOptions& options);
 Captured capture(const std::vector<std::string>& arguments, const std::string& input = {},
                  std::size_t limit = 64u << 20, const std::filesystem::path& directory = {});
 

@@ -1,5 +1,8 @@
 #include "support/process.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 
@@ -27,6 +30,31 @@ BOOST_AUTO_TEST_CASE(exit_codes_and_signals_are_told_apart) {
   const ExitStatus killed = capture({"sh", "-c", "kill -9 $$"}).status;
   BOOST_TEST(killed.signal == 9);
   BOOST_TEST(killed.code == 137);
+}
+
+BOOST_AUTO_TEST_CASE(a_program_that_does_not_end_in_time_is_killed_with_what_it_started) {
+  const pe::test::TempFolder folder;
+  const std::string pid = (folder / "pid").string();
+  // Its child holds the pipes too, and it reads nothing of a large input.
+  const Captured result = capture({"sh", "-c", "sleep 600 & echo $! >\"$1\"; echo begun; wait", "sh", pid},
+                                  {.input = std::string(1'000'000, 'x'), .timeout_s = 0.3});
+  BOOST_TEST(result.timed_out);
+  BOOST_TEST(result.status.signal == 9);
+  BOOST_TEST(result.out == "begun\n");
+  const int child = std::stoi(read_file(pid));
+  // Dead, or dead and not yet collected by whoever inherited it.
+  for (int i = 0; i < 500 && ::kill(child, 0) == 0; ++i) {
+    std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
+    std::string number, name, state;
+    if (stat >> number >> name >> state && state == "Z") break;
+    ::usleep(10'000);
+    BOOST_REQUIRE(i < 499);
+  }
+  const Captured closed = capture({"sh", "-c", "exec >&- 2>&- ; sleep 600"}, {.timeout_s = 0.3});
+  BOOST_TEST(closed.timed_out);
+  const Captured quick = capture({"cat"}, {.input = "in time", .timeout_s = 60});
+  BOOST_TEST(!quick.timed_out);
+  BOOST_TEST(quick.out == "in time");
 }
 
 BOOST_AUTO_TEST_CASE(a_program_that_is_not_there_is_named) {

@@ -1,10 +1,18 @@
-#include "pipeline/expand/expander.h"
+#include "pipeline/expand/expand.h"
 
-#include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
-#include "support/suggest.h"
+#include "pipeline/expand/composition.h"
+#include "pipeline/expand/instances.h"
+#include "pipeline/expand/joins.h"
+#include "pipeline/expand/mistakes.h"
+#include "pipeline/expand/overrides.h"
+#include "pipeline/expand/policies.h"
+#include "pipeline/expand/stages.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -12,97 +20,151 @@ namespace pe::pipeline {
 namespace fs = std::filesystem;
 using support::cat;
 using support::Diagnostics;
-using support::Mark;
-using support::Node;
-using support::Place;
 
-std::string suggest_or_list(const std::string& word, const std::vector<std::string>& candidates) {
-  std::string hint = support::suggestion(word, candidates);
-  if (hint.empty() && !candidates.empty() && candidates.size() <= 40) {
-    hint = cat("expected one of ", support::join(candidates, ", "));
-  }
-  return hint;
-}
+namespace {
 
-Node single(const std::string& key, Node value) {
-  Node map;
-  map.kind = Node::Kind::kMap;
-  map.mark = value.mark;
-  Mark key_mark;   // a flag's key has no line
-  key_mark.source = value.mark.source;
-  map.members.push_back({key, std::move(key_mark), std::move(value)});
-  return map;
-}
+constexpr std::size_t kMostStages = 2'000;
 
-void Expander::report(Diagnostics& local) {
-  for (const support::Diagnostic& item : local.items()) {
-    if (told_.size() > kMostMistakes) break;   // nobody reads on
-    if (!told_.insert(cat(item.place.str(), "\n", item.message)).second) continue;
-    const std::size_t at = diagnostics_.size();
-    diagnostics_.add(item.message, item.place, item.hint);
-    for (const std::string& context : item.context) diagnostics_.add_context(context, at);
-  }
-  local = Diagnostics();
-}
+/// One expansion: stage by stage, producers first. Afterwards it is what the graph's origins are looked up in.
+class Expansion : public OriginSource {
+ public:
+  Expansion(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options)
+      : options_(options),
+        source_(lay_over(file, options_, mistakes_)),
+        stages_(source_, catalog, mistakes_),
+        policies_(source_, stages_),
+        composer_(source_, options_, stages_, policies_),
+        joiner_(stages_, graph_.tasks, mistakes_),
+        enumerator_(source_, joiner_, bindings_, mistakes_) {}
 
-void Expander::report(std::string message, Place place, std::string hint) {
-  Diagnostics local;
-  local.add(std::move(message), std::move(place), std::move(hint));
-  report(local);
-}
-Graph Expander::run() {
-  folder_ = options_.folder.empty() ? fs::current_path() : fs::absolute(options_.folder);
-  graph_.name = file_.name;
-  graph_.title = file_.title;
-  graph_.file = file_.path.string();
-  graph_.root = file_.root.string();
-  graph_.files.push_back(fs::absolute(file_.path).lexically_normal().string());
-  graph_.stage_labels = stage_labels();
-  if (file_.stages.size() > kMostStages) {
-    report(cat("a pipeline may have ", kMostStages, " stages, this one has ", file_.stages.size()),
-           file_.stages[kMostStages].mark.place(), "stages that differ in a value are instances of one: use an axis");
-    diagnostics_.throw_if_any();
-  }
-  read_flags();
-  check_unused();
-  describe_stages();
-  const std::vector<std::size_t> order = order_stages();
-  for (std::size_t index : order) {
-    Stage& stage = stages_[index];
+  Graph go();
+  support::Origins origins_of(const Task& task) const override;
+
+ private:
+  void expand_stage(Stage& stage);
+  /// The task of an instance; nothing when a mistake was told, which breaks the stage, or when what it needs is excluded.
+  std::optional<Task> task_of(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope);
+  void add(Stage& stage, Instance& instance, Task task);
+
+  const ExpandOptions options_;
+  Mistakes mistakes_;
+  const Overridden source_;
+  Graph graph_;
+  std::vector<std::vector<Binding>> bindings_;   ///< of each task
+  std::unordered_map<std::string, std::size_t> by_id_;
+  Stages stages_;
+  Policies policies_;
+  Composer composer_;
+  Joiner joiner_;
+  Enumerator enumerator_;
+};
+
+Graph Expansion::go() {
+  for (const std::size_t index : stages_.in_order(mistakes_)) {
+    Stage& stage = stages_.all()[index];
     if (!stage.broken) expand_stage(stage);
   }
-  diagnostics_.throw_if_any();
-  for (const Axis& axis : axes_) graph_.axes[axis.name] = axis.labels();
-  for (const Stage& stage : stages_) {
-    for (const Axis* axis : stage.own_axes) graph_.axes[axis->name] = axis->labels();
+  mistakes_.throw_if_any();
+  const PipelineFile& file = source_.file;
+  graph_.name = file.name;
+  graph_.title = file.title;
+  graph_.file = file.path.string();
+  graph_.root = file.root.string();
+  graph_.files.push_back(fs::absolute(file.path).lexically_normal().string());
+  graph_.files.insert(graph_.files.end(), composer_.files().begin(), composer_.files().end());
+  graph_.stage_labels = source_.stage_labels();
+  for (const Axis& axis : source_.axes) graph_.axes[axis.name] = axis.labels();
+  for (const StageNode& stage : file.stages) {
+    for (const Axis& axis : stage.axes) graph_.axes[axis.name] = axis.labels();
   }
-  graph_.resources = resources_;
+  graph_.resources = source_.resources;
   return std::move(graph_);
 }
 
-support::Origins Expander::origins(const Task& task) const {
-  support::Origins origins;
+support::Origins Expansion::origins_of(const Task& task) const {
   const auto it = by_id_.find(task.id);
-  const auto stage = by_label_.find(task.label);
-  if (it == by_id_.end() || stage == by_label_.end()) return origins;
-  Diagnostics ignored;
-  // Composing reads nothing new: every config file is in the cache since the expansion.
-  auto& self = const_cast<Expander&>(*this);
-  const Scope scope = scope_of(bindings_[it->second], task.label);
-  self.compose(self.stages_[stage->second], scope, &origins, ignored);
-  return origins;
+  const Stage* stage = stages_.find(task.label);
+  if (it == by_id_.end() || !stage) return {};
+  return composer_.origins_of(*stage, source_.scope_of(bindings_[it->second], task.label));
 }
+
+void Expansion::expand_stage(Stage& stage) {
+  std::vector<Link> links = joiner_.links_of(stage);
+  if (stage.broken) return;
+  std::vector<Instance> instances = enumerator_.instances_of(stage);
+  if (stage.broken) return;
+  graph_.tasks.reserve(graph_.tasks.size() + instances.size());
+  bindings_.reserve(bindings_.size() + instances.size());
+  Scope scope = source_.scope_of({}, stage.node->label);
+  for (Instance& instance : instances) {
+    scope.bindings = &instance.bindings;
+    if (auto task = task_of(stage, links, instance, scope)) add(stage, instance, std::move(*task));
+    if (joiner_.too_many_edges()) return;
+  }
+}
+
+std::optional<Task> Expansion::task_of(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope) {
+  Task task;
+  task.label = stage.node->label;
+  task.stage = stage.description;
+  task.axes.reserve(instance.bindings.size());
+  for (const Binding& binding : instance.bindings) task.axes.emplace_back(binding.axis, binding.value->label);
+  task.id = task_id(task.label, task.axes);
+  bool dropped = false;
+  if (!joiner_.make_edges(stage, links, std::move(instance.each), instance.bindings, scope, task, &dropped)) {
+    stage.broken = true;
+    return std::nullopt;
+  }
+  if (dropped) {
+    ++graph_.dropped;
+    return std::nullopt;
+  }
+  policies_.give(stage, scope, task, mistakes_);
+  if (!composer_.compose(stage, scope, task, mistakes_)) {
+    stage.broken = true;
+    return std::nullopt;
+  }
+  place_snapshots(stage, scope, task, mistakes_);
+  for (const auto& [role, name] : stage.node->outputs) {
+    Diagnostics local;
+    if (auto text = substitute_text(name, stage.node->outputs_mark, scope, local)) task.output_names[role] = std::move(*text);
+    mistakes_.report(local);
+  }
+  return task;
+}
+
+void Expansion::add(Stage& stage, Instance& instance, Task task) {
+  const std::size_t index = graph_.tasks.size();
+  if (!by_id_.emplace(task.id, index).second) {
+    mistakes_.report(cat("two instances are called ", task.id), stage.node->mark.place(), "list a stage once in `each`");
+    stage.broken = true;
+    return;
+  }
+  std::string labels;
+  for (const Binding& binding : instance.bindings) {
+    labels += binding.value->label;
+    labels += kLabelSeparator;
+  }
+  stage.groups[instance.group].by_labels.emplace(std::move(labels), index);
+  stage.tasks.push_back(index);
+  graph_.tasks.push_back(std::move(task));
+  bindings_.push_back(std::move(instance.bindings));
+}
+
+}  // namespace
 
 Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options) {
-  auto expander = std::make_shared<Expander>(file, catalog, options);
-  Graph graph = expander->run();
-  graph.source = expander;
+  if (file.stages.size() > kMostStages) {
+    Diagnostics diagnostics;
+    diagnostics.add(cat("a pipeline may have ", kMostStages, " stages, this one has ", file.stages.size()),
+                    file.stages[kMostStages].mark.place(),
+                    "stages that differ in a value are instances of one: use an axis");
+    diagnostics.throw_if_any();
+  }
+  auto expansion = std::make_shared<Expansion>(file, catalog, options);
+  Graph graph = expansion->go();
+  graph.source = std::move(expansion);
   return graph;
-}
-
-support::Origins Graph::origins_of(const Task& task) const {
-  if (!source) return {};
-  return std::static_pointer_cast<const Expander>(source)->origins(task);
 }
 
 }  // namespace pe::pipeline

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "pipeline/file/stage_description.h"
+#include "pipeline/file/task_id.h"
 #include "support/config.h"
 #include "support/json.h"
 #include "support/shared.h"
@@ -63,7 +64,7 @@ struct ExternalInput {
 struct Task {
   std::string id;                                ///< "trunk[encoding=rope,seed=42]"; for people, never hashed
   std::string label;                             ///< "trunk"
-  std::vector<std::pair<std::string, std::string>> axes;   ///< axis → label, in `over` order
+  AxisLabels axes;                               ///< in `over` order
   std::shared_ptr<const StageDescription> stage;
   support::Shared<Json> config;                  ///< complete; `auto` of compute resolved; paths absolute
   std::vector<Edge> inputs;                      ///< by role in declared order, then in reference order
@@ -83,6 +84,13 @@ struct Task {
 
 class KeyMaker;
 
+/// What a graph was expanded from, for as long as anybody asks.
+class OriginSource {
+ public:
+  virtual ~OriginSource() = default;
+  virtual support::Origins origins_of(const Task& task) const = 0;
+};
+
 /// All tasks in an order in which producers come before readers.
 struct Graph {
   std::string name;                              ///< of the pipeline
@@ -95,8 +103,9 @@ struct Graph {
   Json axes = Json::object();                    ///< axis → list of labels, in order
   std::map<std::string, Resources> resources;
   std::vector<std::string> files;                ///< absolute paths of the pipeline file and every config file read
-  support::Origins origins_of(const Task& task) const;   ///< where each config value came from; computed on demand
-  std::shared_ptr<const void> source;            ///< keeps what origins_of needs
+  /// Where each config value of a task came from; computed on demand.
+  support::Origins origins_of(const Task& task) const { return source ? source->origins_of(task) : support::Origins(); }
+  std::shared_ptr<const OriginSource> source;    ///< of the expansion; null for a graph made otherwise
   std::shared_ptr<KeyMaker> keys;                ///< of compute_plan_keys (key.h), for those who need keys after it
 };
 

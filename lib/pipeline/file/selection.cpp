@@ -18,8 +18,7 @@ namespace {
 struct Selector {
   bool ancestors = false;
   bool descendants = false;
-  std::string label;                                            ///< or "*"
-  std::vector<std::pair<std::string, std::vector<std::string>>> axes;   ///< axis → labels, "*" for any
+  TaskName name;   // a pattern
 };
 
 support::Place place_of(const std::string& text) {
@@ -39,41 +38,16 @@ Selector parse(const std::string& text) {
     selector.descendants = true;
     rest.remove_suffix(1);
   }
-  const std::size_t bracket = rest.find('[');
-  selector.label = std::string(rest.substr(0, bracket));
-  if (selector.label.empty()) selector.label = std::string(1, '*');   // `[axis=label]` alone means any stage
   const auto fail = [&](const std::string& what) -> Selector {
     throw ConfigError(what, place_of(text), "such as trunk, 'trunk[encoding=rope,seed=*]', +report or trunk+");
   };
   if (rest.empty()) return fail("an empty selection");
-  if (bracket != std::string_view::npos) {
-    if (rest.back() != ']') return fail("']' is missing at the end");
-    const std::string_view inside = rest.substr(bracket + 1, rest.size() - bracket - 2);
-    for (const std::string& part : support::split(inside, ',')) {
-      const std::size_t equals = part.find('=');
-      if (equals == std::string::npos) return fail(cat(quote(part), " is no axis=label"));
-      const std::string axis(support::trim(std::string_view(part).substr(0, equals)));
-      const std::string label(support::trim(std::string_view(part).substr(equals + 1)));
-      if (axis.empty() || label.empty()) return fail(cat(quote(part), " is no axis=label"));
-      auto it = std::find_if(selector.axes.begin(), selector.axes.end(), [&](const auto& e) { return e.first == axis; });
-      if (it == selector.axes.end()) it = selector.axes.insert(it, {axis, {}});
-      it->second.push_back(label);
-    }
-  }
+  std::string why;
+  auto name = parse_task_id(rest, &why);
+  if (!name) return fail(why);
+  selector.name = *std::move(name);
+  if (selector.name.label.empty()) selector.name.label = "*";   // `[axis=label]` alone means any stage
   return selector;
-}
-
-bool fits(const Task& task, const Selector& selector) {
-  if (selector.label != "*" && selector.label != task.label) return false;
-  for (const auto& [axis, labels] : selector.axes) {
-    const auto it = std::find_if(task.axes.begin(), task.axes.end(),
-                                 [&name = axis](const auto& own) { return own.first == name; });
-    if (it == task.axes.end()) return false;
-    const bool any = std::any_of(labels.begin(), labels.end(),
-                                 [&](const std::string& label) { return label == "*" || label == it->second; });
-    if (!any) return false;
-  }
-  return true;
 }
 
 /// What there is, nearest to what was asked for.
@@ -85,28 +59,25 @@ bool fits(const Task& task, const Selector& selector) {
     std::string found = support::suggestion(word, words);
     return found.empty() ? cat("there are ", support::join(words, ", ")) : found;
   };
-  if (selector.label != "*" && std::find(stages.begin(), stages.end(), selector.label) == stages.end()) {
-    message = cat("no stage ", quote(selector.label));
-    hint = choose(selector.label, stages);
+  if (selector.name.label != "*" && std::find(stages.begin(), stages.end(), selector.name.label) == stages.end()) {
+    message = cat("no stage ", quote(selector.name.label));
+    hint = choose(selector.name.label, stages);
   } else {
-    for (const auto& [axis, labels] : selector.axes) {
+    for (const auto& [axis, label] : selector.name.axes) {
       std::set<std::string> axes;
       std::vector<std::string> known;
       for (const Task& task : graph.tasks) {
-        if (selector.label != "*" && task.label != selector.label) continue;
-        for (const auto& [name, label] : task.axes) {
+        if (selector.name.label != "*" && task.label != selector.name.label) continue;
+        for (const auto& [name, value] : task.axes) {
           axes.insert(name);
-          if (name == axis && std::find(known.begin(), known.end(), label) == known.end()) known.push_back(label);
+          if (name == axis && std::find(known.begin(), known.end(), value) == known.end()) known.push_back(value);
         }
       }
-      const std::string where = selector.label == "*" ? "the pipeline" : cat("stage ", quote(selector.label));
+      const std::string where = selector.name.label == "*" ? "the pipeline" : cat("stage ", quote(selector.name.label));
       if (!axes.count(axis)) {
         message = cat(where, " has no axis ", quote(axis));
         hint = axes.empty() ? "it has one instance" : choose(axis, {axes.begin(), axes.end()});
-        break;
-      }
-      for (const std::string& label : labels) {
-        if (label == "*" || std::find(known.begin(), known.end(), label) != known.end()) continue;
+      } else if (label != "*" && std::find(known.begin(), known.end(), label) == known.end()) {
         message = cat("axis ", quote(axis), " of ", where, " has no label ", quote(label));
         hint = choose(label, known);
       }
@@ -115,7 +86,7 @@ bool fits(const Task& task, const Selector& selector) {
     if (hint.empty()) {
       std::vector<std::string> some;
       for (const Task& task : graph.tasks) {
-        if (selector.label != "*" && task.label != selector.label) continue;
+        if (selector.name.label != "*" && task.label != selector.name.label) continue;
         if (some.size() == 5) {
           some.push_back("…");
           break;
@@ -130,7 +101,9 @@ bool fits(const Task& task, const Selector& selector) {
 
 }  // namespace
 
-bool matches(const Task& task, const std::string& selector) { return fits(task, parse(selector)); }
+bool matches(const TaskName& task, const std::string& selector) {
+  return fits(parse(selector).name, task.label, task.axes);
+}
 
 std::vector<bool> select(const Graph& graph, const std::vector<std::string>& selectors) {
   if (selectors.empty()) return std::vector<bool>(graph.tasks.size(), true);
@@ -140,7 +113,7 @@ std::vector<bool> select(const Graph& graph, const std::vector<std::string>& sel
     std::vector<bool> own(graph.tasks.size());
     bool any = false;
     for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-      own[i] = fits(graph.tasks[i], selector);
+      own[i] = fits(selector.name, graph.tasks[i].label, graph.tasks[i].axes);
       any = any || own[i];
     }
     if (!any) nothing_matches(graph, selector, text);

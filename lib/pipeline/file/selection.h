@@ -14,7 +14,8 @@ namespace pe::pipeline {
 /// @throws ConfigError for a selector that is malformed or matches nothing; says what there is.
 std::vector<bool> select(const Graph& graph, const std::vector<std::string>& selectors);
 
-/// True for a task that one selector, without `+`, names.
-bool matches(const Task& task, const std::string& selector);
+/// True for a task, taken apart, that one selector, without `+`, names.
+/// @throws ConfigError for a selector that is malformed.
+bool matches(const TaskName& task, const std::string& selector);
 
 }  // namespace pe::pipeline

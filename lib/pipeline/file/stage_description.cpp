@@ -205,11 +205,16 @@ Json StageCatalog::ask(const fs::path& executable, const std::string& content, c
   started_ = true;
   support::Captured captured;
   try {
-    captured = support::capture({executable.string(), "--describe"});
+    captured = support::capture({executable.string(), "--describe"}, {.timeout_s = patience_s_});
   } catch (const support::IoError& error) {
     throw ConfigError(
         cat("cannot start ", support::quote(executable.string()), ": ", error.diagnostics().front().message), place,
         "`run` names an executable stage");
+  }
+  if (captured.timed_out) {
+    throw ConfigError(cat(support::quote(executable.string()), " did not answer --describe within ",
+                          support::short_duration(patience_s_)),
+                      place, "`run` names a stage, a program that answers --describe with pe-stage/1");
   }
   Json answer = captured.status.code == 0 ? Json::parse(captured.out, nullptr, false) : Json(Json::value_t::discarded);
   if (answer.is_discarded()) {

@@ -82,6 +82,9 @@ class StageCatalog {
   /// Failing to write is no error: the stage is asked again.
   void remember_in(std::filesystem::path folder) { memory_ = std::move(folder); }
 
+  /// How long a stage may take to describe itself; 30 s unless told.
+  void set_patience(double seconds) { patience_s_ = seconds; }
+
   /// Makes a description known under its program name, without an executable; for tests.
   void add(StageDescription description);
 
@@ -104,6 +107,7 @@ class StageCatalog {
   std::map<std::string, std::shared_ptr<const StageDescription>> by_run_;
   std::vector<SourceFile> files_;
   bool started_ = false;
+  double patience_s_ = 30;
 };
 
 }  // namespace pe::pipeline

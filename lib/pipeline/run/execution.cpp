@@ -151,7 +151,13 @@ void Execution::check_configs() const {
   for (const auto& [executable, tasks] : by_executable) {
     std::string lines;
     for (const std::size_t i : tasks) lines += graph_.tasks[i].config->dump() + "\n";
-    const support::Captured captured = support::capture({executable, "--check"}, lines);
+    const double limit_s = options_.check_s + 0.1 * static_cast<double>(tasks.size());
+    const support::Captured captured = support::capture({executable, "--check"}, {.input = lines, .timeout_s = limit_s});
+    if (captured.timed_out) {
+      throw support::ConfigError(cat(support::quote(executable), " did not answer --check within ",
+                                     support::short_duration(limit_s)),
+                                 {}, "a stage reads configs from standard input, one a line, until it ends");
+    }
     if (captured.status.code == 0) continue;
     // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.
     std::vector<support::Diagnostic> diagnostics;

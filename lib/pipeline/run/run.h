@@ -28,6 +28,7 @@ struct RunOptions {
   bool resume = true;         ///< continue from what earlier attempts left
   bool check_inputs = true;   ///< read a task's inputs through before it starts; each object once in a run
   bool check_configs = true;  ///< ask each stage once (`--check`) about all new configs before the first start
+  double check_s = 60;        ///< how long that may take, and a tenth of a second more for each config
   bool whole = true;          ///< the whole pipeline is asked for, not a selection
   bool wait_lease = true;     ///< wait for a task that another run works on; false: leave it and end with 3
   double grace_s = 120;       ///< how long stages may take to stop after the first interrupt, or at their time limit

@@ -8,6 +8,7 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "pipeline/store/host.h"
 #include "support/error.h"
@@ -72,10 +73,11 @@ void end_orphan(const Orphan& orphan) {
 
 std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {
   std::optional<fs::path> best;
-  std::int64_t newest = 0;
+  // What a killed attempt left beside its checkpoints is newer than those of the attempt before, and worth nothing.
+  std::pair<std::int64_t, std::int64_t> newest{0, 0};   // of checkpoints, of anything
   for (const fs::path& attempt : attempts) {
-    const std::int64_t time = newest_file(attempt, true);
-    if (time > 0 && time >= newest) {
+    const std::pair time{newest_file(attempt / "checkpoints", false), newest_file(attempt, true)};
+    if (time.second > 0 && time >= newest) {
       newest = time;
       best = attempt;
     }

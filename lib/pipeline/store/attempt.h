@@ -25,7 +25,9 @@ std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& atte
 /// Kills it and what it started.
 void end_orphan(const Orphan& orphan);
 
-/// The attempt with the newest file of the stage's own making (not its log, inputs or outputs, and nothing unfinished).
+/// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has such
+/// a file, the one with the newest file of the stage's own making. Logs, inputs, outputs and unfinished files (with
+/// `.tmp` in their name) do not count.
 std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts);
 
 /// True for what strip_attempt leaves in any case: log and descriptions.

@@ -128,9 +128,12 @@ class Collector {
     inventory_ = read_inventory(store_);
     report_.results = inventory_.results.size();
     mark();
-    measure_work();
+    measure_all();
     report_.bytes_before = live_bytes_;
     drop_leftovers();
+    drop_runs();
+    drop_logs();
+    drop_memos();
     if (options_.max_bytes) drop_checkpoints();
     drop_results();
     restore_for_new_runs();
@@ -183,7 +186,15 @@ class Collector {
     for (const auto& [id, roots] : runs) {
       const bool live = live_.count(id) != 0;
       const std::size_t place = of_group[roots.group]++;
-      const bool recent = !old(measure(store_.runs_folder() / id).mtime);
+      const Seen folder = measure(store_.runs_folder() / id);
+      const bool recent = !old(folder.mtime);
+      const std::size_t kept_runs = std::max(options_.keep_runs, options_.keep_last.value_or(1));
+      // A run whose plan is not written yet is young; one of another host may be at work though it is silent.
+      if (!live && place >= kept_runs && abandoned(folder.mtime)) {
+        surplus_runs_.emplace_back(id, folder.bytes);
+      } else {
+        named_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
+      }
       if (live) busy_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
       if (live || recent || place < options_.keep_last.value_or(1))
         run_keys_.insert(roots.keys.begin(), roots.keys.end());
@@ -316,12 +327,13 @@ class Collector {
     }
   }
 
-  void drop_path(const fs::path& path, std::uint64_t bytes, const std::string& why) {
-    const std::string name = path.lexically_relative(store_.root()).string();
+  void drop_path(const fs::path& path, std::uint64_t bytes, const std::string& why,
+                 Dropped::What what = Dropped::What::kLeftover, std::string name = {}) {
+    if (name.empty()) name = path.lexically_relative(store_.root()).string();
     announce(name);
     if (!options_.dry_run && store_.move_to_trash(path).empty()) return;
     live_bytes_ -= std::min(live_bytes_, bytes);
-    add({Dropped::What::kLeftover, name, "", -1, bytes, 0, why});
+    add({what, name, "", -1, bytes, 0, why});
   }
 
   bool in_use(const std::string& plan_key) const {
@@ -359,9 +371,57 @@ class Collector {
     return bytes;
   }
 
-  void measure_work() {
-    for (const std::string& name : names_in(store_.root() / "work"))
-      live_bytes_ += measure(store_.root() / "work" / name).bytes;
+  void measure_all() {
+    for (const char* part : {"work", "runs", "memo"}) live_bytes_ += measure(store_.root() / part).bytes;
+  }
+
+  // ---- what people read of the past ---------------------------------------------------------------------------------
+
+  void drop_runs() {
+    report_.runs = known_runs_.size();
+    for (const auto& [id, bytes] : surplus_runs_) {
+      drop_path(store_.runs_folder() / id, bytes, "an old run", Dropped::What::kRun, id);
+    }
+  }
+
+  /// Logs are found by way of the runs that name their tasks. A folder that a stage can continue from stays.
+  void drop_logs() {
+    for (const std::string& plan_key : names_in(store_.root() / "work")) {
+      if (!is_key(plan_key) || named_plans_.count(plan_key) != 0 || in_use(plan_key)) continue;
+      const auto attempts = store_.attempts(plan_key);
+      if (find_resumable(attempts)) continue;
+      const fs::path folder = store_.work_folder(plan_key);
+      const Seen seen = measure(folder);
+      if (abandoned(seen.mtime)) drop_path(folder, seen.bytes, "logs of a task that no kept run names", Dropped::What::kLog);
+    }
+  }
+
+  void drop_memos() {
+    struct Memo {
+      double mtime = 0;
+      std::uint64_t bytes = 0;
+      std::vector<fs::path> files;
+    };
+    std::map<std::string, Memo> memos;   // a plan's memo is two files: plan-<id> and plan-<id>.index
+    const fs::path folder = store_.root() / "memo";
+    for (const std::string& name : names_in(folder)) {
+      const auto seen = look(folder / name);
+      if (!seen || seen->folder || name.rfind("plan-", 0) != 0) continue;
+      Memo& memo = memos[name.substr(0, name.find('.'))];
+      memo.mtime = std::max(memo.mtime, seen->mtime);
+      memo.bytes += seen->bytes;
+      memo.files.push_back(folder / name);
+    }
+    std::vector<const Memo*> newest_first;
+    for (const auto& [name, memo] : memos) newest_first.push_back(&memo);
+    std::stable_sort(newest_first.begin(), newest_first.end(),
+                     [](const Memo* a, const Memo* b) { return a->mtime > b->mtime; });
+    for (std::size_t i = options_.keep_memos; i < newest_first.size(); ++i) {
+      if (!old(newest_first[i]->mtime)) continue;
+      for (const fs::path& file : newest_first[i]->files) {
+        if (const auto seen = look(file)) drop_path(file, seen->bytes, "a remembered plan", Dropped::What::kMemo);
+      }
+    }
   }
 
   bool full() const { return options_.max_bytes && live_bytes_ > *options_.max_bytes; }
@@ -372,12 +432,15 @@ class Collector {
       std::string plan_key;
       std::uint64_t bytes = 0;
       double mtime = 0;
+      bool finished = true;
     };
     std::vector<Candidate> candidates;
     for (const std::string& plan_key : names_in(store_.root() / "work")) {
-      if (!is_key(plan_key) || in_use(plan_key) || !finished(plan_key)) continue;
+      const bool is_finished = finished(plan_key);
+      if (!is_key(plan_key) || in_use(plan_key) || (!is_finished && named_plans_.count(plan_key) != 0)) continue;
       Candidate candidate;
       candidate.plan_key = plan_key;
+      candidate.finished = is_finished;
       for (const fs::path& attempt : store_.attempts(plan_key)) {
         candidate.bytes += strippable(attempt, false);
         candidate.mtime = std::max(candidate.mtime, measure(attempt).mtime);
@@ -385,7 +448,9 @@ class Collector {
       if (candidate.bytes > 0 && old(candidate.mtime)) candidates.push_back(candidate);
     }
     std::sort(candidates.begin(), candidates.end(),
-              [](const Candidate& a, const Candidate& b) { return a.bytes > b.bytes; });
+              [](const Candidate& a, const Candidate& b) {
+                return a.finished != b.finished ? a.finished : a.bytes > b.bytes;
+              });
     for (const Candidate& candidate : candidates) {
       if (!full()) return;
       announce(candidate.plan_key);
@@ -394,7 +459,7 @@ class Collector {
       }
       live_bytes_ -= std::min(live_bytes_, candidate.bytes);
       add({Dropped::What::kCheckpoint, cat("work/", candidate.plan_key), "", -1, candidate.bytes, 0,
-           "checkpoints of a finished training"});
+           candidate.finished ? "checkpoints of a finished training" : "checkpoints of a task that no kept run names"});
     }
   }
 
@@ -532,6 +597,8 @@ class Collector {
   std::unordered_map<std::string, std::size_t> references_;
   std::set<std::string> live_, known_runs_;
   std::set<std::string> run_keys_, new_keys_, busy_plans_;
+  std::set<std::string> named_plans_;   // by the runs that stay
+  std::vector<std::pair<std::string, std::uint64_t>> surplus_runs_;   // id, bytes
   std::set<std::pair<std::string, std::int64_t>> pinned_;
   std::vector<const StoredResult*> droppable_, dropped_keys_;
   std::vector<Moved> moved_;
@@ -549,6 +616,12 @@ std::string_view what_name(Dropped::What what) {
       return "trash";
     case Dropped::What::kLeftover:
       return "leftover";
+    case Dropped::What::kRun:
+      return "run";
+    case Dropped::What::kLog:
+      return "log";
+    case Dropped::What::kMemo:
+      return "memo";
     case Dropped::What::kCheckpoint:
       return "checkpoint";
     case Dropped::What::kResult:

@@ -5,8 +5,9 @@
 /// held for; the newest run of each pipeline (or the newest N); anything that came within the grace. What goes, goes to
 /// the trash, and the trash is emptied of what has lain there for the grace.
 ///
-/// Order: leftovers that nothing refers to; under a size limit then rotating checkpoints of finished trainings, then
-/// results, those first that are cheapest to make again for the space they take.
+/// Order: leftovers that nothing refers to; runs beyond the newest of each pipeline, and then the logs of tasks that no
+/// kept run names; remembered plans that are old; under a size limit then rotating checkpoints of finished trainings and
+/// of those that no kept run names, then results, those first that are cheapest to make again for the space they take.
 ///
 /// Beside a run: an object that is published again while this is at work is made young by publishing and stays. Before
 /// every drop the runs are looked at again, and what one that began meanwhile needs is brought back from the trash.
@@ -26,6 +27,8 @@ struct GarbageOptions {
   double grace_s = 24 * 3600;
   std::optional<std::uint64_t> max_bytes;  ///< drop results until objects and work folders fit
   std::optional<std::size_t> keep_last;    ///< drop results that none of the newest N runs of a pipeline used
+  std::size_t keep_runs = 50;              ///< folders of runs kept of each pipeline; at least keep_last
+  std::size_t keep_memos = 200;            ///< remembered plans (a dropped one costs reading everything once)
   bool by_age = false;                     ///< oldest first, instead of cheapest to make again
   bool dry_run = false;
   /// Called before each drop, with what it is; tests let a run begin there.
@@ -33,24 +36,25 @@ struct GarbageOptions {
 };
 
 struct Dropped {
-  enum class What { kTrash, kLeftover, kCheckpoint, kResult };
+  enum class What { kTrash, kLeftover, kRun, kLog, kMemo, kCheckpoint, kResult };
   What what = What::kLeftover;
-  std::string name;         ///< task of a result, else a path in the store
+  std::string name;         ///< task of a result, id of a run, else a path in the store
   std::string key;          ///< of a result
   std::int64_t step = -1;
   std::uint64_t bytes = 0;  ///< that this frees
   double hours = 0;         ///< that making it took: GPU-hours, or hours where no GPU was held
   std::string why;
 };
-std::string_view what_name(Dropped::What what);  ///< "trash", "leftover", "checkpoint", "result"
+std::string_view what_name(Dropped::What what);  ///< "trash", "leftover", "run", "log", "memo", "checkpoint", "result"
 
 struct GarbageReport {
   std::vector<Dropped> dropped;
-  std::uint64_t bytes_before = 0;  ///< objects and work folders
+  std::uint64_t bytes_before = 0;  ///< objects, work folders, runs and memos
   std::uint64_t bytes_after = 0;
   std::uint64_t to_trash = 0;
   std::uint64_t deleted = 0;       ///< from the trash, for good
   std::size_t results = 0;         ///< in the store, before
+  std::size_t runs = 0;            ///< folders of runs, before
   std::size_t kept_by_pins = 0, kept_by_runs = 0, kept_by_grace = 0;
   std::size_t restored = 0;        ///< brought back for a run that began meanwhile
   bool fits = true;                ///< false: --max-size cannot be had without dropping what must be kept

@@ -17,6 +17,7 @@
 #include "pipeline/plan/capacity.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/journal.h"
+#include "pipeline/store/lease.h"
 #include "pipeline/upkeep/garbage.h"
 #include "pipeline/upkeep/inventory.h"
 #include "pipeline/upkeep/pin.h"
@@ -179,29 +180,23 @@ class Examination {
   }
 
   void leases(const Store& store) {
-    std::size_t held = 0, stale = 0;
-    std::error_code error;
-    for (fs::directory_iterator at(root_ / "leases", error), end; !error && at != end; at.increment(error)) {
-      const std::string name = at->path().filename().string();
-      if (name.size() != 64) continue;
+    std::size_t held = 0, stale = 0, damaged = 0;
+    for (const auto& [key, owner] : Leases::list(store.leases_folder())) {
       ++held;
-      Json owner;
-      try {
-        owner = Json::parse(support::read_file(at->path(), 65536), nullptr, false);
-      } catch (const support::IoError&) {
-        continue;
-      }
-      if (!owner.is_object() || owner.value("host", "") != host_name()) continue;
-      const std::int64_t pid = owner.value("pid", std::int64_t{0});
-      if (pid > 0 && ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) ++stale;
+      damaged += !owner;
+      stale += owner && Leases::owner_is_gone(*owner, this_host());
     }
+    if (damaged > 0)
+      add(Level::kWarning, "leases", cat(damaged, damaged == 1 ? " lease" : " leases", " cannot be read"),
+          "the next run that wants one of these tasks waits two minutes for a sign of life, then breaks it");
     if (held > 0)
       add(Level::kNote, "leases",
           cat(held, " held", stale > 0 ? cat(", ", stale, " by processes that are gone") : std::string()),
-          stale > 0 ? "the next run breaks them at once" : "");
+          stale > 0 ? "'pe-pipeline status --stale' lists them; the next run breaks them at once" : "");
     else
       add(Level::kGood, "leases", "none is held");
     std::size_t orphans = 0;
+    std::error_code error;
     for (fs::directory_iterator at(root_ / "work", error), end; !error && at != end; at.increment(error)) {
       const std::string name = at->path().filename().string();
       if (name.size() == 64 && find_orphan(store.attempts(name))) ++orphans;
@@ -333,11 +328,12 @@ class Examination {
     }
     try {
       const auto answer =
-          support::capture({"timeout", "10", program->string(), "--query-gpu=index,name,memory.total,memory.used,driver_version",
-                            "--format=csv,noheader"});
+          support::capture({program->string(), "--query-gpu=index,name,memory.total,memory.used,driver_version",
+                            "--format=csv,noheader"},
+                           {.timeout_s = 10});
       if (answer.status.code != 0) {
         add(Level::kWarning, "gpu",
-            answer.status.code == 124 ? std::string("nvidia-smi does not answer within 10 s")
+            answer.timed_out ? std::string("nvidia-smi does not answer within 10 s")
                                       : cat("nvidia-smi ends with ", answer.status.code, ": ", support::trim(answer.out + answer.err)),
             "driver and devices");
         return;
@@ -354,7 +350,7 @@ class Examination {
     const auto program = support::find_program("scontrol");
     if (!program) return;
     try {
-      const auto answer = support::capture({"timeout", "5", program->string(), "show", "config"});
+      const auto answer = support::capture({program->string(), "show", "config"}, {.timeout_s = 5});
       if (answer.status.code != 0) {
         add(Level::kWarning, "slurm",
             cat("scontrol does not answer (", answer.status.code, "): ", support::trim(answer.err)),

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 #include <set>
 
+#include "pipeline/file/task_id.h"
 #include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -17,24 +19,6 @@ using support::ConfigError;
 using support::quote;
 
 namespace {
-
-/// "trunk[seed=42,size=tiny]" taken apart.
-struct TaskName {
-  std::string label;
-  std::vector<std::pair<std::string, std::string>> axes;
-};
-
-TaskName take_apart(const std::string& id) {
-  TaskName name;
-  const auto open = id.find('[');
-  name.label = id.substr(0, open);
-  if (open == std::string::npos || id.back() != ']') return name;
-  for (const std::string& part : support::split(id.substr(open + 1, id.size() - open - 2), ',')) {
-    const auto equals = part.find('=');
-    if (equals != std::string::npos) name.axes.emplace_back(part.substr(0, equals), part.substr(equals + 1));
-  }
-  return name;
-}
 
 /// One word without its plus signs.
 class Pattern {
@@ -51,22 +35,16 @@ class Pattern {
     }
     hex_ = name.size() >= 4 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
     digits_ = name;
-    wanted_ = take_apart(name);
+    wanted_ = parse_task_id(name);
   }
 
   bool matches(const StoredResult& result) const {
     if (step_ >= 0 && result.key.step != step_) return false;
     if (hex_ && has_digits(result)) return true;
     if (result.task == digits_) return true;
-    const TaskName name = take_apart(result.task);
-    if (wanted_.label != "*" && !wanted_.label.empty() && wanted_.label != name.label) return false;
-    if (wanted_.label.empty() && wanted_.axes.empty()) return false;
-    for (const auto& [axis, value] : wanted_.axes) {
-      const auto found =
-          std::find_if(name.axes.begin(), name.axes.end(), [&, a = axis](const auto& each) { return each.first == a; });
-      if (found == name.axes.end() || (value != "*" && value != found->second)) return false;
-    }
-    return true;
+    if (!wanted_ || (wanted_->label.empty() && wanted_->axes.empty())) return false;
+    const auto name = parse_task_id(result.task);
+    return name && fits(*wanted_, name->label, name->axes);
   }
 
  private:
@@ -78,7 +56,7 @@ class Pattern {
   }
 
   std::string word_, digits_;
-  TaskName wanted_;
+  std::optional<TaskName> wanted_;
   std::int64_t step_ = -1;
   bool hex_ = false;
 };
@@ -191,7 +169,7 @@ std::vector<std::size_t> select_results(const Inventory& inventory, const std::v
       std::set<std::string> names;
       for (const StoredResult& result : inventory.results) {
         names.insert(result.task);
-        names.insert(take_apart(result.task).label);
+        if (const auto name = parse_task_id(result.task)) names.insert(name->label);
       }
       throw ConfigError(
           cat("no result in the store is called ", quote(word)), {},

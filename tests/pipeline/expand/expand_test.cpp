@@ -360,6 +360,26 @@ BOOST_AUTO_TEST_CASE(a_missing_input_path_is_no_mistake_of_the_file) {
   BOOST_TEST(graph.tasks[0].externals.at(0).missing.find("data/absent") != std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_share_of_a_gpu_is_not_the_same_as_none) {
+  // Two instances with equal configs but for what `compute: auto` makes of their resources.
+  const Graph graph = GridFolder().expand(R"(schema: pe-pipeline/1
+name: shares
+axes: {gpus: {none: 0, quarter: 0.25, one: 1}}
+stages:
+  fetch: {run: pe-fetch}
+  tokenize: {run: pe-tokenize, needs: {raw: fetch}}
+  trunk:
+    run: pe-train
+    over: [gpus]
+    needs: {data: tokenize}
+    resources: {cpus: 1, mem: 1G, gpus: $(gpus)}
+)");
+  const auto device = [&](const std::string& id) { return (*test::find_task(graph, id).config)["compute"]["device"]; };
+  BOOST_TEST(device("trunk[gpus=none]") == "cpu");
+  BOOST_TEST(device("trunk[gpus=quarter]") == "cuda");
+  BOOST_TEST(device("trunk[gpus=one]") == "cuda");
+}
+
 BOOST_AUTO_TEST_CASE(what_was_excluded_takes_its_descendants_along) {
   const std::string text = replaced(kGrid, "exclude: [{encoding: learned, size: small}]", "only: [{encoding: [rope, alibi], seed: 42}]");
   const Graph graph = GridFolder().expand(text);

@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(a_selection_of_nothing_says_what_there_is) {
 
 BOOST_AUTO_TEST_CASE(a_malformed_selection_is_refused) {
   BOOST_TEST(refusal("trunk[seed").find("']' is missing at the end") != std::string::npos);
-  BOOST_TEST(refusal("trunk[seed]").find("'seed' is no axis=label") != std::string::npos);
+  BOOST_TEST(refusal("trunk[seed]").find("expected axis=label, found 'seed'") != std::string::npos);
   BOOST_TEST(refusal("").find("an empty selection") != std::string::npos);
 }
 

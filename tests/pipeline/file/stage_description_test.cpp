@@ -113,6 +113,21 @@ BOOST_AUTO_TEST_CASE(a_description_beside_is_believed_when_its_build_id_is_the_f
   BOOST_TEST(!catalog.started_a_stage());
 }
 
+BOOST_AUTO_TEST_CASE(a_stage_that_never_answers_is_given_up) {
+  const test::TempFolder folder;
+  write_script(folder / "pe-slow", "#!/bin/sh\nsleep 600\n");
+  StageCatalog catalog({folder.path()});
+  catalog.set_patience(0.2);
+  std::string message;
+  try {
+    catalog.find("pe-slow", folder.path(), support::Place{"a.yml", 3, 10});
+  } catch (const support::ConfigError& error) {
+    message = error.what();
+  }
+  BOOST_TEST(message.find("pe-slow' did not answer --describe within 0.2 s") != std::string::npos, message);
+  BOOST_TEST(message.find("a.yml:3:10: ") == 0u);
+}
+
 BOOST_AUTO_TEST_CASE(what_cannot_be_found_or_does_not_answer_is_told_with_its_place) {
   const test::TempFolder folder;
   write_script(folder / "pe-mute", "#!/bin/sh\nexit 3\n");

@@ -166,6 +166,11 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   fs::create_directories(attempts[1] / "checkpoints");
   support::write_file_atomically(attempts[1] / "checkpoints" / "step-2.h5.tmp.1.2", "x", false);
   BOOST_TEST(*find_resumable(attempts) == attempts[0]);
+  // What was written before the first checkpoint is newer, and no place to continue from.
+  support::write_file_atomically(attempts[1] / "scratch.txt", "x", false);
+  BOOST_TEST(*find_resumable(attempts) == attempts[0]);
+  fs::last_write_time(attempts[0] / "checkpoints" / "step-1.h5", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  BOOST_TEST(*find_resumable(attempts) == attempts[0]);
   strip_attempt(attempts[0], true);
   BOOST_TEST(fs::exists(attempts[0] / "checkpoints"));
   BOOST_TEST(!fs::exists(attempts[0] / "out"));

@@ -103,6 +103,68 @@ BOOST_FIXTURE_TEST_CASE(the_newest_run_is_the_newest_by_the_clock_whatever_its_i
   BOOST_TEST(run().executed == 0u);
 }
 
+BOOST_FIXTURE_TEST_CASE(runs_logs_and_remembered_plans_are_bounded, SomeRuns) {
+  const auto before = keys();
+  const auto work = [&] {
+    std::size_t n = 0;
+    for (const auto& entry : fs::directory_iterator(folder / "store/work")) n += entry.is_directory();
+    return n;
+  };
+  for (int i = 0; i < 5; ++i) {
+    const fs::path memo = folder / ("store/memo/plan-" + std::to_string(i));
+    fs::create_directories(memo.parent_path());
+    support::write_file_atomically(memo, std::string(1000, 'm'), false);
+    support::write_file_atomically(memo.string() + ".index", "i", false);
+    const auto when = fs::file_time_type::clock::now() - std::chrono::hours(48 + i);
+    fs::last_write_time(memo, when);
+    fs::last_write_time(memo.string() + ".index", when);
+  }
+  BOOST_TEST(work() == 4u);   // a and b under each salt
+  GarbageOptions options_;
+  options_.keep_runs = 1;
+  options_.keep_memos = 2;
+  options_.grace_s = 72 * 3600;
+  GarbageReport report = collect(options_);
+  BOOST_TEST(report.dropped.empty());   // all of it is younger than the grace
+  options_.grace_s = 24 * 3600;
+  options_.dry_run = true;
+  report = collect(options_);
+  BOOST_TEST(count(report, Dropped::What::kRun) == 1u);
+  BOOST_TEST(store->runs().size() == 2u);
+  options_.dry_run = false;
+  report = collect(options_);
+  BOOST_TEST(report.runs == 2u);
+  BOOST_TEST(count(report, Dropped::What::kRun) == 1u);
+  BOOST_TEST(count(report, Dropped::What::kLog) == 2u);
+  BOOST_TEST(count(report, Dropped::What::kMemo) == 6u);
+  BOOST_TEST((store->runs() == std::vector<std::string>{"20260102-000000-0002"}));
+  BOOST_TEST(work() == 2u);
+  BOOST_TEST(fs::exists(folder / "store/memo/plan-1"));
+  BOOST_TEST(!fs::exists(folder / "store/memo/plan-2"));
+  BOOST_TEST(!fs::exists(folder / "store/memo/plan-2.index"));
+  BOOST_TEST(report.bytes_after < report.bytes_before);
+  BOOST_TEST(report.bytes_after == collect(options_).bytes_before);
+  BOOST_TEST(keys() == before);   // no result goes
+  BOOST_TEST(run().executed == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_a_stage_can_continue_from_goes_only_under_a_size_limit, SomeRuns) {
+  const std::string plan_key(64, 'a');
+  const fs::path attempt = store->new_attempt(plan_key);
+  fs::create_directories(attempt / "checkpoints");
+  support::write_file_atomically(attempt / "checkpoints/step-1.h5", std::string(100'000, 'c'), false);
+  support::write_file_atomically(attempt / "stage.log", "log", false);
+  age(folder / "store");
+  GarbageReport report = collect();
+  BOOST_TEST(fs::exists(attempt / "checkpoints/step-1.h5"));
+  GarbageOptions options_;
+  options_.max_bytes = report.bytes_after - 50'000;
+  report = collect(options_);
+  BOOST_TEST(!fs::exists(attempt / "checkpoints/step-1.h5"));
+  BOOST_TEST(count(report, Dropped::What::kCheckpoint) == 1u);
+  BOOST_TEST(report.fits);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_pin_keeps_a_result_and_an_unreadable_pin_keeps_all, SomeRuns) {
   Pin pin;
   pin.name = "paper";

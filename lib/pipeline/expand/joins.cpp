@@ -1,7 +1,8 @@
-#include "pipeline/expand/expander.h"
+#include "pipeline/expand/joins.h"
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "support/text.h"
@@ -13,20 +14,52 @@ using support::Diagnostics;
 using support::Mark;
 using support::quote;
 
+std::vector<Link> Joiner::links_of(Stage& stage) {
+  std::vector<Link> links;
+  for (const auto* roles : {&stage.node->needs, &stage.node->gather}) {
+    for (const auto& role : *roles) {
+      const InputDescription* input = stage.description->find_input(role.name);
+      if (!input) continue;
+      for (const auto& text : role.references) {
+        // A producer that is broken was told of; what it would have given is not known.
+        const Stage* producer = stages_.find(text.text.substr(0, text.text.find_first_of(".@[")));
+        if (!producer || producer->broken) {
+          stage.broken = true;
+          continue;
+        }
+        Link link;
+        link.role = input;
+        link.text = &text;
+        link.fixed = !has_substitution(text.text);
+        link.many = roles == &stage.node->gather;
+        if (link.fixed && !resolve(link, {})) stage.broken = true;
+        links.push_back(std::move(link));
+      }
+    }
+  }
+  for (const auto& role : stage.node->each) {
+    for (const auto& text : role.references) {
+      const Stage* producer = stages_.find(text.text.substr(0, text.text.find_first_of(".@[")));
+      if (!producer || producer->broken) stage.broken = true;
+    }
+  }
+  return links;
+}
+
 /// What a link means for one instance; null when that is a mistake, which was told.
-const Expander::Target* Expander::resolve(Link& link, const Scope& scope) {
+const Target* Joiner::resolve(Link& link, const Scope& scope) {
   Diagnostics local;
   std::optional<std::string> text;
   if (!link.fixed) {
     text = substitute_text(link.text->text, link.text->mark, scope, local);
-    report(local);
+    mistakes_.report(local);
     if (!text) return nullptr;
   }
   auto& known = link.by_text[link.fixed ? std::string() : *text];
   if (!known) {
-    known = std::make_unique<Resolved>();
+    known = std::make_unique<Link::Resolved>();
     auto reference = parse_reference(link.fixed ? link.text->text : *text, link.text->mark, local);
-    report(local);
+    mistakes_.report(local);
     if (reference) {
       known->reference = std::move(*reference);
       known->target = find_target(known->reference, link.text->mark, *link.role);
@@ -36,10 +69,10 @@ const Expander::Target* Expander::resolve(Link& link, const Scope& scope) {
   return known->target ? &*known->target : nullptr;
 }
 
-std::optional<Expander::Target> Expander::find_target(const Reference& reference, const Mark& mark,
-                                                      const InputDescription& role) {
+std::optional<Target> Joiner::find_target(const Reference& reference, const Mark& mark,
+                                          const InputDescription& role) {
   Target target;
-  target.stage = find_stage(reference.stage);
+  target.stage = stages_.find(reference.stage);
   target.reference = &reference;
   if (!target.stage || target.stage->broken || !target.stage->description) return std::nullopt;
   const StageDescription& producer = *target.stage->description;
@@ -48,12 +81,12 @@ std::optional<Expander::Target> Expander::find_target(const Reference& reference
   if (!reference.output.empty()) {
     const OutputDescription* output = producer.find_output(reference.output);
     if (!output) {
-      report(cat("stage ", quote(node.label), " has no output ", quote(reference.output)), mark.place(),
+      mistakes_.report(cat("stage ", quote(node.label), " has no output ", quote(reference.output)), mark.place(),
              suggest_or_list(reference.output, producer.output_names()));
       return std::nullopt;
     }
     if (output->kind != role.kind) {
-      report(cat("output ", quote(output->name), " of stage ", quote(node.label), " is ",
+      mistakes_.report(cat("output ", quote(output->name), " of stage ", quote(node.label), " is ",
                  artifact::kind_name(output->kind), "; input ", quote(role.name), " takes ", expected),
              mark.place());
       return std::nullopt;
@@ -69,7 +102,7 @@ std::optional<Expander::Target> Expander::find_target(const Reference& reference
       for (const OutputDescription& output : producer.outputs) {
         all.push_back(cat(output.name, " (", artifact::kind_name(output.kind), ")"));
       }
-      report(fitting.empty() ? cat("stage ", quote(node.label), " has no output of kind ", expected, ", which input ",
+      mistakes_.report(fitting.empty() ? cat("stage ", quote(node.label), " has no output of kind ", expected, ", which input ",
                                    quote(role.name), " takes")
                              : cat("stage ", quote(node.label), " has several outputs of kind ", expected),
              mark.place(),
@@ -82,13 +115,13 @@ std::optional<Expander::Target> Expander::find_target(const Reference& reference
   std::vector<std::string> snapshots;
   for (const auto& [label, point] : node.snapshots) snapshots.push_back(label);
   if (reference.snapshot.empty() && !snapshots.empty()) {
-    report(cat("stage ", quote(node.label), " has snapshots and must be named with one"), mark.place(),
+    mistakes_.report(cat("stage ", quote(node.label), " has snapshots and must be named with one"), mark.place(),
            cat("such as ", node.label, "@", snapshots.back(), "; there are ", support::join(snapshots, ", ")));
     return std::nullopt;
   }
   if (!reference.snapshot.empty() &&
       std::find(snapshots.begin(), snapshots.end(), reference.snapshot) == snapshots.end()) {
-    report(snapshots.empty() ? cat("stage ", quote(node.label), " has no snapshots")
+    mistakes_.report(snapshots.empty() ? cat("stage ", quote(node.label), " has no snapshots")
                              : cat("stage ", quote(node.label), " has no snapshot ", quote(reference.snapshot)),
            mark.place(),
            snapshots.empty() ? cat("leave out '@", reference.snapshot, "'")
@@ -99,7 +132,7 @@ std::optional<Expander::Target> Expander::find_target(const Reference& reference
   return target;
 }
 
-bool Expander::check_pins(const Target& target, const Mark& mark) {
+bool Joiner::check_pins(const Target& target, const Mark& mark) {
   bool good = true;
   for (const auto& [axis, label] : target.reference->pins) {
     std::set<std::string> axes, labels;
@@ -110,11 +143,11 @@ bool Expander::check_pins(const Target& target, const Mark& mark) {
       }
     }
     if (!axes.count(axis)) {
-      report(cat("stage ", quote(target.stage->node->label), " has no axis ", quote(axis)), mark.place(),
+      mistakes_.report(cat("stage ", quote(target.stage->node->label), " has no axis ", quote(axis)), mark.place(),
              axes.empty() ? "it has one instance" : suggest_or_list(axis, {axes.begin(), axes.end()}));
       good = false;
     } else if (!labels.count(label)) {
-      report(cat("axis ", quote(axis), " of stage ", quote(target.stage->node->label), " has no label ", quote(label)),
+      mistakes_.report(cat("axis ", quote(axis), " of stage ", quote(target.stage->node->label), " has no label ", quote(label)),
              mark.place(), suggest_or_list(label, {labels.begin(), labels.end()}));
       good = false;
     }
@@ -123,7 +156,7 @@ bool Expander::check_pins(const Target& target, const Mark& mark) {
 }
 
 /// The instance that agrees on all axes that both have.
-Expander::Join Expander::join(const Target& target, const Mark& mark, const std::vector<Binding>& bindings,
+Joiner::Join Joiner::join(const Target& target, const Mark& mark, const std::vector<Binding>& bindings,
                               const std::string& reader, std::size_t* producer) {
   if (!check_pins(target, mark)) return Join::kMistake;
   std::string open;
@@ -153,7 +186,7 @@ Expander::Join Expander::join(const Target& target, const Mark& mark, const std:
       } else {
         foreign = foreign || !group.domain[i].count(*label);
         key += *label;
-        key += kSeparator;
+        key += kLabelSeparator;
       }
     }
     if (!usable) {
@@ -174,13 +207,13 @@ Expander::Join Expander::join(const Target& target, const Mark& mark, const std:
     return Join::kFound;
   }
   if (found.size() > 1) {
-    report(cat("reference to ", quote(label), " fits several instances, such as ", graph_.tasks[found[0]].id, " and ",
-               graph_.tasks[found[1]].id),
+    mistakes_.report(cat("reference to ", quote(label), " fits several instances, such as ", tasks_[found[0]].id, " and ",
+               tasks_[found[1]].id),
            mark.place(), cat("pin one: '", label, "[axis=label]'"));
     return Join::kMistake;
   }
   if (!bound && !open.empty()) {
-    report(cat("stage ", quote(reader), " lacks axis ", quote(open), " of stage ", quote(label)), mark.place(),
+    mistakes_.report(cat("stage ", quote(reader), " lacks axis ", quote(open), " of stage ", quote(label)), mark.place(),
            cat("pin it: '", label, "[", open, "=…]', take all with `gather`, or make an instance for each with `each`"));
     return Join::kMistake;
   }
@@ -191,7 +224,7 @@ Expander::Join Expander::join(const Target& target, const Mark& mark, const std:
     if (any) {
       std::vector<std::string> cell;
       for (const Binding& binding : bindings) cell.push_back(cat(binding.axis, "=", binding.value->label));
-      report(cat("stage ", quote(label), " has no instance for ", reader, "[", support::join(cell, ","), "]"),
+      mistakes_.report(cat("stage ", quote(label), " has no instance for ", reader, "[", support::join(cell, ","), "]"),
              mark.place(), "the two stages give an axis of one name other labels");
       return Join::kMistake;
     }
@@ -199,8 +232,7 @@ Expander::Join Expander::join(const Target& target, const Mark& mark, const std:
   return Join::kDropped;
 }
 
-/// All instances that agree on the axes both have and on the pins.
-std::vector<std::size_t> Expander::gather(const Target& target, const std::vector<Binding>& bindings) {
+std::vector<std::size_t> Joiner::gather(const Target& target, const std::vector<Binding>& bindings) {
   std::vector<std::size_t> found;
   for (const Group& group : target.stage->groups) {
     std::vector<std::pair<std::size_t, const std::string*>> wanted;
@@ -219,17 +251,17 @@ std::vector<std::size_t> Expander::gather(const Target& target, const std::vecto
       if (!pinned) wanted.emplace_back(index, &binding.value->label);
     }
     // One index per way of asking: readers of one stage all ask alike.
-    std::string how = cat(target.stage->node->label, kSeparator, &group - target.stage->groups.data());
+    std::string how = cat(target.stage->node->label, kLabelSeparator, &group - target.stage->groups.data());
     std::string key;
     for (const auto& [index, label] : wanted) {
-      how += cat(kSeparator, index);
+      how += cat(kLabelSeparator, index);
       key += *label;
-      key += kSeparator;
+      key += kLabelSeparator;
     }
     auto [it, fresh] = gather_index_.try_emplace(how);
     if (fresh) {
       for (std::size_t task : target.stage->tasks) {
-        const auto& axes = graph_.tasks[task].axes;
+        const auto& axes = tasks_[task].axes;
         if (axes.size() != group.axes.size()) continue;
         bool same = true;
         for (std::size_t i = 0; i < axes.size(); ++i) same = same && axes[i].first == group.axes[i];
@@ -237,7 +269,7 @@ std::vector<std::size_t> Expander::gather(const Target& target, const std::vecto
         std::string own;
         for (const auto& [index, label] : wanted) {
           own += axes[index].second;
-          own += kSeparator;
+          own += kLabelSeparator;
         }
         it->second[own].push_back(task);
       }
@@ -250,7 +282,7 @@ std::vector<std::size_t> Expander::gather(const Target& target, const std::vecto
   return found;
 }
 
-Edge Expander::make_edge(const Target& target, std::size_t producer, const std::string& role) {
+Edge Joiner::make_edge(const Target& target, std::size_t producer, const std::string& role) {
   Edge edge;
   edge.role = role;
   edge.producer = producer;
@@ -258,7 +290,7 @@ Edge Expander::make_edge(const Target& target, std::size_t producer, const std::
   edge.snapshot = target.snapshot;
   ++edges_;
   // All readers of an artifact are told the same of it.
-  if (labels_.size() < graph_.tasks.size()) labels_.resize(graph_.tasks.size());
+  if (labels_.size() < tasks_.size()) labels_.resize(tasks_.size());
   auto& known = labels_[producer];
   for (const auto& [snapshot, labels] : known) {
     if (snapshot != target.snapshot) continue;
@@ -266,7 +298,7 @@ Edge Expander::make_edge(const Target& target, std::size_t producer, const std::
     return edge;
   }
   std::map<std::string, std::string> labels;
-  const Task& task = graph_.tasks[producer];
+  const Task& task = tasks_[producer];
   for (const auto& [axis, label] : task.axes) labels.emplace(axis, label);
   labels.emplace("stage", task.label);
   if (!target.snapshot.empty()) labels.emplace("snapshot", target.snapshot);
@@ -275,25 +307,24 @@ Edge Expander::make_edge(const Target& target, std::size_t producer, const std::
   return edge;
 }
 
-/// The inputs of one instance, by role in declared order. False when a mistake was told.
-bool Expander::make_edges(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope, Task& task,
-                          bool* dropped) {
+bool Joiner::make_edges(const Stage& stage, std::vector<Link>& links, std::optional<Edge> each,
+                        const std::vector<Binding>& bindings, const Scope& scope, Task& task, bool* dropped) {
   const StageNode& node = *stage.node;
   const StageDescription& description = *stage.description;
-  if (instance.each) task.inputs.push_back(std::move(*instance.each));
+  if (each) task.inputs.push_back(std::move(*each));
   std::set<std::string> gathered;
   for (Link& link : links) {
     const Target* target = resolve(link, scope);
     if (!target) return false;
     if (link.many) {
-      const std::vector<std::size_t> found = gather(*target, instance.bindings);
+      const std::vector<std::size_t> found = gather(*target, bindings);
       task.inputs.reserve(task.inputs.size() + found.size());
       for (const std::size_t producer : found) {
         task.inputs.push_back(make_edge(*target, producer, link.role->name));
         gathered.insert(link.role->name);
       }
       if (edges_ > kMostEdges) {
-        report(cat("stage ", quote(node.label), " would bring the pipeline to more than ",
+        mistakes_.report(cat("stage ", quote(node.label), " would bring the pipeline to more than ",
                    support::with_commas(kMostEdges), " edges"),
                link.text->mark.place(), "gather less per instance: pin an axis, or give the stage fewer of its own");
         return false;
@@ -301,7 +332,7 @@ bool Expander::make_edges(Stage& stage, std::vector<Link>& links, Instance& inst
       continue;
     }
     std::size_t producer = 0;
-    switch (join(*target, link.text->mark, instance.bindings, node.label, &producer)) {
+    switch (join(*target, link.text->mark, bindings, node.label, &producer)) {
       case Join::kFound: task.inputs.push_back(make_edge(*target, producer, link.role->name)); break;
       case Join::kDropped: *dropped = true; return true;
       case Join::kMistake: return false;
@@ -311,7 +342,7 @@ bool Expander::make_edges(Stage& stage, std::vector<Link>& links, Instance& inst
     if (gathered.count(role.name)) continue;
     const InputDescription* input = description.find_input(role.name);
     if (input && !input->optional) {
-      report(cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
+      mistakes_.report(cat("input ", quote(role.name), " of ", task.id, " is left empty: nothing matches what it gathers"),
              role.mark.place());
       return false;
     }

@@ -1,0 +1,92 @@
+/// @file
+/// The config of an instance: defaults, files, `set` and flags laid over each other, typed by the stage's schema.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "pipeline/expand/mistakes.h"
+#include "pipeline/expand/overrides.h"
+#include "pipeline/expand/policies.h"
+#include "pipeline/expand/stages.h"
+#include "pipeline/file/graph.h"
+#include "pipeline/file/substitution.h"
+
+namespace pe::pipeline {
+
+/// The config files of a pipeline, each read once.
+class ConfigFiles {
+ public:
+  ConfigFiles(const Overridden& source, const Stages& stages) : source_(source), stages_(stages) {}
+  /// Null when it cannot be read, or holds keys that no stage declares; that was told.
+  const support::Node* read(const std::string& path, const support::Mark& mark, Mistakes& mistakes);
+  /// One that was read; else null.
+  const support::Node* known(const std::string& path) const;
+  /// Absolute paths, in the order in which they were first read.
+  const std::vector<std::string>& paths() const { return paths_; }
+
+ private:
+  void check(const support::Node& file, Mistakes& mistakes) const;
+  bool declared_anywhere(const std::string& dotted) const;
+
+  const Overridden& source_;
+  const Stages& stages_;
+  std::map<std::string, std::optional<support::Node>> files_;
+  std::vector<std::string> paths_;
+};
+
+class Composer {
+ public:
+  /// All must outlive it.
+  Composer(const Overridden& source, const ExpandOptions& options, const Stages& stages, const Policies& policies);
+
+  /// Fills config, externals and labels of a task whose inputs and resources are known. Instances that agree on the axes
+  /// that the config uses share it. False when a mistake was told.
+  bool compose(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes);
+
+  /// Where each value of such a config came from.
+  support::Origins origins_of(const Stage& stage, const Scope& scope) const;
+
+  const std::vector<std::string>& files() const { return files_.paths(); }
+
+ private:
+  /// The config that instances with the same labels share.
+  struct Composed {
+    std::vector<ExternalInput> externals;
+    Json compute;   ///< that group as it was written, for other resources
+    /// By cpus and gpus (maybe a share of one): paths absolute, `auto` of compute resolved. Never empty.
+    std::map<std::pair<std::int64_t, double>, support::Shared<Json>> resolved;
+  };
+  struct OfStage {
+    std::vector<std::string> axes;                         ///< names that its config uses
+    std::optional<Json> base;                              ///< below `set`, where it is the same for all instances
+    std::unordered_map<std::string, Composed> by_labels;   ///< of these axes
+  };
+
+  /// Reads the files that this instance's config is made of, so that `lay_files` finds them.
+  bool read_files(const Stage& stage, const Scope& scope, Mistakes& mistakes);
+  std::vector<const support::Node*> file_names(const Stage& stage) const;
+  bool same_for_all(const Stage& stage) const;
+  Json lay_files(const Stage& stage, const Scope& scope, support::Origins* origins, support::Diagnostics& diagnostics) const;
+  void lay_sets(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
+                support::Diagnostics& diagnostics) const;
+  void lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, support::Diagnostics& diagnostics) const;
+  void lay_claims(const Stage& stage, Json& config) const;
+  std::vector<ExternalInput> make_paths_absolute(const Stage& stage, Json& config) const;
+  std::optional<Json> config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes);
+  void give_labels(const Stage& stage, Task& task) const;
+
+  const Overridden& source_;
+  const ExpandOptions& options_;
+  const Policies& policies_;
+  std::filesystem::path folder_;   ///< what paths in flags are relative to
+  ConfigFiles files_;
+  std::vector<OfStage> stages_;    ///< by index
+};
+
+}  // namespace pe::pipeline

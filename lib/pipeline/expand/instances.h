@@ -1,0 +1,62 @@
+/// @file
+/// The instances of a stage: its axes multiplied out, once for each artifact that `each` names, without what is excluded.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/expand/joins.h"
+#include "pipeline/expand/mistakes.h"
+#include "pipeline/expand/overrides.h"
+#include "pipeline/expand/stages.h"
+#include "pipeline/file/graph.h"
+#include "pipeline/file/substitution.h"
+
+namespace pe::pipeline {
+
+struct Instance {
+  std::vector<Binding> bindings;
+  std::optional<Edge> each;      ///< the artifact that an `each` instance is made for
+  std::size_t group = 0;         ///< of the stage
+};
+
+class Enumerator {
+ public:
+  static constexpr std::size_t kMostTasks = 300'000;
+
+  /// `bindings` are those of each task made so far.
+  Enumerator(const Overridden& source, Joiner& joiner, const std::vector<std::vector<Binding>>& bindings,
+             Mistakes& mistakes)
+      : source_(source), joiner_(joiner), bindings_(bindings), mistakes_(mistakes), known_labels_(source.known_labels) {}
+
+  /// Adds the stage's groups. The stage is broken afterwards when a mistake was told.
+  std::vector<Instance> instances_of(Stage& stage);
+
+ private:
+  /// Where an instance begins: nothing, or one artifact of a producer.
+  struct Seed {
+    std::vector<Binding> bindings;
+    std::optional<Edge> each;
+  };
+
+  std::vector<const Axis*> axes_over(Stage& stage);
+  std::vector<Seed> seeds_of(Stage& stage);
+  std::size_t group_of(Stage& stage, const Seed& seed, const std::vector<const Axis*>& over);
+  const Axis* find_axis(const StageNode& stage, const std::string& name) const;
+  bool too_many(const Stage& stage, std::size_t seeds, const std::vector<const Axis*>& over);
+  void check_patterns(const Stage& stage, const std::vector<CellPattern>& patterns, const std::string& what,
+                      const std::set<std::string>& bound);
+
+  const Overridden& source_;
+  Joiner& joiner_;
+  const std::vector<std::vector<Binding>>& bindings_;
+  Mistakes& mistakes_;
+  std::map<std::string, std::set<std::string>> known_labels_;   ///< with those of the axes `from` and `snapshot`
+  std::deque<AxisValue> extra_values_;                          ///< of these two; bindings point into it
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,82 @@
+/// @file
+/// Which artifacts an instance reads: references resolved, and joined by the axes that producer and reader share.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "pipeline/expand/mistakes.h"
+#include "pipeline/expand/stages.h"
+#include "pipeline/file/graph.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/file/substitution.h"
+
+namespace pe::pipeline {
+
+/// What a reference means: the same for every instance for which it reads the same.
+struct Target {
+  Stage* stage = nullptr;
+  std::string output;
+  std::string snapshot;
+  const Reference* reference = nullptr;
+};
+
+/// One reference of `needs` or `gather`, and what it has meant so far.
+struct Link {
+  struct Resolved {
+    Reference reference;
+    std::optional<Target> target;   ///< empty when it is a mistake, which was told
+  };
+  const InputDescription* role = nullptr;
+  const ReferenceText* text = nullptr;
+  bool fixed = false;             ///< no substitution in it
+  bool many = false;              ///< of `gather`
+  std::unordered_map<std::string, std::unique_ptr<Resolved>> by_text;   ///< after substitution
+};
+
+class Joiner {
+ public:
+  static constexpr std::int64_t kMostEdges = 600'000;
+
+  /// `tasks` are those made so far.
+  Joiner(Stages& stages, const std::vector<Task>& tasks, Mistakes& mistakes)
+      : stages_(stages), tasks_(tasks), mistakes_(mistakes) {}
+
+  /// Every reference of `needs` and `gather`; those that hold no substitution are looked up once and for all.
+  std::vector<Link> links_of(Stage& stage);
+  /// The inputs of one instance, by role in declared order, after `each`. False when a mistake was told. `dropped` is set
+  /// when something that it needs was excluded.
+  bool make_edges(const Stage& stage, std::vector<Link>& links, std::optional<Edge> each,
+                  const std::vector<Binding>& bindings, const Scope& scope, Task& task, bool* dropped);
+  bool too_many_edges() const { return edges_ > kMostEdges; }
+
+  // What `each` asks for by itself.
+  std::optional<Target> find_target(const Reference& reference, const support::Mark& mark, const InputDescription& role);
+  bool check_pins(const Target& target, const support::Mark& mark);
+  /// All instances that agree on the axes both have and on the pins.
+  std::vector<std::size_t> gather(const Target& target, const std::vector<Binding>& bindings);
+  Edge make_edge(const Target& target, std::size_t producer, const std::string& role);
+
+ private:
+  enum class Join { kFound, kDropped, kMistake };
+
+  const Target* resolve(Link& link, const Scope& scope);
+  Join join(const Target& target, const support::Mark& mark, const std::vector<Binding>& bindings, const std::string& reader,
+            std::size_t* producer);
+
+  Stages& stages_;
+  const std::vector<Task>& tasks_;
+  Mistakes& mistakes_;
+  std::int64_t edges_ = 0;
+  /// Of each task as a producer, by snapshot: what its readers are told of it.
+  std::vector<std::vector<std::pair<std::string, support::Shared<std::map<std::string, std::string>>>>> labels_;
+  std::map<std::string, std::unordered_map<std::string, std::vector<std::size_t>>> gather_index_;
+};
+
+}  // namespace pe::pipeline

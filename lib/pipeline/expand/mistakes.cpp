@@ -1,0 +1,39 @@
+#include "pipeline/expand/mistakes.h"
+
+#include <utility>
+
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::Diagnostics;
+using support::Place;
+
+void Mistakes::report(Diagnostics& local) {
+  for (const support::Diagnostic& item : local.items()) {
+    if (told_.size() > kMost) break;   // nobody reads on
+    if (!told_.insert(cat(item.place.str(), "\n", item.message)).second) continue;
+    const std::size_t at = diagnostics_.size();
+    diagnostics_.add(item.message, item.place, item.hint);
+    for (const std::string& context : item.context) diagnostics_.add_context(context, at);
+  }
+  local = Diagnostics();
+}
+
+void Mistakes::report(std::string message, Place place, std::string hint) {
+  Diagnostics local;
+  local.add(std::move(message), std::move(place), std::move(hint));
+  report(local);
+}
+
+std::string suggest_or_list(const std::string& word, const std::vector<std::string>& candidates) {
+  std::string hint = support::suggestion(word, candidates);
+  if (hint.empty() && !candidates.empty() && candidates.size() <= 40) {
+    hint = cat("expected one of ", support::join(candidates, ", "));
+  }
+  return hint;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,32 @@
+/// @file
+/// What is wrong with a pipeline: each mistake once, and not more than anybody reads.
+#pragma once
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "support/error.h"
+
+namespace pe::pipeline {
+
+class Mistakes {
+ public:
+  static constexpr std::size_t kMost = 100;
+
+  /// Takes what was found in one place; `local` is empty afterwards.
+  void report(support::Diagnostics& local);
+  void report(std::string message, support::Place place, std::string hint = {});
+  bool enough() const { return told_.size() >= kMost; }
+  /// @throws ConfigError with all of them.
+  void throw_if_any() { diagnostics_.throw_if_any(); }
+
+ private:
+  support::Diagnostics diagnostics_;
+  std::unordered_set<std::string> told_;
+};
+
+/// "did you mean", or all there is where that is not too long.
+std::string suggest_or_list(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace pe::pipeline

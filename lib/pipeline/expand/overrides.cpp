@@ -1,0 +1,354 @@
+#include "pipeline/expand/overrides.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "pipeline/file/policy.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::ConfigError;
+using support::Diagnostics;
+using support::Mark;
+using support::Node;
+using support::Place;
+using support::quote;
+
+namespace {
+
+/// Lays one map over another: maps merge, the rest replaces.
+void merge(Node& below, const Node& above) {
+  if (!below.is_map() || !above.is_map()) {
+    below = above;
+    return;
+  }
+  for (const auto& member : above.members) {
+    const auto it = std::find_if(below.members.begin(), below.members.end(),
+                                 [&](const Node::Member& known) { return known.key == member.key; });
+    if (it == below.members.end()) {
+      below.members.push_back(member);
+    } else {
+      merge(it->value, member.value);
+    }
+  }
+}
+
+/// Lays the options over the file, one after the other.
+class Overriding {
+ public:
+  Overriding(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes)
+      : options_(options), mistakes_(mistakes) {
+    out_.file = file;
+    out_.axes = file.axes;
+    out_.vars = file.vars;
+  }
+
+  Overridden go() {
+    learn_names();
+    take_scale();
+    take_sets();
+    narrow_axes();
+    check_names();
+    check_vars();
+    read_named_resources();
+    check_unused();
+    return std::move(out_);
+  }
+
+ private:
+  void learn_names();
+  void take_scale();
+  void take_sets();
+  void set_var(const Flag& flag, Node value);
+  void set_axis(const Flag& flag, const Node& value);
+  void narrow_axes();
+  void check_names();
+  void check_vars();
+  void read_named_resources();
+  void check_unused();
+
+  const ExpandOptions& options_;
+  Mistakes& mistakes_;
+  Overridden out_;
+};
+
+void Overriding::learn_names() {
+  const auto know = [&](const Axis& axis) {
+    if (std::find(out_.axis_names.begin(), out_.axis_names.end(), axis.name) == out_.axis_names.end()) {
+      out_.axis_names.push_back(axis.name);
+    }
+    for (const AxisValue& value : axis.values) out_.known_labels[axis.name].insert(value.label);
+  };
+  for (const Axis& axis : out_.axes) know(axis);
+  for (const StageNode& stage : out_.file.stages) {
+    for (const Axis& axis : stage.axes) know(axis);
+  }
+  for (const auto& scale : out_.file.scales) {
+    for (const Axis& axis : scale.axes) {
+      if (std::find(out_.axis_names.begin(), out_.axis_names.end(), axis.name) == out_.axis_names.end()) {
+        out_.axis_names.push_back(axis.name);
+      }
+    }
+  }
+}
+
+void Overriding::take_scale() {
+  const PipelineFile::Scale* scale = nullptr;
+  std::vector<std::string> names;
+  for (const auto& candidate : out_.file.scales) {
+    names.push_back(candidate.name);
+    if (options_.scale.empty() ? candidate.is_default : candidate.name == options_.scale) scale = &candidate;
+  }
+  if (!options_.scale.empty() && !scale) {
+    mistakes_.report(cat("no scale ", quote(options_.scale)), Place{cat("--scale ", options_.scale)},
+           names.empty() ? "the pipeline file has no `scales`" : suggest_or_list(options_.scale, names));
+    return;
+  }
+  if (!scale) return;
+  if (scale->vars.is_map()) {
+    if (out_.vars.is_null()) out_.vars = scale->vars;
+    else merge(out_.vars, scale->vars);
+  }
+  for (const Axis& axis : scale->axes) {
+    for (const AxisValue& value : axis.values) out_.known_labels[axis.name].insert(value.label);
+    const auto it = std::find_if(out_.axes.begin(), out_.axes.end(), [&](const Axis& known) { return known.name == axis.name; });
+    if (it == out_.axes.end()) out_.axes.push_back(axis);
+    else *it = axis;
+  }
+}
+
+void Overriding::take_sets() {
+  for (const std::string& text : options_.set) {
+    const std::size_t equals = text.find('=');
+    const std::size_t dot = text.find('.');
+    const std::string name = cat("--set ", text.substr(0, equals));
+    if (equals == std::string::npos || dot == std::string::npos || dot == 0 || dot + 1 >= equals) {
+      mistakes_.report(cat("a setting is STAGE.key=value, found ", quote(text)), Place{"--set"},
+             "such as --set trunk.train.tokens=1e6, --set vars.NAME=value or --set axes.NAME=[a, b]");
+      continue;
+    }
+    Flag flag{text.substr(0, dot), text.substr(dot + 1, equals - dot - 1), text.substr(equals + 1), name};
+    Node value;
+    const auto parse = [&] {
+      try {
+        value = support::parse_yaml_value(flag.value, name);
+        return true;
+      } catch (const ConfigError& error) {
+        for (const auto& item : error.diagnostics()) mistakes_.report(item.message, item.place, item.hint);
+        return false;
+      }
+    };
+    if (flag.target == "vars") {
+      if (!parse()) continue;
+      set_var(flag, std::move(value));
+    } else if (flag.target == "axes") {
+      if (!parse()) continue;
+      set_axis(flag, value);
+    } else if (flag.target == "resources") {
+      if (!parse()) continue;
+      const std::size_t last = flag.key.rfind('.');
+      if (last == std::string::npos) {
+        mistakes_.report("a setting of resources is resources.NAME.key=value", Place{name}, "such as --set resources.cpu.cpus=2");
+        continue;
+      }
+      out_.resource_flags[flag.key.substr(0, last)].emplace_back(flag.key.substr(last + 1), std::move(value));
+    } else if (out_.file.find_stage(flag.target)) {
+      out_.stage_flags[flag.target].push_back(std::move(flag));
+    } else {
+      mistakes_.report(cat("no stage ", quote(flag.target)), Place{name}, suggest_or_list(flag.target, out_.stage_labels()));
+    }
+  }
+}
+
+void Overriding::set_var(const Flag& flag, Node value) {
+  std::vector<std::string> parts = support::split(flag.key, '.');
+  Node* at = &out_.vars;
+  std::vector<std::string> known;
+  for (std::size_t i = 0; at && i < parts.size(); ++i) {
+    Node* next = nullptr;
+    known.clear();
+    for (auto& member : at->members) {
+      known.push_back(member.key);
+      if (member.key == parts[i]) next = &member.value;
+    }
+    if (!next) mistakes_.report(cat("no var ", quote(flag.key)), Place{flag.name}, suggest_or_list(parts[i], known));
+    at = next;
+  }
+  if (at) *at = std::move(value);
+}
+
+void Overriding::set_axis(const Flag& flag, const Node& value) {
+  Diagnostics local;
+  Mark mark = value.mark;
+  auto axis = parse_axis(flag.key, mark, value, local);
+  mistakes_.report(local);
+  if (!axis) return;
+  for (const AxisValue& one : axis->values) out_.known_labels[axis->name].insert(one.label);
+  bool found = false;
+  for (Axis& known : out_.axes) {
+    if (known.name == axis->name) {
+      known.values = axis->values;
+      found = true;
+    }
+  }
+  for (StageNode& stage : out_.file.stages) {
+    for (Axis& known : stage.axes) {
+      if (known.name == axis->name) {
+        known.values = axis->values;
+        found = true;
+      }
+    }
+  }
+  if (!found) mistakes_.report(cat("no axis ", quote(flag.key)), Place{flag.name}, suggest_or_list(flag.key, out_.axis_names));
+}
+
+void Overriding::narrow_axes() {
+  for (const std::string& text : options_.axis) {
+    const std::size_t equals = text.find('=');
+    const Place place{cat("--axis ", text)};
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      mistakes_.report(cat("an axis is narrowed by NAME=label,label, found ", quote(text)), place);
+      continue;
+    }
+    const std::string name = text.substr(0, equals);
+    const std::vector<std::string> labels = support::split(std::string_view(text).substr(equals + 1), ',');
+    bool found = false;
+    const auto narrow = [&](Axis& axis) {
+      if (axis.name != name) return;
+      found = true;
+      bool good = true;
+      for (const std::string& label : labels) {
+        if (axis.find(label)) continue;
+        mistakes_.report(cat("axis ", quote(name), " has no label ", quote(label)), place, suggest_or_list(label, axis.labels()));
+        good = false;
+      }
+      if (!good) return;   // an axis without labels would only bring more messages
+      std::erase_if(axis.values, [&](const AxisValue& value) {
+        return std::find(labels.begin(), labels.end(), value.label) == labels.end();
+      });
+    };
+    for (Axis& axis : out_.axes) narrow(axis);
+    for (StageNode& stage : out_.file.stages) {
+      for (Axis& axis : stage.axes) narrow(axis);
+    }
+    if (!found) mistakes_.report(cat("no axis ", quote(name)), place, suggest_or_list(name, out_.axis_names));
+  }
+}
+
+void Overriding::check_names() {
+  for (const StageNode& stage : out_.file.stages) {
+    for (const Axis& axis : stage.axes) {
+      const bool taken = std::any_of(out_.axes.begin(), out_.axes.end(), [&](const Axis& top) { return top.name == axis.name; });
+      if (taken) {
+        mistakes_.report(cat("axis ", quote(axis.name), " of stage ", quote(stage.label), " exists at the top"),
+               axis.mark.place(), "a stage's own axes add to those of the file");
+      }
+      if (out_.vars.find(axis.name)) {
+        mistakes_.report(cat(quote(axis.name), " is an axis and a var"), axis.mark.place(),
+               "axes and vars share one namespace: rename one");
+      }
+    }
+  }
+}
+
+void Overriding::check_vars() {
+  if (has_substitution(out_.vars)) {
+    const std::function<void(const Node&)> tell = [&](const Node& node) {
+      if (node.is_scalar() && has_substitution(node.text)) {
+        mistakes_.report("a var holds a substitution", node.place(), "$(…) is for the values of stages");
+      }
+      for (const Node& item : node.items) tell(item);
+      for (const auto& member : node.members) tell(member.value);
+    };
+    tell(out_.vars);
+  }
+}
+
+void Overriding::read_named_resources() {
+  for (const auto& member : out_.file.resources.members) {
+    Resources resources;
+    resources.name = member.key;
+    Diagnostics local;
+    read_resources(member.value, resources, local);
+    const auto flags = out_.resource_flags.find(member.key);
+    if (flags != out_.resource_flags.end()) {
+      for (const auto& [key, value] : flags->second) read_resources(single(key, value), resources, local);
+    }
+    mistakes_.report(local);
+    out_.resources[member.key] = std::move(resources);
+  }
+  for (const auto& [name, values] : out_.resource_flags) {
+    if (out_.resources.count(name) || out_.file.find_stage(name)) continue;
+    std::vector<std::string> known = out_.stage_labels();
+    for (const auto& [key, value] : out_.resources) known.push_back(key);
+    mistakes_.report(cat("no resources ", quote(name)), Place{cat("--set resources.", name)}, suggest_or_list(name, known));
+  }
+}
+
+void Overriding::check_unused() {
+  std::set<std::string> used, over;
+  for (const StageNode& stage : out_.file.stages) {
+    collect_names(stage.set, used);
+    for (const Node& file : stage.config_files) collect_names(file, used);
+    for (const auto& [label, point] : stage.snapshots) collect_names(point, used);
+    for (const Node* node : {&stage.resources, &stage.retry, &stage.checkpoint, &stage.slurm}) collect_names(*node, used);
+    for (const auto* roles : {&stage.needs, &stage.gather, &stage.each}) {
+      for (const auto& role : *roles) {
+        for (const auto& reference : role.references) collect_names(reference.text, used);
+      }
+    }
+    for (const auto& [role, name] : stage.outputs) collect_names(name, used);
+    for (const auto& [axis, mark] : stage.over) over.insert(axis);
+    for (const Axis& axis : stage.axes) {
+      const bool bound = std::any_of(stage.over.begin(), stage.over.end(),
+                                     [&](const auto& entry) { return entry.first == axis.name; });
+      if (!bound) {
+        mistakes_.report(cat("axis ", quote(axis.name), " of stage ", quote(stage.label), " is bound by nobody"),
+               axis.mark.place(), cat("add it to the stage's `over`, or take it out"));
+      }
+    }
+  }
+  for (const Axis& axis : out_.axes) {
+    if (!over.count(axis.name)) {
+      mistakes_.report(cat("axis ", quote(axis.name), " is bound by nobody"), axis.mark.place(),
+             "add it to the `over` of a stage, or take it out");
+    }
+  }
+  for (const auto& member : out_.vars.members) {
+    if (!used.count(member.key)) {
+      mistakes_.report(cat("var ", quote(member.key), " is not used"), member.key_mark.place(),
+             cat("use it as $(", member.key, "), or take it out"));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> Overridden::stage_labels() const {
+  std::vector<std::string> labels;
+  for (const StageNode& stage : file.stages) labels.push_back(stage.label);
+  return labels;
+}
+
+Scope Overridden::scope_of(const std::vector<Binding>& bindings, const std::string& stage) const {
+  return {&bindings, vars.is_map() ? &vars : nullptr, &axis_names, cat("stage ", quote(stage))};
+}
+
+Overridden lay_over(const PipelineFile& file, const ExpandOptions& options, Mistakes& mistakes) {
+  return Overriding(file, options, mistakes).go();
+}
+
+Node single(const std::string& key, Node value) {
+  Node map;
+  map.kind = Node::Kind::kMap;
+  map.mark = value.mark;
+  Mark key_mark;   // a flag's key has no line
+  key_mark.source = value.mark.source;
+  map.members.push_back({key, std::move(key_mark), std::move(value)});
+  return map;
+}
+
+}  // namespace pe::pipeline

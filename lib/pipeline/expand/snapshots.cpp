@@ -1,0 +1,82 @@
+#include <algorithm>
+#include <cmath>
+
+#include "pipeline/expand/policies.h"
+#include "pipeline/file/config_value.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::Diagnostics;
+using support::quote;
+
+void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes) {
+  const StageNode& node = *stage.node;
+  if (node.snapshots.empty()) return;
+  const TrajectoryDescription& trajectory = *stage.description->trajectory;
+  const auto integer = [&](const std::string& key) -> std::int64_t {
+    const Json* value = find_value(*task.config, key);
+    if (!value || !value->is_number()) return 0;
+    return value->is_number_integer() ? value->get<std::int64_t>() : static_cast<std::int64_t>(value->get<double>());
+  };
+  std::int64_t tokens_per_step = 1;
+  for (const std::string& key : trajectory.tokens_per_step) {
+    const std::int64_t factor = integer(key);
+    if (factor <= 0 || __builtin_mul_overflow(tokens_per_step, factor, &tokens_per_step)) {
+      mistakes.report(cat("the snapshots of stage ", quote(node.label), " need ", quote(key), " to be positive and not absurd"),
+             node.snapshot_marks.front().place());
+      return;
+    }
+  }
+  const std::int64_t horizon = integer(trajectory.horizon);
+  if (horizon <= 0) {
+    mistakes.report(cat("the snapshots of stage ", quote(node.label), " need ", quote(trajectory.horizon), " to be positive"),
+           node.snapshot_marks.front().place(), cat("set ", trajectory.horizon));
+    return;
+  }
+  const std::int64_t horizon_steps = horizon / tokens_per_step + (horizon % tokens_per_step != 0);
+  for (std::size_t i = 0; i < node.snapshots.size(); ++i) {
+    const auto& [label, written] = node.snapshots[i];
+    Diagnostics local;
+    const auto point = substitute(written, scope, local);
+    std::optional<std::int64_t> step;
+    const std::string what = cat("snapshot ", quote(label));
+    if (point && point->is_scalar()) {
+      const auto fraction = support::parse_real(point->text);
+      if (!fraction || !(*fraction >= 0 && *fraction <= 1)) {
+        local.add(cat(what, " must be a fraction from 0 to 1, found ", point->found()), point->place(),
+                  "a point in tokens is {tokens: 1M}, one in steps {step: 1000}");
+      } else {
+        // Half up; the small number undoes what binary fractions lose, as in the training's own schedule.
+        step = static_cast<std::int64_t>(std::floor(*fraction * static_cast<double>(horizon_steps) + 0.5 + 1e-9));
+      }
+    } else if (point && point->is_map() && point->members.size() == 1 &&
+               (point->members[0].key == "tokens" || point->members[0].key == "step")) {
+      const auto& member = point->members[0];
+      std::string why;
+      const auto value = member.value.is_scalar()
+                             ? support::parse_integer(member.value.text, support::Suffixes::kCount, &why) : std::nullopt;
+      if (!value || *value < 0) {
+        local.add(cat(what, ": ", quote(member.key), " must be an integer from 0, found ", member.value.found()),
+                  member.value.place(), "such as 300M or 2.4e9");
+      } else {
+        step = member.key == "step" ? *value : *value / tokens_per_step + (*value % tokens_per_step != 0);
+      }
+    } else if (point) {
+      local.add(cat(what, " must be a fraction, {tokens: N} or {step: N}, found ", point->found()), point->place());
+    }
+    if (step && *step > horizon_steps) {
+      local.add(cat(what, " is at step ", *step, ", beyond the horizon of ", horizon_steps, " steps (", trajectory.horizon,
+                    " = ", horizon, " at ", tokens_per_step, " tokens a step)"),
+                written.place());
+      step.reset();
+    }
+    mistakes.report(local);
+    if (step) task.snapshots.push_back({label, *step});
+  }
+  std::stable_sort(task.snapshots.begin(), task.snapshots.end(),
+                   [](const SnapshotPoint& a, const SnapshotPoint& b) { return a.step < b.step; });
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,58 @@
+#include "pipeline/file/task_id.h"
+
+#include <algorithm>
+
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::quote;
+
+std::string task_id(const std::string& label, const AxisLabels& axes) {
+  std::string id = label;
+  char before = '[';
+  for (const auto& [axis, value] : axes) {
+    id += before;
+    id += axis;
+    id += '=';
+    id += value;
+    before = ',';
+  }
+  if (!axes.empty()) id += ']';
+  return id;
+}
+
+std::optional<TaskName> parse_task_id(std::string_view text, std::string* why) {
+  const auto fail = [&](std::string what) {
+    if (why) *why = std::move(what);
+    return std::nullopt;
+  };
+  TaskName name;
+  const std::size_t open = text.find('[');
+  name.label = std::string(text.substr(0, open));
+  if (open == std::string_view::npos) return name;
+  if (text.back() != ']') return fail("']' is missing at the end");
+  for (const std::string& part : support::split(text.substr(open + 1, text.size() - open - 2), ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals == std::string::npos) return fail(cat("expected axis=label, found ", quote(part)));
+    const std::string axis(support::trim(std::string_view(part).substr(0, equals)));
+    const std::string label(support::trim(std::string_view(part).substr(equals + 1)));
+    if (axis.empty() || label.empty()) return fail(cat("expected axis=label, found ", quote(part)));
+    name.axes.emplace_back(axis, label);
+  }
+  return name;
+}
+
+bool fits(const TaskName& pattern, std::string_view label, const AxisLabels& axes) {
+  if (!pattern.label.empty() && pattern.label != "*" && pattern.label != label) return false;
+  return std::all_of(pattern.axes.begin(), pattern.axes.end(), [&](const auto& wanted) {
+    const auto own = std::find_if(axes.begin(), axes.end(), [&](const auto& each) { return each.first == wanted.first; });
+    if (own == axes.end()) return false;
+    return std::any_of(pattern.axes.begin(), pattern.axes.end(), [&](const auto& each) {
+      return each.first == wanted.first && (each.second == "*" || each.second == own->second);
+    });
+  });
+}
+
+}  // namespace pe::pipeline
