@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::data::FetchConfig>(
       argc, argv,
       {.name = "fetch",
-       .version = 1,
+       .version = 2,
        .summary = "Read documents from files, folders and globs, or tell stories, and write raw text.",
        .outputs = {{"raw", Kind::kRawText}}},
       pe::data::fetch);

@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::data::TokenizeConfig>(
       argc, argv,
       {.name = "tokenize",
-       .version = 1,
+       .version = 2,
        .summary = "Train or load a tokenizer, encode every document, split by the text's hash, write token shards.",
        .inputs = {{"raw", Kind::kRawText}},
        .outputs = {{"data", Kind::kTokenShards}}},

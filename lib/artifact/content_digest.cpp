@@ -31,7 +31,7 @@ class Walk {
     put(group.path());
     attributes(group);
     for (const std::string& name : group.names()) {
-      if (group.path() == "/pe" && name == "made_by") continue;
+      if (group.path() == "/pe" && name.starts_with("made_by")) continue;
       if (group.is_group(name)) {
         this->group(group.open_group(name), depth + 1);
       } else {

@@ -10,7 +10,7 @@
 namespace pe::artifact {
 
 /// SHA-256, in hex, over the walk of groups, datasets and attributes in order of their paths: path, type, shape,
-/// little-endian bytes; without `/pe/made_by`. @throws ArtifactError
+/// little-endian bytes; without `/pe/made_by…`. @throws ArtifactError
 std::string content_digest(const h5::File& file);
 
 /// The content digest of a file: as above for HDF5, SHA-256 of the bytes for anything else.

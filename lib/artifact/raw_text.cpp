@@ -14,7 +14,7 @@ using support::quote;
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 
 /// The number of documents in a member; everything that the header promises is checked.
 std::uint64_t check_member(const h5::File& file) {
@@ -28,7 +28,8 @@ std::uint64_t check_member(const h5::File& file) {
   const std::uint64_t documents = offsets.count() - 1;
   root.open_dataset("source").require(h5::Type::kU32, {documents});
   root.open_dataset("row").require(h5::Type::kU64, {documents});
-  root.open_dataset("sources").require_rank(h5::Type::kText, 1);
+  root.open_dataset("source_names").require_rank(h5::Type::kU8, 1);
+  root.open_dataset("source_offsets").require_rank(h5::Type::kU64, 1);
   return documents;
 }
 
@@ -45,10 +46,14 @@ void RawTextWriter::add(std::string_view text, const std::string& source, std::u
         {}, "cut it with text.separator or text.document_bytes");
   }
   if (!text_.empty() && text_.size() + text.size() > member_bytes_) flush();
-  if (sources_.empty() || sources_.back() != source) sources_.push_back(source);
+  const std::size_t sources = source_offsets_.size() - 1;
+  if (sources == 0 || std::string_view(source_names_).substr(source_offsets_[sources - 1]) != source) {
+    source_names_ += source;
+    source_offsets_.push_back(source_names_.size());
+  }
   text_.append(text);
   offsets_.push_back(text_.size());
-  source_.push_back(static_cast<std::uint32_t>(sources_.size() - 1));
+  source_.push_back(static_cast<std::uint32_t>(source_offsets_.size() - 2));
   row_.push_back(row);
   ++documents_;
   bytes_ += text.size();
@@ -63,14 +68,16 @@ void RawTextWriter::flush() {
         root.write("offsets", offsets_);
         root.write("source", source_);
         root.write("row", row_);
-        root.write_texts("sources", sources_);
+        root.write_raw("source_names", h5::Type::kU8, {source_names_.size()}, source_names_.data());
+        root.write("source_offsets", source_offsets_);
       },
       {.alignment = 4096, .aligned_from = 4096});
   text_.clear();
   offsets_.assign(1, 0);
   source_.clear();
   row_.clear();
-  sources_.clear();
+  source_names_.clear();
+  source_offsets_.assign(1, 0);
 }
 
 Manifest RawTextWriter::finish() {
@@ -94,6 +101,8 @@ void RawTextReader::rewind() {
   member_ = 0;
   map_.reset();
   offsets_.clear();
+  source_offsets_.clear();
+  source_.clear();
   at_ = 0;
   index_ = 0;
 }
@@ -108,12 +117,33 @@ void RawTextReader::open_member(std::size_t number) {
     throw ArtifactError(cat(quote(file.path().string()), ": /offsets do not rise from 0 to the ", bytes.count(), " bytes of /bytes"),
                         "the file is damaged");
   }
+  const h5::Dataset names = root.open_dataset("source_names");
+  source_offsets_ = root.read<std::uint64_t>("source_offsets");
+  source_ = root.read<std::uint32_t>("source");
+  if (source_offsets_.empty() || source_offsets_.front() != 0 || source_offsets_.back() != names.count() ||
+      !std::is_sorted(source_offsets_.begin(), source_offsets_.end())) {
+    throw ArtifactError(cat(quote(file.path().string()), ": /source_offsets do not rise from 0 to the ", names.count(),
+                            " bytes of /source_names"),
+                        "the file is damaged");
+  }
+  for (const std::uint32_t source : source_) {
+    if (source + 1ULL < source_offsets_.size()) continue;
+    throw ArtifactError(cat(quote(file.path().string()), ": /source names source ", source, ", there are ", source_offsets_.size() - 1),
+                        "the file is damaged");
+  }
   data_offset_ = bytes.file_offset().value_or(0);
+  names_offset_ = names.file_offset().value_or(0);
   map_ = std::make_shared<support::MappedFile>(members_[number].path);
-  if (bytes.count() > 0 && map_->size() < data_offset_ + bytes.count()) {
+  if ((bytes.count() > 0 && map_->size() < data_offset_ + bytes.count()) ||
+      (names.count() > 0 && map_->size() < names_offset_ + names.count())) {
     throw ArtifactError(cat(quote(file.path().string()), ": the file became shorter while it was read"));
   }
   at_ = 0;
+}
+
+std::string_view RawTextReader::source_of(std::uint64_t document) const {
+  const std::uint32_t source = source_[document];
+  return map_->view().substr(names_offset_ + source_offsets_[source], source_offsets_[source + 1] - source_offsets_[source]);
 }
 
 bool RawTextReader::next(Document& document) {
@@ -123,6 +153,7 @@ bool RawTextReader::next(Document& document) {
     open_member(member_);
   }
   document.text = map_->view().substr(data_offset_ + offsets_[at_], offsets_[at_ + 1] - offsets_[at_]);
+  document.source = source_of(at_);
   document.owner = map_;
   document.index = index_++;
   ++at_;

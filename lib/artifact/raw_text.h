@@ -4,9 +4,10 @@
 ///
 ///     /bytes    uint8 [n_bytes]    all documents, one after another
 ///     /offsets  uint64 [n + 1]     document i is bytes [offsets[i], offsets[i + 1])
-///     /source   uint32 [n]         which of /sources it came from
+///     /source   uint32 [n]         which source it came from
 ///     /row      uint64 [n]         its number there: row, line or piece, from 0
-///     /sources  text [m]           names relative to the folder that was asked for
+///     /source_names    uint8 [k]        names of the sources, relative to the folder that was asked for, one after another
+///     /source_offsets  uint64 [m + 1]   name i is bytes [source_offsets[i], source_offsets[i + 1])
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@ class RawTextWriter {
   std::vector<std::uint64_t> offsets_{0};
   std::vector<std::uint32_t> source_;
   std::vector<std::uint64_t> row_;
-  std::vector<std::string> sources_;
+  std::string source_names_;
+  std::vector<std::uint64_t> source_offsets_{0};
   std::uint64_t documents_ = 0;
   std::uint64_t bytes_ = 0;
   int members_ = 0;
@@ -56,7 +58,8 @@ class RawTextReader {
   std::uint64_t bytes() const { return bytes_; }
 
   struct Document {
-    std::string_view text;   ///< lives as long as `owner`
+    std::string_view text;     ///< lives as long as `owner`
+    std::string_view source;   ///< the name of where it came from, as text
     std::shared_ptr<const support::MappedFile> owner;
     std::uint64_t index = 0;   ///< over the whole collection
   };
@@ -66,6 +69,7 @@ class RawTextReader {
 
  private:
   void open_member(std::size_t number);
+  std::string_view source_of(std::uint64_t document) const;
   struct MemberInfo {
     std::filesystem::path path;
     std::uint64_t documents = 0;
@@ -75,7 +79,9 @@ class RawTextReader {
   std::size_t member_ = 0;
   std::shared_ptr<const support::MappedFile> map_;
   std::uint64_t data_offset_ = 0;
-  std::vector<std::uint64_t> offsets_;
+  std::uint64_t names_offset_ = 0;
+  std::vector<std::uint64_t> offsets_, source_offsets_;
+  std::vector<std::uint32_t> source_;
   std::uint64_t at_ = 0, index_ = 0;
 };
 

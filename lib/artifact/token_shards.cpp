@@ -141,10 +141,11 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
     group.set_integer("bos_before_documents", tokenizer_.bos_before_documents ? 1 : 0);
     group.set_integer("dummy_prefix", tokenizer_.dummy_prefix ? 1 : 0);
     group.set_text("content_hash", tokenizer_.content_hash);
-    group.set_text("library", tokenizer_.library);
     group.set_text("digest", tokenizer_.digest());
     group.write_raw("model", h5::Type::kU8, {tokenizer_.model.size()}, tokenizer_.model.data());
     group.write("token_bytes", tokenizer_.token_bytes);
+    // Another release that gives the same ids makes the same artifact, so this is no content.
+    root.open_group("pe").write_text("made_by_library", tokenizer_.library);
     if (window_ > 0) root.set_integer("window", static_cast<std::int64_t>(window_));
     h5::Group sums = root.create_group("totals");
     for (const Split split : kAllSplits) {
@@ -186,7 +187,8 @@ TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file)
   record.bos_before_documents = group.integer("bos_before_documents") != 0;
   record.dummy_prefix = group.integer("dummy_prefix") != 0;
   record.content_hash = group.text("content_hash");
-  record.library = group.text("library");
+  const h5::Group pe = file.root().open_group("pe");
+  record.library = pe.has("made_by_library") ? pe.read_text("made_by_library") : group.text("library");   // as older files have it
   const h5::Dataset model = group.open_dataset("model");
   model.require_rank(h5::Type::kU8, 1);
   record.model.resize(model.count());

@@ -1,8 +1,10 @@
 #include "data/fetch.h"
 
 #include "artifact/raw_text.h"
-#include "data/document_source.h"
+#include "data/hub/downloads.h"
+#include "data/reading/document_source.h"
 #include "support/error.h"
+#include "support/escaped.h"
 #include "support/text.h"
 
 namespace pe::data {
@@ -23,36 +25,68 @@ void FetchConfig::Text::describe(support::FieldVisitor& v) {
   v.field("document_bytes", document_bytes,
           "Cut a .txt at blank lines into documents of at most this; a longer paragraph stays whole. 0: one document a file.",
           {.unit = "bytes", .min = 0, .max = 256 << 20});
+  v.field("lines", lines, "Make every line of a .txt a document.");
   v.field("column", column, "Key of .jsonl or column of .parquet that holds the text.");
+  v.field("filter", filter, "Keep only rows for which all of these hold, such as 'int_score >= 3' or 'language == en'.");
+  v.field("longest_document", longest_document, "A longer document is bad, and on_bad says what becomes of it.",
+          {.unit = "bytes", .min = 1, .max = 256 << 20});
   v.check(!column.empty(), "text.column must name a column");
+  v.check(!lines || (separator.empty() && document_bytes == 0), "text.lines excludes text.separator and text.document_bytes");
+  v.check(document_bytes <= longest_document, "text.document_bytes must not exceed text.longest_document");
 }
 
 void FetchConfig::describe(support::FieldVisitor& v) {
-  v.choice("source", source, {{"local", Source::kLocal}, {"generated", Source::kGenerated}},
-           "Where documents come from: files on this machine, or stories from our own grammar.");
+  v.choice("source", source, {{"local", Source::kLocal}, {"generated", Source::kGenerated}, {"hub", Source::kHub}},
+           "Where documents come from: files on this machine, stories from our own grammar, or the files that a lock names.");
   v.paths("path", path, "Files, folders (read recursively, sorted) and globs: .txt, .jsonl (plain, .gz, .zst), .parquet.");
+  v.path("lock", lock, "What to download, for source: hub; `pe-hub lock` writes it.");
   v.group("generated", generated, "The supply of stories, for source: generated.");
-  v.group("text", text, "How files become documents, for source: local.");
+  v.group("text", text, "How files become documents, for source: local and hub.");
   v.choice("on_bad", on_bad, {{"error", OnBad::kError}, {"skip", OnBad::kSkip}},
-           "What a line or row that is no document does: end the stage, or be counted and left out.");
+           "What a line or row that is no document, or one too long, does: end the stage, or be counted and left out.");
   v.choice("invalid_utf8", invalid_utf8,
            {{"bad", InvalidUtf8::kBad}, {"replace", InvalidUtf8::kReplace}, {"keep", InvalidUtf8::kKeep}},
            "A text that is not UTF-8: treat it as on_bad says, put U+FFFD where it is broken, or keep its bytes.");
   v.field("max_documents", max_documents, "Stop after so many documents; 0: all.", {.min = 0});
   v.field("max_bytes", max_bytes, "Stop before the text grows beyond this; 0: all.", {.unit = "bytes", .min = 0});
   v.check(source != Source::kLocal || !path.empty(), "source: local needs a path");
+  v.check(source != Source::kHub || !lock.empty(), "source: hub needs a lock");
 }
 
 namespace {
 
 struct Counts {
-  std::uint64_t bad = 0, null = 0, empty = 0, mended = 0;
+  std::uint64_t bad = 0, null = 0, empty = 0, mended = 0, filtered = 0;
   std::vector<std::string> first_problems;
 };
+
+TextOptions text_options(const FetchConfig::Text& text) {
+  return {.separator = text.separator,
+          .document_bytes = text.document_bytes,
+          .lines = text.lines,
+          .column = text.column,
+          .filter = text.filter,
+          .longest_document = text.longest_document};
+}
+
+std::unique_ptr<DocumentSource> open_source(const FetchConfig& config, support::Progress& progress) {
+  const FetchConfig::Generated& told = config.generated;
+  switch (config.source) {
+    case FetchConfig::Source::kGenerated: return make_story_source({told.seed, told.words, told.min_words, told.max_words});
+    case FetchConfig::Source::kLocal: return make_local_source(config.path, text_options(config.text), progress);
+    case FetchConfig::Source::kHub: break;
+  }
+  const FetchLock lock = FetchLock::read(config.lock);
+  const std::vector<std::filesystem::path> paths = download_all(lock, DownloadOptions::from_environment(), progress);
+  std::vector<LocalFile> files;
+  for (std::size_t i = 0; i < paths.size(); ++i) files.push_back({paths[i], lock.files[i].path});
+  return make_file_source(std::move(files), text_options(config.text));
+}
 
 void report(const Counts& counts, const artifact::RawTextWriter& writer, support::Progress& progress) {
   progress.note(cat("fetched ", with_commas(static_cast<std::int64_t>(writer.documents())), " documents, ",
                     support::short_bytes(static_cast<double>(writer.bytes()))));
+  if (counts.filtered > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.filtered)), " rows were left out by text.filter"));
   if (counts.null > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.null)), " rows without text were left out"));
   if (counts.empty > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.empty)), " empty documents were left out"));
   if (counts.mended > 0) {
@@ -68,12 +102,7 @@ void report(const Counts& counts, const artifact::RawTextWriter& writer, support
 
 void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
   support::Progress& progress = *workspace.progress;
-  std::unique_ptr<DocumentSource> source;
-  if (config.source == FetchConfig::Source::kLocal) {
-    source = make_local_source(config.path, {config.text.separator, config.text.document_bytes, config.text.column}, progress);
-  } else {
-    source = make_story_source({config.generated.seed, config.generated.words, config.generated.min_words, config.generated.max_words});
-  }
+  const std::unique_ptr<DocumentSource> source = open_source(config, progress);
 
   artifact::RawTextWriter writer(workspace.output("raw"), workspace.recipe);
   Counts counts;
@@ -95,6 +124,10 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
       ++counts.null;
       continue;
     }
+    if (outcome == DocumentSource::Outcome::kFiltered) {
+      ++counts.filtered;
+      continue;
+    }
     if (outcome == DocumentSource::Outcome::kBad) {
       bad(item.problem);
       continue;
@@ -106,7 +139,7 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
     if (config.invalid_utf8 != FetchConfig::InvalidUtf8::kKeep) {
       if (const std::size_t at = support::find_invalid_utf8(item.text); at != std::string::npos) {
         if (config.invalid_utf8 == FetchConfig::InvalidUtf8::kBad) {
-          bad(cat(item.source, ", document ", item.row, ": byte ", at, " (",
+          bad(cat(support::escaped(item.source), ", document ", item.row, ": byte ", at, " (",
                   fmt::format("0x{:02x}", static_cast<unsigned char>(item.text[at])), ") is not UTF-8"));
           continue;
         }
@@ -121,7 +154,7 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
   }
   if (writer.documents() == 0) {
     throw support::ArtifactError(cat("the source holds no documents (", counts.null, " without text, ", counts.empty, " empty, ",
-                                     counts.bad, " bad)"));
+                                     counts.filtered, " left out by text.filter, ", counts.bad, " bad)"));
   }
   writer.finish();
   report(counts, writer, progress);

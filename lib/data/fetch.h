@@ -12,7 +12,7 @@
 namespace pe::data {
 
 struct FetchConfig {
-  enum class Source { kLocal, kGenerated };
+  enum class Source { kLocal, kGenerated, kHub };
   enum class OnBad { kError, kSkip };
   enum class InvalidUtf8 { kBad, kReplace, kKeep };
 
@@ -26,12 +26,16 @@ struct FetchConfig {
   struct Text {
     std::string separator;
     std::int64_t document_bytes = 0;
+    bool lines = false;
     std::string column = "text";
+    std::vector<std::string> filter;
+    std::int64_t longest_document = 32 << 20;
     void describe(support::FieldVisitor& v);
   };
 
   Source source = Source::kLocal;
   std::vector<std::string> path;
+  std::string lock;
   Generated generated;
   Text text;
   OnBad on_bad = OnBad::kError;

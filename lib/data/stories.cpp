@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/document_source.h"
+#include "data/reading/document_source.h"
 #include "support/hash.h"
 #include "support/random.h"
 #include "support/text.h"

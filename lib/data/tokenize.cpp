@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -18,9 +19,12 @@
 
 #include "artifact/raw_text.h"
 #include "artifact/token_shards.h"
+#include "data/byte_level_bpe.h"
+#include "data/sentencepiece_model.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_training.h"
 #include "support/error.h"
+#include "support/escaped.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -40,19 +44,14 @@ void TokenizeConfig::Bpe::describe(support::FieldVisitor& v) {
           {.unit = "bytes", .min = 1000, .max = 2e9});
 }
 
-void TokenizeConfig::Split::describe(support::FieldVisitor& v) {
-  v.field("train", train, "Share of the documents for training.", {.min = 0, .max = 1});
-  v.field("validation", validation, "Share for validation while training.", {.min = 0, .max = 1});
-  v.field("test", test, "Share for evaluation.", {.min = 0, .max = 1});
-  v.check(std::abs(train + validation + test - 1) < 1e-9, "split.train, split.validation and split.test must sum to 1");
-}
-
 void TokenizeConfig::describe(support::FieldVisitor& v) {
-  v.choice("tokenizer", tokenizer, {{"bpe", Tokenizer::kBpe}, {"bytes", Tokenizer::kBytes}, {"file", Tokenizer::kFile}},
-           "Train a sentencepiece BPE model on the text, take bytes, or take the model in a file.");
+  v.choice("tokenizer", tokenizer, {{"bpe", Tokenizer::kBpe}, {"bytes", Tokenizer::kBytes}, {"file", Tokenizer::kFile}, {"gpt2", Tokenizer::kGpt2}},
+           "Train a sentencepiece BPE model on the text, take bytes, take the sentencepiece model in a file (BPE or unigram), or "
+           "GPT-2's kind: byte-level BPE from a vocab.json and a merges.txt.");
   v.field("vocabulary", vocabulary, "Pieces of a trained model, the 256 bytes and 3 control pieces among them.",
           {.unit = "tokens", .min = 300, .max = 1 << 20});
-  v.path("tokenizer_model", model, "A sentencepiece model, for tokenizer: file.");
+  v.path("tokenizer_model", model, "A sentencepiece model, for tokenizer: file; a vocab.json, for gpt2.");
+  v.path("tokenizer_merges", merges, "A merges.txt, for tokenizer: gpt2.");
   v.group("bpe", bpe, "How a BPE model is trained.");
   v.group("split", split, "Documents are split by the SHA-256 of their text.");
   v.choice("duplicates", duplicates, {{"drop", Duplicates::kDrop}, {"keep", Duplicates::kKeep}},
@@ -66,11 +65,13 @@ void TokenizeConfig::describe(support::FieldVisitor& v) {
   v.field("check_roundtrip", check_roundtrip, "Decode every document and say how many do not come back byte for byte.",
           {.hashed = false});
   v.check(tokenizer != Tokenizer::kFile || !model.empty(), "tokenizer: file needs tokenizer_model");
+  v.check(tokenizer != Tokenizer::kGpt2 || (!model.empty() && !merges.empty()), "tokenizer: gpt2 needs tokenizer_model and tokenizer_merges");
+  v.check(tokenizer == Tokenizer::kGpt2 || merges.empty(), "tokenizer_merges belongs to tokenizer: gpt2");
 }
 
 namespace {
 
-using Hash = std::array<std::uint8_t, 32>;
+using Hash = TextHash;
 
 Hash hash_of(std::string_view text) {
   support::Sha256 hash;
@@ -78,23 +79,10 @@ Hash hash_of(std::string_view text) {
   return hash.digest();
 }
 
-/// Bytes [at, at + 8) of the hash as a number in [0, 1).
-double fraction(const Hash& hash, int at) {
-  std::uint64_t value = 0;
-  for (int i = 0; i < 8; ++i) value = value << 8 | hash[static_cast<std::size_t>(at + i)];
-  return static_cast<double>(value >> 11) * 0x1p-53;
-}
-
-artifact::Split split_of(const Hash& hash, const TokenizeConfig::Split& shares) {
-  const double at = fraction(hash, 0);
-  if (at < shares.train) return artifact::Split::kTrain;
-  return at < shares.train + shares.validation ? artifact::Split::kValidation : artifact::Split::kTest;
-}
-
-std::string train_model(const TokenizeConfig& config, RawTextReader& reader, support::Progress& progress) {
+std::string train_model(const TokenizeConfig& config, const SplitRule& rule, RawTextReader& reader, support::Progress& progress) {
   // Drawn by hash as the split is, so that neither order nor a further file changes who is in the sample.
-  const double share = std::min(1.0, static_cast<double>(config.bpe.train_bytes) /
-                                         std::max(1.0, static_cast<double>(reader.bytes()) * std::max(config.split.train, 1e-9)));
+  const double of_text = config.split.by_file() ? 1.0 : std::max(config.split.train, 1e-9);
+  const double share = std::min(1.0, static_cast<double>(config.bpe.train_bytes) / std::max(1.0, static_cast<double>(reader.bytes()) * of_text));
   std::uint64_t taken = 0, bytes = 0;
   const auto started = std::chrono::steady_clock::now();
   const auto next = [&](std::string& text) {
@@ -103,7 +91,7 @@ std::string train_model(const TokenizeConfig& config, RawTextReader& reader, sup
       if (support::stop_requested()) throw support::Stopped(false);
       if (document.text.empty() || support::find_invalid_utf8(document.text) != std::string_view::npos) continue;
       const Hash hash = hash_of(document.text);
-      if (split_of(hash, config.split) != artifact::Split::kTrain || fraction(hash, 8) >= share) continue;
+      if (rule.of(hash, document.source) != artifact::Split::kTrain || fraction(hash, 8) >= share) continue;
       text = document.text;
       ++taken;
       bytes += text.size();
@@ -119,19 +107,24 @@ std::string train_model(const TokenizeConfig& config, RawTextReader& reader, sup
   return model;
 }
 
-std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizeConfig& config, RawTextReader& reader, support::Progress& progress) {
+std::string read_named(const char* field, const std::string& path, std::uint64_t most) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) throw support::ConfigError(cat(field, ": ", support::quote(path), ": there is no such file"));
+  return support::read_file(path, most);
+}
+
+std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizeConfig& config, const SplitRule& rule, RawTextReader& reader, support::Progress& progress) {
   switch (config.tokenizer) {
     case TokenizeConfig::Tokenizer::kBytes: return make_byte_tokenizer();
-    case TokenizeConfig::Tokenizer::kFile: {
-      std::error_code ignored;
-      if (!std::filesystem::exists(config.model, ignored)) {
-        throw support::ConfigError(cat("tokenizer_model: ", support::quote(config.model), ": there is no such file"));
-      }
-      return make_sentencepiece(support::read_file(config.model, 1ULL << 30), config.model);
-    }
+    case TokenizeConfig::Tokenizer::kFile:
+      return make_sentencepiece(read_named("tokenizer_model", config.model, 1ULL << 30), config.model);
+    case TokenizeConfig::Tokenizer::kGpt2:
+      return make_byte_level(pack_byte_level({read_named("tokenizer_model", config.model, 32 << 20),
+                                              read_named("tokenizer_merges", config.merges, 32 << 20)}, config.model),
+                             config.model);
     case TokenizeConfig::Tokenizer::kBpe: break;
   }
-  return make_sentencepiece(train_model(config, reader, progress), "the trained model");
+  return make_sentencepiece(train_model(config, rule, reader, progress), "the trained model");
 }
 
 /// The cache is sound by what the model says of itself; this looks whether that is so, on the first documents.
@@ -164,22 +157,23 @@ struct Encoded {
     std::size_t first = 0, count = 0;   // of its ids
     std::uint32_t bytes = 0;
     std::uint64_t index = 0;
+    std::uint64_t unknown = 0;          // of its ids
     Hash hash{};
+    artifact::Split split = artifact::Split::kTrain;
     bool dropped = false;               // by the UTF-8 policy, or for being empty
     bool broken_utf8 = false;
     bool roundtrip = true;
   };
   std::vector<Document> documents;
   std::vector<std::int32_t> ids;
-  std::uint64_t unknown = 0;
   std::exception_ptr error;
 };
 
 /// Encodes batches on several threads; results come back by number.
 class EncoderPool {
  public:
-  EncoderPool(const Tokenizer& tokenizer, const TokenizeConfig& config, bool cache, int workers)
-      : tokenizer_(tokenizer), config_(config), cache_(cache) {
+  EncoderPool(const Tokenizer& tokenizer, const TokenizeConfig& config, const SplitRule& rule, bool cache, int workers)
+      : tokenizer_(tokenizer), config_(config), rule_(rule), cache_(cache) {
     for (int i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
   }
   ~EncoderPool() {
@@ -258,6 +252,7 @@ class EncoderPool {
       if (!to.dropped) {
         to.bytes = static_cast<std::uint32_t>(text.size());
         to.hash = hash_of(text);
+        to.split = rule_.of(to.hash, from.source);
         if (cache_) {
           encoder.encode(text, ids);
         } else {
@@ -266,7 +261,7 @@ class EncoderPool {
         if (tokenizer_.bos_id() >= 0) result.ids.push_back(static_cast<std::int32_t>(tokenizer_.bos_id()));
         result.ids.insert(result.ids.end(), ids.begin(), ids.end());
         if (tokenizer_.unk_id() >= 0) {
-          result.unknown += static_cast<std::uint64_t>(std::count(ids.begin(), ids.end(), static_cast<std::int32_t>(tokenizer_.unk_id())));
+          to.unknown = static_cast<std::uint64_t>(std::count(ids.begin(), ids.end(), static_cast<std::int32_t>(tokenizer_.unk_id())));
         }
         if (config_.check_roundtrip) to.roundtrip = tokenizer_.decode(ids) == text;
       }
@@ -277,6 +272,7 @@ class EncoderPool {
 
   const Tokenizer& tokenizer_;
   const TokenizeConfig& config_;
+  const SplitRule& rule_;
   bool cache_;
   std::mutex mutex_;
   std::condition_variable ready_, done_;
@@ -296,7 +292,49 @@ struct HashBytes {
   std::size_t operator()(const std::array<std::uint64_t, 2>& key) const { return static_cast<std::size_t>(key[0]); }
 };
 
-void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config, std::uint64_t not_back, support::Progress& progress) {
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// What is told and not stored.
+struct Summary {
+  std::array<std::uint64_t, 65> lengths{};   ///< documents of 2^(i-1) + 1 to 2^i tokens
+  std::uint64_t not_back = 0;
+  double took_s = 0, waited_s = 0;           ///< of it for the encoders
+};
+
+/// "tokens a document: up to 256 12 %, 512 40 %, …": the share that is no longer, where a line of a histogram falls.
+void report_lengths(const Summary& summary, support::Progress& progress) {
+  std::uint64_t all = 0, so_far = 0;
+  for (const std::uint64_t count : summary.lengths) all += count;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < summary.lengths.size(); ++i) {
+    if (summary.lengths[i] == 0) continue;
+    so_far += summary.lengths[i];
+    parts.push_back(fmt::format("{} {:.1f} %", with_commas(std::int64_t{1} << std::min<std::size_t>(i, 62)), 100.0 * static_cast<double>(so_far) / static_cast<double>(all)));
+  }
+  progress.note(cat("tokens a document, at most: ", support::join(parts, ", ")));
+}
+
+void report_speed(const Summary& summary, int workers, support::Progress& progress) {
+  const double share = summary.waited_s / std::max(summary.took_s, 1e-9);
+  progress.note(fmt::format("{} on {} threads; {:.0f} % of the time went by waiting for them, so {} the bottleneck",
+                            support::short_duration(summary.took_s), workers, 100 * share,
+                            share > 0.5 ? "encoding is" : "reading and writing are"));
+}
+
+/// Bits per byte divide by the bytes that ids stand for; where a model changes the text first, that is not its length.
+void warn_of_normaliser(const Tokenizer& tokenizer, support::Progress& progress) {
+  const artifact::TokenizerRecord record = tokenizer.record();
+  if (record.kind != "sentencepiece") return;
+  const ParsedModel model = parse_model(record.model, "the tokenizer");
+  if (model.charsmap_bytes == 0 && !model.remove_extra_whitespaces) return;
+  progress.warn(cat("the model normalises text (", model.normalizer_name.empty() ? "unnamed rules" : support::escaped(model.normalizer_name, 60),
+                    model.remove_extra_whitespaces ? ", and joins white space" : "",
+                    "): it does not come back byte for byte, and bits per byte count the changed text"));
+}
+
+void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config, const Summary& summary, support::Progress& progress) {
   const auto number = [](std::uint64_t value) { return with_commas(static_cast<std::int64_t>(value)); };
   std::uint64_t tokens = 0, bytes = 0;
   for (const artifact::Split split : artifact::kAllSplits) {
@@ -319,7 +357,8 @@ void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config,
     progress.warn(fmt::format("{} tokens ({:.2f} %) are unknown to the tokenizer; bits per byte count their text as nothing",
                               number(totals.unknown_tokens), 100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(tokens)));
   }
-  if (config.check_roundtrip) progress.note(cat(number(not_back), " documents do not come back byte for byte when decoded"));
+  report_lengths(summary, progress);
+  if (config.check_roundtrip) progress.note(cat(number(summary.not_back), " documents do not come back byte for byte when decoded"));
 }
 
 }  // namespace
@@ -327,16 +366,19 @@ void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config,
 void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
   support::Progress& progress = *workspace.progress;
   RawTextReader reader(workspace.input("raw").path);
-  const std::unique_ptr<Tokenizer> tokenizer = choose_tokenizer(config, reader, progress);
+  const SplitRule rule(config.split);
+  const std::unique_ptr<Tokenizer> tokenizer = choose_tokenizer(config, rule, reader, progress);
+  warn_of_normaliser(*tokenizer, progress);
   if (tokenizer->bos_id() < 0) progress.warn("the model has no BOS; documents follow each other without a mark");
 
   const int workers = config.workers ? static_cast<int>(*config.workers) : processors();
-  EncoderPool pool(*tokenizer, config, cache_agrees(*tokenizer, reader, progress), workers);
+  EncoderPool pool(*tokenizer, config, rule, cache_agrees(*tokenizer, reader, progress), workers);
   artifact::TokenShardsWriter writer(workspace.output("data"), workspace.recipe, tokenizer->record(),
                                      static_cast<std::uint64_t>(config.shard_tokens));
   artifact::DatasetTotals totals;
   std::unordered_set<std::array<std::uint64_t, 2>, HashBytes> seen;
-  std::uint64_t not_back = 0, bytes_done = 0, tokens_done = 0;
+  Summary summary;
+  std::uint64_t bytes_done = 0, tokens_done = 0;
   const auto started = std::chrono::steady_clock::now();
 
   const auto write = [&](const Encoded& batch) {
@@ -359,12 +401,13 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
         ++totals.too_short;
         continue;
       }
-      if (!document.roundtrip) ++not_back;
-      writer.add(split_of(document.hash, config.split), batch.ids.data() + document.first, document.count, document.bytes, document.index);
+      if (!document.roundtrip) ++summary.not_back;
+      writer.add(document.split, batch.ids.data() + document.first, document.count, document.bytes, document.index);
+      totals.unknown_tokens += document.unknown;
+      ++summary.lengths[static_cast<std::size_t>(std::bit_width(document.count - 1))];
       bytes_done += document.bytes;
       tokens_done += document.count;
     }
-    totals.unknown_tokens += batch.unknown;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     progress.advance("documents", static_cast<std::int64_t>(totals.read), static_cast<std::int64_t>(reader.documents()),
                      {{"tokens", tokens_done}, {"megabytes_per_second", static_cast<double>(bytes_done) / 1e6 / std::max(seconds, 1e-9)}});
@@ -389,13 +432,18 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
       pool.submit(std::move(batch));
     }
     if (written == submitted) continue;
+    const auto waiting = std::chrono::steady_clock::now();
     const Encoded result = pool.take(written++);
+    summary.waited_s += seconds_since(waiting);
     if (result.error) std::rethrow_exception(result.error);
     write(result);
   }
   if (tokens_done == 0) throw support::ArtifactError("the raw text holds no document that can be kept");
+  rule.require_all_matched();
+  summary.took_s = seconds_since(started);
   writer.finish(totals);
-  report(totals, config, not_back, progress);
+  report(totals, config, summary, progress);
+  report_speed(summary, workers, progress);
 }
 
 }  // namespace pe::data

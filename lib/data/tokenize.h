@@ -7,12 +7,13 @@
 #include <string>
 
 #include "artifact/workspace.h"
+#include "data/split_rule.h"
 #include "support/config.h"
 
 namespace pe::data {
 
 struct TokenizeConfig {
-  enum class Tokenizer { kBpe, kBytes, kFile };
+  enum class Tokenizer { kBpe, kBytes, kFile, kGpt2 };
   enum class Duplicates { kDrop, kKeep };
   enum class Utf8 { kError, kReplace, kSkip };
 
@@ -23,18 +24,13 @@ struct TokenizeConfig {
     std::int64_t train_bytes = 100 << 20;
     void describe(support::FieldVisitor& v);
   };
-  struct Split {
-    double train = 0.9;
-    double validation = 0.03;
-    double test = 0.07;
-    void describe(support::FieldVisitor& v);
-  };
 
   Tokenizer tokenizer = Tokenizer::kBpe;
   std::int64_t vocabulary = 65536;
   std::string model;
+  std::string merges;
   Bpe bpe;
-  Split split;
+  SplitConfig split;
   Duplicates duplicates = Duplicates::kDrop;
   Utf8 utf8 = Utf8::kError;
   std::int64_t min_tokens = 0;

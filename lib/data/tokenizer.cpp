@@ -1,5 +1,6 @@
 #include "data/tokenizer.h"
 
+#include "data/byte_level_bpe.h"
 #include "data/symbol_tokenizer.h"
 
 #include <sentencepiece_processor.h>
@@ -168,6 +169,8 @@ std::unique_ptr<Tokenizer> make_tokenizer(const artifact::TokenizerRecord& recor
     tokenizer = make_byte_tokenizer();
   } else if (record.kind == "sentencepiece") {
     tokenizer = make_sentencepiece(record.model, where);
+  } else if (record.kind == kByteLevelBpe) {
+    tokenizer = make_byte_level(record.model, where);
   } else if (record.kind == kSymbolTokenizer) {
     tokenizer = make_symbol_tokenizer(record.model, where);
   } else {
@@ -193,7 +196,9 @@ struct CachedEncoder::State {
   static constexpr std::size_t kLongestWord = 48;
 
   const Tokenizer& tokenizer;
+  const ByteLevelTokenizer* byte_level = nullptr;   // whose words are those of its pattern
   bool sound = false;
+  bool mark_is_space = true;   // a space mark in the text itself reads as a space does
   bool dummy_prefix = false;
   std::int32_t space_id = -1;
   std::vector<Slot> slots;
@@ -203,6 +208,12 @@ struct CachedEncoder::State {
   std::vector<std::int32_t> scratch;
 
   explicit State(const Tokenizer& of) : tokenizer(of) {
+    byte_level = dynamic_cast<const ByteLevelTokenizer*>(&of);
+    if (byte_level != nullptr) {
+      sound = true;
+      slots.resize(kSlots);
+      return;
+    }
     const auto* model = dynamic_cast<const SentencePieceTokenizer*>(&of);
     if (model == nullptr) return;
     const ParsedModel& parsed = model->parsed();
@@ -213,6 +224,8 @@ struct CachedEncoder::State {
     for (const ModelPiece& piece : parsed.pieces) {
       std::string_view rest = piece.text;
       if (rest == kSpaceMark) space_id = static_cast<std::int32_t>(&piece - parsed.pieces.data());
+      // User-defined pieces match the text before spaces become marks.
+      if (piece.type == PieceType::kUserDefined && rest.find(kSpaceMark) != std::string_view::npos) mark_is_space = false;
       while (rest.starts_with(kSpaceMark)) rest.remove_prefix(kSpaceMark.size());
       if (rest.find(kSpaceMark) != std::string_view::npos || rest.find(' ') != std::string_view::npos) sound = false;
     }
@@ -235,9 +248,15 @@ struct CachedEncoder::State {
     return h ^ (h >> 29);
   }
 
+  void encode_word(std::string_view word) {
+    if (byte_level == nullptr) return tokenizer.encode(word, scratch);
+    scratch.clear();
+    byte_level->encode_word(word, scratch);
+  }
+
   void append(std::string_view word, std::vector<std::int32_t>& out) {
     if (word.size() > kLongestWord || word.empty()) {
-      tokenizer.encode(word, scratch);
+      encode_word(word);
       out.insert(out.end(), scratch.begin(), scratch.end());
       return;
     }
@@ -250,7 +269,7 @@ struct CachedEncoder::State {
         return;
       }
     }
-    tokenizer.encode(word, scratch);
+    encode_word(word);
     out.insert(out.end(), scratch.begin(), scratch.end());
     if (words >= kMostWords) return;
     ++words;
@@ -261,16 +280,39 @@ struct CachedEncoder::State {
   }
 };
 
+namespace {
+
+std::string with_spaces(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t mark = std::min(text.find(kSpaceMark, at), text.size());
+    out.append(text.substr(at, mark - at));
+    if (mark < text.size()) out += ' ';
+    at = mark + kSpaceMark.size();
+  }
+  return out;
+}
+
+}  // namespace
+
 CachedEncoder::CachedEncoder(const Tokenizer& tokenizer) : state_(std::make_unique<State>(tokenizer)) {}
 CachedEncoder::~CachedEncoder() = default;
 bool CachedEncoder::caches() const { return state_->sound; }
 
 void CachedEncoder::encode(std::string_view text, std::vector<std::int32_t>& ids) {
-  // A space mark that stands in the text itself could join a cut.
-  if (!state_->sound || text.find(kSpaceMark) != std::string_view::npos) {
+  if (state_->byte_level != nullptr) {
+    ids.clear();
+    ByteLevelTokenizer::Words words(text);
+    for (std::string_view word; words.next(word);) state_->append(word, ids);
+    return;
+  }
+  const bool marked = state_->sound && text.find(kSpaceMark) != std::string_view::npos;
+  if (!state_->sound || (marked && !state_->mark_is_space)) {
     state_->tokenizer.encode(text, ids);
     return;
   }
+  std::string spaced;
+  if (marked) text = spaced = with_spaces(text);
   ids.clear();
   std::size_t start = 0;
   while (start < text.size()) {

@@ -1,5 +1,7 @@
 #include "support/text.h"
 
+#include "support/escaped.h"
+
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -33,17 +35,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-std::string quote(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (byte < 0x20 || byte == 0x7f) out += fmt::format("\\x{:02x}", byte);
-    else out += c;
-  }
-  return out + "'";
-}
+std::string quote(std::string_view text) { return "'" + escaped(text) + "'"; }
 
 std::string shortest(double value) {
   if (std::isnan(value)) return "nan";
@@ -290,6 +282,24 @@ std::size_t find_invalid_utf8(std::string_view bytes) {
     at += static_cast<std::size_t>(step);
   }
   return std::string_view::npos;
+}
+
+std::string escaped(std::string_view text, std::size_t longest) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    if (out.size() >= longest) return out + "…";
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const int step = utf8_step(text, at);
+    // C1 controls (U+0080 to U+009F) command terminals as those below a space do.
+    const bool c1 = step == 2 && byte == 0xC2 && static_cast<unsigned char>(text[at + 1]) < 0xA0;
+    if (text[at] == '\n') out += "\\n";
+    else if (text[at] == '\t') out += "\\t";
+    else if (byte < 0x20 || byte == 0x7f || step < 0) out += fmt::format("\\x{:02x}", byte);
+    else if (c1) out += fmt::format("\\x{:02x}\\x{:02x}", byte, static_cast<unsigned char>(text[at + 1]));
+    else out.append(text.substr(at, static_cast<std::size_t>(step)));
+    at += step < 0 ? 1 : static_cast<std::size_t>(step);
+  }
+  return out;
 }
 
 std::string replace_invalid_utf8(std::string_view bytes) {

@@ -6,12 +6,14 @@
 #include <fstream>
 #include <set>
 
-#include "data/byte_stream.h"
-#include "data/document_source.h"
-#include "data/parquet_text.h"
+#include "data/reading/byte_stream.h"
+#include "data/reading/document_source.h"
+#include "data/reading/parquet_text.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/file_listing.h"
 #include "support/json.h"
+#include "support/peak_memory.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 #include "support/text.h"
@@ -36,7 +38,7 @@ void put(const fs::path& path, const std::string& text) {
 struct Read {
   std::vector<std::string> texts, sources, problems;
   std::vector<std::uint64_t> rows;
-  int nulls = 0;
+  int nulls = 0, filtered = 0;
 };
 
 Read read_all(const std::vector<std::string>& paths, const data::TextOptions& options = {}) {
@@ -47,6 +49,7 @@ Read read_all(const std::vector<std::string>& paths, const data::TextOptions& op
     switch (source->next(item)) {
       case Outcome::kEnd: return read;
       case Outcome::kNull: ++read.nulls; break;
+      case Outcome::kFiltered: ++read.filtered; break;
       case Outcome::kBad: read.problems.push_back(item.problem); break;
       case Outcome::kDocument:
         read.texts.push_back(item.text);
@@ -244,6 +247,174 @@ BOOST_AUTO_TEST_CASE(malformed_parquet_ends_in_a_message_within_a_second, *boost
     if (malformed) BOOST_TEST((!message.empty() || broken > 0), path);
   }
   BOOST_TEST(paths.size() > 40u);
+}
+
+/// The finding: folders that are linked were hashed into the key, and not read.
+BOOST_AUTO_TEST_CASE(what_is_hashed_is_what_is_read) {
+  const test::TempFolder folder;
+  put(folder / "elsewhere/deep/b.txt", "two");
+  put(folder / "corpus/a.txt", "one");
+  put(folder / "corpus/.cache/huggingface/a.txt", "cached");
+  put(folder / "corpus/.a.txt.swp", "edited");
+  fs::create_directory_symlink(folder / "elsewhere", folder / "corpus/linked");
+  fs::create_directory_symlink(folder / "corpus", folder / "corpus/linked/round");
+  fs::create_symlink(folder / "elsewhere/deep/b.txt", folder / "corpus/z.txt");
+  const std::string corpus = (folder / "corpus").string();
+  const Read read = read_all({corpus});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"one", "two"}));   // z.txt is b.txt again
+  std::vector<std::string> hashed;
+  for (const auto& [name, path] : support::list_files({corpus}).files) hashed.push_back(name);
+  BOOST_TEST(hashed == (std::vector<std::string>{"a.txt", "linked/deep/b.txt", "z.txt"}));
+  // Relative patterns, with a folder in front and without.
+  BOOST_TEST(read_all({corpus + "/*/deep"}).sources == (std::vector<std::string>{"linked/deep/b.txt"}));
+}
+
+BOOST_AUTO_TEST_CASE(every_line_may_be_a_document) {
+  const test::TempFolder folder;
+  put(folder / "l.txt", "one\n\ntwo\r\nthree");
+  const Read read = read_all({(folder / "l.txt").string()}, {.lines = true, .longest_document = 5});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"one", "", "two", "three"}));
+  BOOST_TEST(read.rows == (std::vector<std::uint64_t>{0, 1, 2, 3}));
+  put(folder / "l.txt", "12345\n123456\n123456789012345\r\n12345\r\n");
+  const Read cut = read_all({(folder / "l.txt").string()}, {.lines = true, .longest_document = 5});
+  BOOST_TEST(cut.texts == (std::vector<std::string>{"12345", "12345"}));
+  BOOST_REQUIRE(cut.problems.size() == 2u);
+  BOOST_TEST(has(cut.problems[0], "l.txt:2: a document is longer than"));
+  BOOST_TEST(has(cut.problems[1], "l.txt:3: "));
+  BOOST_TEST(cut.rows == (std::vector<std::uint64_t>{0, 3}));
+}
+
+BOOST_AUTO_TEST_CASE(documents_over_the_limit_are_bad_and_the_next_is_read) {
+  const test::TempFolder folder;
+  const std::string path = (folder / "d.txt").string();
+  put(path, "one\n<|end|>\n" + std::string(50, 'x') + "\n<|end|>\ntwo\n" + std::string(9, 'y') + "\n" + std::string(9, 'y') +
+                "\n<|end|>\nlast\n");
+  Read read = read_all({path}, {.separator = "<|end|>", .longest_document = 15});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"one", "last\n"}));
+  BOOST_TEST(read.rows == (std::vector<std::uint64_t>{0, 3}));
+  BOOST_REQUIRE(read.problems.size() == 2u);
+  BOOST_TEST(has(read.problems[0], "d.txt:3: a document is longer than 15 B"));
+  // The rest of a long line is no separator, whatever it says.
+  put(path, std::string(16, 'x') + "<|end|>\nrest\n<|end|>\nlast");
+  read = read_all({path}, {.separator = "<|end|>", .longest_document = 15});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"last"}));
+  // Cut at blank lines: only the paragraph that is too long goes.
+  put(path, "a\n\n" + std::string(40, 'x') + "\n\nb\n\nc\n");
+  read = read_all({path}, {.document_bytes = 10, .longest_document = 15});
+  BOOST_TEST(read.problems.size() == 1u);
+  BOOST_TEST(joined(read.texts) == "a\n\nb\n\nc\n");
+  put(folder / "d.jsonl", "{\"text\": \"" + std::string(20, 'x') + "\"}\n{\"text\": \"good\"}\n{\"a\": \"" + std::string(2 << 20, 'x') +
+                              "\"}\n{\"text\": \"better\"}\n");
+  read = read_all({(folder / "d.jsonl").string()}, {.longest_document = 15});
+  BOOST_TEST(read.texts == (std::vector<std::string>{"good", "better"}));
+  BOOST_REQUIRE(read.problems.size() == 2u);
+  BOOST_TEST(has(read.problems[0], "d.jsonl:1: a document is longer"));
+  BOOST_TEST(has(read.problems[1], "d.jsonl:3: the line is longer than"));
+}
+
+BOOST_AUTO_TEST_CASE(a_document_of_a_gigabyte_costs_no_more_than_twice_the_limit) {
+  const test::TempFolder folder;
+  // 1 GB of zeros without room on the disk, and behind it a document.
+  const std::string path = (folder / "big.txt").string();
+  put(path, "");
+  fs::resize_file(path, 1 << 30);
+  std::ofstream(path, std::ios::app | std::ios::binary) << "\n<|end|>\nsmall";
+  Read read;
+  const std::int64_t grown = test::peak_growth([&] { read = read_all({path}, {.separator = "<|end|>"}); });
+  BOOST_TEST(read.texts == (std::vector<std::string>{"small"}));
+  BOOST_TEST(read.problems.size() == 1u);
+  BOOST_TEST(grown < 2 * data::TextOptions().longest_document + (8 << 20));
+}
+
+BOOST_AUTO_TEST_CASE(bombs_in_json_end_in_a_message_within_a_second_and_100_mb) {
+  const test::TempFolder folder;
+  const std::size_t long_line = 31 << 20;
+  std::string ones = "{\"x\": [1";
+  while (ones.size() < long_line) ones += ",1";
+  for (const auto& [name, text] : {std::pair{"deep", "{\"text\": " + std::string(long_line, '[')},
+                                   std::pair{"objects", [&] {
+                                               std::string t;
+                                               while (t.size() < long_line) t += "{\"a\":";
+                                               return t;
+                                             }()},
+                                   std::pair{"wide", ones + "], \"text\": 5}"},
+                                   std::pair{"endless", "{\"text\": " + std::string(200 << 20, '[')}}) {
+    const std::string path = (folder / (std::string(name) + ".jsonl.gz")).string();
+    put(path, gzip(text));
+    BOOST_TEST(fs::file_size(path) < 1u << 20);
+    Read read;
+    const auto started = std::chrono::steady_clock::now();
+    const std::int64_t grown = test::peak_growth([&] { read = read_all({path}); });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    BOOST_TEST(read.texts.empty());
+    BOOST_REQUIRE(read.problems.size() == 1u);
+    BOOST_TEST(read.problems[0].size() < 500u);
+    BOOST_TEST(grown < 100 << 20, name << " took " << grown);
+    BOOST_TEST_MESSAGE(name << ": " << seconds << " s, " << read.problems[0]);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(filters_keep_rows_of_json_lines) {
+  const test::TempFolder folder;
+  put(folder / "f.jsonl", R"({"text": "a", "int_score": 3, "language": "en"})" "\n"
+                          R"({"int_score": 2, "text": "b", "language": "en", "deep": {"int_score": 9, "text": "no"}})" "\n"
+                          R"({"text": "c", "int_score": 4.5, "language": "de"})" "\n"
+                          R"({"text": "d", "int_score": null, "language": "en"})" "\n"
+                          R"({"text": "e", "language": "en"})" "\n"
+                          R"({"text": "f", "int_score": "3", "language": "en"})" "\n"
+                          R"({"text": "g", "int_score": 1, "int_score": 5, "language": "en"})" "\n");
+  const std::string path = (folder / "f.jsonl").string();
+  const Read read = read_all({path}, {.filter = {"int_score >= 3", "language == en"}});
+  BOOST_TEST(joined(read.texts) == "ag");
+  BOOST_TEST(read.filtered == 4);
+  BOOST_REQUIRE(read.problems.size() == 1u);
+  BOOST_TEST(has(read.problems[0], "f.jsonl:6: key 'int_score': filter 'int_score >= 3' compares with a number, found text"));
+  BOOST_TEST(joined(read_all({path}, {.filter = {"language != \"en\""}}).texts) == "c");
+  BOOST_TEST(joined(read_all({path}, {.filter = {"text == c"}}).texts) == "c");   // the text itself may be asked
+  const auto refused = [&](const std::string& filter) { return message_of([&] { read_all({path}, {.filter = {filter}}); }); };
+  BOOST_TEST(has(refused("int_score"), "there is no comparison"));
+  BOOST_TEST(has(refused(">= 3"), "no column is named"));
+  BOOST_TEST(has(refused("a >="), "nothing to compare"));
+  BOOST_TEST(has(refused("a = 3"), "unknown comparison '='"));
+  put(folder / "t.txt", "x");
+  BOOST_TEST(has(message_of([&] { read_all({(folder / "t.txt").string()}, {.filter = {"a > 1"}}); }), "has no columns"));
+}
+
+BOOST_AUTO_TEST_CASE(filters_keep_rows_of_parquet, *boost::unit_test::precondition(HasData{"parquet-matrix"})) {
+  // n is the length of the text; every codec and writer, nulls included.
+  std::vector<std::string> expected;
+  std::ifstream in(*test::test_data("parquet-matrix/expected.jsonl"));
+  for (std::string line; std::getline(in, line);) {
+    const Json text = Json::parse(line)["text"];
+    if (text.is_string() && text.get_ref<const std::string&>().size() >= 500) expected.push_back(text);
+  }
+  BOOST_REQUIRE(expected.size() > 5u);
+  for (const char* name : {"codec-snappy", "rowgroups-16", "small-pages", "v2page-zstd", "writer-duckdb-zstd"}) {
+    const std::string path = test::test_data("parquet-matrix")->string() + "/" + name + ".parquet";
+    Read read = read_all({path}, {.filter = {"n >= 500"}});
+    BOOST_TEST((read.texts == expected), name << ": " << read.texts.size() << " of " << expected.size());
+    BOOST_TEST(read.filtered > 0);
+    BOOST_TEST(has(message_of([&] { read_all({path}, {.filter = {"n == many"}}); }), "compares with text, the column holds a number"));
+    BOOST_TEST(has(message_of([&] { read_all({path}, {.filter = {"m == 1"}}); }), "there is no column 'm'; it has"));
+    read = read_all({path}, {.longest_document = 1000});
+    BOOST_TEST(read.problems.size() > 0u);
+    BOOST_TEST(has(read.problems[0], "a document has"));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(unreadable_is_not_damaged_and_bytes_are_escaped) {
+  const test::TempFolder folder;
+  put(folder / "p.parquet/inside", "x");   // a folder cannot be read as a file
+  BOOST_CHECK_THROW(data::ParquetText(folder / "p.parquet", "text"), support::IoError);
+  BOOST_CHECK_THROW(data::ParquetText(folder / "vanished.parquet", "text"), support::IoError);
+  put(folder / "b.jsonl", "{\"text\": \x1b[31m\xff\"}\n[1]\n");
+  const Read read = read_all({(folder / "b.jsonl").string()});
+  BOOST_REQUIRE(read.problems.size() == 2u);
+  for (const std::string& problem : read.problems) {
+    BOOST_TEST(problem.find('\x1b') == std::string::npos);
+    BOOST_TEST(support::find_invalid_utf8(problem) == std::string::npos);
+  }
+  BOOST_TEST(has(read.problems[1], "b.jsonl:2: expected a JSON object, found an array"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

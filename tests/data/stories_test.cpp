@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "data/document_source.h"
+#include "data/reading/document_source.h"
 #include "support/text.h"
 
 using namespace pe;

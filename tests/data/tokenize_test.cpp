@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
+#include <set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/h5.h"
@@ -156,6 +158,103 @@ BOOST_AUTO_TEST_CASE(splits_go_by_the_text_and_duplicates_are_counted) {
   BOOST_TEST(TokenDataset(folder / "c").totals().duplicates == 0u);
 }
 
+BOOST_AUTO_TEST_CASE(another_key_draws_other_documents_at_the_same_shares) {
+  const test::TempFolder folder;
+  write_raw(folder / "raw", some_stories(400));
+  std::set<std::uint64_t> train[3];
+  const char* keys[] = {"", "a", "b"};
+  for (int i = 0; i < 3; ++i) {
+    TokenizeConfig config = bytes_config();
+    config.split.key = keys[i];
+    config.split.train = 0.5;
+    config.split.validation = 0.25;
+    config.split.test = 0.25;
+    run(config, folder / "raw", folder / std::to_string(i));
+    const TokenDataset dataset(folder / std::to_string(i));
+    for (std::uint64_t d = 0; d < dataset.documents(Split::kTrain); ++d) train[i].insert(dataset.document(Split::kTrain, d).index);
+    BOOST_TEST(train[i].size() > 150u);
+    BOOST_TEST(train[i].size() < 250u);
+  }
+  for (int i = 0; i < 3; ++i) {
+    std::vector<std::uint64_t> both;
+    std::set_intersection(train[i].begin(), train[i].end(), train[(i + 1) % 3].begin(), train[(i + 1) % 3].end(), std::back_inserter(both));
+    BOOST_TEST(both.size() > 60u);   // a quarter of 400, if the draws have nothing to do with each other
+    BOOST_TEST(both.size() < 140u);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(validation_files_are_the_validation_split) {
+  const test::TempFolder folder;
+  const auto texts = some_stories(60);
+  artifact::RawTextWriter writer(folder / "raw", {}, 20'000);   // several members, and files across them
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    writer.add(texts[i], i < 40 ? "data/train-00000.parquet" : i < 50 ? "data/validation-00000.parquet" : "test.txt", i);
+  }
+  writer.finish();
+  TokenizeConfig config = bytes_config();
+  config.split.validation_files = {"*validation*"};
+  config.split.test_files = {"none.txt", "test.txt"};
+  BOOST_CHECK_EXCEPTION(run(config, folder / "raw", folder / "a"), support::ConfigError,
+                        [](const auto& e) { return std::string(e.what()).find("split.test_files: no source that keeps a document matches 'none.txt'") != std::string::npos; });
+  BOOST_TEST(!fs::exists(folder / "a"));
+  config.split.test_files = {"test.txt"};
+  run(config, folder / "raw", folder / "b");
+  const TokenDataset dataset(folder / "b");
+  BOOST_TEST(dataset.documents(Split::kTrain) == 40u);
+  BOOST_TEST(dataset.documents(Split::kValidation) == 10u);
+  BOOST_TEST(dataset.documents(Split::kTest) == 10u);
+  for (std::uint64_t i = 0; i < 10; ++i) BOOST_TEST(dataset.document(Split::kValidation, i).index == 40 + i);
+}
+
+BOOST_AUTO_TEST_CASE(a_summary_warns_of_models_that_change_the_text, *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
+  struct Lines : support::Progress {
+    std::string all;
+    void note(std::string_view line) override { all.append(line).append("\n"); }
+    void warn(std::string_view line) override { all.append("warning: ").append(line).append("\n"); }
+    void advance(std::string_view, std::int64_t, std::int64_t, const Json&) override {}
+    void event(const Json&) override {}
+  } lines;
+  const test::TempFolder folder;
+  write_raw(folder / "raw", some_stories(50));
+  artifact::Workspace workspace;
+  workspace.inputs["raw"] = {{folder / "raw", Kind::kRawText, "", {}}};
+  workspace.outputs["data"] = folder / "data";
+  workspace.progress = &lines;
+  TokenizeConfig config;
+  config.tokenizer = TokenizeConfig::Tokenizer::kFile;
+  config.model = test::test_data("models/spm-test-unigram-1000.model")->string();
+  config.workers = 1;
+  data::tokenize(config, workspace);
+  BOOST_TEST(lines.all.find("warning: the model normalises text (") != std::string::npos, lines.all);
+  BOOST_TEST(lines.all.find("tokens a document, at most: ") != std::string::npos);
+  BOOST_TEST(lines.all.find(" 100.0 %\n") != std::string::npos);
+  BOOST_TEST(lines.all.find("the bottleneck") != std::string::npos);
+}
+
+/// The unknown share is over what was kept: neither duplicates nor documents that are too short count.
+BOOST_AUTO_TEST_CASE(unknown_tokens_are_those_of_the_documents_kept, *boost::unit_test::precondition(HasData{"models/bpemb-en-100000.model"})) {
+  const test::TempFolder folder;
+  const std::string odd = "ab\u00e9\u4e2d\u6587 some words with \u65e5\u672c in them";
+  write_raw(folder / "raw", {odd, "plain words only, enough of them to stay", odd, "\u4e2d"});
+  TokenizeConfig config;
+  config.tokenizer = TokenizeConfig::Tokenizer::kFile;
+  config.model = test::test_data("models/bpemb-en-100000.model")->string();
+  config.min_tokens = 5;
+  config.workers = 1;
+  run(config, folder / "raw", folder / "data");
+  const TokenDataset dataset(folder / "data");
+  BOOST_TEST(dataset.totals().duplicates == 1u);
+  BOOST_TEST(dataset.totals().too_short == 1u);
+  std::uint64_t unknown = 0;
+  for (const Split split : artifact::kAllSplits) {
+    std::vector<std::int64_t> stream(dataset.tokens(split));
+    dataset.read(split, 0, stream);
+    unknown += static_cast<std::uint64_t>(std::count(stream.begin(), stream.end(), dataset.tokenizer().unk_id));
+  }
+  BOOST_TEST(unknown > 0u);
+  BOOST_TEST(dataset.totals().unknown_tokens == unknown);
+}
+
 BOOST_AUTO_TEST_CASE(text_that_is_not_utf8_is_handled_as_asked, *boost::unit_test::precondition(HasData{"text/malformed-utf8.tsv"})) {
   const test::TempFolder folder;
   std::vector<std::string> texts;
@@ -216,30 +315,61 @@ BOOST_AUTO_TEST_CASE(the_golden_ids_come_through_the_whole_stage, *boost::unit_t
   workspace.outputs["raw"] = folder / "raw";
   workspace.progress = &support::silent_progress();
   data::fetch(fetch, workspace);
-  TokenizeConfig config;
-  config.tokenizer = TokenizeConfig::Tokenizer::kFile;
-  config.model = test::test_data("models/mistral-v1-32000.model")->string();
-  config.duplicates = TokenizeConfig::Duplicates::kKeep;
-  for (const int workers : {1, 4}) {
-    config.workers = workers;
-    run(config, folder / "raw", folder / std::to_string(workers));
-  }
-  BOOST_TEST(digest_of(folder / "1") == digest_of(folder / "4"));
-  const TokenDataset dataset(folder / "4");
-  std::vector<std::vector<std::int64_t>> documents(735);
-  for (const Split split : artifact::kAllSplits) {
-    for (std::uint64_t i = 0; i < dataset.documents(split); ++i) {
-      documents.at(dataset.document(split, i).index) = dataset.document_tokens(split, i);
+  // Of sentencepiece 0.2.2, and of tokenizers 0.23.3 for GPT-2's.
+  const std::pair<const char*, const char*> models[] = {
+      {"mistral-v1-32000.model", "8fce84f38077e3b847b7f8f8cc097db84b2f32af6e3988e3971cfae496a208af"},
+      {"bpemb-en-100000.model", "bbb6efba5084be94dd1c731ef8c8b07a68b8f29a7ce6a7d62a61d74c3f821bf7"},
+      {"spm-test-unigram-1000.model", "bac7f828a2897bc8f6105ff7472d3172ea10072dcb5d7797e1441357ce8c3a29"},
+      {"spm-test-ja-8000.model", ""},
+      {"gpt2-vocab.json", "0b8856e824407afe8b728b0973a6a263f7ca9b57d12e02bc10f5828024aaf2dd"}};
+  for (const auto& [model, golden] : models) {
+    TokenizeConfig config;
+    const bool gpt2 = std::string(model) == "gpt2-vocab.json";
+    config.tokenizer = gpt2 ? TokenizeConfig::Tokenizer::kGpt2 : TokenizeConfig::Tokenizer::kFile;
+    config.model = test::test_data(std::string("models/") + model)->string();
+    if (gpt2) config.merges = test::test_data("models/gpt2-merges.txt")->string();
+    config.duplicates = TokenizeConfig::Duplicates::kKeep;
+    for (const int workers : {1, 8}) {
+      config.workers = workers;
+      run(config, folder / "raw", folder / model / std::to_string(workers));
     }
-  }
-  support::Sha256 hash;
-  for (const auto& tokens : documents) {
-    for (std::size_t i = 1; i < tokens.size(); ++i) {
-      const auto id = static_cast<std::uint32_t>(tokens[i]);
-      hash.update(&id, sizeof id);
+    BOOST_TEST(digest_of(folder / model / "1") == digest_of(folder / model / "8"));
+    const TokenDataset dataset(folder / model / "8");
+    std::vector<std::vector<std::int64_t>> documents(735);
+    for (const Split split : artifact::kAllSplits) {
+      for (std::uint64_t i = 0; i < dataset.documents(split); ++i) {
+        documents.at(dataset.document(split, i).index) = dataset.document_tokens(split, i);
+      }
     }
+    support::Sha256 hash;
+    for (const auto& tokens : documents) {
+      for (std::size_t i = dataset.tokenizer().bos_before_documents ? 1 : 0; i < tokens.size(); ++i) {
+        const auto id = static_cast<std::uint32_t>(tokens[i]);
+        hash.update(&id, sizeof id);
+      }
+    }
+    if (*golden != 0) BOOST_TEST(hash.hex() == golden, model);
   }
-  BOOST_TEST(hash.hex() == "8fce84f38077e3b847b7f8f8cc097db84b2f32af6e3988e3971cfae496a208af");
+}
+
+/// What encoded is told, and is no content: another release that gives the same ids makes the same artifact.
+BOOST_AUTO_TEST_CASE(the_library_is_named_outside_the_content) {
+  const test::TempFolder folder;
+  const auto tokenizer = data::make_byte_tokenizer();
+  std::string digests[2];
+  for (int i = 0; i < 2; ++i) {
+    artifact::TokenizerRecord record = tokenizer->record();
+    record.library = i == 0 ? "bytes 1" : "bytes 2, of another build";
+    const fs::path out = folder / std::to_string(i);
+    artifact::TokenShardsWriter writer(out, {}, record, 1000);
+    const std::int32_t ids[] = {256, 72, 105};
+    writer.add(Split::kTrain, ids, 3, 2, 0);
+    artifact::DatasetTotals totals;
+    writer.finish(totals);
+    digests[i] = digest_of(out);
+    BOOST_TEST(TokenDataset(out).tokenizer().library == record.library);
+  }
+  BOOST_TEST(digests[0] == digests[1]);
 }
 
 BOOST_AUTO_TEST_CASE(fetching_skips_and_counts_only_when_asked) {

@@ -88,7 +88,11 @@ BOOST_AUTO_TEST_CASE(the_word_cache_gives_the_same_ids) {
         BOOST_TEST(ids == own->encode(text), "text " << support::quote(text));
       }
       for (std::uint64_t i = 0; i < 50; ++i) {
-        const std::string text = data::make_story(2, i, 50, 500).text;
+        std::string text = data::make_story(2, i, 50, 500).text;
+        // Marks in the text itself, beside spaces and within words.
+        for (std::size_t at = i; i % 2 == 1 && at < text.size(); at += 41) {
+          if (static_cast<unsigned char>(text[at]) < 0x80) text.replace(at, i % 3 ? 1 : 0, "\xe2\x96\x81");
+        }
         cached.encode(text, ids);
         BOOST_REQUIRE(ids == own->encode(text));
       }

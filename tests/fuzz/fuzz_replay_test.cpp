@@ -72,7 +72,15 @@ BOOST_AUTO_TEST_CASE(the_corpus_ends_in_values_or_messages) {
                                                     {"read_pipeline_file", pe::fuzz::read_pipeline_file},
                                                     {"expand_pipeline", pe::fuzz::expand_pipeline},
                                                     {"read_manifest", pe::fuzz::read_manifest},
-                                                    {"read_artifact", pe::fuzz::read_artifact}};
+                                                    {"read_artifact", pe::fuzz::read_artifact},
+                                                    {"read_json_lines", pe::fuzz::read_json_lines},
+                                                    {"read_text_file", pe::fuzz::read_text_file},
+                                                    {"read_gzip", pe::fuzz::read_gzip},
+                                                    {"read_zstd", pe::fuzz::read_zstd},
+                                                    {"read_parquet", pe::fuzz::read_parquet},
+                                                    {"read_sentencepiece", pe::fuzz::read_sentencepiece},
+                                                    {"read_byte_level", pe::fuzz::read_byte_level},
+                                                    {"read_hub_answer", pe::fuzz::read_hub_answer}};
   std::size_t replayed = 0;
   for (const auto& [name, target] : targets) {
     const auto folder = pe::test::source_root() / "tests/fuzz/corpus" / name;
@@ -90,6 +98,45 @@ BOOST_AUTO_TEST_CASE(manifests_end_in_a_value_or_a_message) {
          R"({"schema": "pe-collection/1", "kind": "raw-text", "content_digest": "00", "made_by": {}, "members": [)"
          R"({"name": "a.h5", "file_digest": "00", "content_digest": "00", "bytes": 12}]})",
          400);
+}
+
+BOOST_AUTO_TEST_CASE(documents_end_in_a_value_or_a_message) {
+  const std::string lines = "{\"text\": \"one \\u00e9\\n\", \"n\": 3.5, \"x\": [1, {\"text\": null}]}\n[]\n{\"n\": -1, \"text\": \"two\"}\r\n\n{\"text\": 5}\n";
+  replay(pe::fuzz::read_json_lines, lines, 400);
+  replay(pe::fuzz::read_text_file, "one\n\ntwo two\n--\r\nthree" + std::string(90, 'x') + "\n--\n\n\nfour\n", 200);
+  const std::pair<const char*, Target> files[] = {{"fineweb/web-100.jsonl.gz", pe::fuzz::read_gzip},
+                                                  {"fineweb/web-100b.jsonl.zst", pe::fuzz::read_zstd},
+                                                  {"parquet-matrix/codec-zstd.parquet", pe::fuzz::read_parquet},
+                                                  {"parquet-matrix/v2page-snappy.parquet", pe::fuzz::read_parquet},
+                                                  {"parquet-matrix/delta-byte-array.parquet", pe::fuzz::read_parquet}};
+  for (const auto& [file, target] : files) {
+    if (const auto path = pe::test::test_data(file)) replay(target, pe::support::read_file(*path), 40);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(tokenizers_end_in_a_value_or_a_message) {
+  if (const auto path = pe::test::test_data("models/spm-test-unigram-1000.model")) {
+    replay(pe::fuzz::read_sentencepiece, pe::support::read_file(*path).substr(0, 4000), 400);
+  }
+  std::string vocab = "{";
+  int further = 256, id = 0;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    vocab += (id > 0 ? ",\"\\u" : "\"\\u");
+    char digits[5];
+    std::snprintf(digits, sizeof digits, "%04x", printable ? byte : further++);
+    vocab += std::string(digits) + "\":" + std::to_string(id++);
+  }
+  replay(pe::fuzz::read_byte_level, vocab + ",\"ab\":256,\"abc\":257}\n--\na b\nab c\n", 200);
+}
+
+BOOST_AUTO_TEST_CASE(answers_of_a_hub_end_in_a_value_or_a_message) {
+  const std::string digest(64, 'a'), commit(40, 'b');
+  replay(pe::fuzz::read_hub_answer, R"([{"type":"directory","path":"d"},{"type":"file","path":"d/a.parquet","size":12,"lfs":{"oid":")" + digest + R"("}}])", 300);
+  replay(pe::fuzz::read_hub_answer, R"({"schema":"pe-fetch-lock/1","repository":"a/b","commit":")" + commit + R"(","files":[{"path":"x/y","bytes":3,"sha256":")" + digest + R"("}]})", 300);
+  replay(pe::fuzz::read_hub_answer, digest + "  https://h.example:8/a/b.txt?x=1\n", 200);
+  replay(pe::fuzz::read_hub_answer, "\"api\";r=0;t=17", 50);
+  replay(pe::fuzz::read_hub_answer, "<https://h.example/x?cursor=1>; rel=\"next\"", 50);
 }
 
 BOOST_AUTO_TEST_CASE(artifacts_end_in_a_value_or_a_message) {

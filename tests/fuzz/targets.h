@@ -11,5 +11,13 @@ void read_pipeline_file(std::string_view bytes);  ///< a pipeline file, without 
 void expand_pipeline(std::string_view bytes);     ///< one that the stages of the grid expand, plan keys included
 void read_manifest(std::string_view bytes);       ///< a collection's manifest
 void read_artifact(std::string_view bytes);       ///< an HDF5 file of any kind
+void read_json_lines(std::string_view bytes);     ///< documents of a .jsonl, with a filter
+void read_text_file(std::string_view bytes);      ///< documents of a .txt, cut in every way
+void read_gzip(std::string_view bytes);           ///< documents of a .jsonl.gz
+void read_zstd(std::string_view bytes);           ///< documents of a .jsonl.zst
+void read_parquet(std::string_view bytes);        ///< documents of a .parquet, with a filter
+void read_sentencepiece(std::string_view bytes);  ///< a sentencepiece model
+void read_byte_level(std::string_view bytes);     ///< the halves as vocab.json and merges.txt
+void read_hub_answer(std::string_view bytes);     ///< a listing, a Link header, a lock, a list of addresses
 
 }  // namespace pe::fuzz

@@ -55,6 +55,8 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"parquet/", {"data"}},
     {"zlib", {"data"}},
     {"zstd", {"data"}},
+    {"curl/", {"data"}},
+    {"pcre2", {"data"}},
     {"Eigen/", {"report", "evaluation"}},
     {"ATen/", {"kernels", "encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},
     {"torch/", {"encodings", "model", "training", "evaluation", "studies", "handbook", "cuda"}},

@@ -1,4 +1,5 @@
 #include "support/text.h"
+#include "support/escaped.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -88,6 +89,8 @@ BOOST_AUTO_TEST_CASE(each_maximal_bad_part_becomes_one_replacement) {
 
 BOOST_AUTO_TEST_CASE(quoting_shows_control_characters) {
   BOOST_TEST(quote("a\nb\x01") == "'a\\nb\\x01'");
+  BOOST_TEST(quote("é\xff\xc2\x9b") == "'é\\xff\\xc2\\x9b'");   // what is not UTF-8, and a control of terminals
+  BOOST_TEST(escaped("abcdef", 3) == "abc…");
   BOOST_TEST(display_width("\xE6\x97\xA5" "x\xC3\xBC") == 4u);
 }
 

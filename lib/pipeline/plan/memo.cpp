@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -54,36 +53,6 @@ std::uint64_t now_ns() {
 
 /// An mtime this young cannot tell two writes apart, so nothing may be concluded from it later.
 bool too_young(const Seen& seen) { return seen.mtime_ns + 2'000'000'000u > now_ns(); }
-
-bool has_wildcard(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
-
-/// The folder before the first part with a wildcard.
-fs::path glob_root(const std::string& pattern) {
-  fs::path root;
-  for (const fs::path& part : fs::path(pattern)) {
-    if (has_wildcard(part.string())) break;
-    root /= part;
-  }
-  return root;
-}
-
-void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pair<dev_t, ino_t>>& above,
-                 ListedFiles& listed) {
-  struct stat status {};
-  if (::stat(folder.c_str(), &status) != 0) return;
-  if (!above.insert({status.st_dev, status.st_ino}).second) return;   // a link to a folder that holds it
-  std::error_code error;
-  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    if (it->is_directory(ignored)) {
-      list_folder(it->path(), base, above, listed);
-    } else if (it->is_regular_file(ignored)) {
-      listed.files.emplace_back(it->path().lexically_relative(base).string(), it->path());
-    }
-  }
-  if (error) throw support::IoError(cat("cannot read folder '", folder.string(), "': ", error.message()));
-  above.erase({status.st_dev, status.st_ino});
-}
 
 /// What a listing looked like, without reading any file.
 std::string listing_digest(const std::vector<std::string>& paths) {
@@ -249,38 +218,6 @@ void ContentMemo::save() {
   } catch (const support::IoError&) {
     // A store that cannot be written yet is no reason to fail a plan.
   }
-}
-
-ListedFiles list_files(const std::vector<std::string>& paths) {
-  ListedFiles listed;
-  for (const std::string& text : paths) {
-    std::error_code error;
-    const std::size_t before = listed.files.size();
-    bool found = false;
-    const auto take = [&](const fs::path& path, const fs::path& base) {
-      found = true;
-      std::error_code ignored;
-      if (fs::is_directory(path, ignored)) {
-        std::set<std::pair<dev_t, ino_t>> above;
-        list_folder(path, base.empty() ? path : base, above, listed);
-      } else {
-        listed.files.emplace_back(base.empty() ? path.filename().string() : path.lexically_relative(base).string(), path);
-      }
-    };
-    if (fs::exists(text, error)) {
-      take(text, {});
-    } else if (has_wildcard(text)) {
-      ::glob_t matches{};
-      if (::glob(text.c_str(), 0, nullptr, &matches) == 0) {
-        for (std::size_t i = 0; i < matches.gl_pathc; ++i) take(matches.gl_pathv[i], glob_root(text));
-      }
-      ::globfree(&matches);
-    }
-    if (!found && listed.missing.empty()) listed.missing = text;
-    std::sort(listed.files.begin() + static_cast<std::ptrdiff_t>(before), listed.files.end());
-  }
-  std::sort(listed.files.begin(), listed.files.end());
-  return listed;
 }
 
 void hash_externals(Graph& graph, ContentMemo& memo) {

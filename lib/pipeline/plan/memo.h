@@ -15,6 +15,7 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/graph.h"
 #include "pipeline/plan/plan.h"
+#include "support/file_listing.h"
 #include "support/files.h"
 
 namespace pe::pipeline {
@@ -45,12 +46,8 @@ class ContentMemo {
 /// nothing can be said.
 std::string index_mark(const std::filesystem::path& store);
 
-/// The files that a path field names, sorted: (name relative to the folder or glob root, path).
-struct ListedFiles {
-  std::vector<std::pair<std::string, std::filesystem::path>> files;
-  std::string missing;                ///< the first path that matches nothing, or empty
-};
-ListedFiles list_files(const std::vector<std::string>& paths);
+using support::ListedFiles;
+using support::list_files;
 
 /// Fills ExternalInput::files and `missing` of every task.
 void hash_externals(Graph& graph, ContentMemo& memo);

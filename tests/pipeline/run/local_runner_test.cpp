@@ -117,6 +117,25 @@ BOOST_FIXTURE_TEST_CASE(a_program_that_is_not_there_cannot_start, Runs) {
   BOOST_CHECK_THROW(runner.start(launch), support::IoError);
 }
 
+BOOST_FIXTURE_TEST_CASE(the_token_of_the_hub_reaches_the_stage_that_downloads_alone, Runs) {
+  const std::vector<std::string> environment{"PATH=/usr/bin:/bin", "HF_TOKEN=hf_secret", "HF_TOKEN_PATH=/t", "HF_HOME=/hf"};
+  start("env", environment);
+  until_exit();
+  const std::string other = support::read_file(folder / "stage.log");
+  BOOST_TEST(other.find("HF_TOKEN") == std::string::npos);
+  BOOST_TEST(other.find("HF_HOME=/hf") != std::string::npos);
+  fs::copy_file("/bin/sh", folder / "pe-fetch");
+  Launch launch;
+  launch.ticket = ++last;
+  launch.arguments = {(folder / "pe-fetch").string(), "-c", "env"};
+  launch.environment = environment;
+  launch.directory = folder.path();
+  launch.log = folder / "fetch.log";
+  runner.start(launch);
+  until_exit();
+  BOOST_TEST(support::read_file(folder / "fetch.log").find("HF_TOKEN=hf_secret") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   ::setenv("OMP_NUM_THREADS", "3", 1);
   ::setenv("HF_HOME", "/hf", 1);

@@ -1,4 +1,4 @@
-#include "data/byte_stream.h"
+#include "data/reading/byte_stream.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -142,6 +142,8 @@ bool LineReader::next(std::string& line, std::size_t longest, bool& complete) {
     const std::size_t end = buffer_.find('\n', at_);
     const std::size_t stop = end == std::string::npos ? buffer_.size() : end + 1;
     const std::size_t count = std::min(stop - at_, room);
+    // Doubling would hold up to three times a long line while it moves; room that is not touched costs nothing.
+    if (line.size() > kPiece && line.size() + count > line.capacity()) line.reserve(longest);
     line.append(buffer_, at_, count);
     at_ += count;
     if (end != std::string::npos && at_ == end + 1) return true;

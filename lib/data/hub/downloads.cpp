@@ -1,0 +1,371 @@
+#include "data/hub/downloads.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "support/error.h"
+#include "support/escaped.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::data {
+
+namespace fs = std::filesystem;
+using support::ArtifactError;
+using support::cat;
+using support::quote;
+
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+fs::path cache_home() {
+  const std::string home = variable("XDG_CACHE_HOME");
+  return home.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(home);
+}
+
+fs::path complete_path(const DownloadOptions& options, const LockedFile& file) {
+  return options.folder / file.sha256.substr(0, 2) / file.sha256;
+}
+fs::path part_path(const DownloadOptions& options, const LockedFile& file) { return fs::path(complete_path(options, file)) += ".part"; }
+
+bool has_size(const fs::path& path, std::int64_t bytes) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
+  const auto size = fs::file_size(path, error);
+  return !error && (bytes < 0 || size == static_cast<std::uint64_t>(bytes));
+}
+
+/// What is complete on this machine; empty when nothing is.
+fs::path find_complete(const DownloadOptions& options, const LockedFile& file) {
+  if (const fs::path own = complete_path(options, file); has_size(own, file.bytes)) return own;
+  for (const fs::path& folder : options.other) {
+    if (const fs::path blob = folder / file.sha256; has_size(blob, file.bytes)) return blob;
+  }
+  return {};
+}
+
+/// One file on its way: the part, what is there of it, and its hash so far.
+class Part {
+ public:
+  Part(const fs::path& path, std::atomic<std::int64_t>& done) : path_(path), done_(done) {
+    support::make_folders(path.parent_path());
+    fd_ = support::Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (!fd_) support::throw_errno("write", path.string(), true);
+  }
+
+  /// Waits while another program works on it. False when that program finished and took the part away.
+  bool hold() {
+    while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) return true;   // no locks here; the digest decides in the end
+      wait_for(std::chrono::milliseconds(200));
+    }
+    struct stat ours {}, named {};
+    return ::fstat(fd_.get(), &ours) == 0 && ::stat(path_.c_str(), &named) == 0 && ours.st_ino == named.st_ino;
+  }
+
+  /// Hashes what an earlier try left.
+  void resume(std::int64_t most) {
+    const off_t size = ::lseek(fd_.get(), 0, SEEK_END);
+    if (size < 0) support::throw_errno("read", path_.string());
+    if (most >= 0 && size > most) return restart();
+    std::vector<char> piece(1 << 20);
+    ::lseek(fd_.get(), 0, SEEK_SET);
+    while (bytes_ < size) {
+      if (support::stop_requested()) throw support::Stopped(true);
+      const ssize_t got = ::read(fd_.get(), piece.data(), piece.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) support::throw_errno("read", path_.string());
+      hash_.update(piece.data(), static_cast<std::size_t>(got));
+      bytes_ += got;
+    }
+    done_ += bytes_;
+  }
+
+  void restart() {
+    if (::ftruncate(fd_.get(), 0) != 0) support::throw_errno("write", path_.string());
+    ::lseek(fd_.get(), 0, SEEK_SET);
+    done_ -= bytes_;
+    bytes_ = 0;
+    hash_ = support::Sha256();
+  }
+
+  void append(std::string_view bytes) {
+    for (std::string_view rest = bytes; !rest.empty();) {
+      const ssize_t written = ::write(fd_.get(), rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) support::throw_errno("write", path_.string());
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    }
+    hash_.update(bytes);
+    bytes_ += static_cast<std::int64_t>(bytes.size());
+    done_ += static_cast<std::int64_t>(bytes.size());
+  }
+
+  std::int64_t bytes() const { return bytes_; }
+  std::string digest() { return hash_.hex(); }
+  void publish(const fs::path& as) {
+    if (::fsync(fd_.get()) != 0) support::throw_errno("write", path_.string());
+    support::rename_durably(path_, as, true);
+  }
+  void remove() { ::unlink(path_.c_str()); }
+
+ private:
+  fs::path path_;
+  std::atomic<std::int64_t>& done_;
+  support::Descriptor fd_;
+  support::Sha256 hash_;
+  std::int64_t bytes_ = 0;
+};
+
+/// Position and total of "bytes 10-99/100".
+bool range_fits(const std::string& header, std::int64_t from, std::int64_t total) {
+  std::string_view text = support::trim(header);
+  if (!text.starts_with("bytes ")) return false;
+  text.remove_prefix(6);
+  const std::size_t dash = text.find('-'), slash = text.find('/');
+  if (dash == std::string_view::npos || slash == std::string_view::npos) return false;
+  const auto first = support::parse_integer(text.substr(0, dash));
+  const std::string_view all = text.substr(slash + 1);
+  return first && *first == from && (total < 0 || all == "*" || support::parse_integer(all) == total);
+}
+
+class Downloader {
+ public:
+  Downloader(const FetchLock& lock, const DownloadOptions& options, std::atomic<std::int64_t>& done)
+      : lock_(lock), options_(options), done_(done), http_(options.hub.http) {}
+
+  fs::path get(const LockedFile& file) {
+    const fs::path complete = complete_path(options_, file);
+    if (fs::path here = find_complete(options_, file); !here.empty()) {
+      // What others put there was never looked at by us.
+      if ((here == complete && !options_.verify) || support::sha256_file(here) == file.sha256) {
+        done_ += std::max<std::int64_t>(0, file.bytes);
+        return here;
+      }
+      if (here == complete) fs::remove(here);
+    }
+    for (int turn = 0; turn < 2; ++turn) {
+      Part part(part_path(options_, file), done_);
+      if (!part.hold()) {
+        if (has_size(complete, file.bytes)) return complete;
+        --turn;
+        continue;
+      }
+      if (has_size(complete, file.bytes)) {   // finished between our look and our lock
+        part.remove();
+        return complete;
+      }
+      part.resume(file.bytes);
+      transfer(file, part);
+      const std::string found = part.digest();
+      if (found == file.sha256) {
+        part.publish(complete);
+        return complete;
+      }
+      part.restart();
+      part.remove();
+      if (turn == 1) throw ArtifactError(cat("file ", quote(file.path), ": expected SHA-256 ", file.sha256, ", found ", found, " twice"),
+                                         "the lock and the server disagree; nothing was kept");
+    }
+    return complete;
+  }
+
+ private:
+  /// Until the part is as long as the file, or the server says that it ends.
+  void transfer(const LockedFile& file, Part& part) {
+    const std::string what = cat("file ", quote(file.path));
+    const std::string url = download_url(options_.hub, lock_, file);
+    const bool of_hub = file.url.empty();
+    bool restarted = false;
+    for (int attempt = 1;;) {
+      if (file.bytes >= 0 && part.bytes() == file.bytes) return;
+      const std::int64_t from = part.bytes();
+      HttpRequest request{url, of_hub ? options_.hub.token : std::string()};
+      if (from > 0) request.headers.push_back(cat("Range: bytes=", from, "-"));
+      std::string refused;
+      bool looked = false;
+      const HttpAnswer answer = http_.get(request, [&](const HttpAnswer& head, std::string_view bytes) {
+        if (!looked) refused = look(file, head, part, from);
+        looked = true;
+        if (!refused.empty()) return false;
+        if (file.bytes >= 0 && part.bytes() + static_cast<std::int64_t>(bytes.size()) > file.bytes) {
+          refused = cat("it is longer than the ", file.bytes, " bytes of the lock");
+          return false;
+        }
+        part.append(bytes);
+        return true;
+      });
+      if (support::stop_requested()) throw support::Stopped(true);
+      if (!refused.empty()) {
+        // Not this file; a second look in case a proxy answered for the server.
+        if (restarted) throw ArtifactError(cat(what, " from ", answer.host, ": ", refused));
+        restarted = true;
+        part.restart();
+        continue;
+      }
+      const bool good = answer.problem.empty() && (answer.status == 200 || answer.status == 206);
+      if (good && (file.bytes < 0 || part.bytes() == file.bytes)) return;
+      if (answer.status == 416 && !restarted) {
+        restarted = true;
+        part.restart();
+        continue;
+      }
+      if (part.bytes() > from) attempt = 1;
+      // The signature of a storage host ends while a long file comes; the hub gives another.
+      const bool expired = answer.redirected && (answer.status == 401 || answer.status == 403 || answer.status == 410);
+      if (!(good || expired || worth_a_retry(answer)) || attempt >= options_.hub.retry.attempts) fail(answer, what, good, part, file);
+      const auto wait = wait_before(answer, attempt, options_.hub.retry);
+      if (wait.count() < 0) fail(answer, what, good, part, file);
+      ++attempt;
+      wait_for(wait);
+    }
+  }
+
+  [[noreturn]] void fail(const HttpAnswer& answer, const std::string& what, bool good, const Part& part, const LockedFile& file) {
+    if (good) {
+      throw support::Error(support::kExitUnavailable,
+                           support::Diagnostic{cat(what, " from ", answer.host, ": ended after ", part.bytes(), " of ", file.bytes, " bytes"), {},
+                                               "what is there already is kept; run again to go on", {}});
+    }
+    fail_hub(answer, what, file.url.empty() && !options_.hub.token.empty());
+  }
+
+  /// The head of an answer: is it this file, from where we are? Restarts the part when it comes from the beginning.
+  static std::string look(const LockedFile& file, const HttpAnswer& head, Part& part, std::int64_t from) {
+    std::int64_t begin = from;
+    if (head.status == 200 && from > 0) {   // ranges are not for this server
+      part.restart();
+      begin = 0;
+    }
+    if (head.status == 206 && !range_fits(head.header("content-range"), from, file.bytes)) {
+      return cat("asked from byte ", from, ", it answers with range ", quote(head.header("content-range").substr(0, 60)));
+    }
+    const auto length = support::parse_integer(head.header("content-length"));
+    const bool is_page = head.header("content-type").starts_with("text/html") && !file.path.ends_with(".html") && !file.path.ends_with(".htm");
+    if (is_page && !(length && file.bytes >= 0 && *length == file.bytes - begin)) return "expected data, found a web page; a proxy or login page may stand in between";
+    if (length && file.bytes >= 0 && *length != file.bytes - begin) return cat("expected ", file.bytes - begin, " bytes, it announces ", *length);
+    return {};
+  }
+
+  const FetchLock& lock_;
+  const DownloadOptions& options_;
+  std::atomic<std::int64_t>& done_;
+  Http http_;
+};
+
+void require_room(const DownloadPlan& plan, const DownloadOptions& options) {
+  struct statvfs disk {};
+  support::make_folders(options.folder);
+  if (::statvfs(options.folder.c_str(), &disk) != 0) return;
+  const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+  if (static_cast<double>(plan.missing_bytes) <= free) return;
+  throw support::IoError(cat("downloads need ", support::short_bytes(static_cast<double>(plan.missing_bytes)), " in ", quote(options.folder.string()),
+                             ", which has ", support::short_bytes(free)), true);
+}
+
+}  // namespace
+
+fs::path default_downloads() {
+  if (const std::string folder = variable("PE_DOWNLOADS"); !folder.empty()) return folder;
+  return cache_home() / "pe-pipeline/downloads";
+}
+
+DownloadOptions DownloadOptions::from_environment() {
+  DownloadOptions options;
+  options.folder = default_downloads();
+  options.hub = HubOptions::from_environment();
+  fs::path cache = variable("HF_HUB_CACHE");
+  if (cache.empty()) cache = (variable("HF_HOME").empty() ? fs::path(variable("HOME")) / ".cache/huggingface" : fs::path(variable("HF_HOME"))) / "hub";
+  std::error_code error;
+  for (fs::directory_iterator it(cache, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->path().filename().native().starts_with("datasets--") && fs::is_directory(it->path() / "blobs", ignored)) options.other.push_back(it->path() / "blobs");
+  }
+  return options;
+}
+
+DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& options) {
+  DownloadPlan plan;
+  for (const LockedFile& file : lock.files) {
+    plan.here.push_back(find_complete(options, file));
+    if (!plan.here.back().empty()) continue;
+    ++plan.missing_files;
+    std::error_code error;
+    const auto part = fs::file_size(part_path(options, file), error);
+    plan.missing_bytes += std::max<std::int64_t>(0, file.bytes - (error ? 0 : static_cast<std::int64_t>(part)));
+  }
+  return plan;
+}
+
+std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions& options, support::Progress& progress) {
+  const DownloadPlan plan = plan_downloads(lock, options);
+  if (options.hub.offline && plan.missing_files > 0) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < lock.files.size() && names.size() < 5; ++i) {
+      if (plan.here[i].empty()) names.push_back(quote(lock.files[i].path));
+    }
+    throw support::Error(support::kExitUnavailable,
+                         support::Diagnostic{cat("HF_HUB_OFFLINE is set, and ", plan.missing_files, " of ", lock.files.size(), " files are not on this machine: ",
+                                                 support::join(names, ", "), plan.missing_files > 5 ? ", …" : ""),
+                                             {}, "pe-hub fetch brings them where there is a network", {}});
+  }
+  if (plan.missing_files > 0) {
+    require_room(plan, options);
+    progress.note(cat("downloading ", plan.missing_files, " of ", lock.files.size(), " files, ", support::short_bytes(static_cast<double>(plan.missing_bytes))));
+  }
+  std::vector<fs::path> paths(lock.files.size());
+  std::atomic<std::int64_t> done = 0;
+  std::atomic<std::size_t> next = 0, finished = 0;
+  std::atomic<bool> failed = false;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      Downloader downloader(lock, options, done);
+      for (std::size_t i = next++; i < lock.files.size() && !failed; i = next++) {
+        paths[i] = downloader.get(lock.files[i]);
+        ++finished;
+        if (plan.here[i].empty()) {
+          const std::lock_guard guard(mutex);
+          progress.note(cat(support::escaped(lock.files[i].path, 200), ": ", support::short_bytes(static_cast<double>(fs::file_size(paths[i])))));
+        }
+      }
+    } catch (...) {
+      const std::lock_guard guard(mutex);
+      if (!failed.exchange(true)) failure = std::current_exception();
+    }
+  };
+  const auto threads = static_cast<std::size_t>(std::clamp<int>(options.parallel, 1, static_cast<int>(std::min<std::size_t>(lock.files.size(), 64))));
+  std::vector<std::thread> helpers;
+  std::atomic<std::size_t> running = threads;
+  for (std::size_t i = 0; i < threads; ++i) helpers.emplace_back([&] { work(); --running; });
+  const auto started = std::chrono::steady_clock::now();
+  while (running > 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    const std::lock_guard guard(mutex);
+    progress.advance("bytes", done, std::max<std::int64_t>(lock.bytes(), done), {{"files", finished.load()}, {"of", lock.files.size()}, {"seconds", seconds}});
+  }
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+  return paths;
+}
+
+}  // namespace pe::data

@@ -1,0 +1,45 @@
+/// @file
+/// Files by their SHA-256, in a folder that outlives attempts and that any number of programs share: `<aa>/<sha256>` is
+/// complete and was verified when it came; `<aa>/<sha256>.part` goes on where it stopped, whoever stopped it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/hub/hub.h"
+#include "data/hub/lock_file.h"
+#include "support/progress.h"
+
+namespace pe::data {
+
+struct DownloadOptions {
+  std::filesystem::path folder;                   ///< empty: `default_downloads()`
+  std::vector<std::filesystem::path> other;       ///< folders of blobs by SHA-256, read only: the Hugging Face cache
+  int parallel = 4;
+  bool verify = false;                            ///< hash complete files again
+  HubOptions hub;
+  static DownloadOptions from_environment();
+};
+
+/// $PE_DOWNLOADS, else $XDG_CACHE_HOME/pe-pipeline/downloads, else ~/.cache/pe-pipeline/downloads.
+std::filesystem::path default_downloads();
+
+struct DownloadPlan {
+  std::vector<std::filesystem::path> here;   ///< by file of the lock; empty: not on this machine
+  std::int64_t missing_files = 0;
+  std::int64_t missing_bytes = 0;            ///< of known sizes, less what parts hold
+};
+/// Looks, and asks no one.
+DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& options);
+
+/// Brings every file of the lock here, several at a time, and says where each is. Progress: bytes in all and a line for
+/// each file as it ends.
+/// @throws Error: 69 when the network ends the tries, 3 for a file that is not what the lock says, with both digests, IoError;
+/// Stopped. What is complete, and parts, are kept.
+std::vector<std::filesystem::path> download_all(const FetchLock& lock, const DownloadOptions& options, support::Progress& progress);
+
+}  // namespace pe::data

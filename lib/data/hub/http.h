@@ -1,0 +1,63 @@
+/// @file
+/// HTTP by libcurl, which is used in the source alone: one request at a time, redirects followed by us, so that a token
+/// never reaches another host than the one it is for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::data {
+
+struct HttpRequest {
+  std::string url;
+  std::string token;                  ///< bearer token for this URL's scheme, host and port; empty: none
+  std::vector<std::string> headers;   ///< "Range: bytes=10-"
+  bool head = false;
+};
+
+struct HttpAnswer {
+  int status = 0;                     ///< 0: no answer; `problem` says why
+  std::string problem;                ///< of the transport: refused, reset, stalled, certificate
+  std::map<std::string, std::string> headers;   ///< names in lower case; of the last answer in a chain of redirects
+  std::string body;                   ///< what no sink took, up to a bound
+  std::string host;                   ///< that answered last: "host:port"
+  bool redirected = false;            ///< to another host
+  bool stopped = false;               ///< by the sink
+  std::string header(const std::string& name) const;
+};
+
+struct HttpOptions {
+  std::string proxy;                  ///< empty: the usual variables
+  std::string ca_file;                ///< certificates; empty: the system's
+  long connect_seconds = 10;
+  long stall_seconds = 30;            ///< without a byte for so long it counts as failed
+};
+
+/// One connection's worth of state; one a thread.
+class Http {
+ public:
+  explicit Http(const HttpOptions& options = {});
+  ~Http();
+  /// Bodies of answers 200 and 206 go to `sink`, which may end the transfer by returning false; others are kept, up to
+  /// 64 KiB. Without a sink every body is kept, up to `most_bytes`; a longer one is a problem of the transport.
+  HttpAnswer get(const HttpRequest& request, const std::function<bool(const HttpAnswer& head, std::string_view bytes)>& sink = {},
+                 std::size_t most_bytes = 64 << 20);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// "https://host:port" of a URL, the port always there; empty when it is no http or https URL.
+std::string origin_of(const std::string& url);
+/// Without user, query and fragment, where signatures and passwords stand: what may be shown.
+std::string shown_url(const std::string& url);
+/// Percent-encodes all but unreserved characters, and '/' too unless `keep_slash`.
+std::string percent_encoded(std::string_view text, bool keep_slash);
+
+}  // namespace pe::data

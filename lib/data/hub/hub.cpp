@@ -1,0 +1,245 @@
+#include "data/hub/hub.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "support/error.h"
+#include "support/escaped.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/json.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::data {
+
+using support::ArtifactError;
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+namespace {
+
+constexpr std::string_view kDefaultEndpoint = "https://huggingface.co";
+constexpr int kMostPages = 10'000;
+constexpr std::size_t kSmallFile = 64 << 20;
+
+struct Alias {
+  const char *name, *repository, *pattern;
+};
+constexpr Alias kAliases[] = {{"fineweb", "HuggingFaceFW/fineweb", "sample/10BT/*.parquet"},
+                              {"fineweb-edu", "HuggingFaceFW/fineweb-edu", "sample/10BT/*.parquet"},
+                              {"tinystories", "roneneldan/TinyStories", "data/*.parquet"}};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+bool is_true(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text == "1" || text == "ON" || text == "YES" || text == "TRUE";
+}
+
+std::string find_token() {
+  if (is_true(variable("HF_HUB_DISABLE_IMPLICIT_TOKEN"))) return {};
+  if (const std::string token(support::trim(variable("HF_TOKEN"))); !token.empty()) return token;
+  std::string path = variable("HF_TOKEN_PATH");
+  if (path.empty()) {
+    const std::string home = variable("HF_HOME");
+    path = (home.empty() ? std::filesystem::path(variable("HOME")) / ".cache/huggingface" : std::filesystem::path(home)) / "token";
+  }
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return {};
+  return std::string(support::trim(support::read_file(path, 1 << 16)));
+}
+
+/// Mirrors hand on links to the hub itself.
+std::string at_endpoint(std::string url, const std::string& endpoint) {
+  if (endpoint != kDefaultEndpoint && url.starts_with(cat(kDefaultEndpoint, "/"))) url.replace(0, kDefaultEndpoint.size(), endpoint);
+  return url;
+}
+
+/// The folder in front of the first part with a wildcard.
+std::string fixed_folder(const std::string& pattern) {
+  const std::size_t wild = std::min(pattern.find_first_of("*?["), pattern.size());
+  const std::size_t slash = pattern.rfind('/', wild);
+  return slash == std::string::npos ? "" : pattern.substr(0, slash);
+}
+
+}  // namespace
+
+HubOptions HubOptions::from_environment() {
+  HubOptions options;
+  if (std::string endpoint = variable("HF_ENDPOINT"); !endpoint.empty()) {
+    while (endpoint.ends_with('/')) endpoint.pop_back();
+    if (origin_of(endpoint).empty()) throw ConfigError(cat("HF_ENDPOINT: expected an http or https address, found ", quote(endpoint)));
+    options.endpoint = endpoint;
+  }
+  options.token = find_token();
+  if (options.token.find_first_of("\r\n") != std::string::npos) throw ConfigError("the hub's token holds a line break");
+  options.offline = is_true(variable("HF_HUB_OFFLINE"));
+  options.http.ca_file = variable("CURL_CA_BUNDLE");
+  if (options.http.ca_file.empty()) options.http.ca_file = variable("SSL_CERT_FILE");
+  return options;
+}
+
+HubRequest parse_hub_name(const std::string& name) {
+  HubRequest request;
+  const std::size_t at = name.find('@');
+  const std::string repository = name.substr(0, at);
+  if (at != std::string::npos) request.revision = name.substr(at + 1);
+  if (request.revision.empty()) throw ConfigError(cat("repository ", quote(name), ": nothing follows the '@'"));
+  std::vector<std::string> names;
+  for (const Alias& alias : kAliases) {
+    names.emplace_back(alias.name);
+    if (repository == alias.name) {
+      request.repository = alias.repository;
+      request.patterns = {alias.pattern};
+      return request;
+    }
+  }
+  if (!valid_repository(repository)) {
+    throw ConfigError(cat("repository ", quote(name), ": expected owner/name, or one of ", support::join(names, ", ")), {},
+                      support::suggestion(repository, names));
+  }
+  request.repository = repository;
+  request.patterns = {"*.parquet", "*/*.parquet", "*/*/*.parquet"};
+  return request;
+}
+
+void fail_hub(const HttpAnswer& answer, const std::string& what, bool has_token) {
+  const std::string text = cat(what, ": ", describe(answer));
+  const std::string code = answer.header("x-error-code");
+  if (worth_a_retry(answer)) {
+    throw support::Error(support::kExitUnavailable, support::Diagnostic{text, {}, "what is there already is kept; run again to go on", {}});
+  }
+  std::string hint;
+  if (code == "GatedRepo") hint = "its owner gives access on the repository's page; HF_TOKEN then opens it";
+  else if (answer.status == 401 || code == "RepoNotFound" || code == "RepositoryNotFound") hint = cat("it does not exist, or is private", has_token ? " to this token" : ": HF_TOKEN would open it");
+  else if (code == "RevisionNotFound") hint = "the revision (branch, tag or commit) does not exist";
+  else if (answer.status == 403) hint = "access was refused";
+  throw ArtifactError(text, hint);
+}
+
+std::vector<HubFile> parse_listing(std::string_view body, const std::string& where) {
+  const Json json = Json::parse(body, nullptr, false);
+  if (!json.is_array()) throw ArtifactError(cat(where, ": expected a list of files (JSON), found something else"));
+  std::vector<HubFile> files;
+  for (const Json& item : json) {
+    const auto text = [&](const Json& of, const char* key) { return of.is_object() && of.contains(key) && of[key].is_string() ? of[key].get<std::string>() : std::string(); };
+    const std::string type = text(item, "type");
+    if (type == "directory") continue;
+    HubFile file;
+    file.path = text(item, "path");
+    if (type != "file" || file.path.empty() || !item.contains("size") || !item["size"].is_number_integer()) {
+      throw ArtifactError(cat(where, ": an entry is no file with path and size: ", support::escaped(item.dump(-1, ' ', true), 120)));
+    }
+    file.bytes = item["size"].get<std::int64_t>();
+    if (item.contains("lfs")) file.sha256 = text(item["lfs"], "oid");
+    if (file.sha256.starts_with("sha256:")) file.sha256.erase(0, 7);
+    if (file.bytes < 0) throw ArtifactError(cat(where, ": file ", quote(file.path), " has ", file.bytes, " bytes"));
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+std::string next_page(const std::string& link) {
+  for (const std::string& part : support::split(link, ',')) {
+    const std::size_t open = part.find('<'), close = part.find('>');
+    if (open == std::string::npos || close == std::string::npos || close < open) continue;
+    if (part.find("rel=\"next\"", close) != std::string::npos || part.find("rel=next", close) != std::string::npos) return part.substr(open + 1, close - open - 1);
+  }
+  return {};
+}
+
+Json Hub::get_json(const std::string& url, HttpAnswer& answer, const std::string& what) {
+  if (options_.offline) {
+    throw support::Error(support::kExitUnavailable, support::Diagnostic{cat(what, ": not asked, since HF_HUB_OFFLINE is set"), {}, {}, {}});
+  }
+  for (int attempt = 1;; ++attempt) {
+    answer = http_.get({url, options_.token});
+    if (answer.problem.empty() && answer.status == 200) {
+      if (answer.header("content-type").starts_with("text/html")) {
+        throw ArtifactError(cat(what, ": expected JSON, found a web page from ", answer.host), "a proxy or login page may stand in between");
+      }
+      return Json::parse(answer.body, nullptr, false);
+    }
+    if (support::stop_requested()) throw support::Stopped(true);
+    if (!worth_a_retry(answer) || attempt >= options_.retry.attempts) fail_hub(answer, what, !options_.token.empty());
+    const auto wait = wait_before(answer, attempt, options_.retry);
+    if (wait.count() < 0) fail_hub(answer, what, !options_.token.empty());
+    wait_for(wait);
+  }
+}
+
+std::string Hub::commit_of(const std::string& repository, const std::string& revision) {
+  HttpAnswer answer;
+  const std::string what = cat("repository ", repository, " at ", revision);
+  const Json json = get_json(cat(options_.endpoint, "/api/datasets/", repository, "/revision/", percent_encoded(revision, false)), answer, what);
+  if (!json.is_object() || !json.contains("sha") || !json["sha"].is_string()) throw ArtifactError(cat(what, ": the answer of ", answer.host, " names no commit"));
+  return json["sha"];
+}
+
+std::vector<HubFile> Hub::list(const std::string& repository, const std::string& commit, const std::string& folder) {
+  std::vector<HubFile> files;
+  const std::string what = cat("files of ", repository, folder.empty() ? "" : "/", folder);
+  std::string url = cat(options_.endpoint, "/api/datasets/", repository, "/tree/", percent_encoded(commit, false),
+                        folder.empty() ? "" : "/", percent_encoded(folder, false), "?recursive=true&expand=false");
+  const std::string origin = origin_of(options_.endpoint);
+  for (int page = 0; !url.empty(); ++page) {
+    if (page >= kMostPages) throw ArtifactError(cat(what, ": more than ", kMostPages, " pages"));
+    HttpAnswer answer;
+    const Json json = get_json(url, answer, what);
+    for (HubFile& file : parse_listing(json.is_discarded() ? std::string() : json.dump(), what)) files.push_back(std::move(file));
+    url = at_endpoint(next_page(answer.header("link")), options_.endpoint);
+    if (!url.empty() && origin_of(url) != origin) throw ArtifactError(cat(what, ": the next page is at another host: ", shown_url(url)));
+  }
+  std::sort(files.begin(), files.end(), [](const HubFile& a, const HubFile& b) { return a.path < b.path; });
+  return files;
+}
+
+FetchLock Hub::lock(const HubRequest& request, const Limits& limits, support::Progress& progress) {
+  FetchLock lock{request.repository, request.revision, commit_of(request.repository, request.revision), {}};
+  std::vector<HubFile> files;
+  for (const std::string& pattern : request.patterns) {
+    for (HubFile& file : list(request.repository, lock.commit, fixed_folder(pattern))) {
+      const bool known = std::any_of(files.begin(), files.end(), [&](const HubFile& f) { return f.path == file.path; });
+      if (!known && ::fnmatch(pattern.c_str(), file.path.c_str(), FNM_PATHNAME) == 0) files.push_back(std::move(file));
+    }
+  }
+  std::sort(files.begin(), files.end(), [](const HubFile& a, const HubFile& b) { return a.path < b.path; });
+  if (files.empty()) {
+    throw ArtifactError(cat("repository ", request.repository, " at ", lock.commit.substr(0, 12), ": no file matches ", support::join(request.patterns, ", ")));
+  }
+  std::int64_t bytes = 0;
+  for (const HubFile& file : files) {
+    const bool more_files = limits.files && static_cast<std::int64_t>(lock.files.size()) >= *limits.files;
+    const bool more_bytes = limits.bytes && bytes + file.bytes > *limits.bytes;
+    if (more_files || (more_bytes && !lock.files.empty())) {
+      progress.note(cat("limits leave out ", files.size() - lock.files.size(), " of ", files.size(), " files"));
+      break;
+    }
+    bytes += file.bytes;
+    LockedFile locked{file.path, file.bytes, file.sha256, ""};
+    if (locked.sha256.empty()) {
+      const std::string what = cat("file ", quote(file.path), " of ", request.repository);
+      HttpAnswer answer = http_.get({download_url(options_, lock, locked), options_.token}, {}, kSmallFile);
+      if (!answer.problem.empty() || answer.status != 200) fail_hub(answer, what, !options_.token.empty());
+      if (static_cast<std::int64_t>(answer.body.size()) != file.bytes) throw ArtifactError(cat(what, ": expected ", file.bytes, " bytes, found ", answer.body.size()));
+      locked.sha256 = support::sha256_hex(answer.body);
+    }
+    lock.files.push_back(std::move(locked));
+  }
+  return FetchLock::parse(lock.render(), cat("the listing of ", request.repository));
+}
+
+std::string download_url(const HubOptions& options, const FetchLock& lock, const LockedFile& file) {
+  if (!file.url.empty()) return file.url;
+  return cat(options.endpoint, "/datasets/", lock.repository, "/resolve/", lock.commit, "/", percent_encoded(file.path, true));
+}
+
+}  // namespace pe::data

@@ -1,0 +1,45 @@
+/// @file
+/// What to fetch, down to the last bit: `pe-hub lock` writes it beside the pipeline file, `pe-fetch` reads it. It is a
+/// path field, so keys hold its content and planning needs no network.
+///
+///     {"schema": "pe-fetch-lock/1", "repository": "HuggingFaceFW/fineweb-edu", "revision": "main", "commit": "…",
+///      "files": [{"path": "sample/10BT/000_00000.parquet", "bytes": 2150000000, "sha256": "…"}]}
+///
+/// Files of lists of addresses have a "url" of their own, and the lock no repository.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::data {
+
+struct LockedFile {
+  std::string path;          ///< name within the repository, with '/'
+  std::int64_t bytes = -1;   ///< -1: not known
+  std::string sha256;
+  std::string url;           ///< empty: of the repository
+};
+
+struct FetchLock {
+  std::string repository;    ///< "owner/name"; empty when all files have addresses
+  std::string revision;      ///< as it was asked for
+  std::string commit;
+  std::vector<LockedFile> files;   ///< by path, each once
+
+  std::int64_t bytes() const;      ///< of all files whose size is known
+  std::string render() const;      ///< the file's text
+  /// @throws ConfigError that names `where` and what is wrong.
+  static FetchLock parse(std::string_view text, const std::string& where);
+  static FetchLock read(const std::filesystem::path& path);
+};
+
+/// Lines "<sha256>  <url>", as sha256sum writes them, with '#' comments. @throws ConfigError
+FetchLock parse_url_list(std::string_view text, const std::string& where);
+
+/// "owner/name" of letters, digits, '-', '_', '.'.
+bool valid_repository(std::string_view name);
+
+}  // namespace pe::data

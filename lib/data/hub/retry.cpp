@@ -1,0 +1,82 @@
+#include "data/hub/retry.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <ctime>
+#include <optional>
+#include <random>
+#include <thread>
+
+#include "support/escaped.h"
+#include "support/json.h"
+#include "support/progress.h"
+#include "support/text.h"
+
+namespace pe::data {
+
+using support::cat;
+using std::chrono::milliseconds;
+
+namespace {
+
+/// The number behind "t=" in `"api";r=0;t=20`.
+std::optional<std::int64_t> parameter(const std::string& header, std::string_view name) {
+  for (const std::string& part : support::split(header, ';')) {
+    const std::string_view text = support::trim(part);
+    if (text.starts_with(name) && text.size() > name.size() && text[name.size()] == '=') return support::parse_integer(text.substr(name.size() + 1));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> seconds_asked(const HttpAnswer& answer) {
+  const std::string limit = answer.header("ratelimit");
+  if (answer.status == 429 && parameter(limit, "r") == 0) {
+    if (const auto left = parameter(limit, "t")) return *left + 1;
+  }
+  const std::string after = answer.header("retry-after");
+  if (after.empty()) return std::nullopt;
+  if (const auto seconds = support::parse_integer(after)) return std::max<std::int64_t>(0, *seconds);
+  const std::time_t at = curl_getdate(after.c_str(), nullptr);
+  return at < 0 ? std::nullopt : std::optional<std::int64_t>(std::max<std::int64_t>(0, at - std::time(nullptr)));
+}
+
+}  // namespace
+
+bool worth_a_retry(const HttpAnswer& answer) {
+  if (!answer.problem.empty() || answer.status == 0) return true;
+  return answer.status == 408 || answer.status == 425 || answer.status == 429 || answer.status >= 500;
+}
+
+milliseconds wait_before(const HttpAnswer& answer, int next, const RetryOptions& options) {
+  if (const auto asked = seconds_asked(answer)) {
+    return *asked > options.longest_asked.count() ? milliseconds(-1) : std::chrono::seconds(*asked);
+  }
+  milliseconds wait = options.first_wait;
+  for (int i = 1; i < next && wait < options.longest_wait; ++i) wait *= 2;
+  wait = std::min(wait, options.longest_wait);
+  // Many jobs that failed together should not come back together.
+  static thread_local std::minstd_rand random(std::random_device{}());
+  return wait / 2 + milliseconds(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(wait.count() / 2 + 1)));
+}
+
+void wait_for(milliseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+    if (support::stop_requested()) throw support::Stopped(true);
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(milliseconds(100), end - std::chrono::steady_clock::now()));
+  }
+}
+
+std::string describe(const HttpAnswer& answer) {
+  if (!answer.problem.empty()) return cat(answer.host, answer.host.empty() ? "" : ": ", answer.problem);
+  std::string text = cat("status ", answer.status, " from ", answer.host);
+  std::string words = answer.header("x-error-message");
+  if (words.empty() && answer.header("content-type").starts_with("application/json")) {
+    const Json body = Json::parse(answer.body, nullptr, false);
+    if (body.is_object() && body.contains("error") && body["error"].is_string()) words = body["error"];
+  }
+  return words.empty() ? text : cat(text, ": ", support::escaped(words, 200));
+}
+
+}  // namespace pe::data

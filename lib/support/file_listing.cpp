@@ -1,0 +1,91 @@
+#include "support/file_listing.h"
+
+#include <glob.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::support {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool has_wildcard(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
+
+/// The folder before the first part with a wildcard.
+fs::path glob_root(const std::string& pattern) {
+  fs::path root;
+  for (const fs::path& part : fs::path(pattern)) {
+    if (has_wildcard(part.string())) break;
+    root /= part;
+  }
+  return root;
+}
+
+void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pair<dev_t, ino_t>>& above, ListedFiles& listed) {
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0) return;
+  if (!above.insert({status.st_dev, status.st_ino}).second) return;   // a link to a folder that holds it
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().filename().native().starts_with('.')) continue;
+    std::error_code ignored;
+    if (it->is_directory(ignored)) {
+      list_folder(it->path(), base, above, listed);
+    } else if (it->is_regular_file(ignored)) {
+      listed.files.emplace_back(it->path().lexically_relative(base).string(), it->path());
+    }
+  }
+  if (error) throw IoError(cat("cannot read folder ", quote(folder.string()), ": ", error.message()));
+  above.erase({status.st_dev, status.st_ino});
+}
+
+/// A file, or what a folder holds. Without a base, names are relative to the folder itself.
+void list_path(const fs::path& path, const fs::path& base, ListedFiles& listed) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    std::set<std::pair<dev_t, ino_t>> above;
+    list_folder(path, base.empty() ? path : base, above, listed);
+  } else {
+    listed.files.emplace_back(base.empty() ? path.filename().string() : path.lexically_relative(base).string(), path);
+  }
+}
+
+/// False when nothing matches.
+bool list_glob(const std::string& pattern, ListedFiles& listed) {
+  ::glob_t matches{};
+  const int status = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &matches);
+  const std::vector<fs::path> found(matches.gl_pathv, matches.gl_pathv + (status == 0 ? matches.gl_pathc : 0));
+  ::globfree(&matches);
+  const fs::path root = glob_root(pattern);
+  for (const fs::path& path : found) {
+    // With a pattern that is relative and begins with a wildcard the names are the paths themselves.
+    list_path(path, root.empty() ? fs::path(".") : root, listed);
+  }
+  return !found.empty();
+}
+
+}  // namespace
+
+ListedFiles list_files(const std::vector<std::string>& paths) {
+  ListedFiles listed;
+  for (const std::string& text : paths) {
+    std::error_code error;
+    bool found = true;
+    if (fs::exists(text, error)) {
+      list_path(text, {}, listed);
+    } else {
+      found = has_wildcard(text) && list_glob(text, listed);
+    }
+    if (!found && listed.missing.empty()) listed.missing = text;
+  }
+  std::sort(listed.files.begin(), listed.files.end());
+  return listed;
+}
+
+}  // namespace pe::support

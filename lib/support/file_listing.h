@@ -1,0 +1,24 @@
+/// @file
+/// Which files a path, folder or glob stands for. The keys of `pe-pipeline` hash this list and readers read it, so that
+/// what is hashed is what is read.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pe::support {
+
+/// The files that path fields name, sorted bytewise: (name relative to the folder or glob root, path).
+struct ListedFiles {
+  std::vector<std::pair<std::string, std::filesystem::path>> files;
+  std::string missing;                ///< the first path that matches nothing, or empty
+};
+
+/// A name that exists is that name, even if it holds '*' or '['. Folders are entered, linked ones too, each once on a way
+/// down; names in them that begin with '.' are left out (caches, version control, unfinished downloads).
+/// @throws IoError when a folder cannot be read.
+ListedFiles list_files(const std::vector<std::string>& paths);
+
+}  // namespace pe::support
