@@ -58,10 +58,15 @@ std::string read_file(const fs::path& path, std::uint64_t limit) {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content, bool durable) {
-  const fs::path temporary = unique_sibling(path);
+  fs::path temporary = unique_sibling(path);
+  Descriptor fd;
+  for (int tries = 0; !fd; ++tries) {   // one that is there already is somebody's, whatever its name says
+    fd = Descriptor(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (fd) break;
+    if (errno != EEXIST || tries == 100) throw_errno("create", path.string(), true);
+    temporary = unique_sibling(path);
+  }
   try {
-    Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!fd) throw_errno("create", path.string(), true);
     write_all(fd.get(), content, path);
     if (durable && ::fsync(fd.get()) != 0) throw_errno("sync", path.string());
     if (::close(fd.release()) != 0) throw_errno("close", path.string());
@@ -107,11 +112,18 @@ void make_folders(const fs::path& path) {
 fs::path unique_sibling(const fs::path& path) {
   static std::atomic<unsigned> counter{0};
   fs::path sibling = path;
-  // Hosts that share a file system may share process numbers too.
+  // Hosts that share a file system may share process numbers too, and so may containers that share a host's name.
   static const std::string host = [] {
-    char name[64] = "";
+    char name[64] = "", space[64] = "";
     ::gethostname(name, sizeof name - 1);
-    return std::string(name);
+    std::string text = name;
+    if (::readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0) {
+      text += '.';
+      for (const char* c = space; *c; ++c) {
+        if (*c >= '0' && *c <= '9') text += *c;
+      }
+    }
+    return text;
   }();
   sibling += ".tmp." + host + "." + std::to_string(::getpid()) + "." + std::to_string(counter++);
   return sibling;

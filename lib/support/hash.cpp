@@ -15,6 +15,17 @@
 
 namespace pe::support {
 
+namespace {
+
+/// A provider that fails must not name anything by zeros.
+void require_digest(bool good) {
+  if (!good)
+    throw Error(kExitBug,
+                Diagnostic{"OpenSSL cannot compute SHA-256 here", {}, "see `openssl list -digest-algorithms`", {}});
+}
+
+}  // namespace
+
 struct Sha256::State {
   EVP_MD_CTX* context = EVP_MD_CTX_new();
   ~State() { EVP_MD_CTX_free(context); }
@@ -22,18 +33,20 @@ struct Sha256::State {
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
   static const EVP_MD* algorithm = EVP_sha256();
-  EVP_DigestInit_ex(state_->context, algorithm, nullptr);
+  require_digest(state_->context != nullptr && EVP_DigestInit_ex(state_->context, algorithm, nullptr) == 1);
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
-void Sha256::update(const void* data, std::size_t bytes) { EVP_DigestUpdate(state_->context, data, bytes); }
+void Sha256::update(const void* data, std::size_t bytes) {
+  require_digest(EVP_DigestUpdate(state_->context, data, bytes) == 1);
+}
 
 std::array<std::uint8_t, 32> Sha256::digest() {
   std::array<std::uint8_t, 32> out{};
   unsigned length = 0;
-  EVP_DigestFinal_ex(state_->context, out.data(), &length);
+  require_digest(EVP_DigestFinal_ex(state_->context, out.data(), &length) == 1 && length == out.size());
   return out;
 }
 

@@ -19,6 +19,7 @@
 
 #include "support/capture_within.h"
 #include "support/error.h"
+#include "support/program.h"
 #include "support/hash.h"
 #include "support/text.h"
 
@@ -226,14 +227,7 @@ std::int64_t peak_memory() {
 }
 
 std::filesystem::path find_plugin(const std::string& folder, const std::string& name) {
-  const std::filesystem::path program = own_executable().parent_path();
-  const std::string file = name + ".so";
-  for (const std::string& place : {"../lib/" + folder + "/" + file, file, "../lib/pe-pipeline/" + file}) {
-    std::error_code ignored;
-    const std::filesystem::path found = program / place;
-    if (std::filesystem::exists(found, ignored)) return found.lexically_normal();
-  }
-  return {};
+  return plugin_for(own_executable().parent_path(), folder + "/" + name);
 }
 
 std::string elf_build_id(const std::filesystem::path& executable) {

@@ -18,6 +18,19 @@ BOOST_AUTO_TEST_CASE(an_atomic_write_replaces_the_whole_file_and_leaves_nothing_
   BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
 }
 
+BOOST_AUTO_TEST_CASE(a_temporary_file_that_is_there_already_is_left_alone) {
+  const pe::test::TempFolder folder;
+  const auto path = folder / "file";
+  const std::string name = unique_sibling(path).string();
+  const auto dot = name.rfind('.');
+  // What another process of the same host name and number would call its own.
+  const std::string next = name.substr(0, dot + 1) + std::to_string(std::stoi(name.substr(dot + 1)) + 1);
+  std::ofstream(next) << "somebody's";
+  write_file_atomically(path, "ours", false);
+  BOOST_TEST(read_file(path) == "ours");
+  BOOST_TEST(read_file(next) == "somebody's");
+}
+
 BOOST_AUTO_TEST_CASE(failures_name_the_path) {
   pe::test::TempFolder folder;
   BOOST_CHECK_EXCEPTION(read_file(folder / "none"), IoError, [&](const IoError& error) {

@@ -1,0 +1,44 @@
+/// @file
+/// What a file looked like when it was read, so that a later look can tell whether it is still the file that was read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace pe::support {
+
+/// What one stat says. Equal stamps of a settled file mean equal bytes: the time of the last status change (ctime)
+/// moves even where a program sets the modification time back, such as rsync, tar or cp -p.
+struct FileStamp {
+  bool exists = false;
+  std::uint64_t size = 0, mtime_ns = 0, ctime_ns = 0, inode = 0;
+  std::uint64_t looked_ns = 0;   ///< when; not part of equality
+
+  /// False when the file was modified less than two seconds before the look: file systems count time in ticks, so the
+  /// next write may leave the same stamp.
+  bool settled() const { return mtime_ns + 2'000'000'000u <= looked_ns; }
+  friend bool operator==(const FileStamp& a, const FileStamp& b) {
+    return a.exists == b.exists && a.size == b.size && a.mtime_ns == b.mtime_ns && a.ctime_ns == b.ctime_ns &&
+           a.inode == b.inode;
+  }
+};
+
+FileStamp stamp_of(const char* path);
+inline FileStamp stamp_of(const std::filesystem::path& path) { return stamp_of(path.c_str()); }
+
+/// A file as it was read: a look before the first byte, and what the bytes were.
+struct FileRead {
+  std::string path;
+  FileStamp stamp;
+  std::string sha256;   ///< hex; empty where a part of the file was all that mattered
+};
+
+/// `read_file` (files.h), noted down.
+std::string read_file(const std::filesystem::path& path, std::uint64_t limit, FileRead& read);
+
+/// SHA-256 of a whole file, noted down: the stamp is that of the bytes that were hashed.
+/// @throws IoError when it cannot be read, or never stands still while it is read.
+FileRead hash_file(const std::filesystem::path& path);
+
+}  // namespace pe::support

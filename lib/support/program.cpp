@@ -1,0 +1,59 @@
+#include "support/program.h"
+
+#include <algorithm>
+
+#include "support/hash.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::support {
+
+namespace fs = std::filesystem;
+
+fs::path plugin_for(const fs::path& program_folder, const std::string& plugin) {
+  const std::string file = plugin.substr(plugin.find('/') + 1) + ".so";
+  for (const std::string& place : {"../lib/" + plugin + ".so", file, "../lib/pe-pipeline/" + file}) {
+    std::error_code ignored;
+    const fs::path found = program_folder / place;
+    if (fs::exists(found, ignored)) return found.lexically_normal();
+  }
+  return {};
+}
+
+std::string build_of(const fs::path& file) {
+  const std::string note = elf_build_id(file);
+  return note.empty() ? sha256_file(file) : note;
+}
+
+namespace {
+
+constexpr const char* kOwnProgram = "/proc/self/exe";  // leads to the file even when its name is gone
+
+std::string digest_of(const fs::path& file, const fs::path& folder, const std::vector<std::string>& plugins) {
+  const std::string own = build_of(file);
+  std::string all = cat("program ", own, "\n");
+  std::vector<std::string> sorted = plugins;
+  std::sort(sorted.begin(), sorted.end());
+  bool any = false;
+  for (const std::string& plugin : sorted) {
+    const fs::path found = plugin_for(folder, plugin);
+    if (found.empty()) continue;
+    all += cat(plugin, " ", build_of(found), "\n");
+    any = true;
+  }
+  return any ? sha256_hex(all) : own;
+}
+
+}  // namespace
+
+std::string program_digest(const fs::path& executable, const std::vector<std::string>& plugins) {
+  return digest_of(executable, executable.parent_path(), plugins);
+}
+
+std::string own_build_id() { return elf_build_id(kOwnProgram); }
+
+std::string own_program_digest(const std::vector<std::string>& plugins) {
+  return digest_of(kOwnProgram, own_executable().parent_path(), plugins);
+}
+
+}  // namespace pe::support

@@ -1,0 +1,26 @@
+/// @file
+/// What a program is made of: its own build, and the builds of the plug-ins that it loads while it runs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace pe::support {
+
+/// Where a plug-in lies for a program of this folder: in the build tree, beside the program, or installed. `plugin` is
+/// "cuda/pe-cuda": its folder in the build tree, and its name. Empty: it was not built.
+std::filesystem::path plugin_for(const std::filesystem::path& program_folder, const std::string& plugin);
+
+/// Hex of the ELF note, or SHA-256 of a file that has none, such as a script. @throws IoError
+std::string build_of(const std::filesystem::path& file);
+
+/// The build of the executable; where it has plug-ins, SHA-256 of its build and theirs. @throws IoError
+std::string program_digest(const std::filesystem::path& executable, const std::vector<std::string>& plugins);
+
+/// The build id of this process's program, and the digest of it with its plug-ins: of the very file that was started,
+/// whatever has taken its name since. @throws IoError
+std::string own_build_id();
+std::string own_program_digest(const std::vector<std::string>& plugins);
+
+}  // namespace pe::support
