@@ -1,5 +1,6 @@
 // pe-branch-decay: from a stable-phase snapshot, decays the learning rate to reach a smaller budget.
 #include "model/compute.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 #include "training/branch_decay.h"
 using pe::artifact::Kind;
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
        .costs = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}},
        .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must lie at\n"
                    "end * (1 - share) of the horizon.\n",
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::training::branch_decay);
 }

@@ -1,5 +1,6 @@
 // pe-drop-pe: from a snapshot, continues without the positional encoding, or with it as the control.
 #include "model/compute.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 #include "training/drop_pe.h"
 using pe::artifact::Kind;
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
        .costs = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}},
        .epilogue = "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
                    "control with the same schedule.\n",
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::training::drop_pe);
 }

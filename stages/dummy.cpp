@@ -1,5 +1,6 @@
 // pe-dummy: one network learns structured rows; the loss of each target after each number of epochs.
 #include "model/compute.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 #include "studies/dummy.h"
 using pe::artifact::Kind;
@@ -13,6 +14,7 @@ int main(int argc, char** argv) {
        .outputs = {{"scores", Kind::kEvalTable}, {.name = "timing", .kind = Kind::kEvalTable, .is_volatile = true}},
        .epilogue = "doc/dummy.md has the rows, the floors of their losses, and what a published grid of them shows.\n"
                    "configs/dummy/ has the networks; pipelines/dummy.yml is the grid.\n",
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::studies::dummy);
 }

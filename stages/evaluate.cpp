@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "evaluation/evaluate.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
        .outputs = {{"scores", Kind::kEvalTable}},
        .resumes = true,
        .epilogue = epilogue,
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::evaluation::evaluate);
 }

@@ -2,6 +2,7 @@
 #include "training/extend.h"
 
 #include "model/compute.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
        .costs = {{"tokens", "extend.tokens"}},
        .epilogue = "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
                    "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::training::extend);
 }

@@ -1,5 +1,6 @@
 // pe-measure: times what an encoding costs within a model, on the machine it runs on. Its output is volatile.
 #include "evaluation/measure.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
        .inputs = {{"model", Kind::kCheckpoint}},
        .outputs = {{.name = "cost", .kind = Kind::kEvalTable, .is_volatile = true}},
        .epilogue = "Give it a machine that does nothing else, or a pool of its own in a pipeline.\n",
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::evaluation::measure);
 }

@@ -1,5 +1,6 @@
 // pe-search-factors: searches LongRoPE's divisors for a trained rotary model, and writes the model with them.
 #include "evaluation/search_factors.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
@@ -12,6 +13,7 @@ int main(int argc, char** argv) {
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"extended", Kind::kCheckpoint}},
        .epilogue = "The output is the model with its encoding extended: evaluate it as it is, or train it on.\n",
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::evaluation::search_factors);
 }

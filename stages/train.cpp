@@ -1,5 +1,6 @@
 // pe-train: trains one model on token shards and writes a checkpoint, or snapshots of it on the way.
 #include "model/compute.h"
+#include "model/machine.h"
 #include "stage/stage_main.h"
 #include "training/train.h"
 using pe::artifact::Kind;
@@ -21,6 +22,7 @@ int main(int argc, char** argv) {
            .free_when = {{"train.schedule", "wsd"}, {"train.decay_share", 0}, {"train.warmup_share", 0}}},
        .costs = {{"tokens", "train.tokens"}},
        .epilogue = "Snapshots are points of the trajectory that are artifacts of their own; pe-pipeline asks for them.\n",
-       .prepare = pe::model::prepare},
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
       pe::training::train);
 }

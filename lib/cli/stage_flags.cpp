@@ -54,7 +54,8 @@ std::string help(const StageText& text, int columns) {
 
 const char* const kStageExitCodes =
     "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 our mistake; 73 an "
-    "output cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 130 interrupted.";
+    "output cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 the task is "
+    "for another version; 130 interrupted.";
 
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> table = {

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <thread>
 
+#include "artifact/task_protocol.h"
 #include "cli/stage_flags.h"
 #include "stage/launch.h"
 #include "stage/reporters.h"
@@ -15,12 +16,36 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
+#include "support/program.h"
 #include "support/ranks.h"
 #include "support/text.h"
 
 namespace pe::stage {
 
 namespace {
+
+/// What a stage with LibTorch loads while it runs, where it was built.
+std::vector<std::string> plugins_of(const StageInfo& info) {
+  std::vector<std::string> plugins;
+  if (info.prepare) plugins.push_back("cuda/pe-cuda");
+  if (info.takes_ranks) plugins.push_back("mpi/pe-mpi");
+  return plugins;
+}
+
+/// The task's key was made for one result version, and under `code: build` for one build.
+void require_own_program(const WorkOrder& order, const StageInfo& info) {
+  std::string found;
+  if (order.version && *order.version != info.version) {
+    found = support::cat("result version ", *order.version, " of pe-", info.name, ", but this program has version ",
+                         info.version);
+  } else if (!order.build.empty() && order.build != support::own_program_digest(plugins_of(info))) {
+    found = support::cat("another build of pe-", info.name, " (code: build)");
+  }
+  if (found.empty()) return;
+  throw support::Error(artifact::kExitOtherProgram,
+                       support::Diagnostic{support::cat("this task was planned for ", found), {},
+                                           "it was rebuilt after the run was planned: start the run again", {}});
+}
 
 Json describe(const StageInfo& info, const support::Schema& schema) {
   Json out = {{"schema", "pe-stage/1"},
@@ -29,7 +54,8 @@ Json describe(const StageInfo& info, const support::Schema& schema) {
               {"version", info.version},
               {"release", PE_VERSION},
               {"summary", info.summary},
-              {"build_id", support::elf_build_id(support::own_executable())},
+              {"build_id", support::own_build_id()},
+              {"plugins", plugins_of(info)},
               {"inputs", Json::array()},
               {"outputs", Json::array()},
               {"fields", support::schema_to_json(schema)},
@@ -177,6 +203,12 @@ int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& fla
   support::install_stop_signals();
   support::make_folders(order.workspace.work);
   order.workspace.progress = progress.get();
+  if (own.is_first() && order.events_fd) {
+    Json machine = info.machine ? info.machine(order.config) : Json::object();
+    machine["event"] = "machine";
+    machine["build_id"] = support::own_build_id();
+    progress->event(std::move(machine));
+  }
   const auto tell_memory = [&] { progress->event({{"event", "memory"}, {"peak_rss_bytes", support::peak_memory()}}); };
   try {
     body(order.config, order.workspace);
@@ -207,6 +239,7 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
     }
     if (flags.check) return check_configs(info, schema, check);
     WorkOrder order = flags.task.empty() ? order_from_flags(flags, info, schema) : read_task(flags.task, info, schema);
+    require_own_program(order, info);
     check_ranks(info, order.config);
     check(order.config);
     if (launches(info, order.config)) return launch(order, argc, argv);

@@ -49,6 +49,9 @@ struct StageInfo {
   /// Called before anything else with the bound config's Json, in stages that use LibTorch: sets threads, instruction
   /// sets and determinism (it may re-execute the program). Null elsewhere.
   std::function<void(const Json& config, int argc, char** argv)> prepare;
+  /// What it computes with, such as {"libtorch": "2.8.0", "device": "NVIDIA H200"}; goes into records. Called after
+  /// `prepare`, before the body. Null in stages that any machine gives the same bytes of.
+  std::function<Json(const Json& config)> machine;
   /// A gathered role's labels and the pipeline's title are written into this config key, for stages that print them.
   bool takes_labels = false;
 };

@@ -84,6 +84,10 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
     if (stage != info.name) {
       throw ConfigError("this task is for pe-" + stage + ", not for pe-" + info.name, {file.string(), 0, 0, "", 1});
     }
+    if (task.contains("version")) order.version = task.at("version").get<int>();
+    if (task.contains("build")) order.build = task.at("build").get<std::string>();
+    // A config of another version may not even fit the schema; that it is another version is what matters.
+    if (order.version && *order.version != info.version) return order;
     order.config = read_config(schema, {support::from_json(task.at("config"), file.string())});
     auto& workspace = order.workspace;
     Json digests = Json::object();

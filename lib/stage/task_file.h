@@ -16,6 +16,8 @@ namespace pe::stage {
 
 struct WorkOrder {
   Json config;                     ///< complete, typed by the schema
+  std::optional<int> version;      ///< result version that the task was planned for; of a task by hand: none
+  std::string build;  ///< under `code: build`, the program digest that it was planned for (support/program.h)
   artifact::Workspace workspace;   ///< without progress
   std::optional<int> events_fd;
 };

@@ -68,6 +68,21 @@ BOOST_AUTO_TEST_CASE(a_task_file_fills_the_workspace) {
   BOOST_TEST(order.events_fd.value() == 3);
 }
 
+BOOST_AUTO_TEST_CASE(a_task_says_which_version_and_build_it_was_planned_for) {
+  Json json = task();
+  BOOST_TEST(!read(json).version.has_value());   // written by hand
+  json["version"] = 4;
+  json["build_id"] = "for people";
+  BOOST_TEST(read(json).version.value() == 4);
+  BOOST_TEST(read(json).build.empty());
+  json["build"] = "digest";
+  BOOST_TEST(read(json).build == "digest");
+  // Another version's config may have fields that this one lacks; what is wrong then is the version.
+  json["version"] = 5;
+  json["config"]["field_of_version_5"] = true;
+  BOOST_TEST(read(json).version.value() == 5);
+}
+
 BOOST_AUTO_TEST_CASE(what_does_not_fit_the_stage_is_refused) {
   Json json = task();
   json["inputs"]["data"][0]["kind"] = "checkpoint";

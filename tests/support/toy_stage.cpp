@@ -1,6 +1,7 @@
 // pe-toy: a stage whose every habit is chosen: how long it takes, how often and how it fails, what it writes. Its
 // content is a chain of hashes, a link a step, so a run that was killed and resumed must end at the same value. Built
-// twice: as pe-toy, and with TOY_REPORT as pe-toy-report, which gathers results into a collection.
+// three times: as pe-toy; with TOY_VERSION as pe-toy of the next result version; and with TOY_REPORT as pe-toy-report,
+// which gathers results into a collection.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,6 +18,10 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
+
+#ifndef TOY_VERSION
+#define TOY_VERSION 1
+#endif
 
 namespace {
 
@@ -222,7 +227,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<ToyConfig>(
       argc, argv,
       {.name = "toy",
-       .version = 1,
+       .version = TOY_VERSION,
        .summary = "Behaves and misbehaves as told.",
        .inputs = {{"in", Kind::kMetrics, true, true}, {"init", Kind::kMetrics, false, true}},
        .outputs = {{"out", Kind::kMetrics}},

@@ -1,0 +1,11 @@
+/// @file
+/// What a stage and `pe-pipeline` agree on beside the form of task.json (artifact/workspace.h).
+#pragma once
+
+namespace pe::artifact {
+
+/// Exit code of a stage that is not the program its task was planned for: it has another result version, or under
+/// `code: build` another build. Nothing was written; a new plan gives the task a key of its own.
+inline constexpr int kExitOtherProgram = 77;
+
+}  // namespace pe::artifact
