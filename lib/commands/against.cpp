@@ -11,7 +11,7 @@
 #include "commands/run_choice.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/plan/history.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/externals.h"
 #include "pipeline/run/run_status.h"
 #include "support/error.h"
 #include "support/files.h"

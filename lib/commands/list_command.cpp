@@ -284,13 +284,6 @@ int forget_command(const cli::CommandLine& line) {
   const Loaded loaded = load(line, file, store_folder);
   const Graph& graph = loaded.graph;
   const std::vector<bool> selected = pipeline::select(graph, selectors);
-  pipeline::LockOwner owner;
-  const auto lock = line.dry_run ? std::nullopt : pipeline::RunLock::share(store_folder, graph.name, &owner);
-  if (!lock && !line.dry_run) {
-    say(cat("pe-pipeline: the store ", quote(store_folder.string()), " is held by process ", owner.pid, " on ",
-            owner.host, "\n"));
-    return pipeline::kRunStore;
-  }
   pipeline::StoreOptions options;
   options.create = !line.dry_run;
   options.durable = line.durability != "off";

@@ -14,7 +14,7 @@
 #include "pipeline/file/selection.h"
 #include "pipeline/plan/estimate.h"
 #include "pipeline/plan/history.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/noop_memo.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/run_folder.h"
@@ -97,15 +97,6 @@ void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, 
   print_reports(reports);
 }
 
-int lock_refused(const fs::path& store, const pipeline::LockOwner& owner) {
-  std::string who = owner.pid == 0 ? "another run" : cat("process ", owner.pid, " on ", owner.host);
-  if (!owner.pipeline.empty()) who += cat(", running ", support::quote(owner.pipeline));
-  if (!owner.started.empty()) who += cat(" since ", owner.started);
-  say(cat("pe-pipeline: the store ", support::quote(store.string()), " is being changed as a whole by ", who,
-          "; wait for it, stop it, or use another --store\n"));
-  return pipeline::kRunStore;
-}
-
 void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, const pipeline::RunSummary& summary) {
   if (line.progress == "json") return;
   const cli::Style style = out_style(line);
@@ -163,7 +154,7 @@ int run_command(const cli::CommandLine& line) {
 
   // The usual case: the same command again, and everything is there. No YAML, no lock.
   if (selectors.empty() && !line.force && line.pools.empty()) {
-    if (const auto memo = pipeline::PlanMemo::find(store_folder, file, options)) {
+    if (const auto memo = pipeline::NoopMemo::find(store_folder, file, options)) {
       std::vector<std::string> reports;
       const auto present = [&] {
         if (memo->objects_stand()) return true;
@@ -179,7 +170,6 @@ int run_command(const cli::CommandLine& line) {
     }
   }
 
-  pipeline::LockOwner owner;
   // A pipeline file that is wrong should say so before anything is made, the store included.
   Loaded loaded = load(line, file, store_folder);
   const pipeline::Graph& graph = loaded.graph;
@@ -188,14 +178,12 @@ int run_command(const cli::CommandLine& line) {
   plan_options.force = line.force;
   const pipeline::Capacity capacity = capacity_of(line);
   check_pools(line, graph);
-  const auto lock = pipeline::RunLock::share(store_folder, graph.name, &owner);
-  if (!lock) return lock_refused(store_folder, owner);
   pipeline::StoreOptions store_options;
   store_options.durable = line.durability != "off";
   Store store(store_folder, store_options);
   StoreReader reader(store);
   const auto remember = [&](const pipeline::Plan& plan) {
-    if (selectors.empty()) pipeline::PlanMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog);
+    if (selectors.empty()) pipeline::NoopMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog);
   };
   const pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);

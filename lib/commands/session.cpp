@@ -3,13 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <set>
 
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/plan/key.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/externals.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/suggest.h"
@@ -28,6 +30,31 @@ bool names_pipeline_file(const std::string& word) {
   const std::string ending = dot == std::string::npos ? "" : word.substr(dot);
   return ending == ".yml" || ending == ".yaml";
 }
+
+/// Says on standard error what takes so long while input files are hashed: a line that is redrawn on a terminal, one
+/// every half a minute elsewhere. Nothing in the first second.
+class HashingNote {
+ public:
+  HashingNote() : terminal_(::isatty(2) == 1), next_(Clock::now() + std::chrono::seconds(1)) {}
+  ~HashingNote() {
+    if (drawn_) say("\r\033[K");
+  }
+  void operator()(const pipeline::HashingProgress& progress) {
+    if (Clock::now() < next_) return;
+    next_ = Clock::now() + (terminal_ ? std::chrono::milliseconds(200) : std::chrono::milliseconds(30000));
+    const std::string text =
+        cat("hashing input files: ", support::short_bytes(static_cast<double>(progress.done_bytes)), " of ",
+            support::short_bytes(static_cast<double>(progress.total_bytes)), ", now ",
+            quote(progress.file.filename().string()));
+    say(terminal_ ? cat("\r\033[K", text) : cat("pe-pipeline: ", text, "\n"));
+    drawn_ = terminal_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  bool terminal_, drawn_ = false;
+  Clock::time_point next_;
+};
 
 void write_out(std::FILE* stream, const std::string& text) { std::fwrite(text.data(), 1, text.size(), stream); }
 
@@ -125,7 +152,8 @@ Loaded load(const cli::CommandLine& line, const std::string& file, const fs::pat
   loaded.catalog->remember_in(store / "memo" / "describe");
   loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));
   pipeline::ContentMemo memo(store);
-  pipeline::hash_externals(loaded.graph, memo);
+  HashingNote note;
+  pipeline::hash_externals(loaded.graph, memo, std::ref(note));
   pipeline::compute_plan_keys(loaded.graph);
   return loaded;
 }

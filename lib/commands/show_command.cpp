@@ -186,8 +186,8 @@ std::string record_text(const Record& record, const Store& store, const cli::Sty
     out += cat("  input     ", input.role, "  ", input.producer, "  ",
                input.digest.empty() ? cat("missing: ", input.missing) : input.digest.substr(0, 12), "\n");
   }
-  for (const char* name :
-       {"run", "host", "started", "ended", "wall_s", "attempts", "build_id", "executable", "work", "inherited_from"}) {
+  for (const char* name : {"run", "host", "started", "ended", "wall_s", "attempts", "build_id", "program", "libtorch",
+                           "device", "executable", "work", "inherited_from"}) {
     if (!record.occasion.is_object() || !record.occasion.contains(name)) continue;
     const Json& value = record.occasion[name];
     out +=

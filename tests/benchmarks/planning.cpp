@@ -22,7 +22,7 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/plan/explain.h"
 #include "pipeline/plan/key.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/noop_memo.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/store/store.h"
 #include "support/files.h"
@@ -277,10 +277,10 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "the filled store does not hold what the plan looks for\n");
     return 1;
   }
-  PlanMemo::remember(store_path, file, options, graph, plan, catalog);
+  NoopMemo::remember(store_path, file, options, graph, plan, catalog);
   bool found = false;
   const Time memo_ms = best_of(5, [&] {
-    const auto memo = PlanMemo::find(store_path, file, options);
+    const auto memo = NoopMemo::find(store_path, file, options);
     found = memo && memo->objects_stand();
     if (memo && !found) {   // the first time
       Store store(store_path, {.durable = false});

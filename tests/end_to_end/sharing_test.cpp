@@ -13,7 +13,7 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/plan/key.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/externals.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run.h"

@@ -20,6 +20,12 @@ using support::Mark;
 using support::Node;
 using support::quote;
 
+namespace {
+
+constexpr std::uint64_t kMostBytes = 16u << 20;   // of a config file
+
+}  // namespace
+
 // ---- files ------------------------------------------------------------------------------------------------------------
 
 const Node* ConfigFiles::read(const std::string& path, const Mark& mark, Mistakes& mistakes) {
@@ -37,10 +43,12 @@ const Node* ConfigFiles::read(const std::string& path, const Mark& mark, Mistake
       mistakes.report(cat("no config file ", quote(path)), mark.place(), support::suggestion(path, near));
     } else {
       try {
-        it->second = support::read_yaml(full);
-        paths_.push_back(full.lexically_normal().string());
+        support::FileRead read;
+        it->second = support::parse_yaml(support::read_file(full, kMostBytes, read), full.string());
+        read.path = full.lexically_normal().string();
+        reads_.push_back(std::move(read));
         check(*it->second, mistakes);
-      } catch (const ConfigError& error_in_file) {
+      } catch (const support::Error& error_in_file) {   // no YAML, or it cannot be read
         for (const auto& item : error_in_file.diagnostics()) mistakes.report(item.message, item.place, item.hint);
         it->second.reset();
       }
@@ -237,7 +245,7 @@ std::vector<ExternalInput> Composer::make_paths_absolute(const Stage& stage, Jso
     } else {
       absolute(value);
     }
-    if (!paths.empty() && hashed) externals.push_back({dotted, std::move(paths), {}, {}});
+    if (!paths.empty() && hashed) externals.push_back({dotted, std::move(paths), {}});
   });
   return externals;
 }
@@ -266,6 +274,21 @@ std::optional<Json> Composer::config_of(const Stage& stage, const Scope& scope, 
   return config;
 }
 
+/// What `compute.isa: auto` becomes: what the stage's block `slurm`, or the file's, says of the machines that will run
+/// it, so that a login node, a laptop and a compute node give the tasks the same keys; else the machine that plans.
+std::string Composer::isa_of(const Stage& stage, Mistakes& mistakes) const {
+  static const std::vector<std::string> kKnown{"avx512", "avx2", "portable"};
+  for (const Node* block : {&stage.node->slurm, &source_.file.slurm}) {
+    const Node* isa = block->is_map() ? block->find("isa") : nullptr;
+    if (!isa) continue;
+    if (isa->is_scalar() && std::find(kKnown.begin(), kKnown.end(), isa->text) != kKnown.end()) return isa->text;
+    mistakes.report(cat("expected one of ", support::join(kKnown, ", "), " as slurm.isa, found ", isa->found()),
+                    isa->place(), support::suggestion(isa->text, kKnown));
+    return kKnown.back();
+  }
+  return options_.isa;
+}
+
 bool Composer::compose(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes) {
   OfStage& of_stage = stages_[stage.index];
   const std::string labels = labels_of(of_stage.axes, scope);
@@ -278,7 +301,8 @@ bool Composer::compose(const Stage& stage, const Scope& scope, Task& task, Mista
     lay_claims(stage, *config);
     composed.externals = make_paths_absolute(stage, *config);
     if (const auto group = config->find("compute"); group != config->end()) composed.compute = *group;
-    resolve_compute(*stage.description, task.resources, options_.isa, *config);
+    composed.isa = isa_of(stage, mistakes);
+    resolve_compute(*stage.description, task.resources, composed.isa, *config);
     composed.resolved[resources] = std::move(*config);   // not copied: a grid composes thousands
     found = of_stage.by_labels.emplace(labels, std::move(composed)).first;
   }
@@ -287,7 +311,7 @@ bool Composer::compose(const Stage& stage, const Scope& scope, Task& task, Mista
   if (resolved == composed.resolved.end()) {
     Json config = composed.resolved.begin()->second;
     if (!composed.compute.is_null()) config["compute"] = composed.compute;
-    resolve_compute(*stage.description, task.resources, options_.isa, config);
+    resolve_compute(*stage.description, task.resources, composed.isa, config);
     resolved = composed.resolved.emplace(resources, std::move(config)).first;
   }
   task.config = resolved->second;

@@ -16,6 +16,7 @@
 #include "pipeline/expand/stages.h"
 #include "pipeline/file/graph.h"
 #include "pipeline/file/substitution.h"
+#include "support/file_stamp.h"
 
 namespace pe::pipeline {
 
@@ -27,8 +28,8 @@ class ConfigFiles {
   const support::Node* read(const std::string& path, const support::Mark& mark, Mistakes& mistakes);
   /// One that was read; else null.
   const support::Node* known(const std::string& path) const;
-  /// Absolute paths, in the order in which they were first read.
-  const std::vector<std::string>& paths() const { return paths_; }
+  /// What they were when they were read, in that order; paths are absolute.
+  const std::vector<support::FileRead>& reads() const { return reads_; }
 
  private:
   void check(const support::Node& file, Mistakes& mistakes) const;
@@ -37,7 +38,7 @@ class ConfigFiles {
   const Overridden& source_;
   const Stages& stages_;
   std::map<std::string, std::optional<support::Node>> files_;
-  std::vector<std::string> paths_;
+  std::vector<support::FileRead> reads_;
 };
 
 class Composer {
@@ -52,13 +53,14 @@ class Composer {
   /// Where each value of such a config came from.
   support::Origins origins_of(const Stage& stage, const Scope& scope) const;
 
-  const std::vector<std::string>& files() const { return files_.paths(); }
+  const std::vector<support::FileRead>& files() const { return files_.reads(); }
 
  private:
   /// The config that instances with the same labels share.
   struct Composed {
     std::vector<ExternalInput> externals;
     Json compute;   ///< that group as it was written, for other resources
+    std::string isa;   ///< what its `auto` becomes
     /// By cpus and gpus (maybe a share of one): paths absolute, `auto` of compute resolved. Never empty.
     std::map<std::pair<std::int64_t, double>, support::Shared<Json>> resolved;
   };
@@ -80,6 +82,7 @@ class Composer {
   std::vector<ExternalInput> make_paths_absolute(const Stage& stage, Json& config) const;
   std::optional<Json> config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes);
   void give_labels(const Stage& stage, Task& task) const;
+  std::string isa_of(const Stage& stage, Mistakes& mistakes) const;
 
   const Overridden& source_;
   const ExpandOptions& options_;

@@ -13,7 +13,6 @@
 #include "pipeline/expand/overrides.h"
 #include "pipeline/expand/policies.h"
 #include "pipeline/expand/stages.h"
-#include "pipeline/file/task_id.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -27,7 +26,7 @@ namespace {
 constexpr std::size_t kMostStages = 2'000;
 
 /// One expansion: stage by stage, producers first. Afterwards it is what the graph's origins are looked up in.
-class Expansion {
+class Expansion : public OriginSource {
  public:
   Expansion(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options)
       : options_(options),
@@ -39,7 +38,7 @@ class Expansion {
         enumerator_(source_, joiner_, bindings_, mistakes_) {}
 
   Graph go();
-  support::Origins origins_of(const Task& task) const;
+  support::Origins origins_of(const Task& task) const override;
 
  private:
   void expand_stage(Stage& stage);
@@ -71,7 +70,8 @@ Graph Expansion::go() {
   graph_.title = file.title;
   graph_.file = file.path.string();
   graph_.root = file.root.string();
-  graph_.files.push_back(fs::absolute(file.path).lexically_normal().string());
+  graph_.files.push_back(file.read);
+  graph_.files.back().path = fs::absolute(file.path).lexically_normal().string();
   graph_.files.insert(graph_.files.end(), composer_.files().begin(), composer_.files().end());
   graph_.stage_labels = source_.stage_labels();
   for (const Axis& axis : source_.axes) graph_.axes[axis.name] = axis.labels();
@@ -166,10 +166,6 @@ Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOption
   Graph graph = expansion->go();
   graph.source = std::move(expansion);
   return graph;
-}
-
-support::Origins Graph::origins_of(const Task& task) const {
-  return source ? std::static_pointer_cast<const Expansion>(source)->origins_of(task) : support::Origins();
 }
 
 }  // namespace pe::pipeline

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "pipeline/file/stage_description.h"
+#include "pipeline/file/task_id.h"
 #include "support/config.h"
+#include "support/file_stamp.h"
 #include "support/json.h"
 #include "support/shared.h"
 
@@ -51,19 +53,26 @@ struct Edge {
   support::Shared<std::map<std::string, std::string>> labels;   ///< axis → label of the producer, "stage", "snapshot"
 };
 
+/// What the paths of an external input held when they were hashed.
+struct ExternalContent {
+  /// (name relative to folder or glob root, sha256), sorted
+  using Files = std::vector<std::pair<std::string, std::string>>;
+  std::vector<Files> groups;                     ///< one for each path, in the order given. What keys hold
+  std::string missing;                           ///< the first path that matches nothing, or empty
+  std::vector<support::FileRead> reads;          ///< every file of every group, as it was when it was hashed
+};
+
 /// A file or folder outside the store that a config field of type path names (design: hashed by content).
 struct ExternalInput {
   std::string field;                             ///< dotted path of the field
   std::vector<std::string> paths;                ///< absolute, as they will be given to the stage
-  std::string missing;                           ///< the first path that matches nothing, or empty
-  /// (name relative to folder or glob root, sha256), sorted; filled by hash_externals (memo.h). What keys hold.
-  std::vector<std::pair<std::string, std::string>> files;
+  support::Shared<ExternalContent> content;      ///< filled by hash_externals (plan/externals.h)
 };
 
 struct Task {
   std::string id;                                ///< "trunk[encoding=rope,seed=42]"; for people, never hashed
   std::string label;                             ///< "trunk"
-  std::vector<std::pair<std::string, std::string>> axes;   ///< axis → label, in `over` order
+  AxisLabels axes;                               ///< in `over` order
   std::shared_ptr<const StageDescription> stage;
   support::Shared<Json> config;                  ///< complete; `auto` of compute resolved; paths absolute
   std::vector<Edge> inputs;                      ///< by role in declared order, then in reference order
@@ -83,6 +92,13 @@ struct Task {
 
 class KeyMaker;
 
+/// What a graph was expanded from, for as long as anybody asks.
+class OriginSource {
+ public:
+  virtual ~OriginSource() = default;
+  virtual support::Origins origins_of(const Task& task) const = 0;
+};
+
 /// All tasks in an order in which producers come before readers.
 struct Graph {
   std::string name;                              ///< of the pipeline
@@ -94,9 +110,10 @@ struct Graph {
   std::vector<std::string> stage_labels;         ///< in file order
   Json axes = Json::object();                    ///< axis → list of labels, in order
   std::map<std::string, Resources> resources;
-  std::vector<std::string> files;                ///< absolute paths of the pipeline file and every config file read
-  support::Origins origins_of(const Task& task) const;   ///< where each config value came from; computed on demand
-  std::shared_ptr<const void> source;            ///< keeps what origins_of needs
+  std::vector<support::FileRead> files;          ///< the pipeline file and every config file, as they were read
+  /// Where each config value of a task came from; computed on demand.
+  support::Origins origins_of(const Task& task) const { return source ? source->origins_of(task) : support::Origins(); }
+  std::shared_ptr<const OriginSource> source;    ///< of the expansion; null for a graph made otherwise
   std::shared_ptr<KeyMaker> keys;                ///< of compute_plan_keys (key.h), for those who need keys after it
 };
 

@@ -543,7 +543,11 @@ PipelineFile read_pipeline_file(const fs::path& path) {
     throw ConfigError(cat("no pipeline file ", quote(path.string())), {},
                       suggestion(path.filename().string(), near));
   }
-  return parse_pipeline_file(support::read_file(path, 16u << 20), path.string(), find_root(path));
+  support::FileRead read;
+  const std::string text = support::read_file(path, 16u << 20, read);
+  PipelineFile file = parse_pipeline_file(text, path.string(), find_root(path));
+  file.read = std::move(read);
+  return file;
 }
 
 }  // namespace pe::pipeline

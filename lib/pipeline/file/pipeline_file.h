@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/file_stamp.h"
 #include "support/yaml.h"
 
 namespace pe::pipeline {
@@ -72,6 +73,7 @@ struct StageNode {
 struct PipelineFile {
   std::string name, title, description;
   std::filesystem::path path;                  ///< as the user gave it
+  support::FileRead read;                      ///< the file as it was when it was read; of a text from nowhere: empty
   std::filesystem::path root;                  ///< absolute; what paths inside are relative to
   std::vector<support::Node> default_config;   ///< scalars
   support::Node default_resources, default_retry, default_checkpoint;

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "pipeline/file/graph.h"
-#include "pipeline/file/task_id.h"
 
 namespace pe::pipeline {
 

@@ -9,6 +9,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/process.h"
+#include "support/program.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -21,7 +22,6 @@ using support::ConfigError;
 namespace {
 
 constexpr int kSchemaVersion = 1;
-constexpr double kPatience_s = 30;
 constexpr std::string_view kSchemaPrefix = "pe-stage/";
 
 [[noreturn]] void bad(const std::string& source, const std::string& what) {
@@ -117,7 +117,7 @@ StageDescription parse_description(const Json& document, const std::string& sour
   if (!version.is_number_integer()) bad(source, "'version' in the description is no integer");
   stage.version = version.get<int>();
   stage.summary = document.value("summary", std::string());
-  stage.build_id = document.value("build_id", std::string());
+  stage.build_id = stage.program_digest = document.value("build_id", std::string());
   stage.release = document.value("release", std::string());
   for (const Json& input : list_member(document, "inputs", source)) {
     stage.inputs.push_back({text_member(input, "name", source), kind_member(input, source), flag_member(input, "many"),
@@ -130,6 +130,12 @@ StageDescription parse_description(const Json& document, const std::string& sour
   stage.fields = support::with_context(cat("reading the description of ", source), [&] {
     return support::schema_from_json(member(document, "fields", source));
   });
+  if (document.contains("plugins")) {
+    for (const Json& plugin : document["plugins"]) {
+      if (!plugin.is_string()) bad(source, "'plugins' in the description holds something that is no text");
+      stage.plugins.push_back(plugin.get<std::string>());
+    }
+  }
   stage.resumes = flag_member(document, "resumes");
   stage.takes_labels = flag_member(document, "takes_labels");
   if (document.contains("trajectory") && document["trajectory"].is_object()) {
@@ -156,6 +162,7 @@ StageDescription parse_description(const Json& document, const std::string& sour
     stage.trajectory = std::move(described);
   }
   if (document.contains("costs") && document["costs"].is_object()) stage.costs = document["costs"];
+  stage.document = document;
   Json identity = document;
   identity.erase("build_id");   // a rebuild that describes the same leaves plans valid
   stage.digest = support::sha256_hex(identity.dump());
@@ -230,7 +237,7 @@ Json StageCatalog::ask(const fs::path& executable, const std::string& content, c
     if (auto document = read_document(known)) return *std::move(document);
   }
   started_ = true;
-  const Json answer = ask_to_describe(executable, kPatience_s, place);
+  const Json answer = ask_to_describe(executable, patience_s_, place);
   std::error_code error;
   if (!known.empty() && fs::is_directory(memory_.parent_path().parent_path(), error)) {
     try {
@@ -254,9 +261,11 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
                                         " is neither beside pe-pipeline nor on the PATH");
     throw ConfigError(where, place, support::suggestion(run, known_programs()));
   }
-  const std::string note = support::elf_build_id(*executable);
-  const std::string build_id = note.empty() ? support::sha256_file(*executable) : note;
   const fs::path beside = cat(executable->string(), ".describe.json");
+  // Looked at before they are read: what changes from here on is seen by whoever looks again.
+  files_.push_back({executable->string(), support::stamp_of(*executable), {}});
+  files_.push_back({beside.string(), support::stamp_of(beside), {}});
+  const std::string build_id = support::build_of(*executable);
   std::optional<Json> document = read_document(beside);
   if (!document || document->value("build_id", std::string()) != build_id) document = ask(*executable, build_id, place);
   StageDescription stage;
@@ -268,8 +277,11 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
   }
   stage.executable = fs::absolute(*executable).lexically_normal().string();
   stage.build_id = build_id;
-  files_.push_back({*executable});
-  files_.push_back({beside});
+  for (const std::string& plugin : stage.plugins) {
+    const fs::path file = support::plugin_for(executable->parent_path(), plugin);
+    if (!file.empty()) files_.push_back({file.string(), support::stamp_of(file), {}});
+  }
+  stage.program_digest = support::program_digest(*executable, stage.plugins);
   return by_run_[run] = std::make_shared<StageDescription>(std::move(stage));
 }
 

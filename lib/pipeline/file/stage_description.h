@@ -14,6 +14,7 @@
 
 #include "artifact/kind.h"
 #include "support/config.h"
+#include "support/file_stamp.h"
 #include "support/json.h"
 
 namespace pe::pipeline {
@@ -43,8 +44,10 @@ struct StageDescription {
   std::string program;                         ///< "pe-train"
   int version = 1;                             ///< result version
   std::string summary;
-  /// Recorded always, hashed under `code: build`: hex of the ELF note, or SHA-256 of a file that has none (a script).
-  std::string build_id;
+  std::string build_id;                        ///< hex of the ELF note, or SHA-256 of a file that has none (a script)
+  std::vector<std::string> plugins;            ///< loaded while it runs: "cuda/pe-cuda" (support/program.h)
+  /// Of all that is its code, plug-ins included. Recorded always, hashed under `code: build`.
+  std::string program_digest;
   std::string release;
   std::vector<InputDescription> inputs;
   std::vector<OutputDescription> outputs;
@@ -54,6 +57,7 @@ struct StageDescription {
   std::optional<TrajectoryDescription> trajectory;
   Json costs = Json::object();                 ///< name → arithmetic expression over config keys
 
+  Json document;                               ///< as it described itself
   std::string executable;                      ///< absolute; empty for a description made in a test
   std::string digest;                          ///< SHA-256 of the description's canonical form
 
@@ -82,14 +86,15 @@ class StageCatalog {
   /// Failing to write is no error: the stage is asked again.
   void remember_in(std::filesystem::path folder) { memory_ = std::move(folder); }
 
+  /// How long a stage may take to describe itself; 30 s unless told.
+  void set_patience(double seconds) { patience_s_ = seconds; }
+
   /// Makes a description known under its program name, without an executable; for tests.
   void add(StageDescription description);
 
-  /// A file that a description came from, for whoever remembers what depends on it.
-  struct SourceFile {
-    std::filesystem::path path;
-  };
-  const std::vector<SourceFile>& files() const { return files_; }
+  /// The files that descriptions came from, as they were when they were looked at, for whoever remembers what depends
+  /// on them. They have no digest: of a program, its build id is what counts.
+  const std::vector<support::FileRead>& files() const { return files_; }
 
   /// True when some description had to be asked for by starting the stage.
   bool started_a_stage() const { return started_; }
@@ -102,8 +107,9 @@ class StageCatalog {
   std::vector<std::filesystem::path> folders_;
   std::filesystem::path memory_;
   std::map<std::string, std::shared_ptr<const StageDescription>> by_run_;
-  std::vector<SourceFile> files_;
+  std::vector<support::FileRead> files_;
   bool started_ = false;
+  double patience_s_ = 30;
 };
 
 }  // namespace pe::pipeline

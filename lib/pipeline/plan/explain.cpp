@@ -48,28 +48,49 @@ Json decoded(std::string_view cbor) {
   return value.is_object() ? value : Json::object();
 }
 
+/// The files of all paths of a field, in order: of one path a list, of several a list each.
+std::vector<const Json*> files_of(const Json& groups) {
+  std::vector<const Json*> files;
+  for (const Json& group : groups) {
+    if (group.empty()) continue;
+    if (group.at(0).is_string()) {
+      files.push_back(&group);
+      continue;
+    }
+    for (const Json& file : group) files.push_back(&file);
+  }
+  return files;
+}
+
 /// The files that a field names, before and now.
 void compare_files(const Json& before, const Json& now, std::vector<Cause>& causes) {
   for (const auto& [field, files] : now.items()) {
     const Json old = before.value(field, Json::array());
     if (old == files) continue;
-    std::map<std::string, std::string> known;
-    for (const Json& file : old) known[file.at(0).get<std::string>()] = file.at(1).get<std::string>();
+    std::multimap<std::string, std::string> known;   // two folders may hold files of one name
+    for (const Json* file : files_of(old))
+      known.emplace(file->at(0).get<std::string>(), file->at(1).get<std::string>());
     std::size_t added = 0, changed = 0;
     std::string example;
-    for (const Json& file : files) {
-      const auto it = known.find(file.at(0).get<std::string>());
-      if (it == known.end()) {
-        ++added;
-      } else {
-        changed += it->second != file.at(1).get<std::string>();
-        if (it->second == file.at(1).get<std::string>()) {
-          known.erase(it);
-          continue;
-        }
-        known.erase(it);
-      }
-      if (example.empty()) example = file.at(0).get<std::string>();
+    std::vector<const Json*> others;
+    for (const Json* file : files_of(files)) {   // what stayed first, so that the rest is told apart rightly
+      const auto [first, last] = known.equal_range(file->at(0).get<std::string>());
+      const auto same = std::find_if(first, last, [&](const auto& one) { return one.second == file->at(1); });
+      if (same == last)
+        others.push_back(file);
+      else
+        known.erase(same);
+    }
+    for (const Json* file : others) {
+      const auto it = known.find(file->at(0).get<std::string>());
+      added += it == known.end();
+      changed += it != known.end();
+      if (it != known.end()) known.erase(it);
+      if (example.empty()) example = file->at(0).get<std::string>();
+    }
+    if (others.empty() && known.empty()) {
+      causes.push_back({ReasonKind::kExternal, cat("the order of the files of ", field), {}, {}, {}});
+      continue;
     }
     if (example.empty() && !known.empty()) example = known.begin()->first;
     causes.push_back({ReasonKind::kExternal,
@@ -264,7 +285,7 @@ class Explainer {
       causes.push_back({ReasonKind::kVersion, cat("result version of ", stage.program), std::to_string(before.version),
                         std::to_string(stage.version), {}});
     }
-    const std::string_view build = task.hash_build ? std::string_view(stage.build_id) : std::string_view();
+    const std::string_view build = task.hash_build ? std::string_view(stage.program_digest) : std::string_view();
     if (before.build != build) {
       const auto shown_build = [](std::string_view id) {
         return id.empty() ? std::string("unset") : short_digest(std::string(id));

@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "pipeline/plan/memo.h"
+#include "pipeline/store/index.h"
 #include "pipeline/store/packing.h"
 #include "support/error.h"
 #include "support/hash.h"

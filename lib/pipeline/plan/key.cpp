@@ -7,6 +7,7 @@
 
 #include "pipeline/file/config_value.h"
 #include "pipeline/file/path_fields.h"
+#include "pipeline/plan/externals.h"
 #include "support/hash.h"
 #include "support/text.h"
 
@@ -42,9 +43,7 @@ Json hashed_part(const Task& task) {
 Json external_part(const Task& task) {
   Json externals = Json::object();
   for (const ExternalInput& external : task.externals) {
-    Json files = Json::array();
-    for (const auto& [name, sha256] : external.files) files.push_back(Json::array({name, sha256}));
-    externals[external.field] = std::move(files);
+    externals[external.field] = keyed_files(external.content->groups);
   }
   return externals;
 }
@@ -54,7 +53,7 @@ Json recipe(const Task& task) {
   const StageDescription& stage = *task.stage;
   Json document = {{"stage", stage.name}, {"version", stage.version}, {"config", hashed_part(task)}};
   if (!task.externals.empty()) document["externals"] = external_part(task);
-  if (task.hash_build) document["build"] = stage.build_id;
+  if (task.hash_build) document["build"] = stage.program_digest;
   return document;
 }
 
@@ -183,7 +182,7 @@ struct KeyMaker::State {
     put_head(bytes, kMap, 4u + (task.hash_build ? 1 : 0) + (task.externals.empty() ? 0 : 1));
     if (task.hash_build) {
       put_text(bytes, "build");
-      put_text(bytes, stage.build_id);
+      put_text(bytes, stage.program_digest);
     }
     put_text(bytes, "stage");
     put_text(bytes, stage.name);

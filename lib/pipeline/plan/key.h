@@ -1,14 +1,14 @@
 /// @file
-/// Keys. A *plan key* names work before anything has run: the recipe, with each input as its producer's plan key. A *task
-/// key* addresses a result: the same document with the content digest of each input. Both are SHA-256 over deterministic
-/// CBOR of a typed document, so order, white space and the spelling of numbers cannot move them.
+/// Keys. A *plan key* names work before anything has run: the recipe, with each input as its producer's plan key. A
+/// *task key* addresses a result: the same document with the content digest of each input. Both are SHA-256 over
+/// deterministic CBOR of a typed document, so order, white space and the spelling of numbers cannot move them.
 ///
 /// The document of a task:
 ///     {"stage": "train", "version": 3, "config": {hashed part}, "inputs": {"data": [{"digest": "…"}]},
 ///      "externals": {"path": [["name", "sha256"], …]}, "build": "…"}
-/// An input that is a snapshot also has its "step". `build` is there under `code: build`. A field of type path is absent
-/// from `config` and stands under `externals`. A trajectory whose horizon is free has no horizon in `config`, and its
-/// results are addressed by (key, step).
+/// An input that is a snapshot also has its "step". `build` is there under `code: build`. A field of type path is
+/// absent from `config` and stands under `externals`: of several paths a list each, in the order given. A trajectory
+/// whose horizon is free has no horizon in `config`, and its results are addressed by (key, step).
 #pragma once
 
 #include <cstdint>
@@ -66,8 +66,8 @@ class KeyMaker {
 /// That of `compute_plan_keys`, with all that it encoded, else a new one.
 std::shared_ptr<KeyMaker> keys_of(const Graph& graph);
 
-/// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (memo.h). A task with
-/// snapshots gets its trajectory key.
+/// Fills Task::plan_key of every task, producers first. External inputs must have been hashed (externals.h). A task
+/// with snapshots gets its trajectory key.
 void compute_plan_keys(Graph& graph);
 
 }  // namespace pe::pipeline

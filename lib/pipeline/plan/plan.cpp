@@ -29,7 +29,7 @@ const Result* find_result(const Plan& plan, const Edge& edge) {
 
 bool missing_external(const Task& task) {
   return std::any_of(task.externals.begin(), task.externals.end(),
-                     [](const ExternalInput& external) { return !external.missing.empty(); });
+                     [](const ExternalInput& external) { return !external.content->missing.empty(); });
 }
 
 /// Whether everything that is asked of a task is in the store.
@@ -80,8 +80,8 @@ void decide(const Task& task, PlannedTask& planned) {
     planned.state = TaskState::kInputMissing;
     planned.reason_kind = ReasonKind::kMissingPath;
     for (const ExternalInput& external : task.externals) {
-      if (!external.missing.empty()) {
-        planned.reason = cat("input missing: ", external.field, " names ", external.missing);
+      if (!external.content->missing.empty()) {
+        planned.reason = cat("input missing: ", external.field, " names ", external.content->missing);
         break;
       }
     }

@@ -31,6 +31,7 @@ struct ActiveAttempt {
   bool stop_sent = false;
   bool resumed = false;
   Json progress = Json::object();
+  Json machine = Json::object();  // build, library and device, as the stage itself says
   std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
   std::set<std::size_t> submitted;     // to the publisher; published ones are among them
   std::set<std::size_t> published;
@@ -48,6 +49,7 @@ struct ActiveAttempt {
   bool verifying_inputs = false;   // it blamed its inputs, which are being read
   bool outputs_submitted = false;  // its last outputs are under way
   std::string broken;              // an output that is no whole artifact
+  std::string changed;             // an external input that is not what the key says
   bool unstored = false;           // the store could not be written
 };
 

@@ -185,11 +185,12 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   const Task& task = run_.task(i);
   TaskStates::State& state = run_.states->at(i);
   // Work folders are tidied under the lease; without it, another run may be at work in a later one.
-  if (!ending.unstored && ending.broken.empty() && !ending.lease_lost) clean_up(task);
+  const bool whole = ending.broken.empty() && ending.changed.empty();
+  if (!ending.unstored && whole && !ending.lease_lost) clean_up(task);
   const bool taken = ending.lease_lost || !run_.leases->holds(task.plan_key);
   const ActiveAttempt attempt = take(ticket);
-  if (attempt.broken.empty() || attempt.unstored || taken) run_.leases->release(task.plan_key);
-  if (!attempt.broken.empty() && taken) {
+  if (whole || attempt.unstored || taken) run_.leases->release(task.plan_key);
+  if (!whole && taken) {
     // Whoever took the task while this run slept tidied its outputs away, and makes them.
     run_.states->look_again(i);
     return;
@@ -197,6 +198,10 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   if (attempt.unstored) {
     state.reason = "its outputs could not be published";
     run_.states->set_phase(i, TaskPhase::kInterrupted);
+    return;
+  }
+  if (!attempt.changed.empty()) {
+    after_failure(attempt, Outcome::kInput, attempt.changed, false);
     return;
   }
   if (!attempt.broken.empty()) {

@@ -51,7 +51,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     launch.directory = attempt.folder;
     launch.log = attempt.folder / "stage.log";
     launch.arguments = {run_.task(i).stage->executable, "--task", description.string()};
-    launch.environment = stage_environment(slot.gpus);
+    launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name);
   } catch (const support::IoError& error) {
     const bool taken = !run_.leases->holds(plan_key);
     run_.leases->release(plan_key);
@@ -112,7 +112,13 @@ bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before
     tried.orphan_since_s = now;
     run_.note(i, cat("waits for process ", orphan->pid, " of an earlier run to leave ", orphan->folder.string()));
   } else if (now - tried.orphan_since_s > run_.options.grace_s) {
-    end_orphan(*orphan);
+    try {
+      end_orphan(*orphan);
+    } catch (const support::IoError& error) {  // another user's: waiting longer does not help
+      run_.leases->release(run_.task(i).plan_key);
+      fail(i, Outcome::kNode, error.diagnostics().front().message, orphan->folder);
+      return false;
+    }
   }
   wake_at(i, now + 0.2);
   return false;
@@ -219,6 +225,10 @@ void Attempts::on_message(const RunnerEvent& event) {
     attempt.progress = message;
     if (const auto done = integer("done"); done && !attempt.reports_checkpoints)
       attempt.step = std::max(attempt.step, *done);
+    return;
+  }
+  if (name == "machine") {
+    attempt.machine = message;
     return;
   }
   if (name == "memory") {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "artifact/task_protocol.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -26,6 +27,8 @@ std::string_view outcome_name(Outcome outcome) {
       return "network";
     case Outcome::kIo:
       return "io";
+    case Outcome::kOtherProgram:
+      return "other-program";
     case Outcome::kPermanent:
       return "permanent";
     case Outcome::kInterrupted:
@@ -67,12 +70,14 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent) {
       return Outcome::kDiverged;
     case support::kExitInterrupted:
       return Outcome::kInterrupted;
+    case artifact::kExitOtherProgram:
+      return Outcome::kOtherProgram;
     default:
       break;
   }
   // A launcher of ranks ends as the one that was killed did.
   if (exit.code == 128 + SIGKILL && exit.out_of_memory) return Outcome::kOutOfMemory;
-  if ((exit.code >= 64 && exit.code <= 73) || exit.code == 77 || exit.code == 78) return Outcome::kPermanent;
+  if ((exit.code >= 64 && exit.code <= 73) || exit.code == 78) return Outcome::kPermanent;
   return Outcome::kTransient;
 }
 
@@ -108,6 +113,7 @@ Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before,
       break;
     case Outcome::kInput:  // the caller verifies the inputs before it asks; then it is the stage's own verdict
     case Outcome::kBroken:
+    case Outcome::kOtherProgram:
     case Outcome::kPermanent:
     case Outcome::kNoProgress:
     case Outcome::kTimeLimit:

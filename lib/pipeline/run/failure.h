@@ -18,7 +18,8 @@ enum class Outcome {
   kInput,         ///< 3: verify the inputs; a damaged one is made again once
   kNetwork,       ///< 69: retry with backoff
   kIo,            ///< 74: no new starts, the run ends with 4
-  kPermanent,     ///< 2, 64 to 68, 70 to 73, 77, 78: fails at once
+  kOtherProgram,  ///< 77: the stage was rebuilt after the run was planned: fails, a new run plans with what is there
+  kPermanent,     ///< 2, 64 to 68, 70 to 73, 78: fails at once
   kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt
   kOutOfMemory,   ///< killed for memory: retry with more
   kNode,          ///< the machine's fault: cannot start, lost

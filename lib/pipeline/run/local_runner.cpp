@@ -178,18 +178,6 @@ std::int64_t LocalRunner::pid(std::uint64_t ticket) const {
   return found == state_->children.end() ? 0 : found->second.pid;
 }
 
-namespace {
-
-/// The hub's token is for the stage that downloads, and for no other's logs.
-std::vector<std::string> without_token(const Launch& launch) {
-  std::vector<std::string> environment = launch.environment;
-  if (launch.arguments.empty() || std::filesystem::path(launch.arguments[0]).filename() == "pe-fetch") return environment;
-  std::erase_if(environment, [](const std::string& entry) { return entry.starts_with("HF_TOKEN=") || entry.starts_with("HF_TOKEN_PATH="); });
-  return environment;
-}
-
-}  // namespace
-
 void LocalRunner::start(const Launch& launch) {
   Descriptor log(::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!log) throw_errno("create", launch.log.string(), true);
@@ -202,7 +190,7 @@ void LocalRunner::start(const Launch& launch) {
 
   support::SpawnOptions options;
   options.arguments = launch.arguments;
-  options.environment = without_token(launch);
+  options.environment = launch.environment;
   options.directory = launch.directory;
   options.stdout_fd = log.get();
   options.stderr_fd = log.get();
@@ -282,12 +270,13 @@ void LocalRunner::signal(std::uint64_t ticket, int signal) {
   if (::kill(-found->second.pid, signal) != 0) ::kill(found->second.pid, signal);
 }
 
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus) {
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage) {
   static constexpr std::string_view kNames[] = {
       "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH", "NCCL_SOCKET_IFNAME",
       "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
       "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY",
-      "SSL_CERT_FILE", "CURL_CA_BUNDLE", "XDG_CACHE_HOME", "PE_DOWNLOADS"};
+      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "XDG_CACHE_HOME", "PE_DOWNLOADS"};
+  static constexpr std::string_view kSecrets[] = {"HF_TOKEN", "HF_TOKEN_PATH"};
   static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_IB_"};
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) {
@@ -296,7 +285,8 @@ std::vector<std::string> stage_environment(const std::vector<std::string>& gpus)
     const bool known = std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
     const bool prefixed = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                                       [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
-    if (known || prefixed) environment.emplace_back(text);
+    const bool secret = std::find(std::begin(kSecrets), std::end(kSecrets), name) != std::end(kSecrets);
+    if ((known || prefixed) && (!secret || stage == "fetch")) environment.emplace_back(text);
   }
   environment.push_back("LANG=C.UTF-8");
   environment.push_back("CUDA_VISIBLE_DEVICES=" + support::join(gpus, ","));

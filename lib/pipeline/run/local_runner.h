@@ -30,8 +30,9 @@ class LocalRunner : public Runner {
   std::unique_ptr<State> state_;
 };
 
-/// The environment that stages get: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given.
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus);
+/// The environment that a stage gets: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given. Tokens of
+/// services go only to the stage that asks services (`fetch`), by StageDescription::name.
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage);
 
 /// The value of `oom_kill` in vmstat, memory.events or memory.oom_control; -1 when it is not there.
 std::int64_t oom_kills_in(std::string_view counters);

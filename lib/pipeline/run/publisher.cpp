@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "artifact/finish_collection.h"
+#include "pipeline/plan/externals.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -59,6 +60,12 @@ bool Publisher::at_once(const std::vector<OutputRecord>& outputs) const {
 PublishAnswer Publisher::work(PublishJob job) const {
   PublishAnswer answer;
   try {
+    // Hours may have passed since the files were hashed for the key, and the stage has read them only now.
+    if (job.task) answer.changed = changed_external(*job.task);
+    if (!answer.changed.empty()) {
+      answer.job = std::move(job);
+      return answer;
+    }
     for (const Produced& output : job.outputs) {
       struct stat status {};
       if (::stat(output.path.c_str(), &status) != 0) {
@@ -67,7 +74,7 @@ PublishAnswer Publisher::work(PublishJob job) const {
       }
       // A stage that does not link our library only fills the folder of a report.
       if (output.kind == artifact::Kind::kReport) artifact::finish_collection(output.path, output.kind, job.recipe);
-      job.record.outputs.push_back(store_.publish_output(output));
+      job.record.outputs.push_back(store_.publish_output(output, &job.recipe));
     }
     answer.published = store_.place_record(job.record);
   } catch (const support::ArtifactError& error) {
@@ -109,7 +116,8 @@ void Publisher::begin_threads() {
 }
 
 void Publisher::submit(PublishJob job) {
-  if (at_once(job.outputs)) {
+  const bool reads_files = wanted_ > 0 && job.task && !job.task->externals.empty();
+  if (!reads_files && at_once(job.outputs)) {
     PublishAnswer answer = work(std::move(job));
     const std::lock_guard lock(mutex_);
     published_.push_back(std::move(answer));

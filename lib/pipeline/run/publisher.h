@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "artifact/workspace.h"
+#include "pipeline/file/graph.h"
 #include "pipeline/store/store.h"
 
 namespace pe::pipeline {
@@ -26,12 +27,14 @@ struct PublishJob {
   Record record;             ///< all but its outputs
   artifact::Recipe recipe;   ///< for the manifest of a report that its stage left without one
   std::vector<Produced> outputs;
+  const Task* task = nullptr;  ///< whose external inputs must be what they were when its key was made
 };
 
 struct PublishAnswer {
   PublishJob job;       ///< with the record's outputs
-  Published published;  ///< when both texts are empty
-  std::string damaged;  ///< an output that is no whole artifact
+  Published published;  ///< when all texts are empty
+  std::string damaged;  ///< an output that is no whole artifact, or another's
+  std::string changed;  ///< a file that the config names is not what the key says: nothing was published
   std::string failed;   ///< the store could not be written
 };
 

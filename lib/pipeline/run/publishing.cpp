@@ -47,7 +47,12 @@ Record Publishing::record_for(const ActiveAttempt& attempt, std::int64_t step, R
                      {"work", attempt.folder.string()},
                      {"executable", task.stage->executable},
                      {"build_id", task.stage->build_id},
+                     {"program", task.stage->program_digest},
                      {"pipeline", run_.graph.name}};
+  for (const char* name : {"build_id", "libtorch", "device"}) {  // of the program that really ran
+    if (attempt.machine.contains(name) && attempt.machine[name].is_string())
+      record.occasion[name] = attempt.machine[name];
+  }
   const auto& expected = run_.options.expected_s;
   if (attempt.task < expected.size() && expected[attempt.task] > 0) {
     record.occasion["expected_s"] = expected[attempt.task];  // so that estimates can be judged
@@ -89,6 +94,7 @@ void Publishing::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapsh
     folder /= task.snapshots[k].label;
     step = task.snapshots[k].step;
   }
+  job.task = &task;
   job.record = record_for(attempt, step, status);
   job.recipe = recipe_for(attempt);
   if (snapshot < 0) {
@@ -116,6 +122,11 @@ void Publishing::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
   if (!answer.failed.empty()) {
     attempt.unstored = true;
     run_.store_failed(answer.failed);
+    return;
+  }
+  if (!answer.changed.empty()) {
+    attempt.changed = cat("its input file ", support::quote(answer.changed),
+                          " is not what it was when the run was planned; start the run again to use it as it is now");
     return;
   }
   if (!answer.damaged.empty()) {

@@ -47,6 +47,14 @@ bool run_is_alive(const Store& store, const std::string& run_id) {
   return plan.is_object() && is_alive(folder, plan);
 }
 
+std::vector<std::string> live_runs(const Store& store) {
+  std::vector<std::string> live;
+  for (const std::string& id : store.runs()) {
+    if (run_is_alive(store, id)) live.push_back(id);
+  }
+  return live;
+}
+
 RunStatus read_run(const Store& store, const std::string& run_id) {
   const std::filesystem::path folder = store.runs_folder() / run_id;
   const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);

@@ -41,5 +41,7 @@ Json to_json(const RunStatus& status);
 /// The owner of a run that has not ended, as its plan names it: still there, or, on another host, heard of within two
 /// minutes.
 bool run_is_alive(const Store& store, const std::string& run_id);
+/// Ids of all runs of which that holds, oldest first.
+std::vector<std::string> live_runs(const Store& store);
 
 }  // namespace pe::pipeline

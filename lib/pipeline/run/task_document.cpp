@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "pipeline/run/attempts.h"
+#include "pipeline/run/program_binding.h"
 #include "pipeline/store/attempt.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -46,6 +47,7 @@ Json Attempts::task_document(ActiveAttempt& attempt, const std::vector<fs::path>
                 {"work", attempt.folder.string()},
                 {"resume", nullptr},
                 {"events_fd", Launch::kEventsDescriptor}};
+  bind_to_program(document, *task.stage, task.hash_build);
   if (!task.checkpoint->empty()) document["checkpoint"] = *task.checkpoint;
   name_inputs(attempt, document);
   name_outputs(attempt, document);

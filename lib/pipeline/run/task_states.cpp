@@ -134,8 +134,8 @@ void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers
     return;
   }
   for (const ExternalInput& external : task.externals) {
-    if (external.missing.empty()) continue;
-    block(i, cat("input missing: ", quote(external.missing), " (", external.field, ")"));
+    if (external.content->missing.empty()) continue;
+    block(i, cat("input missing: ", quote(external.content->missing), " (", external.field, ")"));
     return;
   }
   open_[i] = 0;

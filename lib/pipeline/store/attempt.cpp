@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <array>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +53,7 @@ void write_owner(const fs::path& attempt, std::int64_t pid, double spent_s) {
   if (pid == 0) return;
   const Json json{{"host", host_name()},
                   {"boot", this_host().boot},
+                  {"pids", this_host().pids},
                   {"pid", pid},
                   {"process_start", process_start(pid)},
                   {"spent_s", spent_s}};
@@ -79,6 +82,7 @@ std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
     if (::access((attempt / "exit.json").c_str(), F_OK) == 0 || ::access(path.c_str(), R_OK) != 0) continue;
     const Json json = Json::parse(support::read_file(path, 65536), nullptr, false);
     if (!json.is_object() || json.value("host", "") != host_name() || json.value("boot", "") != this_host().boot) continue;
+    if (json.value("pids", this_host().pids) != this_host().pids) continue;   // another container's number
     const std::int64_t pid = json.value("pid", std::int64_t{0});
     const std::uint64_t start = process_start(pid);
     if (pid > 0 && start != 0 && start == json.value("process_start", std::uint64_t{0})) return Orphan{pid, attempt};
@@ -88,7 +92,13 @@ std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
 
 void end_orphan(const Orphan& orphan) {
   const auto pid = static_cast<pid_t>(orphan.pid);
-  if (::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);
+  if (::kill(-pid, SIGKILL) == 0 || ::kill(pid, SIGKILL) == 0 || errno == ESRCH) return;
+  const int error = errno;
+  struct stat status {};
+  const bool known = ::stat(support::cat("/proc/", pid).c_str(), &status) == 0;
+  throw support::IoError(support::cat("process ", pid, " of an earlier run still works in '", orphan.folder.string(),
+                                      "' and cannot be ended: ", std::strerror(error),
+                                      known ? support::cat("; it belongs to user ", status.st_uid) : std::string()));
 }
 
 std::optional<fs::path> find_resumable(const std::vector<fs::path>& attempts) {

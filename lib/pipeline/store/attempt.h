@@ -27,7 +27,7 @@ double seconds_spent(const std::filesystem::path& attempt);
 /// The first attempt whose process, on this host since its last boot, is still alive.
 std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& attempts);
 
-/// Kills it and what it started.
+/// Kills it and what it started. @throws IoError when it may not be killed, being another user's.
 void end_orphan(const Orphan& orphan);
 
 /// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has such

@@ -1,6 +1,7 @@
 #include "pipeline/store/index.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -116,6 +117,7 @@ bool apply(std::string_view body, IndexContent& content) {
         result.outputs.push_back(std::move(output));
       }
       if (!cursor.ok || !cursor.rest.empty()) return false;
+      if (!content.forgotten.empty()) content.forgotten.erase(key);
       content.results[std::move(key)] = std::move(result);
       return true;
     }
@@ -132,6 +134,7 @@ bool apply(std::string_view body, IndexContent& content) {
       key.step = cursor.take<std::int64_t>();
       if (!cursor.ok || !cursor.rest.empty()) return false;
       content.results.erase(key);
+      content.forgotten.insert(std::move(key));
       return true;
     }
     default:
@@ -236,11 +239,56 @@ IndexContent read_index(const std::filesystem::path& folder) {
   }
 }
 
-std::string render_index(const IndexContent& content) {
+std::vector<std::vector<std::string>> mergeable(const std::vector<std::string>& names,
+                                                const std::function<bool(const std::string&)>& in_use) {
+  std::vector<std::vector<std::string>> runs(1);
+  for (const std::string& name : names) {
+    if (in_use(name)) {
+      if (!runs.back().empty()) runs.emplace_back();
+    } else {
+      runs.back().push_back(name);
+    }
+  }
+  const bool first = !names.empty() && !runs.front().empty() && runs.front().front() == names.front();
+  for (std::size_t i = runs.size(); i-- > 0;) {
+    if (runs[i].size() < (first && i == 0 ? 1u : 2u)) runs.erase(runs.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return runs;
+}
+
+std::string render_index(const IndexContent& content, bool with_forgotten) {
   std::string bytes = index_header();
+  if (with_forgotten) {
+    for (const ResultKey& key : content.forgotten) bytes += encode_forgotten(key);
+  }
   for (const auto& [key, result] : content.results) bytes += encode_result(key, result);
   for (const auto& [plan_key, key] : content.hints) bytes += encode_hint(plan_key, key);
   return bytes;
+}
+
+std::string index_mark(const std::filesystem::path& store) {
+  support::Sha256 hash;
+  std::size_t index_files = 0;
+  for (const char* part : {"index", "tasks", "tracks"}) {
+    std::vector<std::string> lines;
+    if (DIR* dir = ::opendir((store / part).c_str())) {
+      while (const dirent* entry = ::readdir(dir)) {
+        struct stat status {};
+        if (entry->d_name[0] == '.' || ::fstatat(::dirfd(dir), entry->d_name, &status, 0) != 0) continue;
+        // An index file only grows; a folder's time moves with every name that comes or goes.
+        const bool is_folder = S_ISDIR(status.st_mode);
+        lines.push_back(support::cat(entry->d_name, ' ', status.st_ino, ' ',
+                                     is_folder ? status.st_mtim.tv_sec : status.st_size, ' ',
+                                     is_folder ? status.st_mtim.tv_nsec : 0, '\n'));
+        index_files += part[0] == 'i';
+      }
+      ::closedir(dir);
+    }
+    std::sort(lines.begin(), lines.end());
+    hash.update(part);
+    for (const std::string& line : lines) hash.update(line);
+  }
+  return index_files == 0 ? std::string() : hash.hex();
 }
 
 }  // namespace pe::pipeline

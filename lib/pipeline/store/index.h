@@ -13,9 +13,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "pipeline/store/record.h"
@@ -33,6 +35,7 @@ struct ResultKeyHash {
 struct IndexContent {
   std::unordered_map<ResultKey, Result, ResultKeyHash> results;
   std::unordered_map<std::string, std::string> hints;
+  std::unordered_set<ResultKey, ResultKeyHash> forgotten;   ///< and not recorded again since
   std::size_t entries = 0;  ///< read, superseded ones included
   std::size_t damaged = 0;  ///< files with a torn tail or a bad checksum
 };
@@ -52,7 +55,17 @@ bool read_index_file(const std::filesystem::path& file, IndexContent& content);
 /// another process while it reads.
 IndexContent read_index(const std::filesystem::path& folder);
 
-/// Every live entry as one file's bytes.
-std::string render_index(const IndexContent& content);
+/// Every live entry as one file's bytes; `with_forgotten` where files that stay are read before it.
+std::string render_index(const IndexContent& content, bool with_forgotten = false);
+
+/// Runs of files, next to each other in reading order, that nobody writes any more and that may become one: the first
+/// of all files or several. Files in use split them, so that what was forgotten never comes before what was recorded.
+std::vector<std::vector<std::string>> mergeable(const std::vector<std::string>& names,
+                                                const std::function<bool(const std::string&)>& in_use);
+
+/// What the store's index and its folders of records look like from outside: every record that is added or dropped, by
+/// a program or by hand, makes an index file longer or moves a folder's time. Equal and not empty: the same records.
+/// Empty: nothing can be said.
+std::string index_mark(const std::filesystem::path& store);
 
 }  // namespace pe::pipeline

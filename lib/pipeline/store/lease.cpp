@@ -2,10 +2,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -122,9 +124,32 @@ double Leases::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// A name that nobody else uses, and that tells `sweep` whose it is.
+/// How names of this process begin: they tell `sweep` whose they are. Containers of one host may share its name and
+/// count processes from 1, so the process number space is part of it.
+std::string Leases::own_prefix(std::string_view what) const {
+  std::string pids;
+  for (const char c : options_.where.pids) {
+    if (c >= '0' && c <= '9') pids += c;
+  }
+  return cat(".", what, ".", options_.where.host, ".", pids.empty() ? "0" : pids, ".");
+}
+
 fs::path Leases::own_name(std::string_view what) {
-  return folder_ / cat(".", what, ".", options_.where.host, ".", ::getpid(), ".", ++count_);
+  return folder_ / cat(own_prefix(what), ::getpid(), ".", ++count_);
+}
+
+/// A new file under a name of our own; one that is there already is somebody's, whatever its name says.
+fs::path Leases::new_claim(Descriptor& file) {
+  constexpr int kTries = 100;
+  for (int tries = 0; tries < kTries; ++tries) {
+    const fs::path name = own_name("claim");
+    file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file) return name;
+    if (errno == ENOENT) support::make_folders(folder_);
+    else if (errno != EEXIST) throw_errno("create", name.string(), true);
+  }
+  errno = EEXIST;
+  throw_errno("create a claim in", folder_.string(), true);
 }
 
 std::string Leases::first_line(const Held& held) {
@@ -182,13 +207,42 @@ bool Leases::stale(const std::string& key, const Watch& seen, const std::optiona
   return true;
 }
 
-bool Leases::break_lease(const std::string& key, const Watch& seen) {
+/// Held while a lease is looked at a last time and renamed away: without it, a slow breaker could rename a lease that
+/// another one has just acquired, and for a moment a third could acquire the free name beside it. Freed by the kernel
+/// whatever happens. Where the file system knows no locks on folders, the look after the rename must do.
+class Leases::Breaking {
+ public:
+  explicit Breaking(const fs::path& folder) : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    constexpr int kTries = 100;   // of a millisecond: breaking takes microseconds
+    for (int tries = 0; folder_ && tries < kTries; ++tries) {
+      if (::flock(folder_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+      ::usleep(1000);
+    }
+    alone_ = static_cast<bool>(!folder_);
+  }
+  /// False: somebody else is at it.
+  bool alone() const { return alone_; }
+
+ private:
+  Descriptor folder_;
+  bool alone_ = true;
+};
+
+bool Leases::break_lease(const std::string& key, const Watch& seen, const std::string& whose) {
   const fs::path away = own_name("broken");
+  const Breaking breaking(folder_);
+  if (!breaking.alone()) return false;
+  const auto still = look(key);
+  if (!still || still->inode != seen.inode || still->bytes != seen.bytes) return false;
   step("break lease");
   // Only one breaker's rename succeeds; a reply that was lost reads as a failure, and the next look tells the truth.
-  if (::rename(path(key).c_str(), away.c_str()) != 0 && ::access(away.c_str(), F_OK) != 0) {
-    if (errno == ENOENT || errno == ESTALE) return false;
-    throw_errno("break the lease", path(key).string());
+  if (::rename(path(key).c_str(), away.c_str()) != 0) {
+    const int error = errno;
+    if (::access(away.c_str(), F_OK) != 0) {
+      if (error == ENOENT || error == ESTALE) return false;
+      throw support::IoError(cat("cannot break the stale lease '", path(key).string(), "' of ", whose, ": ",
+                                 std::strerror(error), "; its owner can remove the file, or whoever owns the folder"));
+    }
   }
   const auto moved = look(away.filename().string());
   if (moved && (moved->inode != seen.inode || moved->bytes != seen.bytes)) {
@@ -206,14 +260,8 @@ bool Leases::break_lease(const std::string& key, const Watch& seen) {
 
 bool Leases::claim(const std::string& key) {
   Held held;
-  const fs::path name = own_name("claim");
   step("write claim");
-  held.file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!held.file && errno == ENOENT) {
-    support::make_folders(folder_);
-    held.file = Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  }
-  if (!held.file) throw_errno("create", name.string(), true);
+  const fs::path name = new_claim(held.file);
   const std::string text = first_line(held) + tail_ + cat(",\"claim\":", count_, "}\n");
   if (!write_whole(held.file.get(), text)) {
     const int error = errno;
@@ -257,7 +305,8 @@ Leases::Answer Leases::acquire(const std::string& key) {
       std::string why;
       if (!stale(key, *seen, answer.holder, why)) return answer;
       const auto owner = answer.holder;
-      if (!break_lease(key, *seen)) continue;
+      const std::string whose = cat(owner ? owner->describe() : "an owner that cannot be read", " (", why, ")");
+      if (!break_lease(key, *seen, whose)) continue;
       answer.broken = owner ? *owner : LeaseOwner();
       answer.why = why;
     }
@@ -304,7 +353,7 @@ void Leases::release(const std::string& key) {
   }
   try {
     const auto seen = look(key);
-    if (seen && seen->inode == held.inode) break_lease(key, *seen);
+    if (seen && seen->inode == held.inode) break_lease(key, *seen, "our own");
   } catch (const support::IoError&) {
     // It goes stale by itself.
   }
@@ -348,10 +397,10 @@ std::map<std::string, std::optional<LeaseOwner>> Leases::list(const fs::path& fo
 std::vector<LeaseOwner> Leases::sweep() const {
   std::vector<fs::path> victims;
   std::error_code error;
-  const std::string hosts[] = {cat(".claim.", options_.where.host, "."), cat(".broken.", options_.where.host, ".")};
+  const std::string own[] = {own_prefix("claim"), own_prefix("broken")};
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
     const std::string name = entry.path().filename().string();
-    for (const std::string& prefix : hosts) {
+    for (const std::string& prefix : own) {
       if (name.rfind(prefix, 0) != 0) continue;
       const auto pid = std::atoll(name.c_str() + prefix.size());
       if (pid != ::getpid() && process_start(pid) == 0) victims.push_back(entry.path());
@@ -362,9 +411,10 @@ std::vector<LeaseOwner> Leases::sweep() const {
   int number = 0;
   for (const auto& [key, owner] : list(folder_)) {
     if (!owner || !owner_is_gone(*owner, options_.where)) continue;
-    const auto seen = look(key);
+    const Breaking breaking(folder_);
+    const auto seen = breaking.alone() ? look(key) : std::nullopt;
     if (!seen || !parse_lease(seen->bytes) || !owner_is_gone(*parse_lease(seen->bytes), options_.where)) continue;
-    const fs::path away = folder_ / cat(".broken.", options_.where.host, ".", ::getpid(), ".swept-", ++number);
+    const fs::path away = folder_ / cat(own_prefix("broken"), ::getpid(), ".swept-", ++number);
     if (::rename(path(key).c_str(), away.c_str()) != 0) continue;
     const auto moved = look(away.filename().string());
     if (moved && moved->bytes != seen->bytes && ::link(away.c_str(), path(key).c_str()) != 0)

@@ -12,7 +12,7 @@
 /// claim's link count tells whether that worked, even where the reply of a network file system was lost. A lease is
 /// stale at once when its owner was a process of this host that is gone, or a job that has ended; else when nothing in
 /// it changed for 120 s of our own clock: other hosts' clocks and file times are never compared. It is broken by
-/// renaming it away, which one breaker wins.
+/// renaming it away, by one breaker at a time.
 #pragma once
 
 #include <cstdint>
@@ -75,7 +75,8 @@ class Leases {
     std::optional<LeaseOwner> broken;  ///< whose stale lease was broken for it
     std::string why;                   ///< it was stale
   };
-  /// Tries once. @throws IoError when the folder cannot be written.
+  /// Tries once. @throws IoError when the folder cannot be written, or a stale lease may not be broken (another
+  /// user's).
   Answer acquire(const std::string& key);
   /// Notes the stage's process in the lease; what fails is left out.
   void name_stage(const std::string& key, std::int64_t pid);
@@ -111,15 +112,20 @@ class Leases {
     double since_s = 0;
   };
 
+  class Breaking;
+
   void step(std::string_view name) const {
     if (options_.before_step) options_.before_step(name);
   }
   double now() const;
   std::filesystem::path path(const std::string& key) const { return folder_ / key; }
+  std::string own_prefix(std::string_view what) const;
   std::filesystem::path own_name(std::string_view what);
+  std::filesystem::path new_claim(support::Descriptor& file);
   std::optional<Watch> look(const std::string& key) const;
   bool stale(const std::string& key, const Watch& seen, const std::optional<LeaseOwner>& owner, std::string& why);
-  bool break_lease(const std::string& key, const Watch& seen);
+  /// `whose` for the message when it may not be broken. @throws IoError
+  bool break_lease(const std::string& key, const Watch& seen, const std::string& whose);
   bool claim(const std::string& key);
   static std::string first_line(const Held& held);
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "support/file_stamp.h"
 #include "support/hash.h"
 
 namespace pe::pipeline {
@@ -18,6 +19,12 @@ class Packer {
   void text(std::string_view value) {
     number(value.size());
     bytes_ += value;
+  }
+  void stamp(const support::FileStamp& value) {
+    for (const std::uint64_t part :
+         {std::uint64_t{value.exists}, value.size, value.mtime_ns, value.ctime_ns, value.inode}) {
+      number(part);
+    }
   }
   /// The whole file: magic, checksum, what was packed.
   std::string take(std::string_view magic) const {
@@ -65,6 +72,12 @@ class Unpacker {
     }
     const std::string_view value = rest_.substr(0, size);
     rest_.remove_prefix(size);
+    return value;
+  }
+  support::FileStamp stamp() {
+    support::FileStamp value;
+    value.exists = number() != 0;
+    for (std::uint64_t* part : {&value.size, &value.mtime_ns, &value.ctime_ns, &value.inode}) *part = number();
     return value;
   }
   bool good() const { return good_; }

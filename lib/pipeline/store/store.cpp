@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,16 +11,19 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <limits>
 #include <mutex>
 #include <set>
 #include <unordered_set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
+#include "artifact/h5.h"
+#include "artifact/header.h"
+#include "artifact/workspace.h"
 #include "pipeline/store/index.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/store/migrate.h"
+#include "pipeline/store/object_memo.h"
 #include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -39,7 +41,13 @@ using support::throw_errno;
 namespace {
 
 constexpr std::size_t kTooManyIndexFiles = 16;
-constexpr const char* kMergedIndex = "0000000000000000-merged.log";
+constexpr std::string_view kMergedEnding = "-merged.log";
+constexpr const char* kMergedIndex = "0000000000000000-merged.log";   ///< sorts before every other
+
+/// "<16 digits>-merged.log": of no process.
+bool is_merged_index(std::string_view name) {
+  return name.size() == 16 + kMergedEnding.size() && name.substr(16) == kMergedEnding;
+}
 
 std::string utc_date() {
   const std::time_t now = std::time(nullptr);
@@ -114,13 +122,6 @@ std::size_t hex_byte(std::string_view key) {
   return key.size() < 2 ? 0 : digit(key[0]) * 16 + digit(key[1]);
 }
 
-/// When a file or folder changed; in doubt now, so that nothing is concluded from it.
-std::int64_t modified_ns(const fs::path& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return std::numeric_limits<std::int64_t>::max();
-  return static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec;
-}
-
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() < 18 && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -135,6 +136,19 @@ bool is_made(const fs::path& folder, std::vector<std::string>& names) {
     ::usleep(250000);
   }
   return true;
+}
+
+/// A stage of another build may have run under a name and a key that were looked up before.
+void require_maker(const fs::path& path, const artifact::Recipe& made_by, const artifact::Recipe& expected) {
+  if (!made_by.task_key.empty() && made_by.task_key != expected.task_key) {
+    throw ArtifactError(cat("'", path.string(), "' says that it was made for key ", made_by.task_key.substr(0, 12),
+                            "…, expected ", expected.task_key.substr(0, 12), "…"));
+  }
+  if (made_by.version != 0 && made_by.stage == expected.stage && made_by.version != expected.version) {
+    throw ArtifactError(cat("'", path.string(), "' says that it was made by result version ", made_by.version, " of '",
+                            made_by.stage, "', expected version ", expected.version,
+                            ": the stage was rebuilt while it ran; start the run again"));
+  }
 }
 
 Result to_result(const Record& record) {
@@ -165,14 +179,12 @@ struct Store::State {
   mutable std::mutex warnings_mutex;  // records are read on other threads too
   mutable std::vector<std::string> warnings;
   mutable std::set<std::string> warned;
-  mutable std::mutex whole_mutex;                 // objects are published and read on other threads too
-  mutable std::unordered_set<std::string> whole;  // objects that were published, or read and found whole
+  mutable std::unique_ptr<ObjectMemo> object_memo;
   struct Shard {
-    bool looked_at = false, trusted = false;
+    bool listed = false;
     std::unordered_set<std::string> names;
   };
   mutable std::array<Shard, 256> shards;  // tasks/ab, by its two digits
-  std::int64_t index_ns = 0;              // the newest change of an index file when the store was opened
 
   void step(std::string_view name) const {
     if (options.before_step) options.before_step(name);
@@ -181,21 +193,6 @@ struct Store::State {
   void warn(const std::string& text) const {
     const std::lock_guard lock(warnings_mutex);
     if (warned.insert(text).second) warnings.push_back(text);
-  }
-
-  bool is_whole(const std::string& digest) const {
-    const std::lock_guard lock(whole_mutex);
-    return whole.count(digest) != 0;
-  }
-
-  void note_whole(const std::string& digest) const {
-    const std::lock_guard lock(whole_mutex);
-    whole.insert(digest);
-  }
-
-  void doubt(const std::string& digest) const {
-    const std::lock_guard lock(whole_mutex);
-    whole.erase(digest);
   }
 
   fs::path object(const std::string& digest) const { return root / "objects" / digest.substr(0, 2) / digest; }
@@ -218,7 +215,7 @@ struct Store::State {
     if (options.durable) support::sync_path(path.parent_path());
   }
 
-  void append_index(const std::string& entry, bool sync = false) {
+  void append_index(const std::string& entry, bool sync = false, bool retried = false) {
     struct stat status {};
     // Another process may have merged it away, taking us for dead.
     if (index_file && ::fstat(index_file.get(), &status) == 0 && status.st_nlink == 0) index_file.close();
@@ -239,9 +236,17 @@ struct Store::State {
       const fs::path path = folder / cat(stamp, "-", host_name(), "-", ::getpid(), ".log");
       index_file = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
       if (!index_file) throw_errno("create", path.string(), true);
-      write_index(index_header());
+      if (const int error = write_index(index_header()); error != 0) {
+        errno = error;
+        throw_errno("append to", path.string());
+      }
     }
-    write_index(entry);
+    if (const int error = write_index(entry); error != 0) {
+      // Merged away by another host, which a network file system tells at the write alone: once more into a new file.
+      if (error == ESTALE && !retried) return append_index(entry, sync, true);
+      errno = error;
+      throw_errno("append to", (root / "index").string());
+    }
     if (sync && options.durable && ::fsync(index_file.get()) != 0) throw_errno("sync", "the index");
   }
 
@@ -252,19 +257,21 @@ struct Store::State {
     forgets = true;
   }
 
-  void write_index(const std::string& bytes) {
+  /// 0, or what errno said.
+  int write_index(const std::string& bytes) {
     // One write per entry: what a crash leaves is a torn tail, which readers ignore. An entry that could not be written
     // whole (full disk) leaves one in the middle, so nothing more may be appended to that file.
-    if (write_whole(index_file.get(), bytes)) return;
+    if (write_whole(index_file.get(), bytes)) return 0;
     const int error = errno;
     index_file.close();
-    errno = error;
-    throw_errno("append to", (root / "index").string());
+    return error;
   }
 
-  /// Links `from` into objects/ under `digest`. What is there already may be damaged whatever its size: the fresh bytes
-  /// take its place, in one step. They are made young, so that a `gc` that is about to drop the object leaves it.
-  void place_object(const fs::path& from, const std::string& digest) const {
+  /// Links `from`, hashed just now, into objects/ under its digest. What is there already gives way: it may have lost
+  /// bits, and the fresh bytes are known.
+  void place_object(const support::FileRead& read) const {
+    const fs::path from = read.path;
+    const std::string& digest = read.sha256;
     const fs::path to = object(digest);
     folder_of(to);
     step("chmod");
@@ -272,37 +279,56 @@ struct Store::State {
     step("sync object");
     if (options.durable) support::sync_path(from);
     step("link object");
+    // Nobody has written it since it was hashed.
+    const support::FileStamp now = support::stamp_of(from);
+    const bool untouched =
+        now.inode == read.stamp.inode && now.size == read.stamp.size && now.mtime_ns == read.stamp.mtime_ns;
     if (::link(from.c_str(), to.c_str()) != 0) {
       if (errno != EEXIST) throw_errno("publish into", to.string(), true);
-      const fs::path fresh = support::unique_sibling(to);
-      // A name of nobody else's that exists all the same is ours: the reply to the call was lost (NFS).
-      if (::link(from.c_str(), fresh.c_str()) != 0 && !(errno == EEXIST && fs::equivalent(from, fresh))) {
-        throw_errno("publish into", to.string(), true);
-      }
-      ::utimensat(AT_FDCWD, fresh.c_str(), nullptr, 0);
-      support::rename_durably(fresh, to, options.durable);
-      ::unlink(fresh.c_str());  // a rename between two names of one file does nothing
+      // Made young in any case, so that a `gc` that is about to drop what was there as unused leaves it.
+      if (same_file(from, to))
+        ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);
+      else
+        replace_object(from, to, digest);
     }
     step("sync objects");
     sync_folder(to);
-    note_whole(digest);
+    if (untouched) object_memo->note_published(to, digest);
+    else object_memo->forget(digest);
   }
 
-  /// Whether the record that the index knows is still there. Every commit writes to its folder first and to the index
-  /// afterwards, so a folder that changed after the index did is looked at; it is listed once, which is far cheaper than
-  /// a stat for each record. What came later is asked for.
+  static bool same_file(const fs::path& a, const fs::path& b) {
+    struct stat first {}, second {};
+    return ::stat(a.c_str(), &first) == 0 && ::stat(b.c_str(), &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+  }
+
+  void replace_object(const fs::path& from, const fs::path& to, const std::string& digest) const {
+    const fs::path fresh = support::unique_sibling(to);
+    // A name of nobody else's that exists all the same is ours: the reply to the call was lost (NFS).
+    if (::link(from.c_str(), fresh.c_str()) != 0 && !(errno == EEXIST && same_file(from, fresh))) {
+      throw_errno("publish into", to.string(), true);
+    }
+    ::utimensat(AT_FDCWD, fresh.c_str(), nullptr, 0);
+    const int error = ::rename(fresh.c_str(), to.c_str()) == 0 ? 0 : errno;
+    ::unlink(fresh.c_str());  // also a rename between two names of one file leaves it
+    if (error == 0) return;
+    // Another user's in a folder that protects it: as good as ours while its bytes are.
+    if ((error == EACCES || error == EPERM) && support::sha256_file(to) == digest) return;
+    errno = error;
+    throw_errno("publish into", to.string(), true);
+  }
+
+  /// Whether the record that the index knows is still there: somebody may have deleted it by hand. Its folder is listed
+  /// once, which is far cheaper than a stat for each record; what came later is asked for.
   bool record_there(const ResultKey& key) const {
     if (key.is_snapshot()) return ::access(record(key).c_str(), F_OK) == 0;
     Shard& shard = shards[hex_byte(key.key)];
-    if (!shard.looked_at) {
-      shard.looked_at = true;
-      const fs::path folder = root / "tasks" / key.key.substr(0, 2);
-      shard.trusted = modified_ns(folder) <= index_ns;
-      if (!shard.trusted) {
-        for (const std::string& name : names_in(folder)) shard.names.insert(name);
-      }
+    if (!shard.listed) {
+      shard.listed = true;
+      for (std::string& name : names_in(root / "tasks" / key.key.substr(0, 2))) shard.names.insert(std::move(name));
     }
-    return shard.trusted || shard.names.count(key.key + ".json") != 0 || ::access(record(key).c_str(), F_OK) == 0;
+    return shard.names.count(key.key + ".json") != 0 || ::access(record(key).c_str(), F_OK) == 0;
   }
 
   /// `strict`: a record that cannot be read just now is an error, not a record that is missing.
@@ -345,6 +371,7 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
   state_->root = fs::absolute(root).lexically_normal();
   if (!state_->root.has_filename()) state_->root = state_->root.parent_path();
   state_->options = std::move(options);
+  state_->object_memo = std::make_unique<ObjectMemo>(state_->root);
   const fs::path& folder = state_->root;
   const fs::path version_file = folder / "VERSION";
   if (state_->options.create) share_with_group(folder);
@@ -392,9 +419,6 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
   }
   for (const auto& [name, opened] : {std::pair{"objects", &state_->objects}, {"plans", &state_->plans}}) {
     *opened = Descriptor(::open((folder / name).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  }
-  for (const std::string& name : names_in(folder / "index")) {
-    state_->index_ns = std::max(state_->index_ns, modified_ns(folder / "index" / name));
   }
   state_->index = read_index(folder / "index");
   if (state_->index.damaged != 0) {
@@ -508,47 +532,54 @@ std::vector<ResultKey> Store::matching(const std::string& prefix) const {
   return found;
 }
 
-OutputRecord Store::publish_output(const Produced& produced) const {
-  // HDF5 serves one thread at a time.
-  static std::mutex hdf5;
+OutputRecord Store::publish_output(const Produced& produced, const artifact::Recipe* expected) const {
   OutputRecord output;
   output.role = produced.role;
   output.kind = std::string(artifact::kind_name(produced.kind));
   output.is_volatile = produced.is_volatile;
   output.collection = artifact::is_collection(produced.kind);
   state_->step("check");
-  {
-    const std::lock_guard lock(hdf5);
-    artifact::check_artifact(produced.path, produced.kind);
-    if (!output.collection) output.content = artifact::artifact_content_digest(produced.path);
+  artifact::check_artifact(produced.path, produced.kind);
+  if (!output.collection) {
+    output.content = artifact::artifact_content_digest(produced.path);
+    if (expected && artifact::h5::looks_like_hdf5(produced.path)) {
+      require_maker(produced.path, artifact::read_recipe(artifact::h5::File::open(produced.path)), *expected);
+    }
   }
   if (!output.collection) {
     struct stat status {};
     if (::stat(produced.path.c_str(), &status) != 0) throw_errno("read", produced.path.string());
     output.bytes = static_cast<std::uint64_t>(status.st_size);
-    output.object = support::sha256_file(produced.path);
-    state_->place_object(produced.path, output.object);
+    const support::FileRead read = support::hash_file(produced.path);
+    output.object = read.sha256;
+    state_->place_object(read);
     return output;
   }
   const fs::path manifest_path = produced.path / artifact::kManifestName;
   const std::string text = support::read_file(manifest_path);
   const artifact::Manifest manifest = artifact::Manifest::parse(text, manifest_path.string());
+  if (expected) require_maker(produced.path, manifest.recipe, *expected);
   for (const artifact::Member& member : manifest.members) {
     const fs::path path = produced.path / member.name;
     // Hashed again although the manifest says it: an object's name must be true, whoever wrote the manifest.
-    const std::string digest = support::sha256_file(path);
-    if (digest != member.file_digest) {
-      throw ArtifactError(cat("'", path.string(), "' has SHA-256 ", digest.substr(0, 12), "…, but its manifest says ",
-                              member.file_digest.substr(0, 12), "…: it changed after it was closed"));
+    const support::FileRead read = support::hash_file(path);
+    if (read.sha256 != member.file_digest) {
+      throw ArtifactError(cat("'", path.string(), "' has SHA-256 ", read.sha256.substr(0, 12),
+                              "…, but its manifest says ", member.file_digest.substr(0, 12),
+                              "…: it changed after it was closed"));
     }
-    state_->place_object(path, digest);
-    output.members.push_back(digest);
+    state_->place_object(read);
+    output.members.push_back(read.sha256);
     output.bytes += member.bytes;
   }
-  output.object = support::sha256_hex(text);
+  const support::FileRead read = support::hash_file(manifest_path);
+  if (read.sha256 != support::sha256_hex(text)) {
+    throw ArtifactError(cat("'", manifest_path.string(), "' changed while it was published"));
+  }
+  output.object = read.sha256;
   output.content = manifest.content_digest();
   output.bytes += text.size();
-  state_->place_object(manifest_path, output.object);
+  state_->place_object(read);
   return output;
 }
 
@@ -644,23 +675,18 @@ bool Store::forget(const ResultKey& key) {
   if (!key.is_snapshot()) {
     State::Shard& shard = state_->shards[hex_byte(key.key)];
     shard.names.erase(key.key + ".json");
-    shard.trusted = false;
-    shard.looked_at = true;
   }
   state_->move_to_trash(path);
   return true;
 }
 
 void Store::discard_object(const std::string& digest) {
-  state_->doubt(digest);
+  state_->object_memo->forget(digest);
   if (has_object(digest)) state_->move_to_trash(state_->object(digest));
 }
 
 fs::path Store::move_to_trash(const fs::path& path) {
-  {
-    const std::lock_guard lock(state_->whole_mutex);
-    state_->whole.clear();
-  }
+  state_->object_memo->forget_all();
   return state_->move_to_trash(path);
 }
 
@@ -672,12 +698,12 @@ void Store::import_object(const fs::path& from, const std::string& digest) {
     std::error_code error;
     fs::copy_file(from, copy, error);
     if (error) throw IoError(cat("cannot copy '", from.string(), "' to '", copy.string(), "': ", error.message()));
-    const std::string found = support::sha256_file(copy);
-    if (found != digest) {
-      throw ArtifactError(cat("'", from.string(), "' has SHA-256 ", found.substr(0, 12), "…, but is named ",
+    const support::FileRead read = support::hash_file(copy);
+    if (read.sha256 != digest) {
+      throw ArtifactError(cat("'", from.string(), "' has SHA-256 ", read.sha256.substr(0, 12), "…, but is named ",
                               digest.substr(0, 12), "…: it is damaged"));
     }
-    state_->place_object(copy, digest);
+    state_->place_object(read);
   } catch (...) {
     ::unlink(copy.c_str());
     throw;
@@ -686,8 +712,9 @@ void Store::import_object(const fs::path& from, const std::string& digest) {
 }
 
 bool Store::known_whole(const OutputRecord& output) const {
-  const std::lock_guard lock(state_->whole_mutex);
-  const auto known = [&](const std::string& digest) { return state_->whole.count(digest) != 0; };
+  const auto known = [&](const std::string& digest) {
+    return is_key(digest) && state_->object_memo->known(state_->object(digest), digest);
+  };
   return known(output.object) && std::all_of(output.members.begin(), output.members.end(), known);
 }
 
@@ -701,19 +728,21 @@ std::vector<std::string> Store::damaged(const OutputRecord& output, Reread rerea
     return !given_up;
   };
   const auto look = [&](const std::string& digest) {
-    if (given_up || (reread == Reread::kUnknown && state_->is_whole(digest))) return;
+    const fs::path path = state_->object(digest);
+    if (given_up || (reread == Reread::kUnknown && state_->object_memo->known(path, digest))) return;
     bool whole = false;
+    const support::FileStamp before = support::stamp_of(path);
     try {
-      whole = has_object(digest) && hash_of(state_->object(digest), block) == digest;
+      whole = has_object(digest) && hash_of(path, block) == digest;
     } catch (const IoError&) {
       // Cannot be read: as good as damaged.
     }
     if (given_up) return;
     if (whole) {
-      state_->note_whole(digest);
+      state_->object_memo->note_read(path, digest, before);
       return;
     }
-    state_->doubt(digest);
+    state_->object_memo->forget(digest);
     bad.push_back(digest);
   };
   look(output.object);
@@ -723,8 +752,11 @@ std::vector<std::string> Store::damaged(const OutputRecord& output, Reread rerea
 
 void Store::tidy_index() {
   const fs::path folder = state_->root / "index";
-  // Files of processes that still write are left alone: of those that live here, and of other hosts' for a week.
+  // Files of processes that still write are left alone: of those that live here, and of other hosts' for ten minutes
+  // after their last entry. Should one write again, it finds its file gone and begins another; what falls between costs
+  // a look-up.
   const auto in_use = [&](const std::string& name) {
+    if (is_merged_index(name)) return false;
     const std::string mine = cat("-", host_name(), "-");
     const auto at = name.find(mine);
     if (at == 16) {
@@ -732,9 +764,9 @@ void Store::tidy_index() {
       return pid != ::getpid() && process_start(pid) != 0;
     }
     struct stat status {};
-    constexpr std::time_t kWeek = 7 * 86400;
-    return name.size() > 16 && name[16] == '-' && name != kMergedIndex &&
-           ::stat((folder / name).c_str(), &status) == 0 && std::time(nullptr) - status.st_mtime < kWeek;
+    constexpr std::time_t kQuiet = 600;
+    return name.size() > 16 && name[16] == '-' && ::stat((folder / name).c_str(), &status) == 0 &&
+           std::time(nullptr) - status.st_mtime < kQuiet;
   };
   std::vector<std::string> names = names_in(folder);
   const bool wasteful = state_->index.entries > 2 * (state_->index.results.size() + state_->index.hints.size()) + 1000;
@@ -743,21 +775,20 @@ void Store::tidy_index() {
   options.before_step = state_->options.before_step;
   Leases leases(leases_folder(), options);
   if (!leases.acquire(kMergedIndex).acquired) return;  // one at a time
-  // Only those before the first in use: the merged file is read first of all, and what one of them says to forget must
-  // not come before what another recorded.
-  names.erase(std::find_if(names.begin(), names.end(), in_use), names.end());
-  if (names.empty()) return;
   state_->index_file.close();
-  IndexContent content;
-  bool whole = true;
-  for (const std::string& name : names) whole = read_index_file(folder / name, content) && whole;
-  // Sorts before every other; should we die before the rest is removed, reading them again changes nothing.
-  state_->step("write merged index");
-  support::write_file_atomically(folder / kMergedIndex, render_index(content), state_->options.durable);
-  for (const std::string& name : names) {
-    if (name == kMergedIndex) continue;
-    state_->step("remove index file");
-    ::unlink((folder / name).c_str());
+  for (const std::vector<std::string>& run : mergeable(names, in_use)) {
+    const bool first = run.front() == names.front();
+    const std::string merged = first ? kMergedIndex : cat(run.front().substr(0, 16), kMergedEnding);
+    IndexContent content;
+    for (const std::string& name : run) read_index_file(folder / name, content);
+    // It stands where they stood; should we die before they are removed, reading them again changes nothing.
+    state_->step("write merged index");
+    support::write_file_atomically(folder / merged, render_index(content, !first), state_->options.durable);
+    for (const std::string& name : run) {
+      if (name == merged) continue;
+      state_->step("remove index file");
+      ::unlink((folder / name).c_str());
+    }
   }
   state_->index = read_index(folder);
 }
@@ -823,61 +854,6 @@ std::vector<std::string> Store::runs() const {
 std::vector<std::string> Store::take_warnings() const {
   const std::lock_guard lock(state_->warnings_mutex);
   return std::exchange(state_->warnings, {});
-}
-
-// ---- the lock -------------------------------------------------------------------------------------------------------
-
-std::optional<RunLock> RunLock::acquire(const fs::path& store, const std::string& pipeline, LockOwner* owner) {
-  return lock(store, pipeline, owner, LOCK_EX);
-}
-
-std::optional<RunLock> RunLock::share(const fs::path& store, const std::string& pipeline, LockOwner* owner) {
-  return lock(store, pipeline, owner, LOCK_SH);
-}
-
-std::optional<RunLock> RunLock::lock(const fs::path& store, const std::string& pipeline, LockOwner* owner, int how) {
-  support::make_folders(store);
-  share_with_group(store);
-  const fs::path path = store / "run.lock";
-  Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  if (!fd) throw_errno("create", path.string(), true);
-  if (::flock(fd.get(), how | LOCK_NB) != 0) {
-    if (errno == ENOLCK || errno == EOPNOTSUPP || errno == ENOSYS) return RunLock(fd.release());
-    if (errno != EWOULDBLOCK) throw_errno("lock", path.string());
-    if (owner) {
-      const Json json = Json::parse(support::read_file(path, 65536), nullptr, false);
-      if (json.is_object()) {
-        owner->host = json.value("host", "");
-        owner->pid = json.value("pid", std::int64_t{0});
-        owner->pipeline = json.value("pipeline", "");
-        owner->started = json.value("started", "");
-      }
-    }
-    return std::nullopt;
-  }
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char started[32];
-  std::strftime(started, sizeof started, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  const std::string text =
-      Json{{"host", host_name()}, {"pid", ::getpid()}, {"pipeline", pipeline}, {"started", started}}.dump(
-          -1, ' ', false, Json::error_handler_t::replace) +
-      "\n";
-  // Who holds the lock is a courtesy to whoever is refused; a full disk must not stop us here.
-  if (::ftruncate(fd.get(), 0) == 0 && ::pwrite(fd.get(), text.data(), text.size(), 0) < 0) errno = 0;
-  return RunLock(fd.release());
-}
-
-RunLock::RunLock(RunLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-RunLock& RunLock::operator=(RunLock&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-RunLock::~RunLock() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 }  // namespace pe::pipeline

@@ -14,7 +14,7 @@
 ///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
 ///     roots/<name>.json               what `gc` must keep: pins (pin.h)
 ///     trash/<date>/                   what was dropped or found damaged, until `gc` deletes it
-///     run.lock                        shared by every `run` at work, so that nobody sweeps the store meanwhile
+///     memo/                           what makes the second look cheap; may be deleted freely
 ///
 /// Any number of runs, users and hosts share a store. Where its folder has the set-group-id bit, it is a group's: what
 /// this process and its stages make there is writable for the group.
@@ -31,6 +31,10 @@
 
 #include "artifact/kind.h"
 #include "pipeline/store/record.h"
+
+namespace pe::artifact {
+struct Recipe;
+}
 
 namespace pe::pipeline {
 
@@ -111,8 +115,9 @@ class Store {
 
   // ---- writing --------------------------------------------------------------------------------------------------
   /// Checks a closed output (artifact_check), hashes it and moves it into objects/. Files of a collection move one by
-  /// one, its manifest last. @throws ArtifactError when it is no whole artifact of its kind, IoError.
-  OutputRecord publish_output(const Produced& produced) const;
+  /// one, its manifest last. Where the artifact says by which result version and for which key it was made, that must
+  /// be as in `expected`. @throws ArtifactError when it is no whole artifact of its kind, or another's; IoError.
+  OutputRecord publish_output(const Produced& produced, const artifact::Recipe* expected = nullptr) const;
   /// The commit point. Keeps a record that exists; see Published.
   Published commit(const Record& record);
   /// The two halves of `commit`: the record's file, and what this process remembers of it. The first, like
@@ -132,7 +137,8 @@ class Store {
   /// threads. `go_on` is told of every block; when it says no, what was found so far is returned.
   std::vector<std::string> damaged(const OutputRecord& output, Reread reread = Reread::kAll,
                                    const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;
-  /// Whether this Store has read or published all of its objects and found them whole.
+  /// Whether all of its objects were published by this process, or read by any, and have not changed since
+  /// (object_memo.h): one stat each.
   bool known_whole(const OutputRecord& output) const;
 
   /// Merges index files once there are many, or when one is damaged.
@@ -164,33 +170,6 @@ class Store {
  private:
   struct State;
   std::unique_ptr<State> state_;
-};
-
-/// Who holds a store, as written in run.lock.
-struct LockOwner {
-  std::string host;
-  std::int64_t pid = 0;
-  std::string pipeline;
-  std::string started;  ///< UTC
-};
-
-/// Held on store/run.lock: shared by every `run` at work, alone by what sweeps or changes the store as a whole. Freed by
-/// the kernel when the process ends, however it ends. No result depends on it: where a file system has no locks it is
-/// held in name only.
-class RunLock {
- public:
-  /// Empty, and `owner` filled, when someone else holds it.
-  static std::optional<RunLock> acquire(const fs::path& store, const std::string& pipeline, LockOwner* owner);
-  /// Together with others who share it; empty when someone holds it alone.
-  static std::optional<RunLock> share(const fs::path& store, const std::string& pipeline, LockOwner* owner);
-  RunLock(RunLock&&) noexcept;
-  RunLock& operator=(RunLock&&) noexcept;
-  ~RunLock();
-
- private:
-  explicit RunLock(int fd) : fd_(fd) {}
-  static std::optional<RunLock> lock(const fs::path& store, const std::string& pipeline, LockOwner* owner, int how);
-  int fd_ = -1;
 };
 
 }  // namespace pe::pipeline

@@ -1,7 +1,6 @@
 #include "pipeline/upkeep/garbage.h"
 
 #include <dirent.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <unordered_set>
 
 #include "pipeline/store/attempt.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "pipeline/upkeep/inventory.h"
 #include "pipeline/upkeep/pin.h"
@@ -167,7 +167,7 @@ class Collector {
   // ---- roots --------------------------------------------------------------------------------------------------------
 
   void mark() {
-    for (const std::string& id : live_runs(store_, std::max(kLeastPatience, options_.grace_s))) live_.insert(id);
+    for (const std::string& id : live_runs(store_)) live_.insert(id);
     for (const std::string& name : names_in(store_.root() / "leases")) {
       const std::string plan_key = name.substr(0, 64);
       if (!is_key(plan_key)) continue;
@@ -402,11 +402,12 @@ class Collector {
       std::uint64_t bytes = 0;
       std::vector<fs::path> files;
     };
-    std::map<std::string, Memo> memos;   // a plan's memo is two files: plan-<id> and plan-<id>.index
+    std::map<std::string, Memo> memos;   // a plan's memo is two files: noop-<id> and noop-<id>.index
     const fs::path folder = store_.root() / "memo";
     for (const std::string& name : names_in(folder)) {
       const auto seen = look(folder / name);
-      if (!seen || seen->folder || name.rfind("plan-", 0) != 0) continue;
+      if (!seen || seen->folder || (name.rfind("noop-", 0) != 0 && name.rfind("plan-", 0) != 0))
+        continue;  // "plan-": of versions before
       Memo& memo = memos[name.substr(0, name.find('.'))];
       memo.mtime = std::max(memo.mtime, seen->mtime);
       memo.bytes += seen->bytes;
@@ -628,23 +629,6 @@ std::string_view what_name(Dropped::What what) {
       return "result";
   }
   return "";
-}
-
-std::vector<std::string> live_runs(const Store& store, double patience_s) {
-  std::vector<std::string> live;
-  for (const std::string& id : store.runs()) {
-    const fs::path folder = store.runs_folder() / id;
-    if (look(folder / "summary.json")) continue;
-    const Json plan = read_json(folder / "plan.json");
-    if (!plan.is_object()) continue;
-    const std::string host = plan.value("host", "");
-    const std::int64_t pid = plan.value("pid", std::int64_t{0});
-    const bool here = host == host_name();
-    const bool alive = here ? pid > 0 && (::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM)
-                            : measure(folder).mtime > unix_time() - patience_s;
-    if (alive) live.push_back(id);
-  }
-  return live;
 }
 
 GarbageReport collect_garbage(Store& store, const GarbageOptions& options) { return Collector(store, options).go(); }

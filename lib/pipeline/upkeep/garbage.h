@@ -64,8 +64,4 @@ struct GarbageReport {
 /// @throws IoError
 GarbageReport collect_garbage(Store& store, const GarbageOptions& options);
 
-/// Runs that are going on, as far as this host can tell: no summary yet, and their process lives, or is another host's
-/// and was heard of within `patience_s`.
-std::vector<std::string> live_runs(const Store& store, double patience_s);
-
 }  // namespace pe::pipeline

@@ -1,7 +1,6 @@
 #include "pipeline/upkeep/health.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -16,6 +15,7 @@
 
 #include "pipeline/plan/capacity.h"
 #include "pipeline/store/attempt.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/upkeep/garbage.h"
@@ -165,7 +165,7 @@ class Examination {
   }
 
   void runs(const Store& store) {
-    const std::vector<std::string> live = live_runs(store, 600);
+    const std::vector<std::string> live = live_runs(store);
     for (const std::string& id : live) add(Level::kNote, "store", cat("run ", id, " is going on"));
     std::size_t died = 0;
     for (const std::string& id : store.runs()) {

@@ -13,8 +13,9 @@
 #include "artifact/finish_collection.h"
 #include "artifact/header.h"
 #include "pipeline/plan/key.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/externals.h"
 #include "pipeline/run/local_runner.h"
+#include "pipeline/run/program_binding.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -230,11 +231,14 @@ void check_files(const Record& record) {
         if (each.is_string()) paths.push_back(each);
       }
     }
-    const ListedFiles listed = list_files(paths);
+    const ListedGroups listed = list_groups(paths);
     if (!listed.missing.empty()) throw Cannot{cat("its input file ", quote(listed.missing), " is gone")};
-    Json now = Json::array();
-    for (const auto& [name, path] : listed.files) now.push_back({name, support::sha256_file(path)});
-    if (now != files) throw Cannot{cat("the files that ", quote(field), " names have changed since")};
+    std::vector<ExternalContent::Files> now;
+    for (const ListedGroups::Files& group : listed.groups) {
+      now.emplace_back();
+      for (const auto& [name, path] : group) now.back().emplace_back(name, support::sha256_file(path));
+    }
+    if (keyed_files(now) != files) throw Cannot{cat("the files that ", quote(field), " names have changed since")};
   }
 }
 
@@ -286,6 +290,7 @@ Json document_of(const Store& store, const Inventory& inventory, const StageDesc
                 {"work", folder.string()},
                 {"resume", nullptr},
                 {"events_fd", Launch::kEventsDescriptor}};
+  bind_to_program(document, stage, false);
   if (!missing.empty()) document["missing"] = std::move(missing);
   const fs::path out = folder / "out";
   support::make_folders(out);
@@ -385,7 +390,7 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
     const bool cuda = config.is_object() && config.contains("compute") && config["compute"].is_object() &&
                       config["compute"].value("device", "") == "cuda";
     if (cuda && options.gpus.empty()) throw Cannot{"it was made on a GPU, and there is none here (--gpus)"};
-    launch.environment = stage_environment(cuda ? options.gpus : std::vector<std::string>());
+    launch.environment = stage_environment(cuda ? options.gpus : std::vector<std::string>(), stage->name);
     runner.start(launch);
     for (bool over = false; !over;) {
       for (const RunnerEvent& event : runner.wait(1.0)) {

@@ -87,4 +87,27 @@ BOOST_AUTO_TEST_CASE(the_machine_has_one_of_three) {
   BOOST_TEST((isa == "avx512" || isa == "avx2" || isa == "portable"));
 }
 
+BOOST_AUTO_TEST_CASE(where_the_file_names_the_machines_that_run_it_the_planning_machine_is_in_no_key) {
+  const test::GridFolder folder;
+  const auto with = [](const std::string& line) {
+    std::string text = test::kGrid;
+    return line.empty() ? text : text.replace(text.find("\nslurm:\n"), 8, "\nslurm:\n  " + line + "\n");
+  };
+  const auto keys = [&](const std::string& line, const std::string& isa) {
+    ExpandOptions options = test::GridFolder::plain_options();
+    options.axis = {"encoding=rope", "size=tiny", "seed=42"};
+    options.isa = isa;
+    std::vector<std::string> all;
+    for (const Task& task : folder.keyed(with(line), options).tasks) all.push_back(task.plan_key);
+    return all;
+  };
+  const auto avx2 = keys("isa: avx2", "avx512");
+  BOOST_TEST((avx2 == keys("isa: avx2", "portable")));   // a login node and a compute node
+  BOOST_TEST((avx2 == keys("", "avx2")));
+  BOOST_TEST((avx2 != keys("isa: portable", "avx2")));
+  const std::string refused = folder.refusal(with("isa: avx"));
+  BOOST_TEST(refused.find("expected one of avx512, avx2, portable as slurm.isa, found 'avx'") != std::string::npos,
+             refused);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -357,7 +357,7 @@ BOOST_AUTO_TEST_CASE(flags_that_name_nothing_are_refused) {
 
 BOOST_AUTO_TEST_CASE(a_missing_input_path_is_no_mistake_of_the_file) {
   const Graph graph = GridFolder().keyed(replaced(kGrid, "path: data/fineweb-edu", "path: data/absent"));
-  BOOST_TEST(graph.tasks[0].externals.at(0).missing.find("data/absent") != std::string::npos);
+  BOOST_TEST(graph.tasks[0].externals.at(0).content->missing.find("data/absent") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_share_of_a_gpu_is_not_the_same_as_none) {

@@ -213,13 +213,41 @@ BOOST_AUTO_TEST_CASE(content_of_input_files_is_in_the_key_and_their_place_is_not
   BOOST_TEST(keys_of(folder, kGrid).at("fetch") != before.at("fetch"));
 }
 
+BOOST_AUTO_TEST_CASE(the_order_of_a_list_of_paths_is_in_the_key) {
+  const GridFolder folder;
+  folder.write("x/part-0.txt", "one");
+  folder.write("y/part-0.txt", "two");
+  const auto key_of = [&](const std::vector<std::string>& paths) {
+    Graph graph;
+    Task& task = graph.tasks.emplace_back();
+    task.stage = test::stage_catalog().find("pe-fetch", folder.root(), {});
+    task.config = support::defaults(task.stage->fields);
+    ExternalInput& external = task.externals.emplace_back();
+    external.field = "path";
+    for (const std::string& path : paths) external.paths.push_back(folder.path(path).string());
+    ContentMemo memo(folder.path("store"));
+    hash_externals(graph, memo);
+    compute_plan_keys(graph);
+    BOOST_TEST(graph.tasks[0].plan_key == support::canonical_hash("pe/plan/1", plan_preimage(graph, graph.tasks[0])));
+    return graph.tasks[0].plan_key;
+  };
+  const std::string files = key_of({"x/part-0.txt", "y/part-0.txt"});
+  BOOST_TEST(key_of({"y/part-0.txt", "x/part-0.txt"}) != files);
+  const std::string folders = key_of({"x", "y"});
+  BOOST_TEST(key_of({"y", "x"}) != folders);
+  folder.write("x/part-0.txt", "two");   // the two contents change places under equal names
+  folder.write("y/part-0.txt", "one");
+  BOOST_TEST(key_of({"x", "y"}) != folders);
+  BOOST_TEST(key_of({"y", "x"}) == folders);
+}
+
 BOOST_AUTO_TEST_CASE(a_result_version_moves_its_stage_and_code_build_hashes_the_build) {
   const GridFolder folder;
   const Graph graph = folder.keyed(kGrid, few());
   Task task = graph.tasks[0];
   const std::string before = task_key(task, {});
   StageDescription stage = *task.stage;
-  stage.build_id = "ffff";
+  stage.program_digest = "ffff";
   task.stage = std::make_shared<StageDescription>(stage);
   BOOST_TEST(task_key(task, {}) == before);
   task.hash_build = true;

@@ -117,42 +117,31 @@ BOOST_FIXTURE_TEST_CASE(a_program_that_is_not_there_cannot_start, Runs) {
   BOOST_CHECK_THROW(runner.start(launch), support::IoError);
 }
 
-BOOST_FIXTURE_TEST_CASE(the_token_of_the_hub_reaches_the_stage_that_downloads_alone, Runs) {
-  const std::vector<std::string> environment{"PATH=/usr/bin:/bin", "HF_TOKEN=hf_secret", "HF_TOKEN_PATH=/t", "HF_HOME=/hf"};
-  start("env", environment);
-  until_exit();
-  const std::string other = support::read_file(folder / "stage.log");
-  BOOST_TEST(other.find("HF_TOKEN") == std::string::npos);
-  BOOST_TEST(other.find("HF_HOME=/hf") != std::string::npos);
-  fs::copy_file("/bin/sh", folder / "pe-fetch");
-  Launch launch;
-  launch.ticket = ++last;
-  launch.arguments = {(folder / "pe-fetch").string(), "-c", "env"};
-  launch.environment = environment;
-  launch.directory = folder.path();
-  launch.log = folder / "fetch.log";
-  runner.start(launch);
-  until_exit();
-  BOOST_TEST(support::read_file(folder / "fetch.log").find("HF_TOKEN=hf_secret") != std::string::npos);
-}
-
 BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   ::setenv("OMP_NUM_THREADS", "3", 1);
   ::setenv("HF_HOME", "/hf", 1);
   ::setenv("PE_SECRET", "x", 1);
   ::setenv("LANG", "tr_TR", 1);
-  const auto environment = stage_environment({"0", "2"});
+  ::setenv("HF_TOKEN", "secret", 1);
+  ::setenv("SSL_CERT_FILE", "/etc/own.pem", 1);
+  ::setenv("CURL_CA_BUNDLE", "/etc/own.pem", 1);
+  const auto environment = stage_environment({"0", "2"}, "train");
+  const auto of_fetch = stage_environment({}, "fetch");
+  BOOST_TEST((std::find(of_fetch.begin(), of_fetch.end(), "HF_TOKEN=secret") != of_fetch.end()));
   const auto has = [&](const std::string& entry) {
     return std::find(environment.begin(), environment.end(), entry) != environment.end();
   };
   BOOST_TEST(has("HF_HOME=/hf"));
+  BOOST_TEST(!has("HF_TOKEN=secret"));   // for those who fetch alone
+  BOOST_TEST(has("SSL_CERT_FILE=/etc/own.pem"));
+  BOOST_TEST(has("CURL_CA_BUNDLE=/etc/own.pem"));
   BOOST_TEST(has("LANG=C.UTF-8"));
   BOOST_TEST(has("CUDA_VISIBLE_DEVICES=0,2"));
   for (const std::string& entry : environment) {
     BOOST_TEST(entry.rfind("OMP_", 0) != 0u);
     BOOST_TEST(entry.rfind("PE_", 0) != 0u);
   }
-  ::unsetenv("OMP_NUM_THREADS");
+  for (const char* name : {"OMP_NUM_THREADS", "HF_TOKEN", "SSL_CERT_FILE", "CURL_CA_BUNDLE"}) ::unsetenv(name);
 }
 
 BOOST_AUTO_TEST_CASE(an_attempt_whose_process_lives_is_an_orphan_until_it_is_gone) {

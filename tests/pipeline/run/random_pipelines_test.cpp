@@ -14,7 +14,7 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/plan/explain.h"
 #include "pipeline/plan/key.h"
-#include "pipeline/plan/memo.h"
+#include "pipeline/plan/externals.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/naive_model.h"
 #include "pipeline/run/run.h"

@@ -397,7 +397,7 @@ BOOST_FIXTURE_TEST_CASE(a_partial_gather_goes_on_without_what_failed, SmallRun) 
 }
 
 BOOST_FIXTURE_TEST_CASE(a_missing_input_file_is_incomplete_not_failed, Diamond) {
-  task(a).externals.push_back({"path", {"/nowhere"}, "/nowhere", {}});
+  task(a).externals.push_back({"path", {"/nowhere"}, ExternalContent{{{}}, "/nowhere", {}}});
   const RunSummary summary = run();
   BOOST_TEST(summary.exit_code == kRunIncomplete);
   BOOST_TEST(summary.blocked == 4u);

@@ -6,10 +6,15 @@
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
 
 #include "artifact/collection.h"
+#include "artifact/metrics.h"
+#include "artifact/workspace.h"
 #include "pipeline/store/index.h"
+#include "pipeline/store/object_memo.h"
 #include "support/can_mount.h"
 #include "support/error.h"
 #include "support/fake_runner.h"
@@ -17,6 +22,7 @@
 #include "support/hash.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
+#include "support/text.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -249,6 +255,35 @@ BOOST_FIXTURE_TEST_CASE(many_index_files_are_merged_into_one, OneStore) {
   for (const Record& made : all) BOOST_TEST(again.find(made.key).has_value());
 }
 
+BOOST_FIXTURE_TEST_CASE(index_files_of_thousands_of_hosts_are_merged_around_one_in_use, OneStore) {
+  // As thirty elements of a cluster's array leave them, one of them still at work in the middle.
+  const auto name = [&](int i) { return fmt::format("{:016d}-node{:02d}-7.log", 1000 + i, i); };
+  std::vector<Record> all;
+  const auto old = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  { Store store = open(); }
+  for (int i = 0; i < 30; ++i) {
+    std::string bytes = index_header();
+    all.push_back(record("t" + std::to_string(i), {}));
+    bytes += encode_hint(all[i].plan_key, all[i].key.key);
+    if (i == 3) bytes += encode_result(all[i].key, Result{});
+    if (i == 20) bytes += encode_forgotten(all[3].key);
+    support::make_folders(folder / "store/index");
+    support::write_file_atomically(folder / "store/index" / name(i), bytes, false);
+    if (i != 10) fs::last_write_time(folder / "store/index" / name(i), old);
+  }
+  Store store = open();
+  store.tidy_index();
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder / "store/index"))
+    left.push_back(entry.path().filename().string());
+  std::sort(left.begin(), left.end());
+  BOOST_TEST(
+      (left == std::vector<std::string>{"0000000000000000-merged.log", name(10), "0000000000001011-merged.log"}));
+  const IndexContent content = read_index(folder / "store/index");
+  BOOST_TEST(content.hints.size() == 30u);
+  BOOST_TEST(content.results.count(all[3].key) == 0u);   // forgotten after it was recorded, and that order holds
+}
+
 BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStore) {
   open();
   support::write_file_atomically(folder / "store/VERSION", "3\n", false);
@@ -331,7 +366,7 @@ BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, 
   };
   BOOST_TEST(files().size() == 25u);
   open().tidy_index();
-  BOOST_TEST(files().size() == 14u);  // what came before, the living one's, and what came after
+  BOOST_TEST(files().size() == 3u);  // what came before, the living one's, and what came after
   ::kill(child, SIGKILL);
   support::wait_for(child);
   open().tidy_index();
@@ -345,30 +380,75 @@ BOOST_FIXTURE_TEST_CASE(tidying_the_index_leaves_the_files_of_living_processes, 
   BOOST_TEST(*open().hint(support::sha256_hex("p")) == support::sha256_hex("living"));
 }
 
-BOOST_FIXTURE_TEST_CASE(a_second_run_is_told_who_holds_the_lock, OneStore) {
-  int pipe_ends[2];
-  BOOST_REQUIRE(::pipe(pipe_ends) == 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const auto lock = RunLock::acquire(folder / "store", "other", nullptr);
-    if (::write(pipe_ends[1], "x", 1) != 1) ::_exit(1);
-    ::pause();
-  }
-  char byte;
-  BOOST_REQUIRE(::read(pipe_ends[0], &byte, 1) == 1);
-  LockOwner owner;
-  BOOST_TEST(!RunLock::acquire(folder / "store", "mine", &owner));
-  BOOST_TEST(owner.pid == child);
-  BOOST_TEST(owner.pipeline == "other");
-  ::kill(child, SIGKILL);
-  support::wait_for(child);
-  // Killed without a word, and yet the lock is free at once.
+BOOST_FIXTURE_TEST_CASE(publishing_good_bytes_over_an_object_that_lost_a_bit_mends_it, OneStore) {
+  Store store = open();
+  const fs::path path = file("x");
+  const OutputRecord output = store.publish_output({"out", artifact::Kind::kMetrics, false, path});
+  const fs::path object = store.object_path(output.object);
+  fs::remove(path);   // it is the same file
+  BOOST_TEST(store.damaged(output, Reread::kUnknown).empty());
+  fs::permissions(object, fs::perms::owner_write, fs::perm_options::add);
+  std::fstream(object, std::ios::in | std::ios::out | std::ios::binary).seekp(600).put('?');
+  BOOST_TEST(store.damaged(output, Reread::kUnknown).size() == 1u);
+  BOOST_TEST(store.damaged(output).size() == 1u);
+  store.publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
+  BOOST_TEST(store.damaged(output).empty());
+  BOOST_TEST(store.damaged(output, Reread::kUnknown).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(an_output_of_another_version_or_key_is_refused, OneStore) {
+  Store store = open();
+  artifact::Recipe recipe;
+  recipe.stage = "train";
+  recipe.version = 2;
+  recipe.task_key = std::string(64, 'a');
+  recipe.config = recipe.inputs = Json::object();
+  const fs::path path = folder / "made.h5";
+  artifact::Table table("fake", {{"x", artifact::ColumnType::kInteger, ""}});
+  table.add_row({1});
+  artifact::Tables tables;
+  tables.tables.push_back(std::move(table));
+  artifact::write_metrics(path, recipe, tables);
+  const Produced produced{"out", artifact::Kind::kMetrics, false, path};
+  artifact::Recipe expected = recipe;
+  BOOST_CHECK_NO_THROW(store.publish_output(produced, &expected));
+  expected.version = 1;
+  BOOST_TEST(error_of([&] {
+               store.publish_output(produced, &expected);
+             }).find("made by result version 2 of 'train', expected version 1") != std::string::npos);
+  expected = recipe;
+  expected.task_key = std::string(64, 'b');
+  BOOST_TEST(error_of([&] { store.publish_output(produced, &expected); }).find("made for key aaaaaaaaaaaa") !=
+             std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_was_seen_to_be_whole_is_read_once_by_all_processes, OneStore) {
+  fs::create_directories(folder / "store");
+  const fs::path object = folder / "object";
+  std::ofstream(object) << std::string(2 << 20, 'x');
+  fs::last_write_time(object, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const std::string digest = support::sha256_file(object);
   {
-    const auto one = RunLock::share(folder / "store", "one", &owner), two = RunLock::share(folder / "store", "two", &owner);
-    BOOST_TEST((one && two));
-    BOOST_TEST(!RunLock::acquire(folder / "store", "alone", &owner));
+    ObjectMemo memo(folder / "store");
+    BOOST_TEST(!memo.known(object, digest));
+    memo.note_read(object, digest, support::stamp_of(object));
+    BOOST_TEST(memo.known(object, digest));
   }
-  BOOST_TEST(RunLock::acquire(folder / "store", "mine", &owner).has_value());
+  ObjectMemo next(folder / "store");
+  BOOST_TEST(next.known(object, digest));
+  BOOST_TEST(!next.known(object, std::string(64, 'a')));
+  next.forget(digest);
+  BOOST_TEST(!next.known(object, digest));
+  for (const std::string& damage : {std::string(), std::string("pe-object-memo/1\n???")}) {
+    const std::string whole = support::read_file(folder / "store/memo/objects");
+    support::write_file_atomically(folder / "store/memo/objects", damage, false);
+    BOOST_TEST(!ObjectMemo(folder / "store").known(object, digest));
+    support::write_file_atomically(folder / "store/memo/objects", whole, false);
+    BOOST_TEST(ObjectMemo(folder / "store").known(object, digest));
+  }
+  // Whatever moves its stamp makes it be read again.
+  std::fstream(object, std::ios::in | std::ios::out).seekp(100).put('y');
+  BOOST_TEST(!ObjectMemo(folder / "store").known(object, digest));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneStore,

@@ -1,5 +1,5 @@
-// Memos: contents by stat, plans by everything they were made from; damage costs time and nothing else.
-#include "pipeline/plan/memo.h"
+// Plans are remembered by everything they were made from, as it was when it was read; damage costs time only.
+#include "pipeline/plan/noop_memo.h"
 
 #include <unistd.h>
 
@@ -31,104 +31,45 @@ ExpandOptions few() {
   return options;
 }
 
-struct Remembered {
+/// A plan, made and carried out; what is edited before `remember` is edited while the run is at work.
+struct Ran {
   GridFolder folder;
   fs::path file = folder.path("pipelines/grid.yml");
   fs::path store_path = folder.path("store");
   FakeStore store;
+  StageCatalog catalog = test::stage_catalog();
   Graph graph;
 
-  Remembered() {
+  Ran() {
     folder.write("pipelines/grid.yml", kGrid);
     age(folder.root());
-    StageCatalog catalog = test::stage_catalog();
     graph = expand(read_pipeline_file(file), catalog, few());
     ContentMemo memo(store_path);
     hash_externals(graph, memo);
     compute_plan_keys(graph);
     store.run(graph);
-    PlanMemo::remember(store_path, file, few(), graph, make_plan(graph, store), catalog);
   }
-  bool found(const ExpandOptions& options = few()) const { return PlanMemo::find(store_path, file, options).has_value(); }
+  void remember() { NoopMemo::remember(store_path, file, few(), graph, make_plan(graph, store), catalog); }
+  /// An edit whose stat is believed; everything else stays as it was.
+  void edit(const std::string& name, const std::string& text) const {
+    folder.write(name, text);
+    fs::last_write_time(folder.path(name), fs::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+  bool found(const ExpandOptions& options = few()) const {
+    return NoopMemo::find(store_path, file, options).has_value();
+  }
+};
+
+struct Remembered : Ran {
+  Remembered() { remember(); }
 };
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(memo)
-
-BOOST_AUTO_TEST_CASE(contents_are_remembered_by_stat) {
-  const GridFolder folder;
-  age(folder.root());
-  const fs::path file = folder.path("data/fineweb-edu/a.txt");
-  ContentMemo first(folder.path("store"));
-  const std::string digest = first.digest(file);
-  first.save();
-  // Another content under the same stat would not be seen: that is what being remembered means.
-  const auto time = fs::last_write_time(file);
-  std::fstream(file, std::ios::in | std::ios::out).write("X", 1);
-  fs::last_write_time(file, time);
-  ContentMemo second(folder.path("store"));
-  BOOST_TEST(second.digest(file) == digest);
-  fs::last_write_time(file, time + std::chrono::seconds(1));
-  BOOST_TEST(second.digest(file) != digest);
-}
-
-BOOST_AUTO_TEST_CASE(a_young_file_is_hashed_again) {
-  const GridFolder folder;
-  const fs::path file = folder.path("data/fineweb-edu/a.txt");
-  ContentMemo memo(folder.path("store"));
-  const std::string digest = memo.digest(file);
-  const auto time = fs::last_write_time(file);
-  std::fstream(file, std::ios::in | std::ios::out).write("X", 1);
-  fs::last_write_time(file, time);
-  BOOST_TEST(memo.digest(file) != digest);
-}
-
-BOOST_AUTO_TEST_CASE(a_damaged_memo_is_an_empty_one) {
-  const GridFolder folder;
-  age(folder.root());
-  const fs::path file = folder.path("data/fineweb-edu/a.txt");
-  std::string digest;
-  {
-    ContentMemo memo(folder.path("store"));
-    digest = memo.digest(file);
-    memo.save();
-  }
-  const std::string whole = support::read_file(folder.path("store/memo/content"));
-  for (std::size_t size = 0; size < whole.size(); ++size) {
-    folder.write("store/memo/content", whole.substr(0, size));
-    ContentMemo memo(folder.path("store"));
-    BOOST_TEST(memo.digest(file) == digest);
-  }
-  for (std::size_t at = 0; at < whole.size(); ++at) {
-    std::string flipped = whole;
-    flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
-    folder.write("store/memo/content", flipped);
-    ContentMemo memo(folder.path("store"));
-    BOOST_TEST(memo.digest(file) == digest);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(folders_files_and_globs_are_listed_by_name) {
-  const GridFolder folder;
-  folder.write("data/fineweb-edu/z [1].txt", "");
-  const auto names = [&](const std::vector<std::string>& paths) {
-    std::string text;
-    for (const auto& [name, path] : list_files(paths).files) text += name + " ";
-    return text;
-  };
-  const std::string base = folder.path("data").string();
-  BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
-  BOOST_TEST(names({base + "/fineweb-edu/*.txt"}).find("a.txt ") == 0u);
-  BOOST_TEST(names({base + "/*/a.txt"}) == "fineweb-edu/a.txt ");
-  BOOST_TEST(names({base + "/fineweb-edu/z [1].txt"}) == "z [1].txt ");   // a name that looks like a pattern
-  BOOST_TEST(list_files({base + "/none*"}).missing == base + "/none*");
-  fs::create_directory_symlink(folder.path("data"), folder.path("data/fineweb-edu/round"));
-  BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
-}
+BOOST_AUTO_TEST_SUITE(noop_memo)
 
 BOOST_FIXTURE_TEST_CASE(a_plan_is_found_again_while_nothing_changed, Remembered) {
-  const auto memo = PlanMemo::find(store_path, file, few());
+  const auto memo = NoopMemo::find(store_path, file, few());
   BOOST_REQUIRE(memo.has_value());
   BOOST_TEST(memo->pipeline_name() == "fineweb_grid");
   BOOST_TEST(memo->task_count() == 37u);
@@ -152,9 +93,9 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
     write(some_object, "");
   }
   write(store_path / "index/1.log", "PEINDEX1");
-  const auto stands = [&] { return PlanMemo::find(store_path, file, few())->objects_stand(); };
+  const auto stands = [&] { return NoopMemo::find(store_path, file, few())->objects_stand(); };
   BOOST_TEST(!stands());   // nobody has looked into the index yet
-  PlanMemo::find(store_path, file, few())->renew();
+  NoopMemo::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(some_object, "another size");
   BOOST_TEST(!stands());
@@ -164,15 +105,15 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
   BOOST_TEST(stands());
   std::ofstream(store_path / "index/1.log", std::ios::app) << "forgotten";
   BOOST_TEST(!stands());
-  PlanMemo::find(store_path, file, few())->renew();
+  NoopMemo::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(store_path / "tasks/ab/abcd.json", "a record");
-  PlanMemo::find(store_path, file, few())->renew();
+  NoopMemo::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   ::usleep(20'000);   // a folder's time moves in ticks of some milliseconds
   fs::remove(store_path / "tasks/ab/abcd.json");   // by hand, behind the index's back
   BOOST_TEST(!stands());
-  PlanMemo::find(store_path, file, few())->renew();
+  NoopMemo::find(store_path, file, few())->renew();
   BOOST_TEST(stands());
   write(store_path / "index/2.log", "another process");
   BOOST_TEST(!stands());
@@ -183,10 +124,10 @@ BOOST_FIXTURE_TEST_CASE(objects_are_stated_without_the_index_until_it_changes, R
 BOOST_FIXTURE_TEST_CASE(a_mark_of_an_index_that_changed_while_it_was_looked_at_is_of_no_use, Remembered) {
   fs::create_directories(store_path / "index");
   std::ofstream(store_path / "index/1.log") << "a";
-  const auto memo = PlanMemo::find(store_path, file, few());
+  const auto memo = NoopMemo::find(store_path, file, few());
   std::ofstream(store_path / "index/1.log", std::ios::app) << "dropped by another process";
   memo->renew();   // what was looked at is what it was when the memo was found
-  BOOST_TEST(!PlanMemo::find(store_path, file, few())->objects_stand());
+  BOOST_TEST(!NoopMemo::find(store_path, file, few())->objects_stand());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_touched_file_keeps_the_memo_and_an_edited_one_ends_it, Remembered) {
@@ -194,6 +135,68 @@ BOOST_FIXTURE_TEST_CASE(a_touched_file_keeps_the_memo_and_an_edited_one_ends_it,
   fs::last_write_time(file, fs::file_time_type::clock::now());
   BOOST_TEST(found());
   folder.write("configs/model/tiny.yml", "model.width: 513\n");
+  BOOST_TEST(!found());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_config_edited_while_the_run_works_ends_the_memo, Ran) {
+  const std::string before = support::read_file(folder.path("configs/model/tiny.yml"));
+  edit("configs/model/tiny.yml", "model.width: 513\n");
+  remember();
+  BOOST_TEST(!found());
+  edit("configs/model/tiny.yml", before);   // and taken back: what was remembered holds again
+  BOOST_TEST(found());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_pipeline_file_edited_while_the_run_works_ends_the_memo, Ran) {
+  edit("pipelines/grid.yml", std::string(kGrid) + "# the next experiment\n");
+  remember();
+  BOOST_TEST(!found());
+  edit("pipelines/grid.yml", kGrid);
+  BOOST_TEST(found());
+}
+
+BOOST_FIXTURE_TEST_CASE(an_input_edited_while_the_run_works_ends_the_memo, Ran) {
+  remember();
+  BOOST_TEST(found());
+  edit("data/fineweb-edu/a.txt", "another text");
+  remember();
+  BOOST_TEST(!found());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stage_rebuilt_while_the_run_works_ends_the_memo, GridFolder) {
+  // A stage of the folder itself, which the catalog finds as it finds any program.
+  const auto build = [&](int version) {
+    Json described = test::stage_documents().front();
+    described["version"] = version;
+    write("own/pe-own", "#!/bin/sh\ncat <<'END'\n" + described.dump() + "\nEND\n");
+    fs::permissions(path("own/pe-own"), fs::perms::owner_all);
+  };
+  build(1);
+  age(root());
+  StageCatalog catalog({path("own")});
+  const auto described = catalog.find("pe-own", root(), {});
+  BOOST_TEST(described->version == 1);
+  BOOST_REQUIRE_EQUAL(catalog.files().size(), 2u);
+  const support::FileRead& program = catalog.files().front();
+  BOOST_TEST(program.path == path("own/pe-own").string());
+  BOOST_TEST((support::stamp_of(program.path.c_str()) == program.stamp));
+  build(2);
+  age(root());
+  BOOST_TEST(!(support::stamp_of(program.path.c_str()) == program.stamp));
+  BOOST_TEST(!(support::stamp_of(program.path.c_str()) == catalog.files().front().stamp));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_config_that_was_young_when_it_was_read_is_hashed_next_time, Ran) {
+  const auto now = fs::file_time_type::clock::now();
+  fs::last_write_time(folder.path("configs/model/tiny.yml"), now);
+  graph = expand(read_pipeline_file(file), catalog, few());
+  ContentMemo memo(store_path);
+  hash_externals(graph, memo);
+  compute_plan_keys(graph);
+  remember();
+  BOOST_TEST(found());
+  folder.write("configs/model/tiny.yml", "model.width: 513\n");
+  fs::last_write_time(folder.path("configs/model/tiny.yml"), now);
   BOOST_TEST(!found());
 }
 
@@ -215,7 +218,7 @@ BOOST_FIXTURE_TEST_CASE(a_new_input_file_ends_the_memo, Remembered) {
 BOOST_FIXTURE_TEST_CASE(a_cut_memo_is_none, Remembered) {
   fs::path path;
   for (const auto& entry : fs::directory_iterator(store_path / "memo")) {
-    if (entry.path().filename().string().rfind("plan-", 0) == 0) path = entry.path();
+    if (entry.path().filename().string().rfind("noop-", 0) == 0) path = entry.path();
   }
   const std::string whole = support::read_file(path);
   for (std::size_t size = 0; size < whole.size(); size += 97) {
@@ -234,7 +237,7 @@ BOOST_FIXTURE_TEST_CASE(an_unfinished_plan_is_not_remembered, Remembered) {
   ContentMemo contents(store_path);
   hash_externals(other, contents);
   compute_plan_keys(other);
-  PlanMemo::remember(store_path, file, options, other, make_plan(other, store), catalog);
+  NoopMemo::remember(store_path, file, options, other, make_plan(other, store), catalog);
   BOOST_TEST(!found(options));
 }
 

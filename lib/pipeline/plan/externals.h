@@ -1,0 +1,50 @@
+/// @file
+/// Files outside the store that configs name: what paths match, what was in the files when they were hashed, and
+/// whether that still holds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/store/content_memo.h"
+#include "support/file_listing.h"
+
+namespace pe::pipeline {
+
+/// The files that a path field names. A stage reads a list in the order given, so each path is a group of its own.
+struct ListedGroups {
+  using Files = decltype(support::ListedFiles::files);
+  std::vector<Files> groups;          ///< one for each path, in the order given
+  std::string missing;                ///< the first path that matches nothing, or empty
+};
+ListedGroups list_groups(const std::vector<std::string>& paths);
+
+/// How far hashing is, told before each file that has to be read.
+struct HashingProgress {
+  std::filesystem::path file;         ///< the next one
+  std::uint64_t done_bytes = 0;       ///< hashed already
+  std::uint64_t total_bytes = 0;      ///< of all files that have to be read
+};
+using HashingListener = std::function<void(const HashingProgress&)>;
+
+/// Fills ExternalInput::content of every task.
+void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& listener = {});
+
+/// What a key holds of them: [[name, sha256], …] of one path; of several a list of such, in the order given.
+Json keyed_files(const std::vector<ExternalContent::Files>& groups);
+
+/// What the files look like from outside, without reading any; as they were when they were hashed, or as they are now.
+/// Equal digests: nothing has changed. Empty: some file was too young for its stamp to say so.
+std::string stamps_of(const ExternalContent& content);
+std::string stamps_now(const std::vector<std::string>& paths);
+
+/// Looks again at what the task's config names: by stat first, by content where a stat differs.
+/// @return the first path that is not what it was when its key was made; empty when all are.
+std::string changed_external(const Task& task);
+
+}  // namespace pe::pipeline

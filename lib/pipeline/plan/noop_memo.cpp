@@ -1,0 +1,265 @@
+#include "pipeline/plan/noop_memo.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "pipeline/plan/externals.h"
+#include "pipeline/store/index.h"
+#include "pipeline/store/packing.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+
+namespace {
+
+constexpr std::string_view kMagic = "pe-noop-memo/1\n";
+constexpr std::uint64_t kSmallFile = 4u << 20;
+constexpr const char* kOwnProgram = "/proc/self/exe";   ///< a stat follows it to the very file, deleted or not
+
+// ---- objects, as a plan needs them ----------------------------------------------------------------------------------
+
+constexpr std::size_t kObjectBytes = 32 + sizeof(std::uint64_t);
+constexpr std::uint64_t kAnySize = ~std::uint64_t{0};   ///< of collections and their members: only their being there
+
+std::string pack_object(const std::string& hex, std::uint64_t size) {
+  std::string packed;
+  const auto nibble = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  for (std::size_t i = 0; i + 1 < hex.size() && packed.size() < 32; i += 2) {
+    packed.push_back(static_cast<char>(nibble(hex[i]) << 4 | nibble(hex[i + 1])));
+  }
+  packed.resize(32);
+  packed.append(reinterpret_cast<const char*>(&size), sizeof size);
+  return packed;
+}
+
+bool object_stands(int folder, const char* packed) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  char name[68];
+  for (int i = 0; i < 32; ++i) {
+    const auto byte = static_cast<unsigned char>(packed[i]);
+    name[3 + 2 * i] = kDigits[byte >> 4];
+    name[4 + 2 * i] = kDigits[byte & 15];
+  }
+  name[0] = name[3];
+  name[1] = name[4];
+  name[2] = '/';
+  name[67] = '\0';
+  std::uint64_t size = 0;
+  std::memcpy(&size, packed + 32, sizeof size);
+  struct stat status {};
+  return ::fstatat(folder, name, &status, 0) == 0 &&
+         (size == kAnySize || static_cast<std::uint64_t>(status.st_size) == size);
+}
+
+/// A stat costs two microseconds, nearly all of them in the kernel, so thousands of them are shared out.
+bool all_stand(int folder, std::string_view objects) {
+  const std::size_t count = objects.size() / kObjectBytes;
+  constexpr std::size_t kChunk = 1024;
+  std::atomic<std::size_t> next = 0;
+  std::atomic<bool> good = true;
+  const auto work = [&] {
+    for (std::size_t from = next.fetch_add(kChunk); from < count && good; from = next.fetch_add(kChunk)) {
+      for (std::size_t i = from; i < std::min(count, from + kChunk); ++i) {
+        if (!object_stands(folder, objects.data() + i * kObjectBytes)) good = false;
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  const std::size_t most = std::min<std::size_t>(std::thread::hardware_concurrency(), 8);
+  for (std::size_t i = 1; i < most && i * kChunk < count; ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  return good;
+}
+
+fs::path memo_path(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options) {
+  Json identity = Json::object();
+  identity["file"] = fs::absolute(pipeline_file).lexically_normal().string();
+  identity["name"] = pipeline_file.string();
+  identity["root"] = find_root(pipeline_file).string();
+  identity["set"] = options.set;
+  identity["axis"] = options.axis;
+  identity["scale"] = options.scale;
+  identity["folder"] = (options.folder.empty() ? fs::current_path() : fs::absolute(options.folder)).string();
+  identity["isa"] = options.isa;
+  const char* path = std::getenv("PATH");
+  identity["path"] = path ? path : "";
+  return store / "memo" / cat("noop-", support::canonical_hash("pe/noop-memo/1", identity).substr(0, 32));
+}
+
+}  // namespace
+
+std::optional<NoopMemo> NoopMemo::find(const fs::path& store, const fs::path& pipeline_file,
+                                       const ExpandOptions& options) {
+  NoopMemo memo;
+  try {
+    const fs::path path = memo_path(store, pipeline_file, options);
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) return std::nullopt;
+    memo.file_ = support::MappedFile(path);
+    Unpacker unpacker(memo.file_.view(), kMagic);
+    // Files, as they were.
+    for (std::uint64_t i = 0, count = unpacker.number(); i < count && unpacker.good(); ++i) {
+      const std::string name(unpacker.text());
+      const support::FileStamp then = unpacker.stamp();
+      const bool settled = unpacker.number() != 0;
+      const std::string_view sha256 = unpacker.text();
+      if (!unpacker.good()) return std::nullopt;
+      const support::FileStamp seen = support::stamp_of(name.c_str());
+      if (seen == then && settled) continue;
+      if (!seen.exists || !then.exists || sha256.empty() || seen.size > kSmallFile) return std::nullopt;
+      if (support::sha256_file(name) != sha256) return std::nullopt;
+    }
+    // Input files and folders.
+    for (std::uint64_t i = 0, count = unpacker.number(); i < count && unpacker.good(); ++i) {
+      std::vector<std::string> paths;
+      for (std::uint64_t k = 0, many = unpacker.number(); k < many && unpacker.good(); ++k) {
+        paths.emplace_back(unpacker.text());
+      }
+      const std::string_view digest = unpacker.text();
+      if (!unpacker.good() || stamps_now(paths) != digest) return std::nullopt;
+    }
+    memo.name_ = unpacker.text();
+    memo.task_count_ = unpacker.number();
+    memo.objects_ = unpacker.text();
+    memo.packed_entries_ = unpacker.text();
+    if (!unpacker.good() || memo.objects_.size() % kObjectBytes != 0) return std::nullopt;
+    memo.store_ = store;
+    memo.path_ = path;
+    memo.index_ = index_mark(store);
+  } catch (const support::Error&) {
+    return std::nullopt;
+  }
+  return memo;
+}
+
+std::vector<NoopMemo::Entry> NoopMemo::entries() const {
+  std::vector<Entry> entries;
+  Unpacker unpacker(packed_entries_);
+  while (unpacker.good() && unpacker.left() > 0) {
+    Entry entry;
+    entry.id = unpacker.text();
+    entry.plan_key = unpacker.text();
+    entry.key = unpacker.text();
+    entry.step = static_cast<std::int64_t>(unpacker.number());
+    if (unpacker.good()) entries.push_back(entry);
+  }
+  return entries;
+}
+
+bool NoopMemo::objects_stand() const {
+  const fs::path mark = fs::path(path_) += ".index";
+  std::error_code error;
+  if (index_.empty() || !fs::is_regular_file(mark, error)) return false;
+  try {
+    if (support::read_file(mark) != index_) return false;
+  } catch (const support::IoError&) {
+    return false;
+  }
+  const support::Descriptor objects(::open((store_ / "objects").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  return objects && all_stand(objects.get(), objects_);
+}
+
+bool NoopMemo::everything_present(const StoreView& store) const {
+  ResultKey key;
+  for (const Entry& entry : entries()) {
+    key.key = entry.key;
+    key.step = entry.step;
+    const auto result = store.find(key);
+    if (!result || !store.complete(*result)) return false;
+  }
+  return true;
+}
+
+void NoopMemo::renew() const {
+  if (index_.empty()) return;
+  try {
+    support::write_file_atomically(fs::path(path_) += ".index", index_, false);
+  } catch (const support::Error&) {
+    // Nothing is lost but time.
+  }
+}
+
+void NoopMemo::remember(const fs::path& store, const fs::path& pipeline_file, const ExpandOptions& options,
+                        const Graph& graph, const Plan& plan, const StageCatalog& catalog) {
+  for (const PlannedTask& task : plan.tasks) {
+    if (task.state != TaskState::kReuse || !task.selected) return;
+  }
+  try {
+    Packer packer;
+    // All of it as it was when it was read, hours ago perhaps: the plan was not made from what has changed since.
+    std::vector<support::FileRead> files = graph.files;
+    files.insert(files.end(), catalog.files().begin(), catalog.files().end());
+    // The program at work, wherever a rebuild has put it meanwhile; and a store of another format is another matter.
+    files.push_back({kOwnProgram, support::stamp_of(kOwnProgram), {}});
+    files.push_back({(store / "VERSION").string(), {}, {}});
+    std::error_code error;
+    if (fs::exists(store / "VERSION", error)) support::read_file(store / "VERSION", 4096, files.back());
+    packer.number(files.size());
+    for (const support::FileRead& file : files) {
+      // A program at work cannot be written, only replaced by another file.
+      const bool settled = !file.stamp.exists || file.stamp.settled() || file.path == kOwnProgram;
+      // A text is hashed next time. A program is believed by its stamp alone, so next time is early enough.
+      if (!settled && file.sha256.empty()) return;
+      packer.text(file.path);
+      packer.stamp(file.stamp);
+      packer.number(settled);
+      packer.text(file.sha256);
+    }
+    std::map<std::vector<std::string>, const ExternalContent*> externals;
+    for (const Task& task : graph.tasks) {
+      for (const ExternalInput& external : task.externals) externals.emplace(external.paths, &*external.content);
+    }
+    packer.number(externals.size());
+    for (const auto& [paths, content] : externals) {
+      const std::string stamps = stamps_of(*content);
+      if (stamps.empty()) return;
+      packer.number(paths.size());
+      for (const std::string& path : paths) packer.text(path);
+      packer.text(stamps);
+    }
+    packer.text(graph.name);
+    packer.number(graph.tasks.size());
+    Packer entries;
+    std::set<std::string> objects;   // sorted: neighbours share a folder
+    for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
+      const PlannedTask& planned = plan.tasks[i];
+      const auto add = [&](std::int64_t step, const std::optional<Result>& result) {
+        entries.text(graph.tasks[i].id);
+        entries.text(graph.tasks[i].plan_key);
+        entries.text(planned.task_key);
+        entries.number(static_cast<std::uint64_t>(step));
+        if (!result) return;
+        for (const OutputRecord& output : result->outputs) {
+          objects.insert(pack_object(output.object, output.collection ? kAnySize : output.bytes));
+          for (const std::string& member : output.members) objects.insert(pack_object(member, kAnySize));
+        }
+      };
+      if (planned.snapshots.empty()) add(-1, planned.result);
+      for (const PlannedSnapshot& snapshot : planned.snapshots) add(snapshot.step, snapshot.result);
+    }
+    std::string packed;
+    for (const std::string& object : objects) packed += object;
+    packer.text(packed);
+    packer.text(entries.bytes());
+    const fs::path path = memo_path(store, pipeline_file, options);
+    support::make_folders(path.parent_path());
+    support::write_file_atomically(path, packer.take(kMagic), false);
+  } catch (const support::Error&) {
+    // Nothing is lost but time.
+  }
+}
+
+}  // namespace pe::pipeline

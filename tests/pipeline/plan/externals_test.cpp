@@ -1,0 +1,123 @@
+// Files that configs name: what paths match, what was in them, and whether that still holds.
+#include "pipeline/plan/externals.h"
+
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+
+#include "pipeline/grid_fixture.h"
+#include "support/error.h"
+#include "support/files.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+using pe::test::GridFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// As if nobody had touched anything for an hour, so that stats can be believed.
+void age(const fs::path& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+}
+
+/// One task that reads what `paths` name.
+Graph reader_of(const std::vector<std::string>& paths) {
+  Graph graph;
+  graph.tasks.emplace_back().externals.push_back({"path", paths, {}});
+  return graph;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(externals)
+
+BOOST_AUTO_TEST_CASE(folders_files_and_globs_are_listed_by_name) {
+  const GridFolder folder;
+  folder.write("data/fineweb-edu/z [1].txt", "");
+  const auto names = [&](const std::vector<std::string>& paths) {
+    std::string text;
+    for (const auto& group : list_groups(paths).groups) {
+      for (const auto& [name, path] : group) text += name + " ";
+    }
+    return text;
+  };
+  const std::string base = folder.path("data").string();
+  BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
+  BOOST_TEST(names({base + "/fineweb-edu/*.txt"}).find("a.txt ") == 0u);
+  BOOST_TEST(names({base + "/*/a.txt"}) == "fineweb-edu/a.txt ");
+  BOOST_TEST(names({base + "/fineweb-edu/z [1].txt"}) == "z [1].txt ");   // a name that looks like a pattern
+  BOOST_TEST(list_groups({base + "/none*"}).missing == base + "/none*");
+  fs::create_directory_symlink(folder.path("data"), folder.path("data/fineweb-edu/round"));
+  BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
+}
+
+BOOST_AUTO_TEST_CASE(each_path_is_a_group_in_the_order_given) {
+  const GridFolder folder;
+  for (const char* name : {"x/part-0.txt", "y/part-0.txt"}) {
+    fs::create_directories(folder.path(name).parent_path());
+    folder.write(name, name);
+  }
+  const std::string x = folder.path("x").string(), y = folder.path("y").string();
+  const auto listed = list_groups({y, x});
+  BOOST_REQUIRE_EQUAL(listed.groups.size(), 2u);
+  BOOST_TEST(listed.groups[0].at(0).second == folder.path("y/part-0.txt"));
+  BOOST_TEST(listed.groups[1].at(0).second == folder.path("x/part-0.txt"));
+  BOOST_TEST(listed.groups[1].at(0).first == "part-0.txt");
+}
+
+BOOST_AUTO_TEST_CASE(a_second_look_finds_what_changed) {
+  const GridFolder folder;
+  age(folder.root());
+  Graph graph = reader_of({folder.path("data").string()});
+  ContentMemo memo(folder.path("store"));
+  hash_externals(graph, memo);
+  const Task& task = graph.tasks.front();
+  const fs::path file = folder.path("data/fineweb-edu/a.txt");
+  const std::string text = support::read_file(file);
+  BOOST_TEST(changed_external(task) == "");
+  fs::last_write_time(file, fs::file_time_type::clock::now());   // touched: another stamp, the same bytes
+  BOOST_TEST(changed_external(task) == "");
+  folder.write("data/fineweb-edu/a.txt", text + "!");
+  BOOST_TEST(changed_external(task) == file.string());
+  folder.write("data/fineweb-edu/a.txt", text);
+  BOOST_TEST(changed_external(task) == "");
+  folder.write("data/fineweb-edu/aa.txt", "new");
+  BOOST_TEST(changed_external(task) == folder.path("data/fineweb-edu/aa.txt").string());
+  fs::remove(folder.path("data/fineweb-edu/aa.txt"));
+  fs::remove(folder.path("data/fineweb-edu/deeper/b.txt"));
+  BOOST_TEST(changed_external(task) == folder.path("data/fineweb-edu/deeper/b.txt").string());
+  fs::remove_all(folder.path("data"));
+  BOOST_TEST(changed_external(task) == folder.path("data").string());
+}
+
+BOOST_AUTO_TEST_CASE(a_second_look_finds_a_write_within_the_tick_of_the_first) {
+  const GridFolder folder;
+  const fs::path file = folder.path("data/fineweb-edu/a.txt");
+  std::ofstream(file) << "young";
+  Graph graph = reader_of({file.string()});
+  ContentMemo memo(folder.path("store"));
+  hash_externals(graph, memo);
+  std::fstream(file, std::ios::in | std::ios::out).write("Y", 1);
+  BOOST_TEST(changed_external(graph.tasks.front()) == file.string());
+}
+
+BOOST_AUTO_TEST_CASE(hashing_tells_how_far_it_is) {
+  const GridFolder folder;
+  age(folder.root());
+  Graph graph = reader_of({folder.path("data").string()});
+  ContentMemo memo(folder.path("store"));
+  std::vector<HashingProgress> told;
+  hash_externals(graph, memo, [&](const HashingProgress& progress) { told.push_back(progress); });
+  BOOST_REQUIRE_EQUAL(told.size(), 2u);
+  BOOST_TEST(told[0].file.filename() == "a.txt");
+  BOOST_TEST(told[0].done_bytes == 0u);
+  BOOST_TEST(told[1].done_bytes == fs::file_size(told[0].file));
+  BOOST_TEST(told[1].total_bytes == fs::file_size(told[0].file) + fs::file_size(told[1].file));
+  told.clear();
+  hash_externals(graph, memo, [&](const HashingProgress& progress) { told.push_back(progress); });
+  BOOST_TEST(told.empty());   // all of it is known now
+}
+
+BOOST_AUTO_TEST_SUITE_END()

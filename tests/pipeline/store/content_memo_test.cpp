@@ -1,0 +1,106 @@
+// Contents of files by what a stat says; whatever may have changed is read again, and damage costs time alone.
+#include "pipeline/store/content_memo.h"
+
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+
+#include "pipeline/grid_fixture.h"
+#include "support/error.h"
+#include "support/files.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+using pe::test::GridFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// As if nobody had touched anything for an hour, so that stats can be believed.
+void age(const fs::path& folder) {
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(content_memo)
+
+BOOST_AUTO_TEST_CASE(a_file_that_stands_still_is_read_once) {
+  const GridFolder folder;
+  age(folder.root());
+  const fs::path file = folder.path("data/fineweb-edu/a.txt");
+  ContentMemo first(folder.path("store"));
+  BOOST_TEST(!first.known(file));
+  const std::string digest = first.digest(file).sha256;
+  BOOST_TEST(digest == support::sha256_file(file));
+  first.save();
+  const ContentMemo second(folder.path("store"));
+  BOOST_REQUIRE(second.known(file));
+  BOOST_TEST(second.known(file)->sha256 == digest);
+  fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  BOOST_TEST(!second.known(file));
+}
+
+BOOST_AUTO_TEST_CASE(a_write_whose_time_was_set_back_is_seen) {   // rsync --inplace -t, tar, cp -p
+  const GridFolder folder;
+  age(folder.root());
+  const fs::path file = folder.path("data/fineweb-edu/a.txt");
+  ContentMemo memo(folder.path("store"));
+  const std::string digest = memo.digest(file).sha256;
+  BOOST_REQUIRE(memo.known(file));
+  const auto time = fs::last_write_time(file);
+  // The time of a status change moves in ticks of some milliseconds.
+  const auto before = support::stamp_of(file);
+  do {
+    std::fstream(file, std::ios::in | std::ios::out).write("X", 1);
+    fs::last_write_time(file, time);
+  } while (support::stamp_of(file).ctime_ns == before.ctime_ns);
+  BOOST_TEST(support::stamp_of(file).mtime_ns == before.mtime_ns);
+  BOOST_TEST(support::stamp_of(file).size == before.size);
+  BOOST_TEST(memo.digest(file).sha256 != digest);
+}
+
+BOOST_AUTO_TEST_CASE(a_young_file_is_hashed_again) {
+  const GridFolder folder;
+  const fs::path file = folder.path("data/fineweb-edu/a.txt");
+  std::fstream(file, std::ios::in | std::ios::out).write("Y", 1);
+  ContentMemo memo(folder.path("store"));
+  const std::string digest = memo.digest(file).sha256;
+  BOOST_TEST(!memo.known(file));
+  std::fstream(file, std::ios::in | std::ios::out).write("X", 1);
+  BOOST_TEST(memo.digest(file).sha256 != digest);
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_an_error) {
+  const GridFolder folder;
+  ContentMemo memo(folder.path("store"));
+  BOOST_CHECK_THROW(memo.digest(folder.path("none")), support::IoError);
+}
+
+BOOST_AUTO_TEST_CASE(a_damaged_memo_is_an_empty_one) {
+  const GridFolder folder;
+  age(folder.root());
+  const fs::path file = folder.path("data/fineweb-edu/a.txt");
+  std::string digest;
+  {
+    ContentMemo memo(folder.path("store"));
+    digest = memo.digest(file).sha256;
+    memo.save();
+  }
+  const std::string whole = support::read_file(folder.path("store/memo/content"));
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    folder.write("store/memo/content", whole.substr(0, size));
+    ContentMemo memo(folder.path("store"));
+    BOOST_TEST(memo.digest(file).sha256 == digest);
+  }
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string flipped = whole;
+    flipped[at] = static_cast<char>(flipped[at] ^ (1 << (at % 8)));
+    folder.write("store/memo/content", flipped);
+    ContentMemo memo(folder.path("store"));
+    BOOST_TEST(memo.digest(file).sha256 == digest);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
