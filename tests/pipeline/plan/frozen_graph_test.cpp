@@ -1,0 +1,119 @@
+// A frozen graph is the graph: the same tasks under the same keys, whatever the files say by then.
+#include "pipeline/plan/frozen_graph.h"
+
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+
+#include "pipeline/grid_fixture.h"
+#include "support/error.h"
+#include "support/files.h"
+
+using namespace pe;             // NOLINT
+using namespace pe::pipeline;   // NOLINT
+using pe::test::GridFolder;
+using pe::test::kGrid;
+namespace fs = std::filesystem;
+
+namespace {
+
+ExpandOptions few() {
+  ExpandOptions options = GridFolder::plain_options();
+  options.axis = {"encoding=none,rope", "size=tiny", "seed=42"};
+  return options;
+}
+
+std::string refusal(const Json& document) {
+  try {
+    thaw(document);
+  } catch (const support::ArtifactError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(frozen_graph)
+
+BOOST_AUTO_TEST_CASE(what_is_thawed_is_what_was_frozen) {
+  const GridFolder folder;
+  const Graph graph = folder.keyed(kGrid, few());
+  // Through text, as it lies in a file; and after every file it came from has gone.
+  const std::string text = freeze(graph).dump();
+  fs::remove_all(folder.path("configs"));
+  const Graph again = thaw(Json::parse(text));
+  BOOST_REQUIRE_EQUAL(again.tasks.size(), graph.tasks.size());
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const Task &then = graph.tasks[i], &now = again.tasks[i];
+    BOOST_TEST(now.id == then.id);
+    BOOST_TEST(now.plan_key == then.plan_key);
+    BOOST_TEST(*now.config == *then.config);
+    BOOST_TEST(now.inputs.size() == then.inputs.size());
+    BOOST_TEST(now.resources.gpus == then.resources.gpus);
+    BOOST_TEST(now.snapshots.size() == then.snapshots.size());
+    BOOST_TEST(task_preimage(now, {}) == task_preimage(then, {}));
+    for (std::size_t e = 0; e < then.inputs.size(); ++e) BOOST_TEST((*now.inputs[e].labels == *then.inputs[e].labels));
+  }
+  BOOST_TEST(freeze(again).dump() == text);
+}
+
+BOOST_AUTO_TEST_CASE(a_plan_of_a_thawed_graph_finds_what_the_first_one_made) {
+  const GridFolder folder;
+  test::FakeStore store;
+  const Graph graph = folder.keyed(kGrid, few());
+  store.run(graph);
+  const Graph again = thaw(freeze(graph));
+  BOOST_TEST(make_plan(again, store).nothing_to_do());
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_frozen_graph_or_an_altered_one_is_refused) {
+  const GridFolder folder;
+  const Json whole = freeze(folder.keyed(kGrid, few()));
+  BOOST_TEST(refusal(Json()).find("expected a frozen graph") != std::string::npos);
+  BOOST_TEST(refusal({{"schema", "pe-graph/2"}}).find("schema 'pe-graph/2'") != std::string::npos);
+  for (const auto& [name, value] : whole.items()) {
+    if (name == "schema") continue;
+    Json cut = whole;
+    cut.erase(name);
+    BOOST_TEST(refusal(cut).find("damaged") != std::string::npos, name);
+  }
+  Json altered = whole;
+  altered["tasks"][3]["config"] = 1'000'000;
+  BOOST_TEST(refusal(altered).find("damaged") != std::string::npos);
+  altered = whole;
+  altered["tasks"][0]["inputs"] = Json::parse(R"([["data", 5, "out", "", 0]])");
+  BOOST_TEST(refusal(altered).find("reads what comes later") != std::string::npos);
+  altered = whole;
+  altered["tasks"][0]["plan_key"] = std::string(64, 'a');
+  BOOST_TEST(refusal(altered).find("another key for 'fetch'") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_program_rebuilt_since_is_named) {
+  const GridFolder folder;
+  const auto build = [&](int version, const std::string& comment) {
+    Json described = test::stage_documents().front();
+    described["version"] = version;
+    folder.write("own/pe-own", "#!/bin/sh\n# " + comment + "\ncat <<'END'\n" + described.dump() + "\nEND\n");
+    fs::permissions(folder.path("own/pe-own"), fs::perms::owner_all);
+  };
+  build(1, "first");
+  Graph graph;
+  StageCatalog catalog;
+  Task& task = graph.tasks.emplace_back();
+  task.stage = catalog.find(folder.path("own/pe-own").string(), folder.root(), {});
+  task.config = support::defaults(task.stage->fields);
+  compute_plan_keys(graph);
+  const Graph frozen = thaw(freeze(graph));
+  BOOST_TEST(changed_programs(frozen).empty());
+  build(1, "rebuilt");
+  BOOST_TEST(changed_programs(frozen).empty());   // another build of the same version gives the same bytes
+  graph.tasks[0].hash_build = true;
+  compute_plan_keys(graph);
+  BOOST_TEST(changed_programs(thaw(freeze(graph))).at(0).find("another build now") != std::string::npos);
+  build(2, "raised");
+  BOOST_TEST(changed_programs(frozen).at(0).find("result version 2 now, planned with 1") != std::string::npos);
+  fs::remove(folder.path("own/pe-own"));
+  BOOST_TEST(changed_programs(frozen).at(0).find("is gone") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
