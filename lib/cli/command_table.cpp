@@ -1,6 +1,7 @@
 #include "cli/command_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "support/suggest.h"
 #include "support/text.h"
@@ -20,7 +21,8 @@ namespace {
 std::int64_t whole(const std::string& flag, const std::string& text, support::Suffixes suffixes, std::int64_t least) {
   std::string why;
   const auto value = support::parse_integer(text, suffixes, &why);
-  if (!value) throw usage_error(cat(flag, ": ", quote(text), " is no number", why.empty() ? "" : " (" + why + ")"), "");
+  if (!value)
+    throw usage_error(cat(flag, ": ", quote(text), " is not a number", why.empty() ? "" : " (" + why + ")"), "");
   if (*value < least) throw usage_error(cat(flag, ": ", *value, " is below ", least), "");
   return *value;
 }
@@ -33,7 +35,9 @@ std::string one_of(const std::string& flag, const std::string& text, const std::
   return text;
 }
 
-Flag toggle(std::string names, std::string help, bool CommandLine::*member, bool value = true) {
+}  // namespace
+
+Flag toggle(std::string names, std::string help, bool CommandLine::*member, bool value) {
   return {std::move(names), "", std::move(help),
           [member, value](CommandLine& line, const std::string&) { line.*member = value; }};
 }
@@ -58,7 +62,7 @@ Flag choice(std::string names, std::vector<std::string> words, std::string help,
 }
 
 Flag number(std::string names, std::string value, std::string help, std::optional<std::int64_t> CommandLine::*member,
-            support::Suffixes suffixes = support::Suffixes::kNone, std::int64_t least = 1) {
+            support::Suffixes suffixes, std::int64_t least) {
   const std::string flag = names;
   return {std::move(names), std::move(value), std::move(help),
           [member, suffixes, least, flag](CommandLine& line, const std::string& given) {
@@ -68,392 +72,21 @@ Flag number(std::string names, std::string value, std::string help, std::optiona
 
 double time_of(const std::string& flag, const std::string& given) {
   const auto value = support::parse_real(given, support::Suffixes::kSeconds);
-  if (!value || !(*value >= 0)) throw usage_error(cat(flag, ": ", quote(given), " is no time, as 30s, 2m or 24h"), "");
+  if (!value || !(*value >= 0))
+    throw usage_error(cat(flag, ": ", quote(given), " is not a duration (examples: 30s, 2m, 24h)"), "");
   return *value;
 }
 
-/// "5%" or "0.05".
 double share_of(const std::string& flag, const std::string& given) {
   const bool percent = !given.empty() && given.back() == '%';
   const auto value = support::parse_real(percent ? given.substr(0, given.size() - 1) : given);
   const double share = value.value_or(-1) * (percent ? 0.01 : 1);
-  if (!(share > 0) || share > 1) throw usage_error(cat(flag, ": ", quote(given), " is no share, as 5%"), "");
+  if (!(share > 0) || share > 1) throw usage_error(cat(flag, ": ", quote(given), " is not a share (example: 5%)"), "");
   return share;
 }
 
-Flag store_flag() {
-  return text("--store", "DIR", "The store; else $PE_STORE, else store/ at the pipeline's root", &CommandLine::store);
-}
-Flag color_flag() {
-  return choice("--color", {"auto", "always", "never"}, "Colour; auto heeds NO_COLOR, CLICOLOR_FORCE and the terminal",
-                &CommandLine::color);
-}
-Flag json_flag() { return toggle("--json", "Print JSON with a schema_version, for programs", &CommandLine::json); }
-
-std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-std::vector<Flag> reading_flags() {
-  return {list("--set", "STAGE.KEY=VALUE",
-               "Lay a value over a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY", &CommandLine::set),
-          list("--axis", "AXIS=LABEL,…", "Keep only these labels of an axis", &CommandLine::axis),
-          text("--scale", "SCALE", "Take a scale of the pipeline file", &CommandLine::scale), store_flag(),
-          color_flag()};
-}
-
-std::vector<Flag> capacity_flags() {
-  return {number("-j,--jobs", "N", "CPUs to use; default: all that this process may", &CommandLine::jobs),
-          number("--mem", "SIZE", "Memory to count with, as 16G; default: what there is", &CommandLine::mem_bytes,
-                 support::Suffixes::kBytes),
-          {"--gpus", "IDS", "GPUs to use, as 0,1 or none; default: CUDA_VISIBLE_DEVICES, else all",
-           [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
-          list("--pool", "NAME=N", "How many tasks a pool lets run at once (1 unless told)", &CommandLine::pools)};
-}
-
-constexpr const char* kSelection =
-    "SELECT names tasks: a stage's label, label[axis=value,axis=value], * or [axis=*]; +SELECT takes what it needs "
-    "too, SELECT+ "
-    "what needs it. Several are a union; none means every task. Quote them, since shells read brackets as patterns.";
-
-}  // namespace
-
-const std::vector<Command>& commands() {
-  static const std::vector<Command> table = [] {
-    const std::string reads = "0 done; 2 usage or pipeline file; 4 the store cannot be read.";
-    std::vector<Command> out;
-    out.push_back(
-        {"run",
-         "FILE [SELECT...] [flags]",
-         "Make what is missing, here",
-         cat("Runs every task whose result is not in the store yet, as many at once as CPUs, memory and GPUs allow, "
-             "and "
-             "prints where the report is. A failure blocks only what depends on it. The first Ctrl-C asks stages to "
-             "save and "
-             "stop, the second kills them; nothing is left half done, and the same command goes on later.\n\n",
-             kSelection),
-         reading_flags() + capacity_flags() +
-             std::vector<Flag>{
-                 toggle("-n,--dry-run", "Only say what would run", &CommandLine::dry_run),
-                 toggle("--force", "Run what is selected again although its result is there (not what it needs)",
-                        &CommandLine::force),
-                 toggle("--keep-going", "After a failure, go on with what does not depend on it (the default)",
-                        &CommandLine::fail_fast, false),
-                 toggle("--fail-fast", "After a failure, start nothing new", &CommandLine::fail_fast),
-                 toggle("--strict", "End with 5 when a task gave other contents than before", &CommandLine::strict),
-                 choice("--resume", {"auto", "never"}, "Whether stages continue from what earlier attempts saved",
-                        &CommandLine::resume),
-                 {"--grace", "TIME", "How long stages may take to save after the first Ctrl-C (2m)",
-                  [](CommandLine& line, const std::string& given) { line.grace_s = time_of("--grace", given); }},
-                 toggle("--trust-store", "Do not read inputs through before a stage gets them",
-                        &CommandLine::check_inputs, false),
-                 choice("--wait-lease", {"always", "never"},
-                        "Whether to wait for tasks that another run works on; never leaves them and ends with 3",
-                        &CommandLine::wait_lease),
-                 choice("--progress", {"auto", "tty", "plain", "json", "none"},
-                        "How to show what goes on; auto draws a panel on a terminal", &CommandLine::progress),
-                 choice("--durability", {"on", "off"}, "off leaves out every fsync: for tests and throw-away stores",
-                        &CommandLine::durability)},
-         {{"pe-pipeline run pipelines/quickstart.yml", "everything that is missing"},
-          {"pe-pipeline run grid.yml 'evaluate[suite=passkey]' --force", "one part again"},
-          {"pe-pipeline run grid.yml --axis seed=42 -j 8 --gpus 0,1", "a slice, on two GPUs"},
-          {"pe-pipeline run fineweb.yml --set fetch.path=texts/", "another input folder"}},
-         "0 done, or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure "
-         "(interrupted, "
-         "an input missing, another run at work); 4 store or file system; 5 a conflict under --strict; 130 "
-         "interrupted twice."});
-    out.push_back(
-        {"plan",
-         "FILE [SELECT...] [flags]",
-         "Say what would run, and why",
-         cat("Changes nothing and starts nothing.\n\n", kSelection),
-         reading_flags() + capacity_flags() +
-             std::vector<Flag>{json_flag(),
-                               toggle("--why", "One line a task instead of one a cause", &CommandLine::why),
-                               toggle("--force", "As if what is selected were forced", &CommandLine::force),
-                               toggle("--exit-code", "End with 10 when there is work", &CommandLine::exit_code)},
-         {{"pe-pipeline plan pipelines/fineweb_grid.yml", "the whole grid"},
-          {"pe-pipeline plan grid.yml --exit-code >/dev/null || make-a-coffee", "in a script"}},
-         "0 done; 2 usage or pipeline file; 4 the store cannot be read; 10 there is work (with --exit-code)."});
-    out.push_back(
-        {"explain",
-         "FILE SELECT... [flags]",
-         "Say why tasks will run or were reused",
-         cat("Compares what is asked for with earlier results, to the field, input or version that differs.\n\n",
-             kSelection),
-         reading_flags() +
-             std::vector<Flag>{text("--against", "RUN|KEY|FILE",
-                                    "Compare with that run, result or pipeline file, as it was with FILE@REV; default: "
-                                    "the newest earlier result of the same task",
-                                    &CommandLine::against),
-                               json_flag(), toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
-         {{"pe-pipeline explain grid.yml 'trunk[seed=42]'", ""},
-          {"pe-pipeline explain grid.yml '*' --set trunk.train.lr=1e-3", "what if"},
-          {"pe-pipeline explain grid.yml trunk --against grid.yml@HEAD~3", "what an edit did"}},
-         reads});
-    out.push_back(
-        {"status",
-         "[FILE] [RUN] [flags]",
-         "Show a run, going on or over",
-         "Reads the journal of a run; it may be another process's. FILE finds the store; without it the store is "
-         "--store, "
-         "$PE_STORE or ./store.",
-         {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
-          toggle("--failed", "Only what failed or is blocked", &CommandLine::failed),
-          toggle("--watch", "Show it again as it changes, until the run ends", &CommandLine::watch), json_flag(), color_flag()},
-         {{"pe-pipeline status --watch", "until it is over"},
-          {"pe-pipeline status", "the newest run of ./store"}, {"pe-pipeline status grid.yml --json | jq .counts", ""}},
-         reads});
-    out.push_back(
-        {"logs",
-         "[FILE] SELECT... [flags]",
-         "Show what stages wrote",
-         cat("The log of the latest attempt of each task of a run. FILE (ending in .yml) finds the store.\n\n",
-             kSelection),
-         {store_flag(), text("--run", "RUN", "Which run; default: the newest that has the task", &CommandLine::run),
-          number("--attempt", "N", "Which attempt; default: the latest", &CommandLine::attempt),
-          number("--tail", "N", "Only the last N lines", &CommandLine::tail, support::Suffixes::kNone, 0),
-          toggle("-f,--follow", "Go on as the log grows, until the run ends", &CommandLine::follow), json_flag(),
-          color_flag()},
-         {{"pe-pipeline logs 'trunk[encoding=rope,seed=42]' -f", ""}, {"pe-pipeline logs grid.yml decay --tail 5", ""}},
-         reads});
-    out.push_back(
-        {"graph",
-         "FILE [SELECT...] [flags]",
-         "Draw the tasks and what they need",
-         cat("Prints Graphviz, SVG, Mermaid or JSON.\n\n", kSelection),
-         reading_flags() +
-             std::vector<Flag>{
-                 choice("--format", {"dot", "svg", "mermaid", "json"}, "What to print; svg needs Graphviz", &CommandLine::format),
-                 {"--json", "", "The same as --format json",
-                  [](CommandLine& line, const std::string&) { line.format = "json"; }},
-                 list("--collapse", "AXIS", "Draw tasks that differ in this axis alone as one; 'all' draws stages",
-                      &CommandLine::collapse),
-                 toggle("--cached", "Colour by what is in the store and what would run", &CommandLine::cached)},
-         {{"pe-pipeline graph grid.yml --collapse seed --format svg > grid.svg", ""},
-          {"pe-pipeline graph grid.yml --collapse all --format mermaid", ""}},
-         reads});
-    out.push_back({"show",
-                   "[FILE] KEY|PATH|ID|encoding [NAME] [flags]",
-                   "Show where an artifact comes from, or what an encoding is",
-                   "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, whose "
-                   "own header "
-                   "answers; ID a task, as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
-                   "options with defaults and units, what it is known for, its errata.",
-                   {store_flag(), toggle("--tree", "What it was made from, too", &CommandLine::tree),
-                    toggle("--preimage", "The document that the key is the hash of", &CommandLine::preimage),
-                    json_flag(), color_flag()},
-                   {{"pe-pipeline show 3fa9c2d1", ""},
-                    {"pe-pipeline show out/grid/trunk/seed=42.model.h5", ""},
-                    {"pe-pipeline show 'evaluate[encoding=rope]' --tree", ""},
-                    {"pe-pipeline show encoding yarn", ""}},
-                   reads});
-    out.push_back({"list",
-                   "stages|tasks|artifacts|runs|encodings [FILE] [SELECT...] [flags]",
-                   "List stages, tasks, artifacts, runs or encodings",
-                   cat("Stages and tasks are those of FILE (without it, the stage programs that were found); artifacts "
-                       "are the store's, "
-                       "or with FILE those of its tasks. Encodings are all that models can have.\n\n",
-                       kSelection),
-                   reading_flags() + std::vector<Flag>{json_flag()},
-                   {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""}, {"pe-pipeline list artifacts", ""},
-                    {"pe-pipeline list encodings --json", ""}},
-                   reads});
-    out.push_back(
-        {"config",
-         "FILE [SELECT...] --resolved [flags]",
-         "Show the configs that tasks get",
-         cat("Complete, with defaults filled in.\n\n", kSelection),
-         reading_flags() +
-             std::vector<Flag>{toggle("--resolved", "Print the complete configs (this is also what happens without it)",
-                                      &CommandLine::resolved),
-                               toggle("--origin", "Say beside each value where it came from", &CommandLine::origin),
-                               json_flag()},
-         {{"pe-pipeline config grid.yml 'trunk[encoding=rope,seed=42]' --resolved --origin", ""}},
-         reads});
-    out.push_back(
-        {"forget",
-         "FILE SELECT... [flags]",
-         "Drop the records of results",
-         cat("The tasks run again next time; objects stay. Records go to the store's trash.\n\n", kSelection),
-         reading_flags() +
-             std::vector<Flag>{
-                 json_flag(), toggle("-n,--dry-run", "Only say what would be dropped", &CommandLine::dry_run),
-                 choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability)},
-         {{"pe-pipeline forget grid.yml 'evaluate[encoding=rope]'", ""}},
-         "0 done; 2 usage or pipeline file; 4 the store cannot be written, or a run holds it."});
-    const std::string results =
-        "SELECT without FILE names results in the store: a key, plan key or digest (its first 4 digits or more), a "
-        "task's id, label, label[axis=value,axis=*] or *; @step picks a snapshot; +SELECT takes what it was made from "
-        "too, "
-        "SELECT+ what was made from it. With FILE it names that pipeline's tasks, as for run.";
-    out.push_back(
-        {"verify",
-         "[FILE] [SELECT...] [flags]",
-         "Check results, by checksum or by running them again",
-         cat("Rehashes every object and compares it with its name, its record and its own header. With --rerun each "
-             "task "
-             "runs once more in scratch and its contents are compared; a difference is told by dataset, with the "
-             "number of "
-             "elements and the largest distance in units of the last place.\n\n",
-             results),
-         reading_flags() +
-             std::vector<Flag>{
-                 toggle("--rerun", "Run the tasks again and compare what comes out", &CommandLine::rerun),
-                 {"--sample", "SHARE", "Only this share of them, by chance, as 5%",
-                  [](CommandLine& line, const std::string& given) { line.sample = share_of("--sample", given); }},
-                 toggle("--keep", "With --rerun, keep what came out, also where it was the same", &CommandLine::keep),
-                 toggle("--repair", "Move what is damaged to the trash, so that the next run makes it again",
-                        &CommandLine::repair),
-                 {"--gpus", "IDS", "GPUs for results that were made on one, as 0,1",
-                  [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
-                 json_flag()},
-         {{"pe-pipeline verify", "every result of ./store"},
-          {"pe-pipeline verify grid.yml 'evaluate[suite=passkey]' --rerun", ""},
-          {"pe-pipeline verify --rerun --sample 5%", "a share by chance"}},
-         "0 all whole, and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store cannot be "
-         "read; "
-         "5 something is damaged, or came out different."});
-    out.push_back({"diff",
-                   "[FILE] A B [flags]",
-                   "Compare two artifacts, results or runs",
-                   "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared "
-                   "first (config, "
-                   "inputs), then the contents: per dataset how many elements differ and by how much. Two runs are "
-                   "compared task by "
-                   "task, grouped by what differs.",
-                   {store_flag(),
-                    number("--ulp", "N", "Numbers up to N units in the last place apart count as equal",
-                           &CommandLine::ulp, support::Suffixes::kNone, 0),
-                    list("--only", "PATH", "Only this dataset, group or member, as /model/embedding or report.md",
-                         &CommandLine::only),
-                    json_flag(), color_flag()},
-                   {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
-                    {"pe-pipeline diff a.h5 b.h5 --ulp 4 --only /model", ""},
-                    {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
-                   "0 the same content; 1 different; 2 usage; 4 something cannot be read."});
-    out.push_back(
-        {"gc",
-         "[FILE] [flags]",
-         "Drop what the store does not need",
-         "Without a limit only leftovers go: unfinished files, objects that no record names, attempts that are over. "
-         "--max-size and --keep-last drop results too, but never what a pin names, a live run or a lease needs, the "
-         "newest "
-         "run of each pipeline used, or what is younger than the grace. With --max-size, checkpoints of finished "
-         "trainings go "
-         "first, then results that are cheapest to make again for their size. Everything goes to the store's trash, "
-         "and "
-         "leaves it after the grace.",
-         {store_flag(),
-          toggle("-n,--dry-run", "Only say what would go", &CommandLine::dry_run),
-          number("--max-size", "SIZE", "Drop results until objects and work folders fit, as 500G",
-                 &CommandLine::max_size, support::Suffixes::kBytes, 0),
-          number("--keep-last", "N", "Keep what the newest N runs of each pipeline used, drop other results",
-                 &CommandLine::keep_last),
-          {"--grace", "TIME", "How long things stay, in use or in the trash (24h)",
-           [](CommandLine& line, const std::string& given) { line.trash_grace_s = time_of("--grace", given); }},
-          choice("--policy", {"cost", "age"},
-                 "Which results go first: cheapest to make again for their size, or oldest", &CommandLine::policy),
-          choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability),
-          json_flag(),
-          color_flag()},
-         {{"pe-pipeline gc -n", "what would go"},
-          {"pe-pipeline gc --max-size 500G", ""},
-          {"pe-pipeline gc --keep-last 3 --grace 7d", ""}},
-         "0 done; 2 usage; 3 --max-size cannot be had: the rest is needed; 4 the store cannot be written."});
-    out.push_back(
-        {"pin",
-         "[FILE] [NAME SELECT...] [flags]",
-         "Keep results whatever gc is asked to drop",
-         cat("Without words it lists the pins. A pin keeps what is named; take +SELECT to keep what it was made from "
-             "as well.\n\n",
-             results),
-         reading_flags() + std::vector<Flag>{json_flag()},
-         {{"pe-pipeline pin paper 'evaluate[size=tiny]' report", ""}, {"pe-pipeline pin", "the pins"}},
-         "0 done; 2 usage, or nothing of that name; 4 the store cannot be written."});
-    out.push_back({"unpin",
-                   "NAME... [flags]",
-                   "Remove pins",
-                   "",
-                   {store_flag(), color_flag()},
-                   {{"pe-pipeline unpin paper", ""}},
-                   "0 done; 2 there is no such pin; 4 the store cannot be written."});
-    for (const bool push : {true, false}) {
-      out.push_back(
-          {push ? "push" : "pull", "[FILE] SELECT... DIR [flags]",
-           push ? "Copy results to another store" : "Copy results from another store",
-           cat("DIR is a store, or a folder that holds one as store/. Results go with their records and every object "
-               "is "
-               "checked on the way; of what they were made from only the records go, so that a pipeline on the other "
-               "side "
-               "reuses them without it.\n\n",
-               results),
-           reading_flags() +
-               std::vector<Flag>{
-                   toggle("-n,--dry-run", "Only say what would be copied", &CommandLine::dry_run),
-                   choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability),
-                   json_flag()},
-           push ? std::vector<
-                      std::pair<std::string, std::string>>{{"pe-pipeline push grid.yml evaluate /mnt/laptop/store",
-                                                            "train here, report there"}}
-                : std::vector<
-                      std::pair<std::string, std::string>>{{"pe-pipeline pull 'evaluate[size=tiny]' /mnt/box/project",
-                                                            ""},
-                                                           {"pe-pipeline run grid.yml report", "then, from what came"}},
-           "0 done; 2 usage, or nothing of that name; 4 a store cannot be read or written, or an object is damaged; 5 "
-           "the "
-           "other store has other contents under a key."});
-    }
-    out.push_back(
-        {"doctor",
-         "[FILE] [flags]",
-         "Look whether store and machine are fit for work",
-         "Store and index, leases and dead runs, whether the file system links, renames and syncs as results rest on, "
-         "free space, clocks, GPUs, and Slurm's limits where there is Slurm.",
-         {store_flag(), toggle("--fix", "Mend what can be mended without losing anything", &CommandLine::fix),
-          json_flag(), color_flag()},
-         {{"pe-pipeline doctor", ""}, {"pe-pipeline doctor --fix --store /data/store", ""}},
-         "0 fit; 2 usage; 4 something is bad."});
-    out.push_back({"timeline",
-                   "[FILE] [RUN] [flags]",
-                   "Write the page that shows how a run went",
-                   "Who ran when and in which slot, what waited, what came from the store, the critical path, peak memory: "
-                   "one HTML page, made from the journal alone, so also of a run that died or goes on. `run` writes it at "
-                   "its end. FILE finds the store, as for status.",
-                   {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
-                    text("--out", "DIR", "Where to write timeline.html, or - for standard output; default: the run's folder "
-                         "in reports/", &CommandLine::out),
-                    json_flag(), color_flag()},
-                   {{"pe-pipeline timeline", "the newest run of ./store"},
-                    {"pe-pipeline timeline grid.yml 20261121-194512 --out /tmp", ""}},
-                   reads});
-    out.push_back({"man",
-                   "[COMMAND|PROGRAM] [flags]",
-                   "Show the manual of a command or stage",
-                   "Through man(1) on a terminal, as it stands elsewhere. Without a word it is the overview.",
-                   {text("--out", "DIR", "Write the pages of all commands and stages there", &CommandLine::out)},
-                   {{"pe-pipeline man run", ""},
-                    {"pe-pipeline man pe-train", ""},
-                    {"pe-pipeline man --out ~/.local/share/man/man1", "then also: man pe-train"}},
-                   "0 done; 2 there is no such manual; 4 the folder cannot be written."});
-    out.push_back({"completion",
-                   "bash|zsh|fish",
-                   "Print a script that completes commands in a shell",
-                   "It completes commands, flags, pipeline files, and of the given file stages, axes, labels, scales "
-                   "and config keys; the flags and config keys of the stages, too.",
-                   {},
-                   {{"source <(pe-pipeline completion bash)", "for this shell"},
-                    {"pe-pipeline completion fish > ~/.config/fish/completions/pe-pipeline.fish", "for good"}},
-                   "0 done; 2 no such shell."});
-    out.push_back({"help", "[COMMAND]", "Show help, of a command if one is named", "", {}, {}, "0."});
-    return out;
-  }();
-  return table;
-}
-
-const Command* find_command(const std::string& name) {
-  for (const Command& command : commands()) {
+const Command* find_command(const CommandTable& table, const std::string& name) {
+  for (const Command& command : table) {
     if (command.name == name) return &command;
   }
   return nullptr;
@@ -469,13 +102,14 @@ const char* const kExitCodes =
     "interrupted twice.";
 
 const char* const kEnvironment =
-    "PE_STORE names the store. NO_COLOR, CLICOLOR, CLICOLOR_FORCE, FORCE_COLOR and TERM=dumb decide on colour. CUDA_VISIBLE_DEVICES names "
+    "PE_STORE names the store. NO_COLOR, CLICOLOR, CLICOLOR_FORCE, FORCE_COLOR and TERM=dumb decide on colour. "
+    "CUDA_VISIBLE_DEVICES names "
     "the GPUs "
     "that may be used.";
 
-std::vector<std::string> command_names() {
+std::vector<std::string> command_names(const CommandTable& table) {
   std::vector<std::string> names;
-  for (const Command& command : commands()) names.push_back(command.name);
+  for (const Command& command : table) names.push_back(command.name);
   return names;
 }
 

@@ -1,18 +1,22 @@
 /// @file
-/// One table of all commands and their flags. The parser, help, man pages, completion and the tests of all of them read
-/// it, so a command is one entry here and nothing else has to be told.
+/// A program's commands as a table of commands and their flags. The parser, help, man pages, completion and the tests
+/// of all of them read it, so a command is one entry and nothing else has to be told. The table of `pe-pipeline` is
+/// lib/commands/command_table.cpp.
 ///
 /// The words in capitals of `usage` and of a flag's `value` say what may stand there, and completion goes by them:
 /// FILE a pipeline file, SELECT a selection of its tasks, RUN a run, DIR a folder, AXIS, SCALE, … (completion.h).
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cli/command_line.h"
 #include "support/error.h"
+#include "support/text.h"
 
 namespace pe::cli {
 
@@ -34,7 +38,9 @@ struct Command {
   std::vector<Flag> flags;
   std::vector<std::pair<std::string, std::string>> examples;  ///< command, what it does
   std::string exits;
+  int (*act)(const CommandLine&) = nullptr;  ///< carries it out; null for `help`, which the parser answers
 };
+using CommandTable = std::vector<Command>;  ///< in the order of help
 
 /// A place of a usage line and what may stand there: "[FILE] SELECT... DIR [flags]" → FILE (optional), SELECT
 /// (repeats), DIR.
@@ -45,11 +51,31 @@ struct UsagePlace {
 };
 std::vector<UsagePlace> usage_places(const std::string& usage);
 
-/// In the order of help.
-const std::vector<Command>& commands();
-
 /// Null when there is none of that name.
-const Command* find_command(const std::string& name);
+const Command* find_command(const CommandTable& table, const std::string& name);
+
+/// The names of all commands, in the order of help.
+std::vector<std::string> command_names(const CommandTable& table);
+
+/// What `pe-pipeline help COMMAND` and `pe-pipeline COMMAND --help` print; of no command, the overview.
+std::string help_text(const CommandTable& table, const std::string& command, int columns);
+
+/// Parses. Prints help or the version itself; returns an exit code when the program should end now.
+/// @throws ConfigError for a command or flag that does not exist (with the nearest one) and for a value that is none.
+std::optional<int> parse_command_line(const CommandTable& table, int argc, char** argv, const std::string& version,
+                                      CommandLine& line);
+
+// Flags, as an entry lists them.
+Flag toggle(std::string names, std::string help, bool CommandLine::*member, bool value = true);
+Flag text(std::string names, std::string value, std::string help, std::string CommandLine::*member);
+Flag list(std::string names, std::string value, std::string help, std::vector<std::string> CommandLine::*member);
+Flag choice(std::string names, std::vector<std::string> words, std::string help, std::string CommandLine::*member);
+Flag number(std::string names, std::string value, std::string help, std::optional<std::int64_t> CommandLine::*member,
+            support::Suffixes suffixes = support::Suffixes::kNone, std::int64_t least = 1);
+/// Seconds of "30s", "2m", "24h". @throws ConfigError naming the flag.
+double time_of(const std::string& flag, const std::string& given);
+/// "5%" or "0.05". @throws ConfigError naming the flag.
+double share_of(const std::string& flag, const std::string& given);
 
 /// What all commands share, for help and man pages.
 extern const char* const kSummary;

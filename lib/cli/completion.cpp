@@ -106,7 +106,7 @@ std::vector<Candidate> complete(const std::vector<std::string>& words, Completio
   std::vector<UsagePlace> places;
   if (context.program == "pe-pipeline") {
     if (words.size() == 2) {
-      for (const Command& command : commands()) {
+      for (const Command& command : source.commands()) {
         if (begins(command.name, typed)) out.push_back({command.name, command.summary});
       }
       for (const char* flag : {"--help", "--version"}) {
@@ -114,7 +114,7 @@ std::vector<Candidate> complete(const std::vector<std::string>& words, Completio
       }
       return out;
     }
-    const Command* command = find_command(words[1]);
+    const Command* command = find_command(source.commands(), words[1]);
     if (!command) return out;
     context.command = command->name;
     flags = known(command->flags);

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command_table.h"
+
 namespace pe::cli {
 
 struct Candidate {
@@ -33,6 +35,8 @@ struct CompletionContext {
 class CompletionSource {
  public:
   virtual ~CompletionSource() = default;
+  /// Of pe-pipeline.
+  virtual const CommandTable& commands() const = 0;
   /// All that may stand for `kind` ("FILE", "SELECT", "RUN", …) and begins with `typed`; of another kind, nothing.
   /// A candidate that ends with one of = [ , / . is the beginning of something longer.
   virtual std::vector<Candidate> find(const std::string& kind, const std::string& typed,

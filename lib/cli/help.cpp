@@ -34,14 +34,14 @@ std::vector<UsagePlace> usage_places(const std::string& usage) {
   return out;
 }
 
-std::string help_text(const std::string& name, int columns) {
+std::string help_text(const CommandTable& table, const std::string& name, int columns) {
   columns = std::clamp(columns, 40, 100);
-  const Command* command = find_command(name);
+  const Command* command = find_command(table, name);
   std::string out;
   if (!command) {
     out += "usage: pe-pipeline COMMAND [ARGS]\n\n";
     out += wrapped(kSummary, columns, 0) + "\n";
-    for (const Command& each : commands()) out += entry("  " + each.name, each.summary, 14, columns);
+    for (const Command& each : table) out += entry("  " + each.name, each.summary, 14, columns);
     out += "\n" + entry("  --version", "Show the version", 14, columns);
     out +=
         "\nExamples:\n  pe-pipeline run pipelines/quickstart.yml\n  pe-pipeline plan pipelines/fineweb_grid.yml\n"

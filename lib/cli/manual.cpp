@@ -119,15 +119,16 @@ std::string manual_name(const std::string& command) {
   return command.empty() ? "pe-pipeline" : "pe-pipeline-" + command;
 }
 
-std::string command_manual(const std::string& name, const std::string& version, const std::string& date) {
-  const Command* command = name.empty() ? nullptr : find_command(name);
+std::string command_manual(const CommandTable& table, const std::string& name, const std::string& version,
+                           const std::string& date) {
+  const Command* command = name.empty() ? nullptr : find_command(table, name);
   std::string out = heading(manual_name(name), date, version);
   if (!command) {
     out += title_of("pe-pipeline", "make what a pipeline file describes and the store does not have yet");
     out += section("SYNOPSIS") + ".B pe\\-pipeline\n.I COMMAND\n[\\fIARGUMENTS\\fR]\n";
     out += section("DESCRIPTION") + paragraphs(kSummary);
     out += section("COMMANDS");
-    for (const Command& each : commands()) {
+    for (const Command& each : table) {
       out += cat(".TP\n.BR ", escaped(manual_name(each.name)), " (1)\n", escaped(each.summary), ".\n");
     }
     out += section("EXIT STATUS") + exit_list(kExitCodes);
@@ -135,7 +136,7 @@ std::string command_manual(const std::string& name, const std::string& version, 
     out += section("EXAMPLES") +
            verbatim("pe-pipeline run pipelines/quickstart.yml\npe-pipeline plan pipelines/fineweb_grid.yml\n");
     std::vector<std::string> others;
-    for (const Command& each : commands()) others.push_back(manual_name(each.name));
+    for (const Command& each : table) others.push_back(manual_name(each.name));
     return out + see_also(others);
   }
   out += title_of(manual_name(name), command->summary);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_table.h"
 #include "cli/tool_flags.h"
 
 namespace pe::cli {
@@ -13,7 +14,8 @@ namespace pe::cli {
 std::string manual_name(const std::string& command);
 
 /// The page of a command of pe-pipeline; of no command, the overview. `date` as 2026-11-21, for the footer.
-std::string command_manual(const std::string& command, const std::string& version, const std::string& date);
+std::string command_manual(const CommandTable& table, const std::string& command, const std::string& version,
+                           const std::string& date);
 
 /// What the page of a stage says beside the flags that all stages have.
 struct StagePage {

@@ -14,7 +14,8 @@ namespace pe::cli {
 using support::cat;
 using support::quote;
 
-std::optional<int> parse_command_line(int argc, char** argv, const std::string& version, CommandLine& line) {
+std::optional<int> parse_command_line(const CommandTable& table, int argc, char** argv, const std::string& version,
+                                      CommandLine& line) {
   line.given.assign(argv, argv + argc);
   const int columns = terminal_size(1).columns;
   const std::string first = argc > 1 ? argv[1] : "";
@@ -24,21 +25,21 @@ std::optional<int> parse_command_line(int argc, char** argv, const std::string& 
   }
   if (first == "-h" || first == "--help" || first == "help") {
     const std::string topic = argc > 2 && argv[2][0] != '-' ? argv[2] : "";
-    if (!topic.empty() && !find_command(topic)) {
-      throw usage_error(cat("there is no command ", quote(topic)), support::suggestion(topic, command_names()));
+    if (!topic.empty() && !find_command(table, topic)) {
+      throw usage_error(cat("there is no command ", quote(topic)), support::suggestion(topic, command_names(table)));
     }
-    std::fputs(help_text(topic, columns).c_str(), stdout);
+    std::fputs(help_text(table, topic, columns).c_str(), stdout);
     return 0;
   }
   if (first.empty()) {
-    std::fputs(help_text("", columns).c_str(), stderr);
+    std::fputs(help_text(table, "", columns).c_str(), stderr);
     return 2;
   }
-  const Command* command = find_command(first);
+  const Command* command = find_command(table, first);
   if (!command) {
     if (first[0] == '-')
       throw usage_error(cat("unknown flag ", quote(first)), "a command comes first, as in: pe-pipeline run FILE");
-    throw usage_error(cat("there is no command ", quote(first)), support::suggestion(first, command_names()));
+    throw usage_error(cat("there is no command ", quote(first)), support::suggestion(first, command_names(table)));
   }
   line.verb = command->name;
 
@@ -69,7 +70,7 @@ std::optional<int> parse_command_line(int argc, char** argv, const std::string& 
     throw usage_error(error.what(), cat("see pe-pipeline ", command->name, " --help"));
   }
   if (help) {
-    std::fputs(help_text(command->name, columns).c_str(), stdout);
+    std::fputs(help_text(table, command->name, columns).c_str(), stdout);
     return 0;
   }
   for (const std::string& word : app.remaining()) {

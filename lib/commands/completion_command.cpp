@@ -5,6 +5,7 @@
 #include "cli/command_table.h"
 #include "cli/completion.h"
 #include "cli/tool_table.h"
+#include "commands/command_table.h"
 #include "commands/commands.h"
 #include "commands/encodings_command.h"
 #include "commands/session.h"
@@ -195,6 +196,7 @@ std::vector<Candidate> settings(const support::Schema& fields, const std::string
 
 class Source : public cli::CompletionSource {
  public:
+  const cli::CommandTable& commands() const override { return command_table(); }
   std::vector<Candidate> find(const std::string& kind, const std::string& typed,
                               const CompletionContext& context) override {
     std::vector<Candidate> out;
@@ -213,7 +215,7 @@ class Source : public cli::CompletionSource {
       return out;
     }
     if (kind == "COMMAND") {
-      for (const cli::Command& command : cli::commands()) out.push_back({command.name, command.summary});
+      for (const cli::Command& command : command_table()) out.push_back({command.name, command.summary});
       return out;
     }
     if (kind == "PROGRAM") {

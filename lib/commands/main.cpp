@@ -1,7 +1,7 @@
 #include <cstdio>
-#include <map>
 #include <string_view>
 
+#include "commands/command_table.h"
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
@@ -11,17 +11,6 @@
 namespace pe::commands {
 
 namespace {
-
-int dispatch(const cli::CommandLine& line) {
-  static const std::map<std::string, int (*)(const cli::CommandLine&)> table = {
-      {"run", run_command},       {"plan", plan_command},    {"explain", explain_command}, {"status", status_command},
-      {"logs", logs_command},     {"graph", graph_command},  {"show", show_command},       {"list", list_command},
-      {"config", config_command}, {"forget", forget_command}, {"verify", verify_command},   {"diff", diff_command},
-      {"gc", gc_command},         {"pin", pin_command},       {"unpin", unpin_command},     {"push", push_command},
-      {"pull", pull_command},     {"doctor", doctor_command}, {"timeline", timeline_command}, {"man", man_command},
-      {"completion", completion_command}};
-  return table.at(line.verb)(line);
-}
 
 /// Errors of the library as exit codes of this program: what a stage calls 3, 73 or 74 is trouble with the store here.
 int exit_code_of(const support::Error& error) {
@@ -39,8 +28,9 @@ int pipeline_main(int argc, char** argv) {
   try {
     if (argc > 1 && std::string_view(argv[1]) == "__complete") return answer_shell({argv + 2, argv + argc});
     cli::CommandLine line;
-    if (const auto code = cli::parse_command_line(argc, argv, PE_VERSION, line)) return *code;
-    const int code = dispatch(line);
+    if (const auto code = cli::parse_command_line(command_table(), argc, argv, PE_VERSION, line))
+      return *code;
+    const int code = cli::find_command(command_table(), line.verb)->act(line);
     if (std::fflush(stdout) != 0) {
       std::fputs("pe-pipeline: cannot write to standard output\n", stderr);
       return code == 0 ? static_cast<int>(pipeline::kRunStore) : code;

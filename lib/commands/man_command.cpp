@@ -8,6 +8,7 @@
 #include "cli/command_table.h"
 #include "cli/manual.h"
 #include "cli/tool_table.h"
+#include "commands/command_table.h"
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
@@ -88,9 +89,9 @@ int man_command(const cli::CommandLine& line) {
     const auto write = [&](const std::string& name, const std::string& text) {
       support::write_file_atomically(fs::path(line.out) / (name + ".1"), text, false);
     };
-    write(cli::manual_name(""), cli::command_manual("", PE_VERSION, manual_date()));
-    for (const std::string& command : cli::command_names()) {
-      write(cli::manual_name(command), cli::command_manual(command, PE_VERSION, manual_date()));
+    write(cli::manual_name(""), cli::command_manual(command_table(), "", PE_VERSION, manual_date()));
+    for (const std::string& command : cli::command_names(command_table())) {
+      write(cli::manual_name(command), cli::command_manual(command_table(), command, PE_VERSION, manual_date()));
     }
     for (const std::string& program : programs) write(program, stage_page(catalog, program));
     for (const cli::ToolText& tool : cli::tools()) write(tool.program, cli::tool_manual(tool, manual_date()));
@@ -99,15 +100,15 @@ int man_command(const cli::CommandLine& line) {
   if (line.words.size() > 1)
     throw ConfigError(cat("unexpected word ", quote(line.words[1])), {"pe-pipeline man", 0, 0, "", 1});
   const std::string word = line.words.empty() ? "" : line.words.front();
-  if (word.empty() || cli::find_command(word)) {
-    show(cli::command_manual(word, PE_VERSION, manual_date()));
+  if (word.empty() || cli::find_command(command_table(), word)) {
+    show(cli::command_manual(command_table(), word, PE_VERSION, manual_date()));
   } else if (const cli::ToolText* tool = cli::find_tool(word)) {
     show(cli::tool_manual(*tool, manual_date()));
   } else if (std::find(programs.begin(), programs.end(), word) != programs.end() ||
              word.find('/') != std::string::npos) {
     show(stage_page(catalog, word));
   } else {
-    std::vector<std::string> known = cli::command_names();
+    std::vector<std::string> known = cli::command_names(command_table());
     known.insert(known.end(), programs.begin(), programs.end());
     for (const cli::ToolText& each : cli::tools()) known.push_back(each.program);
     throw ConfigError(cat("there is no manual of ", quote(word)), {"pe-pipeline man", 0, 0, "", 1},

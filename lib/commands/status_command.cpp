@@ -18,7 +18,9 @@
 #include "pipeline/file/selection.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_status.h"
+#include "pipeline/store/host.h"
 #include "pipeline/store/journal.h"
+#include "pipeline/store/lease.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/suggest.h"
@@ -113,6 +115,37 @@ Json status_json(const RunStatus& status, bool only_failed) {
   return json;
 }
 
+/// Leases of this host's processes that are gone: tasks that nobody works on, though it looks so.
+int show_stale(const pipeline::Store& store, const cli::CommandLine& line) {
+  Json json{{"schema", "pe-stale/1"}, {"schema_version", 1}, {"leases", Json::array()}};
+  std::vector<std::vector<std::string>> rows;
+  std::map<std::string, std::map<std::string, std::string>> tasks;   // of each run: plan key → id
+  const auto task_of = [&](const std::string& run, const std::string& plan_key) -> std::string {
+    const auto [known, fresh] = tasks.try_emplace(run);
+    if (fresh && fs::exists(store.runs_folder() / run / "plan.json")) {
+      for (const TaskStatus& task : pipeline::read_run(store, run).tasks) known->second[task.plan_key] = task.id;
+    }
+    const auto found = known->second.find(plan_key);
+    return found == known->second.end() ? "" : found->second;
+  };
+  for (const auto& [plan_key, owner] : pipeline::Leases::list(store.leases_folder())) {
+    if (!owner || !pipeline::Leases::owner_is_gone(*owner, pipeline::this_host())) continue;
+    const std::string task = owner->run.empty() ? "" : task_of(owner->run, plan_key);
+    json["leases"].push_back({{"task", task},
+                              {"plan_key", plan_key},
+                              {"run", owner->run},
+                              {"host", owner->where.host},
+                              {"pid", owner->pid},
+                              {"started", owner->started}});
+    rows.push_back({task.empty() ? plan_key.substr(0, 12) : cli::harmless(task), owner->run, owner->describe()});
+  }
+  if (line.json)
+    print_json(json);
+  else
+    print(rows.empty() ? "no stale leases\n" : table(rows) + "the next run of these tasks breaks the leases at once\n");
+  return pipeline::kRunDone;
+}
+
 std::atomic<bool> left{false};
 
 /// Shows the run until it ends or somebody has seen enough: in place on a terminal, elsewhere what changed.
@@ -158,6 +191,7 @@ void watch(const pipeline::Store& store, const std::string& run, const cli::Comm
 int status_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   const pipeline::Store store = open_for_reading(store_path_for(line));
+  if (line.stale) return show_stale(store, line);
   const std::string run = take_run(store, line);
   if (line.watch) {
     watch(store, run, line);

@@ -2,7 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "cli/command_table.h"
+#include "commands/command_table.h"
 #include "support/error.h"
 
 using pe::cli::CommandLine;
@@ -14,7 +14,8 @@ CommandLine parsed(std::vector<std::string> words) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   CommandLine line;
-  BOOST_REQUIRE(!pe::cli::parse_command_line(static_cast<int>(words.size()), arguments.data(), "1", line));
+  BOOST_REQUIRE(!pe::cli::parse_command_line(pe::commands::command_table(), static_cast<int>(words.size()),
+                                             arguments.data(), "1", line));
   return line;
 }
 
@@ -65,27 +66,27 @@ BOOST_AUTO_TEST_CASE(what_does_not_exist_names_the_nearest_that_does) {
 }
 
 BOOST_AUTO_TEST_CASE(values_that_are_none_are_refused) {
-  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "many"}), "'many' is no number"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "-j", "many"}), "'many' is not a number"));
   BOOST_TEST(has(refusal({"run", "a.yml", "-j", "0"}), "0 is below 1"));
   BOOST_TEST(has(refusal({"run", "a.yml", "--color", "red"}), "is not one of auto, always, never"));
-  BOOST_TEST(has(refusal({"run", "a.yml", "--grace", "soon"}), "'soon' is no time"));
+  BOOST_TEST(has(refusal({"run", "a.yml", "--grace", "soon"}), "'soon' is not a duration"));
   BOOST_TEST(has(refusal({"run", "a.yml", "--set"}), "--set"));
   BOOST_TEST(parsed({"run", "a.yml", "--grace", "2m"}).grace_s == 120.0);
   BOOST_TEST(*parsed({"run", "a.yml", "--gpus", "none"}).gpus == "");
 }
 
 BOOST_AUTO_TEST_CASE(every_command_has_help_with_an_example_and_exit_codes_in_narrow_windows_too) {
-  for (const std::string& name : pe::cli::command_names()) {
+  for (const std::string& name : pe::cli::command_names(pe::commands::command_table())) {
     for (const int columns : {40, 80, 200}) {
-      const std::string text = pe::cli::help_text(name, columns);
+      const std::string text = pe::cli::help_text(pe::commands::command_table(), name, columns);
       BOOST_TEST(has(text, "usage: pe-pipeline " + name));
       BOOST_TEST(has(text, "Exit codes:"));
       if (name != "help") BOOST_TEST(has(text, "Examples:"));
     }
   }
-  const std::string overview = pe::cli::help_text("", 80);
+  const std::string overview = pe::cli::help_text(pe::commands::command_table(), "", 80);
   // A long name stands on a line of its own.
-  for (const std::string& name : pe::cli::command_names())
+  for (const std::string& name : pe::cli::command_names(pe::commands::command_table()))
     BOOST_TEST((has(overview, "  " + name + " ") || has(overview, "  " + name + "\n")), name);
 }
 
@@ -101,9 +102,14 @@ BOOST_AUTO_TEST_CASE(a_usage_line_says_what_may_stand_where) {
   BOOST_TEST(told("[FILE] [NAME SELECT...] [flags]") == "?FILE ?NAME ?SELECT* ");
   BOOST_TEST(told("FILE [SELECT...] --resolved [flags]") == "FILE ?SELECT* ");
   BOOST_TEST(told("KEY|PATH|ID [flags]") == "KEY|PATH|ID ");
-  for (const auto& command : pe::cli::commands()) {
+  for (const auto& command : pe::commands::command_table()) {
     if (command.name != "help" && !command.usage.empty()) BOOST_TEST(!pe::cli::usage_places(command.usage).empty(), command.name);
   }
+}
+
+BOOST_AUTO_TEST_CASE(every_command_but_help_does_something) {
+  for (const auto& command : pe::commands::command_table())
+    BOOST_TEST((command.act != nullptr) == (command.name != "help"), command.name);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

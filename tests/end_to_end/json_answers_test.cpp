@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "cli/command_table.h"
+#include "commands/command_table.h"
 #include "project.h"
 #include "support/json.h"
 #include "support/text.h"
@@ -75,7 +75,7 @@ BOOST_AUTO_TEST_SUITE(json_answers)
 BOOST_AUTO_TEST_CASE(every_command_with_json_prints_one_object_with_schema_and_version) {
   const Project& project = project_that_ran();
   std::size_t tried = 0;
-  for (const cli::Command& command : cli::commands()) {
+  for (const cli::Command& command : commands::command_table()) {
     if (!has_flag(command, "--json")) continue;
     const auto words = words_for(project, command);
     BOOST_REQUIRE_MESSAGE(words, command.name << ": what may stand in '" << command.usage << "' is not known here");
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(help_manual_and_documentation_name_the_same_commands) {
   const std::string help = project.call_words({Project::program(), "--help"}).out;
   const std::string manual = project.call_words({Project::program(), "man"}).out;
   const std::string page = read_doc("json.md");
-  for (const cli::Command& command : cli::commands()) {
+  for (const cli::Command& command : commands::command_table()) {
     BOOST_TEST(has(help, "\n  " + command.name + " "), command.name);
     BOOST_TEST(has(manual, ".BR pe\\-pipeline\\-" + command.name + " (1)"), command.name);
     if (has_flag(command, "--json")) BOOST_TEST(has(page, "`pe-pipeline " + command.name), "doc/json.md lacks " << command.name);

@@ -4,7 +4,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/command_table.h"
+#include "commands/command_table.h"
 #include "cli/tool_table.h"
 #include "cli/stage_flags.h"
 #include "project.h"
@@ -74,7 +74,7 @@ BOOST_AUTO_TEST_SUITE(manual_and_completion)
 BOOST_AUTO_TEST_CASE(every_command_and_stage_has_a_page_that_lints_and_names_every_flag) {
   const Project project;
   const fs::path folder = pages_of(project);
-  for (const cli::Command& command : cli::commands()) {
+  for (const cli::Command& command : commands::command_table()) {
     const fs::path page = folder / ("pe-pipeline-" + command.name + ".1");
     BOOST_REQUIRE_MESSAGE(fs::exists(page), page);
     if (!support::find_program("mandoc")) continue;
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   };
   // Commands and their flags: all of the table.
   const auto verbs = asked(project, {"pe-pipeline", ""});
-  for (const cli::Command& command : cli::commands()) {
+  for (const cli::Command& command : commands::command_table()) {
     BOOST_TEST(verbs.count(command.name), command.name);
     const auto flags = asked(project, {"pe-pipeline", command.name, "--"});
     for (const cli::Flag& flag : command.flags) {
