@@ -92,7 +92,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
       member.bytes = item.at("bytes").get<std::uint64_t>();
       member.file_digest = item.at("file_digest").get<std::string>();
       member.content_digest = item.at("content_digest").get<std::string>();
-      if (!valid_member_name(member.name)) fail(cat("member name ", quote(member.name), " may not be"));
+      if (!valid_member_name(member.name)) fail(cat("invalid member name ", quote(member.name)));
       if (!is_sha256(member.file_digest) || !is_sha256(member.content_digest)) {
         fail(cat("member ", quote(member.name), " has a digest that is no SHA-256"));
       }

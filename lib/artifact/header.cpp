@@ -64,7 +64,7 @@ Header read_header(const h5::File& file) {
   const std::optional<Kind> kind = find_kind(name);
   if (!kind) throw ArtifactError(cat(group.where(), ": unknown kind ", quote(name)));
   const std::int64_t format = group.integer("format");
-  if (format < 1 || format > 1'000'000) throw ArtifactError(cat(group.where(), ": format ", format, " cannot be"));
+  if (format < 1 || format > 1'000'000) throw ArtifactError(cat(group.where(), ": invalid format number ", format));
   return {*kind, static_cast<int>(format)};
 }
 

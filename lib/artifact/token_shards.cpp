@@ -173,7 +173,7 @@ TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file)
   record.kind = group.text("kind");
   record.vocabulary = group.integer("vocabulary");
   if (record.vocabulary < 1 || record.vocabulary > kLargestVocabulary) {
-    throw ArtifactError(cat(group.where(), ": a vocabulary of ", record.vocabulary, " cannot be"));
+    throw ArtifactError(cat(group.where(), ": invalid vocabulary size ", record.vocabulary));
   }
   record.bos_id = group.integer("bos_id");
   record.eos_id = group.integer("eos_id");
@@ -209,7 +209,7 @@ std::uint64_t read_window(const std::filesystem::path& dataset_file) {
   const h5::Group root = file.root();
   if (!root.has_attribute("window")) return 0;
   const std::int64_t window = root.integer("window");
-  if (window < 1) throw ArtifactError(cat(root.where(), ": a window of ", window, " tokens cannot be"), "the file is damaged");
+  if (window < 1) throw ArtifactError(cat(root.where(), ": invalid window of ", window, " tokens"), "the file is damaged");
   return static_cast<std::uint64_t>(window);
 }
 

@@ -45,7 +45,7 @@ std::vector<Flag> reading_flags() {
 }
 
 std::vector<Flag> capacity_flags() {
-  return {number("-j,--jobs", "N", "CPUs to use; default: all that this process may", &CommandLine::jobs),
+  return {number("-j,--jobs", "N", "CPUs to use; default: all that are available to this process", &CommandLine::jobs),
           number("--mem", "SIZE", "Memory to count with, as 16G; default: what there is", &CommandLine::mem_bytes,
                  support::Suffixes::kBytes),
           {"--gpus", "IDS", "GPUs to use, as 0,1 or none; default: CUDA_VISIBLE_DEVICES, else all",
@@ -115,7 +115,7 @@ const cli::CommandTable& command_table() {
                            toggle("--force", "As if what is selected were forced", &CommandLine::force),
                            toggle("--exit-code", "End with 10 when there is work", &CommandLine::exit_code)},
                    {{"pe-pipeline plan pipelines/fineweb_grid.yml", "the whole grid"},
-                    {"pe-pipeline plan grid.yml --exit-code >/dev/null || make-a-coffee", "in a script"}},
+                    {"pe-pipeline plan grid.yml --exit-code >/dev/null || echo 'there is work'", "in a script"}},
                    "0 done; 2 usage or pipeline file; 4 the store cannot be read; 10 there is work (with --exit-code).",
                    plan_command});
     out.push_back(
@@ -319,7 +319,7 @@ const cli::CommandTable& command_table() {
          {{"pe-pipeline gc -n", "what would go"},
           {"pe-pipeline gc --max-size 500G", ""},
           {"pe-pipeline gc --keep-last 3 --grace 7d", ""}},
-         "0 done; 2 usage; 3 --max-size cannot be had: the rest is needed; 4 the store cannot be written.",
+         "0 done; 2 usage; 3 cannot get below --max-size: everything left is in use; 4 the store cannot be written.",
          gc_command});
     out.push_back(
         {"pin",
@@ -344,10 +344,9 @@ const cli::CommandTable& command_table() {
       out.push_back(
           {push ? "push" : "pull", "[FILE] SELECT... DIR [flags]",
            push ? "Copy results to another store" : "Copy results from another store",
-           cat("DIR is a store, or a folder that holds one as store/. Results go with their records and every object "
+           cat("DIR is a store, or a folder that holds one as store/. Results go with their records, and every object "
                "is "
-               "checked on the way; of what they were made from only the records go, so that a pipeline on the other "
-               "side "
+               "checked on the way; for their inputs only the records are copied, so that a pipeline on the other side "
                "reuses them without it.\n\n",
                results),
            reading_flags() +
@@ -398,7 +397,7 @@ const cli::CommandTable& command_table() {
     out.push_back({"man",
                    "[COMMAND|PROGRAM] [flags]",
                    "Show the manual of a command or stage",
-                   "Through man(1) on a terminal, as it stands elsewhere. Without a word it is the overview.",
+                   "Uses man(1) on a terminal, prints plain text otherwise. Without an argument: the overview.",
                    {text("--out", "DIR", "Write the pages of all commands and stages there", &CommandLine::out)},
                    {{"pe-pipeline man run", ""},
                     {"pe-pipeline man pe-train", ""},

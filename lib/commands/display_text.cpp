@@ -86,7 +86,7 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
         style.warn("retry   "), " ", id, "  ", text_of(detail, "reason"), ", class ", text_of(detail, "class"),
         number_of(detail, "delay_s") > 0 ? cat(", in ", support::short_duration(number_of(detail, "delay_s"))) : "");
   }
-  if (event.name == "requeue") return cat("again    ", id, "  it stopped at a checkpoint");
+  if (event.name == "requeue") return cat("requeue  ", id, "  stopped at a checkpoint, continues");
   if (event.name == "conflict") {
     return cat(
         style.warn("conflict"), " ", id, "  gave other contents than ", text_of(detail, "first"),

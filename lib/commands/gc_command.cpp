@@ -91,13 +91,13 @@ int gc_command(const cli::CommandLine& line) {
   out += cat(line.dry_run ? "would move " : "moved ", size(report.to_trash), " to the trash",
              line.dry_run ? " and delete " : " and deleted ", size(report.deleted), " from it; the store holds ",
              size(report.bytes_after), ", before ", size(report.bytes_before), "\n");
-  if (hours > 0) out += cat("to make again what ", line.dry_run ? "would go" : "went", ": ", hours_text(hours), "\n");
+  if (hours > 0) out += cat("recomputing what ", line.dry_run ? "would be" : "was", " dropped would take ", hours_text(hours), "\n");
   out += cat(counted(report.results, "result"), " of ", counted(report.runs, "run"), "; kept: ", report.kept_by_pins, " by pins, ", report.kept_by_runs,
              " by runs, ", report.kept_by_grace, " younger than ", support::short_duration(line.trash_grace_s), "\n");
   if (report.restored > 0)
     out += cat(counted(report.restored, "result"), " brought back for a run that began meanwhile\n");
   if (!report.fits)
-    out += style.warn("over the limit still: what is left is pinned, needed by the newest runs, or too young") + "\n";
+    out += style.warn("still over the limit: what is left is pinned, needed by the newest runs, or too young") + "\n";
   print(out);
   for (const std::string& note : report.notes) say(cat("pe-pipeline: ", note, "\n"));
   return code;

@@ -61,7 +61,7 @@ std::string stage_page(pipeline::StageCatalog& catalog, const std::string& progr
   return cli::stage_manual(page, manual_date());
 }
 
-/// Through man(1) on a terminal that has it, as it stands elsewhere.
+/// Through man(1) on a terminal that has it, as plain text elsewhere.
 void show(const std::string& text) {
   if (::isatty(1) == 1 && support::find_program("man")) {
     const fs::path file = support::unique_sibling(fs::temp_directory_path() / "pe-pipeline.1");

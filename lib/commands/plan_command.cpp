@@ -83,9 +83,9 @@ std::string cost_text(const Graph& graph, const Plan& plan, const pipeline::Esti
     }
   }
   std::string text = support::join(parts, "   ");
-  if (cost.known && cost.unknown) text += cat("; ", counted(cost.unknown, "task"), " of stages that never ran here not in it");
+  if (cost.known && cost.unknown) text += cat("; excludes ", counted(cost.unknown, "task"), " without history");
   if (const std::size_t likely = plan.count(TaskState::kLikelyReuse)) {
-    text += cat("; ", counted(likely, "task"), " more if inputs come out otherwise");
+    text += cat("; plus ", counted(likely, "task"), " if their inputs change");
   }
   return text;
 }

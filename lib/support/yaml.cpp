@@ -243,7 +243,7 @@ Node parse_yaml(std::string_view text, const std::string& name) {
   const std::size_t invalid = find_invalid_utf8(text);
   if (invalid != std::string_view::npos) {
     const auto line = static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(invalid), '\n'));
-    throw ConfigError("the file is not UTF-8: a bad byte stands in this line", {name, line + 1, 0, "", 1});
+    throw ConfigError("invalid UTF-8 on this line", {name, line + 1, 0, "", 1});
   }
   if (text.find('\0') != std::string_view::npos) throw ConfigError("the file holds a NUL byte", {name, 0, 0, "", 1});
 

@@ -104,7 +104,7 @@ BOOST_AUTO_TEST_CASE(a_transient_failure_is_tried_again_and_a_checkpoint_exit_go
   const Project checkpoint(one_task("tokens: 20, fail: exit, fail_code: 75, fail_step: 7, fail_attempts: 1"));
   answer = checkpoint.call("run");
   BOOST_TEST(answer.code == 0);
-  CHECK_HAS(answer.err, "again    t  it stopped at a checkpoint");
+  CHECK_HAS(answer.err, "requeue  t  stopped at a checkpoint, continues");
   CHECK_HAS(answer.err, "attempt 2, continues");
   // Interrupted and undisturbed give the same content.
   const Project undisturbed(one_task("tokens: 20"));

@@ -225,7 +225,7 @@ Joiner::Join Joiner::join(const Target& target, const Mark& mark, const std::vec
       std::vector<std::string> cell;
       for (const Binding& binding : bindings) cell.push_back(cat(binding.axis, "=", binding.value->label));
       mistakes_.report(cat("stage ", quote(label), " has no instance for ", reader, "[", support::join(cell, ","), "]"),
-             mark.place(), "the two stages give an axis of one name other labels");
+             mark.place(), "both stages have an axis of that name, with different labels");
       return Join::kMistake;
     }
   }

@@ -306,15 +306,15 @@ void Overriding::check_unused() {
       const bool bound = std::any_of(stage.over.begin(), stage.over.end(),
                                      [&](const auto& entry) { return entry.first == axis.name; });
       if (!bound) {
-        mistakes_.report(cat("axis ", quote(axis.name), " of stage ", quote(stage.label), " is bound by nobody"),
-               axis.mark.place(), cat("add it to the stage's `over`, or take it out"));
+        mistakes_.report(cat("stage ", quote(stage.label), " does not use its axis ", quote(axis.name)),
+                         axis.mark.place(), "add it to the stage's `over`, or take it out");
       }
     }
   }
   for (const Axis& axis : out_.axes) {
     if (!over.count(axis.name)) {
-      mistakes_.report(cat("axis ", quote(axis.name), " is bound by nobody"), axis.mark.place(),
-             "add it to the `over` of a stage, or take it out");
+      mistakes_.report(cat("no stage uses axis ", quote(axis.name)), axis.mark.place(),
+                       "add it to the `over` of a stage, or take it out");
     }
   }
   for (const auto& member : out_.vars.members) {

@@ -24,8 +24,9 @@ void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistake
   for (const std::string& key : trajectory.tokens_per_step) {
     const std::int64_t factor = integer(key);
     if (factor <= 0 || __builtin_mul_overflow(tokens_per_step, factor, &tokens_per_step)) {
-      mistakes.report(cat("the snapshots of stage ", quote(node.label), " need ", quote(key), " to be positive and not absurd"),
-             node.snapshot_marks.front().place());
+      mistakes.report(cat("the snapshots of stage ", quote(node.label), " need ", quote(key), " to be at least 1, found ", factor,
+                          factor > 0 ? "; the tokens of a step are more than a 64-bit integer holds" : ""),
+                      node.snapshot_marks.front().place());
       return;
     }
   }

@@ -15,7 +15,7 @@ namespace pe::pipeline {
 struct Estimate {
   std::vector<double> seconds;       ///< by task: what it is expected to take; 0 where it does not run or nothing is known
   std::size_t known = 0;             ///< tasks that would run and of which something is known
-  std::size_t unknown = 0;           ///< of stages that never ran here
+  std::size_t unknown = 0;           ///< of stages without a past run here
   std::size_t too_large = 0;         ///< that the slots can never hold; in no sum
   double task_s = 0;                 ///< sum over tasks
   double gpu_s = 0;                  ///< sum over tasks of seconds x GPUs

@@ -57,7 +57,7 @@ struct GarbageReport {
   std::size_t runs = 0;            ///< folders of runs, before
   std::size_t kept_by_pins = 0, kept_by_runs = 0, kept_by_grace = 0;
   std::size_t restored = 0;        ///< brought back for a run that began meanwhile
-  bool fits = true;                ///< false: --max-size cannot be had without dropping what must be kept
+  bool fits = true;                ///< false: --max-size cannot be reached without dropping what must be kept
   std::vector<std::string> notes;  ///< why something was left alone
 };
 

@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(mistakes_are_shown_with_place_and_a_way_out) {
                 "pipelines/test.yml:91:20: no config file 'configs/report.yaml'", "did you mean 'configs/report.yml'?");
   check_refusal(refused("  train_on: {", "  spare: 1\n  train_on: {"), "pipelines/test.yml:19:3: var 'spare' is not used");
   check_refusal(refused("  seed: [42, 43, 44]", "  seed: [42, 43, 44]\n  spare: [1]"),
-                "pipelines/test.yml:16:3: axis 'spare' is bound by nobody");
+                "pipelines/test.yml:16:3: no stage uses axis 'spare'");
   check_refusal(refused("axes: {suite: [per", "axes: {seed: [1], suite: [per"),
                 "pipelines/test.yml:81:12: axis 'seed' of stage 'evaluate' exists at the top");
   check_refusal(refused("each: {model: [decay, droppe]}", "each: {model: [decay, decay]}"),
