@@ -9,6 +9,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/suggest.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::artifact {
@@ -23,10 +24,6 @@ namespace {
 
 constexpr std::string_view kSchema = "pe-collection/1";
 constexpr std::uint64_t kLargestManifest = 256ULL << 20;
-
-bool is_sha256(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
-}
 
 fs::path manifest_path(const fs::path& path) {
   std::error_code ignored;
@@ -93,7 +90,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
       member.file_digest = item.at("file_digest").get<std::string>();
       member.content_digest = item.at("content_digest").get<std::string>();
       if (!valid_member_name(member.name)) fail(cat("invalid member name ", quote(member.name)));
-      if (!is_sha256(member.file_digest) || !is_sha256(member.content_digest)) {
+      if (!support::is_sha256(member.file_digest) || !support::is_sha256(member.content_digest)) {
         fail(cat("member ", quote(member.name), " has a digest that is no SHA-256"));
       }
       if (!manifest.members.empty() && manifest.members.back().name >= member.name) {

@@ -15,6 +15,7 @@
 #include "pipeline/run/run_status.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/process.h"
 #include "support/text.h"
 
@@ -37,25 +38,6 @@ PastTask past_of(const pipeline::Record& record) {
   return pipeline::make_past_task(record.key, record.stage, record.task,
                                   occasion.is_object() ? occasion.value("ended", std::string()) : "", record.preimage);
 }
-
-/// A folder of its own that goes when this does.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (fs::temp_directory_path() / "pe-against-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw support::IoError(cat("cannot make a folder like ", quote(name)));
-    path_ = name;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string git(const fs::path& folder, std::vector<std::string> arguments, const std::string& what) {
   arguments.insert(arguments.begin(), {"git", "-C", folder.string()});
@@ -81,7 +63,7 @@ Graph graph_of_file(const cli::CommandLine& line, const fs::path& store, const s
   const std::string commit = git(top, {"rev-parse", "--verify", "--quiet", revision + "^{commit}"}, cat("revision ", quote(revision)));
   const std::string name = absolute.lexically_relative(top).string();
   const std::string folder = root.lexically_relative(top).string();
-  const Scratch scratch;
+  const auto scratch = support::ScratchFolder::temporary("pe-against");
   const fs::path archive = scratch.path() / "then.tar";
   std::vector<std::string> wanted{name};
   const std::string configs = folder == "." ? "configs" : folder + "/configs";

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <vector>
 
+#include "support/cbor.h"
 #include "support/error.h"
 #include "support/files.h"
 
@@ -189,32 +190,15 @@ std::uint64_t fnv1a64(std::string_view text) {
 
 namespace {
 
-void put_head(std::string& out, unsigned major, std::uint64_t value) {
-  const auto put = [&](int bytes) {
-    for (int i = bytes - 1; i >= 0; --i) out += static_cast<char>(value >> (8 * i) & 255);
-  };
-  const auto type = static_cast<unsigned char>(major << 5);
-  if (value < 24) out += static_cast<char>(type | value);
-  else if (value <= 0xFF) { out += static_cast<char>(type | 24); put(1); }
-  else if (value <= 0xFFFF) { out += static_cast<char>(type | 25); put(2); }
-  else if (value <= 0xFFFFFFFF) { out += static_cast<char>(type | 26); put(4); }
-  else { out += static_cast<char>(type | 27); put(8); }
-}
-
-void put_text(std::string& out, std::string_view text) {
-  put_head(out, 3, text.size());
-  out += text;
-}
-
 void put_value(std::string& out, const Json& value) {
   switch (value.type()) {
     case Json::value_t::null: out += static_cast<char>(0xF6); return;
     case Json::value_t::boolean: out += static_cast<char>(value.get<bool>() ? 0xF5 : 0xF4); return;
-    case Json::value_t::number_unsigned: put_head(out, 0, value.get<std::uint64_t>()); return;
+    case Json::value_t::number_unsigned: put_cbor_head(out, Cbor::kUnsigned, value.get<std::uint64_t>()); return;
     case Json::value_t::number_integer: {
       const auto integer = value.get<std::int64_t>();
-      if (integer >= 0) put_head(out, 0, static_cast<std::uint64_t>(integer));
-      else put_head(out, 1, static_cast<std::uint64_t>(-(integer + 1)));
+      if (integer >= 0) put_cbor_head(out, Cbor::kUnsigned, static_cast<std::uint64_t>(integer));
+      else put_cbor_head(out, Cbor::kNegative, static_cast<std::uint64_t>(-(integer + 1)));
       return;
     }
     case Json::value_t::number_float: {
@@ -226,26 +210,26 @@ void put_value(std::string& out, const Json& value) {
       for (int i = 7; i >= 0; --i) out += static_cast<char>(bits >> (8 * i) & 255);
       return;
     }
-    case Json::value_t::string: put_text(out, value.get_ref<const std::string&>()); return;
+    case Json::value_t::string: put_cbor_text(out, value.get_ref<const std::string&>()); return;
     case Json::value_t::binary: {
       const auto& bytes = value.get_binary();
-      put_head(out, 2, bytes.size());
+      put_cbor_head(out, Cbor::kBytes, bytes.size());
       out.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       return;
     }
     case Json::value_t::array:
-      put_head(out, 4, value.size());
+      put_cbor_head(out, Cbor::kArray, value.size());
       for (const Json& item : value) put_value(out, item);
       return;
     case Json::value_t::object: {
       std::vector<std::pair<std::string, const Json*>> members;
       for (const auto& [key, item] : value.items()) {
         std::string encoded;
-        put_text(encoded, key);
+        put_cbor_text(encoded, key);
         members.emplace_back(std::move(encoded), &item);
       }
       std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-      put_head(out, 5, members.size());
+      put_cbor_head(out, Cbor::kMap, members.size());
       for (const auto& [key, item] : members) {
         out += key;
         put_value(out, *item);

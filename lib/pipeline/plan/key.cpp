@@ -8,10 +8,15 @@
 #include "pipeline/file/config_value.h"
 #include "pipeline/file/path_fields.h"
 #include "pipeline/plan/externals.h"
+#include "support/cbor.h"
 #include "support/hash.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
+
+using support::Cbor;
+using support::put_cbor_head;
+using support::put_cbor_text;
 
 namespace {
 
@@ -55,30 +60,6 @@ Json recipe(const Task& task) {
   if (!task.externals.empty()) document["externals"] = external_part(task);
   if (task.hash_build) document["build"] = stage.program_digest;
   return document;
-}
-
-// ---- deterministic CBOR, written piece by piece; support::canonical_cbor is the reference -------------------------------
-
-enum Major : unsigned { kUnsigned = 0, kText = 3, kArray = 4, kMap = 5 };
-
-void put_head(std::string& out, Major major, std::uint64_t value) {
-  const auto type = static_cast<unsigned char>(major << 5);
-  int bytes = 0;
-  if (value < 24) {
-    out += static_cast<char>(type | value);
-    return;
-  }
-  if (value <= 0xFF) bytes = 1;
-  else if (value <= 0xFFFF) bytes = 2;
-  else if (value <= 0xFFFFFFFF) bytes = 4;
-  else bytes = 8;
-  out += static_cast<char>(type | (bytes == 1 ? 24 : bytes == 2 ? 25 : bytes == 4 ? 26 : 27));
-  for (int i = bytes - 1; i >= 0; --i) out += static_cast<char>(value >> (8 * i) & 255);
-}
-
-void put_text(std::string& out, std::string_view text) {
-  put_head(out, kText, text.size());
-  out += text;
 }
 
 }  // namespace
@@ -177,18 +158,18 @@ struct KeyMaker::State {
     const StageDescription& stage = *task.stage;
     const Encoded& parts = encoded(task);
     bytes.clear();
-    put_head(bytes, kArray, 2);
-    put_text(bytes, type);
-    put_head(bytes, kMap, 4u + (task.hash_build ? 1 : 0) + (task.externals.empty() ? 0 : 1));
+    put_cbor_head(bytes, Cbor::kArray, 2);
+    put_cbor_text(bytes, type);
+    put_cbor_head(bytes, Cbor::kMap, 4u + (task.hash_build ? 1 : 0) + (task.externals.empty() ? 0 : 1));
     if (task.hash_build) {
-      put_text(bytes, "build");
-      put_text(bytes, stage.program_digest);
+      put_cbor_text(bytes, "build");
+      put_cbor_text(bytes, stage.program_digest);
     }
-    put_text(bytes, "stage");
-    put_text(bytes, stage.name);
-    put_text(bytes, "config");
+    put_cbor_text(bytes, "stage");
+    put_cbor_text(bytes, stage.name);
+    put_cbor_text(bytes, "config");
     bytes += parts.config;
-    put_text(bytes, "inputs");
+    put_cbor_text(bytes, "inputs");
     std::vector<std::pair<std::string_view, std::vector<std::size_t>>> roles;
     for (std::size_t i = 0; i < inputs; ++i) {
       const std::string_view name = role(i);
@@ -199,16 +180,16 @@ struct KeyMaker::State {
     std::sort(roles.begin(), roles.end(), [](const auto& a, const auto& b) {
       return a.first.size() != b.first.size() ? a.first.size() < b.first.size() : a.first < b.first;
     });
-    put_head(bytes, kMap, roles.size());
+    put_cbor_head(bytes, Cbor::kMap, roles.size());
     for (const auto& [name, members] : roles) {
-      put_text(bytes, name);
-      put_head(bytes, kArray, members.size());
+      put_cbor_text(bytes, name);
+      put_cbor_head(bytes, Cbor::kArray, members.size());
       for (const std::size_t i : members) put_input(i);
     }
-    put_text(bytes, "version");
-    put_head(bytes, kUnsigned, static_cast<std::uint64_t>(stage.version));
+    put_cbor_text(bytes, "version");
+    put_cbor_head(bytes, Cbor::kUnsigned, static_cast<std::uint64_t>(stage.version));
     if (!task.externals.empty()) {
-      put_text(bytes, "externals");
+      put_cbor_text(bytes, "externals");
       bytes += parts.externals;
     }
     return support::sha256_hex(bytes);
@@ -231,15 +212,15 @@ std::string KeyMaker::plan_key(const Graph& graph, const Task& task) {
             if (one.label == edge.snapshot) point = &one;
           }
         }
-        put_head(bytes, kMap, point ? 3 : 2);
-        put_text(bytes, "plan");
-        put_text(bytes, producer.plan_key);
+        put_cbor_head(bytes, Cbor::kMap, point ? 3 : 2);
+        put_cbor_text(bytes, "plan");
+        put_cbor_text(bytes, producer.plan_key);
         if (point) {
-          put_text(bytes, "step");
-          put_head(bytes, kUnsigned, static_cast<std::uint64_t>(point->step));
+          put_cbor_text(bytes, "step");
+          put_cbor_head(bytes, Cbor::kUnsigned, static_cast<std::uint64_t>(point->step));
         }
-        put_text(bytes, "output");
-        put_text(bytes, edge.output);
+        put_cbor_text(bytes, "output");
+        put_cbor_text(bytes, edge.output);
       });
 }
 
@@ -248,13 +229,13 @@ std::string KeyMaker::task_key(const Task& task, const std::vector<InputDigest>&
   return state_->hash(
       kTaskType, task, inputs.size(), [&](std::size_t i) -> std::string_view { return inputs[i].role; },
       [&](std::size_t i) {
-        put_head(bytes, kMap, inputs[i].step >= 0 ? 2 : 1);
+        put_cbor_head(bytes, Cbor::kMap, inputs[i].step >= 0 ? 2 : 1);
         if (inputs[i].step >= 0) {
-          put_text(bytes, "step");
-          put_head(bytes, kUnsigned, static_cast<std::uint64_t>(inputs[i].step));
+          put_cbor_text(bytes, "step");
+          put_cbor_head(bytes, Cbor::kUnsigned, static_cast<std::uint64_t>(inputs[i].step));
         }
-        put_text(bytes, "digest");
-        put_text(bytes, inputs[i].digest);
+        put_cbor_text(bytes, "digest");
+        put_cbor_text(bytes, inputs[i].digest);
       });
 }
 

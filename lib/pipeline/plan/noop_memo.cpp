@@ -15,6 +15,7 @@
 #include "pipeline/store/index.h"
 #include "pipeline/store/packing.h"
 #include "support/hash.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -35,11 +36,7 @@ constexpr std::uint64_t kAnySize = ~std::uint64_t{0};   ///< of collections and 
 
 std::string pack_object(const std::string& hex, std::uint64_t size) {
   std::string packed;
-  const auto nibble = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
-  for (std::size_t i = 0; i + 1 < hex.size() && packed.size() < 32; i += 2) {
-    packed.push_back(static_cast<char>(nibble(hex[i]) << 4 | nibble(hex[i + 1])));
-  }
-  packed.resize(32);
+  support::append_sha256(packed, hex);
   packed.append(reinterpret_cast<const char*>(&size), sizeof size);
   return packed;
 }

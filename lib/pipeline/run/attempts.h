@@ -19,6 +19,8 @@
 
 namespace pe::pipeline {
 
+class TaskFileWriter;
+
 class Attempts {
  public:
   /// Takes what the store has under a task's key; true when that is all that is needed.
@@ -79,10 +81,10 @@ class Attempts {
   // ---- task_document.cpp
   /// `task.json`; notes in the attempt what it continues from.
   Json task_document(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before) const;
-  void name_inputs(const ActiveAttempt& attempt, Json& document) const;
-  void name_outputs(ActiveAttempt& attempt, Json& document) const;
-  void name_earlier(ActiveAttempt& attempt, Json& document) const;
-  void name_resume(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before, Json& document) const;
+  void name_inputs(const ActiveAttempt& attempt, TaskFileWriter& file) const;
+  void name_earlier(ActiveAttempt& attempt, TaskFileWriter& file) const;
+  void name_resume(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before,
+                   TaskFileWriter& file) const;
 
   // ---- attempt_ends.cpp
   ActiveAttempt* find(std::uint64_t ticket);

@@ -5,6 +5,7 @@
 
 #include "artifact/kind.h"
 #include "pipeline/plan/key.h"
+#include "pipeline/run/task_file_writer.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -17,10 +18,6 @@ namespace {
 double rounded_ms(double seconds) { return std::round(seconds * 1e3) / 1e3; }
 
 }  // namespace
-
-std::string file_name(const OutputDescription& output) {
-  return output.name + (artifact::is_collection(output.kind) ? "" : ".h5");
-}
 
 Record Publishing::record_for(const ActiveAttempt& attempt, std::int64_t step, ResultStatus status) const {
   const Task& task = run_.task(attempt.task);

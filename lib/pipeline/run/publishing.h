@@ -13,9 +13,6 @@
 
 namespace pe::pipeline {
 
-/// "model.h5", or the folder "report" of a collection.
-std::string file_name(const OutputDescription& output);
-
 class Publishing {
  public:
   Publishing(RunContext& run, Publisher& publisher, FriendlyNames* names)

@@ -2,29 +2,15 @@
 #include <utility>
 
 #include "pipeline/run/attempts.h"
-#include "pipeline/run/program_binding.h"
+#include "pipeline/run/task_file_writer.h"
 #include "pipeline/store/attempt.h"
 #include "support/files.h"
-#include "support/text.h"
 
 namespace pe::pipeline {
 
 namespace fs = std::filesystem;
-using support::cat;
 
 namespace {
-
-/// Unhashed `workers` that are `auto` take the slot's CPUs.
-void fill_workers(const support::Schema& fields, std::int64_t cpus, Json& config) {
-  for (const support::Field& field : fields) {
-    if (field.type == support::FieldType::kGroup && config.contains(field.name)) {
-      fill_workers(field.fields, cpus, config[field.name]);
-    } else if (field.name == "workers" && !field.options.hashed && config.contains("workers") &&
-               config["workers"].is_null()) {
-      config["workers"] = cpus;
-    }
-  }
-}
 
 std::string key_of_attempt(const fs::path& attempt) {
   if (!fs::exists(attempt / "task.json")) return "";
@@ -36,90 +22,42 @@ std::string key_of_attempt(const fs::path& attempt) {
 
 Json Attempts::task_document(ActiveAttempt& attempt, const std::vector<fs::path>& before) const {
   const Task& task = run_.task(attempt.task);
-  Json config = *task.config;
-  fill_workers(task.stage->fields, attempt.slot.cpus, config);
-  Json document{{"schema", "pe-task/1"},
-                {"stage", task.stage->name},
-                {"key", run_.states->at(attempt.task).key},
-                {"config", std::move(config)},
-                {"inputs", Json::object()},
-                {"outputs", Json::object()},
-                {"work", attempt.folder.string()},
-                {"resume", nullptr},
-                {"events_fd", Launch::kEventsDescriptor}};
-  bind_to_program(document, *task.stage, task.hash_build);
-  if (!task.checkpoint->empty()) document["checkpoint"] = *task.checkpoint;
-  name_inputs(attempt, document);
-  name_outputs(attempt, document);
-  name_earlier(attempt, document);
-  name_resume(attempt, before, document);
-  return document;
+  TaskFileWriter file(*task.stage, run_.states->at(attempt.task).key, *task.config, attempt.slot.cpus, attempt.folder);
+  file.bind_to_program(task.hash_build);
+  if (!task.checkpoint->empty()) file.checkpoint(*task.checkpoint);
+  name_inputs(attempt, file);
+  if (!task.is_trajectory()) file.name_outputs();
+  for (const std::size_t k : attempt.snapshots) file.add_snapshot(task.snapshots[k].label, task.snapshots[k].step);
+  name_earlier(attempt, file);
+  name_resume(attempt, before, file);
+  return file.document();
 }
 
-void Attempts::name_inputs(const ActiveAttempt& attempt, Json& document) const {
+void Attempts::name_inputs(const ActiveAttempt& attempt, TaskFileWriter& file) const {
   const Task& task = run_.task(attempt.task);
-  Json& inputs = document["inputs"];
-  Json missing = Json::object();
-  for (const InputDescription& input : task.stage->inputs) inputs[input.name] = Json::array();
   for (std::size_t e = 0; e < task.inputs.size(); ++e) {
     const Edge& edge = task.inputs[e];
     const InputRecord& record = attempt.inputs.records.at(e);
     if (!record.missing.empty()) {
-      missing[edge.role].push_back({{"producer", record.producer}, {"labels", record.labels}, {"reason", record.missing}});
+      file.add_missing(record);
       continue;
     }
     const Result& result = *run_.states->result_of(edge);
-    const OutputRecord& output = *result.output(edge.output);
-    Json& list = inputs[edge.role];
-    const fs::path folder = attempt.folder / "inputs" / cat(edge.role, "-", list.size());
-    Json item{{"path", run_.store.materialise(output, folder).string()},
-              {"kind", output.kind},
-              {"digest", output.content},
-              {"labels", *edge.labels}};
-    if (result.status == ResultStatus::kDiverged) item["status"] = "diverged";
-    list.push_back(std::move(item));
+    file.add_input(run_.store, edge.role, *result.output(edge.output), result.status, *edge.labels);
   }
-  if (!missing.empty()) document["missing"] = std::move(missing);
 }
 
-void Attempts::name_outputs(ActiveAttempt& attempt, Json& document) const {
-  const Task& task = run_.task(attempt.task);
-  const auto paths_in = [&](const fs::path& folder) {
-    support::make_folders(folder);
-    Json outputs = Json::object();
-    for (const OutputDescription& output : task.stage->outputs)
-      outputs[output.name] = (folder / file_name(output)).string();
-    return outputs;
-  };
-  const fs::path out = attempt.folder / "out";
-  if (!task.is_trajectory()) {
-    document["outputs"] = paths_in(out);
-    return;
-  }
-  support::make_folders(out);
-  Json snapshots = Json::array();
-  for (const std::size_t k : attempt.snapshots) {
-    const SnapshotPoint& point = task.snapshots[k];
-    snapshots.push_back({{"label", point.label}, {"step", point.step}, {"outputs", paths_in(out / point.label)}});
-  }
-  document["snapshots"] = std::move(snapshots);
-}
-
-void Attempts::name_earlier(ActiveAttempt& attempt, Json& document) const {
+void Attempts::name_earlier(ActiveAttempt& attempt, TaskFileWriter& file) const {
   const auto earlier = checks_.earlier_snapshot(attempt.task, attempt.snapshots);
   if (!earlier) return;
-  Json outputs = Json::object();
-  for (const OutputRecord& output : earlier->result.outputs)
-    outputs[output.role] = run_.store.materialise(output, attempt.folder / "earlier" / output.role).string();
-  document["earlier"] = {
-      {"label", std::to_string(earlier->step)}, {"step", earlier->step}, {"outputs", std::move(outputs)}};
+  file.name_earlier(run_.store, earlier->step, earlier->result.outputs);
   attempt.resumed = true;
   attempt.spent_before_s = earlier->result.wall_s;
   // Nothing up to there is this attempt's progress.
   attempt.started_step = attempt.step = std::max(attempt.started_step, earlier->step);
 }
 
-void Attempts::name_resume(ActiveAttempt& attempt, const std::vector<fs::path>& before, Json& document) const {
+void Attempts::name_resume(ActiveAttempt& attempt, const std::vector<fs::path>& before, TaskFileWriter& file) const {
   if (!run_.options.resume || !run_.task(attempt.task).stage->resumes) return;
   const TaskStates::State& state = run_.states->at(attempt.task);
   std::vector<fs::path> candidates;
@@ -131,7 +69,7 @@ void Attempts::name_resume(ActiveAttempt& attempt, const std::vector<fs::path>& 
   }
   const auto folder = find_resumable(candidates);
   if (!folder) return;
-  document["resume"] = folder->string();
+  file.resume_from(*folder);
   attempt.resumed = true;
   attempt.spent_before_s = std::max(attempt.spent_before_s, seconds_spent(*folder));
 }

@@ -9,7 +9,9 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/hash.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -24,16 +26,6 @@ void put(std::string& out, T value) {
   char bytes[sizeof(T)];
   std::memcpy(bytes, &value, sizeof(T));
   out.append(bytes, sizeof(T));
-}
-
-int nibble(char c) { return c <= '9' ? c - '0' : c - 'a' + 10; }
-
-void put_digest(std::string& out, const std::string& hex) {
-  if (hex.size() != 64) {
-    out.append(32, '\0');
-    return;
-  }
-  for (std::size_t i = 0; i < 64; i += 2) out.push_back(static_cast<char>(nibble(hex[i]) << 4 | nibble(hex[i + 1])));
 }
 
 void put_name(std::string& out, const std::string& name) {
@@ -150,21 +142,21 @@ std::string encode_result(const ResultKey& key, const Result& result) {
   std::string body;
   body.reserve(256);
   put(body, std::uint8_t{1});
-  put_digest(body, key.key);
+  support::append_sha256(body, key.key);
   put(body, key.step);
   put(body, static_cast<std::uint8_t>(result.status == ResultStatus::kDone ? 0 : 1));
-  put_digest(body, result.plan_key);
+  support::append_sha256(body, result.plan_key);
   put(body, result.wall_s);
   put(body, static_cast<std::uint16_t>(result.outputs.size()));
   for (const OutputRecord& output : result.outputs) {
     put_name(body, output.role);
     put_name(body, output.kind);
-    put_digest(body, output.object);
-    put_digest(body, output.content);
+    support::append_sha256(body, output.object);
+    support::append_sha256(body, output.content);
     put(body, output.bytes);
     put(body, static_cast<std::uint8_t>((output.collection ? 1 : 0) | (output.is_volatile ? 2 : 0)));
     put(body, static_cast<std::uint32_t>(output.members.size()));
-    for (const std::string& member : output.members) put_digest(body, member);
+    for (const std::string& member : output.members) support::append_sha256(body, member);
   }
   return framed(body);
 }
@@ -172,15 +164,15 @@ std::string encode_result(const ResultKey& key, const Result& result) {
 std::string encode_hint(const std::string& plan_key, const std::string& key) {
   std::string body;
   put(body, std::uint8_t{2});
-  put_digest(body, plan_key);
-  put_digest(body, key);
+  support::append_sha256(body, plan_key);
+  support::append_sha256(body, key);
   return framed(body);
 }
 
 std::string encode_forgotten(const ResultKey& key) {
   std::string body;
   put(body, std::uint8_t{3});
-  put_digest(body, key.key);
+  support::append_sha256(body, key.key);
   put(body, key.step);
   return framed(body);
 }
@@ -219,14 +211,9 @@ IndexContent read_index(const std::filesystem::path& folder) {
   for (int tries = 0;; ++tries) {
     IndexContent content;
     std::vector<std::string> names;
-    if (DIR* dir = ::opendir(folder.c_str())) {
-      while (const dirent* entry = ::readdir(dir)) {
-        const std::string name = entry->d_name;
-        if (name.size() > 4 && name.compare(name.size() - 4, 4, ".log") == 0) names.push_back(name);
-      }
-      ::closedir(dir);
+    for (std::string& name : support::names_in(folder)) {
+      if (name.size() > 4 && name.compare(name.size() - 4, 4, ".log") == 0) names.push_back(std::move(name));
     }
-    std::sort(names.begin(), names.end());
     bool moved = false;
     for (const std::string& name : names) {
       if (read_index_file(folder / name, content)) continue;

@@ -5,6 +5,7 @@
 
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -15,11 +16,6 @@ using support::cat;
 namespace {
 
 constexpr const char* kRecordSchema = "pe-record/1";
-
-bool is_hex64(const std::string& text) {
-  return text.size() == 64 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
-}
 
 constexpr const char* kCheck = "check";
 
@@ -63,7 +59,7 @@ class Reader {
   }
   std::string digest(const char* name) const {
     std::string text = required<std::string>(name);
-    if (!is_hex64(text))
+    if (!support::is_sha256(text))
       throw ArtifactError(cat(where_, ": '", name, "' is ", support::quote(text), ", expected 64 hex digits"));
     return text;
   }
@@ -97,7 +93,7 @@ OutputRecord output_from_json(const Json& json, const std::string& where) {
   output.is_volatile = reader.optional<bool>("volatile", false);
   output.members = reader.optional<std::vector<std::string>>("members", {});
   for (const std::string& member : output.members) {
-    if (!is_hex64(member))
+    if (!support::is_sha256(member))
       throw ArtifactError(cat(where, ": 'members' holds ", support::quote(member), ", expected 64 hex digits"));
   }
   return output;

@@ -1,6 +1,5 @@
 #include "pipeline/store/store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,7 +26,9 @@
 #include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/hash.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -58,28 +59,11 @@ std::string utc_date() {
   return text;
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  if (DIR* dir = ::opendir(folder.c_str())) {
-    while (const dirent* entry = ::readdir(dir)) {
-      const std::string name = entry->d_name;
-      if (name != "." && name != "..") names.push_back(name);
-    }
-    ::closedir(dir);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 /// In the store of a group, what this process and its stages make is writable for the group.
 void share_with_group(const fs::path& store) {
   struct stat status {};
   // What others than the group may do stays as it is.
   if (::stat(store.c_str(), &status) == 0 && (status.st_mode & S_ISGID) != 0) ::umask(::umask(077) & 0707);
-}
-
-bool is_key(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 /// "ab/abcd…": where objects, and hints, of 64 digits lie in their folder.
@@ -130,7 +114,7 @@ bool is_number(std::string_view text) {
 /// a network a name can be listed a while before its file opens.
 bool is_made(const fs::path& folder, std::vector<std::string>& names) {
   for (int tries = 0; ::access((folder / "VERSION").c_str(), F_OK) != 0; ++tries) {
-    names = names_in(folder);
+    names = support::names_in(folder);
     if (std::find(names.begin(), names.end(), "VERSION") == names.end()) return false;
     if (tries == 240) break;   // reading it says why
     ::usleep(250000);
@@ -227,7 +211,7 @@ struct Store::State {
               .count();
       // Later than every file that is there, whatever the clocks of their hosts say: files are read in this order, and
       // what is forgotten now must come after what was recorded before.
-      for (const std::string& name : names_in(folder)) {
+      for (const std::string& name : support::names_in(folder)) {
         if (name.size() > 17 && name[16] == '-' && is_number(std::string_view(name).substr(0, 16)))
           now = std::max<decltype(now)>(now, std::stoll(name.substr(0, 16)) + 1);
       }
@@ -326,7 +310,7 @@ struct Store::State {
     Shard& shard = shards[hex_byte(key.key)];
     if (!shard.listed) {
       shard.listed = true;
-      for (std::string& name : names_in(root / "tasks" / key.key.substr(0, 2))) shard.names.insert(std::move(name));
+      for (std::string& name : support::names_in(root / "tasks" / key.key.substr(0, 2))) shard.names.insert(std::move(name));
     }
     return shard.names.count(key.key + ".json") != 0 || ::access(record(key).c_str(), F_OK) == 0;
   }
@@ -469,7 +453,7 @@ bool Store::complete(const Result& result) const {
 }
 
 bool Store::has_object(const std::string& digest) const {
-  return is_key(digest) && ::access(state_->object(digest).c_str(), F_OK) == 0;
+  return support::is_sha256(digest) && ::access(state_->object(digest).c_str(), F_OK) == 0;
 }
 
 fs::path Store::object_path(const std::string& digest) const { return state_->object(digest); }
@@ -479,17 +463,17 @@ std::optional<std::string> Store::hint(const std::string& plan_key) const {
   const auto found = state_->index.hints.find(plan_key);
   if (found != state_->index.hints.end()) return found->second;
   // A changed plan asks for thousands that nobody has.
-  if (!is_key(plan_key) || !state_->plans) return std::nullopt;
+  if (!support::is_sha256(plan_key) || !state_->plans) return std::nullopt;
   if (::faccessat(state_->plans.get(), ShardName(plan_key).c_str(), R_OK, 0) != 0) return std::nullopt;
   const std::string key(support::trim(support::read_file(state_->hint(plan_key), 4096)));
-  if (!is_key(key)) return std::nullopt;
+  if (!support::is_sha256(key)) return std::nullopt;
   state_->index.hints.emplace(plan_key, key);
   return key;
 }
 
 std::vector<std::int64_t> Store::steps(const std::string& trajectory_key) const {
   std::vector<std::int64_t> steps;
-  for (const std::string& name : names_in(state_->root / "tracks" / trajectory_key)) {
+  for (const std::string& name : support::names_in(state_->root / "tracks" / trajectory_key)) {
     const std::string_view stem = std::string_view(name).substr(0, name.find('.'));
     if (is_number(stem) && name == cat(stem, ".json")) steps.push_back(std::stoll(std::string(stem)));
   }
@@ -499,15 +483,15 @@ std::vector<std::int64_t> Store::steps(const std::string& trajectory_key) const 
 
 std::vector<ResultKey> Store::keys() const {
   std::vector<ResultKey> keys;
-  for (const std::string& shard : names_in(state_->root / "tasks")) {
-    for (const std::string& name : names_in(state_->root / "tasks" / shard)) {
-      if (name.size() == 69 && name.compare(64, 5, ".json") == 0 && is_key(std::string_view(name).substr(0, 64))) {
+  for (const std::string& shard : support::names_in(state_->root / "tasks")) {
+    for (const std::string& name : support::names_in(state_->root / "tasks" / shard)) {
+      if (name.size() == 69 && name.compare(64, 5, ".json") == 0 && support::is_sha256(std::string_view(name).substr(0, 64))) {
         keys.push_back({name.substr(0, 64), -1});
       }
     }
   }
-  for (const std::string& track : names_in(state_->root / "tracks")) {
-    if (!is_key(track)) continue;
+  for (const std::string& track : support::names_in(state_->root / "tracks")) {
+    if (!support::is_sha256(track)) continue;
     for (const std::int64_t step : steps(track)) keys.push_back({track, step});
   }
   std::sort(keys.begin(), keys.end());
@@ -691,7 +675,7 @@ fs::path Store::move_to_trash(const fs::path& path) {
 }
 
 void Store::import_object(const fs::path& from, const std::string& digest) {
-  if (!is_key(digest)) throw ArtifactError(cat(support::quote(digest), " is no digest"));
+  if (!support::is_sha256(digest)) throw ArtifactError(cat(support::quote(digest), " is no digest"));
   const fs::path copy = support::unique_sibling(state_->root / "work" / cat("import-", digest.substr(0, 12)));
   support::make_folders(copy.parent_path());
   try {
@@ -713,7 +697,7 @@ void Store::import_object(const fs::path& from, const std::string& digest) {
 
 bool Store::known_whole(const OutputRecord& output) const {
   const auto known = [&](const std::string& digest) {
-    return is_key(digest) && state_->object_memo->known(state_->object(digest), digest);
+    return support::is_sha256(digest) && state_->object_memo->known(state_->object(digest), digest);
   };
   return known(output.object) && std::all_of(output.members.begin(), output.members.end(), known);
 }
@@ -768,7 +752,7 @@ void Store::tidy_index() {
     return name.size() > 16 && name[16] == '-' && ::stat((folder / name).c_str(), &status) == 0 &&
            std::time(nullptr) - status.st_mtime < kQuiet;
   };
-  std::vector<std::string> names = names_in(folder);
+  std::vector<std::string> names = support::names_in(folder);
   const bool wasteful = state_->index.entries > 2 * (state_->index.results.size() + state_->index.hints.size()) + 1000;
   if (names.size() <= kTooManyIndexFiles && state_->index.damaged == 0 && !wasteful) return;
   LeaseOptions options;
@@ -815,7 +799,7 @@ fs::path Store::work_folder(const std::string& plan_key) const { return state_->
 std::vector<fs::path> Store::attempts(const std::string& plan_key) const {
   std::vector<std::pair<int, fs::path>> found;
   const fs::path folder = work_folder(plan_key);
-  for (const std::string& name : names_in(folder)) {
+  for (const std::string& name : support::names_in(folder)) {
     if (name.size() > 1 && name.size() < 8 && name[0] == 'a' && is_number(std::string_view(name).substr(1))) {
       found.emplace_back(std::stoi(name.substr(1)), folder / name);
     }
@@ -845,7 +829,7 @@ fs::path Store::new_attempt(const std::string& plan_key, int* number) {
 
 std::vector<std::string> Store::runs() const {
   std::vector<std::string> ids;
-  for (const std::string& name : names_in(runs_folder())) {
+  for (const std::string& name : support::names_in(runs_folder())) {
     if (fs::exists(runs_folder() / name / "plan.json")) ids.push_back(name);
   }
   return ids;

@@ -1,6 +1,5 @@
 #include "pipeline/upkeep/garbage.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +16,8 @@
 #include "pipeline/upkeep/pin.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -46,15 +47,6 @@ std::optional<Seen> look(const fs::path& path) {
               S_ISDIR(status.st_mode)};
 }
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    names.push_back(at->path().filename().string());
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 /// Bytes of a tree, and its newest change.
 Seen measure(const fs::path& path) {
   auto seen = look(path);
@@ -63,17 +55,13 @@ Seen measure(const fs::path& path) {
   Seen total;
   total.folder = true;
   total.mtime = seen->mtime;
-  for (const std::string& name : names_in(path)) {
+  for (const std::string& name : support::names_in(path)) {
     const Seen inner = measure(path / name);
     total.bytes += inner.bytes;
     total.mtime = std::max(total.mtime, inner.mtime);
     total.ctime = std::max(total.ctime, inner.ctime);
   }
   return total;
-}
-
-bool is_key(const std::string& text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 bool is_temporary(const std::string& name) { return name.find(".tmp.") != std::string::npos; }
@@ -149,12 +137,12 @@ class Collector {
   bool abandoned(double when) const { return when <= now_ - std::max(options_.grace_s, kLeastPatience); }
 
   void list_objects() {
-    for (const std::string& shard : names_in(store_.root() / "objects")) {
-      for (const std::string& name : names_in(store_.root() / "objects" / shard)) {
+    for (const std::string& shard : support::names_in(store_.root() / "objects")) {
+      for (const std::string& name : support::names_in(store_.root() / "objects" / shard)) {
         const fs::path path = store_.root() / "objects" / shard / name;
         const auto seen = look(path);
         if (!seen) continue;
-        if (!is_key(name)) {
+        if (!support::is_sha256(name)) {
           stray_.push_back({path, *seen});
           continue;
         }
@@ -168,9 +156,9 @@ class Collector {
 
   void mark() {
     for (const std::string& id : live_runs(store_)) live_.insert(id);
-    for (const std::string& name : names_in(store_.root() / "leases")) {
+    for (const std::string& name : support::names_in(store_.root() / "leases")) {
       const std::string plan_key = name.substr(0, 64);
-      if (!is_key(plan_key)) continue;
+      if (!support::is_sha256(plan_key)) continue;
       busy_plans_.insert(plan_key);
       if (const auto key = store_.hint(plan_key)) run_keys_.insert(*key);
     }
@@ -222,8 +210,8 @@ class Collector {
     }
     // What a conflict kept beside a record lives as long as the record.
     for (const char* kind : {"tasks", "tracks"}) {
-      for (const std::string& shard : names_in(store_.root() / kind)) {
-        for (const std::string& name : names_in(store_.root() / kind / shard)) {
+      for (const std::string& shard : support::names_in(store_.root() / kind)) {
+        for (const std::string& name : support::names_in(store_.root() / kind / shard)) {
           const fs::path path = store_.root() / kind / shard / name;
           if (is_temporary(name)) {
             if (const auto seen = look(path)) stray_.push_back({path, *seen});
@@ -316,9 +304,9 @@ class Collector {
       if (!abandoned(std::max(seen.mtime, seen.ctime))) continue;
       drop_path(path, seen.bytes, "an unfinished file");
     }
-    for (const std::string& name : names_in(store_.root() / "work")) {
+    for (const std::string& name : support::names_in(store_.root() / "work")) {
       const fs::path folder = store_.root() / "work" / name;
-      if (is_key(name)) {
+      if (support::is_sha256(name)) {
         tidy_attempts(name);
         continue;
       }
@@ -363,7 +351,7 @@ class Collector {
 
   static std::uint64_t strippable(const fs::path& attempt, bool keep_own_files) {
     std::uint64_t bytes = 0;
-    for (const std::string& name : names_in(attempt)) {
+    for (const std::string& name : support::names_in(attempt)) {
       if (is_kept_of_attempt(name)) continue;
       const bool ours = name == "inputs" || name == "out";
       if (ours || !keep_own_files) bytes += measure(attempt / name).bytes;
@@ -386,8 +374,8 @@ class Collector {
 
   /// Logs are found by way of the runs that name their tasks. A folder that a stage can continue from stays.
   void drop_logs() {
-    for (const std::string& plan_key : names_in(store_.root() / "work")) {
-      if (!is_key(plan_key) || named_plans_.count(plan_key) != 0 || in_use(plan_key)) continue;
+    for (const std::string& plan_key : support::names_in(store_.root() / "work")) {
+      if (!support::is_sha256(plan_key) || named_plans_.count(plan_key) != 0 || in_use(plan_key)) continue;
       const auto attempts = store_.attempts(plan_key);
       if (find_resumable(attempts)) continue;
       const fs::path folder = store_.work_folder(plan_key);
@@ -404,7 +392,7 @@ class Collector {
     };
     std::map<std::string, Memo> memos;   // a plan's memo is two files: noop-<id> and noop-<id>.index
     const fs::path folder = store_.root() / "memo";
-    for (const std::string& name : names_in(folder)) {
+    for (const std::string& name : support::names_in(folder)) {
       const auto seen = look(folder / name);
       if (!seen || seen->folder || (name.rfind("noop-", 0) != 0 && name.rfind("plan-", 0) != 0))
         continue;  // "plan-": of versions before
@@ -436,9 +424,9 @@ class Collector {
       bool finished = true;
     };
     std::vector<Candidate> candidates;
-    for (const std::string& plan_key : names_in(store_.root() / "work")) {
+    for (const std::string& plan_key : support::names_in(store_.root() / "work")) {
       const bool is_finished = finished(plan_key);
-      if (!is_key(plan_key) || in_use(plan_key) || (!is_finished && named_plans_.count(plan_key) != 0)) continue;
+      if (!support::is_sha256(plan_key) || in_use(plan_key) || (!is_finished && named_plans_.count(plan_key) != 0)) continue;
       Candidate candidate;
       candidate.plan_key = plan_key;
       candidate.finished = is_finished;
@@ -518,7 +506,7 @@ class Collector {
     if (folder && (folder->mtime != runs_seen_ || runs_unfinished_)) {
       runs_seen_ = folder->mtime;
       runs_unfinished_ = false;
-      for (const std::string& id : names_in(store_.runs_folder())) {
+      for (const std::string& id : support::names_in(store_.runs_folder())) {
         if (known_runs_.count(id) != 0) continue;
         if (!look(store_.runs_folder() / id / "plan.json")) {
           runs_unfinished_ = true;
@@ -546,8 +534,8 @@ class Collector {
       }
       // The record lies in the trash under its own name and a suffix.
       const fs::path at = store_.record_path(result->key);
-      for (const std::string& day : names_in(store_.root() / "trash")) {
-        for (const std::string& name : names_in(store_.root() / "trash" / day)) {
+      for (const std::string& day : support::names_in(store_.root() / "trash")) {
+        for (const std::string& name : support::names_in(store_.root() / "trash" / day)) {
           const fs::path from = store_.root() / "trash" / day / name;
           if (name.rfind(at.filename().string() + ".tmp.", 0) != 0 || look(at)) continue;
           const Json json = read_json(from);
@@ -569,8 +557,8 @@ class Collector {
     const fs::path trash = store_.root() / "trash";
     // Just moved there: these count only when there is no grace at all.
     const double cut = unix_time() - options_.grace_s;
-    for (const std::string& day : names_in(trash)) {
-      for (const std::string& name : names_in(trash / day)) {
+    for (const std::string& day : support::names_in(trash)) {
+      for (const std::string& name : support::names_in(trash / day)) {
         const fs::path path = trash / day / name;
         const auto seen = look(path);
         // A rename sets ctime: that is how long it has lain here.

@@ -12,12 +12,13 @@
 #include "artifact/content_digest.h"
 #include "artifact/finish_collection.h"
 #include "artifact/header.h"
-#include "pipeline/plan/key.h"
 #include "pipeline/plan/externals.h"
+#include "pipeline/plan/key.h"
 #include "pipeline/run/local_runner.h"
-#include "pipeline/run/program_binding.h"
+#include "pipeline/run/task_file_writer.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/hash.h"
 #include "support/text.h"
 
@@ -29,24 +30,6 @@ using support::quote;
 namespace {
 
 std::string message_of(const support::Error& error) { return error.diagnostics().front().message; }
-
-/// A folder that is removed in the end, unless it is to stay.
-class Scratch {
- public:
-  explicit Scratch(fs::path path) : path_(std::move(path)) { support::make_folders(path_); }
-  Scratch(const Scratch&) = delete;
-  ~Scratch() {
-    if (keep_) return;
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-  void keep() { keep_ = true; }
-
- private:
-  fs::path path_;
-  bool keep_ = false;
-};
 
 }  // namespace
 
@@ -242,14 +225,10 @@ void check_files(const Record& record) {
   }
 }
 
-Json inputs_of(const Store& store, const Inventory& inventory, const StageDescription& stage, const Record& record,
-               const fs::path& folder, Json& missing) {
-  Json inputs = Json::object();
-  for (const InputDescription& input : stage.inputs) inputs[input.name] = Json::array();
+void add_inputs(const Store& store, const Inventory& inventory, const Record& record, TaskFileWriter& file) {
   for (const InputRecord& input : record.inputs) {
     if (!input.missing.empty()) {
-      missing[input.role].push_back(
-          {{"producer", input.producer}, {"labels", input.labels}, {"reason", input.missing}});
+      file.add_missing(input);
       continue;
     }
     const auto [maker, output] = inventory.maker(input.digest);
@@ -259,56 +238,30 @@ Json inputs_of(const Store& store, const Inventory& inventory, const StageDescri
       throw Cannot{cat("its input ", quote(input.role), " (", input.producer, ", content ", input.digest.substr(0, 12),
                        ") is not in the store any more")};
     }
-    Json& list = inputs[input.role];
-    Json item{{"path", store.materialise(*output, folder / cat(input.role, "-", list.size())).string()},
-              {"kind", output->kind},
-              {"digest", output->content},
-              {"labels", input.labels}};
-    if (maker->status == ResultStatus::kDiverged) item["status"] = "diverged";
-    list.push_back(std::move(item));
+    file.add_input(store, input.role, *output, maker->status, input.labels);
   }
-  return inputs;
 }
 
-std::string file_name(const OutputDescription& output) {
-  return output.name + (artifact::is_collection(output.kind) ? "" : ".h5");
+std::int64_t cpus_of(const Record& record) {
+  const Json cpus = record.occasion.is_object() ? record.occasion.value("cpus", Json()) : Json();
+  return cpus.is_number_integer() ? cpus.get<std::int64_t>() : 1;
 }
 
 std::string snapshot_label(const Record& record) { return cat("step-", record.key.step); }
 
+/// Without a checkpoint policy or anything to resume: it is to be made from nothing.
 Json document_of(const Store& store, const Inventory& inventory, const StageDescription& stage,
                  const std::vector<Record>& records, const fs::path& folder) {
   // A longer budget may have asked for the later ones: the newest config knows them all.
   const Record& record = records.back();
-  Json missing = Json::object();
-  Json document{{"schema", "pe-task/1"},
-                {"stage", stage.name},
-                {"key", record.key.key},
-                {"config", record.config},
-                {"inputs", inputs_of(store, inventory, stage, record, folder / "inputs", missing)},
-                {"outputs", Json::object()},
-                {"work", folder.string()},
-                {"resume", nullptr},
-                {"events_fd", Launch::kEventsDescriptor}};
-  bind_to_program(document, stage, false);
-  if (!missing.empty()) document["missing"] = std::move(missing);
-  const fs::path out = folder / "out";
-  support::make_folders(out);
-  if (!record.key.is_snapshot()) {
-    for (const OutputDescription& output : stage.outputs)
-      document["outputs"][output.name] = (out / file_name(output)).string();
-    return document;
-  }
-  document["snapshots"] = Json::array();
+  TaskFileWriter file(stage, record.key.key, record.config, cpus_of(record), folder);
+  file.bind_to_program(false);
+  add_inputs(store, inventory, record, file);
+  if (!record.key.is_snapshot()) file.name_outputs();
   for (const Record& each : records) {
-    const std::string label = snapshot_label(each);
-    support::make_folders(out / label);
-    Json outputs = Json::object();
-    for (const OutputDescription& output : stage.outputs)
-      outputs[output.name] = (out / label / file_name(output)).string();
-    document["snapshots"].push_back({{"label", label}, {"step", each.key.step}, {"outputs", std::move(outputs)}});
+    if (each.key.is_snapshot()) file.add_snapshot(snapshot_label(each), each.key.step);
   }
-  return document;
+  return file.document();
 }
 
 std::string last_line(const fs::path& log) {
@@ -376,7 +329,7 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
     const auto stage = stage_of(catalog, record);
     check_files(record);
     // As an attempt's folder is called, since a stage may look at the name.
-    Scratch scratch(store.root() / "work" / cat("verify-", ::getpid(), "-", ++count));
+    support::ScratchFolder scratch(store.root() / "work" / cat("verify-", ::getpid(), "-", ++count));
     const fs::path folder = scratch.path() / "a01";
     support::make_folders(folder);
     Launch launch;

@@ -1,0 +1,51 @@
+/// @file
+/// Writes task.json (`pe-task/1`, artifact/workspace.h), for an attempt of a run and for `verify --rerun` alike.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "pipeline/file/stage_description.h"
+#include "pipeline/store/store.h"
+#include "support/json.h"
+
+namespace pe::pipeline {
+
+/// "model.h5", or the folder "report" of a collection.
+std::string file_name(const OutputDescription& output);
+
+class TaskFileWriter {
+ public:
+  /// `folder` is the attempt's. Unhashed `workers` that are `auto` take `cpus`.
+  TaskFileWriter(const StageDescription& stage, const std::string& key, Json config, std::int64_t cpus,
+                 std::filesystem::path folder);
+
+  /// Ties the task to the program that its key was made for: the stage refuses with artifact::kExitOtherProgram when it
+  /// has another result version. With `exact` another build is refused too.
+  void bind_to_program(bool exact);
+  void add_input(const Store& store, const std::string& role, const OutputRecord& output, ResultStatus status,
+                 const std::map<std::string, std::string>& labels);
+  /// One that a partial gather does without, and why.
+  void add_missing(const InputRecord& input);
+  /// Where the outputs go, below out/; makes the folders.
+  void name_outputs();
+  void add_snapshot(const std::string& label, std::int64_t step);
+  /// A snapshot of the same trajectory before all of these that the stage may go on from.
+  void name_earlier(const Store& store, std::int64_t step, const std::vector<OutputRecord>& outputs);
+  void resume_from(const std::filesystem::path& attempt) { document_["resume"] = attempt.string(); }
+  void checkpoint(const Json& policy) { document_["checkpoint"] = policy; }
+
+  const Json& document() const { return document_; }
+
+ private:
+  Json paths_in(const std::filesystem::path& folder) const;
+
+  const StageDescription& stage_;
+  std::filesystem::path folder_;
+  Json document_;
+};
+
+}  // namespace pe::pipeline
