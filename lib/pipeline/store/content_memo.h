@@ -25,6 +25,8 @@ class ContentMemo {
   /// hours.
   /// @throws IoError when the file cannot be read.
   support::FileRead digest(const std::filesystem::path& file);
+  /// Drops what holds no longer: files that are gone from a folder that is there, and files that look different now.
+  void drop_stale();
   /// Writes what is new. Failing to write is no error: it only costs time.
   void save();
 

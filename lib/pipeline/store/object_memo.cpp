@@ -92,6 +92,13 @@ void ObjectMemo::forget_all() {
   fresh_.clear();
 }
 
+void ObjectMemo::drop_stale(const std::function<fs::path(const std::string& digest)>& file_of) {
+  const std::lock_guard lock(mutex_);
+  auto all = read_memo(path_);
+  const auto stale = [&](const auto& entry) { return !(support::stamp_of(file_of(entry.first)) == entry.second); };
+  if (std::erase_if(all, stale) != 0) write(all);
+}
+
 void ObjectMemo::save() {
   const std::lock_guard lock(mutex_);
   save_locked();
@@ -114,6 +121,10 @@ void ObjectMemo::save_locked() {
   if (settled.empty()) return;
   auto all = read_memo(path_);   // what others wrote since
   for (const auto& [digest, stamp] : settled) all[digest] = stamp;
+  write(all);
+}
+
+void ObjectMemo::write(const std::unordered_map<std::string, support::FileStamp>& all) const {
   Packer packer;
   packer.number(all.size());
   for (const auto& [digest, stamp] : all) {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -33,12 +34,15 @@ class ObjectMemo {
   void note_published(const std::filesystem::path& file, const std::string& digest);
   void forget(const std::string& digest);
   void forget_all();
+  /// Drops from the shared file what is not as `file_of` (a digest's file) looks now.
+  void drop_stale(const std::function<std::filesystem::path(const std::string& digest)>& file_of);
   /// Adds what is new to what other processes wrote. Failing to write is no error: it only costs time.
   void save();
 
  private:
   void load();
   void save_locked();
+  void write(const std::unordered_map<std::string, support::FileStamp>& all) const;
 
   std::filesystem::path path_;
   std::mutex mutex_;

@@ -19,6 +19,7 @@
 #include "artifact/h5.h"
 #include "artifact/header.h"
 #include "artifact/workspace.h"
+#include "pipeline/store/content_memo.h"
 #include "pipeline/store/index.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/store/migrate.h"
@@ -732,6 +733,13 @@ std::vector<std::string> Store::damaged(const OutputRecord& output, Reread rerea
   look(output.object);
   for (const std::string& member : output.members) look(member);
   return bad;
+}
+
+void Store::tidy_memos() const {
+  state_->object_memo->drop_stale([&](const std::string& digest) { return state_->object(digest); });
+  ContentMemo contents(state_->root);
+  contents.drop_stale();
+  contents.save();
 }
 
 void Store::tidy_index() {

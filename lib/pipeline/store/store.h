@@ -141,6 +141,8 @@ class Store {
   /// (object_memo.h): one stat each.
   bool known_whole(const OutputRecord& output) const;
 
+  /// Shortens the caches of memo/ by what is no longer as they say: gone or changed files, dropped objects.
+  void tidy_memos() const;
   /// Merges index files once there are many, or when one is damaged.
   void tidy_index();
 

@@ -116,6 +116,7 @@ class Collector {
     inventory_ = read_inventory(store_);
     report_.results = inventory_.results.size();
     mark();
+    if (!options_.dry_run) store_.tidy_memos();
     measure_all();
     report_.bytes_before = live_bytes_;
     drop_leftovers();

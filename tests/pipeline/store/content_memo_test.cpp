@@ -72,6 +72,32 @@ BOOST_AUTO_TEST_CASE(a_young_file_is_hashed_again) {
   BOOST_TEST(memo.digest(file).sha256 != digest);
 }
 
+BOOST_AUTO_TEST_CASE(what_holds_no_longer_can_be_dropped) {
+  const GridFolder folder;
+  folder.write("data/a/gone.txt", "1");
+  folder.write("data/a/changed.txt", "2");
+  folder.write("data/a/kept.txt", "3");
+  folder.write("data/unmounted/far.txt", "4");
+  age(folder.root());
+  ContentMemo memo(folder.path("store"));
+  const char* const names[] = {"a/gone.txt", "a/changed.txt", "a/kept.txt", "unmounted/far.txt"};
+  for (const char* name : names) memo.digest(folder.path("data") / name);
+  memo.save();
+  const auto before = fs::file_size(folder.path("store/memo/content"));
+  fs::remove(folder.path("data/a/gone.txt"));
+  folder.write("data/a/changed.txt", "5");
+  fs::rename(folder.path("data/unmounted"), folder.path("data/elsewhere"));
+  memo.drop_stale();
+  memo.save();
+  const auto after = fs::file_size(folder.path("store/memo/content"));
+  BOOST_TEST(after < before);
+  fs::rename(folder.path("data/elsewhere"), folder.path("data/unmounted"));
+  const ContentMemo next(folder.path("store"));
+  BOOST_TEST(next.known(folder.path("data/a/kept.txt")).has_value());
+  BOOST_TEST(next.known(folder.path("data/unmounted/far.txt")).has_value());   // it came back as it was
+  BOOST_TEST(!next.known(folder.path("data/a/changed.txt")));
+}
+
 BOOST_AUTO_TEST_CASE(a_file_that_cannot_be_read_is_an_error) {
   const GridFolder folder;
   ContentMemo memo(folder.path("store"));

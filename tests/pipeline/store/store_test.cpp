@@ -449,6 +449,9 @@ BOOST_FIXTURE_TEST_CASE(what_was_seen_to_be_whole_is_read_once_by_all_processes,
   // Whatever moves its stamp makes it be read again.
   std::fstream(object, std::ios::in | std::ios::out).seekp(100).put('y');
   BOOST_TEST(!ObjectMemo(folder / "store").known(object, digest));
+  const auto before = fs::file_size(folder / "store/memo/objects");
+  ObjectMemo(folder / "store").drop_stale([&](const std::string&) { return object; });
+  BOOST_TEST(fs::file_size(folder / "store/memo/objects") < before);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneStore,
