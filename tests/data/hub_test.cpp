@@ -16,6 +16,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/temp_folder.h"
+#include "support/test_data.h"
 #include "support/text.h"
 #include "support/web_server.h"
 
@@ -164,6 +165,18 @@ BOOST_AUTO_TEST_CASE(locks_and_lists_of_addresses_say_what_is_wrong) {
   says(R"({"schema": "pe-fetch-lock/1", "files": [{"path": "a", "sha256": ")" + digest + R"("}]})", "no url");
   says(R"({"schema": "pe-fetch-lock/1", "files": [{"path": "a", "sha256": ")" + digest + R"(", "url": "file:///etc/passwd"}]})", "expected an http");
   BOOST_CHECK_THROW(data::parse_url_list("abc", "list"), support::ConfigError);
+}
+
+BOOST_AUTO_TEST_CASE(locks_beside_the_pipelines_are_whole) {
+  int locks = 0;
+  for (const auto& entry : fs::directory_iterator(test::source_root() / "pipelines")) {
+    if (entry.path().extension() != ".lock") continue;
+    ++locks;
+    const data::FetchLock lock = data::FetchLock::read(entry.path());
+    BOOST_TEST(lock.render() == support::read_file(entry.path()), entry.path());
+    for (const data::LockedFile& file : lock.files) BOOST_TEST(file.bytes > 0);
+  }
+  BOOST_TEST(locks > 0);
 }
 
 BOOST_AUTO_TEST_CASE(the_token_stays_with_the_hub) {
