@@ -161,8 +161,9 @@ Manifest CollectionWriter::finish(bool durable) {
   for (Member& member : manifest_.members) {
     const fs::path path = building_ / member.name;
     member.bytes = fs::file_size(path);
-    member.file_digest = support::sha256_file(path);
-    member.content_digest = h5::looks_like_hdf5(path) ? content_digest(path) : member.file_digest;
+    FileDigests digests = digests_of(path);
+    member.file_digest = std::move(digests.file);
+    member.content_digest = std::move(digests.content);
     if (durable) support::sync_path(path);
   }
   support::write_file_atomically(building_ / kManifestName, manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",

@@ -1,6 +1,7 @@
 #include "artifact/content_digest.h"
 
 #include <algorithm>
+#include <future>
 
 #include "support/error.h"
 #include "support/hash.h"
@@ -98,6 +99,19 @@ std::string content_digest(const h5::File& file) {
   Walk walk(file);
   walk.group(file.root(), 0);
   return walk.hex();
+}
+
+FileDigests digests_of(const std::filesystem::path& path) {
+  if (!h5::looks_like_hdf5(path)) {
+    const std::string digest = support::sha256_file(path);
+    return {digest, digest};
+  }
+  // HDF5 is for one thread; the plain bytes are hashed beside it, while they are in memory anyway.
+  constexpr std::uintmax_t kLarge = 1 << 20;
+  std::future<std::string> file = std::async(std::filesystem::file_size(path) < kLarge ? std::launch::deferred : std::launch::async,
+                                             [path] { return support::sha256_file(path); });
+  std::string content = content_digest(h5::File::open(path));
+  return {file.get(), std::move(content)};
 }
 
 std::string content_digest(const std::filesystem::path& path) {

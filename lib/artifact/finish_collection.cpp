@@ -33,8 +33,9 @@ bool finish_collection(const fs::path& folder, Kind kind, const Recipe& recipe) 
     Member member;
     member.name = name;
     member.bytes = fs::file_size(at->path());
-    member.file_digest = support::sha256_file(at->path());
-    member.content_digest = content_digest(at->path());
+    FileDigests digests = digests_of(at->path());
+    member.file_digest = std::move(digests.file);
+    member.content_digest = std::move(digests.content);
     manifest.members.push_back(std::move(member));
   }
   if (error) throw support::IoError(cat("cannot read ", quote(folder.string()), ": ", error.message()));
