@@ -6,6 +6,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 
@@ -216,6 +218,40 @@ BOOST_FIXTURE_TEST_CASE(a_cut_connection_goes_on_where_it_stopped, OneFile) {
   options.hub.offline = true;
   BOOST_TEST(fetched() == body);
   BOOST_TEST(server.requests().size() == requests.size());
+}
+
+BOOST_AUTO_TEST_CASE(progress_says_how_far_each_file_is) {
+  struct Steps : support::Progress {
+    std::vector<std::string> now;
+    std::int64_t last = 0, total = 0;
+    bool rises = true;
+    void note(std::string_view) override {}
+    void warn(std::string_view) override {}
+    void advance(std::string_view, std::int64_t done, std::int64_t all, const Json& detail) override {
+      rises = rises && done >= last && all >= done;
+      last = done;
+      total = all;
+      now.push_back(detail.at("now"));
+    }
+    void event(const Json&) override {}
+  } steps;
+  test::TempFolder folder;
+  const std::string one = content(1, 200'000), two = content(2, 400'000);
+  std::atomic<int> waiting = 0;
+  WebServer server([&](const WebRequest& request) {
+    WebAnswer answer = ranged(request, has(request.target, "/a.txt") ? one : two);
+    if (request.range() == 0) {   // half of each comes, and then nothing for a second
+      answer.cut_after = static_cast<std::int64_t>(answer.body.size() / 2);
+      answer.stall = true;
+      ++waiting;
+    }
+    return answer;
+  });
+  data::download_all(lock_of({{"x/a.txt", one}, {"x/b.txt", two}}), options_for(server.url(), folder / "d"), steps);
+  BOOST_TEST(waiting == 2);
+  BOOST_TEST(steps.rises);
+  BOOST_TEST(std::count(steps.now.begin(), steps.now.end(), "a.txt 50%, b.txt 50%") > 0);
+  BOOST_TEST(steps.total == 600'000);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_killed_program_leaves_a_part_that_the_next_one_takes, OneFile) {

@@ -148,21 +148,21 @@ bool range_fits(const std::string& header, std::int64_t from, std::int64_t total
 
 class Downloader {
  public:
-  Downloader(const FetchLock& lock, const DownloadOptions& options, std::atomic<std::int64_t>& done)
-      : lock_(lock), options_(options), done_(done), http_(options.hub.http) {}
+  Downloader(const FetchLock& lock, const DownloadOptions& options) : lock_(lock), options_(options), http_(options.hub.http) {}
 
-  fs::path get(const LockedFile& file) {
+  /// Counts the file's bytes in `done` as they come.
+  fs::path get(const LockedFile& file, std::atomic<std::int64_t>& done) {
     const fs::path complete = complete_path(options_, file);
     if (fs::path here = find_complete(options_, file); !here.empty()) {
       // What others put there was never looked at by us.
       if ((here == complete && !options_.verify) || support::sha256_file(here) == file.sha256) {
-        done_ += std::max<std::int64_t>(0, file.bytes);
+        done += std::max<std::int64_t>(0, file.bytes);
         return here;
       }
       if (here == complete) fs::remove(here);
     }
     for (int turn = 0; turn < 2; ++turn) {
-      Part part(part_path(options_, file), done_);
+      Part part(part_path(options_, file), done);
       if (!part.hold()) {
         if (has_size(complete, file.bytes)) return complete;
         --turn;
@@ -266,7 +266,6 @@ class Downloader {
 
   const FetchLock& lock_;
   const DownloadOptions& options_;
-  std::atomic<std::int64_t>& done_;
   Http http_;
 };
 
@@ -278,6 +277,18 @@ void require_room(const DownloadPlan& plan, const DownloadOptions& options) {
   if (static_cast<double>(plan.missing_bytes) <= free) return;
   throw support::IoError(cat("downloads need ", support::short_bytes(static_cast<double>(plan.missing_bytes)), " in ", quote(options.folder.string()),
                              ", which has ", support::short_bytes(free)), true);
+}
+
+/// "000_00000.parquet 45%, 001_00000.parquet 12%": the files that have begun and not ended.
+std::string under_way(const FetchLock& lock, const std::vector<std::atomic<std::int64_t>>& done) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < done.size() && parts.size() < 8; ++i) {
+    const std::int64_t bytes = done[i], all = lock.files[i].bytes;
+    if (bytes <= 0 || bytes == all) continue;
+    const std::string name = support::escaped(fs::path(lock.files[i].path).filename().string(), 40);
+    parts.push_back(all > 0 ? cat(name, " ", 100 * bytes / all, "%") : cat(name, " ", support::short_bytes(static_cast<double>(bytes))));
+  }
+  return support::join(parts, ", ");
 }
 
 }  // namespace
@@ -331,16 +342,16 @@ std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions&
     progress.note(cat("downloading ", plan.missing_files, " of ", lock.files.size(), " files, ", support::short_bytes(static_cast<double>(plan.missing_bytes))));
   }
   std::vector<fs::path> paths(lock.files.size());
-  std::atomic<std::int64_t> done = 0;
+  std::vector<std::atomic<std::int64_t>> done(lock.files.size());
   std::atomic<std::size_t> next = 0, finished = 0;
   std::atomic<bool> failed = false;
   std::exception_ptr failure;
   std::mutex mutex;
   const auto work = [&] {
     try {
-      Downloader downloader(lock, options, done);
+      Downloader downloader(lock, options);
       for (std::size_t i = next++; i < lock.files.size() && !failed; i = next++) {
-        paths[i] = downloader.get(lock.files[i]);
+        paths[i] = downloader.get(lock.files[i], done[i]);
         ++finished;
         if (plan.here[i].empty()) {
           const std::lock_guard guard(mutex);
@@ -357,11 +368,17 @@ std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions&
   std::atomic<std::size_t> running = threads;
   for (std::size_t i = 0; i < threads; ++i) helpers.emplace_back([&] { work(); --running; });
   const auto started = std::chrono::steady_clock::now();
+  const std::int64_t here = lock.bytes() - plan.missing_bytes;
   while (running > 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+    std::int64_t all = 0;
+    for (const auto& of_file : done) all += of_file;
     const std::lock_guard guard(mutex);
-    progress.advance("bytes", done, std::max<std::int64_t>(lock.bytes(), done), {{"files", finished.load()}, {"of", lock.files.size()}, {"seconds", seconds}});
+    progress.advance("bytes", all, std::max(lock.bytes(), all),
+                     {{"megabytes_per_second", static_cast<double>(all - here) / 1e6 / std::max(seconds, 1e-3)},
+                      {"files", cat(finished.load(), "/", lock.files.size())},
+                      {"now", under_way(lock, done)}});
   }
   for (std::thread& helper : helpers) helper.join();
   if (failure) std::rethrow_exception(failure);

@@ -36,8 +36,8 @@ struct DownloadPlan {
 /// Looks, and asks no one.
 DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& options);
 
-/// Brings every file of the lock here, several at a time, and says where each is. Progress: bytes in all and a line for
-/// each file as it ends.
+/// Brings every file of the lock here, several at a time, and says where each is. Progress: bytes in all, how far each file
+/// under way is, and a line for each as it ends.
 /// @throws Error: 69 when the network ends the tries, 3 for a file that is not what the lock says, with both digests, IoError;
 /// Stopped. What is complete, and parts, are kept.
 std::vector<std::filesystem::path> download_all(const FetchLock& lock, const DownloadOptions& options, support::Progress& progress);
