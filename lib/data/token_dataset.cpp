@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 
 #include "artifact/h5.h"
 #include "artifact/header.h"
@@ -21,6 +22,41 @@ namespace h5 = artifact::h5;
 
 namespace {
 
+/// A table of a shard: mapped, so that ranks share its pages; read into memory only where the file has it in pieces.
+template <typename T>
+class Table {
+ public:
+  T operator[](std::size_t i) const {
+    T value;
+    std::memcpy(&value, from_ + i * sizeof(T), sizeof(T));
+    return value;
+  }
+  std::size_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+
+  /// What is needed to map it later; the file is still open.
+  void open(const h5::Group& root, const char* name, h5::Type type) {
+    const h5::Dataset dataset = root.open_dataset(name);
+    dataset.require_rank(type, 1);
+    count_ = dataset.count();
+    offset_ = dataset.file_offset();
+    if (!offset_ && count_ > 0) own_ = root.read<T>(name);
+  }
+  void map(const support::MappedFile& file, const fs::path& path) {
+    if (count_ == 0) return;
+    if (offset_ && (file.size() < *offset_ || (file.size() - *offset_) / sizeof(T) < count_)) {
+      throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its tables"), "the file is damaged");
+    }
+    from_ = offset_ ? file.data() + *offset_ : reinterpret_cast<const std::byte*>(own_.data());
+  }
+
+ private:
+  const std::byte* from_ = nullptr;
+  std::size_t count_ = 0;
+  std::optional<std::uint64_t> offset_;
+  std::vector<T> own_;
+};
+
 struct Shard {
   fs::path path;
   support::MappedFile map;
@@ -29,9 +65,9 @@ struct Shard {
   std::uint64_t first = 0;              // of its tokens in the split's stream
   std::uint64_t count = 0;
   std::uint64_t first_document = 0;
-  std::vector<std::uint64_t> offsets;   // of documents, within the shard
-  std::vector<std::uint32_t> bytes;
-  std::vector<std::uint64_t> index;
+  Table<std::uint64_t> offsets;         // of documents, within the shard
+  Table<std::uint32_t> bytes;
+  Table<std::uint64_t> index;
 };
 
 struct Stream {
@@ -98,22 +134,26 @@ struct TokenDataset::State {
         labels.require(h5::Type::kI32, {shard.count});
         label_offset = labels.file_offset();
       }
-      shard.offsets = root.read<std::uint64_t>("doc_offsets");
-      shard.bytes = root.read<std::uint32_t>("doc_bytes");
-      shard.index = root.read<std::uint64_t>("doc_index");
-      if (shard.offsets.empty() || shard.offsets.front() != 0 || shard.offsets.back() != shard.count ||
-          !std::is_sorted(shard.offsets.begin(), shard.offsets.end())) {
-        throw ArtifactError(cat(root.where(), "doc_offsets do not rise from 0 to the ", shard.count, " tokens of /tokens"),
-                            "the file is damaged");
-      }
+      shard.offsets.open(root, "doc_offsets", h5::Type::kU64);
+      shard.bytes.open(root, "doc_bytes", h5::Type::kU32);
+      shard.index.open(root, "doc_index", h5::Type::kU64);
       if (shard.bytes.size() + 1 != shard.offsets.size() || shard.index.size() != shard.bytes.size()) {
         throw ArtifactError(cat(root.where(), "doc_offsets, doc_bytes and doc_index do not fit: ", shard.offsets.size(), ", ",
                                 shard.bytes.size(), ", ", shard.index.size()),
                             "the file is damaged");
       }
     }
+    shard.map = support::MappedFile(path);
+    shard.offsets.map(shard.map, path);
+    shard.bytes.map(shard.map, path);
+    shard.index.map(shard.map, path);
+    bool rises = shard.offsets[0] == 0 && shard.offsets[shard.offsets.size() - 1] == shard.count;
+    for (std::size_t i = 1; rises && i < shard.offsets.size(); ++i) rises = shard.offsets[i - 1] <= shard.offsets[i];
+    if (!rises) {
+      throw ArtifactError(cat(quote(path.string()), ": /doc_offsets do not rise from 0 to the ", shard.count, " tokens of /tokens"),
+                          "the file is damaged");
+    }
     if (shard.count > 0) {
-      shard.map = support::MappedFile(path);
       const std::uint64_t width = wide ? 4 : 2;
       if (!offset || shard.map.size() < *offset + shard.count * width) {
         throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its ", shard.count, " tokens"));

@@ -15,11 +15,11 @@
 #include <map>
 #include <mutex>
 #include <thread>
-#include <unordered_set>
 
 #include "artifact/raw_text.h"
 #include "artifact/token_shards.h"
 #include "data/byte_level_bpe.h"
+#include "data/seen_texts.h"
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer.h"
 #include "data/tokenizer_training.h"
@@ -288,10 +288,6 @@ int processors() {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-struct HashBytes {
-  std::size_t operator()(const std::array<std::uint64_t, 2>& key) const { return static_cast<std::size_t>(key[0]); }
-};
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -376,7 +372,11 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
   artifact::TokenShardsWriter writer(workspace.output("data"), workspace.recipe, tokenizer->record(),
                                      static_cast<std::uint64_t>(config.shard_tokens));
   artifact::DatasetTotals totals;
-  std::unordered_set<std::array<std::uint64_t, 2>, HashBytes> seen;
+  const bool drops = config.duplicates == TokenizeConfig::Duplicates::kDrop;
+  SeenTexts seen(drops ? reader.documents() : 0);
+  if (drops && SeenTexts::memory(reader.documents()) > (64 << 20)) {
+    progress.note(cat("looking for duplicates takes ", support::short_bytes(static_cast<double>(SeenTexts::memory(reader.documents()))), " of memory"));
+  }
   Summary summary;
   std::uint64_t bytes_done = 0, tokens_done = 0;
   const auto started = std::chrono::steady_clock::now();
@@ -389,13 +389,9 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
         if (!document.broken_utf8) ++totals.empty;
         continue;
       }
-      if (config.duplicates == TokenizeConfig::Duplicates::kDrop) {
-        std::array<std::uint64_t, 2> key{};
-        std::memcpy(key.data(), document.hash.data(), sizeof key);
-        if (!seen.insert(key).second) {
-          ++totals.duplicates;
-          continue;
-        }
+      if (drops && !seen.insert(document.hash)) {
+        ++totals.duplicates;
+        continue;
       }
       if (document.count < static_cast<std::size_t>(config.min_tokens) + (tokenizer->bos_id() >= 0 ? 1 : 0)) {
         ++totals.too_short;

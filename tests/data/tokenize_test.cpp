@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -11,12 +12,15 @@
 #include "artifact/h5.h"
 #include "artifact/raw_text.h"
 #include "data/fetch.h"
+#include "data/seen_texts.h"
 #include "data/stories.h"
 #include "data/token_dataset.h"
 #include "data/tokenizer.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/peak_memory.h"
+#include "support/random.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 
@@ -156,6 +160,51 @@ BOOST_AUTO_TEST_CASE(splits_go_by_the_text_and_duplicates_are_counted) {
   keep.duplicates = TokenizeConfig::Duplicates::kKeep;
   run(keep, folder / "two", folder / "c");
   BOOST_TEST(TokenDataset(folder / "c").totals().duplicates == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(duplicates_are_found_within_the_stated_memory) {
+  constexpr std::uint64_t kDocuments = 400'000;
+  std::uint64_t twice = 0;
+  const std::int64_t grown = test::peak_growth([&] {
+    data::SeenTexts seen(kDocuments);
+    support::Xoshiro random(1);
+    for (std::uint64_t i = 0; i < kDocuments; ++i) {
+      data::TextHash hash{};
+      // Every fourth is one that came before; the second half of a hash tells two texts apart, too.
+      const std::uint64_t text[2] = {i % 4 == 3 ? (i - 1) * 0x9E3779B97F4A7C15 : i * 0x9E3779B97F4A7C15, i % 4 == 2 || i % 4 == 3 ? 7U : i};
+      std::memcpy(hash.data(), text, sizeof text);
+      twice += seen.insert(hash) ? 0 : 1;
+    }
+  });
+  BOOST_TEST(twice == kDocuments / 4);
+  BOOST_TEST(grown < static_cast<std::int64_t>(data::SeenTexts::memory(kDocuments)) + (1 << 20));
+  BOOST_TEST(data::SeenTexts::memory(kDocuments) <= 20 * kDocuments + 16);
+  data::SeenTexts few(2);
+  BOOST_TEST(few.insert({}));    // the hash that marks a free slot
+  BOOST_TEST(!few.insert({}));
+}
+
+/// Fifteen million documents add less than 50 MB to a rank: what is mapped is shared and can be dropped.
+BOOST_AUTO_TEST_CASE(tables_of_documents_are_mapped_and_not_read) {
+  const test::TempFolder folder;
+  constexpr std::uint64_t kDocuments = 1'000'000;
+  {
+    artifact::TokenShardsWriter writer(folder / "data", {}, data::make_byte_tokenizer()->record(), 1 << 26);
+    for (std::uint64_t i = 0; i < kDocuments; ++i) {
+      const std::int32_t ids[] = {256, static_cast<std::int32_t>(i % 256)};
+      writer.add(Split::kTrain, ids, 1 + i % 2, 1, i);
+    }
+    artifact::DatasetTotals totals;
+    writer.finish(totals);
+  }
+  const std::int64_t before = test::status_bytes("RssAnon");
+  const TokenDataset dataset(folder / "data");
+  const auto last = dataset.document(Split::kTrain, kDocuments - 1);
+  BOOST_TEST(dataset.documents_of_at_least(Split::kTrain, 3).size() == 0u);
+  BOOST_TEST(test::status_bytes("RssAnon") - before < 3 << 20);   // 20 MB when they are read
+  BOOST_TEST(last.index == kDocuments - 1);
+  BOOST_TEST(last.tokens == 2u);
+  BOOST_TEST(last.first == dataset.tokens(Split::kTrain) - 2);
 }
 
 BOOST_AUTO_TEST_CASE(another_key_draws_other_documents_at_the_same_shares) {
