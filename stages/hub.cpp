@@ -16,12 +16,13 @@ int main(int argc, char** argv) {
     pe::support::install_stop_signals();
     const auto progress = pe::stage::make_human_reporter("auto");
     pe::data::HubOrder order;
-    order.name = flags.text("--data");
-    order.urls = flags.text("--urls");
-    order.lock = flags.text("--lock");
-    order.patterns = flags.all("--files");
+    const auto given = [&](const char* flag) { return flags.is_set(flag) ? flags.text(flag) : std::string(); };
+    order.name = given("--data");
+    order.urls = given("--urls");
+    order.lock = given("--lock");
+    if (flags.is_set("--files")) order.patterns = flags.all("--files");
     if (flags.is_set("--max-shards")) order.max_files = flags.integer("--max-shards", 1);
-    order.max_bytes = flags.text("--max-bytes");
+    order.max_bytes = given("--max-bytes");
     order.dry_run = flags.is_set("--dry-run");
     order.offline = flags.is_set("--offline");
     order.verify = flags.is_set("--verify");
