@@ -19,7 +19,7 @@ AngleTable::AngleTable(RotaryFrequencies rule) : rule_(std::move(rule)) {}
 
 AngleTable::Values AngleTable::compute(const Tensor& positions, at::ScalarType type) const {
   const auto on_device = [&](const std::vector<double>& values) {
-    return torch::tensor(values, at::TensorOptions(at::kDouble)).to(positions.device());
+    return at::tensor(values, at::TensorOptions(at::kDouble)).to(positions.device());
   };
   const Tensor place = positions.to(at::kDouble).unsqueeze(-1);
   Tensor turned = place;

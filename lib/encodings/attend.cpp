@@ -1,6 +1,7 @@
 #include "encodings/attend.h"
 
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <limits>
 

@@ -2,6 +2,8 @@
 /// Parts of the dispatcher that its routes share; for encodings/attend*.cpp alone.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <functional>
 #include <limits>
 #include <optional>

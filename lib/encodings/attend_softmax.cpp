@@ -4,6 +4,7 @@
 // so a range of rows needs its logits once more and no more than that; the bias alone goes through autograd.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "encodings/attend_rows.h"
 

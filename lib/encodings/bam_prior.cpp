@@ -21,7 +21,7 @@ BamPrior::BamPrior(const std::string& kind, const BamOptions& options, const Sha
       break;
     case BamOptions::Shapes::kNormal: alpha_ = add_normal(kind, "shape", {heads}, 0, 1, false); break;
   }
-  const Tensor slopes = torch::tensor(alibi_slopes(heads), at::TensorOptions(at::kDouble));
+  const Tensor slopes = at::tensor(alibi_slopes(heads), at::TensorOptions(at::kDouble));
   log_scale_ = add_parameter(kind, "log_scale", slopes.log(), false);
   if (options.location) location_ = add_constant(kind, "location", {heads}, 0, false);
 }

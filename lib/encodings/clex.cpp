@@ -111,7 +111,7 @@ class Clex : public Rotary {
  private:
   Tensor frequencies_for(const Span& span) const {
     const std::int64_t t = factor(span);
-    Tensor log_theta = torch::tensor(equation_.start, at::TensorOptions(at::kDouble));
+    Tensor log_theta = at::tensor(equation_.start, at::TensorOptions(at::kDouble));
     if (t > 1) log_theta = clex_log_frequencies(equation_, up_, down_, static_cast<double>(t));
     return log_theta.exp();
   }

@@ -1,5 +1,7 @@
 #include "encodings/clex.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 namespace pe::encodings {
 namespace {
 
@@ -110,7 +112,7 @@ class EquationFunction : public torch::autograd::Function<EquationFunction> {
     context->saved_data["job"] = c10::IValue::make_capsule(job);
     context->saved_data["device"] = up.device();
     context->saved_data["dtype"] = static_cast<std::int64_t>(up.scalar_type());
-    return torch::tensor(z, at::TensorOptions(at::kDouble));
+    return at::tensor(z, at::TensorOptions(at::kDouble));
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {

@@ -25,7 +25,7 @@ class GrapeA : public PositionalEncoding {
       if (form_ != GrapeGate::kQuery) u_.push_back(add_normal("grape_a", "u", sizes, 0, std, false, layer));
       if (form_ != GrapeGate::kKey) v_.push_back(add_normal("grape_a", "v", sizes, 0, std, false, layer));
     }
-    slopes_ = torch::tensor(alibi_slopes(shape.query_heads), at::TensorOptions(at::kDouble))
+    slopes_ = at::tensor(alibi_slopes(shape.query_heads), at::TensorOptions(at::kDouble))
                   .to(at::TensorOptions(shape.dtype).device(shape.device));
   }
 

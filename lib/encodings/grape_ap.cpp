@@ -21,7 +21,7 @@ class GrapeAp : public PositionalEncoding {
     for (int layer = 0; layer < shape.layers; ++layer) {
       weight_.push_back(add_normal("grape_ap", "weight", {width_ * shape.query_heads, shape.width}, 0, 0.02, true, layer));
     }
-    slopes_ = torch::tensor(alibi_slopes(shape.query_heads), at::TensorOptions(at::kDouble))
+    slopes_ = at::tensor(alibi_slopes(shape.query_heads), at::TensorOptions(at::kDouble))
                   .to(at::TensorOptions(shape.dtype).device(shape.device));
   }
 

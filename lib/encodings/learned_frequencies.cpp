@@ -1,5 +1,7 @@
 #include "encodings/learned_frequencies.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -52,7 +54,7 @@ AngleTable::Values learned_angles(const Tensor& positions, const Tensor& theta, 
 LearnedFrequencies::LearnedFrequencies(const std::string& kind, const RotaryOptions& options, FrequencyForm form,
                                        bool per_head, double kappa, const Shape& shape, RescalingPointer rescaling)
     : Rotary(kind, shape, options, std::move(rescaling)), form_(form), per_head_(per_head), kappa_(kappa) {
-  const Tensor plain = torch::tensor(schedule().theta, at::TensorOptions(at::kDouble));
+  const Tensor plain = at::tensor(schedule().theta, at::TensorOptions(at::kDouble));
   Tensor initial;
   switch (form) {
     case FrequencyForm::kScale: initial = at::ones_like(plain); break;
@@ -71,7 +73,7 @@ Tensor LearnedFrequencies::theta(int layer, const Span& span) const {
   const Tensor& learned = frequency_.at(frequency_.size() == 1 ? 0 : static_cast<std::size_t>(layer));
   const FrequencySchedule of = schedule();
   const auto options = at::TensorOptions(at::kDouble);
-  const Tensor plain = torch::tensor(of.theta, options).to(learned.device());
+  const Tensor plain = at::tensor(of.theta, options).to(learned.device());
   const Tensor p = learned.to(at::kDouble);
   Tensor theta;
   switch (form_) {
@@ -83,7 +85,7 @@ Tensor LearnedFrequencies::theta(int layer, const Span& span) const {
   if (rescaling_ == nullptr) return theta;
   // A rule slows the learned frequencies as it slows the plain ones.
   const RotaryFrequencies slowed = rescaled(of, span);
-  return theta * (torch::tensor(slowed.theta, options).to(learned.device()) / plain);
+  return theta * (at::tensor(slowed.theta, options).to(learned.device()) / plain);
 }
 
 std::optional<TurnedPairs> LearnedFrequencies::turned_pairs(int layer, const Span& span) const {

@@ -54,7 +54,7 @@ class Repo : public Rotary {
     const Tensor x = context.x.to(layer.gate.scalar_type());
     const Tensor r = at::silu(at::matmul(x, layer.gate.t())) * at::matmul(x, layer.content.t());
     const Tensor z = at::matmul(r, layer.position.t()).transpose(1, 2);   // [B,H,S]
-    const Tensor theta = torch::tensor(theta_, at::TensorOptions(at::kDouble)).to(z.options().requires_grad(false));
+    const Tensor theta = at::tensor(theta_, at::TensorOptions(at::kDouble)).to(z.options().requires_grad(false));
     const Tensor angle = z.unsqueeze(-1) * theta;   // [B,H,S,pairs]
     const Span& span = context.span;
     heads.k = turned(heads.k, angle);

@@ -1,5 +1,7 @@
 #include "encodings/rotary.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 #include "support/text.h"
 
 namespace pe::encodings {

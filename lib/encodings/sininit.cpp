@@ -28,7 +28,7 @@ class SinInit : public LearnedTable {
 
  protected:
   Tensor initial_rows(std::int64_t begin, std::int64_t count) const override {
-    const Tensor theta = torch::tensor(geometric_frequencies(base_, shape_.width), at::TensorOptions(at::kDouble));
+    const Tensor theta = at::tensor(geometric_frequencies(base_, shape_.width), at::TensorOptions(at::kDouble));
     const Tensor angles = at::arange(begin, begin + count, at::kDouble).unsqueeze(1) * theta;
     return at::stack({angles.sin(), angles.cos()}, -1).flatten(-2);
   }

@@ -62,7 +62,7 @@ Tensor SlopeBias::bias(const Rows& rows) {
 }
 
 Tensor SlopeBias::slope_tensor(const Tensor& like, at::ScalarType type) const {
-  return torch::tensor(slopes_, at::TensorOptions(at::kDouble)).to(like.options().dtype(type).requires_grad(false));
+  return at::tensor(slopes_, at::TensorOptions(at::kDouble)).to(like.options().dtype(type).requires_grad(false));
 }
 
 }  // namespace pe::encodings

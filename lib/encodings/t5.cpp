@@ -31,7 +31,7 @@ class T5 : public PositionalEncoding {
     if (!shared.defined()) {
       std::vector<std::int64_t> buckets(n);
       for (std::int64_t d = 0; d < n; ++d) buckets[d] = bucket(d);
-      const Tensor index = torch::tensor(buckets, at::TensorOptions(at::kLong)).to(table_.device());
+      const Tensor index = at::tensor(buckets, at::TensorOptions(at::kLong)).to(table_.device());
       // A product with zeros and ones is exact, and its gradient is a sum in a fixed order.
       const Tensor picks = index.unsqueeze(0).eq(at::arange(options_.buckets, index.options()).unsqueeze(1));
       shared = at::matmul(table_.t(), picks.to(table_.scalar_type()));

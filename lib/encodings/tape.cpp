@@ -46,7 +46,7 @@ class Tape : public PositionalEncoding {
     Tensor& sin = context.state.tensors["tape.sin"];
     const std::int64_t head_count = shape_.query_heads;
     if (!cos.defined()) {
-      const Tensor theta = torch::tensor(theta_, at::TensorOptions(at::kDouble)).to(context.positions.device());
+      const Tensor theta = at::tensor(theta_, at::TensorOptions(at::kDouble)).to(context.positions.device());
       Tensor angle = context.positions.to(at::kDouble).unsqueeze(-1) * theta;   // [S,n] or [B,S,n]
       angle = angle.dim() == 3 ? angle.unsqueeze(1) : angle.unsqueeze(0).unsqueeze(0);
       const std::vector<std::int64_t> sizes{span.batch, head_count, span.keys, angle.size(-1)};

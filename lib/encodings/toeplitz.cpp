@@ -1,5 +1,7 @@
 #include "encodings/toeplitz.h"
 
+#include <torch/csrc/autograd/custom_function.h>
+
 namespace pe::encodings {
 namespace {
 

@@ -228,7 +228,7 @@ BOOST_DATA_TEST_CASE(every_route_gives_what_naive_loops_give, data::make(kFormul
     std::vector<int> doc_start(7, 0);
     if (documents) {
       doc_start = {0, 0, 2, 2, 2, 2, 2};
-      span.doc_start = torch::tensor({0, 0, 2, 2, 2, 2, 2}, at::TensorOptions(at::kLong));
+      span.doc_start = at::tensor({0, 0, 2, 2, 2, 2, 2}, at::TensorOptions(at::kLong));
     }
     State state = begin_pass(*encoding, span);
     LayerContext context = layer_context(*encoding, state, 1);

@@ -37,17 +37,17 @@ BOOST_AUTO_TEST_CASE(kerple_at_some_distances) {
   set_parameter(*log, "p", numbers({1}, {1}));
   set_parameter(*log, "a", numbers({1}, {1}));
   Tensor row = by_distance(*log, 4095)[0];
-  check_values(row.index_select(0, torch::tensor({0, 1, 7, 100, 1023, 4095})),
+  check_values(row.index_select(0, at::tensor({0, 1, 7, 100, 1023, 4095})),
                {0, -.693147, -2.079442, -4.615121, -6.931472, -8.317766});
   set_parameter(*log, "p", numbers({2}, {1}));
   set_parameter(*log, "a", numbers({.5}, {1}));
   row = by_distance(*log, 1023)[0];
-  check_values(row.index_select(0, torch::tensor({1, 7, 1023})), {-.810930, -3.008155, -12.478601});
+  check_values(row.index_select(0, at::tensor({1, 7, 1023})), {-.810930, -3.008155, -12.478601});
   const auto power = make("\"kerple_power\"");
   set_parameter(*power, "a", numbers({.25}, {1}));
   set_parameter(*power, "p", numbers({.5}, {1}));
   row = by_distance(*power, 4096)[0];
-  check_values(row.index_select(0, torch::tensor({0, 1, 4, 100, 1024, 4096})), {0, -.25, -.5, -2.5, -8, -16});
+  check_values(row.index_select(0, at::tensor({0, 1, 4, 100, 1024, 4096})), {0, -.25, -.5, -2.5, -8, -16});
   set_parameter(*power, "p", numbers({1}, {1}));   // ALiBi with slope a
   check_values(by_distance(*power, 3)[0], {0, -.25, -.5, -.75}, 1e-12);
 }
@@ -72,22 +72,22 @@ BOOST_AUTO_TEST_CASE(sandwich_at_some_distances) {
   const Tensor eight = by_distance(*make("\"sandwich\"", 8), 8192);
   const auto at_distance = [](const Tensor& t, std::int64_t d) { return t.select(1, d); };
   BOOST_TEST(value(eight.select(1, 0).abs().max()) == 0);
-  check_values(at_distance(eight, 1).index_select(0, torch::tensor({0, 1, 7})), {-1.446619, -.723309, -.180827});
+  check_values(at_distance(eight, 1).index_select(0, at::tensor({0, 1, 7})), {-1.446619, -.723309, -.180827});
   check_value(value(at_distance(eight, 10)[0]), -19.340906);
-  check_values(at_distance(eight, 100).index_select(0, torch::tensor({0, 1, 7})), {-33.318914, -16.659457, -4.164864});
+  check_values(at_distance(eight, 100).index_select(0, at::tensor({0, 1, 7})), {-33.318914, -16.659457, -4.164864});
   check_value(value(at_distance(eight, 512)[0]), -47.961317);
   check_value(value(at_distance(eight, 8192)[0]), 1.984198 - 64);
   const Tensor twelve = by_distance(*make("\"sandwich\"", 12), 100).select(1, 100);
-  check_values(twelve.index_select(0, torch::tensor({0, 11})), {-49.978371, -4.164864});
+  check_values(twelve.index_select(0, at::tensor({0, 11})), {-49.978371, -4.164864});
 }
 
 BOOST_AUTO_TEST_CASE(bam_at_some_distances) {
   const auto bam = make(R"({"kind": "bam", "location": true})");
   set_parameter(*bam, "log_scale", numbers({std::log(.0625)}, {1}));
-  check_values(by_distance(*bam, 100)[0].index_select(0, torch::tensor({0, 1, 10, 100})),
+  check_values(by_distance(*bam, 100)[0].index_select(0, at::tensor({0, 1, 10, 100})),
                {-6e-7, -.062501, -.625001, -6.250001});
   set_parameter(*bam, "shape", numbers({.5}, {1}));
-  check_values(by_distance(*bam, 100)[0].index_select(0, torch::tensor({1, 10, 100})), {-.0625, -.197642, -.625});
+  check_values(by_distance(*bam, 100)[0].index_select(0, at::tensor({1, 10, 100})), {-.0625, -.197642, -.625});
   set_parameter(*bam, "shape", numbers({2}, {1}));
   check_value(value(by_distance(*bam, 10)[0][10]), -6.250013);
   set_parameter(*bam, "shape", numbers({1}, {1}));
@@ -147,7 +147,7 @@ BOOST_AUTO_TEST_CASE(the_guides_fire_saturates_at_its_length) {
   set_parameter(*fire, "w2", first);
   set_parameter(*fire, "b2", numbers({-10}, {1}));
   const Tensor row = by_distance(*fire, 9000)[0];
-  check_values(row.index_select(0, torch::tensor({0, 1, 100, 8192, 9000})), {0, .076922, .512163, 1, 1});
+  check_values(row.index_select(0, at::tensor({0, 1, 100, 8192, 9000})), {0, .076922, .512163, 1, 1});
 }
 
 BOOST_AUTO_TEST_CASE(temperatures_on_four_tokens) {

@@ -60,7 +60,7 @@ BOOST_DATA_TEST_CASE(without_a_mask_all_routes_agree_and_the_last_row_sees_what_
   // Documents stay apart in both directions.
   Span packed = both_ways(2, length);
   packed.restart_positions = true;
-  packed.doc_start = torch::tensor({0, 0, 0, 0, 4, 4, 4, 4, 4}, at::TensorOptions(at::kLong));
+  packed.doc_start = at::tensor({0, 0, 0, 0, 4, 4, 4, 4, 4}, at::TensorOptions(at::kLong));
   for (const AttendOptions& options : {AttendOptions{.route = Route::kReference}, AttendOptions{}}) {
     const Tensor both = toy.run(*encoding, packed, options);
     for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 4}, {4, 5}}) {

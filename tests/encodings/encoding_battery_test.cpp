@@ -287,7 +287,7 @@ BOOST_DATA_TEST_CASE(packed_documents_are_as_if_they_stood_alone, data::make(sub
   Span span = whole(2, 8);
   span.restart_positions = true;
   for (const bool by_sequence : {false, true}) {
-    span.doc_start = torch::tensor({0, 0, 0, 3, 3, 3, 3, 3}, at::TensorOptions(at::kLong));
+    span.doc_start = at::tensor({0, 0, 0, 3, 3, 3, 3, 3}, at::TensorOptions(at::kLong));
     if (by_sequence) span.doc_start = span.doc_start.expand({2, 8});
     for (const AttendOptions& options : {kReference, kChunked, AttendOptions{}}) {
       const Tensor packed = toy.run(*encoding, span, options);

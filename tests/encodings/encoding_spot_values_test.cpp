@@ -271,7 +271,7 @@ BOOST_AUTO_TEST_CASE(rope_in_both_layouts) {
 BOOST_AUTO_TEST_CASE(interleaved_rope_is_half_rope_of_permuted_channels) {
   Score interleaved = score(R"({"kind": "rope", "layout": "interleaved"})", 8, 64);
   Score half = score(R"("rope")", 8, 64);
-  const Tensor order = torch::tensor({0, 2, 4, 6, 1, 3, 5, 7}, at::TensorOptions(at::kLong));
+  const Tensor order = at::tensor({0, 2, 4, 6, 1, 3, 5, 7}, at::TensorOptions(at::kLong));
   const Tensor q = f8(true), k = f8(false);
   check_near(interleaved(q, k, 7, 1), half(q.index_select(0, order), k.index_select(0, order), 7, 1), 1e-14);
 }
@@ -356,7 +356,7 @@ BOOST_AUTO_TEST_CASE(sinusoids) {
   check_near(at::dot(embedding(kind, 8, 7), embedding(kind, 8, 4)).item<double>(), 1.964889526278, 1e-12);
   const Tensor wide = embedding(kind, 512, 100);
   const Tensor some =
-      wide.index_select(0, torch::tensor({0, 1, 2, 3, 256, 257, 510, 511}, at::TensorOptions(at::kLong)));
+      wide.index_select(0, at::tensor({0, 1, 2, 3, 256, 257, 510, 511}, at::TensorOptions(at::kLong)));
   check(some, {-.506365641110, .862318872288, .797542363403, -.603262943149, .841470984808, .540302305868,
                .010366143623, .999946270090}, 1e-12);
   check_near(at::dot(wide, wide).item<double>(), 256, 1e-9);

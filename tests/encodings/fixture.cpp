@@ -21,7 +21,7 @@ Tensor normals(const std::string& name, at::IntArrayRef sizes) {
 }
 
 Tensor numbers(std::vector<double> values, at::IntArrayRef sizes) {
-  return torch::tensor(values, at::TensorOptions(at::kDouble)).view(sizes).clone();
+  return at::tensor(values, at::TensorOptions(at::kDouble)).view(sizes).clone();
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
