@@ -49,7 +49,7 @@ std::string counts_line(const RunState& state, const cli::Style& style) {
   const std::size_t finished = count_of(state, TaskPhase::kDone) + count_of(state, TaskPhase::kReused);
   std::size_t all = 0;
   for (const auto& [phase, count] : state.counts) all += count;
-  std::string line = cat(finished, "/", all, " there");
+  std::string line = cat(finished, "/", all, " finished");
   const auto add = [&](TaskPhase phase, const std::string& text) {
     if (const std::size_t count = count_of(state, phase)) line += cat("  ", count, " ") + text;
   };

@@ -29,7 +29,7 @@ struct Box {
     const auto found = states.find(state);
     return found == states.end() ? 0 : found->second;
   }
-  std::size_t there() const { return count(pipeline::TaskState::kReuse); }
+  std::size_t reused() const { return count(pipeline::TaskState::kReuse); }
 };
 
 /// How a box looks that holds tasks of these states: the worst of them decides. Never by colour alone: the label counts.
@@ -41,20 +41,20 @@ struct Look {
 
 Look look_of(const Box& box) {
   using pipeline::TaskState;
-  if (box.count(TaskState::kInputMissing)) return {"missing", "#f8d0cc", "#b3261e"};
+  if (box.count(TaskState::kInputMissing)) return {"input_missing", "#f8d0cc", "#b3261e"};
   if (box.count(TaskState::kBlocked)) return {"blocked", "#f0e0d0", "#8a5a00"};
-  if (box.there() == box.tasks) return {"there", "#cfeedd", "#00734f"};
-  if (box.there() > 0) return {"partly", "#eef2cf", "#6a7000"};
-  if (box.count(TaskState::kLikelyReuse) == box.tasks) return {"likely", "#dcecf8", "#0b5c91"};
+  if (box.reused() == box.tasks) return {"reuse", "#cfeedd", "#00734f"};
+  if (box.reused() > 0) return {"partly_reuse", "#eef2cf", "#6a7000"};
+  if (box.count(TaskState::kLikelyReuse) == box.tasks) return {"likely_reuse", "#dcecf8", "#0b5c91"};
   return {"run", "#ffffff", "#444444"};
 }
 
-/// "12 tasks, 4 there, 8 run".
+/// "12 tasks, 4 reuse, 8 run".
 std::string counts_of(const Box& box) {
   std::string out;
   if (box.tasks > 1) out = counted(box.tasks, "task");
   for (const auto& [state, count] : box.states) {
-    const std::string name = state == pipeline::TaskState::kReuse ? "there" : std::string(pipeline::state_name(state));
+    const std::string_view name = pipeline::state_name(state);
     out += cat(out.empty() ? "" : ", ", box.tasks > 1 ? cat(count, " ") : "", name);
   }
   return out;
@@ -210,7 +210,7 @@ int graph_command(const cli::CommandLine& line) {
     for (const Box& box : boxes) {
       Json node{{"name", box.name}, {"stage", box.stage}, {"tasks", box.tasks}};
       if (line.cached) {
-        node["cached"] = box.there();
+        node["cached"] = box.reused();
         node["states"] = Json::object();
         for (const auto& [state, count] : box.states) node["states"][std::string(pipeline::state_name(state))] = count;
       }

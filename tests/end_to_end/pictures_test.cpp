@@ -91,10 +91,10 @@ BOOST_AUTO_TEST_CASE(a_graph_is_drawn_as_dot_mermaid_and_json) {
   const std::string dot = project.call("graph", {"--cached"}).out;
   CHECK_HAS(dot, "digraph \"toy\"");
   CHECK_HAS(dot, "decay[seed=1,branch=s10]");
-  CHECK_HAS(dot, "there");  // not by colour alone
+  CHECK_HAS(dot, "reuse");  // not by colour alone
   const std::string mermaid = project.call("graph", {"--format", "mermaid", "--collapse", "seed", "--cached"}).out;
   CHECK_HAS(mermaid, "flowchart LR");
-  CHECK_HAS(mermaid, "trunk[seed=*]<br>2 tasks, 1 there, 1 run");
+  CHECK_HAS(mermaid, "trunk[seed=*]<br>2 tasks, 1 reuse, 1 run");
   const Json json = Json::parse(project.call("graph", {"--json", "--collapse", "all", "--cached"}).out);
   BOOST_TEST(json.at("nodes").size() == 4u);
   for (const Json& node : json.at("nodes")) {

@@ -67,9 +67,9 @@ BOOST_AUTO_TEST_SUITE(progress_display)
 BOOST_DATA_TEST_CASE(the_panel_fits_the_window_and_leaves_it_clean, boost::unit_test::data::make(kWindows), window) {
   const Project project(kSlow);
   PseudoTerminal terminal(window.columns, window.rows, in_terminal(project, run_words(project)), project.root().string());
-  BOOST_REQUIRE(terminal.read_until("/12 there", 20));
+  BOOST_REQUIRE(terminal.read_until("/12 finished", 20));
   std::set<std::size_t> heights;
-  while (terminal.read_for(0.1) && has(terminal.screen.text(), "/12 there")) {
+  while (terminal.read_for(0.1) && has(terminal.screen.text(), "/12 finished")) {
     const auto lines = terminal.screen.lines();
     heights.insert(lines.size());
     BOOST_TEST(lines.size() <= static_cast<std::size_t>(window.rows));
@@ -82,7 +82,7 @@ BOOST_DATA_TEST_CASE(the_panel_fits_the_window_and_leaves_it_clean, boost::unit_
   BOOST_TEST(terminal.wait() == 0);
   BOOST_TEST(terminal.screen.cursor_shown());
   // What stays is what was made, then the summary; the panel is gone.
-  BOOST_TEST(!has(terminal.screen.text(), "/12 there"));
+  BOOST_TEST(!has(terminal.screen.text(), "/12 finished"));
   std::string all;
   for (const std::string& line : terminal.screen.scrolled) all += line + "\n";
   all += terminal.screen.text();
@@ -108,7 +108,7 @@ BOOST_AUTO_TEST_CASE(a_window_that_shrinks_and_grows_shows_the_panel_once) {
   for (const Window window : {Window{50, 30}, Window{30, 8}, Window{100, 12}, Window{26, 5}, Window{120, 30}}) {
     terminal.resize(window.columns, window.rows);
     terminal.read_for(0.7);  // two ticks
-    if (!has(terminal.screen.text(), "/12 there")) break;
+    if (!has(terminal.screen.text(), "/12 finished")) break;
     std::size_t titles = 0;
     for (const std::string& line : terminal.screen.lines()) titles += line.rfind("slow ", 0) == 0;
     BOOST_TEST(titles == 1u, window << "\n" << terminal.screen.text());
@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(lines_come_with_a_summary_each_minute_and_say_how_far_what_
   }
   const std::string text = support::read_file(folder / "err");
   std::size_t summaries = 0;
-  for (auto at = text.find("0/2 there"); at != std::string::npos; at = text.find("0/2 there", at + 1)) ++summaries;
+  for (auto at = text.find("0/2 finished"); at != std::string::npos; at = text.find("0/2 finished", at + 1)) ++summaries;
   BOOST_TEST(summaries == 3u, text);
   BOOST_TEST(has(text, "about 1 min 30 s left"), text);
   BOOST_TEST(has(text, "first  step 120/1,000 12%  1 min 0 s  7 min 20 s left"), text);  // at two steps a second
