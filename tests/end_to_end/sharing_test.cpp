@@ -9,11 +9,12 @@
 #include <random>
 #include <thread>
 
+#include "end_to_end/durable.h"
 #include "end_to_end/project.h"
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/pipeline_file.h"
-#include "pipeline/plan/key.h"
 #include "pipeline/plan/externals.h"
+#include "pipeline/plan/key.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/run/run.h"
@@ -65,10 +66,11 @@ pid_t run_on_host(const Project& project, const std::string& host, double heartb
     pipeline::ContentMemo memo(project.root() / "store");
     pipeline::hash_externals(graph, memo);
     pipeline::compute_plan_keys(graph);
-    pipeline::Store store(project.root() / "store", {.durable = false});
+    pipeline::Store store(project.root() / "store", {});
     pipeline::RunOptions options;
     options.capacity = pipeline::detect_capacity();
     options.check_configs = false;
+    options.publish_threads = 2;
     options.lease.where.host = host;
     options.lease.where.boot = host;
     options.lease.heartbeat_s = heartbeat_s;
@@ -110,10 +112,10 @@ BOOST_AUTO_TEST_CASE(two_to_eight_runs_at_once_make_every_task_once_and_all_end_
   const Project alone(text);
   BOOST_REQUIRE(alone.call("run").code == 0);
   const auto expected = alone.contents();
-  for (const int count : {2, 5, 8}) {
+  for (const auto& [count, durable] : {std::pair{2, true}, {3, false}, {5, true}, {8, false}}) {
     const Project project(text);
     std::vector<pid_t> runs;
-    for (int i = 0; i < count; ++i) runs.push_back(project.start());
+    for (int i = 0; i < count; ++i) runs.push_back(start_run(project, durable));
     for (const pid_t pid : runs) {
       const auto status = support::wait_for(pid);
       BOOST_TEST(status.code == 0, count << " runs:\n" << support::read_file(project.root() / "run.out"));

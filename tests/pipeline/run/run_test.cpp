@@ -528,54 +528,36 @@ BOOST_FIXTURE_TEST_CASE(the_first_interrupt_lets_stages_save_and_the_run_goes_on
   options.resume = false;
 }
 
-BOOST_FIXTURE_TEST_CASE(the_second_interrupt_kills_and_ends_with_130, Trunk) {
-  int polls = 0;
-  behaviour["trunk"] = [](FakeAttempt& attempt) { attempt.stays = true; };
+/// A trunk that never ends by itself and hears no signal but SIGKILL.
+struct DeafTrunk : Trunk {
   struct Deaf : test::FakeRunner {
     using FakeRunner::FakeRunner;
     void signal(std::uint64_t ticket, int signal) override {
       if (signal == SIGKILL) FakeRunner::signal(ticket, signal);
     }
   };
-  open();
-  Deaf deaf([this](FakeAttempt& attempt) {
-    const auto special = behaviour.find(attempt.config().value("name", ""));
-    if (special != behaviour.end())
-      special->second(attempt);
-    else
-      write_all_outputs(attempt);
-  });
-  struct : RunListener {
+  struct Silent : RunListener {
     void on_event(const RunEvent&, const RunState&) override {}
-  } listener;
-  const RunSummary summary =
-      pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return std::min(2, ++polls / 12); });
-  BOOST_TEST(summary.exit_code == kRunInterrupted);
+  };
+  RunSummary run_until(const std::function<int()>& stop_level) {
+    open();
+    Deaf deaf([](FakeAttempt& attempt) {
+      attempt.stays = attempt.config().value("name", "") == "trunk";
+      if (!attempt.stays) write_all_outputs(attempt);
+    });
+    Silent silent;
+    return pipeline::run(graph, plan(), *store, deaf, silent, options, stop_level);
+  }
+  int polls = 0;
+};
+
+BOOST_FIXTURE_TEST_CASE(the_second_interrupt_kills_and_ends_with_130, DeafTrunk) {
+  BOOST_TEST(run_until([&] { return std::min(2, ++polls / 12); }).exit_code == kRunInterrupted);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_stage_that_does_not_stop_in_time_is_killed, Trunk) {
-  int polls = 0;
+BOOST_FIXTURE_TEST_CASE(a_stage_that_does_not_stop_in_time_is_killed, DeafTrunk) {
   options.grace_s = 5;
-  behaviour["trunk"] = [](FakeAttempt& attempt) { attempt.stays = true; };
-  struct Deaf : test::FakeRunner {
-    using FakeRunner::FakeRunner;
-    void signal(std::uint64_t ticket, int signal) override {
-      if (signal == SIGKILL) FakeRunner::signal(ticket, signal);
-    }
-  };
-  open();
-  Deaf deaf([this](FakeAttempt& attempt) {
-    const auto special = behaviour.find(attempt.config().value("name", ""));
-    if (special != behaviour.end())
-      special->second(attempt);
-    else
-      write_all_outputs(attempt);
-  });
-  struct : RunListener {
-    void on_event(const RunEvent&, const RunState&) override {}
-  } listener;
-  const RunSummary summary =
-      pipeline::run(graph, plan(), *store, deaf, listener, options, [&] { return ++polls > 5 ? 1 : 0; });
+  const RunSummary summary = run_until([&] { return ++polls > 5 ? 1 : 0; });
   BOOST_TEST(summary.exit_code == kRunIncomplete);
   BOOST_TEST(summary.wall_s >= 5.0);
 }
