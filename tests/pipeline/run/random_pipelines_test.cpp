@@ -83,7 +83,8 @@ struct Meanwhile {
 /// A folder with a pipeline, its store, and the model of both.
 class World {
  public:
-  explicit World(std::uint64_t seed) : chance(seed), pipeline(ModelPipeline::random(chance)) {
+  explicit World(std::uint64_t seed)
+      : chance(seed), pipeline(ModelPipeline::random(chance)), durable_(chance.one_in(6)) {
     fs::create_directories(folder_ / "root" / "configs");
     fs::create_directories(folder_ / "programs");
     write();
@@ -104,7 +105,7 @@ class World {
 
   Store open() const {
     StoreOptions options;
-    options.durable = false;
+    options.durable = durable_;
     return Store(folder_ / "store", options);
   }
 
@@ -176,6 +177,7 @@ class World {
     options.capacity.cpus = 3;
     options.capacity.mem_bytes = 64LL << 30;
     options.check_configs = false;
+    options.publish_threads = durable_ ? 2 : 0;
     options.whole = whole;
     options.command = {"pe-pipeline", "run", "model.yml"};
     Quiet quiet;
@@ -344,6 +346,7 @@ class World {
   }
 
   TempFolder folder_;
+  bool durable_;   ///< then results are synced, on threads, as users have it
   std::vector<ResultKey> keys_before_;
   std::map<std::string, std::string> played_;   ///< key → recipe, of stages that this run started
   fs::file_time_type hour_ago_ = fs::file_time_type::clock::now() - std::chrono::hours(1);
