@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "commands/commands.h"
+#include "commands/submissions.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -38,7 +39,7 @@ std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>& b) {
 
 std::vector<Flag> reading_flags() {
   return {list("--set", "STAGE.KEY=VALUE",
-               "Lay a value over a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY", &CommandLine::set),
+               "Lay a value over a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY, slurm.KEY", &CommandLine::set),
           list("--axis", "AXIS=LABEL,…", "Keep only these labels of an axis", &CommandLine::axis),
           text("--scale", "SCALE", "Take a scale of the pipeline file", &CommandLine::scale), store_flag(),
           color_flag()};
@@ -105,6 +106,42 @@ const cli::CommandTable& command_table() {
          "an input missing, another run at work); 4 store or file system; 5 a conflict under --strict; 130 "
          "interrupted twice.",
          run_command});
+    out.push_back(
+        {"submit",
+         "FILE [SELECT...] [flags]",
+         "Hand what is missing to Slurm, and return",
+         cat("Sends every task whose result is not in the store as elements of job arrays that wait for each other, and "
+             "returns; nothing has to go on running. What is sent is frozen: later edits of the file do not reach it. "
+             "Submitting again sends only what is neither there nor in the queue, with more memory for what ran out "
+             "of it. The file's block `slurm` says partitions, accounts and more.\n\n",
+             kSelection),
+         reading_flags() +
+             std::vector<Flag>{
+                 toggle("--print", "Print the sbatch commands and scripts, and send nothing", &CommandLine::dry_run),
+                 text("--continue", "RUN", "Send what did not fit into the queue, or end a run whose last job is gone",
+                      &CommandLine::run),
+                 choice("--progress", {"auto", "tty", "plain", "json", "none"},
+                        "How to show what runs here (slurm.where) first", &CommandLine::progress)},
+         {{"pe-pipeline submit pipelines/fineweb_grid.yml", ""},
+          {"pe-pipeline submit grid.yml --print | less", "what would be sent"},
+          {"pe-pipeline submit grid.yml --set slurm.mode=lane --set slurm.partition=gpu", ""}},
+         "0 submitted, or nothing to do; 2 usage, pipeline file, or refused by Slurm; 3 Slurm does not answer, or the "
+         "queue is full; 4 store or file system.",
+         submit_command});
+    out.push_back(
+        {"cancel",
+         "[FILE] [RUN] [SELECT...] [flags]",
+         "Cancel jobs of a submission, or stop a run",
+         "Marks the tasks first, so that no job of them is queued again, then cancels the jobs. Jobs that run may save "
+         "what they have. Of a run that is no submission and runs on this machine, the process is asked to save and "
+         "stop. Without SELECT everything of the run is cancelled. FILE (ending in .yml) finds the store.",
+         {store_flag(), text("--run", "RUN", "Which run; default: the newest that goes on", &CommandLine::run),
+          color_flag()},
+         {{"pe-pipeline cancel", "the newest run that goes on"},
+          {"pe-pipeline cancel grid.yml 'trunk[seed=42]'", ""}},
+         "0 done; 2 usage, or nothing of that name goes on; 3 Slurm does not answer: the marks stand, and jobs end when "
+         "they look at them; 4 the store cannot be written.",
+         cancel_command});
     out.push_back({"plan",
                    "FILE [SELECT...] [flags]",
                    "Say what would run, and why",

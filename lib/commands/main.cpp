@@ -4,6 +4,7 @@
 #include "commands/command_table.h"
 #include "commands/commands.h"
 #include "commands/session.h"
+#include "commands/submissions.h"
 #include "pipeline/run/exit_code.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -27,6 +28,8 @@ int exit_code_of(const support::Error& error) {
 int pipeline_main(int argc, char** argv) {
   try {
     if (argc > 1 && std::string_view(argv[1]) == "__complete") return answer_shell({argv + 2, argv + argc});
+    if (argc > 1 && std::string_view(argv[1]) == "__element") return element_command({argv + 2, argv + argc});
+    if (argc > 1 && std::string_view(argv[1]) == "__last") return last_command({argv + 2, argv + argc});
     cli::CommandLine line;
     if (const auto code = cli::parse_command_line(command_table(), argc, argv, PE_VERSION, line))
       return *code;

@@ -1,14 +1,11 @@
-#include <signal.h>
-
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 
 #include "commands/commands.h"
 #include "commands/display.h"
 #include "commands/session.h"
+#include "commands/stop_signals.h"
 #include "commands/timeline.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/selection.h"
@@ -32,42 +29,6 @@ namespace {
 using pipeline::Store;
 using pipeline::StoreReader;
 using support::cat;
-
-std::atomic<int> interrupts{0};
-std::atomic<bool> asked_to_stop{false};
-
-void on_interrupt(int) { interrupts.fetch_add(1, std::memory_order_relaxed); }
-void on_request(int) { asked_to_stop.store(true, std::memory_order_relaxed); }
-
-/// Listens to signals while it lives. Each Ctrl-C counts, and the second kills stages. TERM, USR1 and HUP ask to save and
-/// stop however often they come: clusters repeat them, and a terminal that closes is no reason to lose work.
-class StopSignals {
- public:
-  StopSignals() {
-    interrupts = 0;
-    asked_to_stop = false;
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      struct sigaction action {};
-      action.sa_handler = kSignals[i] == SIGINT ? on_interrupt : on_request;
-      sigemptyset(&action.sa_mask);
-      ::sigaction(kSignals[i], &action, &before_[i]);
-    }
-    ::signal(SIGPIPE, SIG_IGN);
-  }
-  ~StopSignals() {
-    for (std::size_t i = 0; i < kSignals.size(); ++i) {
-      // A cluster repeats its request; one that arrives during the last lines of the program must not kill it.
-      if (asked_to_stop && kSignals[i] != SIGINT) before_[i].sa_handler = SIG_IGN;
-      ::sigaction(kSignals[i], &before_[i], nullptr);
-    }
-  }
-  /// As `run` asks for it.
-  static int level() { return std::max(interrupts.load(), asked_to_stop.load() ? 1 : 0); }
-
- private:
-  static constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
-  std::array<struct sigaction, 4> before_{};
-};
 
 double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <thread>
 
 #include "cli/terminal.h"
@@ -15,6 +16,9 @@
 #include "commands/log_text.h"
 #include "commands/run_choice.h"
 #include "commands/session.h"
+#include "pipeline/cluster/job_states.h"
+#include "pipeline/cluster/slurm.h"
+#include "pipeline/cluster/submission.h"
 #include "pipeline/file/selection.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_status.h"
@@ -66,7 +70,9 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
                             : status.state == "failed" || status.state == "died" ? style.bad(status.state)
                                                                                  : style.warn(status.state);
   out += cat(style.bold(status.pipeline), "  run ", status.run_id, "  ", state,
-            status.state == "running" ? cat(" (process ", status.pid, " on ", status.host, ")") : "", "  began ",
+            !status.cluster.empty()        ? " (jobs of Slurm)"
+            : status.state == "running" ? cat(" (process ", status.pid, " on ", status.host, ")")
+                                        : "", "  began ",
             pipeline::utc_text(status.started),
             status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n");
   if (!only_failed) {
@@ -146,6 +152,18 @@ int show_stale(const pipeline::Store& store, const cli::CommandLine& line) {
   return pipeline::kRunDone;
 }
 
+/// The run, and of a submission what Slurm says of its jobs.
+RunStatus look_at(const pipeline::Store& store, const std::string& run) {
+  RunStatus status = pipeline::read_run(store, run);
+  pipeline::Slurm slurm;
+  if (!status.cluster.empty()) pipeline::add_jobs(status, store, slurm);
+  return status;
+}
+
+bool goes_on(const RunStatus& status) {
+  return status.state == "running" || status.state == "queued" || status.state == "unknown";
+}
+
 std::atomic<bool> left{false};
 
 /// Shows the run until it ends or somebody has seen enough: in place on a terminal, elsewhere what changed.
@@ -162,8 +180,8 @@ void watch(const pipeline::Store& store, const std::string& run, const cli::Comm
     cli::Panel panel(1);
     std::string last;
     while (!left) {
-      status = pipeline::read_run(store, run);
-      if (status.state != "running") break;
+      status = look_at(store, run);
+      if (!goes_on(status)) break;
       if (draw) {
         panel.show(support::split(status_text(status, line.failed, style), '\n'));
       } else {
@@ -174,7 +192,9 @@ void watch(const pipeline::Store& store, const std::string& run, const cli::Comm
         std::fflush(stdout);
         last = text;
       }
-      for (int i = 0; i < 10 && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      // Controllers are shared by many: they are asked every ten seconds.
+      const int pauses = status.cluster.empty() ? 10 : 100;
+      for (int i = 0; i < pauses && !left; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
   }
   ::sigaction(SIGINT, &before_int, nullptr);
@@ -197,7 +217,7 @@ int status_command(const cli::CommandLine& given) {
     watch(store, run, line);
     return pipeline::kRunDone;
   }
-  const RunStatus status = pipeline::read_run(store, run);
+  const RunStatus status = look_at(store, run);
   if (line.json)
     print_json(status_json(status, line.failed));
   else
@@ -222,10 +242,12 @@ int logs_command(const cli::CommandLine& given) {
     if (runs.empty()) pick_run(store, "");
   }
   std::vector<TaskStatus> found;
+  std::vector<fs::path> job_logs;  // of tasks that no stage was started for
   std::vector<std::string> known, ids;
   std::string run_id;
   for (const std::string& run : runs) {
     const RunStatus status = pipeline::read_run(store, run);
+    std::optional<pipeline::Submission> submission;
     for (const TaskStatus& task : status.tasks) {
       const auto name = pipeline::parse_task_id(task.id);
       const bool selected = std::any_of(line.words.begin(), line.words.end(), [&](const std::string& word) {
@@ -233,10 +255,25 @@ int logs_command(const cli::CommandLine& given) {
       });
       if (std::find(known.begin(), known.end(), task.stage) == known.end()) known.push_back(task.stage);
       if (ids.size() < 1000 && std::find(ids.begin(), ids.end(), task.id) == ids.end()) ids.push_back(task.id);
-      if (selected && !store.attempts(task.plan_key).empty()) found.push_back(task);
+      if (selected && !store.attempts(task.plan_key).empty()) {
+        found.push_back(task);
+      } else if (selected && !status.cluster.empty()) {
+        if (!submission) submission = pipeline::read_submission(store, run);
+        if (const fs::path log = submission ? pipeline::job_log(store, *submission, task.plan_key) : fs::path(); !log.empty())
+          job_logs.push_back(log);
+      }
     }
     run_id = run;
-    if (!found.empty()) break;
+    if (!found.empty() || !job_logs.empty()) break;
+  }
+  if (found.empty() && !job_logs.empty() && !line.json) {
+    for (const fs::path& log : job_logs) {
+      print(cat(out_style(line).bold(cat("== job ", log.filename().string())), "\n"));
+      read_log(log, line.tail, [&](std::string_view piece) {
+        print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
+      });
+    }
+    return pipeline::kRunDone;
   }
   if (found.empty()) {
     const std::string& word = line.words.front();

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct CaptureLimits {
   std::string input = {};             ///< fed to its standard input
   std::size_t limit = 64u << 20;      ///< bytes kept of each stream; the rest is read and dropped
   std::filesystem::path directory = {};   ///< working folder; empty: this process's own
+  std::optional<std::vector<std::string>> environment = {};   ///< "NAME=value"; absent: this process's own
 };
 
 struct TimedCapture : Captured {

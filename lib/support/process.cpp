@@ -131,6 +131,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   SpawnOptions options;
   options.arguments = arguments;
   options.directory = limits.directory;
+  options.environment = limits.environment;
   options.stdin_fd = in_read.get();
   options.stdout_fd = out_write.get();
   options.stderr_fd = err_write.get();

@@ -321,7 +321,7 @@ BOOST_AUTO_TEST_CASE(the_doctor_tells_of_gpus_and_of_slurm_as_their_tools_answer
   std::string text = doctor();
   CHECK_HAS(text, "0, NVIDIA H100 80GB HBM3, 81559 MiB, 3 MiB, 570.86.15");
   CHECK_HAS(text, "1, NVIDIA H100 80GB HBM3, 81559 MiB, 70000 MiB");
-  CHECK_HAS(text, "KillWait 30 sec, MaxArraySize 1001, SLURM_VERSION 22.05.8");
+  CHECK_HAS(text, "Slurm 22.05.8, MaxArraySize 1001, KillWait 30 sec");
   place.script("bin/nvidia-smi", "#!/bin/sh\necho 'No devices were found'\nexit 6\n");
   place.script("bin/scontrol", "#!/bin/sh\necho 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2\nexit 1\n");
   text = doctor();

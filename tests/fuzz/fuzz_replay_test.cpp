@@ -54,6 +54,13 @@ BOOST_AUTO_TEST_CASE(pipeline_files_end_in_a_value_or_a_message) {
   for (const std::string& text : texts) replay(pe::fuzz::read_pipeline_file, text, 250);
 }
 
+BOOST_AUTO_TEST_CASE(answers_of_slurm_end_in_a_value) {
+  replay(pe::fuzz::read_slurm_answer,
+         "2|3|0|RUNNING|None|vm|0:02|365-00:00:00|name\n2_0|CANCELLED by 0|0:15|trunk\nMaxArraySize = 101\n"
+         "PartitionName=main GraceTime=10\n12;cluster\n1-02:03:04\nsbatch: error: Socket timed out\n",
+         400);
+}
+
 BOOST_AUTO_TEST_CASE(expansion_ends_in_a_graph_or_a_message) {
   replay(pe::fuzz::expand_pipeline, pe::test::kGrid, 40);
   const std::string small =

@@ -13,6 +13,7 @@
 #include "data/hub/hub.h"
 #include "data/reading/document_source.h"
 #include "data/sentencepiece_model.h"
+#include "pipeline/cluster/slurm_answers.h"
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/grid_fixture.h"
@@ -143,6 +144,16 @@ void read_hub_answer(std::string_view bytes) {
   answer.headers = {{"ratelimit", std::string(bytes)}, {"retry-after", std::string(bytes)}, {"x-error-message", std::string(bytes)}};
   data::wait_before(answer, 1, {});
   data::describe(answer);
+}
+
+void read_slurm_answer(std::string_view bytes) {
+  for (const pipeline::JobRow& row : pipeline::parse_queue(bytes).rows) pipeline::is_final(row.state);
+  pipeline::parse_accounts(bytes);
+  pipeline::parse_submitted(bytes);
+  pipeline::parse_config(bytes);
+  pipeline::parse_records(bytes);
+  pipeline::parse_elapsed(bytes);
+  pipeline::classify_refusal(bytes);
 }
 
 }  // namespace pe::fuzz

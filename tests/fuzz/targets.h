@@ -20,4 +20,6 @@ void read_sentencepiece(std::string_view bytes);  ///< a sentencepiece model
 void read_byte_level(std::string_view bytes);     ///< the halves as vocab.json and merges.txt
 void read_hub_answer(std::string_view bytes);     ///< a listing, a Link header, a lock, a list of addresses
 
+void read_slurm_answer(std::string_view bytes);   ///< what Slurm's programs print
+
 }  // namespace pe::fuzz

@@ -40,7 +40,8 @@ const std::map<std::string, std::set<std::string>> kRooms = {
     {"store", {}},
     {"plan", {"expand", "file", "store"}},
     {"run", {"plan", "expand", "file", "store"}},
-    {"upkeep", {"run", "plan", "expand", "file", "store"}},
+    {"cluster", {"run", "plan", "expand", "file", "store"}},
+    {"upkeep", {"cluster", "run", "plan", "expand", "file", "store"}},
 };
 
 /// A third-party header, by how its name begins, and the folders that may see it.

@@ -13,6 +13,7 @@
 #include "pipeline/expand/overrides.h"
 #include "pipeline/expand/policies.h"
 #include "pipeline/expand/stages.h"
+#include "pipeline/file/slurm_policy.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -64,8 +65,11 @@ Graph Expansion::go() {
     Stage& stage = stages_.all()[index];
     if (!stage.broken) expand_stage(stage);
   }
-  mistakes_.throw_if_any();
   const PipelineFile& file = source_.file;
+  support::Diagnostics of_slurm;  // only `submit` goes by it, but everybody says what is wrong with it
+  slurm_policies(file, of_slurm);
+  mistakes_.report(of_slurm);
+  mistakes_.throw_if_any();
   graph_.name = file.name;
   graph_.title = file.title;
   graph_.file = file.path.string();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pipeline/file/policy.h"
+#include "pipeline/file/slurm_policy.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -147,6 +148,9 @@ void Overriding::take_sets() {
     } else if (flag.target == "axes") {
       if (!parse()) continue;
       set_axis(flag, value);
+    } else if (flag.target == "slurm") {
+      if (!parse()) continue;
+      set_slurm(out_.file, flag.key, std::move(value));
     } else if (flag.target == "resources") {
       if (!parse()) continue;
       const std::size_t last = flag.key.rfind('.');

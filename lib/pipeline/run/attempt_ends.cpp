@@ -244,6 +244,7 @@ void Attempts::write_exit(const ActiveAttempt& attempt) const {
                   {"spent_s", attempt.spent_before_s + attempt.exit.wall_s},
                   {"cpu_s", attempt.exit.cpu_s},
                   {"peak_rss_bytes", attempt.exit.peak_rss_bytes},
+                  {"mem_bytes", attempt.slot.mem_bytes},
                   {"ended", utc_text(unix_time())},
                   {"step", attempt.step}};
   try {
@@ -258,7 +259,10 @@ void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, cons
   Tried& tried = tasks_[i];
   const Task& task = run_.task(i);
   remove_leftovers(attempt.folder);
-  const Decision decision = decide(outcome, *task.retry, tried.tries, moved);
+  Decision decision = decide(outcome, *task.retry, tried.tries, moved);
+  // A job has what it asked for; another try in it would end the same. `submit` asks for more.
+  const bool had_all = outcome == Outcome::kOutOfMemory && attempt.slot.mem_bytes >= run_.options.capacity.mem_bytes;
+  if (run_.options.join && had_all) decision.kind = Decision::Kind::kFail;
   const auto id = static_cast<std::int64_t>(i);
   const bool stopping = run_.stop_level > 0 || attempt.stop_sent;
   // Between an attempt and the next the task stays this run's: another would count its attempts from the first again.

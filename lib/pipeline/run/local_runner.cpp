@@ -289,7 +289,11 @@ std::vector<std::string> stage_environment(const std::vector<std::string>& gpus,
     if ((known || prefixed) && (!secret || stage == "fetch")) environment.emplace_back(text);
   }
   environment.push_back("LANG=C.UTF-8");
-  environment.push_back("CUDA_VISIBLE_DEVICES=" + support::join(gpus, ","));
+  std::vector<std::string> here;  // "0@1" is one of another machine of the job
+  for (const std::string& id : gpus) {
+    if (id.find('@') == std::string::npos) here.push_back(id);
+  }
+  environment.push_back("CUDA_VISIBLE_DEVICES=" + support::join(here, ","));
   std::sort(environment.begin(), environment.end());
   return environment;
 }

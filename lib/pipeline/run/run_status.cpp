@@ -44,6 +44,8 @@ bool run_is_alive(const Store& store, const std::string& run_id) {
   const std::filesystem::path folder = store.runs_folder() / run_id;
   if (std::filesystem::exists(folder / "summary.json") || !std::filesystem::exists(folder / "plan.json")) return false;
   const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
+  // Jobs may wait for days, on machines that cannot be asked; `cancel` and the last job end such a run.
+  if (::access((folder / "submission.json").c_str(), F_OK) == 0) return true;
   return plan.is_object() && is_alive(folder, plan);
 }
 
@@ -69,6 +71,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   status.pid = plan.value("pid", std::int64_t{0});
   status.started = plan.value("started", 0.0);
   status.command = plan.value("command", std::vector<std::string>());
+  if (::access((folder / "submission.json").c_str(), F_OK) == 0) status.cluster = "slurm";
   std::map<std::string, std::size_t> by_id;
   for (const Json& json : plan.at("tasks")) {
     TaskStatus task;
@@ -130,6 +133,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   if (summary.is_object()) {
     status.exit_code = summary.value("exit_code", -1);
     status.ended = summary.value("ended", 0.0);
+    if (summary.value("cancelled", false)) stopped = true;
     switch (status.exit_code) {
       case kRunDone:
         status.state = "done";
@@ -145,7 +149,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
         break;
     }
   } else {
-    const bool alive = is_alive(folder, plan);
+    const bool alive = is_alive(folder, plan) || !status.cluster.empty();
     status.state = alive ? "running" : "died";
     const Json progress = read_json("progress.json");
     if (alive && progress.is_object() && progress.contains("running")) {
@@ -179,6 +183,7 @@ Json to_json(const RunStatus& status) {
               {"attempt", task.attempt}};
     if (!task.reason.empty()) json["reason"] = task.reason;
     if (!task.log.empty()) json["log"] = task.log;
+    if (!task.job.empty()) json["job"] = task.job;
     if (task.started > 0) json["started"] = task.started;
     if (task.ended > 0) json["ended"] = task.ended;
     if (!task.progress.empty()) json["progress"] = task.progress;

@@ -18,6 +18,7 @@ struct TaskStatus {
   int attempt = 0;
   std::string reason;  ///< of a failure or a block
   std::string log;
+  std::string job;  ///< "12_3" of a cluster; empty elsewhere
   double started = 0, ended = 0;  ///< unix; 0: not yet
   Json progress = Json::object();
 };
@@ -26,11 +27,13 @@ struct RunStatus {
   std::string run_id, pipeline, file, host;
   std::int64_t pid = 0;
   double started = 0, ended = 0;
-  std::string state;  ///< running, done, failed, incomplete, interrupted, died
+  std::string state;  ///< running, done, failed, incomplete, interrupted, died; of a submission also queued, cancelled,
+                      ///< unknown
   int exit_code = -1;
   std::vector<TaskStatus> tasks;
   std::size_t damaged_lines = 0;
   std::vector<std::string> command;
+  std::string cluster;  ///< "slurm" of a submission, whose jobs (cluster/job_states.h) say more; else empty
 };
 
 /// Reads a run. @throws IoError, ArtifactError when there is no such run or its plan is unreadable.

@@ -13,6 +13,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "pipeline/cluster/site.h"
+#include "pipeline/cluster/slurm.h"
 #include "pipeline/plan/capacity.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/run/run_status.h"
@@ -347,29 +349,15 @@ class Examination {
   }
 
   void slurm() {
-    const auto program = support::find_program("scontrol");
-    if (!program) return;
-    try {
-      const auto answer = support::capture_within({program->string(), "show", "config"}, {.timeout_s = 5});
-      if (answer.status.code != 0) {
-        add(Level::kWarning, "slurm",
-            cat("scontrol does not answer (", answer.status.code, "): ", support::trim(answer.err)),
-            "is slurmctld running?");
-        return;
-      }
-      std::string limits;
-      for (const std::string& line : support::split(answer.out, '\n')) {
-        const auto equals = line.find('=');
-        if (equals == std::string::npos) continue;
-        const std::string key(support::trim(line.substr(0, equals))), value(support::trim(line.substr(equals + 1)));
-        for (const char* wanted : {"MaxArraySize", "MaxJobCount", "KillWait", "MinJobAge", "PreemptType",
-                                   "SlurmctldParameters", "SLURM_VERSION"}) {
-          if (key == wanted) limits += cat(limits.empty() ? "" : ", ", key, " ", value);
-        }
-      }
-      add(Level::kGood, "slurm", limits);
-    } catch (const support::Error& error) {
-      add(Level::kWarning, "slurm", error.diagnostics().front().message);
+    if (!support::find_program("scontrol")) return;
+    Slurm slurm(call_slurm, 5);
+    const auto config = slurm.config();
+    if (!config) {
+      add(Level::kWarning, "slurm", slurm.trouble(), "is slurmctld running?");
+      return;
+    }
+    for (SiteFinding& finding : judge_site(*config, slurm.partitions().value_or(SiteRecords()))) {
+      add(finding.warns ? Level::kWarning : Level::kGood, "slurm", std::move(finding.text), std::move(finding.advice));
     }
   }
 

@@ -4,6 +4,7 @@
 
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/policy.h"
+#include "pipeline/file/slurm_policy.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/test_data.h"
@@ -89,6 +90,10 @@ BOOST_AUTO_TEST_CASE(every_key_that_the_parser_knows_is_explained_with_an_exampl
   check_section(page, "## `checkpoint`", keys_of_policy([](const support::Node& node, support::Diagnostics& diagnostics) {
                   Json checkpoint = Json::object();
                   pipeline::read_checkpoint(node, checkpoint, diagnostics);
+                }));
+  check_section(page, "## `slurm`", keys_of_policy([](const support::Node& node, support::Diagnostics& diagnostics) {
+                  pipeline::SlurmPolicy policy;
+                  pipeline::read_slurm(node, /*of_stage=*/false, policy, diagnostics);
                 }));
 }
 

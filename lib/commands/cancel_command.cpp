@@ -1,0 +1,156 @@
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "commands/run_choice.h"
+#include "commands/session.h"
+#include "commands/submissions.h"
+#include "pipeline/cluster/slurm.h"
+#include "pipeline/cluster/submission.h"
+#include "pipeline/file/selection.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/run/run_status.h"
+#include "pipeline/store/host.h"
+#include "pipeline/store/journal.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+using pipeline::RunStatus;
+using pipeline::Store;
+using pipeline::Submission;
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+/// The run that is meant: --run, a word that names one, else the newest that goes on.
+std::string run_to_cancel(const Store& store, cli::CommandLine& line) {
+  if (!line.run.empty()) return pick_run(store, line.run);
+  if (!line.words.empty()) {
+    if (const auto run = run_called(store, line.words.front(), "pe-pipeline cancel")) {
+      line.words.erase(line.words.begin());
+      return *run;
+    }
+  }
+  const auto live = pipeline::live_runs(store);
+  if (live.empty())
+    throw ConfigError("no run goes on in this store", {"pe-pipeline cancel", 0, 0, "", 1},
+                      "--store or a pipeline file names another store");
+  return live.back();
+}
+
+/// Keys of the selected tasks; empty: everything.
+std::set<std::string> selected_keys(const RunStatus& status, const std::vector<std::string>& words) {
+  std::set<std::string> keys;
+  std::vector<std::string> known;
+  for (const std::string& word : words) {
+    bool found = false;
+    for (const auto& task : status.tasks) {
+      const auto name = pipeline::parse_task_id(task.id);
+      if (word != task.id && !(name && pipeline::matches(*name, word))) continue;
+      keys.insert(task.plan_key);
+      found = true;
+    }
+    if (found) continue;
+    for (const auto& task : status.tasks) known.push_back(word.find('[') == std::string::npos ? task.stage : task.id);
+    throw ConfigError(cat("run ", status.run_id, " has no task ", quote(word)), {"pe-pipeline cancel", 0, 0, "", 1},
+                      support::suggestion(word, known));
+  }
+  return keys;
+}
+
+/// A run of a process on this machine.
+int stop_process(const Store& store, const RunStatus& status, const std::vector<std::string>& words) {
+  if (!words.empty())
+    throw ConfigError("of a run that is no submission only the whole can be stopped", {"pe-pipeline cancel", 0, 0, "", 1});
+  if (!pipeline::run_is_alive(store, status.run_id))
+    throw ConfigError(cat("run ", status.run_id, " is over"), {"pe-pipeline cancel", 0, 0, "", 1});
+  if (status.host != pipeline::host_name()) {
+    throw ConfigError(cat("run ", status.run_id, " is process ", status.pid, " on ", status.host),
+                      {"pe-pipeline cancel", 0, 0, "", 1}, "stop it there");
+  }
+  if (::kill(static_cast<pid_t>(status.pid), SIGTERM) != 0) support::throw_errno("stop process", std::to_string(status.pid));
+  print(cat("run ", status.run_id, ": process ", status.pid, " was asked to save and stop\n"));
+  return pipeline::kRunDone;
+}
+
+/// Ids for scancel: an array's where all of it goes, else those of its elements.
+std::vector<std::string> jobs_to_cancel(const Submission& submission, const std::set<std::string>& keys,
+                                        const std::vector<pipeline::JobRow>& rows) {
+  const pipeline::JobTable table(rows);
+  std::vector<std::string> ids;
+  for (const pipeline::SentArray& array : submission.arrays) {
+    if (!array.live_job.empty()) continue;
+    std::set<std::int64_t> chosen;
+    for (const auto& [index, tasks] : array.elements) {
+      if (std::all_of(tasks.begin(), tasks.end(), [&](std::size_t i) {
+            return keys.empty() || keys.count(submission.tasks[i].plan_key) > 0;
+          })) {
+        chosen.insert(index);
+      }
+    }
+    std::map<std::string, std::vector<std::string>> by_job;
+    for (const pipeline::JobRow* row : table.rows_of(array)) {
+      if (!pipeline::is_final(row->state) && chosen.count(row->index)) by_job[row->array_job].push_back(row->id());
+    }
+    for (auto& [job, elements] : by_job) {
+      if (chosen.size() == array.elements.size())
+        ids.push_back(job);
+      else
+        ids.insert(ids.end(), elements.begin(), elements.end());
+    }
+  }
+  if (keys.empty()) {
+    // The last job, too, under whichever of its names it waits.
+    for (const pipeline::JobRow& row : rows) {
+      if (row.name.rfind(submission.last.name(), 0) == 0 && !pipeline::is_final(row.state)) ids.push_back(row.array_job);
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
+int cancel_command(const cli::CommandLine& given) {
+  cli::CommandLine line = given;
+  Store store = open_for_reading(store_path_for(line));
+  const std::string run = run_to_cancel(store, line);
+  const RunStatus status = pipeline::read_run(store, run);
+  if (status.cluster.empty()) return stop_process(store, status, line.words);
+  if (status.ended > 0) throw ConfigError(cat("run ", run, " is over"), {"pe-pipeline cancel", 0, 0, "", 1});
+  const auto submission = pipeline::read_submission(store, run);
+  if (!submission) throw support::ArtifactError(cat("run ", run, " has lost its submission"));
+  const std::set<std::string> keys = selected_keys(status, line.words);
+  // First of all: no job of these is queued again from here on.
+  pipeline::mark_cancelled(store, run, keys);
+  pipeline::Slurm slurm;
+  const auto rows = slurm.own_jobs();
+  if (!rows) {
+    say(cat("pe-pipeline: squeue does not answer. The tasks are marked, and their jobs end when they look; call "
+            "`pe-pipeline cancel --run ", run, "` again for scancel\n"));
+    return pipeline::kRunIncomplete;
+  }
+  const std::vector<std::string> ids = jobs_to_cancel(*submission, keys, *rows);
+  const std::string failed = ids.empty() ? "" : slurm.cancel(ids);
+  if (!failed.empty()) {
+    say(cat("pe-pipeline: scancel: ", failed, "\n"));
+    return pipeline::kRunIncomplete;
+  }
+  print(cat("run ", run, ": ", keys.empty() ? std::string("everything") : counted(keys.size(), "task"), " cancelled, ",
+            counted(ids.size(), "order"), " to Slurm\n"));
+  if (!keys.empty()) return pipeline::kRunDone;
+  const Json json{{"schema", "pe-run-summary/1"}, {"run", run},        {"exit_code", pipeline::kRunIncomplete},
+                  {"cancelled", true},            {"ended", pipeline::unix_time()}};
+  support::write_file_atomically(store.runs_folder() / run / "summary.json", json.dump(1) + "\n", store.durable());
+  return pipeline::kRunDone;
+}
+
+}  // namespace pe::commands

@@ -1,0 +1,19 @@
+/// @file
+/// The commands that hand pipelines to Slurm (pipeline/cluster), and what its jobs call.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+
+namespace pe::commands {
+
+int submit_command(const cli::CommandLine& line);
+int cancel_command(const cli::CommandLine& line);
+
+/// The hidden `__element STORE RUN TOKEN DIGEST INDEX` and `__last STORE RUN INDEX` of the batch scripts.
+int element_command(const std::vector<std::string>& arguments);
+int last_command(const std::vector<std::string>& arguments);
+
+}  // namespace pe::commands

@@ -1,0 +1,348 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "commands/commands.h"
+#include "commands/display.h"
+#include "commands/run_choice.h"
+#include "commands/session.h"
+#include "commands/stop_signals.h"
+#include "commands/submissions.h"
+#include "commands/timeline.h"
+#include "pipeline/cluster/elements.h"
+#include "pipeline/cluster/last_job.h"
+#include "pipeline/cluster/slurm.h"
+#include "pipeline/cluster/submission.h"
+#include "pipeline/file/pipeline_file.h"
+#include "pipeline/file/selection.h"
+#include "pipeline/file/slurm_policy.h"
+#include "pipeline/plan/capacity.h"
+#include "pipeline/plan/frozen_graph.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/run/local_runner.h"
+#include "pipeline/run/run.h"
+#include "pipeline/run/run_folder.h"
+#include "pipeline/run/start_checks.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/process.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+using pipeline::Graph;
+using pipeline::JobArray;
+using pipeline::Plan;
+using pipeline::Slurm;
+using pipeline::Store;
+using pipeline::StoreReader;
+using pipeline::Submission;
+using pipeline::TaskState;
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+bool runs(const Plan& plan, std::size_t i) {
+  return plan.tasks[i].state == TaskState::kRun || plan.tasks[i].state == TaskState::kLikelyReuse;
+}
+
+/// The blocks `slurm` of the file, with what --set lays over them. Their mistakes were told when the file was expanded.
+pipeline::SlurmPolicies policies_of(const cli::CommandLine& line, const std::string& path) {
+  pipeline::PipelineFile file = pipeline::read_pipeline_file(path);
+  const std::string prefix = "slurm.";
+  for (const std::string& text : line.set) {
+    const auto equals = text.find('=');
+    if (text.rfind(prefix, 0) != 0 || equals == std::string::npos) continue;
+    pipeline::set_slurm(file, text.substr(prefix.size(), equals - prefix.size()),
+                        support::parse_yaml_value(text.substr(equals + 1), "--set " + text.substr(0, equals)));
+  }
+  support::Diagnostics mistakes;
+  pipeline::SlurmPolicies policies = pipeline::slurm_policies(file, mistakes);
+  mistakes.throw_if_any();
+  return policies;
+}
+
+/// Words of `run` that make one of its tasks here.
+std::vector<std::string> run_words(const cli::CommandLine& line) {
+  std::vector<std::string> words = {support::own_executable().string(), "run", fs::absolute(line.words.at(0)).string()};
+  for (const std::string& set : line.set) words.insert(words.end(), {"--set", set});
+  for (const std::string& axis : line.axis) words.insert(words.end(), {"--axis", axis});
+  if (!line.scale.empty()) words.insert(words.end(), {"--scale", line.scale});
+  if (!line.store.empty()) words.insert(words.end(), {"--store", fs::absolute(line.store).string()});
+  return words;
+}
+
+Slurm slurm_or_refuse() {
+  if (Slurm::is_here()) return Slurm();
+  throw ConfigError("sbatch was not found: there is no Slurm on this machine", {"pe-pipeline submit", 0, 0, "", 1},
+                    "`submit --print` shows what would be sent; `run` makes it here");
+}
+
+void print_arrays(const Submission& submission, const std::map<std::string, std::string>& jobs) {
+  std::vector<std::vector<std::string>> rows;
+  for (const pipeline::SentArray& array : submission.arrays) {
+    if (!array.live_job.empty()) continue;
+    const auto job = jobs.find(array.token);
+    rows.push_back({"  " + array.label, counted(array.elements.size(), "element"),
+                    job == jobs.end() ? "waits for room in the queue" : "job " + job->second});
+  }
+  print(table(rows));
+}
+
+/// --print: what would be sent, as a shell would read it.
+void print_scripts(const Submission& submission) {
+  for (const pipeline::SentArray& array : submission.arrays) {
+    if (!array.live_job.empty()) continue;
+    std::vector<std::string> words = {"sbatch", "--parsable"};
+    words.insert(words.end(), array.options.begin(), array.options.end());
+    std::string needs;
+    for (const pipeline::ArrayNeed& need : array.needs) {
+      static constexpr const char* kWords[] = {"aftercorr", "afterok", "afterany"};
+      const pipeline::SentArray& other = submission.arrays[need.array];
+      needs += cat(needs.empty() ? "" : ",", kWords[static_cast<int>(need.kind)], ":<",
+                   other.live_job.empty() ? other.name() : other.live_job, ">");
+      if (!need.indices.empty()) needs += cat(" (", counted(need.indices.size(), "element"), " of it)");
+    }
+    print(cat("# ", array.name(), ": ", counted(array.elements.size(), "element"),
+              needs.empty() ? "" : cat(", --dependency=", needs), "\n", pipeline::shell_command(words), " <<'EOF'\n",
+              array.script, "EOF\n\n"));
+  }
+}
+
+int told(const pipeline::SendReport& report, const std::string& run) {
+  if (!report.failed.empty()) {
+    say(cat("pe-pipeline: Slurm refused: ", report.failed, "\n",
+            report.refusal == pipeline::Refusal::kFinal
+                ? "what was sent goes on; correct the file's block 'slurm' and submit again\n"
+                : cat("`pe-pipeline submit --continue ", run, "` goes on from here\n")));
+    return report.refusal == pipeline::Refusal::kFinal ? pipeline::kRunUsage : pipeline::kRunIncomplete;
+  }
+  if (report.waiting > 0) {
+    print(cat(counted(report.waiting, "element"), report.waiting == 1 ? " waits" : " wait",
+              " for room in the queue: the last job sends ", report.waiting == 1 ? "it" : "them",
+              " where sbatch works on compute nodes; else `pe-pipeline submit --continue ", run, "` does\n"));
+  }
+  return pipeline::kRunDone;
+}
+
+/// Tasks with `where: here` are made now, by this process.
+bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::SlurmPolicies& policies, const Plan& plan,
+              Store& store) {
+  std::vector<bool> here(graph.tasks.size());
+  bool any = false;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (!runs(plan, i) || !policies.at(graph.tasks[i].label).here) continue;
+    for (const pipeline::Edge& edge : graph.tasks[i].inputs) {
+      if (!runs(plan, edge.producer) || here[edge.producer]) continue;
+      throw ConfigError(cat(quote(graph.tasks[i].id), " is to run here (slurm.where), but needs ",
+                            quote(graph.tasks[edge.producer].id), ", which a job makes"),
+                        {graph.file, 0, 0, "", 1}, "let both run here, or neither");
+    }
+    here[i] = any = true;
+  }
+  if (!any) return false;
+  pipeline::RunOptions options;
+  options.capacity = capacity_of(line);
+  options.only = here;
+  options.whole = false;
+  options.publish_threads = 2;
+  options.command = run_words(line);
+  const auto display = make_display(line);
+  StopSignals signals;
+  pipeline::LocalRunner runner;
+  const pipeline::RunSummary summary =
+      pipeline::run(graph, plan, store, runner, *display, options, StopSignals::level);
+  display->finish();
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    if (!here[i] || summary.phases[i] == pipeline::TaskPhase::kDone || summary.phases[i] == pipeline::TaskPhase::kReused)
+      continue;
+    throw ConfigError(cat(quote(graph.tasks[i].id), ", which is to run here (slurm.where), did not end well; nothing was "
+                          "submitted"),
+                      {}, cat("pe-pipeline logs --run ", summary.run_id, " ", quote(graph.tasks[i].id), " shows why"));
+  }
+  return true;
+}
+
+/// Tasks that ran out of memory ask for more than what their last attempt had.
+std::size_t ask_for_more_memory(Graph& graph, const Plan& plan, const Store& store) {
+  std::size_t more = 0;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (!runs(plan, i)) continue;
+    pipeline::Task& task = graph.tasks[i];
+    const std::int64_t had = pipeline::memory_that_was_too_little(store, task.plan_key);
+    if (had <= 0) continue;
+    const auto wanted = static_cast<std::int64_t>(std::ceil(static_cast<double>(had) * task.retry->oom_mem));
+    if (wanted <= task.resources.mem_bytes) continue;
+    task.resources.mem_bytes = wanted;
+    ++more;
+  }
+  return more;
+}
+
+/// How many jobs the queue takes now.
+std::int64_t room_of(std::int64_t limit, const std::vector<pipeline::JobRow>& rows) {
+  const auto there = std::count_if(rows.begin(), rows.end(), [](const auto& row) { return !pipeline::is_final(row.state); });
+  return std::max<std::int64_t>(0, limit - there);
+}
+
+int continue_command(const cli::CommandLine& given) {
+  cli::CommandLine line = given;
+  Store store(store_path_for(line), {});
+  const std::string run = pick_run(store, line.run);
+  Slurm slurm = slurm_or_refuse();
+  const pipeline::LastReport report = pipeline::go_on(store, run, slurm, "");
+  for (const std::string& warning : report.warnings) say(cat("pe-pipeline: warning: ", warning, "\n"));
+  if (report.ended) {
+    print(cat("run ", run, " is over: ", report.summary, "\n"));
+    return report.exit_code;
+  }
+  print(cat("run ", run, ": ", counted(report.sent.elements, "element"), " sent\n"));
+  return told(report.sent, run);
+}
+
+}  // namespace
+
+int submit_command(const cli::CommandLine& line) {
+  if (!line.run.empty()) return continue_command(line);
+  const auto started = std::chrono::steady_clock::now();
+  const std::string file = pipeline_file_of(line);
+  const std::vector<std::string> selectors = selectors_of(line);
+  const fs::path root = pipeline::find_root(file);
+  const fs::path store_folder = store_path(line, root);
+  Loaded loaded = load(line, file, store_folder);
+  Graph& graph = loaded.graph;
+  pipeline::Grouping grouping;
+  grouping.policies = policies_of(line, file);
+  const pipeline::SlurmPolicy policy = grouping.policies.begin()->second;  // what it says of the file, all have
+  grouping.mode = policy.mode;
+  pipeline::PlanOptions plan_options;
+  plan_options.selected = pipeline::select(graph, selectors);
+  Store store(store_folder, {});
+  Plan plan = pipeline::make_plan(graph, StoreReader(store), plan_options);
+  print_warnings(store);
+  if (plan.nothing_to_do()) return run_command(line);
+  if (!line.dry_run && run_here(line, graph, grouping.policies, plan, store)) {
+    plan = pipeline::make_plan(graph, StoreReader(store), plan_options);
+    if (plan.nothing_to_do()) return run_command(line);
+  }
+  std::vector<bool> to_run(graph.tasks.size());
+  std::size_t impossible = 0;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    to_run[i] = runs(plan, i);
+    if (plan.tasks[i].state == TaskState::kInputMissing || plan.tasks[i].state == TaskState::kBlocked) ++impossible;
+  }
+  if (impossible > 0)
+    say(cat("pe-pipeline: warning: ", counted(impossible, "task"), " cannot run, since files that configs name are not "
+            "there; `pe-pipeline plan` names them\n"));
+
+  pipeline::SubmissionOrder order;
+  order.store = store_folder;
+  order.program = support::own_executable().string();
+  order.command = run_words(line);
+  order.max_in_queue = policy.max_in_queue;
+  if (line.dry_run) {
+    order.run = "RUN";
+    const auto made = pipeline::make_submission(graph, pipeline::group(graph, to_run, grouping), order);
+    print_scripts(made.submission);
+    return pipeline::kRunDone;
+  }
+
+  Slurm slurm = slurm_or_refuse();
+  const auto config = slurm.config();
+  const auto rows = slurm.own_jobs();
+  if (!config || !rows) {
+    say(cat("pe-pipeline: ", slurm.trouble(), "; nothing was submitted\n"));
+    return pipeline::kRunIncomplete;
+  }
+  if (const auto most = config->find("MaxArraySize"); most != config->end())
+    grouping.largest_array = std::max<std::int64_t>(1, support::parse_integer(most->second).value_or(1001));
+  if (policy.max_in_queue > 0) grouping.largest_array = std::min(grouping.largest_array, policy.max_in_queue - 1);
+
+  // What earlier submissions have in the queue is waited for, not sent twice.
+  const std::vector<Submission> open = pipeline::open_submissions(store);
+  pipeline::LiveTasks live = pipeline::live_tasks(store, open, *rows);
+  if (!live.blocked.empty()) {
+    const std::string failed = slurm.cancel(live.blocked);
+    if (!failed.empty()) say(cat("pe-pipeline: warning: scancel: ", failed, "\n"));
+    print(cat("cancelled ", counted(live.blocked.size(), "job"), " that waited for what had failed\n"));
+  }
+  std::size_t adopted = 0;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const auto found = live.by_plan_key.find(graph.tasks[i].plan_key);
+    if (found == live.by_plan_key.end()) continue;
+    if (to_run[i]) {
+      grouping.live[i] = found->second;
+      ++adopted;
+    }
+    live.by_plan_key.erase(found);
+  }
+  std::size_t older = 0;
+  for (const Submission& submission : open) {
+    if (submission.pipeline != graph.name) continue;
+    for (const pipeline::SentTask& task : submission.tasks) older += live.by_plan_key.count(task.plan_key);
+  }
+  if (adopted > 0) print(cat(counted(adopted, "task"), adopted == 1 ? " is" : " are", " in the queue already\n"));
+  if (older > 0 && selectors.empty()) {
+    print(cat(counted(older, "task"), " in the queue ", older == 1 ? "was" : "were",
+              " submitted from another version of this pipeline, and ", older == 1 ? "goes" : "go",
+              " on as submitted; `pe-pipeline cancel` ends ", older == 1 ? "it" : "them", "\n"));
+  }
+  pipeline::end_abandoned(store, open, *rows);
+  const std::size_t more = ask_for_more_memory(graph, plan, store);
+  if (more > 0)
+    print(cat(counted(more, "task"), more == 1 ? " asks" : " ask", " for more memory than last time, when it was too little\n"));
+  const std::vector<JobArray> arrays = pipeline::group(graph, to_run, grouping);
+  if (std::all_of(arrays.begin(), arrays.end(), [](const JobArray& array) { return !array.live_job.empty(); })) {
+    print(cat(graph.name, ": nothing to submit\n"));
+    return pipeline::kRunDone;
+  }
+  pipeline::check_configs(graph, plan);
+
+  pipeline::RunOptions run_options;
+  run_options.command = order.command;
+  const pipeline::RunFolder folder(store, graph, plan, run_options);
+  order.run = folder.run_id();
+  const auto made = pipeline::make_submission(graph, arrays, order);
+  pipeline::write_submission(store, graph, made);
+  pipeline::SendOptions options;
+  if (policy.max_in_queue > 0) options.room = room_of(policy.max_in_queue, *rows);
+  const pipeline::SendReport report = pipeline::send(store, made.submission, slurm, options);
+  if (!report.failed.empty() && report.arrays == 0 && report.refusal == pipeline::Refusal::kFinal) {
+    support::remove_tree(folder.path());  // of nothing nothing is left
+    return told(report, order.run);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
+  const Submission& submission = made.submission;
+  print(cat(graph.name, ": ", counted(report.elements, "element"), " in ", counted(report.arrays, "array"),
+            " submitted in ", fmt::format("{:.1f}", took.count()), " s  (run ", order.run, ")\n"));
+  print_arrays(submission, pipeline::sent_jobs(store, order.run));
+  if (policy.isa.empty())
+    print("planned for nodes like this machine; `slurm: {isa: …, constraint: …}` plans for others\n");
+  return told(report, order.run);
+}
+
+int last_command(const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2) throw ConfigError("__last is for jobs of a submission", {"pe-pipeline", 0, 0, "", 1});
+  Store store(arguments[0], {});
+  Slurm slurm;
+  const auto job = pipeline::own_environment("SLURM_ARRAY_JOB_ID");
+  const pipeline::LastReport report = pipeline::go_on(store, arguments[1], slurm, job.value_or(""));
+  for (const std::string& warning : report.warnings) print(cat("warning: ", warning, "\n"));
+  print(report.ended ? cat("run ", arguments[1], " is over: ", report.summary, "\n")
+                     : cat("run ", arguments[1], ": ", counted(report.sent.elements, "element"), " sent\n"));
+  if (report.ended) {
+    try {
+      write_timeline(pipeline::read_timeline(store, arguments[1]));
+    } catch (const support::Error& error) {
+      print(cat("no timeline: ", error.diagnostics().front().message, "\n"));
+    }
+  }
+  return report.ended ? pipeline::kRunDone : told(report.sent, arguments[1]);
+}
+
+}  // namespace pe::commands

@@ -1,0 +1,110 @@
+#include "pipeline/cluster/batch.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+
+#include "pipeline/run/run.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+
+namespace {
+
+std::string harmless_name(const std::string& text) {
+  std::string name;
+  for (const char c : text) name += std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' ? c : '_';
+  return name.substr(0, 60);
+}
+
+/// Minutes, rounded up: what Slurm counts in.
+std::int64_t minutes(double seconds) { return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(seconds / 60))); }
+
+std::int64_t mebibytes(std::int64_t bytes) { return std::max<std::int64_t>(1, (bytes + (1 << 20) - 1) >> 20); }
+
+std::int64_t shared_out(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
+
+}  // namespace
+
+std::string job_name(const std::string& label, const std::string& token) { return harmless_name(label) + "." + token; }
+
+std::string dependency(const std::vector<ArrayNeed>& needs, const std::map<std::size_t, std::string>& jobs) {
+  std::vector<std::string> parts;
+  for (const auto& [kind, word] : {std::pair{ArrayNeed::Kind::kAfterCorr, "aftercorr"},
+                                   std::pair{ArrayNeed::Kind::kAfterOk, "afterok"},
+                                   std::pair{ArrayNeed::Kind::kAfterAny, "afterany"}}) {
+    std::string ids;
+    for (const ArrayNeed& need : needs) {
+      const auto job = jobs.find(need.array);
+      if (need.kind != kind || job == jobs.end()) continue;
+      if (need.indices.empty()) ids += ":" + job->second;
+      for (const std::int64_t index : need.indices) ids += cat(":", job->second, "_", index);
+    }
+    if (!ids.empty()) parts.push_back(word + ids);
+  }
+  return support::join(parts, ",");
+}
+
+double signal_lead(double time_s, double lead_s) {
+  return time_s > 0 ? std::min(lead_s, std::floor(static_cast<double>(minutes(time_s)) * 30)) : lead_s;
+}
+
+std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place, const std::string& dependency) {
+  const SlurmPolicy& policy = array.policy;
+  const Resources& resources = array.resources;
+  std::vector<std::string> words = {
+      cat("--job-name=", job_name(array.label, place.token)),
+      cat("--comment=pe-pipeline:", place.run, ":", place.token),
+      cat("--chdir=", place.folder),
+      cat("--output=jobs/", place.token, "_%a.log"),
+      "--open-mode=append",
+      "--requeue",
+      cat("--array=", index_list(array.elements), policy.at_once > 0 ? cat("%", policy.at_once) : std::string()),
+      cat("--nodes=", policy.nodes)};
+  const std::int64_t gpus = static_cast<std::int64_t>(std::ceil(resources.gpus));
+  if (policy.nodes > 1) {
+    // A task a node for the launcher of ranks; it divides what it is given.
+    words.push_back("--ntasks-per-node=1");
+  } else {
+    words.push_back("--ntasks=1");
+  }
+  words.push_back(cat("--cpus-per-task=", shared_out(resources.cpus, policy.nodes)));
+  const std::int64_t mem = shared_out(mebibytes(resources.mem_bytes), policy.nodes);
+  if (policy.memory == "per-node") words.push_back(cat("--mem=", mem, "M"));
+  if (policy.memory == "per-cpu")
+    words.push_back(cat("--mem-per-cpu=", shared_out(mem, shared_out(resources.cpus, policy.nodes)), "M"));
+  if (gpus > 0) {
+    const std::string type = policy.gpu_type.empty() ? "" : policy.gpu_type + ":";
+    const std::int64_t each = shared_out(gpus, policy.nodes);
+    words.push_back(policy.gpus == "gres" ? cat("--gres=gpu:", type, each) : cat("--gpus-per-node=", type, each));
+  }
+  if (resources.time_s > 0) words.push_back(cat("--time=", minutes(resources.time_s)));
+  words.push_back(cat("--signal=B:USR1@", static_cast<std::int64_t>(signal_lead(resources.time_s, policy.signal_lead_s))));
+  if (const std::string& partition = policy.partition(resources.name); !partition.empty())
+    words.push_back(cat("--partition=", partition));
+  if (!policy.account.empty()) words.push_back(cat("--account=", policy.account));
+  if (!policy.qos.empty()) words.push_back(cat("--qos=", policy.qos));
+  if (!policy.constraint.empty()) words.push_back(cat("--constraint=", policy.constraint));
+  if (!policy.reservation.empty()) words.push_back(cat("--reservation=", policy.reservation));
+  if (!dependency.empty()) {
+    words.push_back(cat("--dependency=", dependency));
+    // What can never start is cancelled at once, or whoever waits for it, the last job too, would wait for ever.
+    words.push_back("--kill-on-invalid-dep=yes");
+  }
+  words.push_back(policy.keep_environment ? "--export=ALL" : "--export=NIL");
+  words.insert(words.end(), policy.options.begin(), policy.options.end());
+  return words;
+}
+
+std::string batch_script(const JobArray& array, const BatchPlace& place) {
+  std::string script = "#!/bin/bash\n";
+  for (const std::string& line : array.policy.setup) script += line + "\n";
+  // In place of the shell, so that signals to the batch step come here.
+  script += cat("exec ", shell_command(place.command), " \"$SLURM_ARRAY_TASK_ID\"\n");
+  return script;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,36 @@
+/// @file
+/// What sbatch is given for an array: its options as an argument list, and the batch script. No value passes through a
+/// shell but the lines of `slurm.setup`, which are the user's own.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "pipeline/cluster/elements.h"
+
+namespace pe::pipeline {
+
+/// What an array is called and where it lives.
+struct BatchPlace {
+  std::string run;
+  std::string token;                 ///< tells this array from every other, of this and other runs
+  std::string folder;                ///< of the run; jobs write their logs below it
+  std::vector<std::string> command;  ///< of an element, without its index
+};
+
+/// "trunk.3f9ac2d10b44": the name that a job is found by.
+std::string job_name(const std::string& label, const std::string& token);
+
+/// "afterok:12:13_4,aftercorr:15"; empty when nothing is waited for. `jobs` gives the job of each array that still counts;
+/// whoever is not in it is over and must not be named, since Slurm takes an unknown id for one that ended well.
+std::string dependency(const std::vector<ArrayNeed>& needs, const std::map<std::size_t, std::string>& jobs);
+
+std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place, const std::string& dependency);
+
+std::string batch_script(const JobArray& array, const BatchPlace& place);
+
+/// How long before the end of `time_s` a job is told: `lead_s`, but no more than half of the time.
+double signal_lead(double time_s, double lead_s);
+
+}  // namespace pe::pipeline

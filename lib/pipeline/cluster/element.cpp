@@ -1,0 +1,303 @@
+#include "pipeline/cluster/element.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "pipeline/cluster/allocation.h"
+#include "pipeline/cluster/job_leases.h"
+#include "pipeline/cluster/submission.h"
+#include "pipeline/plan/frozen_graph.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/run/run_folder.h"
+#include "pipeline/store/journal.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+
+namespace {
+
+constexpr double kStateEvery = 10;  // seconds between two looks at an element from outside
+
+struct Orders {
+  Graph graph;
+  std::vector<std::size_t> tasks;
+  std::vector<std::string> command;
+  std::string pipeline;
+  double lead_s = 120;
+};
+
+Orders read_orders(const fs::path& path, const ElementOrder& order) {
+  const std::string text = support::read_file(path);
+  if (support::sha256_hex(text) != order.digest) {
+    throw support::ArtifactError(cat("'", path.string(), "' is not what was submitted"),
+                                 "something has changed it; submit again");
+  }
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("schema", "") != "pe-array/1")
+    throw support::ArtifactError(cat("'", path.string(), "' is no array of a submission (pe-array/1)"));
+  Orders orders;
+  try {
+    orders.graph = thaw(json.at("graph"));
+    orders.command = json.at("command").get<std::vector<std::string>>();
+    orders.pipeline = json.at("pipeline");
+    orders.lead_s = json.at("lead_s");
+    for (const Json& element : json.at("elements")) {
+      if (element.at(0) == order.index) orders.tasks = element.at(1).get<std::vector<std::size_t>>();
+    }
+  } catch (const Json::exception& error) {
+    throw support::ArtifactError(cat("'", path.string(), "' is damaged: ", error.what()));
+  }
+  if (orders.tasks.empty())
+    throw support::ArtifactError(cat("array ", order.token, " of run ", order.run, " has no element ", order.index));
+  for (const std::size_t i : orders.tasks) {
+    if (i >= orders.graph.tasks.size()) throw support::ArtifactError(cat("'", path.string(), "' names no such task"));
+  }
+  return orders;
+}
+
+/// Hands on what happens, and leaves a small file for `status` every few seconds.
+class Watched : public RunListener {
+ public:
+  Watched(RunListener& listener, fs::path path) : listener_(listener), path_(std::move(path)) {}
+  void on_event(const RunEvent& event, const RunState& state) override { listener_.on_event(event, state); }
+  void on_tick(const RunState& state) override {
+    listener_.on_tick(state);
+    if (last_ >= 0 && state.now_s - last_ < kStateEvery) return;
+    last_ = state.now_s;
+    try {
+      support::write_file_atomically(
+          path_, to_json(*state.graph, state).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+    } catch (const support::IoError&) {
+      // Tells how far things are, decides nothing.
+    }
+  }
+
+ private:
+  RunListener& listener_;
+  fs::path path_;
+  double last_ = -1;
+};
+
+/// One element at work.
+class ElementRun {
+ public:
+  ElementRun(const ElementOrder& order, Slurm& slurm, Runner& runner, RunListener& listener, const StopFunction& stop)
+      : order_(order),
+        slurm_(slurm),
+        runner_(runner),
+        listener_(listener),
+        stop_(stop),
+        store_(order.store, {}),
+        folder_(store_.runs_folder() / order.run),
+        job_(own_job()),
+        orders_(read_orders(folder_ / "arrays" / (order.token + ".json"), order)) {}
+
+  int go() {
+    tell("element-start", {});
+    leave_cancelled();
+    if (orders_.tasks.empty()) return end(kRunIncomplete, "it was cancelled before it began");
+    own_.assign(orders_.graph.tasks.size(), false);
+    for (const std::size_t i : orders_.tasks) own_[i] = true;
+    // What others make is not weighed against this job's CPUs and memory.
+    Resources nothing;
+    nothing.mem_bytes = 0;
+    for (std::size_t i = 0; i < own_.size(); ++i) {
+      if (!own_[i]) orders_.graph.tasks[i].resources = nothing;
+    }
+    const std::optional<Plan> plan = wait_for_inputs();
+    if (!plan) return stopped(/*progress=*/false);
+    if (is_done(*plan)) return end(kRunDone, "its results are in the store");
+    RunOptions options;
+    options.capacity = capacity();
+    options.run_id = order_.run;
+    options.join = true;
+    options.only = own_;
+    options.whole = false;
+    options.check_configs = false;  // done when it was submitted
+    options.publish_threads = 1;
+    options.command = orders_.command;
+    options.lease.job_ended = job_ended_by(slurm_);
+    // What the job is told early it may use for saving, but for the last words.
+    options.grace_s = std::max(5.0, orders_.lead_s - 10);
+    Watched watched(listener_, folder_ / "state" / cat(order_.token, "_", order_.index, ".json"));
+    const RunSummary summary = run(orders_.graph, *plan, store_, runner_, watched, options, stop_);
+    if (summary.exit_code == kRunIncomplete && stop_asked()) return stopped(summary.executed > 0);
+    return end(summary.exit_code, "");
+  }
+
+ private:
+  bool stop_asked() const { return stop_ && stop_() > 0; }
+
+  void tell(const std::string& event, Json detail) {
+    detail["event"] = event;
+    detail["token"] = order_.token;
+    detail["index"] = order_.index;
+    if (job_) {
+      detail["job"] = cat(job_->array_job, "_", job_->index);
+      detail["job_id"] = job_->job;
+      detail["restarts"] = job_->restarts;
+      detail["node"] = job_->node;
+    }
+    Journal(folder_, store_.before_step()).append(std::move(detail));
+  }
+
+  int end(int code, const std::string& why) {
+    Json detail{{"code", code}};
+    if (!why.empty()) {
+      detail["why"] = why;
+      std::printf("%s\n", why.c_str());
+    }
+    tell("element-end", std::move(detail));
+    return code;
+  }
+
+  bool is_cancelled() const {
+    const Cancelled cancelled = read_cancelled(store_, order_.run);
+    return std::all_of(orders_.tasks.begin(), orders_.tasks.end(),
+                       [&](std::size_t i) { return cancelled.covers(orders_.graph.tasks[i].plan_key); });
+  }
+
+  void leave_cancelled() {
+    const Cancelled cancelled = read_cancelled(store_, order_.run);
+    std::erase_if(orders_.tasks, [&](std::size_t i) { return cancelled.covers(orders_.graph.tasks[i].plan_key); });
+  }
+
+  static bool is_there(const PlannedTask& task) { return task.state == TaskState::kReuse; }
+
+  bool is_done(const Plan& plan) const {
+    return std::all_of(orders_.tasks.begin(), orders_.tasks.end(),
+                       [&](std::size_t i) { return is_there(plan.tasks[i]); });
+  }
+
+  /// Whether everything is there that tasks of other elements make for these.
+  bool inputs_there(const Plan& plan) const {
+    for (const std::size_t i : orders_.tasks) {
+      if (is_there(plan.tasks[i]) || orders_.graph.tasks[i].allow_partial) continue;
+      for (const Edge& edge : orders_.graph.tasks[i].inputs) {
+        if (!own_[edge.producer] && !is_there(plan.tasks[edge.producer])) return false;
+      }
+    }
+    return true;
+  }
+
+  /// The plan of the own tasks, once what other elements made can be seen; file systems may show it late. Nothing when
+  /// the job is told to stop.
+  std::optional<Plan> wait_for_inputs() {
+    PlanOptions options;
+    options.selected = own_;
+    const auto began = std::chrono::steady_clock::now();
+    for (double pause_s = 0.25;; pause_s = std::min(pause_s * 2, 15.0)) {
+      Plan plan = make_plan(orders_.graph, StoreReader(store_), options);
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - began;
+      // What is still missing then, the run says and calls its readers blocked.
+      if (inputs_there(plan) || waited.count() >= order_.input_wait_s) return plan;
+      for (double slept = 0; slept < pause_s; slept += 0.1) {
+        if (stop_asked()) return std::nullopt;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      }
+      store_ = Store(order_.store, {});  // looks at folders and index anew
+    }
+  }
+
+  Capacity capacity() const {
+    Capacity capacity = allocated(detect_capacity());
+    // Where a site takes no request for memory, the job has what the node gives; counting it would only refuse.
+    for (const std::size_t i : orders_.tasks) {
+      if (!own_environment("SLURM_MEM_PER_NODE") && !own_environment("SLURM_MEM_PER_CPU"))
+        capacity.mem_bytes = std::max(capacity.mem_bytes, orders_.graph.tasks[i].resources.mem_bytes);
+    }
+    return capacity;
+  }
+
+  /// Steps that attempts of a task saved, oldest first; -1 where one saved none.
+  std::vector<std::int64_t> saved_steps(std::size_t i) const {
+    std::vector<std::int64_t> steps;
+    for (const fs::path& attempt : store_.attempts(orders_.graph.tasks[i].plan_key)) {
+      const fs::path exit = attempt / "exit.json";
+      if (::access(exit.c_str(), R_OK) != 0) {
+        steps.push_back(-1);  // it was cut off without a word
+        continue;
+      }
+      const Json json = Json::parse(support::read_file(exit), nullptr, false);
+      steps.push_back(json.is_object() ? json.value("step", std::int64_t{-1}) : -1);
+    }
+    return steps;
+  }
+
+  /// Told to stop: queued again, unless somebody cancelled it or it gets nowhere. A task of a pack that came to its end
+  /// is progress, too.
+  int stopped(bool progress) {
+    StopFacts facts;
+    facts.moved = progress;
+    facts.cancelled = is_cancelled();
+    facts.lead_s = orders_.lead_s;
+    if (job_) facts.restarts = job_->restarts;
+    const Plan plan = make_plan(orders_.graph, StoreReader(store_), {own_, false});
+    for (const std::size_t i : orders_.tasks) {
+      if (is_there(plan.tasks[i])) continue;
+      const std::vector<std::int64_t> steps = saved_steps(i);
+      std::int64_t best = -1, still = 0;
+      for (const std::int64_t step : steps) {
+        still = step > best ? 0 : still + 1;
+        best = std::max(best, step);
+      }
+      facts.keeps_steps = facts.keeps_steps || best >= 0 || orders_.graph.tasks[i].is_trajectory();
+      facts.still = std::max(facts.still, still);
+      facts.moved = facts.moved || (!steps.empty() && still == 0);
+    }
+    if (is_done(plan)) return end(kRunDone, "told to stop, with everything done");
+    if (!facts.cancelled && job_) facts.row = slurm_.job(job_->job);
+    const StopDecision decision = decide_after_stop(facts);
+    if (decision.kind == StopDecision::Kind::kRequeue) {
+      tell("element-requeue", {{"why", decision.why}});
+      std::printf("told to stop; queued again: %s\n", decision.why.c_str());
+      std::fflush(stdout);
+      const std::string failed = slurm_.requeue(job_->job);
+      if (failed.empty()) return kRunDone;
+      return end(support::kExitCheckpointed, cat("it could not be queued again: ", failed));
+    }
+    const std::string why = cat("told to stop: ", decision.why);
+    if (decision.kind == StopDecision::Kind::kGiveUp) {
+      for (const std::size_t i : orders_.tasks) {
+        if (is_there(plan.tasks[i])) continue;
+        tell("fail", {{"task", orders_.graph.tasks[i].id}, {"class", "no-progress"}, {"reason", decision.why}});
+      }
+      return end(kRunFailed, why);
+    }
+    return end(decision.kind == StopDecision::Kind::kEnd ? static_cast<int>(kRunIncomplete)
+                                                         : static_cast<int>(support::kExitCheckpointed),
+               why);
+  }
+
+  const ElementOrder& order_;
+  Slurm& slurm_;
+  Runner& runner_;
+  RunListener& listener_;
+  const StopFunction& stop_;
+  Store store_;
+  fs::path folder_;
+  std::optional<OwnJob> job_;
+  Orders orders_;
+  std::vector<bool> own_;
+};
+
+}  // namespace
+
+int run_element(const ElementOrder& order, Slurm& slurm, Runner& runner, RunListener& listener,
+                const StopFunction& stop) {
+  return ElementRun(order, slurm, runner, listener, stop).go();
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,59 @@
+/// @file
+/// How the tasks of a plan become arrays of jobs. An *element* is a list of tasks that run one after another, or side by
+/// side, in one allocation; an *array* holds elements that ask for the same and wait for the same. The index of an element
+/// is equal along a chain, so that it can wait for the element of its own number alone. Nothing here knows of a store or
+/// asks Slurm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+#include "pipeline/file/slurm_policy.h"
+
+namespace pe::pipeline {
+
+struct ArrayNeed {
+  enum class Kind {
+    kAfterCorr,  ///< each element the one of its own index, well ended
+    kAfterOk,    ///< these elements, or all, well ended
+    kAfterAny,   ///< these elements, or all, however they ended: whether inputs are there, each element sees itself
+  };
+  Kind kind = Kind::kAfterOk;
+  std::size_t array = 0;              ///< index into the list of arrays; smaller than the own one's
+  std::vector<std::int64_t> indices;  ///< empty: the whole array
+};
+
+struct JobArray {
+  std::string label;    ///< of its stage, or of the first of a lane
+  Resources resources;  ///< of one element
+  SlurmPolicy policy;
+  std::map<std::int64_t, std::vector<std::size_t>> elements;  ///< index → tasks, in the order of the graph
+  std::vector<ArrayNeed> needs;
+  std::string live_job;  ///< id of an array that is in the queue already; empty for one that is to be sent
+};
+
+/// Where a task that somebody submitted earlier waits or runs.
+struct LiveElement {
+  std::string job;
+  std::int64_t index = 0;
+};
+
+struct Grouping {
+  SlurmPolicies policies;             ///< by stage; none: defaults
+  std::string mode = "stage";         ///< stage: an element a task; lane: a chain of tasks
+  std::int64_t largest_array = 1001;  ///< elements, and one more than the largest index
+  std::map<std::size_t, LiveElement> live;
+};
+
+/// Elements and arrays of the tasks of `to_run`, arrays in an order in which those that are waited for come first; live
+/// ones stand at the beginning.
+std::vector<JobArray> group(const Graph& graph, const std::vector<bool>& to_run, const Grouping& grouping);
+
+/// "0-44,50,52": how sbatch is told of indices, and short.
+std::string index_list(const std::map<std::int64_t, std::vector<std::size_t>>& elements);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,205 @@
+#include "pipeline/cluster/last_job.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "pipeline/plan/frozen_graph.h"
+#include "pipeline/plan/plan.h"
+#include "pipeline/run/exit_code.h"
+#include "pipeline/run/run_folder.h"
+#include "pipeline/run/run_status.h"
+#include "pipeline/run/view.h"
+#include "pipeline/store/journal.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+
+namespace {
+
+std::vector<ViewItem> items_of(const Graph& graph, const Plan& plan) {
+  std::vector<ViewItem> items;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const PlannedTask& task = plan.tasks[i];
+    if (task.state == TaskState::kNotNeeded) continue;
+    if (task.present && task.result) {
+      for (const OutputRecord& output : task.result->outputs) items.push_back({i, "", output});
+    }
+    for (const PlannedSnapshot& snapshot : task.snapshots) {
+      if (!snapshot.present) continue;
+      for (const OutputRecord& output : snapshot.result->outputs) items.push_back({i, snapshot.label, output});
+    }
+  }
+  return items;
+}
+
+class GoingOn {
+ public:
+  GoingOn(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job)
+      : store_(store), run_(run), slurm_(slurm), own_job_(own_job), folder_(store.runs_folder() / run) {
+    auto submission = read_submission(store, run);
+    if (!submission)
+      throw support::ArtifactError(cat("run ", run, " is no submission"), "`pe-pipeline run` goes on with it");
+    submission_ = *std::move(submission);
+    graph_ = thaw(Json::parse(support::read_file(folder_ / "graph.json"), nullptr, false));
+    status_ = read_run(store, run);
+    std::set<std::string> needed;
+    for (const TaskStatus& task : status_.tasks) needed.insert(task.id);
+    PlanOptions options;
+    for (const Task& task : graph_.tasks) options.selected.push_back(needed.count(task.id) > 0);
+    plan_ = make_plan(graph_, StoreReader(store), options);
+    for (std::size_t i = 0; i < graph_.tasks.size(); ++i) by_key_.emplace(graph_.tasks[i].plan_key, i);
+  }
+
+  LastReport go() {
+    const auto rows = slurm_.own_jobs();
+    if (!rows) {
+      report_.sent.failed = "squeue does not answer";
+      return report_;
+    }
+    live_ = live_tasks(store_, {submission_}, *rows);
+    SendOptions options;
+    options.own_job = own_job_;
+    options.skip = pointless();
+    if (submission_.max_in_queue > 0) {
+      const auto there = std::count_if(rows->begin(), rows->end(), [&](const JobRow& row) {
+        return !is_final(row.state) && row.array_job != own_job_;
+      });
+      options.room = std::max<std::int64_t>(0, submission_.max_in_queue - there);
+    }
+    const auto sent = sent_jobs(store_, run_);
+    const bool left = std::any_of(submission_.arrays.begin(), submission_.arrays.end(), [&](const SentArray& array) {
+      const auto place = static_cast<std::size_t>(&array - submission_.arrays.data());
+      return array.live_job.empty() && !sent.count(array.token) &&
+             std::find(options.skip.begin(), options.skip.end(), place) == options.skip.end();
+    });
+    // Who still works will need a last job after it, too.
+    if (left || !live_.by_plan_key.empty())
+      report_.sent = send(store_, submission_, slurm_, options);
+    else
+      tie_up();
+    return report_;
+  }
+
+ private:
+  bool is_done(std::size_t i) const { return plan_.tasks[i].state == TaskState::kReuse; }
+  bool is_live(std::size_t i) const { return live_.by_plan_key.count(graph_.tasks[i].plan_key) > 0; }
+
+  /// Arrays that were not sent and of which no element has anything to do that it could.
+  std::vector<std::size_t> pointless() const {
+    const Cancelled cancelled = read_cancelled(store_, run_);
+    const auto sent = sent_jobs(store_, run_);
+    std::set<std::size_t> coming;  // tasks that an array makes which is still to be sent
+    std::vector<std::size_t> skip;
+    for (std::size_t k = 0; k < submission_.arrays.size(); ++k) {
+      const SentArray& array = submission_.arrays[k];
+      if (!array.live_job.empty() || sent.count(array.token)) continue;
+      bool useful = false;
+      for (const auto& [index, tasks] : array.elements) {
+        std::set<std::size_t> own;
+        for (const std::size_t t : tasks) {
+          const auto at = by_key_.find(submission_.tasks[t].plan_key);
+          if (at == by_key_.end() || is_done(at->second) || cancelled.covers(at->first)) continue;
+          const Task& task = graph_.tasks[at->second];
+          const bool can = task.allow_partial ||
+                           std::all_of(task.inputs.begin(), task.inputs.end(), [&](const Edge& edge) {
+                             return is_done(edge.producer) || is_live(edge.producer) || own.count(edge.producer) ||
+                                    coming.count(edge.producer);
+                           });
+          if (!can) continue;
+          own.insert(at->second);
+        }
+        useful = useful || !own.empty();
+        coming.insert(own.begin(), own.end());
+      }
+      if (!useful) skip.push_back(k);
+    }
+    return skip;
+  }
+
+  void tie_up() {
+    RunSummary summary;
+    summary.run_id = run_;
+    std::map<std::string, const TaskStatus*> by_id;
+    for (const TaskStatus& task : status_.tasks) by_id[task.id] = &task;
+    std::size_t open = 0;
+    for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+      const auto told = by_id.find(graph_.tasks[i].id);
+      if (told == by_id.end()) continue;
+      const TaskStatus& task = *told->second;
+      if (is_done(i)) {
+        ++(task.phase == "reused" ? summary.reused : summary.executed);
+      } else if (task.phase == "failed") {
+        ++summary.failed;
+        TaskFailure failure;
+        failure.task = i;
+        failure.reason = task.reason;
+        failure.log = task.log;
+        failure.rerun = status_.command;
+        failure.rerun.push_back(task.id);
+        summary.failures.push_back(std::move(failure));
+      } else if (task.phase == "blocked") {
+        ++summary.blocked;
+      } else {
+        ++open;
+      }
+    }
+    summary.interrupted = open;
+    summary.exit_code = summary.failed > 0 ? kRunFailed : summary.blocked + open > 0 ? kRunIncomplete : kRunDone;
+    summary.wall_s = unix_time() - status_.started;
+    const std::vector<ViewItem> items = items_of(graph_, plan_);
+    const fs::path root = graph_.root;
+    report_.warnings = write_view(graph_, store_, items, root / "out");
+    summary.reports = write_reports(graph_, store_, items, root / "reports", run_);
+    support::write_file_atomically(
+        folder_ / "summary.json",
+        to_json(graph_, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n", store_.durable());
+    report_.ended = true;
+    report_.exit_code = summary.exit_code;
+    report_.summary = cat(summary.executed, " made, ", summary.reused, " reused");
+    if (summary.failed > 0) report_.summary += cat(", ", summary.failed, " failed");
+    if (summary.blocked > 0) report_.summary += cat(", ", summary.blocked, " blocked");
+    if (open > 0) report_.summary += cat(", ", open, " unfinished");
+  }
+
+  Store& store_;
+  const std::string run_;
+  Slurm& slurm_;
+  const std::string own_job_;
+  fs::path folder_;
+  Submission submission_;
+  Graph graph_;
+  Plan plan_;
+  RunStatus status_;
+  LiveTasks live_;
+  std::map<std::string, std::size_t> by_key_;
+  LastReport report_;
+};
+
+}  // namespace
+
+LastReport go_on(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job) {
+  return GoingOn(store, run, slurm, own_job).go();
+}
+
+std::int64_t memory_that_was_too_little(const Store& store, const std::string& plan_key) {
+  const auto attempts = store.attempts(plan_key);
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    const fs::path exit = *attempt / "exit.json";
+    if (::access(exit.c_str(), R_OK) != 0) continue;
+    const Json json = Json::parse(support::read_file(exit), nullptr, false);
+    if (!json.is_object() || json.value("class", "") != "oom") return 0;
+    return json.value("mem_bytes", std::int64_t{0});
+  }
+  return 0;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,162 @@
+#include "pipeline/cluster/slurm.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "support/error.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::TimedCapture;
+
+namespace {
+
+std::string said(const TimedCapture& answer, const std::string& program) {
+  if (answer.timed_out) return cat(program, " did not answer in time");
+  const std::string text(support::trim(answer.err.empty() ? answer.out : answer.err));
+  return text.empty() ? cat(program, " ended with ", answer.status.code) : text;
+}
+
+}  // namespace
+
+std::vector<std::string> plain_environment() {
+  static constexpr std::string_view kKept[] = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"};
+  static constexpr std::string_view kDropped[] = {"SBATCH_", "SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "SQUEUE_",
+                                                  "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_"};
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry), name = text.substr(0, text.find('='));
+    const bool kept = std::find(std::begin(kKept), std::end(kKept), name) != std::end(kKept);
+    const bool dropped = std::any_of(std::begin(kDropped), std::end(kDropped), [&](std::string_view prefix) {
+      return name.substr(0, prefix.size()) == prefix;
+    });
+    if (kept || !dropped) environment.emplace_back(text);
+  }
+  return environment;
+}
+
+TimedCapture call_slurm(const std::vector<std::string>& arguments, const std::string& input, double limit_s) {
+  support::CaptureLimits limits;
+  limits.timeout_s = limit_s;
+  limits.input = input;
+  limits.environment = plain_environment();
+  return support::capture_within(arguments, limits);
+}
+
+bool Slurm::is_here() { return support::find_program("sbatch").has_value(); }
+
+TimedCapture Slurm::call(const std::vector<std::string>& arguments, const std::string& input) {
+  ++calls_;
+  try {
+    return call_(arguments, input, limit_s_);
+  } catch (const support::IoError& error) {  // no such program
+    TimedCapture answer;
+    answer.status.code = 127;
+    answer.err = error.diagnostics().front().message;
+    return answer;
+  }
+}
+
+std::optional<std::string> Slurm::ask(const std::vector<std::string>& arguments) {
+  TimedCapture answer = call(arguments);
+  if (answer.status.code == 0 && !answer.timed_out) return std::move(answer.out);
+  trouble_ = answer.timed_out ? cat(arguments[0], " does not answer within ", support::short_duration(limit_s_))
+                              : cat(arguments[0], " does not answer (", answer.status.code, "): ", said(answer, arguments[0]));
+  return std::nullopt;
+}
+
+Submitted Slurm::submit(const std::vector<std::string>& options, const std::string& script) {
+  std::vector<std::string> words = {"sbatch", "--parsable"};
+  words.insert(words.end(), options.begin(), options.end());
+  const TimedCapture answer = call(words, script);
+  Submitted submitted;
+  if (answer.status.code == 0 && !answer.timed_out) {
+    submitted.job = parse_submitted(answer.out);
+    if (submitted.job.empty()) submitted.message = cat("sbatch printed no job id: ", support::trim(answer.out));
+    return submitted;
+  }
+  submitted.message = said(answer, "sbatch");
+  if (answer.status.code == 127)
+    submitted.refusal = Refusal::kFinal;
+  else if (!answer.timed_out)
+    submitted.refusal = classify_refusal(answer.err);
+  return submitted;
+}
+
+std::optional<std::vector<JobRow>> Slurm::queue(std::vector<std::string> arguments) {
+  std::vector<std::string> words = {"squeue", "--noheader", "--array", "--states=all", cat("--format=", kQueueFormat)};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const auto answer = ask(words);
+  if (!answer) return std::nullopt;
+  QueueAnswer parsed = parse_queue(*answer);
+  if (parsed.damaged > 0) {  // half of an answer is none
+    trouble_ = cat("squeue gives ", parsed.damaged, " lines that are no jobs");
+    return std::nullopt;
+  }
+  return std::move(parsed.rows);
+}
+
+std::optional<std::vector<JobRow>> Slurm::jobs_named(const std::vector<std::string>& names) {
+  if (names.empty()) return std::vector<JobRow>();
+  return queue({cat("--name=", support::join(names, ",")), "--me"});
+}
+
+std::optional<std::vector<JobRow>> Slurm::own_jobs() { return queue({"--me"}); }
+
+std::optional<JobRow> Slurm::job(const std::string& id) {
+  const auto rows = queue({cat("--jobs=", id)});
+  if (!rows) return std::nullopt;
+  for (const JobRow& row : *rows) {
+    if (row.job == id || row.id() == id) return row;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<EndedJob>> Slurm::ended_named(const std::vector<std::string>& names) {
+  if (names.empty()) return std::vector<EndedJob>();
+  const auto answer =
+      ask({"sacct", "--allocations", "--noheader", "--parsable2", cat("--format=", kAccountFormat),
+            cat("--name=", support::join(names, ",")), "--starttime=now-30days"});
+  if (!answer) return std::nullopt;
+  return parse_accounts(*answer);
+}
+
+std::string Slurm::cancel(const std::vector<std::string>& ids) {
+  constexpr std::size_t kAtOnce = 2000;  // of a command line
+  std::string failed;
+  for (std::size_t from = 0; from < ids.size(); from += kAtOnce) {
+    std::vector<std::string> words = {"scancel"};
+    words.insert(words.end(), ids.begin() + static_cast<std::ptrdiff_t>(from),
+                 ids.begin() + static_cast<std::ptrdiff_t>(std::min(ids.size(), from + kAtOnce)));
+    const TimedCapture answer = call(words);
+    const std::string text = said(answer, "scancel");
+    // A job that ended between question and order is no failure.
+    const bool gone = text.find("nvalid job id") != std::string::npos ||
+                      text.find("already completing or completed") != std::string::npos;
+    if ((answer.status.code != 0 || answer.timed_out) && !gone) failed = text;
+  }
+  return failed;
+}
+
+std::string Slurm::requeue(const std::string& id) {
+  const TimedCapture answer = call({"scontrol", "requeue", id});
+  return answer.status.code == 0 && !answer.timed_out ? "" : said(answer, "scontrol");
+}
+
+std::optional<std::map<std::string, std::string>> Slurm::config() {
+  const auto answer = ask({"scontrol", "show", "config"});
+  if (!answer) return std::nullopt;
+  return parse_config(*answer);
+}
+
+std::optional<std::vector<std::map<std::string, std::string>>> Slurm::partitions() {
+  const auto answer = ask({"scontrol", "--oneliner", "show", "partition"});
+  if (!answer) return std::nullopt;
+  return parse_records(*answer);
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,73 @@
+/// @file
+/// Slurm, asked through its own programs: argument lists, a time limit on every call, no shell. Of an answer that did not
+/// come nothing follows: every query gives nothing then, which is not the same as an empty list.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pipeline/cluster/slurm_answers.h"
+#include "support/capture_within.h"
+
+namespace pe::pipeline {
+
+/// Starts a program with an input and a limit in seconds; tests answer themselves.
+using SlurmCall = std::function<support::TimedCapture(const std::vector<std::string>& arguments,
+                                                      const std::string& input, double limit_s)>;
+
+/// Runs the program without what this shell's SBATCH_, SLURM_ and similar variables would have it do.
+support::TimedCapture call_slurm(const std::vector<std::string>& arguments, const std::string& input, double limit_s);
+
+/// This process's environment without the variables that Slurm's programs read as options; SLURM_CONF stays.
+std::vector<std::string> plain_environment();
+
+struct Submitted {
+  std::string job;  ///< empty: refused
+  Refusal refusal = Refusal::kUnknown;
+  std::string message;  ///< what sbatch said
+};
+
+class Slurm {
+ public:
+  explicit Slurm(SlurmCall call = call_slurm, double limit_s = 60) : call_(std::move(call)), limit_s_(limit_s) {}
+
+  /// Whether sbatch is on the PATH.
+  static bool is_here();
+
+  Submitted submit(const std::vector<std::string>& options, const std::string& script);
+  /// Every job of this user that has one of these names, ended ones as long as the controller remembers them.
+  std::optional<std::vector<JobRow>> jobs_named(const std::vector<std::string>& names);
+  /// Every job of this user, an element of an array a row.
+  std::optional<std::vector<JobRow>> own_jobs();
+  /// One job by its id; nothing when nobody answers or knows it.
+  std::optional<JobRow> job(const std::string& id);
+  /// Ended jobs of these names from the accounts; nothing where there are none.
+  std::optional<std::vector<EndedJob>> ended_named(const std::vector<std::string>& names);
+  /// Ids: "12", "12_3". What is gone already is no failure. Returns what scancel said when it failed.
+  std::string cancel(const std::vector<std::string>& ids);
+  /// Returns what scontrol said when it failed.
+  std::string requeue(const std::string& id);
+  std::optional<std::map<std::string, std::string>> config();
+  std::optional<std::vector<std::map<std::string, std::string>>> partitions();
+
+  std::size_t calls() const { return calls_; }
+  /// What the last query that gave nothing was told; for people.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  support::TimedCapture call(const std::vector<std::string>& arguments, const std::string& input = {});
+  /// The same of a query: nothing when it did not go well.
+  std::optional<std::string> ask(const std::vector<std::string>& arguments);
+  std::optional<std::vector<JobRow>> queue(std::vector<std::string> arguments);
+
+  SlurmCall call_;
+  double limit_s_;
+  std::size_t calls_ = 0;
+  std::string trouble_;
+};
+
+}  // namespace pe::pipeline

@@ -1,0 +1,74 @@
+/// @file
+/// What Slurm's programs print, read. Nothing here starts a program, and whatever stands in a text, nothing throws: lines
+/// that are none are counted and left out, so that a garbled answer is told from an empty one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pe::pipeline {
+
+/// One job, or one element of an array, as squeue shows it.
+struct JobRow {
+  std::string array_job;  ///< id that sbatch printed
+  std::string job;        ///< id of its own, as in SLURM_JOB_ID
+  std::int64_t index = -1;  ///< in the array; -1: not of one, or pending and not named
+  std::string state;      ///< long form: "PENDING", "COMPLETING", …
+  std::string reason;     ///< "Dependency", "DependencyNeverSatisfied", …; "None" is empty
+  std::string node;
+  double run_s = -1, limit_s = -1;  ///< -1: unknown or none
+  std::string name;
+
+  /// "12_3".
+  std::string id() const;
+};
+
+/// The format that squeue is asked for; names may hold anything and come last.
+inline constexpr const char* kQueueFormat = "%F|%A|%K|%T|%r|%N|%M|%l|%j";
+
+struct QueueAnswer {
+  std::vector<JobRow> rows;
+  std::size_t damaged = 0;  ///< lines that are no rows
+};
+QueueAnswer parse_queue(std::string_view text);
+
+/// One job that is over, as sacct -X -n -P -o JobID,State,ExitCode,JobName shows it.
+struct EndedJob {
+  std::string array_job;
+  std::int64_t index = -1;
+  std::string state;  ///< first word: "CANCELLED", "FAILED", …
+  int code = 0, signal = 0;
+  std::string name;
+};
+inline constexpr const char* kAccountFormat = "JobID,State,ExitCode,JobName";
+std::vector<EndedJob> parse_accounts(std::string_view text);
+
+/// The id that sbatch --parsable prints, "12" or "12;cluster"; empty when there is none.
+std::string parse_submitted(std::string_view text);
+
+/// "Key = Value" lines of scontrol show config.
+std::map<std::string, std::string> parse_config(std::string_view text);
+
+/// Each line of scontrol --oneliner show partition: "Key=Value Key=Value".
+std::vector<std::map<std::string, std::string>> parse_records(std::string_view text);
+
+/// "1-02:03:04", "03:04", "UNLIMITED": seconds; -1 for what is none.
+double parse_elapsed(std::string_view text);
+
+/// Why sbatch refused, in a word.
+enum class Refusal {
+  kFinal,    ///< it would refuse again: partition, account, memory, array
+  kFull,     ///< a limit on jobs in the queue: later
+  kUnknown,  ///< no answer, or a lost one: the job may be there
+};
+Refusal classify_refusal(std::string_view message);
+
+/// Whether a state is one that a job never leaves by itself.
+bool is_final(std::string_view state);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,20 @@
+/// @file
+/// A part of a graph that stands on its own: some tasks with all that they follow from.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "pipeline/file/graph.h"
+
+namespace pe::pipeline {
+
+struct Subgraph {
+  Graph graph;
+  std::map<std::size_t, std::size_t> place;  ///< task of the whole → task of the part
+};
+
+/// The wanted tasks and their producers, theirs and so on. Keys stay what they are.
+Subgraph subgraph(const Graph& graph, std::vector<bool> wanted);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,146 @@
+/// @file
+/// A submission: a run whose tasks are carried out by jobs of a cluster. It is frozen when it is made; what changes in the
+/// pipeline file, its configs or the programs later does not reach it.
+///
+///     runs/<run>/plan.json             as of every run
+///                submission.json       pe-submission/1: tasks, arrays with options and scripts, what waits for what
+///                graph.json            pe-graph/1, all of it, for the last job
+///                arrays/<token>.json   pe-array/1: what an element of one array reads, by digest
+///                sent/                 a journal of what was sent: intent before, job after
+///                jobs/<token>_<i>.log  what the jobs themselves print
+///                state/<token>_<i>.json  where an element is, every ten seconds while it runs
+///                cancelled/            marks; whoever bears one is not started and not queued again
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/cluster/batch.h"
+#include "pipeline/cluster/elements.h"
+#include "pipeline/cluster/slurm.h"
+#include "pipeline/file/graph.h"
+#include "pipeline/store/store.h"
+
+namespace pe::pipeline {
+
+/// A task as a submission names it.
+struct SentTask {
+  std::string id, stage, plan_key;
+};
+
+struct SentArray {
+  std::string token, label;
+  std::vector<std::string> options;  ///< of sbatch, but for what is waited for
+  std::string script;
+  std::map<std::int64_t, std::vector<std::size_t>> elements;  ///< index → tasks, places in Submission::tasks
+  std::vector<ArrayNeed> needs;
+  std::string live_job;  ///< an array of an earlier submission, only waited for
+
+  std::string name() const { return job_name(label, token); }
+};
+
+struct Submission {
+  std::string run, pipeline, file;
+  std::vector<SentTask> tasks;
+  std::vector<SentArray> arrays;
+  /// Of the last job, which waits for all others and then sends what is left, or ties up.
+  SentArray last;
+  std::int64_t max_in_queue = 0;
+  double created = 0;
+};
+
+/// What a submission is made of.
+struct SubmissionOrder {
+  std::string run;
+  std::filesystem::path store;
+  std::string program;               ///< this one, absolute
+  std::vector<std::string> command;  ///< that runs a task here: "pe-pipeline run FILE …"
+  std::int64_t max_in_queue = 0;
+};
+
+/// The submission with the frozen documents of its arrays, by token; nothing is written.
+struct MadeSubmission {
+  Submission submission;
+  std::map<std::string, std::string> documents;
+};
+MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& arrays, const SubmissionOrder& order);
+
+/// Writes it into the folder of its run, which must be there. @throws IoError
+void write_submission(const Store& store, const Graph& graph, const MadeSubmission& made);
+/// Empty when the run is none. @throws ArtifactError when it is damaged
+std::optional<Submission> read_submission(const Store& store, const std::string& run);
+
+// ---- marks -------------------------------------------------------------------------------------------------------------
+
+/// Marks tasks as cancelled, by plan key; none: all of the run. @throws IoError
+void mark_cancelled(const Store& store, const std::string& run, const std::set<std::string>& plan_keys);
+struct Cancelled {
+  bool all = false;
+  std::set<std::string> plan_keys;
+  bool covers(const std::string& plan_key) const { return all || plan_keys.count(plan_key) > 0; }
+};
+Cancelled read_cancelled(const Store& store, const std::string& run);
+
+// ---- what is in the queue ------------------------------------------------------------------------------------------------
+
+/// Rows of squeue by array token and index. A row without an index stands for every element that has none of its own.
+class JobTable {
+ public:
+  JobTable(const std::vector<JobRow>& rows);
+  /// Null when the queue does not hold it.
+  const JobRow* find(const SentArray& array, std::int64_t index) const;
+  /// Every row of it.
+  std::vector<const JobRow*> rows_of(const SentArray& array) const;
+
+ private:
+  std::map<std::string, std::vector<const JobRow*>> by_name_;
+};
+
+/// Whether a job will run or runs: neither ended, nor ending, nor for ever waiting for what failed.
+bool is_live(const JobRow& row);
+
+/// What the job of a task prints itself, apart from its stage; empty when it has printed nothing.
+std::filesystem::path job_log(const Store& store, const Submission& submission, const std::string& plan_key);
+
+/// Runs of the store that are submissions and have not ended, oldest first.
+std::vector<Submission> open_submissions(const Store& store);
+
+struct LiveTasks {
+  std::map<std::string, LiveElement> by_plan_key;
+  std::vector<std::string> blocked;  ///< ids of jobs that wait for ever for what failed
+};
+/// Ends those of which nothing is in the queue any more, nor was just sent: a later submission takes their place.
+void end_abandoned(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows);
+
+LiveTasks live_tasks(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows);
+
+// ---- sending -------------------------------------------------------------------------------------------------------------
+
+struct SendReport {
+  std::size_t arrays = 0, elements = 0;  ///< that Slurm has now, sent by this call or found
+  std::size_t waiting = 0;               ///< elements that did not fit into the queue
+  bool last_is_sent = false;
+  std::string failed;                    ///< why sending stopped; empty when all is as it should be
+  Refusal refusal = Refusal::kUnknown;
+};
+
+struct SendOptions {
+  std::int64_t room = 1'000'000;  ///< jobs that the queue takes
+  std::vector<std::size_t> skip;  ///< arrays that nothing is left to do of
+  std::string own_job;            ///< of the caller, when it is the last job itself
+  double pause_s = 0.5;           ///< before looking for a job whose answer was lost; doubles
+};
+
+/// Sends what was not sent yet, each array exactly once: the intent is noted before, the job after, and where an answer
+/// was lost the job is looked for by its name. Calling it again goes on where it stopped.
+SendReport send(const Store& store, const Submission& submission, Slurm& slurm, const SendOptions& options);
+
+/// Job ids by token, as far as they are noted.
+std::map<std::string, std::string> sent_jobs(const Store& store, const std::string& run);
+
+}  // namespace pe::pipeline

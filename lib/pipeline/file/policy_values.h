@@ -1,0 +1,31 @@
+/// @file
+/// Values of policies in a pipeline file: one member of a map, checked. Mistakes go to `diagnostics`, with their place.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/text.h"
+#include "support/yaml.h"
+
+namespace pe::pipeline {
+
+bool is_map(const support::Node& node, std::string_view what, support::Diagnostics& diagnostics);
+
+/// Refuses a key that `what` does not know, naming the nearest of those that it does.
+void refuse_key(const support::Node::Member& member, std::string_view what, const std::vector<std::string>& known,
+                support::Diagnostics& diagnostics);
+
+std::optional<std::int64_t> integer(const support::Node::Member& member, support::Suffixes suffixes, std::int64_t least,
+                                    support::Diagnostics& diagnostics, std::string_view example);
+
+std::optional<double> real(const support::Node::Member& member, support::Suffixes suffixes, double least,
+                           support::Diagnostics& diagnostics, std::string_view example);
+
+/// A list of names, or a single one.
+std::vector<std::string> words_of(const support::Node::Member& member, support::Diagnostics& diagnostics);
+
+}  // namespace pe::pipeline

@@ -1,0 +1,156 @@
+#include "pipeline/file/slurm_policy.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "pipeline/file/policy_values.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+using support::cat;
+using support::Diagnostics;
+using support::Node;
+using support::quote;
+using support::Suffixes;
+
+namespace {
+
+std::string word(const Node::Member& member, Diagnostics& diagnostics) {
+  if (member.value.is_scalar() && !member.value.text.empty() &&
+      member.value.text.find_first_of("\n\r") == std::string::npos) {
+    return member.value.text;
+  }
+  diagnostics.add(cat("expected a text for ", quote(member.key), ", found ", member.value.found()),
+                  member.value.place());
+  return "";
+}
+
+std::string one_of(const Node::Member& member, const std::vector<std::string>& known, Diagnostics& diagnostics) {
+  const std::string found = member.value.is_scalar() ? member.value.text : "";
+  if (std::find(known.begin(), known.end(), found) != known.end()) return found;
+  std::string hint = support::suggestion(found, known);
+  if (hint.empty()) hint = cat("expected one of ", support::join(known, ", "));
+  diagnostics.add(cat(quote(member.key), " of 'slurm' cannot be ", member.value.found()), member.value.place(), hint);
+  return known.front();
+}
+
+}  // namespace
+
+const std::string& SlurmPolicy::partition(const std::string& resources) const {
+  static const std::string none;
+  const auto own = partitions.find(resources);
+  if (own != partitions.end()) return own->second;
+  const auto general = partitions.find("default");
+  return general == partitions.end() ? none : general->second;
+}
+
+void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics& diagnostics) {
+  if (!is_map(map, "'slurm'", diagnostics)) return;
+  static const std::vector<std::string> kOfStage{"partition", "account", "qos",     "constraint",  "reservation", "isa",
+                                                 "memory",    "gpus",    "gpu_type", "nodes",      "setup",       "options",
+                                                 "environment", "where", "at_once",  "signal_lead", "time"};
+  static const std::vector<std::string> kOfFile{"mode", "max_in_queue"};
+  const std::map<std::string, std::string*> texts{{"account", &policy.account},         {"qos", &policy.qos},
+                                                  {"constraint", &policy.constraint},   {"isa", &policy.isa},
+                                                  {"reservation", &policy.reservation}, {"gpu_type", &policy.gpu_type}};
+  for (const auto& member : map.members) {
+    const std::string& key = member.key;
+    if (const auto text = texts.find(key); text != texts.end()) {
+      *text->second = word(member, diagnostics);
+    } else if (key == "partition") {
+      if (!member.value.is_map()) {
+        policy.partitions = {{"default", word(member, diagnostics)}};
+        continue;
+      }
+      for (const auto& one : member.value.members) policy.partitions[one.key] = word(one, diagnostics);
+    } else if (key == "memory") {
+      policy.memory = one_of(member, {"per-node", "per-cpu", "none"}, diagnostics);
+    } else if (key == "gpus") {
+      policy.gpus = one_of(member, {"gres", "per-node"}, diagnostics);
+    } else if (key == "environment") {
+      policy.keep_environment = one_of(member, {"keep", "clear"}, diagnostics) == "keep";
+    } else if (key == "where") {
+      policy.here = one_of(member, {"job", "here"}, diagnostics) == "here";
+    } else if (key == "nodes") {
+      if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "2")) policy.nodes = *value;
+    } else if (key == "at_once") {
+      if (auto value = integer(member, Suffixes::kNone, 0, diagnostics, "16")) policy.at_once = *value;
+    } else if (key == "signal_lead") {
+      if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "5m")) policy.signal_lead_s = *value;
+    } else if (key == "time") {
+      if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "6h")) policy.time_s = *value;
+    } else if (key == "setup") {
+      policy.setup = words_of(member, diagnostics);
+    } else if (key == "options") {
+      policy.options = words_of(member, diagnostics);
+      for (const std::string& option : policy.options) {
+        if (option.rfind("--", 0) == 0) continue;
+        diagnostics.add(cat("an entry of 'options' is one option of sbatch, found ", quote(option)),
+                        member.value.place(), "such as --exclude=node7");
+      }
+    } else if (!of_stage && key == "mode") {
+      policy.mode = one_of(member, {"stage", "lane"}, diagnostics);
+    } else if (!of_stage && key == "max_in_queue") {
+      if (auto value = integer(member, Suffixes::kNone, 2, diagnostics, "2000")) policy.max_in_queue = *value;
+    } else {
+      if (of_stage && std::find(kOfFile.begin(), kOfFile.end(), key) != kOfFile.end()) {
+        diagnostics.add(cat(quote(key), " belongs to the file's block 'slurm', not to a stage's"),
+                        member.key_mark.place());
+        continue;
+      }
+      std::vector<std::string> known = kOfStage;
+      if (!of_stage) known.insert(known.end(), kOfFile.begin(), kOfFile.end());
+      refuse_key(member, "'slurm'", known, diagnostics);
+    }
+  }
+}
+
+void set_slurm(PipelineFile& file, const std::string& key, Node value) {
+  Node& block = file.slurm;
+  block.kind = Node::Kind::kMap;
+  const auto member = std::find_if(block.members.begin(), block.members.end(),
+                                   [&](const Node::Member& known) { return known.key == key; });
+  if (member != block.members.end()) {
+    member->value = std::move(value);
+    return;
+  }
+  const support::Mark mark = value.mark;
+  block.members.push_back({key, mark, std::move(value)});
+}
+
+SlurmPolicies slurm_policies(const PipelineFile& file, Diagnostics& diagnostics) {
+  SlurmPolicies policies;
+  SlurmPolicy of_file;
+  if (!file.slurm.is_null()) read_slurm(file.slurm, /*of_stage=*/false, of_file, diagnostics);
+  for (const StageNode& stage : file.stages) {
+    SlurmPolicy& policy = policies[stage.label] = of_file;
+    if (!stage.slurm.is_null()) read_slurm(stage.slurm, /*of_stage=*/true, policy, diagnostics);
+  }
+  return policies;
+}
+
+Json to_json(const SlurmPolicy& policy) {
+  return {{"partitions", policy.partitions},
+          {"account", policy.account},
+          {"qos", policy.qos},
+          {"constraint", policy.constraint},
+          {"reservation", policy.reservation},
+          {"isa", policy.isa},
+          {"memory", policy.memory},
+          {"gpus", policy.gpus},
+          {"gpu_type", policy.gpu_type},
+          {"nodes", policy.nodes},
+          {"setup", policy.setup},
+          {"options", policy.options},
+          {"keep_environment", policy.keep_environment},
+          {"here", policy.here},
+          {"mode", policy.mode},
+          {"at_once", policy.at_once},
+          {"max_in_queue", policy.max_in_queue},
+          {"signal_lead_s", policy.signal_lead_s},
+          {"time_s", policy.time_s}};
+}
+
+}  // namespace pe::pipeline

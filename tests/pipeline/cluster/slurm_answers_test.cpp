@@ -1,0 +1,123 @@
+// Answers of Slurm's programs, whole, strange and garbled.
+#include <boost/test/unit_test.hpp>
+#include <random>
+#include <string>
+
+#include "pipeline/cluster/slurm_answers.h"
+
+using namespace pe::pipeline;  // NOLINT
+
+BOOST_AUTO_TEST_SUITE(slurm_answers)
+
+BOOST_AUTO_TEST_CASE(rows_of_the_queue_are_read_whatever_a_name_holds) {
+  const QueueAnswer answer = parse_queue(
+      "2|3|0|RUNNING|None|vm|0:02|365-00:00:00|my job;|$(x)\n"
+      "2|2|1|PENDING|Dependency||0:00|1:00:00|trunk.0123456789ab\n"
+      "4|4|N/A|COMPLETING|None|vm|1-02:03:04|UNLIMITED|wrap\n");
+  BOOST_TEST(answer.damaged == 0u);
+  BOOST_TEST_REQUIRE(answer.rows.size() == 3u);
+  BOOST_TEST(answer.rows[0].name == "my job;|$(x)");
+  BOOST_TEST(answer.rows[0].job == "3");
+  BOOST_TEST(answer.rows[0].id() == "2_0");
+  BOOST_TEST(answer.rows[0].reason == "");
+  BOOST_TEST(answer.rows[0].run_s == 2);
+  BOOST_TEST(answer.rows[0].limit_s == 365 * 86400.0);
+  BOOST_TEST(answer.rows[1].reason == "Dependency");
+  BOOST_TEST(answer.rows[1].node == "");
+  BOOST_TEST(answer.rows[2].id() == "4");
+  BOOST_TEST(answer.rows[2].run_s == 86400.0 + 2 * 3600 + 3 * 60 + 4);
+  BOOST_TEST(answer.rows[2].limit_s == -1);
+}
+
+BOOST_AUTO_TEST_CASE(a_garbled_answer_is_told_from_an_empty_one) {
+  BOOST_TEST(parse_queue("").damaged == 0u);
+  BOOST_TEST(parse_queue("\n\n").damaged == 0u);
+  for (const char* bad : {"slurm_load_jobs error: Unable to contact slurm controller\n", "2|3|0|RUN", "x|3|0|RUNNING|||||n",
+                          "2|3|0|running|None|vm|0:02|1:00|n", "|||||||||\n"}) {
+    BOOST_TEST(parse_queue(bad).damaged == 1u, bad);
+    BOOST_TEST(parse_queue(bad).rows.empty(), bad);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ended_jobs_come_from_the_accounts) {
+  const auto jobs = parse_accounts(
+      "2_0|CANCELLED by 0|0:15|trunk.abc\n2_[3-9]|PENDING|0:0|trunk.abc\n7|FAILED|1:0|last.def|with a bar\nnonsense\n");
+  BOOST_TEST_REQUIRE(jobs.size() == 2u);
+  BOOST_TEST(jobs[0].state == "CANCELLED");
+  BOOST_TEST(jobs[0].index == 0);
+  BOOST_TEST(jobs[0].signal == 15);
+  BOOST_TEST(jobs[1].code == 1);
+  BOOST_TEST(jobs[1].name == "last.def|with a bar");
+}
+
+BOOST_AUTO_TEST_CASE(ids_times_and_records) {
+  BOOST_TEST(parse_submitted("12\n") == "12");
+  BOOST_TEST(parse_submitted("12;cluster\n") == "12");
+  BOOST_TEST(parse_submitted("the site says: hello\n13\n") == "13");
+  BOOST_TEST(parse_submitted("Submitted batch job\n") == "");
+  BOOST_TEST(parse_elapsed("03:04") == 184);
+  BOOST_TEST(parse_elapsed("INVALID") == -1);
+  BOOST_TEST(parse_elapsed("1:2:3:4") == -1);
+  const auto config = parse_config("Configuration data as of 2026\nMaxArraySize            = 101\nKillWait = 5 sec\n");
+  BOOST_TEST(config.at("MaxArraySize") == "101");
+  BOOST_TEST(config.at("KillWait") == "5 sec");
+  const auto records = parse_records("PartitionName=main MaxTime=UNLIMITED GraceTime=10\n");
+  BOOST_TEST_REQUIRE(records.size() == 1u);
+  BOOST_TEST(records[0].at("GraceTime") == "10");
+}
+
+BOOST_AUTO_TEST_CASE(refusals_are_told_from_answers_that_were_lost) {
+  const auto is = [](const char* text, Refusal refusal) {
+    BOOST_TEST((classify_refusal(text) == refusal), text);
+  };
+  is("sbatch: error: Batch job submission failed: Invalid partition name specified", Refusal::kFinal);
+  is("sbatch: error: Batch job submission failed: Invalid job array specification", Refusal::kFinal);
+  is("sbatch: unrecognized option '--foo'", Refusal::kFinal);
+  is("sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS "
+     "policy (job submit limit, user's size and/or time limits)", Refusal::kFull);
+  is("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", Refusal::kFull);
+  is("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", Refusal::kUnknown);
+  is("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Refusal::kUnknown);
+  is("", Refusal::kUnknown);
+}
+
+BOOST_AUTO_TEST_CASE(no_text_breaks_a_parser) {
+  std::mt19937 random(17);
+  const std::string good =
+      "2|3|0|RUNNING|None|vm|0:02|365-00:00:00|name\n2_0|CANCELLED by 0|0:15|trunk.abc\nKey = Value\n12;c\nA=1 B=2\n";
+  for (int round = 0; round < 20'000; ++round) {
+    std::string text = good;
+    const int changes = static_cast<int>(random() % 12);
+    for (int i = 0; i < changes; ++i) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random());
+          break;
+        case 1:
+          text.erase(at, random() % 20);
+          break;
+        case 2:
+          text.insert(at, text.substr(random() % text.size(), random() % 20));
+          break;
+        default:
+          text.insert(at, 1, "|\n_:-;=0"[random() % 8]);
+      }
+      if (text.empty()) text = "|";
+    }
+    for (const JobRow& row : parse_queue(text).rows) {
+      BOOST_REQUIRE(!row.job.empty());
+      BOOST_REQUIRE(row.index >= -1);
+      is_final(row.state);
+    }
+    for (const EndedJob& job : parse_accounts(text)) BOOST_REQUIRE(job.index >= -1);
+    const std::string id = parse_submitted(text);
+    BOOST_REQUIRE(id.find_first_not_of("0123456789") == std::string::npos);
+    BOOST_REQUIRE(parse_elapsed(text) >= -1);
+    parse_config(text);
+    parse_records(text);
+    classify_refusal(text);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()

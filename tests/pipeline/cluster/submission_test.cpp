@@ -1,0 +1,362 @@
+// Submissions sent to a controller that loses answers, refuses, falls silent and fills up.
+#include <boost/test/unit_test.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include "pipeline/cluster/fake_slurm.h"
+#include "pipeline/cluster/allocation.h"
+#include "pipeline/cluster/job_leases.h"
+#include "pipeline/cluster/job_states.h"
+#include "pipeline/cluster/last_job.h"
+#include "pipeline/cluster/submission.h"
+#include "pipeline/grid_fixture.h"
+#include "pipeline/run/run_folder.h"
+#include "support/error.h"
+#include "support/files.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+using namespace pe::test;      // NOLINT
+
+namespace {
+
+/// A submission of the grid, written into a store.
+class Submitted900 {
+ public:
+  explicit Submitted900(std::int64_t largest = 1001, std::int64_t max_in_queue = 0)
+      : graph(folder_.keyed(kGrid)), store(folder_.path("store"), StoreOptions{.durable = false}) {
+    Grouping grouping;
+    grouping.largest_array = largest;
+    RunOptions options;
+    const FakeStore nothing;
+    plan = make_plan(graph, nothing);
+    SubmissionOrder order;
+    order.store = folder_.path("store");
+    order.program = "/bin/pe-pipeline";
+    order.command = {"pe-pipeline", "run", "grid.yml"};
+    order.max_in_queue = max_in_queue;
+    order.run = RunFolder(store, graph, plan, options).run_id();
+    made = make_submission(graph, group(graph, std::vector<bool>(graph.tasks.size(), true), grouping), order);
+    write_submission(store, graph, made);
+  }
+  const Submission& submission() const { return made.submission; }
+  SendReport send_with(FakeSlurm& fake, std::int64_t room = 1'000'000) {
+    Slurm slurm(fake.call());
+    SendOptions options;
+    options.pause_s = 0;
+    options.room = room;
+    return pipeline::send(store, submission(), slurm, options);
+  }
+  /// Each array is in the queue once, and so is one last job.
+  void check_once(const FakeSlurm& fake) const {
+    for (const SentArray& array : submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u, array.name());
+    BOOST_TEST(fake.named(submission().last.name()).size() == 1u);
+    BOOST_TEST(fake.jobs.size() == submission().arrays.size() + 1);
+  }
+
+ private:
+  GridFolder folder_;
+
+ public:
+  Graph graph;
+  Store store;
+  Plan plan;
+  MadeSubmission made;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(cluster_submission)
+
+BOOST_AUTO_TEST_CASE(what_is_written_is_what_is_read) {
+  const Submitted900 it;
+  const auto read = read_submission(it.store, it.submission().run);
+  BOOST_TEST_REQUIRE(read.has_value());
+  BOOST_TEST(read->tasks.size() == 900u);
+  BOOST_TEST_REQUIRE(read->arrays.size() == it.submission().arrays.size());
+  for (std::size_t k = 0; k < read->arrays.size(); ++k) {
+    BOOST_TEST(read->arrays[k].name() == it.submission().arrays[k].name());
+    BOOST_TEST((read->arrays[k].elements == it.submission().arrays[k].elements));
+    BOOST_TEST(read->arrays[k].options == it.submission().arrays[k].options);
+    BOOST_TEST(read->arrays[k].script == it.submission().arrays[k].script);
+  }
+  BOOST_TEST(open_submissions(it.store).size() == 1u);
+  BOOST_TEST(read_run(it.store, it.submission().run).cluster == "slurm");
+  const auto path = it.store.runs_folder() / it.submission().run / "submission.json";
+  support::write_file_atomically(path, "{\"schema\": \"pe-submission/1\"}", false);
+  BOOST_CHECK_THROW(read_submission(it.store, it.submission().run), support::ArtifactError);
+}
+
+BOOST_AUTO_TEST_CASE(each_array_is_sent_once_and_sending_again_sends_nothing) {
+  Submitted900 it;
+  FakeSlurm fake;
+  const SendReport report = it.send_with(fake);
+  BOOST_TEST(report.failed == "");
+  BOOST_TEST(report.elements == 900u);
+  BOOST_TEST(report.last_is_sent);
+  it.check_once(fake);
+  const SendReport again = it.send_with(fake);
+  BOOST_TEST(again.elements == 0u);
+  it.check_once(fake);
+  // Whoever is waited for was sent before and is named by its id.
+  std::set<std::string> before;
+  for (const FakeSlurm::Job& job : fake.jobs) {
+    for (const std::string& part : support::split(job.dependency, ',')) {
+      const auto words = support::split(part, ':');
+      for (std::size_t w = 1; w < words.size(); ++w) BOOST_TEST(before.count(words[w].substr(0, words[w].find('_'))) == 1u);
+    }
+    before.insert(job.id);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(lost_answers_and_dropped_calls_send_nothing_twice) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 12; ++round) {
+    Submitted900 it(101);
+    FakeSlurm fake;
+    fake.next = [&] {
+      const auto chance = random() % 10;
+      return chance < 2 ? FakeSlurm::Answer::kLost : chance < 4 ? FakeSlurm::Answer::kDropped : FakeSlurm::Answer::kGood;
+    };
+    fake.silent = [&] { return random() % 4 == 0; };
+    SendReport report;
+    for (int tries = 0; tries < 40; ++tries) {
+      report = it.send_with(fake);
+      if (report.failed.empty() && report.last_is_sent) break;
+    }
+    BOOST_TEST(report.failed == "");
+    it.check_once(fake);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_process_that_dies_between_intent_and_answer_is_gone_on_with) {
+  // The intent is on disk, the job is there, the note of it is not.
+  Submitted900 it(101);
+  FakeSlurm fake;
+  int left = 3;
+  struct Died {};
+  fake.next = [&]() -> FakeSlurm::Answer {
+    if (--left == 0) throw Died{};
+    return FakeSlurm::Answer::kGood;
+  };
+  BOOST_CHECK_THROW(it.send_with(fake), Died);
+  BOOST_TEST(fake.jobs.size() == 2u);
+  fake.next = [] { return FakeSlurm::Answer::kGood; };
+  BOOST_TEST(it.send_with(fake).failed == "");
+  it.check_once(fake);
+}
+
+BOOST_AUTO_TEST_CASE(a_refusal_is_told_and_nothing_follows_it) {
+  Submitted900 it;
+  FakeSlurm fake;
+  fake.next = [&] { return fake.jobs.size() < 3 ? FakeSlurm::Answer::kGood : FakeSlurm::Answer::kRefused; };
+  const SendReport report = it.send_with(fake);
+  BOOST_TEST(report.failed.find("Invalid partition") != std::string::npos);
+  BOOST_TEST((report.refusal == Refusal::kFinal));
+  BOOST_TEST(fake.jobs.size() == 3u);
+  BOOST_TEST(fake.submissions == 4u);
+  fake.next = [] { return FakeSlurm::Answer::kGood; };
+  BOOST_TEST(it.send_with(fake).failed == "");
+  it.check_once(fake);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_sent_again_while_the_queue_cannot_be_seen) {
+  Submitted900 it;
+  FakeSlurm fake;
+  fake.next = [&] { return fake.jobs.size() < 3 ? FakeSlurm::Answer::kGood : FakeSlurm::Answer::kRefused; };
+  it.send_with(fake);
+  fake.next = [] { return FakeSlurm::Answer::kGood; };
+  fake.silent = [] { return true; };
+  const SendReport report = it.send_with(fake);
+  BOOST_TEST(report.failed.find("squeue does not answer") != std::string::npos);
+  BOOST_TEST(fake.jobs.size() == 3u);
+}
+
+BOOST_AUTO_TEST_CASE(windows_keep_to_the_room_and_the_last_job_of_each_goes_on) {
+  Submitted900 it(50, 60);
+  FakeSlurm fake;
+  std::size_t windows = 0;
+  while (windows < 200) {
+    ++windows;
+    const SendReport report = it.send_with(fake, 60);
+    BOOST_TEST(report.failed == "");
+    std::size_t pending = 0;
+    for (const auto& job : fake.jobs) {
+      for (const std::int64_t index : job.indices) pending += job.states.count(index) == 0;
+    }
+    BOOST_TEST(pending <= 60u);
+    BOOST_TEST(report.last_is_sent);
+    fake.end_all("COMPLETED");
+    if (report.waiting == 0) break;
+  }
+  for (const SentArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
+  // Whoever is over when its reader is sent is not named.
+  BOOST_TEST(windows > 10u);
+}
+
+BOOST_AUTO_TEST_CASE(ten_thousand_elements_are_a_few_calls) {
+  // What decides the number of calls is arrays, so elements of nothing will do.
+  FakeSlurm fake;
+  const GridFolder folder;
+  const Store store(folder.path("store"), StoreOptions{.durable = false});
+  Submission submission;
+  submission.run = "many";
+  for (int k = 0; k < 10; ++k) {
+    SentArray array;
+    array.token = support::cat("token", k);
+    array.label = "many";
+    for (std::int64_t i = 0; i < 1000; ++i) array.elements[i] = {};
+    array.options = {"--job-name=" + array.name(), "--array=" + index_list(array.elements)};
+    array.script = "#!/bin/bash\n";
+    if (k > 0) array.needs.push_back({ArrayNeed::Kind::kAfterCorr, static_cast<std::size_t>(k - 1), {}});
+    submission.arrays.push_back(std::move(array));
+  }
+  submission.last = submission.arrays.front();
+  submission.last.token = "last";
+  submission.last.options = {"--job-name=" + submission.last.name(), "--array=0"};
+  support::make_folders(store.runs_folder() / "many" / "sent");
+  Slurm slurm(fake.call());
+  const SendReport report = send(store, submission, slurm, {});
+  BOOST_TEST(report.elements == 10'000u);
+  BOOST_TEST(slurm.calls() <= 50u);
+}
+
+BOOST_AUTO_TEST_CASE(live_tasks_are_those_whose_jobs_will_run) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  Slurm slurm(fake.call());
+  auto rows = *slurm.own_jobs();
+  const auto all = live_tasks(it.store, {it.submission()}, rows);
+  BOOST_TEST(all.by_plan_key.size() == 900u);
+  BOOST_TEST(all.blocked.empty());
+  std::size_t changed = 0;
+  for (JobRow& row : rows) {
+    if (row.name.rfind("decay", 0) != 0) continue;
+    row.reason = "DependencyNeverSatisfied";
+    ++changed;
+  }
+  const auto some = live_tasks(it.store, {it.submission()}, rows);
+  BOOST_TEST(some.by_plan_key.size() == 900u - changed);
+  BOOST_TEST(some.blocked.size() == changed);
+  // An id that Slurm gave away a second time is told by the name.
+  for (JobRow& row : rows) row.name = "somebody-else";
+  BOOST_TEST(live_tasks(it.store, {it.submission()}, rows).by_plan_key.empty());
+  mark_cancelled(it.store, it.submission().run, {});
+  BOOST_TEST(live_tasks(it.store, {it.submission()}, *slurm.own_jobs()).by_plan_key.empty());
+}
+
+BOOST_AUTO_TEST_CASE(marks_add_up_and_a_damaged_one_counts_as_all) {
+  Submitted900 it;
+  const std::string& run = it.submission().run;
+  BOOST_TEST(!read_cancelled(it.store, run).covers("a"));
+  mark_cancelled(it.store, run, {"a"});
+  BOOST_TEST(read_cancelled(it.store, run).covers("a"));
+  BOOST_TEST(!read_cancelled(it.store, run).covers("b"));
+  support::write_file_atomically(it.store.runs_folder() / run / "cancelled" / "mark.9.json", "{", false);
+  BOOST_TEST(read_cancelled(it.store, run).covers("b"));
+}
+
+BOOST_AUTO_TEST_CASE(status_says_what_the_queue_says_and_nothing_where_it_is_silent) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  Slurm slurm(fake.call());
+  RunStatus status = read_run(it.store, it.submission().run);
+  add_jobs(status, it.store, slurm);
+  BOOST_TEST(slurm.calls() == 1u);
+  BOOST_TEST(status.state == "queued");
+  for (const TaskStatus& task : status.tasks) {
+    BOOST_TEST(task.phase == "queued");
+    BOOST_TEST(!task.job.empty());
+  }
+  fake.silent = [] { return true; };
+  status = read_run(it.store, it.submission().run);
+  add_jobs(status, it.store, slurm);
+  BOOST_TEST(status.state == "unknown");
+  for (const TaskStatus& task : status.tasks) BOOST_TEST(task.phase == "waiting");
+  fake.silent = [] { return false; };
+  fake.end_all("FAILED");
+  status = read_run(it.store, it.submission().run);
+  add_jobs(status, it.store, slurm);
+  BOOST_TEST(status.state == "incomplete");
+  BOOST_TEST(status.tasks.front().reason.find("is over (FAILED)") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_job_is_narrowed_to_what_slurm_gave_it) {
+  const auto environment = [](std::map<std::string, std::string> values) -> Environment {
+    return [values = std::move(values)](const char* name) -> std::optional<std::string> {
+      const auto found = values.find(name);
+      return found == values.end() ? std::nullopt : std::optional(found->second);
+    };
+  };
+  Capacity machine;
+  machine.cpus = 64;
+  machine.mem_bytes = 1LL << 40;
+  machine.gpus = {"0", "1"};
+  BOOST_TEST(allocated(machine, environment({})).cpus == 64);
+  Capacity here = allocated(machine, environment({{"SLURM_JOB_ID", "5"}, {"SLURM_CPUS_ON_NODE", "8"}, {"SLURM_MEM_PER_NODE", "2048"}}));
+  BOOST_TEST(here.cpus == 8);
+  BOOST_TEST(here.mem_bytes == 2LL << 30);
+  here = allocated(machine, environment({{"SLURM_JOB_ID", "5"}, {"SLURM_CPUS_ON_NODE", "4"}, {"SLURM_MEM_PER_CPU", "100"}}));
+  BOOST_TEST(here.mem_bytes == 400LL << 20);
+  here = allocated(machine, environment({{"SLURM_JOB_ID", "5"}, {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_CPUS_ON_NODE", "8"}}));
+  BOOST_TEST(here.cpus == 16);
+  BOOST_TEST(here.gpus.size() == 4u);
+  const auto job = own_job(environment({{"SLURM_JOB_ID", "9"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "2"}, {"SLURM_RESTART_COUNT", "3"}}));
+  BOOST_TEST_REQUIRE(job.has_value());
+  BOOST_TEST(job->array_job == "7");
+  BOOST_TEST(job->index == 2);
+  BOOST_TEST(job->restarts == 3);
+  BOOST_TEST(!own_job(environment({})).has_value());
+}
+
+BOOST_AUTO_TEST_CASE(after_a_stop_only_a_job_that_slurm_calls_running_is_queued_again) {
+  using Kind = StopDecision::Kind;
+  StopFacts facts;
+  const auto decided = [&] { return decide_after_stop(facts).kind; };
+  BOOST_TEST((decided() == Kind::kUnknown));  // nobody answers
+  facts.row = JobRow();
+  facts.row->run_s = 10;
+  facts.row->limit_s = 3600;
+  for (const char* state : {"COMPLETING", "CANCELLED", "PENDING", "TIMEOUT", "REQUEUED"}) {
+    facts.row->state = state;
+    BOOST_TEST((decided() == Kind::kEnd), state);
+  }
+  facts.row->state = "RUNNING";
+  BOOST_TEST((decided() == Kind::kRequeue));
+  facts.cancelled = true;
+  BOOST_TEST((decided() == Kind::kEnd));
+  facts.cancelled = false;
+  // Nothing saved, and its time is over: it would be so every time.
+  facts.row->run_s = 3500;
+  BOOST_TEST((decided() == Kind::kGiveUp));
+  facts.keeps_steps = true;
+  facts.still = 1;
+  BOOST_TEST((decided() == Kind::kRequeue));
+  facts.still = 3;
+  BOOST_TEST((decided() == Kind::kGiveUp));
+  facts.moved = true;
+  BOOST_TEST((decided() == Kind::kRequeue));
+  facts.restarts = 50;
+  BOOST_TEST((decided() == Kind::kGiveUp));
+}
+
+BOOST_AUTO_TEST_CASE(the_owner_of_a_lease_is_gone_when_slurm_says_so_and_not_when_it_says_nothing) {
+  LeaseOwner owner;
+  owner.slurm_job = "7";
+  JobRow row;
+  row.job = "7";
+  row.state = "RUNNING";
+  BOOST_TEST(!job_is_over(owner, {row}));
+  row.state = "PENDING";  // queued again: nobody works
+  BOOST_TEST(job_is_over(owner, {row}));
+  row.state = "FAILED";
+  BOOST_TEST(job_is_over(owner, {row}));
+  row.job = "8";
+  BOOST_TEST(!job_is_over(owner, {row}));
+  BOOST_TEST(!job_is_over(owner, {}));
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,88 @@
+// The blocks `slurm` of a file and of its stages.
+#include "pipeline/file/slurm_policy.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include "support/error.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+
+namespace {
+
+PipelineFile file_of(const std::string& slurm, const std::string& of_stage = "") {
+  return parse_pipeline_file("schema: pe-pipeline/1\nname: a\n" + slurm + "stages:\n  one: {run: pe-toy}\n  two:\n    run: pe-toy\n" +
+                                 of_stage,
+                             "a.yml", "/");
+}
+
+std::string mistakes(const PipelineFile& file) {
+  support::Diagnostics diagnostics;
+  slurm_policies(file, diagnostics);
+  try {
+    diagnostics.throw_if_any();
+  } catch (const support::ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+SlurmPolicies policies(const PipelineFile& file) {
+  support::Diagnostics diagnostics;
+  const SlurmPolicies found = slurm_policies(file, diagnostics);
+  diagnostics.throw_if_any();
+  return found;
+}
+
+void check_has(const std::string& text, const std::string& part) {
+  BOOST_TEST(text.find(part) != std::string::npos, "expected '" << part << "' in:\n" << text);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(slurm_policy)
+
+BOOST_AUTO_TEST_CASE(a_stage_lays_its_block_over_the_files) {
+  const auto found = policies(file_of(
+      "slurm: {partition: {net: transfer, default: gpu}, account: a, signal_lead: 5m, max_in_queue: 2000, mode: lane, setup: [module load cuda]}\n",
+      "    slurm: {partition: debug, account: b, where: here, memory: none, environment: clear}\n"));
+  const SlurmPolicy& one = found.at("one");
+  BOOST_TEST(one.partition("net") == "transfer");
+  BOOST_TEST(one.partition("anything") == "gpu");
+  BOOST_TEST(one.signal_lead_s == 300);
+  BOOST_TEST(one.mode == "lane");
+  BOOST_TEST(!one.here);
+  BOOST_TEST(one.keep_environment);
+  const SlurmPolicy& two = found.at("two");
+  BOOST_TEST(two.partition("net") == "debug");
+  BOOST_TEST(two.account == "b");
+  BOOST_TEST(two.here);
+  BOOST_TEST(two.memory == "none");
+  BOOST_TEST(!two.keep_environment);
+  BOOST_TEST(two.setup == std::vector<std::string>{"module load cuda"});
+  BOOST_TEST(policies(file_of("")).at("one").partition("x") == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_setting_replaces_what_the_file_says) {
+  PipelineFile file = file_of("slurm: {partition: gpu}\n");
+  set_slurm(file, "partition", support::parse_yaml_value("other", "--set slurm.partition"));
+  set_slurm(file, "at_once", support::parse_yaml_value("4", "--set slurm.at_once"));
+  BOOST_TEST(policies(file).at("two").partition("") == "other");
+  BOOST_TEST(policies(file).at("two").at_once == 4);
+  PipelineFile none = file_of("");
+  set_slurm(none, "mode", support::parse_yaml_value("lane", "--set slurm.mode"));
+  BOOST_TEST(policies(none).at("one").mode == "lane");
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_places) {
+  check_has(mistakes(file_of("slurm: {partitions: gpu}\n")), "a.yml:3:9: unknown key 'partitions' in 'slurm'");
+  check_has(mistakes(file_of("slurm: {partitions: gpu}\n")), "did you mean 'partition'?");
+  check_has(mistakes(file_of("slurm: {mode: lanes}\n")), "did you mean 'lane'?");
+  check_has(mistakes(file_of("slurm: {memory: [a]}\n")), "'memory' of 'slurm' cannot be a list");
+  check_has(mistakes(file_of("slurm: {options: [exclude=node7]}\n")), "one option of sbatch, found 'exclude=node7'");
+  check_has(mistakes(file_of("slurm: {nodes: 0}\n")), "'nodes' must be an integer from 1");
+  check_has(mistakes(file_of("slurm: {account: \"a\\nb\"}\n")), "expected a text for 'account'");
+  check_has(mistakes(file_of("", "    slurm: {mode: lane}\n")), "'mode' belongs to the file's block 'slurm', not to a stage's");
+}
+
+BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,213 @@
+#include "support/real_slurm.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include "support/capture_within.h"
+#include "support/files.h"
+#include "support/ranks.h"
+#include "support/text.h"
+
+namespace pe::test {
+
+namespace fs = std::filesystem;
+using support::cat;
+
+namespace {
+
+constexpr const char* kDaemons[] = {"munged", "slurmctld", "slurmd"};
+
+/// Daemons lie where the PATH of users does not always lead.
+std::string program(const std::string& name) {
+  if (const auto found = support::find_program(name)) return found->string();
+  for (const char* folder : {"/usr/sbin/", "/sbin/", "/usr/local/sbin/"}) {
+    if (::access((folder + name).c_str(), X_OK) == 0) return folder + name;
+  }
+  return "";
+}
+
+support::TimedCapture call(const std::vector<std::string>& words, double limit_s = 20) {
+  return support::capture_within(words, {.timeout_s = limit_s});
+}
+
+std::string own_name() {
+  const passwd* user = ::getpwuid(::geteuid());
+  return user ? user->pw_name : "root";
+}
+
+/// Starts a daemon, which leaves for the background by itself, in a session of its own.
+void start(std::vector<std::string> words) {
+  words.insert(words.begin(), "setsid");
+  support::SpawnOptions options;
+  options.arguments = words;
+  const support::Descriptor none(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  options.stdout_fd = options.stderr_fd = none.get();
+  const auto status = support::wait_for(support::spawn(options));
+  if (status.code != 0) throw std::runtime_error(cat(words[1], " ended with ", status.code));
+}
+
+std::string host() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof name - 1);
+  return std::string(name).substr(0, std::string(name).find('.'));
+}
+
+}  // namespace
+
+std::string RealSlurm::lacks() {
+  for (const char* name : kDaemons) {
+    if (program(name).empty()) return cat(name, " was not found (Debian: slurm-wlm, munge)");
+  }
+  for (const char* name : {"sbatch", "squeue", "scontrol", "scancel", "srun", "setsid"}) {
+    if (!support::find_program(name)) return cat(name, " was not found");
+  }
+  return "";
+}
+
+RealSlurm::RealSlurm(const std::string& more) {
+  std::string name = (fs::temp_directory_path() / "pe-slurm-XXXXXX").string();
+  folder_ = ::mkdtemp(name.data());
+  fs::permissions(folder_, fs::perms(0755));
+  for (const char* part : {"state", "spool", "log", "run", "munge"}) fs::create_directories(folder_ / part);
+  fs::permissions(folder_ / "munge", fs::perms(0700));
+  std::random_device chance;
+  std::string key;
+  for (int i = 0; i < 256; ++i) {
+    const unsigned word = chance();
+    key.append(reinterpret_cast<const char*>(&word), sizeof word);
+  }
+  support::write_file_atomically(folder_ / "munge/key", key, false);
+  fs::permissions(folder_ / "munge/key", fs::perms(0400));
+  const std::string d = folder_.string(), h = host(), user = own_name();
+  bool gpus = true;
+  for (const char* gpu : {"gpu0", "gpu1"}) {
+    gpus = gpus && ::mknod((folder_ / gpu).c_str(), S_IFCHR | 0666, ::makedev(1, 3)) == 0;
+  }
+  support::write_file_atomically(folder_ / "cgroup.conf", "CgroupAutomount=no\n", false);
+  if (gpus) {
+    support::write_file_atomically(folder_ / "gres.conf",
+                                   cat("AutoDetect=off\nNodeName=", h, " Name=gpu File=", d, "/gpu[0-1]\n"), false);
+  }
+  const int port = support::free_port();
+  int other = support::free_port();
+  while (other == port) other = support::free_port();
+  std::string conf;
+  for (const auto& [text, value] : std::vector<std::pair<std::string, std::string>>{
+           {"ClusterName", "pe-test"},
+           {"SlurmctldHost", h + "(127.0.0.1)"},
+           {"SlurmUser", user},
+           {"SlurmdUser", user},
+           {"SlurmctldPort", std::to_string(port)},
+           {"SlurmdPort", std::to_string(other)},
+           {"AuthType", "auth/munge"},
+           {"CredType", "cred/munge"},
+           // A job that is queued again waits until its credential is out of date: 120 s unless told.
+           {"AuthInfo", cat("socket=", d, "/run/munge.sock,cred_expire=5")},
+           {"StateSaveLocation", d + "/state"},
+           {"SlurmdSpoolDir", d + "/spool"},
+           {"SlurmctldPidFile", d + "/run/slurmctld.pid"},
+           {"SlurmdPidFile", d + "/run/slurmd.pid"},
+           {"SlurmctldLogFile", d + "/log/slurmctld.log"},
+           {"SlurmdLogFile", d + "/log/slurmd.log"},
+           {"ProctrackType", "proctrack/linuxproc"},
+           {"TaskPlugin", "task/none"},
+           {"SwitchType", "switch/none"},
+           {"MpiDefault", "none"},
+           {"JobAcctGatherType", "jobacct_gather/none"},
+           {"AccountingStorageType", "accounting_storage/none"},
+           {"JobCompType", "jobcomp/none"},
+           {"SelectType", "select/cons_tres"},
+           {"SelectTypeParameters", "CR_CPU_Memory"},
+           {"DefMemPerCPU", "100"},
+           {"SchedulerType", "sched/backfill"},
+           {"SchedulerParameters", "sched_interval=1,sched_min_interval=50000,bf_interval=1,batch_sched_delay=0"},
+           {"PriorityType", "priority/basic"},
+           {"PreemptType", "preempt/partition_prio"},
+           {"PreemptMode", "REQUEUE"},
+           {"SlurmctldParameters", "preempt_send_user_signal"},
+           {"ReturnToService", "2"},
+           {"KillWait", "5"},
+           {"MinJobAge", "300"},
+           {"MaxArraySize", "101"},
+           {"MaxJobCount", "50000"},
+           {"SlurmdParameters", "config_overrides"}}) {
+    conf += text + "=" + value + "\n";
+  }
+  conf += more;
+  if (gpus) conf += "GresTypes=gpu\n";
+  conf += cat("NodeName=", h, " NodeAddr=127.0.0.1 CPUs=8 RealMemory=16000", gpus ? " Gres=gpu:2" : "",
+              " Feature=avx2 State=UNKNOWN\n", "PartitionName=main Nodes=", h,
+              " Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=10\n",
+              "PartitionName=urgent Nodes=", h, " MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF\n");
+  support::write_file_atomically(folder_ / "slurm.conf", conf, false);
+  ::setenv("SLURM_CONF", (folder_ / "slurm.conf").c_str(), 1);
+  start({program("munged"), "--key-file=" + d + "/munge/key", "--socket=" + d + "/run/munge.sock",
+         "--pid-file=" + d + "/run/munged.pid", "--log-file=" + d + "/munge/log", "--seed-file=" + d + "/munge/seed"});
+  start({program("slurmctld"), "-i"});
+  start({program("slurmd")});
+  for (int i = 0; i < 400; ++i) {
+    if (support::trim(call({"sinfo", "--noheader", "--partition=main", "--format=%T"}, 5).out) == "idle") return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  throw std::runtime_error("the node of the test's Slurm is not idle within 20 s:\n" + log());
+}
+
+void RealSlurm::stop(const std::string& daemon) const {
+  std::ifstream file(folder_ / "run" / (daemon + ".pid"));
+  pid_t pid = 0;
+  if (!(file >> pid) || pid <= 1) return;
+  ::kill(pid, SIGTERM);
+  for (int i = 0; i < 100 && ::kill(pid, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (::kill(pid, 0) == 0) ::kill(pid, SIGKILL);
+}
+
+RealSlurm::~RealSlurm() {
+  try {
+    call({"scancel", "--me"}, 5);
+    call({"scancel", "--me", "--signal=KILL", "--full"}, 5);
+    drain(10);
+    for (const char* daemon : {"slurmd", "slurmctld", "munged"}) stop(daemon);
+  } catch (...) {
+    // A test that failed has said so; the folder stays when a daemon still writes there.
+  }
+  ::unsetenv("SLURM_CONF");
+  std::error_code ignored;
+  fs::remove_all(folder_, ignored);
+}
+
+bool RealSlurm::drain(double seconds) const {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < until) {
+    const auto answer = call({"squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING,CONFIGURING,SUSPENDED",
+                              "--format=%i"}, 5);
+    if (answer.status.code == 0 && support::trim(answer.out).empty()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return false;
+}
+
+std::string RealSlurm::queue(const std::string& format) const {
+  return call({"squeue", "--noheader", "--array", "--states=all", "--format=" + format}).out;
+}
+
+std::string RealSlurm::jobs() const { return queue("%i %T %r %j %E"); }
+
+std::string RealSlurm::log() const {
+  std::string text;
+  for (const char* name : {"slurmctld.log", "slurmd.log"}) {
+    const fs::path path = folder_ / "log" / name;
+    if (fs::exists(path)) text += support::read_file(path);
+  }
+  return text.size() > 6000 ? text.substr(text.size() - 6000) : text;
+}
+
+}  // namespace pe::test
