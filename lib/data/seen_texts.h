@@ -32,7 +32,10 @@ class SeenTexts {
   }
 
  private:
-  using Slot = std::pair<std::uint64_t, std::uint64_t>;
+  struct Slot {
+    std::uint64_t first = 0, second = 0;
+    bool operator==(const Slot&) const = default;
+  };
   std::vector<Slot> slots_;
   bool zero_ = false;
 };

@@ -1,0 +1,298 @@
+// What data cost: encoding, training a tokenizer, reading Parquet, fetching over loopback, windows of tokens; beside peers in
+// the same run.
+//
+//     data [tokenize] [train] [parquet] [fetch] [window]   all by default
+//         --seconds S    at least, for each figure; 1
+//         --train-mb N   text that tokenizers are trained on; 10
+//
+// Text and models are those of PE_TEST_DATA; PE_TEST_PYTHON names a Python with the packages sentencepiece and tokenizers
+// (data_peer.py). Rates of one thread are by its CPU time, so that other work on the machine moves them less.
+#include <arrow/io/file.h>
+#include <arrow/table.h>
+#include <fmt/format.h>
+#include <parquet/arrow/reader.h>
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "artifact/raw_text.h"
+#include "data/byte_level_bpe.h"
+#include "data/hub/downloads.h"
+#include "data/reading/document_source.h"
+#include "data/reading/parquet_text.h"
+#include "data/token_dataset.h"
+#include "data/tokenize.h"
+#include "data/tokenizer.h"
+#include "data/tokenizer_training.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/process.h"
+#include "support/progress.h"
+#include "support/random.h"
+#include "support/temp_folder.h"
+#include "support/text.h"
+#include "support/web_server.h"
+
+namespace {
+
+using namespace pe;   // NOLINT
+namespace fs = std::filesystem;
+
+double at_least_s = 1;
+std::size_t train_bytes = 10'000'000;
+
+double cpu_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+double wall_of(const std::function<void()>& body) {
+  const auto start = std::chrono::steady_clock::now();
+  body();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// CPU seconds of one call, from as many as fill the time.
+double cpu_of(const std::function<void()>& body) {
+  body();   // once to warm up
+  const double start = cpu_now();
+  int calls = 0;
+  do {
+    body();
+    ++calls;
+  } while (cpu_now() - start < at_least_s);
+  return (cpu_now() - start) / calls;
+}
+
+fs::path data_folder() {
+  const char* folder = std::getenv("PE_TEST_DATA");
+  if (folder == nullptr || !fs::exists(fs::path(folder) / "fineweb")) throw support::ConfigError("PE_TEST_DATA names no folder with fineweb/ and models/");
+  return folder;
+}
+
+/// Web pages, each once.
+std::vector<std::string> web_pages() {
+  const auto source = data::make_local_source({(data_folder() / "fineweb").string()}, {}, support::silent_progress());
+  std::vector<std::string> texts;
+  data::DocumentSource::Item item;
+  for (auto outcome = source->next(item); outcome != data::DocumentSource::Outcome::kEnd; outcome = source->next(item)) {
+    if (outcome == data::DocumentSource::Outcome::kDocument && !item.text.empty()) texts.push_back(item.text);
+  }
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return texts;
+}
+
+double megabytes(const std::vector<std::string>& texts) {
+  double bytes = 0;
+  for (const std::string& text : texts) bytes += static_cast<double>(text.size());
+  return bytes / 1e6;
+}
+
+void write_texts(const fs::path& path, const std::vector<std::string>& texts) {
+  std::ofstream out(path, std::ios::binary);
+  for (const std::string& text : texts) out << Json{{"text", text}}.dump() << "\n";
+}
+
+/// SHA-256 over all ids as 32-bit little-endian.
+std::string digest_of(const std::vector<std::string>& texts, const std::function<void(const std::string&, std::vector<std::int32_t>&)>& encode) {
+  support::Sha256 hash;
+  std::vector<std::int32_t> ids;
+  for (const std::string& text : texts) {
+    encode(text, ids);
+    hash.update(ids.data(), ids.size() * sizeof ids[0]);
+  }
+  return hash.hex();
+}
+
+/// What the peers print, a JSON object a line; nothing without their packages.
+void ask_peers(const std::vector<std::string>& arguments, double ours, const std::string& digest) {
+  const char* python = std::getenv("PE_TEST_PYTHON");
+  std::vector<std::string> words = {python != nullptr ? python : "python3", PE_PEER};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const support::Captured answer = support::capture(words);
+  if (answer.status.code != 0) {
+    fmt::print("  no peer: {}\n", support::trim(answer.err));
+    return;
+  }
+  for (const std::string& line : support::split(answer.out, '\n')) {
+    if (line.empty()) continue;
+    const Json said = Json::parse(line);
+    const double rate = said["rate"];
+    fmt::print("  {:<44} {:8.2f} {}   ours {:.2f} times{}\n", said["peer"].get<std::string>(), rate, said["unit"].get<std::string>(), ours / rate,
+               digest.empty() ? "" : said["ids"] == digest ? ", same ids" : ", OTHER ids");
+  }
+}
+
+void measure_tokenize() {
+  const std::vector<std::string> texts = web_pages();
+  const double mb = megabytes(texts);
+  const test::TempFolder folder;
+  write_texts(folder / "texts.jsonl", texts);
+  fmt::print("encoding {} web pages, {:.1f} MB, MB/s of one thread\n", texts.size(), mb);
+  const fs::path models = data_folder() / "models";
+  const auto rate_of = [&](const char* name, const std::function<void(const std::string&, std::vector<std::int32_t>&)>& encode) {
+    std::vector<std::int32_t> ids;
+    const double rate = mb / cpu_of([&] {
+      for (const std::string& text : texts) encode(text, ids);
+    });
+    fmt::print("  {:<44} {:8.2f} MB/s\n", name, rate);
+    return rate;
+  };
+  {
+    const fs::path model = models / "mistral-v1-32000.model";
+    const auto tokenizer = data::make_sentencepiece(support::read_file(model), model.string());
+    data::CachedEncoder encoder(*tokenizer);
+    const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) { encoder.encode(text, ids); };
+    const double ours = rate_of("ours, sentencepiece BPE 32,000", ours_encode);
+    const double linked = rate_of("linked sentencepiece " PE_SENTENCEPIECE_VERSION " (as spm_encode)",
+                                  [&](const std::string& text, std::vector<std::int32_t>& ids) { tokenizer->encode(text, ids); });
+    fmt::print("  ours {:.2f} times the linked library\n", ours / linked);
+    ask_peers({"sentencepiece", (folder / "texts.jsonl").string(), model.string()}, ours, digest_of(texts, ours_encode));
+  }
+  {
+    const fs::path vocab = models / "gpt2-vocab.json", merges = models / "gpt2-merges.txt";
+    const auto tokenizer = data::make_byte_level(data::pack_byte_level({support::read_file(vocab), support::read_file(merges)}, "gpt2"), "gpt2");
+    data::CachedEncoder encoder(*tokenizer);
+    const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) { encoder.encode(text, ids); };
+    const double ours = rate_of("ours, GPT-2's byte-level BPE", ours_encode);
+    ask_peers({"tokenizers", (folder / "texts.jsonl").string(), vocab.string(), merges.string()}, ours, digest_of(texts, ours_encode));
+  }
+  artifact::RawTextWriter raw(folder / "raw", {});
+  for (int copy = 0; copy < 4; ++copy) {
+    for (std::size_t i = 0; i < texts.size(); ++i) raw.add(texts[i] + static_cast<char>('a' + copy), "pages", i);
+  }
+  raw.finish();
+  for (const int workers : {1, 2}) {
+    data::TokenizeConfig config;
+    config.tokenizer = data::TokenizeConfig::Tokenizer::kFile;
+    config.model = (models / "mistral-v1-32000.model").string();
+    config.workers = workers;
+    artifact::Workspace workspace;
+    workspace.inputs["raw"] = {{folder / "raw", artifact::Kind::kRawText, "", {}}};
+    workspace.outputs["data"] = folder / std::to_string(workers);
+    workspace.progress = &support::silent_progress();
+    const double seconds = wall_of([&] { data::tokenize(config, workspace); });
+    fmt::print("  {:<44} {:8.2f} MB/s by the clock\n", fmt::format("the whole stage, {} worker{}", workers, workers > 1 ? "s" : ""), 4 * mb / seconds);
+  }
+}
+
+void measure_train() {
+  std::vector<std::string> texts = web_pages();
+  std::size_t bytes = 0, count = 0;
+  while (count < texts.size() && bytes < train_bytes) bytes += texts[count++].size();
+  texts.resize(count);
+  fmt::print("training BPE with 32,000 pieces on {:.1f} MB of web pages, seconds of CPU\n", megabytes(texts));
+  const double start = cpu_now();
+  std::size_t at = 0;
+  data::train_bpe({.vocabulary = 32000}, [&](std::string& text) { return at < texts.size() && (text = texts[at++], true); });
+  const double ours = cpu_now() - start;
+  fmt::print("  {:<44} {:8.2f} s\n", "ours", ours);
+  const test::TempFolder folder;
+  write_texts(folder / "texts.jsonl", texts);
+  ask_peers({"train", (folder / "texts.jsonl").string()}, ours, "");
+}
+
+void measure_parquet() {
+  fmt::print("text of Parquet files, MB/s of one thread\n");
+  for (const char* name : {"web-900-snappy-rg256.parquet", "web-500-zstd-textonly-rg128.parquet"}) {
+    const fs::path path = data_folder() / "fineweb" / name;
+    double mb = 0;
+    const double ours = cpu_of([&] {
+      data::ParquetText rows(path, "text", {});
+      std::optional<std::string_view> text;
+      std::size_t bytes = 0;
+      while (rows.next(text)) bytes += text ? text->size() : 0;
+      mb = static_cast<double>(bytes) / 1e6;
+    });
+    const double arrow = cpu_of([&] {
+      const auto file = arrow::io::ReadableFile::Open(path.string()).ValueOrDie();
+      auto reader = parquet::arrow::OpenFile(file, arrow::default_memory_pool()).ValueOrDie();
+      reader->set_use_threads(false);
+      const int column = reader->parquet_reader()->metadata()->schema()->ColumnIndex("text");
+      std::shared_ptr<arrow::Table> table;
+      if (!reader->ReadTable({column}, &table).ok()) throw support::ConfigError("Arrow cannot read it");
+    });
+    fmt::print("  {:<44} {:8.1f} MB/s, Arrow's table {:.1f}: {:.2f} of it\n", name, mb / ours, mb / arrow, arrow / ours);
+  }
+}
+
+void measure_fetch() {
+  const std::size_t bytes = 256u << 20;
+  std::string body(bytes, 'x');
+  support::Xoshiro random(1);
+  for (std::size_t i = 0; i + 8 <= body.size(); i += 64) {
+    const std::uint64_t value = random.below(~0ULL);
+    std::copy_n(reinterpret_cast<const char*>(&value), 8, body.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  const std::string digest = support::sha256_hex(body);
+  test::WebServer server([&](const test::WebRequest& request) { return test::ranged(request, body); });
+  const test::TempFolder folder;
+  data::DownloadOptions options;
+  options.folder = folder / "downloads";
+  options.hub.endpoint = server.url();
+  const data::FetchLock lock{"owner/name", "main", std::string(40, 'a'), {{"file", static_cast<std::int64_t>(bytes), digest, ""}}};
+  const double seconds = wall_of([&] { data::download_all(lock, options, support::silent_progress()); });
+  const double hashed = wall_of([&] { support::sha256_hex(body); });
+  const double again = wall_of([&] { data::download_all(lock, options, support::silent_progress()); });
+  fmt::print("fetching {} MB over loopback with SHA-256 and fsync: {:.0f} MB/s by the clock, the server in this process; SHA-256 alone {:.0f} MB/s; again {:.1f} ms\n",
+             bytes / 1'000'000, static_cast<double>(bytes) / 1e6 / seconds, static_cast<double>(bytes) / 1e6 / hashed, 1e3 * again);
+}
+
+void measure_window() {
+  const test::TempFolder folder;
+  {
+    artifact::TokenizerRecord record = data::make_byte_tokenizer()->record();
+    artifact::TokenShardsWriter writer(folder / "data", {}, record, 1 << 25);
+    support::Xoshiro random(1);
+    std::vector<std::int32_t> ids(1000);
+    for (int document = 0; document < 60'000; ++document) {
+      for (std::int32_t& id : ids) id = static_cast<std::int32_t>(random.below(256));
+      writer.add(data::Split::kTrain, ids.data(), ids.size(), 1000, static_cast<std::uint64_t>(document));
+    }
+    artifact::DatasetTotals totals;
+    writer.finish(totals);
+  }
+  const data::TokenDataset dataset(folder / "data");
+  const std::uint64_t windows = dataset.windows(data::Split::kTrain, 1024);
+  support::Xoshiro random(2);
+  std::vector<std::int64_t> out(64 * 1025);
+  const double batch = cpu_of([&] {
+    for (std::size_t row = 0; row < 64; ++row) dataset.window(data::Split::kTrain, 1024, random.below(windows), std::span(out).subspan(row * 1025, 1025));
+  });
+  fmt::print("windows of 1,025 tokens at random out of 60M, in memory: {:.2f} us each, a batch of 64 in {:.1f} us\n", 1e6 * batch / 64, 1e6 * batch);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> wanted;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--seconds" && i + 1 < argc) at_least_s = std::atof(argv[++i]);
+    else if (word == "--train-mb" && i + 1 < argc) train_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
+    else wanted.push_back(word);
+  }
+  const auto asked = [&](const char* name) { return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end(); };
+  try {
+    if (asked("tokenize")) measure_tokenize();
+    if (asked("train")) measure_train();
+    if (asked("parquet")) measure_parquet();
+    if (asked("fetch")) measure_fetch();
+    if (asked("window")) measure_window();
+  } catch (const support::Error& error) {
+    fmt::print(stderr, "data: {}\n", error.what());
+    return error.exit_code();
+  }
+  return 0;
+}
