@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/field_help.h"
 #include "cli/layout.h"
 #include "cli/terminal.h"
 #include "support/error.h"
@@ -43,10 +44,11 @@ std::string help(const StageText& text, int columns) {
   for (const StageFlag& flag : stage_flags()) {
     out += entry(flag_label(flag.names, flag.value), flag.help + (flag.repeats ? "; may be repeated" : ""), 30, columns);
   }
-  out += entry(flag_label("-h,--help", ""), "Show this", 30, columns);
+  out += entry(flag_label("-h,--help", "[TOPIC]"), "Show this, or help on part of the config", 30, columns);
   out += entry(flag_label("--version", ""), "Show the version", 30, columns);
-  out += cat("\n", text.roles, "\nConfig fields:\n", text.fields, text.epilogue.empty() ? "" : "\n" + text.epilogue,
-             "\nExit codes:\n", wrapped(kStageExitCodes, columns, 2));
+  out += cat("\n", text.roles, "\nConfig fields (--help NAME explains a group, a field or a kind; --help all everything):\n",
+             field_outline(*text.schema, columns), text.epilogue.empty() ? "" : "\n" + text.epilogue, "\nExit codes:\n",
+             wrapped(kStageExitCodes, columns, 2));
   return out;
 }
 
@@ -79,8 +81,9 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
   CLI::App app;
   app.set_help_flag();
   app.allow_extras();
-  bool show_help = false, version = false;
-  app.add_flag("-h,--help", show_help);
+  bool version = false;
+  std::string topic;
+  const CLI::Option* const show_help = app.add_option("-h,--help", topic)->expected(0, 1);
   app.add_flag("--version", version);
   std::vector<std::string> names = {"-h", "--help", "--version"};
   for (const StageFlag& flag : stage_flags()) {
@@ -108,8 +111,10 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
   } catch (const CLI::ParseError& error) {
     throw refusal(text, error.what(), cat("see ", text.program, " --help"));
   }
-  if (show_help) {
-    std::fputs(help(text, std::clamp(terminal_size(1).columns, 40, 100)).c_str(), stdout);
+  if (show_help->count() > 0) {
+    const int columns = std::clamp(terminal_size(1).columns, 40, 100);
+    const std::string shown = topic.empty() ? help(text, columns) : field_topic(*text.schema, text.program, topic, columns);
+    std::fputs(shown.c_str(), stdout);
     return 0;
   }
   const std::vector<std::string> unknown = app.remaining();

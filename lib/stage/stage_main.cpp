@@ -1,8 +1,5 @@
 #include "stage/stage_main.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -79,24 +76,18 @@ Json describe(const StageInfo& info, const support::Schema& schema) {
 }
 
 std::string roles_text(const StageInfo& info) {
-  std::string text = "Inputs:\n";
-  if (info.inputs.empty()) text += "  none\n";
+  std::vector<std::string> inputs, outputs;
   for (const InputRole& role : info.inputs) {
-    text += support::cat("  ", role.name, "  ", artifact::kind_name(role.kind), role.many ? ", any number" : "",
-                         role.optional ? ", optional" : "", "\n");
+    inputs.push_back(support::cat(role.name, " (", artifact::kind_name(role.kind), role.many ? ", any number" : "",
+                                  role.optional ? ", optional" : "", ")"));
   }
-  text += "Outputs:\n";
   for (const OutputRole& role : info.outputs) {
-    text += support::cat("  ", role.name, "  ", artifact::kind_name(role.kind),
-                         artifact::is_collection(role.kind) ? " (a folder)" : "",
-                         role.is_volatile ? ", measured: differs from run to run" : "", "\n");
+    outputs.push_back(support::cat(role.name, " (", artifact::kind_name(role.kind),
+                                   artifact::is_collection(role.kind) ? ", a folder" : "",
+                                   role.is_volatile ? ", measured: differs from run to run" : "", ")"));
   }
-  return text;
-}
-
-int terminal_width() {
-  winsize size{};
-  return ::ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 100;
+  return support::cat("Inputs:   ", inputs.empty() ? "none" : support::join(inputs, ", "), "\nOutputs:  ",
+                      support::join(outputs, ", "), "\n");
 }
 
 /// What compute.ranks says; 0 where it is left open, or where the stage has no such key.
@@ -230,8 +221,8 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
   try {
     cli::StageFlags flags;
     const cli::StageText text{program, info.summary,
-                              support::cat(PE_VERSION, ", result version ", info.version), roles_text(info),
-                              support::render_fields(schema, terminal_width()), info.epilogue};
+                              support::cat(PE_VERSION, ", result version ", info.version), roles_text(info), &schema,
+                              info.epilogue};
     if (const auto code = cli::parse_stage_flags(argc, argv, text, flags)) return *code;
     if (flags.describe) {
       std::printf("%s\n", describe(info, schema).dump(1).c_str());

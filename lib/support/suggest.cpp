@@ -1,11 +1,14 @@
 #include "support/suggest.h"
 
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace pe::support {
 
 namespace {
+
+constexpr std::size_t kLongest = 200;   // longer words are no slips, and their distances are costly
 
 /// Optimal string alignment distance: insertions, deletions, replacements and swaps of neighbours.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -29,14 +32,165 @@ std::string_view last_part(std::string_view dotted) {
   return dot == std::string_view::npos ? dotted : dotted.substr(dot + 1);
 }
 
+std::string_view group_of(std::string_view dotted) { return dotted.substr(0, dotted.size() - last_part(dotted).size()); }
+
+/// In lower case and without what separates words: PeakLR, peak-lr and peak_lr are one.
+std::string plain(std::string_view word) {
+  std::string out;
+  for (const char c : word) {
+    if (c != '_' && c != '-' && c != ' ') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+std::vector<std::string> parts_of(std::string_view word) {
+  std::vector<std::string> parts(1);
+  for (const char c : last_part(word)) {
+    if (c == '_' || c == '-') parts.emplace_back();
+    else parts.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return parts;
+}
+
+/// What other programs call our keys and encodings: name there (as `plain` writes it) → names here, the likeliest first.
+const std::vector<std::pair<std::string_view, std::vector<std::string_view>>>& synonyms() {
+  static const std::vector<std::pair<std::string_view, std::vector<std::string_view>>> table = {
+      {"lr", {"peak_lr"}},
+      {"learningrate", {"peak_lr"}},
+      {"maxlr", {"peak_lr"}},
+      {"bs", {"batch"}},
+      {"batchsize", {"batch"}},
+      {"wd", {"weight_decay"}},
+      {"l2", {"weight_decay"}},
+      {"steps", {"tokens", "horizon_tokens"}},
+      {"step", {"tokens", "horizon_tokens"}},
+      {"maxsteps", {"tokens", "horizon_tokens"}},
+      {"numsteps", {"tokens", "horizon_tokens"}},
+      {"iters", {"tokens", "horizon_tokens"}},
+      {"iterations", {"tokens", "horizon_tokens"}},
+      {"epochs", {"tokens", "horizon_tokens"}},
+      {"maxtokens", {"tokens", "horizon_tokens"}},
+      {"warmup", {"warmup_steps"}},
+      {"gradclip", {"clip"}},
+      {"maxgradnorm", {"clip"}},
+      {"minlr", {"final_share"}},
+      {"lrschedule", {"schedule"}},
+      {"lrscheduler", {"schedule"}},
+      {"scheduler", {"schedule"}},
+      {"optim", {"optimizer"}},
+      {"seqlen", {"length"}},
+      {"seqlength", {"length"}},
+      {"sequencelength", {"length"}},
+      {"blocksize", {"length"}},
+      {"context", {"length"}},
+      {"contextlength", {"length"}},
+      {"ctx", {"length"}},
+      {"maxlength", {"length"}},
+      {"gradaccum", {"micro_batch"}},
+      {"gradientaccumulationsteps", {"micro_batch"}},
+      {"microbatchsize", {"micro_batch"}},
+      {"dmodel", {"width"}},
+      {"dim", {"width"}},
+      {"hidden", {"width"}},
+      {"hiddensize", {"width"}},
+      {"nembd", {"width"}},
+      {"depth", {"layers"}},
+      {"nlayer", {"layers"}},
+      {"nlayers", {"layers"}},
+      {"numlayers", {"layers"}},
+      {"nhead", {"heads"}},
+      {"nheads", {"heads"}},
+      {"numheads", {"heads"}},
+      {"kvheads", {"key_value_heads"}},
+      {"nkvheads", {"key_value_heads"}},
+      {"headdim", {"head_width"}},
+      {"dhead", {"head_width"}},
+      {"dff", {"feed_forward"}},
+      {"ffn", {"feed_forward"}},
+      {"mlp", {"feed_forward"}},
+      {"intermediatesize", {"feed_forward"}},
+      {"vocab", {"vocabulary"}},
+      {"vocabsize", {"vocabulary"}},
+      {"pe", {"encoding"}},
+      {"posenc", {"encoding"}},
+      {"positionalencoding", {"encoding"}},
+      {"theta", {"base"}},
+      {"ropetheta", {"base"}},
+      {"precision", {"dtype"}},
+      {"gpus", {"ranks", "device"}},
+      {"nope", {"none"}},
+      {"nopos", {"none"}},
+      {"sincos", {"sinusoidal"}},
+      {"sin", {"sinusoidal"}},
+      {"rotary", {"rope"}},
+      {"linear", {"pi"}},
+      {"relativebias", {"t5"}},
+      {"wpe", {"learned"}},
+  };
+  return table;
+}
+
+/// Of the candidates that `fits` accepts: one in the word's own group, else the shortest; ties go to the first.
+template <typename Fits>
+std::optional<std::string> choose(std::string_view word, const std::vector<std::string>& candidates, const Fits& fits) {
+  const std::string* best = nullptr;
+  const auto rank = [&](const std::string& candidate) {
+    const bool elsewhere = group_of(candidate) != group_of(word);
+    return std::pair(elsewhere, last_part(candidate).size());
+  };
+  for (const std::string& candidate : candidates) {
+    if (candidate != word && fits(candidate) && (!best || rank(candidate) < rank(*best))) best = &candidate;
+  }
+  return best ? std::optional(*best) : std::nullopt;
+}
+
+std::optional<std::string> by_synonym(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string told = plain(last_part(word));
+  for (const auto& [theirs, ours] : synonyms()) {
+    if (theirs != told) continue;
+    for (const std::string_view name : ours) {
+      if (auto found = choose(word, candidates, [&](const std::string& c) { return last_part(c) == name; })) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Words share parts between underscores (`batch_size` and `batch`, `clip` and `grad_clip`), or one begins the other.
+std::optional<std::string> by_parts(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kShortest = 3;   // "a" and "kv" are parts of too much
+  const std::vector<std::string> mine = parts_of(word);
+  const auto holds = [](const std::vector<std::string>& all, const std::vector<std::string>& some) {
+    return std::all_of(some.begin(), some.end(), [&](const std::string& part) {
+      return part.size() >= kShortest && std::find(all.begin(), all.end(), part) != all.end();
+    });
+  };
+  if (auto found = choose(word, candidates, [&](const std::string& c) { return holds(parts_of(c), mine); })) return found;
+  if (auto found = choose(word, candidates, [&](const std::string& c) { return holds(mine, parts_of(c)); })) return found;
+  const std::string begin = plain(last_part(word));
+  return choose(word, candidates, [&](const std::string& c) {
+    return begin.size() >= kShortest && plain(last_part(c)).compare(0, begin.size(), begin) == 0;
+  });
+}
+
+/// What somebody means who types `word`: the same name in another group or spelling (`PeakLR`), what other programs call it
+/// (`lr`, `bs`), the nearest by edits, or what shares its parts (`batch_size`) or beginning (`enc`), in this order.
+std::optional<std::string> meant(std::string_view word, const std::vector<std::string>& candidates) {
+  if (word.empty() || word.size() > kLongest) return std::nullopt;
+  const std::string written = plain(last_part(word));
+  if (auto found = choose(word, candidates, [&](const std::string& c) { return plain(last_part(c)) == written; })) return found;
+  if (auto found = by_synonym(word, candidates)) return found;
+  if (auto found = nearest(word, candidates)) return found;
+  return by_parts(word, candidates);
+}
+
 }  // namespace
 
 std::optional<std::string> nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  if (word.size() > 200) return std::nullopt;
+  if (word.size() > kLongest) return std::nullopt;
   std::optional<std::string> best;
   std::size_t best_distance = 0;
   for (const std::string& candidate : candidates) {
-    if (candidate.size() > 200) continue;
+    if (candidate.size() > kLongest) continue;
     const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
     const std::size_t distance = edit_distance(word, candidate);
     if (distance <= allowed && (!best || distance < best_distance)) {
@@ -53,15 +207,15 @@ std::optional<std::string> nearest(std::string_view word, const std::vector<std:
 }
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
-  if (const auto near = nearest(word, candidates)) return "did you mean '" + *near + "'?";
-  if (candidates.empty() || word.size() > 200) return "";
+  if (const auto near = meant(word, candidates)) return "did you mean '" + *near + "'?";
+  if (candidates.empty() || word.size() > kLongest) return "";
   std::vector<std::string> shown = candidates;
   constexpr std::size_t kMostShown = 24;
   const bool some = candidates.size() > kMostShown;
   if (some) {
     std::vector<std::pair<std::size_t, std::string>> by_distance;
     for (const std::string& candidate : candidates) {
-      if (candidate.size() <= 200) by_distance.emplace_back(edit_distance(word, candidate), candidate);
+      if (candidate.size() <= kLongest) by_distance.emplace_back(edit_distance(word, candidate), candidate);
     }
     std::sort(by_distance.begin(), by_distance.end());
     by_distance.resize(std::min<std::size_t>(by_distance.size(), 5));

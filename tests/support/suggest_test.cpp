@@ -4,6 +4,17 @@
 
 using namespace pe::support;
 
+namespace {
+
+/// The word that a suggestion offers; "nothing" where it offers none.
+std::string offered(const std::string& word, const std::vector<std::string>& candidates) {
+  const std::string text = suggestion(word, candidates), begin = "did you mean '";
+  if (text.rfind(begin, 0) != 0) return "nothing";
+  return text.substr(begin.size(), text.size() - begin.size() - 2);
+}
+
+}  // namespace
+
 BOOST_AUTO_TEST_SUITE(suggest)
 
 BOOST_AUTO_TEST_CASE(the_nearest_word_is_found) {
@@ -11,6 +22,38 @@ BOOST_AUTO_TEST_CASE(the_nearest_word_is_found) {
   BOOST_TEST(nearest("rpoe", {"rope", "pope"}).value() == "rope");   // a swap costs one
   BOOST_TEST(!nearest("xyz", {"rope", "alibi"}));
   BOOST_TEST(nearest("tokens", {"train.tokens", "train.batch"}).value() == "train.tokens");
+}
+
+BOOST_AUTO_TEST_CASE(names_of_other_programs_are_understood) {
+  const std::vector<std::string> keys{"train.peak_lr", "train.batch", "train.tokens", "train.length", "train.weight_decay",
+                                      "train.warmup_steps", "train.clip", "model.width", "model.layers", "model.encoding",
+                                      "model.key_value_heads", "compute.micro_batch"};
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"lr", "train.peak_lr"}, {"train.lr", "train.peak_lr"}, {"LR", "train.peak_lr"}, {"learning-rate", "train.peak_lr"},
+           {"bs", "train.batch"}, {"batch_size", "train.batch"}, {"wd", "train.weight_decay"}, {"steps", "train.tokens"},
+           {"train.max_steps", "train.tokens"}, {"d_model", "model.width"}, {"n_layers", "model.layers"},
+           {"seq_len", "train.length"}, {"max_grad_norm", "train.clip"}, {"model.pe", "model.encoding"}}) {
+    BOOST_TEST(offered(typed, keys) == meant, typed << " gives " << offered(typed, keys));
+  }
+  BOOST_TEST(offered("nope", {"rope", "none", "pope"}) == "none");   // and not the nearest by spelling
+  BOOST_TEST(offered("nope", {"rope", "pope"}) == "rope");           // where there is no other
+}
+
+BOOST_AUTO_TEST_CASE(parts_and_beginnings_of_words_are_understood) {
+  const std::vector<std::string> keys{"peak_lr", "warmup_steps", "weight_decay", "decay_share", "validate_windows", "encoding"};
+  BOOST_TEST(offered("warmup_tokens_steps", keys) == "warmup_steps");   // holds its parts
+  BOOST_TEST(offered("windows", keys) == "validate_windows");
+  BOOST_TEST(offered("share", keys) == "decay_share");
+  BOOST_TEST(offered("enc", keys) == "encoding");
+  BOOST_TEST(offered("WarmupSteps", keys) == "warmup_steps");
+  BOOST_TEST(offered("of", {"end_of_text"}) == "nothing");   // short parts say nothing
+  BOOST_TEST(offered("", keys) == "nothing");
+}
+
+BOOST_AUTO_TEST_CASE(the_group_that_was_typed_goes_first) {
+  const std::vector<std::string> keys{"data.length", "train.length"};
+  BOOST_TEST(offered("train.seq_len", keys) == "train.length");
+  BOOST_TEST(offered("seq_len", keys) == "data.length");
 }
 
 BOOST_AUTO_TEST_CASE(without_a_near_word_a_short_list_is_shown) {
