@@ -169,18 +169,18 @@ namespace {
 void imitate_quickstart(const fs::path& root) {
   for (const char* encoding : {"none", "rope"}) {
     const std::string cell = support::cat("encoding=", encoding, ",seed=42");
-    const fs::path decay = root / "out/quickstart/decay", evaluate = root / "out/quickstart/evaluate";
-    support::make_folders(decay);
+    const fs::path train_folder = root / "out/quickstart/train", evaluate = root / "out/quickstart/evaluate";
+    support::make_folders(train_folder);
     support::make_folders(evaluate);
     Table train("train", artifact::train_columns());
     for (int step = 1; step <= 20; ++step) train.add_row({step, step * 1024, 5.0 / step, 2.0 / step, 1e-3, 0.5, 0});
-    artifact::write_metrics(decay / (cell + ".metrics.h5"), kRecipe, {{train}, Json::object()});
-    write_model(decay / (cell + ".model.h5"));
+    artifact::write_metrics(train_folder / (cell + ".metrics.h5"), kRecipe, {{train}, Json::object()});
+    write_model(train_folder / (cell + ".model.h5"));
     Table summary("lm_summary", {{"protocol", ColumnType::kText, ""}, {"L", ColumnType::kInteger, "tokens"},
                                  {"ppl", ColumnType::kReal, ""}, {"status", ColumnType::kText, ""}});
     for (const int length : {128, 256, 512}) summary.add_row({"sliding", length, 30.0 + length / 64, "ok"});
     summary.add_row({"sliding", 1024, std::nullopt, "na_positions"});
-    artifact::write_eval_tables(evaluate / support::cat("encoding=", encoding, ",from=decay,seed=42.h5"), kRecipe,
+    artifact::write_eval_tables(evaluate / support::cat("from=train,encoding=", encoding, ",seed=42.h5"), kRecipe,
                                 {{summary}, {{"labels", {{"encoding", encoding}}}}});
   }
   write_shards(root / "out/quickstart/tokenize/tokenize");
