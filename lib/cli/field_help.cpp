@@ -47,21 +47,24 @@ std::string list_of_kinds(const Field& field, const std::string& path, int colum
   for (const VariantKind& kind : field.kinds) {
     text += entry("  " + kind.name, kind.summary, static_cast<int>(std::min<std::size_t>(widest, 24)) + 4, columns);
   }
-  return text + "\n" + wrapped(cat("--help NAME shows the options of one, such as --help ", field.kinds.back().name, "."), columns, 0);
+  return text + "\n" +
+         wrapped(cat("--help NAME shows the options of one, such as --help ", field.kinds.back().name, "."), columns,
+                 0);
 }
 
 std::string one_kind(const Field& field, const VariantKind& kind, const std::string& path, int columns) {
   std::string text = wrapped(cat(kind.name, ", a value of ", path, ": ", kind.summary), columns, 0);
   if (!kind.aliases.empty()) text += cat("Also called ", support::join(kind.aliases, ", "), ".\n");
   text += kind.fields.empty() ? cat("It has no options.\n\n  ", path, ": ", kind.name, "\n")
-                              : cat("\n", support::render_fields(without_long_lists(kind.fields), columns), "\n  ", path,
-                                    ": {kind: ", kind.name, ", ", kind.fields.front().name, ": …}\n");
+                              : cat("\n", support::render_fields(without_long_lists(kind.fields), columns), "\n  ",
+                                    path, ": {kind: ", kind.name, ", ", kind.fields.front().name, ": …}\n");
   if (field.stackable) text += cat("  ", path, ": {stack: [", kind.name, ", …]}\n");
   return text;
 }
 
 /// Everything in the schema that goes by `topic`, in order.
-void collect(const Schema& schema, const std::string& prefix, const std::string& topic, int columns, std::string& text) {
+void collect(const Schema& schema, const std::string& prefix, const std::string& topic, int columns,
+             std::string& text) {
   for (const Field& field : schema) {
     const std::string path = cat(prefix, prefix.empty() ? "" : ".", field.name);
     if (path == topic || field.name == topic) {
@@ -102,7 +105,8 @@ std::string field_outline(const Schema& schema, int columns) {
       const std::size_t values = count_values(field.fields);
       help += cat(" ", values, values == 1 ? " value." : " values.");
       for (const Field& inner : field.fields) {
-        if (kinds_elsewhere(inner)) help += cat(" ", inner.kinds.size(), " ", plural(inner), ": --help ", plural(inner), ".");
+        if (kinds_elsewhere(inner))
+          help += cat(" ", inner.kinds.size(), " ", plural(inner), ": --help ", plural(inner), ".");
       }
     }
     text += entry("  " + field.name, help, static_cast<int>(std::min<std::size_t>(widest, 20)) + 4, columns);

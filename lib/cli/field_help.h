@@ -1,6 +1,6 @@
 /// @file
-/// Help on the config of a stage, a topic at a time: an outline that fits a screen, then a group, a field, the kinds of a
-/// variant such as the encodings, or one of these kinds.
+/// Help on the config of a stage, a topic at a time: an outline that fits a screen, then a group, a field, the kinds of
+/// a variant such as the encodings, or one of these kinds.
 #pragma once
 
 #include <string>
@@ -16,6 +16,7 @@ std::string field_outline(const support::Schema& schema, int columns);
 /// What `--help TOPIC` prints. A topic is `all`, a dotted key or its last part (`train`, `peak_lr`), the plural of a
 /// variant (`encodings`: its kinds, a line each), or a kind (`rope`: its options).
 /// @throws ConfigError with the nearest topic when there is none of that name.
-std::string field_topic(const support::Schema& schema, const std::string& program, const std::string& topic, int columns);
+std::string field_topic(const support::Schema& schema, const std::string& program, const std::string& topic,
+                        int columns);
 
 }  // namespace pe::cli

@@ -46,7 +46,8 @@ std::string help(const StageText& text, int columns) {
   }
   out += entry(flag_label("-h,--help", "[TOPIC]"), "Show this, or help on part of the config", 30, columns);
   out += entry(flag_label("--version", ""), "Show the version", 30, columns);
-  out += cat("\n", text.roles, "\nConfig fields (--help NAME explains a group, a field or a kind; --help all everything):\n",
+  out += cat("\n", text.roles,
+             "\nConfig fields (--help NAME explains a group, a field or a kind; --help all everything):\n",
              field_outline(*text.schema, columns), text.epilogue.empty() ? "" : "\n" + text.epilogue, "\nExit codes:\n",
              wrapped(kStageExitCodes, columns, 2));
   return out;
@@ -113,7 +114,8 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
   }
   if (show_help->count() > 0) {
     const int columns = std::clamp(terminal_size(1).columns, 40, 100);
-    const std::string shown = topic.empty() ? help(text, columns) : field_topic(*text.schema, text.program, topic, columns);
+    const std::string shown =
+        topic.empty() ? help(text, columns) : field_topic(*text.schema, text.program, topic, columns);
     std::fputs(shown.c_str(), stdout);
     return 0;
   }

@@ -45,7 +45,7 @@ struct StageText {
   std::string summary;
   std::string version;     ///< "0.1.0, result version 3"
   std::string roles;       ///< the inputs and outputs, one a line
-  const support::Schema* schema = nullptr;   ///< the config fields
+  const support::Schema* schema = nullptr;  ///< the config fields
   std::string epilogue;
 };
 

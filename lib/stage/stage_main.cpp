@@ -86,8 +86,8 @@ std::string roles_text(const StageInfo& info) {
                                    artifact::is_collection(role.kind) ? ", a folder" : "",
                                    role.is_volatile ? ", measured: differs from run to run" : "", ")"));
   }
-  return support::cat("Inputs:   ", inputs.empty() ? "none" : support::join(inputs, ", "), "\nOutputs:  ",
-                      support::join(outputs, ", "), "\n");
+  return support::cat("Inputs:   ", inputs.empty() ? "none" : support::join(inputs, ", "),
+                      "\nOutputs:  ", support::join(outputs, ", "), "\n");
 }
 
 /// What compute.ranks says; 0 where it is left open, or where the stage has no such key.
@@ -220,9 +220,9 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
   const std::string program = "pe-" + info.name;
   try {
     cli::StageFlags flags;
-    const cli::StageText text{program, info.summary,
-                              support::cat(PE_VERSION, ", result version ", info.version), roles_text(info), &schema,
-                              info.epilogue};
+    const cli::StageText text{
+        program,          info.summary, support::cat(PE_VERSION, ", result version ", info.version),
+        roles_text(info), &schema,      info.epilogue};
     if (const auto code = cli::parse_stage_flags(argc, argv, text, flags)) return *code;
     if (flags.describe) {
       std::printf("%s\n", describe(info, schema).dump(1).c_str());

@@ -8,7 +8,7 @@ namespace pe::support {
 
 namespace {
 
-constexpr std::size_t kLongest = 200;   // longer words are no slips, and their distances are costly
+constexpr std::size_t kLongest = 200;  // longer words are no slips, and their distances are costly
 
 /// Optimal string alignment distance: insertions, deletions, replacements and swaps of neighbours.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -32,7 +32,9 @@ std::string_view last_part(std::string_view dotted) {
   return dot == std::string_view::npos ? dotted : dotted.substr(dot + 1);
 }
 
-std::string_view group_of(std::string_view dotted) { return dotted.substr(0, dotted.size() - last_part(dotted).size()); }
+std::string_view group_of(std::string_view dotted) {
+  return dotted.substr(0, dotted.size() - last_part(dotted).size());
+}
 
 /// In lower case and without what separates words: PeakLR, peak-lr and peak_lr are one.
 std::string plain(std::string_view word) {
@@ -46,13 +48,16 @@ std::string plain(std::string_view word) {
 std::vector<std::string> parts_of(std::string_view word) {
   std::vector<std::string> parts(1);
   for (const char c : last_part(word)) {
-    if (c == '_' || c == '-') parts.emplace_back();
-    else parts.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (c == '_' || c == '-')
+      parts.emplace_back();
+    else
+      parts.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return parts;
 }
 
-/// What other programs call our keys and encodings: name there (as `plain` writes it) → names here, the likeliest first.
+/// What other programs call our keys and encodings: name there (as `plain` writes it) → names here, the likeliest
+/// first.
 const std::vector<std::pair<std::string_view, std::vector<std::string_view>>>& synonyms() {
   static const std::vector<std::pair<std::string_view, std::vector<std::string_view>>> table = {
       {"lr", {"peak_lr"}},
@@ -149,7 +154,8 @@ std::optional<std::string> by_synonym(std::string_view word, const std::vector<s
   for (const auto& [theirs, ours] : synonyms()) {
     if (theirs != told) continue;
     for (const std::string_view name : ours) {
-      if (auto found = choose(word, candidates, [&](const std::string& c) { return last_part(c) == name; })) return found;
+      if (auto found = choose(word, candidates, [&](const std::string& c) { return last_part(c) == name; }))
+        return found;
     }
   }
   return std::nullopt;
@@ -157,27 +163,31 @@ std::optional<std::string> by_synonym(std::string_view word, const std::vector<s
 
 /// Words share parts between underscores (`batch_size` and `batch`, `clip` and `grad_clip`), or one begins the other.
 std::optional<std::string> by_parts(std::string_view word, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kShortest = 3;   // "a" and "kv" are parts of too much
+  constexpr std::size_t kShortest = 3;  // "a" and "kv" are parts of too much
   const std::vector<std::string> mine = parts_of(word);
   const auto holds = [](const std::vector<std::string>& all, const std::vector<std::string>& some) {
     return std::all_of(some.begin(), some.end(), [&](const std::string& part) {
       return part.size() >= kShortest && std::find(all.begin(), all.end(), part) != all.end();
     });
   };
-  if (auto found = choose(word, candidates, [&](const std::string& c) { return holds(parts_of(c), mine); })) return found;
-  if (auto found = choose(word, candidates, [&](const std::string& c) { return holds(mine, parts_of(c)); })) return found;
+  if (auto found = choose(word, candidates, [&](const std::string& c) { return holds(parts_of(c), mine); }))
+    return found;
+  if (auto found = choose(word, candidates, [&](const std::string& c) { return holds(mine, parts_of(c)); }))
+    return found;
   const std::string begin = plain(last_part(word));
   return choose(word, candidates, [&](const std::string& c) {
     return begin.size() >= kShortest && plain(last_part(c)).compare(0, begin.size(), begin) == 0;
   });
 }
 
-/// What somebody means who types `word`: the same name in another group or spelling (`PeakLR`), what other programs call it
+/// What somebody means who types `word`: the same name in another group or spelling (`PeakLR`), what other programs
+/// call it
 /// (`lr`, `bs`), the nearest by edits, or what shares its parts (`batch_size`) or beginning (`enc`), in this order.
 std::optional<std::string> meant(std::string_view word, const std::vector<std::string>& candidates) {
   if (word.empty() || word.size() > kLongest) return std::nullopt;
   const std::string written = plain(last_part(word));
-  if (auto found = choose(word, candidates, [&](const std::string& c) { return plain(last_part(c)) == written; })) return found;
+  if (auto found = choose(word, candidates, [&](const std::string& c) { return plain(last_part(c)) == written; }))
+    return found;
   if (auto found = by_synonym(word, candidates)) return found;
   if (auto found = nearest(word, candidates)) return found;
   return by_parts(word, candidates);

@@ -1,6 +1,6 @@
 // Help on a stage's config: the first page fits a screen, and everything else is a topic away.
-#include <boost/test/unit_test.hpp>
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 
 #include "cli/field_help.h"
 #include "support/config.h"
@@ -14,13 +14,17 @@ namespace {
 
 struct Options {
   double base = 10000;
-  void describe(support::FieldVisitor& v) { v.field("base", base, "Wavelengths grow up to 2π times this.", {.min = 1}); }
+  void describe(support::FieldVisitor& v) {
+    v.field("base", base, "Wavelengths grow up to 2π times this.", {.min = 1});
+  }
 };
 
 std::vector<VariantKind> encodings() {
   std::vector<VariantKind> kinds;
-  for (const char* name : {"none", "sinusoidal", "alibi", "t5", "fire"}) kinds.push_back({.name = name, .aliases = {}, .summary = std::string("Says ") + name + ".", .fields = {}});
-  kinds.push_back({.name = "rope", .aliases = {"rotary"}, .summary = "Turns pairs.", .fields = support::schema_of<Options>()});
+  for (const char* name : {"none", "sinusoidal", "alibi", "t5", "fire"})
+    kinds.push_back({.name = name, .aliases = {}, .summary = std::string("Says ") + name + ".", .fields = {}});
+  kinds.push_back(
+      {.name = "rope", .aliases = {"rotary"}, .summary = "Turns pairs.", .fields = support::schema_of<Options>()});
   return kinds;
 }
 
@@ -83,7 +87,8 @@ BOOST_AUTO_TEST_CASE(a_topic_is_a_group_a_field_a_plural_or_a_kind) {
   for (const VariantKind& kind : encodings()) BOOST_TEST(has(list, "  " + kind.name + " "), list);
   BOOST_TEST(!has(list, "Wavelengths"));
   BOOST_TEST(topic("rope") ==
-             "rope, a value of model.encoding: Turns pairs.\nAlso called rotary.\n\n  base  (real, at least 1; default 10000)\n"
+             "rope, a value of model.encoding: Turns pairs.\nAlso called rotary.\n\n  base  (real, at least 1; default "
+             "10000)\n"
              "      Wavelengths grow up to 2π times this.\n\n  model.encoding: {kind: rope, base: …}\n"
              "  model.encoding: {stack: [rope, …]}\n");
   BOOST_TEST(topic("rotary") == topic("rope"));

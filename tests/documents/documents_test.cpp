@@ -1,7 +1,7 @@
-// README, CONTRIBUTING, CHANGELOG and doc/ stay true: links and files that they name exist, commands parse, YAML is read as
-// the programs read it, and words are spelt as in codespell's dictionary.
-#include <boost/test/unit_test.hpp>
+// README, CONTRIBUTING, CHANGELOG and doc/ stay true: links and files that they name exist, commands parse, YAML is
+// read as the programs read it, and words are spelt as in codespell's dictionary.
 #include <algorithm>
+#include <boost/test/unit_test.hpp>
 #include <map>
 #include <set>
 
@@ -47,8 +47,10 @@ std::string prose_of(const std::string& page) {
   std::string out;
   bool fenced = false;
   for (const std::string& line : support::split(page, '\n')) {
-    if (line.find("```") != std::string::npos) fenced = !fenced;
-    else if (!fenced) out += line;
+    if (line.find("```") != std::string::npos)
+      fenced = !fenced;
+    else if (!fenced)
+      out += line;
     out += '\n';
   }
   return out;
@@ -63,8 +65,10 @@ std::string anchor_of(const std::string& heading) {
   std::string out;
   for (const char c : heading) {
     const auto u = static_cast<unsigned char>(c);
-    if (c == ' ') out += '-';
-    else if (std::isalnum(u) || c == '-' || c == '_' || u >= 0x80) out += static_cast<char>(std::tolower(u));
+    if (c == ' ')
+      out += '-';
+    else if (std::isalnum(u) || c == '-' || c == '_' || u >= 0x80)
+      out += static_cast<char>(std::tolower(u));
   }
   return out;
 }
@@ -88,8 +92,10 @@ std::vector<std::string> shell_words(const std::string& line) {
   for (std::size_t i = 0; i <= line.size(); ++i) {
     const char c = i < line.size() ? line[i] : ' ';
     if (quote) {
-      if (c == quote) quote = 0;
-      else word += c;
+      if (c == quote)
+        quote = 0;
+      else
+        word += c;
     } else if (c == '\'' || c == '"') {
       quote = c;
       inside = true;
@@ -158,31 +164,36 @@ BOOST_AUTO_TEST_CASE(links_lead_somewhere) {
       ++checked;
       const std::size_t hash = link.find('#');
       const std::string file = link.substr(0, hash);
-      const fs::path target = file.empty() ? test::source_root() / name : test::source_root() / fs::path(name).parent_path() / file;
+      const fs::path target =
+          file.empty() ? test::source_root() / name : test::source_root() / fs::path(name).parent_path() / file;
       BOOST_TEST(fs::exists(target), name << ":" << line_of(prose, at) << ": no file for the link '" << link << "'");
       if (hash == std::string::npos || !fs::exists(target) || target.extension() != ".md") continue;
       const auto anchors = anchors_of(support::read_file(target));
-      BOOST_TEST(anchors.count(link.substr(hash + 1)) == 1u, name << ":" << line_of(prose, at) << ": no heading for '" << link << "'");
+      BOOST_TEST(anchors.count(link.substr(hash + 1)) == 1u,
+                 name << ":" << line_of(prose, at) << ": no heading for '" << link << "'");
     }
   }
   BOOST_TEST(checked > 100u);
 }
 
 BOOST_AUTO_TEST_CASE(files_that_pages_name_exist) {
-  const std::vector<const char*> folders{"lib/", "tests/", "configs/", "pipelines/", "doc/", "meson/", "python/", "examples/"};
+  const std::vector<const char*> folders{"lib/", "tests/", "configs/", "pipelines/",
+                                         "doc/", "meson/", "python/",  "examples/"};
   std::size_t checked = 0;
   for (const auto& [name, page] : pages()) {
-    if (name == "CHANGELOG.md" || name == "doc/add-an-encoding.md") continue;   // names of the past, and of an example
+    if (name == "CHANGELOG.md" || name == "doc/add-an-encoding.md") continue;  // names of the past, and of an example
     const std::string prose = prose_of(page);
     for (std::size_t at = prose.find('`'); at != std::string::npos;) {
       const std::size_t end = prose.find('`', at + 1);
       if (end == std::string::npos) break;
       const std::string word = prose.substr(at + 1, end - at - 1);
-      const bool path = word.find_first_of(" *<>$[]{}…|") == std::string::npos &&
-                        std::any_of(folders.begin(), folders.end(), [&](const char* folder) { return word.rfind(folder, 0) == 0; });
+      const bool path =
+          word.find_first_of(" *<>$[]{}…|") == std::string::npos &&
+          std::any_of(folders.begin(), folders.end(), [&](const char* folder) { return word.rfind(folder, 0) == 0; });
       if (path) {
         ++checked;
-        const bool there = fs::exists(test::source_root() / word) || fs::exists(test::source_root() / (word + ".cpp"));   // a program's source
+        const bool there = fs::exists(test::source_root() / word) ||
+                           fs::exists(test::source_root() / (word + ".cpp"));  // a program's source
         BOOST_TEST(there, name << ":" << line_of(prose, at) << ": there is no " << word);
       }
       at = prose.find('`', end + 1);
@@ -231,7 +242,7 @@ BOOST_AUTO_TEST_CASE(yaml_is_read_as_the_programs_read_it) {
           support::write_file_atomically(folder / "claims.yml", block.text, false);
           report::read_claims(folder / "claims.yml");
         } else if (block.text.rfind("encoding:", 0) == 0 && block.text.find("\nencoding:") != std::string::npos) {
-          for (const std::string& line : support::split(block.text, '\n')) {   // alternatives, a line each
+          for (const std::string& line : support::split(block.text, '\n')) {  // alternatives, a line each
             ++others;
             support::parse_yaml(line + "\n", where);
           }
@@ -262,7 +273,8 @@ BOOST_AUTO_TEST_CASE(the_number_of_algorithmic_tasks_is_that_of_the_code) {
   const std::string phrase = support::cat(data::task_generators().size(), " algorithmic tasks");
   for (const auto& [name, page] : pages()) {
     if (name == "CHANGELOG.md") continue;
-    for (std::size_t at = page.find(" algorithmic tasks"); at != std::string::npos; at = page.find(" algorithmic tasks", at + 1)) {
+    for (std::size_t at = page.find(" algorithmic tasks"); at != std::string::npos;
+         at = page.find(" algorithmic tasks", at + 1)) {
       std::size_t begin = at;
       while (begin > 0 && page[begin - 1] >= '0' && page[begin - 1] <= '9') --begin;
       if (begin == at) continue;
@@ -274,20 +286,44 @@ BOOST_AUTO_TEST_CASE(the_number_of_algorithmic_tasks_is_that_of_the_code) {
 
 BOOST_AUTO_TEST_CASE(words_are_spelt_well, *precondition(test::Installed{"codespell"})) {
   const fs::path root = test::source_root();
-  std::vector<std::string> command{"codespell", "--ignore-words", (root / "tests/documents/words.txt").string(), "--skip",
-                                   "*.svg,*.csv,*.json,*.png,*.min.js"};
-  for (const char* name : {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "bootstrap", "doc", "lib", "stages",
-                           "pipelines", "configs", "python", "examples", "reports/README.md"}) {
+  std::vector<std::string> command{"codespell", "--ignore-words", (root / "tests/documents/words.txt").string(),
+                                   "--skip", "*.svg,*.csv,*.json,*.png,*.min.js"};
+  for (const char* name : {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "bootstrap", "doc", "lib",
+                           "stages", "pipelines", "configs", "python", "examples", "reports/README.md"}) {
     command.push_back((root / name).string());
   }
   const support::Captured answer = support::capture(command);
   BOOST_TEST(answer.out.empty(), answer.out << "words that are right here belong into tests/documents/words.txt");
   BOOST_TEST((answer.status.code == 0 || !answer.out.empty()), answer.err);
-  const test::TempFolder folder;   // it does find a slip
-  support::write_file_atomically(folder / "slip.md", std::string("A pipe") + "lnie of stages.\nIt is recie" + "ved.\n", false);
+  const test::TempFolder folder;  // it does find a slip
+  support::write_file_atomically(folder / "slip.md", std::string("A pipe") + "lnie of stages.\nIt is recie" + "ved.\n",
+                                 false);
   command.resize(5);
   command.push_back((folder / "slip.md").string());
   BOOST_TEST(support::capture(command).out.find("received") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(the_documents_become_a_site_with_search, *precondition(test::Installed{"mkdocs"})) {
+  const test::TempFolder folder;
+  const support::Captured made =
+      support::capture({(test::source_root() / "doc/site").string(), (folder / "site").string()});
+  BOOST_REQUIRE_MESSAGE(made.status.code == 0, made.out << made.err);  // a link that leads nowhere ends it, too
+  std::size_t found = 0;
+  for (const auto& [name, page] : pages()) {
+    if (name.rfind("doc/", 0) != 0) continue;
+    fs::path html = folder / ("site/" + name);
+    html.replace_extension(".html");
+    if (html.filename() == "README.html") html.replace_filename("index.html");
+    BOOST_TEST(fs::exists(html), name << " has no page");
+    ++found;
+  }
+  BOOST_TEST(found > 50u);
+  BOOST_TEST(support::read_file(folder / "site/search/search_index.json").find("doc/encodings/rope.html") !=
+             std::string::npos);
+  const std::string front = support::read_file(folder / "site/index.html");
+  for (const char* outside : {"src=\"http", "rel=\"stylesheet\" href=\"http", "@import"}) {
+    BOOST_TEST(front.find(outside) == std::string::npos, outside);  // nothing is loaded from elsewhere
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,5 +1,5 @@
-// What the README promises, done as it stands there: its pipeline, its plan, its three ways in, and the numbers that pages say
-// of the programs. Trainings are cut to a few steps by flags that are added to the README's commands.
+// What the README promises, done as it stands there: its pipeline, its plan, its three ways in, and the numbers that
+// pages say of the programs. Trainings are cut to a few steps by flags that are added to the README's commands.
 #include <boost/test/unit_test.hpp>
 #include <regex>
 
@@ -39,7 +39,8 @@ class Reader : public Project {
     fs::create_directory_symlink(test::source_root() / "configs", root() / "configs");
   }
   /// The README's line of code that begins so, as a shell runs it, with more words at its end.
-  Answer type(const std::string& begin, const std::string& more = "", const std::map<std::string, std::string>& places = {}) const {
+  Answer type(const std::string& begin, const std::string& more = "",
+              const std::map<std::string, std::string>& places = {}) const {
     std::string line;
     for (const CodeBlock& each : test::code_blocks(readme())) {
       for (const std::string& candidate : support::split(each.text, '\n')) {
@@ -59,10 +60,12 @@ class Reader : public Project {
 
 /// Models that learn next to nothing, in seconds.
 const std::string kSmall =
-    "--axis encoding=none,rope --axis seed=42 --set model.train.tokens=8k --set model.train.batch=4 --set model.model.width=16"
+    "--axis encoding=none,rope --axis seed=42 --set model.train.tokens=8k --set model.train.batch=4 --set "
+    "model.model.width=16"
     " --set model.train.validate_windows=4 --set scores.eval.documents=8 --set scores.eval.min_documents=2"
     " --set 'scores.eval.lengths=[1,2]' --set 'scores.eval.tasks=[perplexity]' --set data.vocabulary=512";
-const std::string kFew = kSmall + " --set text.generated.words=60k --set text.generated.min_words=400 --set text.generated.max_words=900";
+const std::string kFew =
+    kSmall + " --set text.generated.words=60k --set text.generated.min_words=400 --set text.generated.max_words=900";
 const std::string kQuiet = " --durability off --progress plain";
 
 std::string stage(const std::string& name) { return (test::build_root() / "stages" / name).string(); }
@@ -86,7 +89,8 @@ BOOST_AUTO_TEST_CASE(a_folder_of_text_leads_to_a_report) {
   const Reader reader;
   const fs::path texts = reader.root() / "my texts";
   fs::create_directory(texts);
-  const std::vector<std::string> words{"the", "cat", "saw", "another", "bird", "near", "a", "green", "tree", "and", "sang"};
+  const std::vector<std::string> words{"the", "cat",   "saw",  "another", "bird", "near",
+                                       "a",   "green", "tree", "and",     "sang"};
   std::uint32_t state = 1;
   for (int document = 0; document < 120; ++document) {
     std::string text;
@@ -94,16 +98,17 @@ BOOST_AUTO_TEST_CASE(a_folder_of_text_leads_to_a_report) {
       state = state * 1664525u + 1013904223u;
       text += words[(state >> 16) % words.size()] + (i % 12 == 11 ? ".\n" : " ");
     }
-    support::write_file_atomically(texts / support::cat("story ", document, ".txt"), text + std::to_string(document), false);
+    support::write_file_atomically(texts / support::cat("story ", document, ".txt"), text + std::to_string(document),
+                                   false);
   }
-  const Answer run = reader.type("pe-pipeline run first.yml --set text.source=local", kSmall + " --set data.vocabulary=300" + kQuiet,
-                                 {{"DIR", texts.string()}});
+  const Answer run = reader.type("pe-pipeline run first.yml --set text.source=local",
+                                 kSmall + " --set data.vocabulary=300" + kQuiet, {{"DIR", texts.string()}});
   BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
   BOOST_TEST(has(run.out, "report: "));
   const std::string page = support::read_file(reader.root() / "reports/first/latest/report.html");
   for (const char* part : {"rope", "Perplexity against context length"}) BOOST_TEST(has(page, part), part);
-  const Answer again = reader.type("pe-pipeline run first.yml --set text.source=local", kSmall + " --set data.vocabulary=300" + kQuiet,
-                                   {{"DIR", texts.string()}});
+  const Answer again = reader.type("pe-pipeline run first.yml --set text.source=local",
+                                   kSmall + " --set data.vocabulary=300" + kQuiet, {{"DIR", texts.string()}});
   BOOST_TEST(has(again.out, "nothing to do"), again.out);
 }
 
@@ -137,11 +142,11 @@ BOOST_AUTO_TEST_CASE(one_number_of_a_report_is_computed_again) {
   const fs::path scores = "out/first/scores/from=model,encoding=rope,seed=42.h5";
   BOOST_REQUIRE(fs::exists(theirs.root() / scores));
 
-  const Reader mine;   // a store of its own
+  const Reader mine;  // a store of its own
   const Answer part = mine.type("pe-pipeline run first.yml '+scores", kFew + kQuiet);
   BOOST_REQUIRE_MESSAGE(part.code == 0, part.out << part.err);
   BOOST_TEST(fs::exists(mine.root() / scores));
-  BOOST_TEST(!fs::exists(mine.root() / "out/first/scores/from=model,encoding=none,seed=42.h5"));   // and nothing else
+  BOOST_TEST(!fs::exists(mine.root() / "out/first/scores/from=model,encoding=none,seed=42.h5"));  // and nothing else
   const Answer diff = mine.type("pe-pipeline diff THEIRS.h5", "", {{"THEIRS.h5", (theirs.root() / scores).string()}});
   BOOST_TEST(diff.code == 0, diff.out << diff.err);
   const Answer verify = mine.type("pe-pipeline verify first.yml", kFew);
@@ -150,9 +155,15 @@ BOOST_AUTO_TEST_CASE(one_number_of_a_report_is_computed_again) {
   // Another seed gives other numbers, and diff says so.
   const Reader other;
   const std::string seeds = std::regex_replace(kFew, std::regex("seed=42"), "seed=43");
-  BOOST_REQUIRE(other.call_words({"sh", "-c", "PATH='" + (test::build_root() / "stages").string() + "':\"$PATH\"; pe-pipeline run first.yml '+scores[encoding=rope]' " + seeds + kQuiet}).code == 0);
-  const Answer differs = mine.type("pe-pipeline diff THEIRS.h5", "",
-                                   {{"THEIRS.h5", (other.root() / "out/first/scores/from=model,encoding=rope,seed=43.h5").string()}});
+  BOOST_REQUIRE(
+      other
+          .call_words({"sh", "-c",
+                       "PATH='" + (test::build_root() / "stages").string() +
+                           "':\"$PATH\"; pe-pipeline run first.yml '+scores[encoding=rope]' " + seeds + kQuiet})
+          .code == 0);
+  const Answer differs =
+      mine.type("pe-pipeline diff THEIRS.h5", "",
+                {{"THEIRS.h5", (other.root() / "out/first/scores/from=model,encoding=rope,seed=43.h5").string()}});
   BOOST_TEST(differs.code == 1, differs.out << differs.err);
 }
 
@@ -160,7 +171,7 @@ BOOST_AUTO_TEST_CASE(help_fits_a_screen_and_says_where_the_rest_is) {
   int stages = 0;
   for (const auto& entry : fs::directory_iterator(test::build_root() / "stages")) {
     const std::string name = entry.path().filename().string();
-    if (!fs::exists(entry.path().string() + ".describe.json")) continue;   // no stage
+    if (!fs::exists(entry.path().string() + ".describe.json")) continue;  // no stage
     ++stages;
     const auto help = support::capture({entry.path().string(), "--help"});
     BOOST_TEST(help.status.code == 0, name);
@@ -186,14 +197,23 @@ BOOST_AUTO_TEST_CASE(keys_of_other_programs_lead_to_ours) {
   const auto hint = [](const std::string& program, const std::string& config) {
     return support::capture({stage(program), "--check"}, config + "\n").out;
   };
-  for (const auto& [typed, meant] : std::map<std::string, std::string>{
-           {"lr", "peak_lr"}, {"bs", "batch"}, {"batch_size", "batch"}, {"wd", "weight_decay"}, {"steps", "tokens"},
-           {"seq_len", "length"}, {"max_grad_norm", "clip"}, {"warmup", "warmup_steps"}, {"optim", "optimizer"}}) {
+  for (const auto& [typed, meant] : std::map<std::string, std::string>{{"lr", "peak_lr"},
+                                                                       {"bs", "batch"},
+                                                                       {"batch_size", "batch"},
+                                                                       {"wd", "weight_decay"},
+                                                                       {"steps", "tokens"},
+                                                                       {"seq_len", "length"},
+                                                                       {"max_grad_norm", "clip"},
+                                                                       {"warmup", "warmup_steps"},
+                                                                       {"optim", "optimizer"}}) {
     const std::string answer = hint("pe-train", support::cat(R"({"train": {")", typed, R"(": 1}})"));
     BOOST_TEST(has(answer, "did you mean '" + meant + "'?"), typed << ": " << answer);
   }
-  for (const auto& [typed, meant] : std::map<std::string, std::string>{
-           {"d_model", "width"}, {"n_layers", "layers"}, {"num_heads", "heads"}, {"n_kv_heads", "key_value_heads"}, {"pe", "encoding"}}) {
+  for (const auto& [typed, meant] : std::map<std::string, std::string>{{"d_model", "width"},
+                                                                       {"n_layers", "layers"},
+                                                                       {"num_heads", "heads"},
+                                                                       {"n_kv_heads", "key_value_heads"},
+                                                                       {"pe", "encoding"}}) {
     const std::string answer = hint("pe-train", support::cat(R"({"model": {")", typed, R"(": 1}})"));
     BOOST_TEST(has(answer, "did you mean '" + meant + "'?"), typed << ": " << answer);
   }
@@ -215,11 +235,11 @@ BOOST_AUTO_TEST_CASE(numbers_that_pages_say_are_those_of_the_programs) {
   for (const auto& entry : fs::recursive_directory_iterator(test::source_root())) {
     const std::string name = fs::relative(entry.path(), test::source_root()).string();
     if (entry.path().extension() != ".md" || name.rfind("build", 0) == 0 || name.rfind(".", 0) == 0) continue;
-    if (name == "CHANGELOG.md" || name.rfind("doc/performance", 0) == 0) continue;   // numbers of their day
+    if (name == "CHANGELOG.md" || name.rfind("doc/performance", 0) == 0) continue;  // numbers of their day
     const std::string page = support::read_file(entry.path());
     static const std::regex phrase(R"((\d+) (encodings|protocols)\b)");
     for (std::sregex_iterator it(page.begin(), page.end(), phrase), end; it != end; ++it) {
-      if (std::stoul((*it)[1].str()) < 10) continue;   // "2 encodings" are some of them
+      if (std::stoul((*it)[1].str()) < 10) continue;  // "2 encodings" are some of them
       ++said;
       BOOST_TEST(std::stoul((*it)[1].str()) == true_numbers.at((*it)[2].str()), name << " says " << (*it)[0].str());
     }
@@ -237,10 +257,11 @@ BOOST_AUTO_TEST_CASE(the_quickstart_is_small_and_its_tasks_are_those_that_pages_
   BOOST_REQUIRE_MESSAGE(plan.code == 0, plan.err);
   const Json tasks = Json::parse(plan.out);
   BOOST_TEST(tasks.at("tasks").size() <= 30u);
-  BOOST_TEST(tasks.at("cost").at("training_tokens").get<std::int64_t>() <= 3'000'000);   // more than two minutes allow
+  BOOST_TEST(tasks.at("cost").at("training_tokens").get<std::int64_t>() <= 3'000'000);  // more than two minutes allow
   std::string ids;
   for (const Json& task : tasks.at("tasks")) ids += task.at("id").get<std::string>() + "\n";
-  for (const char* id : {"train[encoding=rope,seed=42]", "encoding=none", "encoding=alibi", "seed=44", "tokenize", "report"}) {
+  for (const char* id :
+       {"train[encoding=rope,seed=42]", "encoding=none", "encoding=alibi", "seed=44", "tokenize", "report"}) {
     BOOST_TEST(has(ids, id), id << " is not among\n" << ids);
   }
 }

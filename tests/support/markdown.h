@@ -10,9 +10,9 @@
 namespace pe::test {
 
 struct CodeBlock {
-  std::string language;   ///< as after the opening fence: "yaml", "python", "sh"; "" for an indented block
-  std::string text;       ///< each line ends in "\n"; indented blocks without their indent
-  std::size_t line = 0;   ///< of its first line of code, from 1
+  std::string language;  ///< as after the opening fence: "yaml", "python", "sh"; "" for an indented block
+  std::string text;      ///< each line ends in "\n"; indented blocks without their indent
+  std::size_t line = 0;  ///< of its first line of code, from 1
 };
 
 /// Fenced and indented blocks, in order. An indented one begins after an empty line, outside of lists.
@@ -40,7 +40,8 @@ inline std::vector<CodeBlock> code_blocks(const std::string& page) {
       if (indented) blocks.push_back({"", line.substr(4) + "\n", number});
       if (begin < 4) {
         const bool numbered = line[begin] >= '0' && line[begin] <= '9' && line.find(". ") < begin + 4;
-        in_list = numbered || line.compare(begin, 2, "- ") == 0 || line.compare(begin, 2, "* ") == 0 || (in_list && begin > 0);
+        in_list = numbered || line.compare(begin, 2, "- ") == 0 || line.compare(begin, 2, "* ") == 0 ||
+                  (in_list && begin > 0);
       }
     }
     after_empty = empty;

@@ -25,28 +25,39 @@ BOOST_AUTO_TEST_CASE(the_nearest_word_is_found) {
 }
 
 BOOST_AUTO_TEST_CASE(names_of_other_programs_are_understood) {
-  const std::vector<std::string> keys{"train.peak_lr", "train.batch", "train.tokens", "train.length", "train.weight_decay",
-                                      "train.warmup_steps", "train.clip", "model.width", "model.layers", "model.encoding",
-                                      "model.key_value_heads", "compute.micro_batch"};
-  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{
-           {"lr", "train.peak_lr"}, {"train.lr", "train.peak_lr"}, {"LR", "train.peak_lr"}, {"learning-rate", "train.peak_lr"},
-           {"bs", "train.batch"}, {"batch_size", "train.batch"}, {"wd", "train.weight_decay"}, {"steps", "train.tokens"},
-           {"train.max_steps", "train.tokens"}, {"d_model", "model.width"}, {"n_layers", "model.layers"},
-           {"seq_len", "train.length"}, {"max_grad_norm", "train.clip"}, {"model.pe", "model.encoding"}}) {
+  const std::vector<std::string> keys{
+      "train.peak_lr", "train.batch", "train.tokens", "train.length",   "train.weight_decay",    "train.warmup_steps",
+      "train.clip",    "model.width", "model.layers", "model.encoding", "model.key_value_heads", "compute.micro_batch"};
+  for (const auto& [typed, meant] :
+       std::vector<std::pair<std::string, std::string>>{{"lr", "train.peak_lr"},
+                                                        {"train.lr", "train.peak_lr"},
+                                                        {"LR", "train.peak_lr"},
+                                                        {"learning-rate", "train.peak_lr"},
+                                                        {"bs", "train.batch"},
+                                                        {"batch_size", "train.batch"},
+                                                        {"wd", "train.weight_decay"},
+                                                        {"steps", "train.tokens"},
+                                                        {"train.max_steps", "train.tokens"},
+                                                        {"d_model", "model.width"},
+                                                        {"n_layers", "model.layers"},
+                                                        {"seq_len", "train.length"},
+                                                        {"max_grad_norm", "train.clip"},
+                                                        {"model.pe", "model.encoding"}}) {
     BOOST_TEST(offered(typed, keys) == meant, typed << " gives " << offered(typed, keys));
   }
-  BOOST_TEST(offered("nope", {"rope", "none", "pope"}) == "none");   // and not the nearest by spelling
-  BOOST_TEST(offered("nope", {"rope", "pope"}) == "rope");           // where there is no other
+  BOOST_TEST(offered("nope", {"rope", "none", "pope"}) == "none");  // and not the nearest by spelling
+  BOOST_TEST(offered("nope", {"rope", "pope"}) == "rope");          // where there is no other
 }
 
 BOOST_AUTO_TEST_CASE(parts_and_beginnings_of_words_are_understood) {
-  const std::vector<std::string> keys{"peak_lr", "warmup_steps", "weight_decay", "decay_share", "validate_windows", "encoding"};
-  BOOST_TEST(offered("warmup_tokens_steps", keys) == "warmup_steps");   // holds its parts
+  const std::vector<std::string> keys{"peak_lr",     "warmup_steps",     "weight_decay",
+                                      "decay_share", "validate_windows", "encoding"};
+  BOOST_TEST(offered("warmup_tokens_steps", keys) == "warmup_steps");  // holds its parts
   BOOST_TEST(offered("windows", keys) == "validate_windows");
   BOOST_TEST(offered("share", keys) == "decay_share");
   BOOST_TEST(offered("enc", keys) == "encoding");
   BOOST_TEST(offered("WarmupSteps", keys) == "warmup_steps");
-  BOOST_TEST(offered("of", {"end_of_text"}) == "nothing");   // short parts say nothing
+  BOOST_TEST(offered("of", {"end_of_text"}) == "nothing");  // short parts say nothing
   BOOST_TEST(offered("", keys) == "nothing");
 }
 
