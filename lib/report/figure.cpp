@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "report/text_escape.h"
 #include "support/text.h"
@@ -21,6 +22,8 @@ double between(Scale scale, double a, double b, double t) {
   return a * (1 - t) + b * t;
 }
 
+bool is_named(const Series& series) { return series.role == Series::Role::kMain || series.role == Series::Role::kLine; }
+
 const char* role_name(Series::Role role) {
   switch (role) {
     case Series::Role::kMain:
@@ -33,6 +36,8 @@ const char* role_name(Series::Role role) {
       return "raw";
     case Series::Role::kContext:
       return "context";
+    case Series::Role::kPoints:
+      return "points";
   }
   return "main";
 }
@@ -315,23 +320,109 @@ double text_width(std::string_view text) {
   return width;
 }
 
+std::vector<std::string> names_of(const Figure& figure) {
+  std::vector<std::string> names;
+  for (const Panel& panel : figure.panels) {
+    for (const Series& series : panel.series) {
+      if (!series.labelled || series.name.empty() || !is_named(series)) continue;
+      if (std::find(names.begin(), names.end(), series.name) == names.end()) names.push_back(series.name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> leading_names(const Figure& figure, const std::string& first, std::size_t most) {
+  std::vector<std::pair<double, std::string>> ends;
+  const bool higher = figure.y.title.find("higher is better") != std::string::npos;
+  for (const std::string& name : names_of(figure)) {
+    double end = std::numeric_limits<double>::infinity();   // of a name that the first panel lacks
+    if (!figure.panels.empty()) {
+      for (const Series& series : figure.panels.front().series) {
+        if (series.name != name || !is_named(series) || series.points.empty()) continue;
+        const double last = series.points.back().y;
+        end = std::isnan(last) ? end : higher ? -last : last;
+      }
+    }
+    ends.emplace_back(end, name);
+  }
+  std::stable_sort(ends.begin(), ends.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> names;
+  for (const auto& [end, name] : ends) {
+    if (name == first) names.push_back(name);
+  }
+  for (const auto& [end, name] : ends) {
+    if (names.size() < most && name != first) names.push_back(name);
+  }
+  return names;
+}
+
+Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names) {
+  const auto chosen = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  for (Panel& panel : figure.panels) {
+    std::set<std::string> others;   // their colours, of which flags are drawn
+    for (Series& series : panel.series) {
+      if (!chosen(series.name)) others.insert(series.look.colour);
+    }
+    for (const Series& series : panel.series) {
+      if (chosen(series.name)) others.erase(series.look.colour);
+    }
+    std::erase_if(panel.flags, [&](const Flag& flag) { return others.count(flag.colour) != 0; });
+    std::erase_if(panel.series, [&](const Series& series) { return !chosen(series.name) && !is_named(series); });
+    for (Series& series : panel.series) {
+      if (chosen(series.name)) continue;
+      series.role = Series::Role::kContext;
+      series.labelled = false;
+      series.whiskers = false;
+    }
+  }
+  return figure;
+}
+
+Figure small_multiples(const Figure& figure) {
+  Figure each = figure;
+  each.id += "_each";
+  each.columns = 3;
+  each.panels.clear();
+  if (figure.panels.empty()) return each;
+  const Panel& first = figure.panels.front();
+  for (const std::string& name : names_of(figure)) {
+    Figure one = figure;
+    one.panels = {first};
+    one = with_others_in_grey(std::move(one), {name});
+    Panel panel = std::move(one.panels.front());
+    panel.title = name;
+    if (std::none_of(panel.series.begin(), panel.series.end(), [&](const Series& series) { return series.name == name; })) continue;
+    for (Series& series : panel.series) series.labelled = false;   // the title says it
+    each.panels.push_back(std::move(panel));
+  }
+  return each;
+}
+
 std::string figure_csv(const Figure& figure) {
   const auto number = [](double value) {
     return std::isfinite(value) ? support::shortest(value) : std::isinf(value) ? "inf" : "";
   };
-  std::string text = "panel,series,seed,role,x,y,low,high,n\r\n";
+  std::string text = "panel,series,seed,role,x,y,low,high,n";
+  for (const Unit& unit : figure.x_units) text += cat(",x_", unit.id);
+  text += "\r\n";
+  const std::string no_units(figure.x_units.size(), ',');
   for (const Panel& panel : figure.panels) {
     for (const Series& series : panel.series) {
       for (const Point& p : series.points) {
         text += cat(quote_csv(panel.title), ",", quote_csv(series.name), ",", quote_csv(series.seed), ",",
                     role_name(series.role), ",", number(p.x), ",", number(p.y), ",", number(p.low), ",", number(p.high),
-                    ",", number(p.n), "\r\n");
+                    ",", number(p.n));
+        for (const Unit& unit : figure.x_units) {
+          const auto factor = series.units.find(unit.id);
+          text += cat(",", factor == series.units.end() ? "" : number(p.x * factor->second));
+        }
+        text += "\r\n";
       }
     }
     for (const HeatCell& cell : panel.cells) {
       text +=
           cat(quote_csv(panel.title), ",,,cell,", quote_csv(figure.x_names.at(static_cast<std::size_t>(cell.column))),
-              ",", quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value), "\r\n");
+              ",", quote_csv(figure.y_names.at(static_cast<std::size_t>(cell.row))), ",,,", number(cell.value), no_units, "\r\n");
     }
   }
   return text;
@@ -341,8 +432,9 @@ Json figure_json(const Figure& figure, std::size_t limit) {
   const auto axis = [](const Axis& a) {
     static const char* const scales[] = {"linear", "log2", "log10"};
     static const char* const styles[] = {"plain", "count", "percent"};
-    return Json{
-        {"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
+    Json entry{{"title", a.title}, {"scale", scales[static_cast<int>(a.scale)]}, {"ticks", styles[static_cast<int>(a.ticks)]}};
+    if (a.hidden) entry["hidden"] = true;
+    return entry;
   };
   // JSON has neither NaN nor infinity: null is a gap, "inf" is beyond any range. Five digits are enough to look at.
   const auto number = [](double value) -> Json {
@@ -354,6 +446,11 @@ Json figure_json(const Figure& figure, std::size_t limit) {
             {"x", axis(figure.x)},
             {"y", axis(figure.y)},
             {"panels", Json::array()}};
+  for (const Unit& unit : figure.x_units) {
+    Json entry = axis(unit.axis);
+    entry["id"] = unit.id;
+    json["units"].push_back(std::move(entry));
+  }
   for (const Panel& panel : figure.panels) {
     Json series = Json::array();
     std::vector<double> ys, xs;
@@ -376,6 +473,8 @@ Json figure_json(const Figure& figure, std::size_t limit) {
                         {"dash", static_cast<int>(s.look.dash)},
                         {"shape", static_cast<int>(s.look.shape)},
                         {"points", std::move(points)}});
+      if (!s.variant.empty()) series.back()["variant"] = s.variant;
+      if (!s.units.empty()) series.back()["units"] = s.units;
     }
     Json rules = Json::array();
     for (const Rule& rule : panel.rules)
@@ -386,6 +485,9 @@ Json figure_json(const Figure& figure, std::size_t limit) {
                {"series", std::move(series)},
                {"rules", std::move(rules)},
                {"flags", std::move(flags)}};
+    for (const Shade& shade : panel.shades) entry["shades"].push_back({{"low", shade.low}, {"high", shade.high}, {"label", shade.label}});
+    if (!panel.encoding.empty()) entry["encoding"] = panel.encoding;
+    if (!panel.variant.empty()) entry["variant"] = panel.variant;
     const auto bound = [&](const char* name, const std::optional<double>& own, double shared) {
       if (own)
         entry[name] = *own;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct Axis {
   TickStyle ticks = TickStyle::kPlain;
   double low = kUnknown;  ///< absent: from the data
   double high = kUnknown;
+  bool hidden = false;  ///< places along it mean nothing: no ticks
 };
 
 struct Point {
@@ -44,6 +46,7 @@ struct Series {
     kSeed,     ///< one seed of it: thin
     kRaw,      ///< what was smoothed: faint
     kContext,  ///< others, in grey
+    kPoints,   ///< markers without a line: single seeds of what is often all or nothing
   };
   std::string name;  ///< label at the line's end, once per name
   std::string seed;  ///< of a seed's line
@@ -53,11 +56,19 @@ struct Series {
   std::string end_note;       ///< why the line ends early: "n/a beyond 128"
   bool labelled = true;       ///< has a label at its end
   bool whiskers = false;      ///< bounds as whiskers and not as a band
+  std::string variant;        ///< of its models, for a page that chooses among them
+  std::map<std::string, double> units;  ///< what one of x is in each of the figure's units
 };
 
 struct Rule {  ///< a straight line across a panel
   bool vertical = true;
   double at = 0;
+  std::string label;
+};
+
+struct Shade {  ///< a range of x, such as the lengths of training
+  double low = 0;
+  double high = 0;
   std::string label;
 };
 
@@ -81,12 +92,20 @@ struct Panel {
   std::vector<Series> series;
   std::vector<Rule> rules;
   std::vector<Flag> flags;
+  std::vector<Shade> shades;
   std::vector<HeatCell> cells;
   std::optional<double> x_low, x_high, y_low, y_high;  ///< a zoom; else the figure's axes
+  std::string encoding, variant;  ///< whose panel it is, where it is that of one
+};
+
+/// Another unit of the x axis, which a reader may choose.
+struct Unit {
+  std::string id;  ///< in CSV and report.json: "steps"
+  Axis axis;
 };
 
 struct Figure {
-  enum class Kind { kLines, kHeatMap, kForest };
+  enum class Kind { kLines, kHeatMap, kForest, kBars };  ///< bars: as a forest, from 0
   std::string id;  ///< file name without its ending
   std::string title;
   std::string caption;
@@ -100,9 +119,21 @@ struct Figure {
   std::vector<std::string> x_names, y_names;
   double heat_low = 0, heat_high = 1;
   std::string heat_title;
+  std::vector<Unit> x_units;  ///< other units of x, with factors in the series
 };
 
-/// The figure's data, a row per point: panel, series, seed, role, x, y, low, high, n.
+/// More names than labels at line ends can carry.
+inline constexpr std::size_t kNamesInColour = 8;
+/// The names of a figure's labelled lines, in order.
+std::vector<std::string> names_of(const Figure& figure);
+/// The `most` names that lie best at the ends of the first panel's lines (the axis's title says which way is better), `first` first.
+std::vector<std::string> leading_names(const Figure& figure, const std::string& first, std::size_t most = kNamesInColour);
+/// The same figure with all other names in grey.
+Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names);
+/// A panel for each name out of the first panel, the others in grey.
+Figure small_multiples(const Figure& figure);
+
+/// The figure's data, a row per point: panel, series, seed, role, x, y, low, high, n, then x in the other units.
 std::string figure_csv(const Figure& figure);
 /// The same for the page and report.json, at most `points` a series.
 Json figure_json(const Figure& figure, std::size_t points = 2000);

@@ -178,11 +178,12 @@ class Script {
     ranges(panel, f);
 
     double tick_width = 0;
+    if (figure_.y.hidden) f.y.ticks.clear();
     for (const Tick& tick : f.y.ticks) tick_width = std::max(tick_width, text_width(tick.label));
     f.left = f.cell_left + em_ * (std::min(tick_width, kLongestLabel) + 1.5);
     f.bottom = f.cell_bottom + em_ * (figure_.x.title.empty() ? 2.2 : 3.7);
     f.top = f.cell_top - em_ * (0.9 + (panel.title.empty() ? 0 : 1.7) + (figure_.y.title.empty() ? 0.2 : 1.7));
-    if (has_rule_labels(panel)) f.top -= em_ * 1.3;
+    if (has_rule_labels(panel) || has_shade_labels(panel)) f.top -= em_ * 1.3;
 
     std::vector<EndLabel> labels;
     if (figure_.kind == Figure::Kind::kLines) labels = end_labels(panel, f);
@@ -203,7 +204,7 @@ class Script {
     frame_and_axes(panel, f);
     if (figure_.kind == Figure::Kind::kHeatMap) {
       heat_map(panel, f);
-    } else if (figure_.kind == Figure::Kind::kForest) {
+    } else if (is_forest()) {
       forest(panel, f);
     } else {
       lines(panel, f, labels);
@@ -214,6 +215,11 @@ class Script {
     return std::any_of(panel.rules.begin(), panel.rules.end(),
                        [](const Rule& r) { return r.vertical && !r.label.empty(); });
   }
+
+  static bool has_shade_labels(const Panel& panel) {
+    return std::any_of(panel.shades.begin(), panel.shades.end(), [](const Shade& s) { return !s.label.empty(); });
+  }
+  bool is_forest() const { return figure_.kind == Figure::Kind::kForest || figure_.kind == Figure::Kind::kBars; }
 
   void ranges(const Panel& panel, Frame& f) const {
     const auto categories = [](const std::vector<std::string>& names) {
@@ -230,11 +236,12 @@ class Script {
         for (const Point& point : series.points) {
           xs.push_back(point.x);
           ys.push_back(point.y);
-          if (figure_.kind == Figure::Kind::kForest) xs.insert(xs.end(), {point.low, point.high});
+          if (is_forest()) xs.insert(xs.end(), {point.low, point.high});
           if (figure_.kind == Figure::Kind::kLines) ys.insert(ys.end(), {point.low, point.high});
         }
       }
       for (const Rule& rule : p.rules) (rule.vertical ? xs : ys).push_back(rule.at);
+      for (const Shade& shade : p.shades) xs.insert(xs.end(), {shade.low, shade.high});
     }
     if (figure_.kind == Figure::Kind::kHeatMap) {
       f.x = categories(figure_.x_names);
@@ -248,7 +255,7 @@ class Script {
     if (panel.y_high) y.high = *panel.y_high;
     f.x = range_of(x, xs);
     f.x.ticks = ticks_of(x, f.x.low, f.x.high, canvas_.panel_width / em_ < 34 ? 4 : 5);
-    f.y = figure_.kind == Figure::Kind::kForest ? categories(figure_.y_names) : range_of(y, ys);
+    f.y = is_forest() ? categories(figure_.y_names) : range_of(y, ys);
   }
 
   void frame_and_axes(const Panel& panel, const Frame& f) {
@@ -258,9 +265,9 @@ class Script {
     const double hair = 0.7 * canvas_.line;
     const bool heat = figure_.kind == Figure::Kind::kHeatMap;
     body_ += cat("set border ",
-                 heat                                    ? 0
-                 : figure_.kind == Figure::Kind::kForest ? 1
-                                                         : 3,
+                 heat                                 ? 0
+                 : is_forest() || figure_.y.hidden ? 1
+                                                   : 3,
                  " lw ", num(hair), " lc rgb '#777777'\n");
     const auto ticks = [](const std::vector<Tick>& list) {
       std::vector<std::string> texts;
@@ -276,24 +283,34 @@ class Script {
                  num(f.y.high), "] noextend\n");
     body_ += cat("set xtics ", ticks(f.x.ticks), " textcolor rgb '#333333'", heat ? " scale 0" : "", " offset 0,",
                  num(tick_offset()), "\n");
-    body_ += cat("set ytics ", ticks(f.y.ticks), " textcolor rgb '#333333'",
-                 heat || figure_.kind == Figure::Kind::kForest ? " scale 0" : "", "\n");
+    if (f.y.ticks.empty()) body_ += "unset ytics\n";   // an empty list would be gnuplot's own choice
+    else body_ += cat("set ytics ", ticks(f.y.ticks), " textcolor rgb '#333333'",
+                 heat || is_forest() ? " scale 0" : "", "\n");
     if (x_scale() == Scale::kLog2) body_ += "set logscale x 2\n";
     if (x_scale() == Scale::kLog10) body_ += "set logscale x 10\n";
     if (y_scale() == Scale::kLog2) body_ += "set logscale y 2\n";
     if (y_scale() == Scale::kLog10) body_ += "set logscale y 10\n";
     if (figure_.kind == Figure::Kind::kLines) {
       body_ += cat("set grid noxtics ytics back lt 1 lc rgb '#e6e6e6' lw ", num(hair), "\n");
-    } else if (figure_.kind == Figure::Kind::kForest) {
+    } else if (is_forest()) {
       body_ += cat("set grid xtics noytics back lt 1 lc rgb '#e6e6e6' lw ", num(hair), "\n");
     }
     if (!figure_.x.title.empty()) {
       label(shortened(figure_.x.title, canvas_.panel_width / em_ - 2), (f.left + f.right) / 2, f.cell_bottom + em_ * 1.0, "center", "#555555");
     }
+    for (const Shade& shade : panel.shades) {
+      const double left = std::clamp(x_at(f, shade.low), f.left, f.right), right = std::clamp(x_at(f, shade.high), f.left, f.right);
+      body_ += cat("set object rectangle from ", screen(left, f.bottom), " to ", screen(right, f.top), " behind fc rgb '#f0f0f0' fs solid 1 noborder\n");
+      if (!shade.label.empty()) {
+        const double half = text_width(shade.label) * em_ / 2;
+        const double centre = std::clamp((left + right) / 2, f.cell_left + half + em_ * 0.3, std::max(f.cell_left + half + em_ * 0.3, f.cell_right - half - em_ * 0.3));
+        label(shade.label, centre, f.top + em_ * 1.0, "center", "#666666", false, 0.9);
+      }
+    }
     for (const Rule& rule : panel.rules) {
       if (rule.vertical) {
         const double x = x_at(f, rule.at);
-        const bool axis_of_zero = figure_.kind == Figure::Kind::kForest;
+        const bool axis_of_zero = is_forest();
         line(x, f.bottom, x, f.top + (rule.label.empty() ? 0 : em_ * 0.4), axis_of_zero ? "#333333" : "#666666", 0.9,
              axis_of_zero ? "1" : "(4,4)", heat ? "front" : "back");
         if (!rule.label.empty()) {
@@ -375,7 +392,7 @@ class Script {
     };
     // Bands lie lowest, then what is faint, then the lines that are named.
     for (const Series& series : panel.series) {
-      if (series.role != Series::Role::kMain || series.whiskers) continue;
+      if ((series.role != Series::Role::kMain && series.role != Series::Role::kLine) || series.whiskers) continue;
       for (const auto& piece : clamp_band(trimmed(series), x_scale(), y_scale(), f.y.low, f.y.high)) {
         std::string rows;
         for (const Point& p : piece) rows += cat(num(p.x), " ", num(p.low), " ", num(p.high), "\n");
@@ -383,6 +400,15 @@ class Script {
                             series.look.colour, "'"));
       }
     }
+    const auto dots = [&](const Series& series) {
+      std::string marks;
+      for (const Point& p : trimmed(series)) {
+        if (p.y >= f.y.low && p.y <= f.y.high) marks += cat(num(p.x), " ", num(p.y), "\n");
+      }
+      if (marks.empty()) return;
+      plots.push_back(cat(block(marks), " with points pt ", point_type(series.look), " ps ", num(em_ / 11 * point_scale() * 0.7), " lw ", num(canvas_.line),
+                          " lc rgb '", mixed_with_white(series.look.colour, 0.35), "'"));
+    };
     const auto strokes = [&](const Series& series, double width, const std::string& colour, bool markers) {
       const auto points = trimmed(series);
       const Clipped clipped = clip_line(points, x_scale(), y_scale(), f.y.low, f.y.high);
@@ -414,6 +440,7 @@ class Script {
     for (const Series& s : panel.series) {
       if (s.role == Series::Role::kRaw) strokes(s, 0.6, mixed_with_white(s.look.colour, 0.7), false);
       if (s.role == Series::Role::kSeed) strokes(s, 0.8, mixed_with_white(s.look.colour, 0.35), false);
+      if (s.role == Series::Role::kPoints) dots(s);
     }
     for (const Series& s : panel.series) {
       if (s.whiskers) {
@@ -454,12 +481,17 @@ class Script {
     for (const Flag& flag : panel.flags)
       label(flag.text, f.left + em_ * 0.6, y_at(f, flag.y), "left", "#777777", false, 0.9);
     for (const Series& s : panel.series) {
-      std::string whiskers, marks;
+      std::string whiskers, marks, bars;
       for (const Point& p : s.points) {
         if (std::isnan(p.x)) continue;
         const double low = std::clamp(p.low, f.x.low, f.x.high), high = std::clamp(p.high, f.x.low, f.x.high);
         if (!std::isnan(p.low)) whiskers += cat(num(low), " ", num(p.y), "\n", num(high), " ", num(p.y), "\n\n");
         marks += cat(num(std::clamp(p.x, f.x.low, f.x.high)), " ", num(p.y), "\n");
+        const double from = std::clamp(0.0, f.x.low, f.x.high), to = std::clamp(p.x, f.x.low, f.x.high);
+        bars += cat(num((from + to) / 2), " ", num(p.y), " ", num(std::min(from, to)), " ", num(std::max(from, to)), " ", num(p.y - 0.32), " ", num(p.y + 0.32), "\n");
+      }
+      if (figure_.kind == Figure::Kind::kBars && !bars.empty()) {
+        plots.push_back(cat(block(bars), " using 1:2:3:4:5:6 with boxxyerror fs solid 1 noborder lc rgb '", mixed_with_white(s.look.colour, 0.55), "'"));
       }
       if (!whiskers.empty())
         plots.push_back(
@@ -599,7 +631,7 @@ Canvas sized(const Figure& figure, Canvas canvas) {
   if (figure.kind == Figure::Kind::kHeatMap) {
     const double rows = static_cast<double>(figure.y_names.size());
     canvas.panel_height = std::clamp(em * (9 + 1.9 * rows), 0.5 * canvas.panel_width, 1.2 * canvas.panel_width);
-  } else if (figure.kind == Figure::Kind::kForest) {
+  } else if (figure.kind == Figure::Kind::kForest || figure.kind == Figure::Kind::kBars) {
     canvas.panel_height = em * (8.5 + 1.7 * static_cast<double>(std::max<std::size_t>(1, figure.y_names.size())));
   } else {
     // Room for every label at a line's end.
@@ -655,11 +687,12 @@ std::string render_panel_svg(const Figure& figure, std::size_t panel, const std:
         for (const Point& point : series.points) {
           xs.push_back(point.x);
           ys.push_back(point.y);
-          auto& across = figure.kind == Figure::Kind::kForest ? xs : ys;
+          auto& across = figure.kind == Figure::Kind::kLines || figure.kind == Figure::Kind::kHeatMap ? ys : xs;
           across.insert(across.end(), {point.low, point.high});
         }
       }
       for (const Rule& rule : p.rules) (rule.vertical ? xs : ys).push_back(rule.at);
+      for (const Shade& shade : p.shades) xs.insert(xs.end(), {shade.low, shade.high});
     }
     const Range x = range_of(figure.x, xs);
     one.x.low = x.low;

@@ -17,6 +17,9 @@ constexpr const char kScript[] =
 constexpr const char kTableScript[] =
 #include "table.js.inc"
     ;
+constexpr const char kStudyScript[] =
+#include "study.js.inc"
+    ;
 constexpr const char kChartJs[] =
 #include "chart.min.js.inc"
     ;
@@ -32,7 +35,13 @@ std::string figure_html(const PageFigure& shown, const std::string& section_titl
           live ? cat(" data-live=\"", escape_html(figure.id), "\"") : "", ">\n",
           figure.title == section_title ? std::string() : cat("<h3>", escape_html(figure.title), "</h3>\n"),
           "<div class=\"panels\">\n");
-  for (const std::string& panel : shown.panels) text += cat("<div>", panel, "</div>\n");
+  for (std::size_t i = 0; i < shown.panels.size(); ++i) {
+    const Panel& panel = figure.panels[i];
+    std::string whose;
+    if (!panel.encoding.empty()) whose += cat(" data-encoding=\"", escape_html(panel.encoding), "\"");
+    if (!panel.encoding.empty() && !panel.variant.empty()) whose += cat(" data-variant=\"", escape_html(panel.variant), "\"");
+    text += cat("<div", whose, ">", shown.panels[i], "</div>\n");
+  }
   text += "</div>\n<figcaption>" + escape_html(figure.caption);
   if (shown.panels.size() < figure.panels.size()) {
     text += escape_html(cat(" The first ", shown.panels.size(), " of ", figure.panels.size(),
@@ -106,11 +115,12 @@ std::string render_page(const Page& page) {
         return licence;
       }(),
       "</pre>\n</details>\n</section>\n</footer>\n");
-  text += cat("<script>\n", kTableScript, "</script>\n");
+  const auto data_of = [](const char* id, const Json& json) {
+    return cat("<script type=\"application/json\" id=\"", id, "\">", escape_json_script(json.dump(-1, ' ', false, Json::error_handler_t::replace)), "</script>\n");
+  };
+  text += cat("<script>\n", kTableScript, "</script>\n", data_of("study", page.study), "<script>\n", kStudyScript, "</script>\n");
   if (!figures.empty()) {
-    text += cat("<script type=\"application/json\" id=\"figures\">",
-                escape_json_script(figures.dump(-1, ' ', false, Json::error_handler_t::replace)),
-                "</script>\n<script>\n", kChartJs, "\n</script>\n<script>\n", kScript, "</script>\n");
+    text += cat(data_of("figures", figures), "<script>\n", kChartJs, "\n</script>\n<script>\n", kScript, "</script>\n");
   }
   return text + "</body>\n</html>\n";
 }

@@ -23,6 +23,7 @@ struct PageSection {
 struct Page {
   std::string title;
   std::string lead;
+  Json study;  ///< encodings, seeds, axes, variants, runs, trainings and configs, for filters and the drawer of numbers
   std::vector<PageSection> sections;
 };
 

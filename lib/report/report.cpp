@@ -1,5 +1,7 @@
 #include "report/report.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -39,6 +41,50 @@ std::string file_name(const std::string& id) {
   return name.empty() ? "unnamed" : name.substr(0, 80);
 }
 
+Json flat(const Json& config, const std::string& front = "") {
+  Json settings = Json::object();
+  for (const auto& [key, value] : config.items()) {
+    if (value.is_object() && key != "encoding") settings.update(flat(value, front + key + "."));
+    else settings[front + key] = value.is_string() ? value.get<std::string>() : value.dump();
+  }
+  return settings;
+}
+
+/// What the page's filters and its drawer of numbers know: runs, trainings, and each config once.
+Json study_of(const Results& results) {
+  Json study{{"baseline", results.baseline}, {"encodings", results.encodings}, {"seeds", Json::array()},     {"axes", Json::object()},
+             {"variants", Json::object()},   {"runs", Json::array()},          {"trainings", Json::array()}, {"configs", Json::array()}};
+  std::vector<std::string> seeds;
+  std::map<std::string, std::vector<std::string>> axes;
+  const auto add = [](std::vector<std::string>& list, const std::string& name) {
+    if (!name.empty() && std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+  };
+  for (const Run& run : results.runs) {
+    add(seeds, run.seed);
+    for (const auto& [axis, label] : run.labels) {
+      if (axis == "encoding" || axis == "pe" || axis == "seed") continue;
+      add(axes[axis], label);
+      if (!run.variant.empty()) study["variants"][run.variant][axis] = label;
+    }
+    study["runs"].push_back({{"encoding", run.encoding}, {"variant", run.variant}, {"seed", run.seed}, {"run_id", run.run_id}, {"step", run.step}, {"results", run.digests}});
+  }
+  std::map<std::string, std::size_t> configs;
+  for (const Curve& curve : results.curves) {
+    add(seeds, curve.run.seed);
+    if (!curve.config.is_object()) continue;
+    Json settings = flat(curve.config);
+    settings.erase("train.seed");
+    const auto [at, fresh] = configs.emplace(settings.dump(), configs.size());
+    if (fresh) study["configs"].push_back(std::move(settings));
+    study["trainings"].push_back({{"encoding", curve.run.encoding}, {"variant", curve.run.variant}, {"seed", curve.run.seed}, {"labels", curve.run.labels}, {"config", at->second}});
+  }
+  study["seeds"] = seeds;
+  for (const auto& [axis, labels] : axes) {
+    if (labels.size() > 1) study["axes"][axis] = labels;
+  }
+  return study;
+}
+
 }  // namespace
 
 std::vector<Section> make_sections(const Results& results) {
@@ -55,8 +101,30 @@ std::vector<Section> make_sections(const Results& results) {
   for (const SectionEntry& entry : section_table()) {
     Section section = entry.make(results, palette);
     if (section.empty()) continue;
+    for (std::size_t i = 0; i < section.figures.size(); ++i) {
+      Figure& figure = section.figures[i];
+      if (figure.kind != Figure::Kind::kLines || names_of(figure).size() <= kNamesInColour) continue;
+      Figure each = small_multiples(figure);
+      const auto chosen = results.highlight.empty() ? leading_names(figure, results.baseline) : results.highlight;
+      const std::size_t all = names_of(figure).size();
+      figure = with_others_in_grey(std::move(figure), chosen);
+      const std::size_t others = all - names_of(figure).size();
+      if (!figure.caption.empty() && figure.caption.back() == '.') figure.caption.pop_back();
+      figure.caption += cat("; grey: ", others, " others, each in a panel of its own in the next figure.");
+      each.title += ", each";
+      section.figures.insert(section.figures.begin() + static_cast<std::ptrdiff_t>(++i), std::move(each));
+    }
     for (Figure& figure : section.figures) unique(figure.id, "figure ");
     for (Table& table : section.tables) unique(table.id, "table ");
+    if (!sections.empty() && sections.back().id == section.id) {
+      Section& before = sections.back();
+      const auto append = [](auto& to, auto& from) { to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end())); };
+      append(before.paragraphs, section.paragraphs);
+      append(before.findings, section.findings);
+      append(before.figures, section.figures);
+      append(before.tables, section.tables);
+      continue;
+    }
     sections.push_back(std::move(section));
   }
   return sections;
@@ -99,11 +167,11 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
     support::write_file_atomically(out.add(name), content, false);
   };
 
-  Page page{.title = clean_text(results.title), .lead = lead_of(results), .sections = {}};
+  Page page{.title = clean_text(results.title), .lead = lead_of(results), .study = study_of(results), .sections = {}};
   Json json{{"schema", "pe-report/1"},        {"title", clean_text(results.title)},
             {"baseline", results.baseline},   {"train_length", results.train_length},
             {"encodings", results.encodings}, {"missing", results.missing},
-            {"sections", Json::array()}};
+            {"study", page.study},            {"sections", Json::array()}};
   std::int64_t total = 0, done = 0;
   for (const Section& section : sections) total += static_cast<std::int64_t>(section.figures.size());
   for (const Section& section : sections) {

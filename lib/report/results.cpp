@@ -146,6 +146,7 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
       cell.nll = read.real(row, "nll_mean", true);
       cell.bpb = read.real(row, "bpb");
       cell.documents = read.real(row, "n_docs");
+      cell.context = read.real(row, "mean_context");
     }
   }
   if (const artifact::Table* table = tables.find("lm_doc")) {
@@ -368,6 +369,9 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("select", select,
           "Axes that are tuned: for each encoding the value with the lowest validation loss is taken, and the others are no models of their own.",
           {.neutral = Json::array({"lr"})});
+  v.field("highlight", highlight,
+          "Encodings in colour where a figure has more than 8; the others are grey there. Empty: the baseline and those that end best.",
+          {.neutral = Json::array()});
   v.field("primary", primary,
           "The endpoint that was to decide, declared before the run: \"anchored ratio at 4 times the training length\".",
           {.neutral = Json("")});
@@ -438,6 +442,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   results.missing = config.missing;
   results.notes = config.notes;
   results.primary = config.primary;
+  results.highlight = config.highlight;
   results.palette = config.palette;
   DataFiles data;
   std::set<std::int64_t> lengths;
@@ -453,6 +458,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
             .seed = label_of(score_labels[i], {"seed"}),
             .file = input.path.filename().string(),
             .facts = tables.facts};
+    if (!input.digest.empty()) run.digests.push_back(input.digest);
     if (const std::int64_t longest = told_longest(input.path); longest > 0) run.facts["task_longest"] = longest;
     for (const artifact::Table& table : tables.tables) {
       const TableReader read(table, where);
@@ -487,6 +493,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
         if (label_of(same->labels, {axis.c_str()}) != label) task_axes.insert(axis);
       }
       same->file += cat(", ", run.file);
+      same->digests.insert(same->digests.end(), run.digests.begin(), run.digests.end());
     }
     support::with_context(cat("reading ", where), [&] {
       read_lm(tables, where, index, results);

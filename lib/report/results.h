@@ -30,6 +30,7 @@ struct ReportConfig {
   std::vector<std::string> notes;  ///< sentences for captions, such as the scale of absolute encodings
   std::string claims;              ///< a file of claims to test (claims.h); empty: none
   std::vector<std::string> select{"lr"};   ///< axes of which one value is chosen for each encoding
+  std::vector<std::string> highlight;   ///< encodings in colour where there are many
   std::string primary;             ///< what was to decide, declared before the run
 
   void describe(support::FieldVisitor& v);
@@ -44,6 +45,7 @@ struct Run {
   std::string seed;
   std::string run_id;
   std::string file;  ///< name of the artifact, for messages
+  std::vector<std::string> digests;  ///< content digests of its artifacts, where the task's document names them
   std::int64_t step = -1;
   double tokens_seen = 0;
   std::int64_t train_length = 0;  ///< tokens of a training window; 0 where nothing says it
@@ -70,6 +72,7 @@ struct LmCell {
   double nll = 0;  ///< mean, nats a token; infinite on overflow, NaN where there is none
   double bpb = 0;
   double documents = 0;
+  double context = std::numeric_limits<double>::quiet_NaN();   ///< tokens before a scored one, mean
   std::vector<DocumentScore> scores;  ///< sorted by id
 };
 
@@ -183,6 +186,7 @@ struct Results {
   std::int64_t train_length = 0;  ///< of every run; 0 when nothing says it, or runs differ: then see the runs
   std::string baseline;
   std::string primary;
+  std::vector<std::string> highlight;
   std::vector<std::string> palette;
   std::vector<ClaimSpec> claims;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.

@@ -44,6 +44,22 @@ double mean_of_finite(const std::vector<double>& values) {
   return count > 0 ? sum / count : kNaN;
 }
 
+std::string as_one(const std::vector<std::string>& sentences) {
+  std::string text;
+  for (std::string sentence : sentences) {
+    if (sentence.empty()) continue;
+    if (sentence.back() == '.') sentence.pop_back();
+    char& first = sentence[0];
+    const bool symbol = sentence.size() > 1 && sentence[1] == ' ';   // "n = 32"
+    if (text.empty() && !symbol && first >= 'a' && first <= 'z') first = static_cast<char>(first - 'a' + 'A');
+    const std::string word = sentence.substr(1, sentence.find(' ') == std::string::npos ? sentence.npos : sentence.find(' ') - 1);
+    const bool name = std::any_of(word.begin(), word.end(), [](char c) { return c >= 'A' && c <= 'Z'; });   // "RoPE"
+    if (!text.empty() && !name && first >= 'A' && first <= 'Z') first = static_cast<char>(first - 'A' + 'a');
+    text += (text.empty() ? "" : "; ") + sentence;
+  }
+  return text.empty() ? text : text + ".";
+}
+
 std::vector<std::string> protocols_of(const Results& results) {
   std::vector<std::string> found;
   for (const char* known : {"prefix", "blocks", "sliding"}) {
@@ -145,7 +161,7 @@ std::string lengths_sentence(const Results& results) {
 }  // namespace
 
 std::string training_sentence(const Results& results) {
-  std::string text = lengths_sentence(results);
+  std::vector<std::string> parts{lengths_sentence(results)};
   // How absolute encodings were scaled against the tokens decides comparisons, so it is said wherever it is known.
   std::set<std::string> scales;
   for (const Run& run : results.runs) {
@@ -159,11 +175,10 @@ std::string training_sentence(const Results& results) {
     }
   }
   if (!scales.empty()) {   // of absolute encodings against the tokens
-    text.pop_back();
-    text += cat("; pe_scale: ", support::join({scales.begin(), scales.end()}, ", "), ".");
+    parts.push_back(cat("pe_scale: ", support::join({scales.begin(), scales.end()}, ", ")));
   }
-  for (const std::string& note : results.notes) text += " " + note;
-  return text;
+  parts.insert(parts.end(), results.notes.begin(), results.notes.end());
+  return as_one(parts);
 }
 
 std::string seeds_sentence(const Results& results) {
@@ -197,8 +212,8 @@ std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
 
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
-                    double (*transform)(double), const std::string& end_note) {
-  Series main{.name = arm.encoding, .role = Series::Role::kMain, .look = look, .end_note = end_note};
+                    double (*transform)(double), const std::string& end_note, Series::Role seed_role) {
+  Series main{.name = arm.encoding, .role = Series::Role::kMain, .look = look, .end_note = end_note, .variant = arm.variant};
   for (std::size_t i = 0; i < xs.size(); ++i) {
     std::vector<double> over_seeds;
     for (const auto& seed : values) over_seeds.push_back(seed[i]);
@@ -212,7 +227,7 @@ void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::v
   }
   if (values.size() > 1) {
     for (std::size_t s = 0; s < values.size(); ++s) {
-      Series thin{.name = arm.encoding, .seed = seeds[s], .role = Series::Role::kSeed, .look = look, .labelled = false};
+      Series thin{.name = arm.encoding, .seed = seeds[s], .role = seed_role, .look = look, .labelled = false, .variant = arm.variant};
       for (std::size_t i = 0; i < xs.size(); ++i) thin.points.push_back({.x = xs[i], .y = transform(values[s][i])});
       panel.series.push_back(std::move(thin));
     }

@@ -26,6 +26,7 @@ struct Section {
   bool empty() const { return paragraphs.empty() && figures.empty() && tables.empty(); }
 };
 
+/// A file whose section has the id of the one before adds figures and tables to it.
 struct SectionEntry {
   const char* name;
   Section (*make)(const Results& results, Palette& palette);
@@ -41,6 +42,8 @@ void each_row(const Results& results, const std::string& table,
               const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use);
 /// The arm that a run belongs to.
 std::size_t arm_of(const Results& results, std::size_t run);
+/// Sentences as one: "A; b; c."
+std::string as_one(const std::vector<std::string>& sentences);
 /// Mean of what is finite; NaN of nothing.
 double mean_of_finite(const std::vector<double>& values);
 
@@ -61,8 +64,8 @@ std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 
 /// Columns "Encoding" and, where there are several, "Variant"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
-/// Adds main, seed lines and band of an arm; `values` [seed][point]; `transform` maps them to the axis.
+/// Adds main, seeds (lines, or points) and band of an arm; `values` [seed][point]; `transform` maps them to the axis.
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
-                    double (*transform)(double), const std::string& end_note = {});
+                    double (*transform)(double), const std::string& end_note = {}, Series::Role seed_role = Series::Role::kSeed);
 }  // namespace pe::report

@@ -119,6 +119,10 @@ Cell Cell::missing(std::string mark, std::string reason) {
   return cell;
 }
 
+std::string header_text(const Column& column) {
+  return cat(column.header, arrow_of(column.direction), column.note.empty() ? "" : cat(" [", column.note, "]"));
+}
+
 std::string format_number(double value, NumberStyle style) {
   if (!std::isfinite(value)) return std::isnan(value) ? "n/a" : "overflow";
   switch (style) {
@@ -236,8 +240,7 @@ std::string to_markdown(const Table& table) {
   std::string text = cat("**", escape_markdown(table.title), ".** ", escape_markdown(table.caption), "\n\n|");
   std::string rule = "|";
   for (const Column& column : table.columns) {
-    text += cat(" ", escape_markdown(column.group), column.group.empty() ? "" : " ", escape_markdown(column.header),
-                arrow_of(column.direction), " |");
+    text += cat(" ", escape_markdown(column.group), column.group.empty() ? "" : " ", escape_markdown(header_text(column)), " |");
     rule += column.text ? " --- |" : " ---: |";
   }
   text += "\n" + rule + "\n";
@@ -270,12 +273,19 @@ std::string to_html(const Table& table) {
   }
   text += "<tr>";
   for (const Column& column : table.columns) {
-    text += cat("<th scope=\"col\"", column.text ? "" : " class=\"n\"", ">", escape_html(column.header),
-                arrow_of(column.direction), "</th>");
+    text += cat("<th scope=\"col\" data-id=\"", escape_html(column.id), "\"", column.text ? "" : " class=\"n\"", ">", escape_html(column.header),
+                arrow_of(column.direction), column.note.empty() ? "" : cat("<small>[", escape_html(column.note), "]</small>"), "</th>");
   }
   text += "</tr>\n</thead>\n<tbody>\n";
   for (const Row& row : table.rows) {
-    text += row.rule_above ? "<tr class=\"rule\">" : "<tr>";
+    text += row.rule_above ? "<tr class=\"rule\"" : "<tr";
+    // Whose row it is, for filters and for who asks where a number comes from.
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      for (const char* id : {"encoding", "variant", "seed"}) {
+        if (table.columns[i].text && table.columns[i].id == id) text += cat(" data-", id, "=\"", escape_html(row.cells[i].text), "\"");
+      }
+    }
+    text += ">";
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
       const Cell& cell = row.cells[i];
       const Column& column = table.columns[i];

@@ -32,6 +32,7 @@ struct Column {
   std::string id;  ///< in CSV and report.json; unique in a table
   std::string header;
   std::string group;  ///< neighbours of one group share a header above
+  std::string note;   ///< in brackets behind the header
   bool text = false;
   NumberStyle style = NumberStyle::kNats;
   Direction direction = Direction::kNone;  ///< an arrow in the header
@@ -67,6 +68,8 @@ struct Table {
 
 /// " ↓", " ↑", or nothing.
 std::string arrow_of(Direction direction);
+/// "512 (4×) ↓ [383]".
+std::string header_text(const Column& column);
 /// A number as its column shows it, without uncertainty; "−" for minus.
 std::string format_number(double value, NumberStyle style);
 /// A cell as plain text: "12.34 ± 0.20", "12.40 (12.34, 12.46)", "−0.0123 [−0.0150, −0.0091]", "overflow".

@@ -120,7 +120,7 @@ class Tabular {
     std::string text;
     for (std::size_t k = 0; k < columns_.size(); ++k) {
       const Column& column = table_.columns[columns_[k]];
-      const std::string header = escape_latex(column.header + arrow_of(column.direction));
+      const std::string header = escape_latex(header_text(column));
       text += cat(k ? " & " : "", wide_[k] ? cat("\\multicolumn{2}{c}{", header, "}") : cat("{", header, "}"));
     }
     return text + " \\\\\n";

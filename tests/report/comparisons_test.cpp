@@ -187,8 +187,8 @@ BOOST_AUTO_TEST_CASE(tasks_are_drawn_in_their_own_unit_with_exact_match_first) {
   const Figure& figure = section.figures.at(0);
   BOOST_TEST(contains(figure.title, "Exact match"), figure.title);
   BOOST_TEST(!contains(figure.x.title, "tokens"), figure.x.title);
-  BOOST_TEST_REQUIRE(figure.panels.at(0).rules.size() == 1u);
-  BOOST_TEST(figure.panels[0].rules[0].at == 20);   // where training ended, and not the window of 48
+  BOOST_TEST_REQUIRE(figure.panels.at(0).shades.size() == 1u);
+  BOOST_TEST(figure.panels[0].shades[0].high == 20);   // where training ended, and not the window of 48
   BOOST_TEST(!contains(figure.caption, "48"), figure.caption);
   const Table& table = table_of(section, "copy_repeat");
   BOOST_TEST(table.columns[1].id == "exact_10");

@@ -1,5 +1,5 @@
 // The page as a browser shows it: driven in a headless Chromium where there is one. It makes no request, logs no error, wakes its
-// figures, switches axes, sorts and filters, with names that try to be markup.
+// figures, switches axes and units, sorts, filters, and says where numbers come from, with names that try to be markup.
 #include <boost/test/unit_test.hpp>
 
 #include "report/report.h"
@@ -41,6 +41,35 @@ constexpr const char* kReader = R"(<script>
     told.scaleShown = !scale.hidden;
     scale.click();
     told.scaleTurned = scale.textContent !== before && figure.querySelectorAll('canvas').length === told.canvases;
+    var unit = figure.querySelector('select.unit');
+    told.units = Array.prototype.map.call(unit.options, function (o) { return o.value; }).join(' ');
+    function lastX() { return Math.max.apply(null, Chart.getChart(figure.querySelector('canvas')).data.datasets[0].data.map(function (p) { return p.x; })); }
+    var tokens = lastX();
+    unit.value = 'steps';
+    unit.dispatchEvent(new Event('change'));
+    told.unitTurned = Math.abs(lastX() - tokens / 2048) < 1e-6 * tokens;
+
+    function box(axis, name) { return document.querySelector('.chips input[data-axis="' + axis + '"][value="' + name + '"]'); }
+    function labels() { return Chart.getChart(figure.querySelector('canvas')).data.datasets.map(function (d) { return d.label; }); }
+    told.chartHad = labels().indexOf('alibi') >= 0;
+    box('encoding', 'alibi').click();
+    var out = document.querySelectorAll('tr.out');
+    told.chipHides = labels().indexOf('alibi') < 0 && out.length > 1 && Array.prototype.every.call(out, function (r) { return r.getAttribute('data-encoding') === 'alibi' && r.offsetHeight === 0; });
+    box('encoding', 'alibi').click();
+    told.chipShows = labels().indexOf('alibi') >= 0 && document.querySelectorAll('tr.out').length === 0;
+    box('seed', '2').click();
+    told.seedHides = Chart.getChart(figure.querySelector('canvas')).data.datasets.every(function (d) { return d.seed !== '2'; }) && document.querySelectorAll('tr.out[data-seed="2"]').length > 0;
+    box('seed', '2').click();
+
+    document.querySelector('#table-perplexity_length td[data-v]').click();
+    var drawer = document.getElementById('drawer');
+    told.drawerRuns = drawer.querySelectorAll('table')[0].rows.length === 4;
+    told.drawerCommand = drawer.querySelector('pre').textContent;
+    told.drawerDiffers = drawer.textContent.indexOf('model.encoding') > 0;
+    document.dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}));
+    told.drawerShut = document.getElementById('drawer') === null;
+
+    Array.prototype.forEach.call(document.querySelectorAll('button[aria-pressed=true]'), function (b) { if (b !== wake) b.click(); });
     wake.click();
     told.stillBack = figure.querySelectorAll('.panels svg').length > 0 && figure.querySelectorAll('canvas').length === 0;
 
@@ -90,7 +119,9 @@ BOOST_AUTO_TEST_SUITE(report_page, *boost::unit_test::precondition(HasBrowser{})
 BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_request) {
   const test::TempFolder folder;
   artifact::Workspace workspace = sample::write_inputs(
-      folder.path(), {.encodings = {"none", "rope", "alibi"}, .seeds = {1, 2, 3}, .lengths = {128, 256, 512}});
+      folder.path(), {.encodings = {"none", "rope", "alibi"}, .seeds = {1, 2, 3}, .lengths = {128, 256, 512}, .configs = true});
+  char digit = 'a';
+  for (artifact::Input& input : workspace.inputs["scores"]) input.digest = std::string(64, digit++);
   ReportConfig config;
   config.title = "<script>window.hostile = 1</script> & \"quotes\"";
   write_report(config, workspace);
@@ -103,7 +134,10 @@ BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_requ
     BOOST_TEST_REQUIRE(at != std::string::npos, shown.log);
     const std::string told = shown.dom.substr(at, shown.dom.find('>', at) - at);
     for (const char* good : {"errors&quot;:[]", "scaleShown&quot;:true", "scaleTurned&quot;:true", "stillBack&quot;:true", "ascending&quot;:true",
-                             "descending&quot;:true", "filtered&quot;:true", "unfiltered&quot;:true", "hostile&quot;:true", "requests&quot;:0",
+                             "descending&quot;:true", "units&quot;:&quot; steps flops&quot;", "unitTurned&quot;:true", "chartHad&quot;:true",
+                             "chipHides&quot;:true", "chipShows&quot;:true", "seedHides&quot;:true", "drawerRuns&quot;:true",
+                             "drawerCommand&quot;:&quot;pe-pipeline verify --rerun aaaaaaaaaaaa bbbbbbbbbbbb cccccccccccc&quot;",
+                             "drawerDiffers&quot;:true", "drawerShut&quot;:true", "filtered&quot;:true", "unfiltered&quot;:true", "hostile&quot;:true", "requests&quot;:0",
                              "wide&quot;:false"}) {
       BOOST_TEST(told.find(good) != std::string::npos, width << ": " << good << " is not in " << told);
     }

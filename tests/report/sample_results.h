@@ -26,6 +26,7 @@ struct Options {
   bool retrieval = true;
   bool copy = true;
   bool curves = true;
+  bool configs = false;   ///< training logs say how they were made
 };
 
 inline double noise(std::initializer_list<std::uint64_t> key, double sd) {
@@ -80,6 +81,7 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
                                                  {"bos_policy", kText, ""},
                                                  {"n_docs", kInteger, ""},
                                                  {"tokens_scored", kInteger, ""},
+                                                 {"mean_context", kReal, "tokens"},
                                                  {"nll_mean", kReal, ""},
                                                  {"ppl", kReal, ""},
                                                  {"bpb", kReal, ""},
@@ -92,7 +94,7 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
       const double ratio = static_cast<double>(length) / 128;
       const std::int64_t stride = protocol == "sliding" ? length / 2 : length;
       if (encoding == "learned" && ratio > 1) {
-        summary.add_row(row({"test", protocol, length, stride, "doc_start", 0, 0, std::nan(""), std::nan(""),
+        summary.add_row(row({"test", protocol, length, stride, "doc_start", 0, 0, std::nan(""), std::nan(""), std::nan(""),
                              std::nan(""), std::nan(""), std::nan(""), std::nan(""), "na_positions"}));
         continue;
       }
@@ -113,7 +115,7 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
       const double mean = nll / tokens;
       const bool overflow = std::exp(mean) > 1e4;
       summary.add_row(row({"test", protocol, length, stride, "doc_start", options.documents,
-                           static_cast<std::int64_t>(tokens), mean, std::exp(mean), mean / std::log(2.0) / 3.4, 0.07,
+                           static_cast<std::int64_t>(tokens), 0.75 * static_cast<double>(length), mean, std::exp(mean), mean / std::log(2.0) / 3.4, 0.07,
                            mean - 0.14, mean + 0.14, overflow ? "overflow" : "ok"}));
     }
   }
@@ -178,7 +180,7 @@ inline artifact::Input write_scores(const std::filesystem::path& path, const Opt
 }
 
 inline artifact::Input write_curves(const std::filesystem::path& path, const std::string& encoding,
-                                    const std::string& stage, int seed) {
+                                    const std::string& stage, int seed, bool configs = false) {
   const std::int64_t first = stage == "trunk"   ? 0
                              : stage == "decay" ? 240
                                                 : 255,
@@ -214,7 +216,13 @@ inline artifact::Input write_curves(const std::filesystem::path& path, const std
                   {"first_step", first},
                   {"length", 128},
                   {"status", "ok"}};
-  artifact::write_metrics(path, {}, tables);
+  artifact::Recipe recipe;
+  if (configs) {
+    recipe.config = {{"model", {{"width", 64}, {"layers", 3}, {"heads", 4}, {"vocabulary", 512}, {"tied", true}, {"encoding", encoding}}},
+                     {"train", {{"batch", 16}, {"length", 128}, {"peak_lr", 3e-3}, {"schedule", stage == "trunk" ? "wsd" : "linear"}, {"seed", seed}}}};
+    recipe.inputs = {{"data", {"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}}};
+  }
+  artifact::write_metrics(path, recipe, tables);
   return {
       path, artifact::Kind::kMetrics, "", {{"stage", stage}, {"encoding", encoding}, {"seed", std::to_string(seed)}}};
 }
@@ -242,7 +250,7 @@ inline artifact::Workspace write_inputs(const std::filesystem::path& folder, con
       if (encoding == "none" && stage != "trunk" && stage != "decay") continue;
       for (const int seed : options.seeds) {
         workspace.inputs["curves"].push_back(
-            write_curves(folder / support::cat("curves", number++, ".h5"), encoding, stage, seed));
+            write_curves(folder / support::cat("curves", number++, ".h5"), encoding, stage, seed, options.configs));
       }
     }
   }

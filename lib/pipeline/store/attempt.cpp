@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kKept = {"task.json", "owner.json", "exit.json", "stage.log"};
+// The log of a training is small, and all that is left to draw it again.
+constexpr std::array<std::string_view, 5> kKept = {"task.json", "owner.json", "exit.json", "stage.log", "metrics.jsonl"};
 
 bool is_ours(const std::string& name) {
   return std::find(kKept.begin(), kKept.end(), name) != kKept.end() || name == "inputs" || name == "out";

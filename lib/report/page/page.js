@@ -3,7 +3,8 @@
   'use strict';
   var holder = document.getElementById('figures');
   if (!holder || typeof Chart === 'undefined') return;
-  var figures = JSON.parse(holder.textContent);
+  var all = null;   // parsed when a figure is woken, not before the page is shown
+  function figures() { return all || (all = JSON.parse(holder.textContent)); }
   var dashes = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
   var shapes = ['circle', 'rect', 'triangle', 'triangle', 'rectRot', 'circle'];
 
@@ -19,7 +20,7 @@
   }
   function scale(axis, low, high) {
     var log = axis.scale !== 'linear';
-    var s = { type: log ? 'logarithmic' : 'linear', title: { display: true, text: axis.title }, grid: { color: '#eee' },
+    var s = { type: log ? 'logarithmic' : 'linear', display: !axis.hidden, title: { display: true, text: axis.title }, grid: { color: '#eee' },
               ticks: { maxRotation: 0, callback: function (v) { return words(axis, v); } } };
     if (low !== undefined && !(log && low <= 0)) s.min = low;
     if (high !== undefined) s.max = high;
@@ -55,34 +56,58 @@
         if (rule.label) c.fillText(rule.label, rule.vertical ? at + 4 : area.left + 4, rule.vertical ? area.top + 10 : at - 4);
         c.restore();
       });
+    },
+    beforeDraw: function (chart) {
+      var c = chart.ctx, area = chart.chartArea;
+      (chart.options.plugins.rules.shades || []).forEach(function (shade) {
+        var from = Math.max(area.left, chart.scales.x.getPixelForValue(shade.low)), to = Math.min(area.right, chart.scales.x.getPixelForValue(shade.high));
+        c.save();
+        c.fillStyle = '#f0f0f0';
+        c.fillRect(from, area.top, to - from, area.bottom - area.top);
+        c.fillStyle = '#666'; c.font = '11px sans-serif';
+        c.fillText(shade.label, from + 4, area.bottom - 6);
+        c.restore();
+      });
     }
   };
 
-  function datasets(panel) {
+  function visible(panel, s) { return !window.peStudy || window.peStudy.visible(s.name, s.variant || panel.variant, s.seed); }
+
+  function datasets(panel, unit) {
     var list = [];
     panel.series.forEach(function (s) {
+      if (!visible(panel, s)) return;
+      var factor = unit ? s.units[unit] : 1;
       function points(at) {
-        return s.points.map(function (p) { var y = p.length > at ? p[at] : null; return { x: p[0], y: y === 'inf' ? null : y }; });
+        return s.points.map(function (p) { var y = p.length > at ? p[at] : null; return { x: p[0] * factor, y: y === 'inf' ? null : y }; });
       }
       var main = s.role === 'main' || s.role === 'line';
       if (main && s.points.some(function (p) { return p.length > 2; })) {
         list.push({ label: s.name, extra: true, data: points(2), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', spanGaps: false });
         list.push({ label: s.name, extra: true, data: points(3), borderWidth: 0, pointRadius: 0, borderColor: 'transparent', backgroundColor: s.colour + '29', fill: '-1' });
       }
-      list.push({ label: s.name, seed: s.seed, extra: !main, data: points(1), known: s.points, borderColor: main ? s.colour : s.colour + '66', backgroundColor: s.colour, borderDash: dashes[s.dash],
-                  borderWidth: main ? 2 : 1, pointRadius: s.role === 'main' ? 3 : 0, pointStyle: shapes[s.shape], spanGaps: false, order: main ? 0 : 1 });
+      list.push({ label: s.name, seed: s.seed, extra: !main, data: points(1), known: s.points, borderColor: main ? s.colour : s.role === 'context' ? '#d0d0d0' : s.colour + '66', showLine: s.role !== 'points', backgroundColor: s.colour, borderDash: dashes[s.dash],
+                  borderWidth: main ? 2 : 1, pointRadius: s.role === 'main' ? 3 : s.role === 'points' ? 2 : 0, pointStyle: shapes[s.shape], spanGaps: false, order: main ? 0 : 1 });
     });
     return list;
   }
 
-  function chart(canvas, figure, panel) {
+  // A panel's bounds in another unit, where one factor does for all of its lines; else they follow from the data.
+  function bound(panel, name, unit) {
+    var at = panel[name], factors = panel.series.map(function (s) { return unit ? s.units[unit] : 1; });
+    return at === undefined || factors.some(function (f) { return f !== factors[0]; }) ? undefined : at * factors[0];
+  }
+
+  function chart(canvas, figure, panel, unit) {
+    var x = unit ? figure.units.filter(function (u) { return u.id === unit; })[0] : figure.x;
+    x = { title: x.title, ticks: x.ticks, scale: figure.x.scale };
     return new Chart(canvas, {
-      type: 'line', plugins: [rules], data: { datasets: datasets(panel) },
+      type: 'line', plugins: [rules], data: { datasets: datasets(panel, unit) },
       options: {
         animation: false, maintainAspectRatio: false, parsing: false, interaction: { mode: 'x', intersect: false },
-        scales: { x: scale(figure.x, panel.x_low, panel.x_high), y: scale(figure.y, panel.y_low, panel.y_high) },
+        scales: { x: scale(x, bound(panel, 'x_low', unit), bound(panel, 'x_high', unit)), y: scale(figure.y, panel.y_low, panel.y_high) },
         plugins: {
-          rules: { list: panel.rules },
+          rules: { list: panel.rules.filter(function (rule) { return !rule.vertical || !unit; }), shades: panel.shades },
           legend: {
             position: 'bottom',
             labels: { usePointStyle: true, boxWidth: 7, boxHeight: 7, filter: function (item, data) {
@@ -98,7 +123,7 @@
           tooltip: {
             filter: function (item) { return !item.dataset.extra; },
             callbacks: {
-              title: function (items) { return items.length ? figure.x.title + ': ' + words(figure.x, items[0].parsed.x) : ''; },
+              title: function (items) { return items.length ? x.title + ': ' + words(x, items[0].parsed.x) : ''; },
               label: function (item) {
                 var known = item.dataset.known && item.dataset.known[item.dataIndex], text = item.dataset.label + ': ' + words(figure.y, item.parsed.y);
                 if (known && known.length > 3) text += ' [' + words(figure.y, known[2]) + ', ' + words(figure.y, known[3]) + ']';
@@ -113,8 +138,7 @@
   }
 
   document.querySelectorAll('figure[data-live]').forEach(function (element) {
-    var figure = figures[element.getAttribute('data-live')];
-    if (!figure) return;
+    var name = element.getAttribute('data-live'), figure = null, unit = '';
     var panels = element.querySelector('.panels'), still = panels.innerHTML, charts = null;
     var button = document.createElement('button');
     button.type = 'button';
@@ -122,40 +146,69 @@
     button.textContent = 'Interactive';
     button.setAttribute('aria-pressed', 'false');
     element.insertBefore(button, panels);
-    var scales = ['x', 'y'].map(function (name) {
-      var axis = figure[name], own = axis.scale, other = own === 'linear' ? 'log10' : 'linear', toggle = document.createElement('button');
-      toggle.type = 'button';
-      toggle.className = 'wake scale';
-      toggle.hidden = true;
-      function word() { toggle.textContent = name + ': ' + (axis.scale === 'linear' ? 'linear' : 'log'); }
-      word();
-      toggle.addEventListener('click', function () {
-        axis.scale = axis.scale === own ? other : own;
+    var scales = [];
+    function controls() {
+      if (figure) return;
+      figure = figures()[name];
+      scales = ['x', 'y'].map(function (name) {
+        var axis = figure[name], own = axis.scale, other = own === 'linear' ? 'log10' : 'linear', toggle = document.createElement('button');
+        toggle.type = 'button';
+        toggle.className = 'wake scale';
+        toggle.hidden = true;
+        function word() { toggle.textContent = name + ': ' + (axis.scale === 'linear' ? 'linear' : 'log'); }
         word();
-        charts.forEach(function (c) { c.destroy(); });
-        draw();
+        toggle.addEventListener('click', function () {
+          axis.scale = axis.scale === own ? other : own;
+          word();
+          redraw();
+        });
+        element.insertBefore(toggle, panels);
+        return toggle;
       });
-      element.insertBefore(toggle, panels);
-      return toggle;
-    });
+      if (figure.units) {
+        var choice = document.createElement('select');
+        choice.className = 'wake unit';
+        choice.setAttribute('aria-label', 'Unit of the x axis');
+        [{ id: '', title: figure.x.title }].concat(figure.units).forEach(function (u) {
+          var option = document.createElement('option');
+          option.value = u.id;
+          option.textContent = u.title;
+          choice.appendChild(option);
+        });
+        choice.addEventListener('change', function () { unit = choice.value; redraw(); });
+        element.insertBefore(choice, panels);
+        scales.push(choice);
+      }
+    }
     function draw() {
       panels.textContent = '';
-      charts = figure.panels.map(function (panel) {
+      charts = figure.panels.filter(function (panel) {
+        return panel.series.some(function (s) { return visible(panel, s); });
+      }).map(function (panel) {
         var box = document.createElement('div'), title = document.createElement('h4'), room = document.createElement('div'), canvas = document.createElement('canvas');
         box.className = 'live';
         title.textContent = panel.title;
         canvas.setAttribute('role', 'img');
         canvas.setAttribute('aria-label', figure.title + ' ' + panel.title);
         room.appendChild(canvas); box.appendChild(title); box.appendChild(room); panels.appendChild(box);
-        return chart(canvas, figure, panel);
+        return chart(canvas, figure, panel, unit);
       });
     }
+    function redraw() {
+      charts.forEach(function (c) { c.destroy(); });
+      draw();
+    }
+    // A choice of what is shown is drawn; the static pictures hold everything.
+    document.addEventListener('pe-filter', function () {
+      if (charts) redraw(); else if (window.peStudy.chosen()) button.click();
+    });
     button.addEventListener('click', function () {
       if (charts) {
         charts.forEach(function (c) { c.destroy(); });
         charts = null;
         panels.innerHTML = still;
       } else {
+        controls();
         draw();
       }
       scales.forEach(function (toggle) { toggle.hidden = !charts; });

@@ -66,7 +66,7 @@ Figure heat_figure(const Results& results, const std::string& table, const std::
     any_separator = any_separator || read.text(row, "separator") == "first";
   });
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    Panel panel{.title = arm_name(results.arms[arm], tells_variants(results))};
+    Panel panel{.title = arm_name(results.arms[arm], tells_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
     each_row(results, table, [&](std::size_t run, const TableReader& read, std::size_t row) {
       if (run != results.arms[arm].runs.front() || read.whole(row, "L") != length) return;
       if (with_separator && read.text(row, "separator") != (any_separator ? "first" : "none")) return;
@@ -159,8 +159,8 @@ Table table_of(const Results& results) {
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Means over layers, heads and seeds. Entropy that grows beyond the training length is attention that thins out. Sink rate: "
-                      "share of (text, layer, head) in which the first token gets more than 30 % of what sees it, at 64 tokens. Circuits: a text "
+  table.caption = cat("Means over layers, heads and seeds; entropy that grows beyond the training length is attention that thins out. Sink rate: "
+                      "share of (text, layer, head) in which the first token gets more than 30 % of what sees it, at 64 tokens; circuits: a text "
                       "of random pieces said twice; attention to the token before, to the same token of the first copy, and to the one behind it; "
                       "gain: nats a token that the second copy costs less. ", training_sentence(results));
   return table;

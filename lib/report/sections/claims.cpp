@@ -69,7 +69,7 @@ Section claims_section(const Results& results, Palette&) {
   board.caption = "Reproduced: three seeds or more, every test holds in each, its interval excludes zero and a stated band is met; partly: it holds in "
                   "the mean. Not testable: the control failed, or something was not measured. Hash: of the claim as it was written.";
   tests.caption = cat("Effect: by how much the least favourable arm passes, in the measure's own unit; above zero is as claimed. Interval: 95 %, over seeds "
-                      "and items from three seeds on, else over items. ", training_sentence(results), " Configs: a hash of the configs of the runs compared.");
+                      "and items from three seeds on, else over items; configs: a hash of those of the runs compared. ", training_sentence(results));
   section.tables = {std::move(board), std::move(tests)};
   return section;
 }

@@ -231,9 +231,9 @@ Row row_of(const Results& results, const Arm& own, const ArmReach& arm) {
 }  // namespace
 
 Section context_extension_section(const Results& results, Palette&) {
-  Section section{.id = "context_extension", .title = "How far the context reaches"};
+  Section section{.id = "context_extension", .title = "Context extension"};
   if (!results.tables.count("lm_length") && !results.tables.count("lm_extension")) return section;
-  Table table{.id = "context_extension", .title = "How far the context reaches"};
+  Table table{.id = "context_extension", .title = "Usable and effective context"};
   table.columns = arm_columns(results);
   const auto count = [](const char* id, const char* header, const char* group) {
     return Column{.id = id, .header = header, .group = group, .style = NumberStyle::kCount};
@@ -253,11 +253,11 @@ Section context_extension_section(const Results& results, Palette&) {
     table.rows.push_back(row_of(results, results.arms[arm], arms[arm]));
   }
   if (!any) return section;
+  section.paragraphs.push_back("Classes by usable over training length: below 2 none beyond training, below 4 limited, below 8 moderate, else large. The rule is chosen on "
+                               "validation documents, or on every second document of the test, and its reach is reported from the others.");
   table.caption = cat("Usable: the largest tested length up to which anchored perplexity stays within 5 % of that at the training length, in the worst seed; "
                       "effective: the shortest within 0.01 nats of the best; passkey: up to 80 % exact; RULER: up to 85 % of its score at the training length. "
-                      "Rescaled: the same checkpoint, untrained, under the static rule that reaches farthest on validation documents, or on every second "
-                      "document of the test, and reported from the others. Classes by usable over training length: below 2 none beyond training, below 4 "
-                      "limited, below 8 moderate, else large. ", training_sentence(results));
+                      "Rescaled: the same checkpoint, untrained, under the static rule that reaches farthest. ", training_sentence(results));
   section.tables.push_back(std::move(table));
   return section;
 }

@@ -75,6 +75,7 @@ Table cost_table(const Results& results, const std::string& path) {
   std::map<std::tuple<std::size_t, std::int64_t, std::string>, Timing> timings;
   std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>> peaks;
   double batch = 1, repetitions = 0;
+  bool trains = false;   // a step was measured
   each_row(results, "cost", [&](std::size_t run, const TableReader& read, std::size_t row) {
     if (read.text(row, "path") != path) return;
     const std::size_t arm = arm_of(results, run);
@@ -86,6 +87,7 @@ Table cost_table(const Results& results, const std::string& path) {
       timing.status = read.text(row, "status");
       return;
     }
+    trains = trains || read.text(row, "component") == "training_step";
     timing.median.push_back(read.real(row, "median_ms"));
     timing.low.push_back(read.real(row, "p25_ms"));
     timing.high.push_back(read.real(row, "p75_ms"));
@@ -104,6 +106,9 @@ Table cost_table(const Results& results, const std::string& path) {
     column("forward", "forward, ms", NumberStyle::kPerplexity);
     column("total", "total overhead, %", NumberStyle::kSignedPercent);
     column("peak", "peak, bytes", NumberStyle::kTokens);
+    if (!trains) continue;
+    column("step", "training step, ms", NumberStyle::kPerplexity);
+    column("step_overhead", "step overhead, %", NumberStyle::kSignedPercent);
   }
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     const bool any = std::any_of(timings.begin(), timings.end(), [&](const auto& entry) { return std::get<0>(entry.first) == arm; });
@@ -128,22 +133,25 @@ Table cost_table(const Results& results, const std::string& path) {
       const auto peak = peaks.find({arm, length});
       row.cells.push_back(peak == peaks.end() ? Cell::missing(pass.number ? "–" : pass.text, pass.number ? "not measured" : pass.reason)
                                               : Cell::of_number(mean_of_finite(peak->second)));
+      if (!trains) continue;
+      const Cell step = timing("training_step");
+      row.cells.insert(row.cells.end(), {step, ratio(step, timing("training_step_none"), 1)});
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat(path == "unfused" ? "All encodings through the same unfused path, which isolates what an encoding costs. "
-                                        : "Each through its cheapest exact route: encodings that cannot use a fused kernel pay for that, too. ",
-                      "Milliseconds, batch ", batch, ", median of ", repetitions, " repetitions, quartiles in brackets, mean over seeds; measured on ",
+  table.caption = cat(path == "unfused" ? "All encodings through the same unfused path, which isolates what an encoding costs: "
+                                        : "Each through its cheapest exact route, so that encodings without a fused kernel pay for that too: ",
+                      "milliseconds, batch ", batch, ", median of ", repetitions, " repetitions, quartiles in brackets, mean over seeds, on ",
                       support::join({devices.begin(), devices.end()}, "; "),
                       ". Encode: attention with the encoding less attention without, "
-                      "which measurement noise can make negative; overhead: encode over attention, and for the whole forward pass. Times are measured and differ from run to run.");
+                      "which measurement noise can make negative; overhead: encode over attention, and of the whole pass over that without an encoding. Times are measured and differ from run to run.");
   return table;
 }
 
 }  // namespace
 
 Section cost_section(const Results& results, Palette&) {
-  Section section{.id = "cost", .title = "What encodings cost"};
+  Section section{.id = "cost", .title = "Cost"};
   if (results.tables.count("parameters")) section.tables.push_back(parameters_table(results));
   if (results.tables.count("cost")) {
     for (const char* path : {"unfused", "best"}) section.tables.push_back(cost_table(results, path));

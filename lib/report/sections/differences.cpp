@@ -116,7 +116,7 @@ Table table_of(const Results& results, const std::vector<Pair>& pairs, const std
     table.rows.push_back(std::move(row));
   }
   table.caption = cat("Mean NLL minus that of ", against, ", in nats per token, paired by seed and document; below zero is better. Interval and p: ",
-                      noise_words(fewest_seeds), "; Holm's correction over the arms of one protocol and length. Bold: below zero with a corrected p below 0.05. ",
+                      noise_words(fewest_seeds), "; Holm's correction over the arms of one protocol and length; bold: below zero with a corrected p below 0.05. ",
                       training_sentence(results));
   return table;
 }

@@ -143,7 +143,7 @@ std::string scored(const std::string& mode) {
 }
 
 Table losses_table(const Grid& grid, const std::string& mode, const std::string& seeds) {
-  Table table{.id = cat("dummy_", mode), .title = cat("Structured rows, mode ", mode, ": loss over depth and epochs")};
+  Table table{.id = cat("dummy_", mode), .title = cat("Structured sequences, mode ", mode, ": loss over depth and epochs")};
   table.columns = line_columns();
   const auto epochs = grid.epochs(mode);
   for (const std::int64_t count : epochs) {
@@ -170,9 +170,9 @@ Table losses_table(const Grid& grid, const std::string& mode, const std::string&
     }
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("Mean over ", scored(mode), ". ", seeds, " ± is the 95 % t interval over seeds, from three on.");
+  table.caption = cat("Mean over ", scored(mode), ". ", as_one({seeds, "± is the 95 % t interval over seeds, from three on"}));
   if (mode == "seed") {
-    table.caption += cat(" Nobody who sees one token at a time gets below ", format_number(kPositionWise, NumberStyle::kNats),
+    table.caption += cat(" No predictor that sees one token at a time gets below ", format_number(kPositionWise, NumberStyle::kNats),
                          ", causal attention not below ", format_number(kCausal, NumberStyle::kNats),
                          "; token frequencies alone give ", format_number(kMarginal, NumberStyle::kNats), ".");
   }
@@ -181,7 +181,7 @@ Table losses_table(const Grid& grid, const std::string& mode, const std::string&
 
 Table targets_table(const Grid& grid, const std::string& mode) {
   const std::int64_t last = *grid.epochs(mode).rbegin();
-  Table table{.id = cat("dummy_targets_", mode), .title = cat("Structured rows, mode ", mode, ": which targets are learned")};
+  Table table{.id = cat("dummy_targets_", mode), .title = cat("Structured sequences, mode ", mode, ": which targets are learned")};
   table.columns = line_columns();
   struct Measure {
     const char* id;
@@ -213,7 +213,7 @@ Table targets_table(const Grid& grid, const std::string& mode) {
 /// Mode hard: the determined targets on unseen progressions, as they are, moved along and longer; paired with the baseline.
 Table hard_table(const Grid& grid, const std::string& mode, const std::string& baseline) {
   const std::int64_t last = *grid.epochs(mode).rbegin();
-  Table table{.id = cat("dummy_targets_", mode), .title = cat("Structured rows, mode ", mode, ": unseen progressions")};
+  Table table{.id = cat("dummy_targets_", mode), .title = cat("Structured sequences, mode ", mode, ": unseen progressions")};
   table.columns = line_columns();
   const auto variants = grid.variants(mode);
   for (const std::string& variant : variants) {
@@ -257,7 +257,7 @@ Table hard_table(const Grid& grid, const std::string& mode, const std::string& b
     row.cells.push_back(std::move(difference));
     table.rows.push_back(std::move(row));
   }
-  table.caption = cat("After ", last, " epochs, on progressions that training never shows. shift_N: all positions moved along by N; long: ",
+  table.caption = cat("After ", last, " epochs, on progressions that training never shows; shift_N: all positions moved along by N; long: ",
                       "longer continuations than any in training. Floors: first ", format_number(std::log(100.0), NumberStyle::kNats),
                       ", step ", format_number(std::log(5.0), NumberStyle::kNats), ", determined 0. Differences are paired by seed; ",
                       "brackets: 95 % t interval, from three seeds on.");
@@ -266,7 +266,7 @@ Table hard_table(const Grid& grid, const std::string& mode, const std::string& b
 
 Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette) {
   Figure figure{.id = cat("dummy_", mode),
-                .title = cat("Structured rows, mode ", mode),
+                .title = cat("Structured sequences, mode ", mode),
                 .x = {.title = "Epochs", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
                 .y = {.title = "Loss, nats a target"}};
   figure.y.low = 0;
@@ -315,7 +315,7 @@ Figure losses_figure(const Grid& grid, const std::string& mode, Palette& palette
 }  // namespace
 
 Section dummy_section(const Results& results, Palette& palette) {
-  Section section{.id = "dummy", .title = "Structured rows"};
+  Section section{.id = "dummy", .title = "Structured sequences"};
   if (results.dummy.empty()) return section;
   const Grid grid(results);
   std::set<std::string> seeds;

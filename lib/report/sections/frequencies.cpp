@@ -16,7 +16,7 @@ Figure map_figure(const Results& results) {
   each_row(results, "probe_frequency", [&](std::size_t, const TableReader& read, std::size_t row) { lengths.insert(read.whole(row, "L")); });
   const std::int64_t length = lengths.count(results.train_length) ? results.train_length : lengths.empty() ? 0 : *lengths.begin();
   Figure figure{.id = "frequency_map",
-                .title = "What rotary pairs carry",
+                .title = "Share of the logits by frequency pair",
                 .kind = Figure::Kind::kHeatMap,
                 .x = {.title = "Layer"},
                 .y = {.title = "Pair (0: the fastest)"},
@@ -30,7 +30,7 @@ Figure map_figure(const Results& results) {
       const double layer = read.real(row, "layer"), pair = read.real(row, "pair");
       if (std::isfinite(layer) && std::isfinite(pair)) shares[{std::llround(layer), std::llround(pair)}].push_back(read.real(row, "logit_share"));
     });
-    Panel panel{.title = arm_name(results.arms[arm], tells_variants(results))};
+    Panel panel{.title = arm_name(results.arms[arm], tells_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
     for (const auto& [at, values] : shares) {
       layers = std::max(layers, at.first + 1);
       pairs = std::max(pairs, at.second + 1);

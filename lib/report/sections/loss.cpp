@@ -5,6 +5,7 @@
 #include <set>
 
 #include "report/section.h"
+#include "report/training_curves.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -15,99 +16,12 @@ using support::cat;
 constexpr std::array<std::pair<Dash, const char*>, 3> kBranchDashes{
     {{Dash::kDashed, "dashed"}, {Dash::kDotted, "dotted"}, {Dash::kDashDotted, "dash-dotted"}}};
 
-// A centred mean over up to 2·half + 1 logged steps, truncated at the ends.
-std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half) {
-  std::vector<Point> result;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const std::size_t reach = std::min({half, i, points.size() - 1 - i});
-    double sum = 0;
-    for (std::size_t k = i - reach; k <= i + reach; ++k) sum += points[k].loss;
-    result.push_back({.x = points[i].tokens, .y = sum / static_cast<double>(2 * reach + 1)});
-  }
-  return result;
-}
-
-std::vector<Point> plain(const std::vector<CurvePoint>& points) {
-  std::vector<Point> result;
-  for (const CurvePoint& point : points) result.push_back({.x = point.tokens, .y = point.loss});
-  return result;
-}
-
-bool begins_like(const std::vector<CurvePoint>& longer, const std::vector<CurvePoint>& shorter) {
-  if (shorter.size() > longer.size()) return false;
-  for (std::size_t i = 0; i < shorter.size(); ++i) {
-    if (longer[i].step != shorter[i].step || longer[i].loss != shorter[i].loss) return false;
-  }
-  return true;
-}
-
-const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch) {
-  for (const Curve* curve : curves) {
-    if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 &&
-        curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed)
-      return curve;
-  }
-  return nullptr;
-}
-
-// Snapshots of one trunk hold the same training up to different steps: the longest says all.
-std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
-  std::vector<const Curve*> kept;
-  for (const Curve& curve : curves) {
-    bool contained = false;
-    for (const Curve& other : curves) {
-      if (&other == &curve || other.run.encoding != curve.run.encoding || other.run.seed != curve.run.seed) continue;
-      if (other.first_step != curve.first_step || curve.train.empty() || !begins_like(other.train, curve.train))
-        continue;
-      contained = contained || other.train.size() > curve.train.size() || &other < &curve;
-    }
-    if (!contained) kept.push_back(&curve);
-  }
-  return kept;
-}
-
 bool drops_encoding(const Curve& branch, const Curve* trunk) {
   if (branch.first_step == 0 || !branch.run.facts.contains("encoding")) return false;
   if (trunk && trunk->run.facts.contains("encoding"))
     return branch.run.facts["encoding"] != trunk->run.facts["encoding"];
   const Json& encoding = branch.run.facts["encoding"];
   return encoding.is_object() && encoding.value("kind", "") == "none" && branch.run.encoding != "none";
-}
-
-// With the trunk's last point before the fork in front, so that a branch leaves its trunk and not thin air.
-std::vector<Point> from_fork(std::vector<Point> points, const std::vector<Point>& trunk, double fork_tokens) {
-  const Point* fork = nullptr;
-  for (const Point& point : trunk) {
-    if (point.x <= fork_tokens * (1 + 1e-9)) fork = &point;
-  }
-  if (fork && (points.empty() || fork->x < points.front().x)) points.insert(points.begin(), *fork);
-  return points;
-}
-
-double fork_tokens_of(const Curve& branch, const Curve& trunk) {
-  double tokens = 0;
-  for (const CurvePoint& point : trunk.train) {
-    if (point.step <= branch.first_step) tokens = point.tokens;
-  }
-  // Validations stand at the fork itself, logged steps perhaps before it.
-  for (const CurvePoint& point : trunk.validation) {
-    if (point.step <= branch.first_step) tokens = std::max(tokens, point.tokens);
-  }
-  return tokens;
-}
-
-// The mean over seeds at the places that all of them have.
-std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds) {
-  std::map<double, std::vector<double>> at;
-  for (const auto& points : seeds) {
-    for (const Point& point : points) at[point.x].push_back(point.y);
-  }
-  std::vector<Point> mean;
-  for (const auto& [x, values] : at) {
-    if (values.size() == seeds.size())
-      mean.push_back({.x = x, .y = summarise_seeds(values).mean, .n = static_cast<double>(values.size())});
-  }
-  return mean;
 }
 
 Figure figure_of(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
@@ -141,9 +55,11 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
     std::vector<std::vector<Point>> train_seeds, validation_seeds;
     std::vector<std::string> seeds;
     Look look = palette.look(encoding);
+    std::map<std::string, double> units;
     bool branch = false;
     for (const Curve* curve : curves) {
       if (curve->run.encoding != encoding || curve->run.variant != variant) continue;
+      if (units.empty()) units = units_of(results, *curve);
       std::vector<Point> train = smoothed(curve->train, half), checks = plain(curve->validation);
       const Curve* trunk = trunk_of(curves, *curve);
       branch = branch || curve->first_step > 0;
@@ -165,7 +81,9 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
                                    .role = Series::Role::kRaw,
                                    .look = look,
                                    .points = plain(curve->train),
-                                   .labelled = false});
+                                   .labelled = false,
+                                   .variant = variant,
+                                   .units = units});
       }
       for (const Point& point : train) {
         if (point.x >= 0.04 * last && !branch) {
@@ -189,10 +107,12 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
                                   .role = Series::Role::kSeed,
                                   .look = look,
                                   .points = lines[s],
-                                  .labelled = false});
+                                  .labelled = false,
+                                  .variant = variant,
+                                  .units = units});
         }
       }
-      Series main{.name = encoding, .role = role, .look = look, .points = mean_of(lines)};
+      Series main{.name = encoding, .role = role, .look = look, .points = mean_of(lines), .variant = variant, .units = units};
       if (!main.points.empty()) panel.series.push_back(std::move(main));
     };
     add(training, train_seeds, Series::Role::kLine);
@@ -226,16 +146,16 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
     figure.panels.push_back(std::move(validation));
   }
   figure.x.high = 1.02 * last;
-  figure.caption = cat("Left: training loss, centred mean over ", 2 * half + 1,
-                       " logged steps. Right: validation loss, later half of the tokens, on its own scale. "
-                       "Thick: mean over seeds; thin: single seeds.");
+  add_units(figure);
+  std::string branches;
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    figure.caption +=
-        cat(i == 0 ? " Branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ",
-            kBranchDashes[i % kBranchDashes.size()].second, i + 1 == variants.size() ? "." : "");
+    branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ",
+                    kBranchDashes[i % kBranchDashes.size()].second);
   }
-  if (drops) figure.caption += " × marks where the encoding is dropped.";
-  figure.caption += " " + training_sentence(results);
+  figure.caption = cat("Left: training loss, centred mean over ", 2 * half + 1,
+                       " logged steps; right: validation loss, later half of the tokens, on its own scale. ",
+                       as_one({"Thick: mean over seeds", "thin: single seeds", branches, drops ? "× marks where the encoding is dropped" : ""}), " ",
+                       training_sentence(results));
   figure.description = cat("Line charts of loss against tokens for ", support::join(results.encodings, ", "),
                            ". Final values are in the table.");
   return figure;
@@ -303,9 +223,8 @@ Table table_of(const Results& results, const std::vector<const Curve*>& curves) 
     }
   }
   table.caption =
-      cat("Last validation of each training, at the training length. Mean over seeds; ± is the 95 % t interval over "
-          "seeds, from three on; two seeds are both printed. "
-          "A claim about longer contexts needs parity here first. ",
+      cat("Last validation of each training, at the training length; a claim about longer contexts needs parity here first. "
+          "Mean over seeds, ± the 95 % t interval over seeds from three on; two seeds are both printed. ",
           training_sentence(results));
   return table;
 }

@@ -28,21 +28,6 @@ std::string protocol_words(const Results& results, const std::string& protocol) 
   return "";
 }
 
-/// Sentences as one: "A; b; c."
-std::string as_one(const std::vector<std::string>& sentences) {
-  std::string text;
-  for (std::string sentence : sentences) {
-    if (sentence.empty()) continue;
-    if (sentence.back() == '.') sentence.pop_back();
-    char& first = sentence[0];
-    const bool symbol = sentence.size() > 1 && sentence[1] == ' ';   // "n = 32"
-    if (text.empty() && !symbol && first >= 'a' && first <= 'z') first = static_cast<char>(first - 'a' + 'A');
-    if (!text.empty() && first >= 'A' && first <= 'Z') first = static_cast<char>(first - 'A' + 'a');
-    text += (text.empty() ? "" : "; ") + sentence;
-  }
-  return text.empty() ? text : text + ".";
-}
-
 std::string documents_sentence(const Results& results) {
   double fewest = 1e300, most = 0;
   std::set<std::string> corpora;
@@ -58,6 +43,16 @@ std::string documents_sentence(const Results& results) {
                                                  support::with_commas(std::llround(most)));
   return cat("n = ", count, " documents", corpora.size() == 1 ? cat(" (", *corpora.begin(), " split)") : "",
              ", the same for every model", fewest < kFewItems ? cat("; below ", kFewItems, " intervals are rough") : "", ".");
+}
+
+/// The mean context of a protocol at a length, of all models that have it; empty where nothing says it.
+std::string context_words(const Results& results, const std::string& protocol, std::int64_t length) {
+  std::vector<double> contexts;
+  for (const LmCell& cell : results.lm) {
+    if (cell.protocol == protocol && cell.length == length) contexts.push_back(cell.context);
+  }
+  const double mean = mean_of_finite(contexts);
+  return std::isfinite(mean) ? support::with_commas(std::llround(mean)) : "";
 }
 
 std::string caption(const Results& results) {
@@ -152,12 +147,16 @@ Table table_of(const Results& results) {
     std::int64_t length;
   };
   std::vector<Place> places;
+  bool contexts = false;   // are known
   for (const std::string& protocol : protocols_of(results)) {
     for (const std::int64_t length : lengths_of(results, protocol)) {
       places.push_back({protocol, length});
+      const std::string context = context_words(results, protocol, length);
+      contexts = contexts || !context.empty();
       table.columns.push_back({.id = cat("ppl_", protocol, "_", length),
                                .header = length_header(results, length),
                                .group = protocol,
+                               .note = context,
                                .style = NumberStyle::kPerplexity,
                                .direction = Direction::kLowerIsBetter});
     }
@@ -189,7 +188,8 @@ Table table_of(const Results& results) {
       if (seeds > 0) fewest_seeds = fewest_seeds == 0 ? seeds : std::min(fewest_seeds, seeds);
     }
   }
-  table.caption = cat(caption(results), " ", as_one({"Mean over seeds of the log-likelihood, with its 95 % t interval over seeds from three on", "two seeds "
+  table.caption = cat(caption(results), " ", as_one({contexts ? "In brackets below a length: mean number of tokens before a scored one" : "",
+                      "mean over seeds of the log-likelihood, with its 95 % t interval over seeds from three on", "two seeds "
                       "are both printed", bold_sentence(fewest_seeds).substr(fewest_seeds > 0 ? 1 : 0)}));
   return table;
 }

@@ -32,7 +32,7 @@ Readings readings_of(const Results& results) {
 
 Figure reading_figure(const Results& results, const Readings& readings, double centre, Palette& palette) {
   Figure figure{.id = "position_reading",
-                .title = "Where positions can be read",
+                .title = "Position probe by layer",
                 .x = {.title = "Place in the network (0: embeddings, i: behind layer i)"},
                 .y = {.title = "Mean absolute distance, tokens, lower is better"}};
   figure.x.low = 0;
@@ -63,7 +63,7 @@ Figure reading_figure(const Results& results, const Readings& readings, double c
 }
 
 Table reading_table(const Results& results, const Readings& readings) {
-  Table table{.id = "position_reading", .title = "Positions read off the residual stream"};
+  Table table{.id = "position_reading", .title = "Position probes of the residual stream"};
   table.columns = arm_columns(results);
   table.columns.insert(table.columns.end(),
                        {{.id = "network", .header = "Network", .text = true},
@@ -104,7 +104,7 @@ Table reading_table(const Results& results, const Readings& readings) {
 }
 
 Table reliance_table(const Results& results) {
-  Table table{.id = "reliance", .title = "What a model relies on"};
+  Table table{.id = "reliance", .title = "Ablations of position information"};
   table.columns = arm_columns(results);
   struct Sum {
     std::vector<double> delta, se;
@@ -174,7 +174,7 @@ Figure context_figure(const Results& results) {
   }
   double low = INFINITY, high = -INFINITY;
   for (const Arm& arm : results.arms) {
-    Panel panel{.title = arm_name(arm, tells_variants(results))};
+    Panel panel{.title = arm_name(arm, tells_variants(results)), .encoding = arm.encoding, .variant = arm.variant};
     each_row(results, "probe_position_loss", [&](std::size_t run, const TableReader& read, std::size_t row) {
       if (run != arm.runs.front()) return;
       const double nll = read.real(row, "nll_mean");
@@ -194,7 +194,7 @@ Figure context_figure(const Results& results) {
   figure.heat_high = std::isfinite(high) ? std::max(figure.heat_low + 0.1, std::ceil(10 * high) / 10) : 1;
   figure.heat_title = "nats";
   figure.caption = cat("Loss of the same targets, nats a token: a row is an amount of context, and along it the text stands at later and later "
-                       "positions. What grows along a row is caused by position, what changes up a column by context. First seed of each model. ",
+                       "positions; the first seed of each model. What grows along a row is caused by position, what changes up a column by context. ",
                        training_sentence(results));
   figure.description = "Heat maps of loss by context and position, one for each model.";
   return figure;
@@ -203,7 +203,7 @@ Figure context_figure(const Results& results) {
 }  // namespace
 
 Section positions_section(const Results& results, Palette& palette) {
-  Section section{.id = "positions", .title = "Positions in the network"};
+  Section section{.id = "positions", .title = "Position information"};
   const Readings readings = readings_of(results);
   if (!readings.empty()) {
     double centre = NAN;

@@ -140,7 +140,7 @@ class TaskView {
   std::string protocol_words() const {
     const std::string trials = fewest_ == most_ ? cat(most_) : cat(fewest_, " to ", most_);
     const std::string where = depths_.empty() ? " per length" : cat(" per length at each of ", depths_.size(), depths_.size() == 1 ? " depth" : " depths");
-    return cat(most_ > 0 ? cat(trials, " trials", where, ", the same for every model; ") : "", seeds_sentence(results_), " ", training_sentence(results_));
+    return as_one({most_ > 0 ? cat(trials, " trials", where, ", the same for every model") : "", seeds_sentence(results_), training_sentence(results_)});
   }
 
   const char* gain_words() const {
@@ -212,7 +212,7 @@ class TaskView {
     map.heat_low = 0;
     map.heat_high = exact_leads_ ? 1 : 0.1;
     for (const Arm& arm : results_.arms) {
-      Panel panel{.title = arm_name(arm, tells_variants(results_))};
+      Panel panel{.title = arm_name(arm, tells_variants(results_)), .encoding = arm.encoding, .variant = arm.variant};
       const std::int64_t trained = train_length_of(results_, arm);
       int column = 0;
       for (const std::int64_t length : lengths_) {

@@ -1,4 +1,6 @@
 // What was trained: a line for each model, with what a reader needs to compare it with models elsewhere.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -30,6 +32,37 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+/// A setting of the group that this training was made with ("train", or "decay" and such of branches).
+Json of_own_group(const Curve& curve, const std::string& key) {
+  if (!curve.config.is_object()) return {};
+  Json found;
+  for (const auto& [group, settings] : curve.config.items()) {
+    if (group == "model" || !settings.is_object() || !settings.contains(key)) continue;
+    if (found.is_null() || group != "train") found = settings[key];
+  }
+  return found;
+}
+
+/// As it was set, and else as it was logged, where numbers went through less precision.
+std::string peak_rate_of(const Curve& curve) {
+  const Json set = of_own_group(curve, "peak_lr");
+  if (set.is_number() && set.get<double>() > 0) return support::shortest(set.get<double>());
+  return std::isfinite(curve.peak_rate) ? fmt::format("{:.4g}", curve.peak_rate) : "–";
+}
+
+Json schedule_of(const Curve& curve) { return of_own_group(curve, "schedule"); }
+
+/// First digits of the content digests of its data.
+std::string data_of(const Curve& curve) {
+  const Json digests = Json::parse(curve.data, nullptr, false);
+  if (!digests.is_array()) return "–";
+  std::vector<std::string> names;
+  for (const Json& digest : digests) {
+    if (digest.is_string()) names.push_back(digest.get<std::string>().substr(0, 12));
+  }
+  return names.empty() ? "–" : support::join(names, ", ");
+}
+
 }  // namespace
 
 Section setup_section(const Results& results, Palette&) {
@@ -54,6 +87,8 @@ Section setup_section(const Results& results, Palette&) {
                                              {.id = "tokens", .header = "Tokens", .style = NumberStyle::kTokens},
                                              {.id = "peak_lr", .header = "Peak LR", .text = true},
                                              {.id = "schedule", .header = "Schedule", .text = true},
+                                             {.id = "vocabulary", .header = "Vocabulary", .style = NumberStyle::kCount},
+                                             {.id = "data", .header = "Data", .text = true},
                                              {.id = "seeds", .header = "Seeds", .text = true}});
   for (const auto& [encoding, variant] : kinds) {
     std::vector<std::string> seeds;
@@ -77,12 +112,22 @@ Section setup_section(const Results& results, Palette&) {
     row.cells.push_back(number_cell(setting(*first, "train.batch")));
     row.cells.push_back(number_cell(fact("step")));
     row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", "not logged"));
-    row.cells.push_back(Cell::of_text(std::isfinite(first->peak_rate) ? support::shortest(first->peak_rate) : "–"));
-    row.cells.push_back(Cell::of_text(text_of(setting(*first, "train.schedule"))));
+    row.cells.push_back(Cell::of_text(peak_rate_of(*first)));
+    row.cells.push_back(Cell::of_text(text_of(schedule_of(*first))));
+    row.cells.push_back(number_cell(setting(*first, "model.vocabulary").is_number() && setting(*first, "model.vocabulary") != 0 ? setting(*first, "model.vocabulary") : Json()));
+    row.cells.push_back(Cell::of_text(data_of(*first)));
     row.cells.push_back(Cell::of_text(support::join(seeds, ", ")));
     table.rows.push_back(std::move(row));
   }
-  table.caption = "Tokens and steps at the end of each training. Settings that differ between models beside encoding and seed are in the checks of the comparison.";
+  // A column that no training fills is no news.
+  for (std::size_t c = table.columns.size(); c-- > 0;) {
+    if (table.columns[c].id != "vocabulary") continue;
+    if (std::any_of(table.rows.begin(), table.rows.end(), [&](const Row& row) { return row.cells[c].number.has_value(); })) continue;
+    table.columns.erase(table.columns.begin() + static_cast<std::ptrdiff_t>(c));
+    for (Row& row : table.rows) row.cells.erase(row.cells.begin() + static_cast<std::ptrdiff_t>(c));
+  }
+  table.caption = cat("Tokens and steps at the end of each training; context: tokens of a training window; data: first digits of the content digests of its token shards. "
+                      "Settings that differ between models beside encoding and seed are in the checks of the comparison.");
   section.tables.push_back(std::move(table));
   return section;
 }

@@ -192,8 +192,8 @@ Section stability_section(const Results& results, Palette& palette) {
   if (!results.selections.empty()) section.tables.push_back(rates_table(results));
   if (Figure rates = rates_figure(results, palette); !rates.panels.empty()) section.figures.push_back(std::move(rates));
   if (table.rows.empty()) return section;
-  table.caption = cat("Recorded over every step. A spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, 0.1 nats); steps within 16 of "
-                      "each other are one. Counts are sums over seeds, gradient norms means (the largest of the largest), the logit the largest of all "
+  table.caption = cat("Recorded over every step; a spike exceeds the median of the 128 steps before it by max(6 · 1.4826 · MAD, 0.1 nats); steps within 16 of "
+                      "each other are one; counts are sums over seeds, gradient norms means, the logit the largest of all "
                       "samples. Label: unstable where a run diverged; stable without spikes and with a sensitivity to the learning rate below 0.05 nats; "
                       "'no spikes' where the latter was not measured; else needs care. ", training_sentence(results));
   section.tables.push_back(std::move(table));

@@ -108,17 +108,16 @@ class TaskView {
   }
 
   std::string words() const {
-    std::string text = task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "";
-    if (items_ > 0) text += cat("n = ", support::with_commas(std::llround(items_)), " items per length, the same for every model");
+    std::vector<std::string> parts;
+    if (items_ > 0) parts.push_back(cat("n = ", support::with_commas(std::llround(items_)), " items per length, the same for every model"));
     if (chance_high_ > 0) {
       const std::string low = format_number(chance_low_, NumberStyle::kPercent), high = format_number(chance_high_, NumberStyle::kPercent);
-      text += cat(items_ > 0 ? "; " : "", "chance level of token accuracy: ", low, low == high ? "" : cat(" to ", high), " %");
+      parts.push_back(cat("chance level of token accuracy: ", low, low == high ? "" : cat(" to ", high), " %"));
     }
-    if (items_ > 0 || chance_high_ > 0) text += ". ";
-    text += seeds_sentence(results_);
-    if (!algorithmic_) return cat(text, " ", training_sentence(results_));
-    if (trained_.size() == 1) return cat(text, " Trained up to length ", format_number(*trained_.begin(), NumberStyle::kCount), ".");
-    return text;
+    parts.push_back(seeds_sentence(results_));
+    if (!algorithmic_) parts.push_back(training_sentence(results_));
+    else if (trained_.size() == 1) parts.push_back(cat("trained up to length ", format_number(*trained_.begin(), NumberStyle::kCount)));
+    return cat(task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "", as_one(parts));
   }
 
   std::vector<double> Cells::* leading() const { return algorithmic_ ? &Cells::exact : &Cells::tokens; }
@@ -135,7 +134,8 @@ class TaskView {
       if (!algorithmic_) {
         add_training_rules(panel, results_, variant);
       } else {
-        for (const double trained : trained_) panel.rules.push_back({true, trained, "longest of training"});
+        if (!trained_.empty() && !lengths_.empty())
+          panel.shades.push_back({static_cast<double>(*lengths_.begin()), *trained_.rbegin(), "lengths of training"});
       }
       for (const Arm& arm : results_.arms) {
         if (arm.variant == variant) add_arm(panel, arm, palette, highest);
@@ -143,8 +143,8 @@ class TaskView {
       if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
     }
     figure.y.high = highest > 0.5 || algorithmic_ ? 1.02 : std::max(0.01, 1.15 * highest);
-    figure.caption = cat(words(), " Thick: mean over seeds; thin: single seeds; band: 95 % t interval over seeds, from three on.",
-                         highest > 0.5 || algorithmic_ ? "" : " The axis ends far below 100 %.");
+    figure.caption = cat(words(), " ", as_one({"Thick: mean over seeds", algorithmic_ ? "small marks: single seeds" : "thin: single seeds",
+                                               "band: 95 % t interval over seeds, from three on", highest > 0.5 || algorithmic_ ? "" : "the axis ends far below 100 %"}));
     figure.description = cat("Line chart of ", algorithmic_ ? "exact match" : "token accuracy", " against length for ",
                              support::join(results_.encodings, ", "), ". The values are in the table.");
     return figure;
@@ -164,7 +164,8 @@ class TaskView {
         highest = std::max(highest, std::isfinite(values[s].back()) ? values[s].back() : 0);
       }
     }
-    if (!xs.empty()) add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; });
+    if (!xs.empty()) add_arm_series(panel, arm, palette.look(arm.encoding), seeds, xs, values, [](double v) { return v; }, "",
+                                     algorithmic_ ? Series::Role::kPoints : Series::Role::kSeed);
   }
 
   Table table() const {

@@ -180,12 +180,15 @@ BOOST_AUTO_TEST_CASE(the_attempt_with_the_newest_file_of_its_own_is_continued) {
   BOOST_TEST(*find_resumable(attempts) == attempts[0]);
   fs::last_write_time(attempts[0] / "checkpoints" / "step-1.h5", fs::file_time_type::clock::now() - std::chrono::hours(1));
   BOOST_TEST(*find_resumable(attempts) == attempts[0]);
+  support::write_file_atomically(attempts[0] / "metrics.jsonl", "{}\n", false);
   strip_attempt(attempts[0], true);
   BOOST_TEST(fs::exists(attempts[0] / "checkpoints"));
   BOOST_TEST(!fs::exists(attempts[0] / "out"));
   strip_attempt(attempts[0], false);
   BOOST_TEST(!fs::exists(attempts[0] / "checkpoints"));
   BOOST_TEST(fs::exists(attempts[0] / "stage.log"));
+  BOOST_TEST(fs::exists(attempts[0] / "metrics.jsonl"));   // of which curves can be drawn again
+  BOOST_TEST(!find_resumable({attempts[0]}).has_value());   // and which is no place to go on from
 }
 
 BOOST_AUTO_TEST_CASE(kills_for_memory_are_counted_in_the_own_control_group) {

@@ -1,0 +1,91 @@
+// Loss by position in a text: what more context brings, and from which position on a model fails.
+#include <algorithm>
+#include <cmath>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+struct Bin {
+  double low = 0, high = 0;
+  std::map<std::string, std::pair<double, double>> seeds;   // seed → loss, its standard error over documents
+};
+
+std::map<double, Bin> bins_of(const Results& results, const Arm& arm, double& documents) {
+  std::map<double, Bin> bins;
+  each_row(results, "lm_position", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (read.text(row, "bins") != "log" || std::find(arm.runs.begin(), arm.runs.end(), run) == arm.runs.end()) return;
+    Bin& bin = bins[read.real(row, "bin_lo")];
+    bin.low = read.real(row, "bin_lo");
+    bin.high = read.real(row, "bin_hi");
+    bin.seeds[results.runs[run].seed] = {read.real(row, "nll_mean"), read.real(row, "se")};
+    documents = std::max(documents, read.real(row, "n"));
+  });
+  return bins;
+}
+
+}  // namespace
+
+Section position_curve_section(const Results& results, Palette& palette) {
+  Section section{.id = "perplexity", .title = "Perplexity against context length"};
+  if (!results.tables.count("lm_position")) return section;
+  Figure figure{.id = "loss_position",
+                .title = "Loss by position in the text",
+                .x = {.title = "Position, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
+                .y = {.title = "Nats per token, lower is better"}};
+  double documents = 0, lowest = INFINITY, highest = 0;
+  std::size_t most_seeds = 0;
+  for (const std::string& variant : results.variants) {
+    Panel panel{.title = tells_variants(results) ? variant : "", .variant = variant};
+    add_training_rules(panel, results, variant);
+    for (const Arm& arm : results.arms) {
+      if (arm.variant != variant) continue;
+      Series main{.name = arm.encoding, .role = Series::Role::kLine, .look = palette.look(arm.encoding), .variant = variant};
+      std::map<std::string, Series> seeds;
+      for (const auto& [begin, bin] : bins_of(results, arm, documents)) {
+        if (bin.seeds.size() != arm.runs.size() || bin.high <= bin.low) continue;
+        const double x = std::sqrt(std::max(1.0, bin.low) * std::max(1.0, bin.high - 1));   // the middle of the bin on the axis
+        std::vector<double> losses;
+        for (const auto& [seed, loss] : bin.seeds) {
+          losses.push_back(loss.first);
+          Series& own = seeds.try_emplace(seed, Series{.name = arm.encoding, .seed = seed, .role = Series::Role::kSeed, .look = main.look, .labelled = false, .variant = variant}).first->second;
+          own.points.push_back({.x = x, .y = loss.first});
+        }
+        const SeedSummary summary = summarise_seeds(losses);
+        Point point{.x = x, .y = summary.mean, .n = static_cast<double>(losses.size())};
+        const double half = losses.size() == 1 ? 1.96 * bin.seeds.begin()->second.second : summary.half_width;
+        if (std::isfinite(half)) {
+          point.low = summary.mean - half;
+          point.high = summary.mean + half;
+        }
+        if (std::isfinite(summary.mean)) {
+          lowest = std::min(lowest, summary.mean);
+          highest = std::max(highest, summary.mean);
+        }
+        main.points.push_back(point);
+        most_seeds = std::max(most_seeds, losses.size());
+      }
+      if (main.points.empty()) continue;
+      if (seeds.size() == 2) {
+        for (auto& [seed, own] : seeds) panel.series.push_back(std::move(own));
+      }
+      panel.series.push_back(std::move(main));
+    }
+    if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
+  }
+  if (figure.panels.empty()) return section;
+  if (highest > lowest + 4) figure.y.high = lowest + 4;   // a model that explodes would flatten all others
+  figure.caption = cat("Mean over ", format_number(documents, NumberStyle::kCount), " documents of the loss in bins of positions, edges at powers of two. ",
+                       most_seeds == 1 ? "One seed; band: 95 % over documents, the noise of training is unknown. "
+                                       : "Thick: mean over seeds; band: 95 % t interval over seeds, from three on. ",
+                       training_sentence(results));
+  figure.description = cat("Line chart of loss against position for ", support::join(results.encodings, ", "), "; values in data/figure_loss_position.csv.");
+  section.figures.push_back(std::move(figure));
+  return section;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,100 @@
+// Validation loss at the end of training against size and compute.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "report/section.h"
+#include "report/training_curves.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+struct End {
+  double parameters = 0, flops = 0, loss = 0;
+};
+
+/// FLOPs of a training from its first step, those of its trunk before the fork included.
+double flops_of(const std::vector<const Curve*>& curves, const Curve& curve) {
+  const double rate = flops_per_token(curve), end = curve.validation.back().tokens;
+  const Curve* trunk = trunk_of(curves, curve);
+  if (!trunk) return end * rate;
+  const double fork = fork_tokens_of(curve, *trunk);
+  return fork * flops_per_token(*trunk) + (end - fork) * rate;
+}
+
+/// The distinct values, those within a thousandth of each other counted once.
+std::size_t places_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  std::size_t places = 0;
+  double last = -1;
+  for (const double value : values) {
+    if (places == 0 || value > last * 1.05) ++places, last = value;
+  }
+  return places;
+}
+
+}  // namespace
+
+Section scaling_section(const Results& results, Palette& palette) {
+  Section section{.id = "loss", .title = "Training"};
+  const auto curves = distinct(results.curves);
+  std::map<std::string, std::map<std::string, std::vector<End>>> ends;   // encoding → variant → seeds
+  std::vector<double> sizes, computes;
+  for (const Curve* curve : curves) {
+    if (curve->diverged || curve->validation.empty() || !curve->run.facts.contains("parameters") || !curve->run.facts["parameters"].is_number()) continue;
+    const End end{curve->run.facts["parameters"].get<double>(), flops_of(curves, *curve), curve->validation.back().loss};
+    if (!std::isfinite(end.loss)) continue;
+    ends[curve->run.encoding][curve->run.variant].push_back(end);
+    sizes.push_back(end.parameters);
+    if (std::isfinite(end.flops)) computes.push_back(end.flops);
+  }
+  const auto figure_over = [&](double End::*of, const char* id, const char* title, const char* axis) {
+    Figure figure{.id = id,
+                  .title = title,
+                  .x = {.title = axis, .scale = Scale::kLog10, .ticks = TickStyle::kCount},
+                  .y = {.title = "Validation loss, nats per token, lower is better"}};
+    Panel panel;
+    for (const std::string& encoding : results.encodings) {
+      const auto own = ends.find(encoding);
+      if (own == ends.end()) continue;
+      Series main{.name = encoding, .role = Series::Role::kMain, .look = palette.look(encoding), .whiskers = true};
+      Series seeds{.name = encoding, .role = Series::Role::kPoints, .look = main.look, .labelled = false};
+      for (const auto& [variant, list] : own->second) {
+        std::vector<double> losses, xs;
+        for (const End& end : list) {
+          if (!std::isfinite(end.*of)) continue;
+          losses.push_back(end.loss);
+          xs.push_back(end.*of);
+          seeds.points.push_back({.x = end.*of, .y = end.loss});
+        }
+        if (losses.empty()) continue;
+        const SeedSummary summary = summarise_seeds(losses);
+        Point point{.x = mean_of_finite(xs), .y = summary.mean, .n = static_cast<double>(losses.size())};
+        if (std::isfinite(summary.half_width)) {
+          point.low = summary.mean - summary.half_width;
+          point.high = summary.mean + summary.half_width;
+        }
+        main.points.push_back(point);
+      }
+      const auto by_x = [](const Point& a, const Point& b) { return a.x < b.x; };
+      std::stable_sort(main.points.begin(), main.points.end(), by_x);
+      std::stable_sort(seeds.points.begin(), seeds.points.end(), by_x);
+      if (main.points.empty()) continue;
+      panel.series.push_back(std::move(seeds));
+      panel.series.push_back(std::move(main));
+    }
+    figure.panels.push_back(std::move(panel));
+    figure.caption = cat("Last validation of each training, at its training length; small marks: single seeds; line: means over seeds, with their 95 % t interval from three on. "
+                         "Lines join what was trained and are no fitted law. ", training_sentence(results));
+    figure.description = cat("Line chart of validation loss against ", axis, ".");
+    section.figures.push_back(std::move(figure));
+  };
+  if (places_of(sizes) > 1) figure_over(&End::parameters, "loss_parameters", "Loss against parameters", "Parameters");
+  if (places_of(computes) > 1 && computes.size() == sizes.size()) figure_over(&End::flops, "loss_flops", "Loss against compute", "Training FLOPs, estimated");
+  return section;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,130 @@
+// The honest version of loss curves: what each training loses against the baseline's at the same step of the same data and seed.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "report/section.h"
+#include "report/training_curves.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+const Curve* partner_of(const std::vector<const Curve*>& curves, const Curve& curve, const std::string& baseline) {
+  for (const Curve* other : curves) {
+    if (other->run.encoding == baseline && other->run.variant == curve.run.variant && other->run.seed == curve.run.seed &&
+        other->first_step == curve.first_step && other != &curve)
+      return other;
+  }
+  return nullptr;
+}
+
+/// Loss less the baseline's at the steps that both logged.
+std::vector<CurvePoint> gap_of(const Curve& curve, const Curve& base) {
+  std::map<double, double> losses;
+  for (const CurvePoint& point : base.train) losses[point.step] = point.loss;
+  std::vector<CurvePoint> gap;
+  for (const CurvePoint& point : curve.train) {
+    const auto other = losses.find(point.step);
+    if (other == losses.end() || !std::isfinite(point.loss) || !std::isfinite(other->second)) continue;
+    gap.push_back({.step = point.step, .tokens = point.tokens, .loss = point.loss - other->second});
+  }
+  return gap;
+}
+
+/// The mean over seeds, with its t interval from three seeds on.
+std::vector<Point> banded(const std::vector<std::vector<Point>>& seeds) {
+  std::map<double, std::vector<double>> at;
+  for (const auto& points : seeds) {
+    for (const Point& point : points) at[point.x].push_back(point.y);
+  }
+  std::vector<Point> mean;
+  for (const auto& [x, values] : at) {
+    if (values.size() != seeds.size()) continue;
+    const SeedSummary summary = summarise_seeds(values);
+    Point point{.x = x, .y = summary.mean, .n = static_cast<double>(values.size())};
+    if (std::isfinite(summary.half_width)) {
+      point.low = summary.mean - summary.half_width;
+      point.high = summary.mean + summary.half_width;
+    }
+    mean.push_back(point);
+  }
+  return mean;
+}
+
+}  // namespace
+
+Section training_gap_section(const Results& results, Palette& palette) {
+  Section section{.id = "loss", .title = "Training"};
+  const auto curves = distinct(results.curves);
+  std::vector<std::string> variants;
+  std::size_t longest = 0;
+  for (const Curve* curve : curves) {
+    if (std::find(variants.begin(), variants.end(), curve->run.variant) == variants.end()) variants.push_back(curve->run.variant);
+    longest = std::max(longest, curve->train.size());
+  }
+  const std::size_t half = longest / 50;
+  Figure figure{.id = "training_gap",
+                .title = cat("Training loss against that of ", results.baseline),
+                .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
+                .y = {.title = cat("Loss minus that of ", results.baseline, ", nats per token, lower is better")}};
+  std::size_t most_seeds = 0;
+  std::vector<double> settled;   // once the steep beginning, where differences are of speed alone, is over
+  double last = 0;
+  for (const Curve* curve : curves) {
+    if (!curve->train.empty()) last = std::max(last, curve->train.back().tokens);
+  }
+  for (const std::string& variant : variants) {
+    Panel panel{.title = variants.size() > 1 ? variant : "", .variant = variant};
+    panel.rules.push_back({false, 0, ""});
+    for (const std::string& encoding : results.encodings) {
+      std::vector<std::vector<Point>> seeds;
+      std::vector<std::string> names;
+      std::map<std::string, double> units;
+      for (const Curve* curve : curves) {
+        if (encoding == results.baseline || curve->run.encoding != encoding || curve->run.variant != variant) continue;
+        const Curve* base = partner_of(curves, *curve, results.baseline);
+        if (!base) continue;
+        const auto gap = gap_of(*curve, *base);
+        if (gap.size() < 2) continue;
+        if (units.empty()) units = units_of(results, *curve);
+        seeds.push_back(smoothed(gap, half));
+        names.push_back(curve->run.seed);
+        for (const Point& point : seeds.back()) {
+          if (point.x >= 0.1 * last) settled.push_back(point.y);
+        }
+      }
+      if (seeds.empty()) continue;
+      most_seeds = std::max(most_seeds, seeds.size());
+      const Look look = palette.look(encoding);
+      for (std::size_t s = 0; s < seeds.size() && seeds.size() > 1 && seeds.size() < 3; ++s) {
+        panel.series.push_back({.name = encoding, .seed = names[s], .role = Series::Role::kSeed, .look = look, .points = seeds[s], .labelled = false,
+                                .variant = variant, .units = units});
+      }
+      Series main{.name = encoding, .role = Series::Role::kLine, .look = look, .points = banded(seeds), .variant = variant, .units = units};
+      panel.series.push_back(std::move(main));
+    }
+    if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
+  }
+  if (figure.panels.empty()) return section;
+  if (!settled.empty()) {
+    const auto [low, high] = std::minmax_element(settled.begin(), settled.end());
+    const double air = std::max(0.15 * (*high - *low), 0.005);
+    figure.y.low = std::min(*low - air, -air);
+    figure.y.high = std::max(*high + air, air);
+  }
+  add_units(figure);
+  figure.caption = cat("Training loss minus that of ", results.baseline, " at the same step, same data order and same seed; centred mean over ", 2 * half + 1,
+                       " logged steps. ",
+                       most_seeds >= 3   ? "Lines: mean over seeds; bands: 95 % t interval over seeds, from three on. "
+                       : most_seeds == 2 ? "Thick: mean over two seeds; thin: single seeds. "
+                                         : "One seed: the noise of training is unknown. ",
+                       training_sentence(results));
+  figure.description = cat("Line chart of the paired difference of training loss from ", results.baseline, ".");
+  section.figures.push_back(std::move(figure));
+  return section;
+}
+
+}  // namespace pe::report

@@ -1,0 +1,170 @@
+#include "report/training_curves.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+bool begins_like(const std::vector<CurvePoint>& longer, const std::vector<CurvePoint>& shorter) {
+  if (shorter.size() > longer.size()) return false;
+  for (std::size_t i = 0; i < shorter.size(); ++i) {
+    if (longer[i].step != shorter[i].step || longer[i].loss != shorter[i].loss) return false;
+  }
+  return true;
+}
+
+/// In all that both are labelled with, but for who made them: a branch and its trunk have one size.
+bool agree(const Labels& a, const Labels& b) {
+  return std::all_of(a.begin(), a.end(), [&](const auto& label) {
+    const auto other = b.find(label.first);
+    return label.first == "stage" || label.first == "from" || other == b.end() || other->second == label.second;
+  });
+}
+
+double number_at(const Json& config, const char* group, const char* key) {
+  if (!config.is_object() || !config.contains(group) || !config[group].is_object()) return NAN;
+  const Json& own = config[group];
+  return own.contains(key) && own[key].is_number() ? own[key].get<double>() : NAN;
+}
+
+}  // namespace
+
+std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half) {
+  std::vector<Point> result;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const std::size_t reach = std::min({half, i, points.size() - 1 - i});
+    double sum = 0;
+    for (std::size_t k = i - reach; k <= i + reach; ++k) sum += points[k].loss;
+    result.push_back({.x = points[i].tokens, .y = sum / static_cast<double>(2 * reach + 1)});
+  }
+  return result;
+}
+
+std::vector<Point> plain(const std::vector<CurvePoint>& points) {
+  std::vector<Point> result;
+  for (const CurvePoint& point : points) result.push_back({.x = point.tokens, .y = point.loss});
+  return result;
+}
+
+const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch) {
+  for (const Curve* curve : curves) {
+    if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 &&
+        curve->run.encoding == branch.run.encoding && curve->run.seed == branch.run.seed && agree(curve->run.labels, branch.run.labels))
+      return curve;
+  }
+  return nullptr;
+}
+
+std::vector<const Curve*> distinct(const std::vector<Curve>& curves) {
+  std::vector<const Curve*> kept;
+  for (const Curve& curve : curves) {
+    bool contained = false;
+    for (const Curve& other : curves) {
+      if (&other == &curve || other.run.encoding != curve.run.encoding || other.run.seed != curve.run.seed) continue;
+      if (other.first_step != curve.first_step || curve.train.empty() || !begins_like(other.train, curve.train))
+        continue;
+      contained = contained || other.train.size() > curve.train.size() || &other < &curve;
+    }
+    if (!contained) kept.push_back(&curve);
+  }
+  return kept;
+}
+
+std::vector<Point> from_fork(std::vector<Point> points, const std::vector<Point>& trunk, double fork_tokens) {
+  const Point* fork = nullptr;
+  for (const Point& point : trunk) {
+    if (point.x <= fork_tokens * (1 + 1e-9)) fork = &point;
+  }
+  if (fork && (points.empty() || fork->x < points.front().x)) points.insert(points.begin(), *fork);
+  return points;
+}
+
+double fork_tokens_of(const Curve& branch, const Curve& trunk) {
+  double tokens = 0;
+  for (const CurvePoint& point : trunk.train) {
+    if (point.step <= branch.first_step) tokens = point.tokens;
+  }
+  // Validations stand at the fork itself, logged steps perhaps before it.
+  for (const CurvePoint& point : trunk.validation) {
+    if (point.step <= branch.first_step) tokens = std::max(tokens, point.tokens);
+  }
+  return tokens;
+}
+
+std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds) {
+  std::map<double, std::vector<double>> at;
+  for (const auto& points : seeds) {
+    for (const Point& point : points) at[point.x].push_back(point.y);
+  }
+  std::vector<Point> mean;
+  for (const auto& [x, values] : at) {
+    if (values.size() == seeds.size())
+      mean.push_back({.x = x, .y = summarise_seeds(values).mean, .n = static_cast<double>(values.size())});
+  }
+  return mean;
+}
+
+double flops_per_token(const Curve& curve) {
+  const Json& facts = curve.run.facts;
+  const double layers = number_at(curve.config, "model", "layers"), heads = number_at(curve.config, "model", "heads"),
+               width = number_at(curve.config, "model", "width"), vocabulary = number_at(curve.config, "model", "vocabulary");
+  double head_width = number_at(curve.config, "model", "head_width");
+  if (!(head_width > 0)) head_width = width / heads;
+  if (!facts.contains("parameters") || !facts["parameters"].is_number()) return NAN;
+  double weights = facts["parameters"].get<double>();
+  // Rows of an embedding that is no head are looked up and not multiplied.
+  const Json* model = curve.config.is_object() && curve.config.contains("model") ? &curve.config["model"] : nullptr;
+  if (model && model->value("tied", true) == false && vocabulary > 0) weights -= vocabulary * width;
+  return 6 * weights + 12 * layers * heads * head_width * static_cast<double>(curve.run.train_length);
+}
+
+namespace {
+
+/// Hours a token of a training step, as pe-measure timed it for that encoding; NaN where it did not.
+double hours_per_token(const Results& results, const Curve& curve) {
+  std::vector<double> hours;
+  each_row(results, "cost", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (read.text(row, "component") != "training_step" || read.text(row, "status") != "ok") return;
+    if (results.runs[run].encoding != curve.run.encoding || read.whole(row, "T") != curve.run.train_length) return;
+    hours.push_back(read.real(row, "median_ms") / 3.6e6 / (read.real(row, "batch") * read.real(row, "T")));
+  });
+  return mean_of_finite(hours);
+}
+
+double steps_per_token(const Curve& curve) {
+  for (const auto* points : {&curve.train, &curve.validation}) {
+    if (!points->empty() && points->back().tokens > 0) return points->back().step / points->back().tokens;
+  }
+  return NAN;
+}
+
+}  // namespace
+
+std::map<std::string, double> units_of(const Results& results, const Curve& curve) {
+  std::map<std::string, double> units{{"steps", steps_per_token(curve)}, {"flops", flops_per_token(curve)}, {"hours", hours_per_token(results, curve)}};
+  std::erase_if(units, [](const auto& unit) { return !std::isfinite(unit.second); });
+  return units;
+}
+
+void add_units(Figure& figure) {
+  const Unit known[] = {{"steps", {.title = "Steps", .ticks = TickStyle::kCount}},
+                        {"flops", {.title = "Training FLOPs, estimated", .ticks = TickStyle::kCount}},
+                        {"hours", {.title = "Hours of training steps as measured"}}};
+  for (const Unit& unit : known) {
+    bool all = false, every = true;
+    for (const Panel& panel : figure.panels) {
+      for (const Series& series : panel.series) {
+        all = true;
+        every = every && series.units.count(unit.id) != 0;
+      }
+    }
+    if (all && every) figure.x_units.push_back(unit);
+  }
+}
+
+}  // namespace pe::report

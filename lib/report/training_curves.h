@@ -1,0 +1,36 @@
+/// @file
+/// Losses of trainings as curves over tokens: trunks, the branches that fork off them, and the units that their x axis may have.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "report/figure.h"
+#include "report/results.h"
+
+namespace pe::report {
+
+/// A centred mean over up to 2·half + 1 logged steps, truncated at the ends.
+std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half);
+std::vector<Point> plain(const std::vector<CurvePoint>& points);
+
+/// Snapshots of one trunk hold the same training up to different steps: the longest says all.
+std::vector<const Curve*> distinct(const std::vector<Curve>& curves);
+/// The training that a branch forked off; null for one from scratch, or where the trunk was not gathered.
+const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch);
+double fork_tokens_of(const Curve& branch, const Curve& trunk);
+/// With the trunk's last point before the fork in front, so that a branch leaves its trunk and not thin air.
+std::vector<Point> from_fork(std::vector<Point> points, const std::vector<Point>& trunk, double fork_tokens);
+
+/// The mean over seeds at the places that all of them have.
+std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds);
+
+/// 6 N + 12 L H d_h T with N the weights in matrix products, from the training's config; NaN where that does not say.
+double flops_per_token(const Curve& curve);
+/// Steps, FLOPs and hours that one token is, as far as they are known.
+std::map<std::string, double> units_of(const Results& results, const Curve& curve);
+/// The units that every series of a figure over tokens has.
+void add_units(Figure& figure);
+
+}  // namespace pe::report
