@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
        .version = 3,   // raised when the same config and inputs would give other contents
        .summary = "Train one network on structured rows and score each of their targets.",
        .outputs = {{"scores", Kind::kEvalTable}, {.name = "timing", .kind = Kind::kEvalTable, .is_volatile = true}},
-       .epilogue = "doc/dummy.md has the rows, the floors of their losses, and what a published grid of them shows.\n"
+       .epilogue = "doc/studies/dummy.md has the rows, the floors of their losses, and what a published grid of them shows.\n"
                    "configs/dummy/ has the networks; pipelines/dummy.yml is the grid.\n",
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},

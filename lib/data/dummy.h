@@ -1,6 +1,6 @@
 /// @file
 /// The structured rows of a notebook that compares learnable encodings (RanMo1990/PositionalEncodingExample), as it has them
-/// and as a fair comparison needs them; doc/dummy.md tells why both. A row depends on its key alone, so every model of a
+/// and as a fair comparison needs them; doc/studies/dummy.md tells why both. A row depends on its key alone, so every model of a
 /// comparison meets the same ones.
 ///
 ///     seed, fixed   START a a+1 a+2 MIDDLE a+3 a+4 END PAD …          64 tokens; ids are the numbers, a of 10 … 80

@@ -1,48 +1,115 @@
-// Shipped pipelines that train and measure in one go, at their smallest scale, from config to report.
+// The studies of pipelines/ at their smallest scale, from config to report: doc/studies/README.md lists them.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "support/files.h"
 #include "support/json.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
+#include "support/yaml.h"
 
 namespace fs = std::filesystem;
+
+namespace {
+
+/// A copy of a study's pipeline and of all configs, and a store of its own.
+class Study {
+ public:
+  explicit Study(std::string name) : name_(std::move(name)) {
+    fs::copy(pe::test::source_root() / "configs", folder_ / "configs", fs::copy_options::recursive);
+    fs::create_directory(folder_ / "pipelines");
+    fs::copy(pe::test::source_root() / "pipelines" / (name_ + ".yml"), file());
+  }
+  fs::path file() const { return folder_ / "pipelines" / (name_ + ".yml"); }
+  fs::path path(const std::string& below) const { return folder_ / below; }
+  pe::support::Captured call(const std::string& verb, std::vector<std::string> more = {}) const {
+    std::vector<std::string> words = {(pe::test::build_root() / "stages/pe-pipeline").string(), verb, file().string(),
+                                      "--scale", "smoke", "--store", (folder_ / "store").string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return pe::support::capture(words, "", 64u << 20, folder_.path());
+  }
+  pe::support::Captured run() const { return call("run", {"--durability", "off", "--progress", "plain"}); }
+  std::string reported(const std::string& member) const {
+    return pe::support::read_file(folder_ / "reports" / name_ / "latest" / member);
+  }
+  /// Ids of the claims that the pipeline names.
+  std::vector<std::string> claims() const {
+    std::vector<std::string> ids;
+    const pe::support::Node pipeline = pe::support::read_yaml(file());
+    const pe::support::Node* named = pipeline.find("claims");
+    if (!named) return ids;
+    const pe::support::Node claims = pe::support::read_yaml(folder_ / named->text);
+    for (const auto& claim : claims.find("claims")->members) ids.push_back(claim.key);
+    return ids;
+  }
+
+ private:
+  pe::test::TempFolder folder_;
+  std::string name_;
+};
+
+/// Every stage runs, every claim gets a verdict (of models this small: any), and a second run has nothing to do.
+void runs_to_its_report(const std::string& name, bool tests_claims = true) {
+  BOOST_TEST_CONTEXT(name) {
+    const Study study(name);
+    const auto run = study.run();
+    BOOST_REQUIRE_MESSAGE(run.status.code == 0, run.out << run.err);
+    const pe::Json report = pe::Json::parse(study.reported("report.json"));
+    BOOST_TEST(report.at("missing").empty(), report.at("missing").dump());
+    BOOST_TEST(study.claims().empty() != tests_claims);
+    const std::string verdicts = tests_claims ? study.reported("tables/verdicts.csv") : "";
+    for (const std::string& claim : study.claims()) BOOST_TEST(verdicts.find("\n" + claim + ",") != std::string::npos, claim << " in " << verdicts);
+    const auto again = study.run();
+    BOOST_TEST((again.out + again.err).find("nothing to do") != std::string::npos, again.out << again.err);
+  }
+}
+
+}  // namespace
 
 BOOST_AUTO_TEST_SUITE(studies)
 
 BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cell) {
-  const pe::test::TempFolder folder;
-  fs::copy(pe::test::source_root() / "configs", folder / "configs", fs::copy_options::recursive);
-  fs::create_directory(folder / "pipelines");
-  fs::copy(pe::test::source_root() / "pipelines/dummy.yml", folder / "pipelines/dummy.yml");
-  const auto call = [&](std::vector<std::string> words) {
-    words.insert(words.begin(), (pe::test::build_root() / "stages/pe-pipeline").string());
-    words.insert(words.end(), {"--scale", "quick", "--store", (folder / "store").string()});
-    return pe::support::capture(words, "", 64u << 20, folder.path());
-  };
-  const std::string file = (folder / "pipelines/dummy.yml").string();
-  const auto plan = call({"plan", file, "--json"});
+  const Study study("dummy");
+  const auto plan = study.call("plan", {"--json"});
   BOOST_REQUIRE_MESSAGE(plan.status.code == 0, plan.out << plan.err);
-  // Five encodings over the batch, two bare, six in each of two blocks, and the report.
-  BOOST_TEST(pe::Json::parse(plan.out).at("tasks").size() == 5u + 2 + 12 + 1);
-  const auto run = call({"run", file, "--durability", "off", "--progress", "plain"});
+  // Five encodings over the batch, two bare, six in each of two blocks, six on hard rows of two forms, and the report.
+  BOOST_TEST(pe::Json::parse(plan.out).at("tasks").size() == 5u + 2 + 12 + 12 + 1);
+  const auto run = study.run();
   BOOST_REQUIRE_MESSAGE(run.status.code == 0, run.out << run.err);
-  const std::string page = pe::support::read_file(folder / "reports/dummy/latest/report.html");
-  for (const char* cell : {"post_norm_over_batch", "bare_bidirectional", "pre_norm_causal", "post_norm_causal", "sininit", "lrope", "A15_fixed", "not testable"}) {
+  const std::string page = study.reported("report.html");
+  for (const char* cell : {"post_norm_over_batch", "bare_bidirectional", "pre_norm_causal", "post_norm_causal", "sininit", "lrope", "hard_echo",
+                           "A15_fixed", "A15_learned", "not testable"}) {
     BOOST_TEST(page.find(cell) != std::string::npos, cell);
   }
-  const auto again = call({"run", file, "--durability", "off", "--progress", "plain"});
+  const auto again = study.run();
   BOOST_TEST(again.status.code == 0);
   BOOST_TEST((again.out + again.err).find("nothing to do") != std::string::npos, again.out << again.err);
   // The claims are part of the report's key.
-  pe::support::write_file_atomically(folder / "configs/claims/dummy.yml",
-                                     pe::support::read_file(folder / "configs/claims/dummy.yml") + "  # changed\n", false);
-  const auto changed = call({"plan", file});
+  pe::support::write_file_atomically(study.path("configs/claims/dummy.yml"),
+                                     pe::support::read_file(study.path("configs/claims/dummy.yml")) + "  # changed\n", false);
+  const auto changed = study.call("plan");
   BOOST_TEST(changed.out.find("1 run") != std::string::npos, changed.out << changed.err);
 }
+
+BOOST_AUTO_TEST_CASE(published_claims_about_language_models_get_their_verdicts) { runs_to_its_report("claims_tier_b"); }
+
+BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) { runs_to_its_report("scaffold_nope_rope_yarn_pope"); }
+
+BOOST_AUTO_TEST_SUITE_END()
+
+// Studies of many models: a minute or so each, so only where they are asked for by name.
+BOOST_AUTO_TEST_SUITE(studies_of_many_models, *boost::unit_test::disabled())
+
+BOOST_AUTO_TEST_CASE(published_claims_about_small_tasks_get_their_verdicts) { runs_to_its_report("claims_tier_a"); }
+
+BOOST_AUTO_TEST_CASE(the_exploration_gives_a_verdict_on_every_reason) { runs_to_its_report("exploration"); }
+
+BOOST_AUTO_TEST_CASE(the_guides_thirteen_are_trained_and_tuned) { runs_to_its_report("guide_thirteen"); }
+
+BOOST_AUTO_TEST_CASE(the_full_grid_runs_at_its_smallest_scale) { runs_to_its_report("fineweb_grid", false); }
 
 BOOST_AUTO_TEST_SUITE_END()
 

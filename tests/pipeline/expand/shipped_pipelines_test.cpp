@@ -49,8 +49,8 @@ BOOST_AUTO_TEST_CASE(the_full_grid_has_every_cell, *boost::unit_test::preconditi
   const auto cells = test::count_label(graph, "trunk");
   BOOST_TEST(cells == graph.axes["encoding"].size() * 4 * 3);
   BOOST_TEST(test::count_label(graph, "decay") == 3 * cells);
-  BOOST_TEST(test::count_label(graph, "droppe") == 2 * (cells - 12));   // what has no encoding has none to drop
-  BOOST_TEST(test::count_label(graph, "evaluate") == 3 * (3 * cells + 2 * (cells - 12)));
+  BOOST_TEST(test::count_label(graph, "droppe") == 4 * (cells - 12));   // what has no encoding has none to drop
+  BOOST_TEST(test::count_label(graph, "evaluate") == 3 * (3 * cells + 4 * (cells - 12)));
   BOOST_TEST(graph.dropped == 0u);
   for (const Task& task : graph.tasks) {
     // A clone plans in full: what is hashed into keys lies in it.
