@@ -96,6 +96,8 @@ BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cel
 
 BOOST_AUTO_TEST_CASE(published_claims_about_language_models_get_their_verdicts) { runs_to_its_report("claims_tier_b"); }
 
+BOOST_AUTO_TEST_CASE(the_first_thousand_steps_on_stories_are_compared) { runs_to_its_report("tinystories_ape_rope_alibi"); }
+
 BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) { runs_to_its_report("scaffold_nope_rope_yarn_pope"); }
 
 BOOST_AUTO_TEST_SUITE_END()
