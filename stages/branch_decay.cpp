@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::BranchDecayConfig>(
       argc, argv,
       {.name = "branch-decay",
-       .version = 6,
+       .version = 7,
        .summary = "Decay the learning rate from a snapshot of the stable phase.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "encodings/attend_rows.h"
+#include "encodings/sight.h"
+#include "encodings/weight_mix.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -32,22 +34,24 @@ struct Plan {
 };
 
 /// May only ranges of rows carry it? A normaliser that is a softmax with a sink is no reason.
-bool is_row_wise(const Traits& traits, bool sink) {
-  return traits.own_logits || traits.rewrites_logits || (traits.normalises && !sink) || traits.rows_coupled;
+bool is_row_wise(const Traits& traits, bool sink, bool mixes) {
+  return traits.own_logits || traits.rewrites_logits || (traits.normalises && !sink) || mixes || traits.rows_coupled;
 }
 
 bool is_half(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
 
-/// Without documents, and with as many queries as keys, a single query, or sight of everything, no mask has to be made.
-bool needs_no_mask(const Span& span) {
-  return !span.doc_start.defined() && (!span.causal || span.queries == span.keys || span.queries == 1);
+/// Without documents or a window, and with as many queries as keys, a single query, or sight of everything, no mask has to
+/// be made.
+bool needs_no_mask(const Span& span, bool windowed) {
+  return !span.doc_start.defined() && !windowed && (!span.causal || span.queries == span.keys || span.queries == 1);
 }
 
-Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
+/// @param windowed the layer's window is shorter than the keys
+Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at::ScalarType dtype, bool needs_grad,
                const AttendOptions& options) {
   Plan plan{.traits = encoding.traits(span)};
   const Traits& traits = plan.traits;
-  plan.causal_flag = span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined();
+  plan.causal_flag = span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined() && !windowed;
   if (options.witness != nullptr) {
     plan.kernel = Kernel::kWitnessed;
     return plan;
@@ -65,18 +69,18 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, at::ScalarType dt
   const bool by_distance = traits.bias == BiasKind::kNone ||
                            ((traits.bias == BiasKind::kToeplitz || traits.has_table) && !traits.maps_positions &&
                             !span.positions.defined());
-  if (is_row_wise(traits, sink) || (sink && traits.extra_values)) {
+  if (is_row_wise(traits, sink, mixer_of(encoding) != nullptr) || (sink && traits.extra_values)) {
     plan.kernel = Kernel::kChunked;
   } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
-             has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink, encoding.shape().head_width)) {
+             has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed, encoding.shape().head_width)) {
     plan.kernel = Kernel::kCausal;
   } else if (sink) {
     plan.kernel = Kernel::kSoftmax;
   } else if (traits.bias == BiasKind::kNone) {
-    plan.kernel = needs_no_mask(span) ? Kernel::kBare : Kernel::kMask;
+    plan.kernel = needs_no_mask(span, windowed) ? Kernel::kBare : Kernel::kMask;
   } else if (traits.bias == BiasKind::kChannels && !traits.maps_positions && !span.positions.defined() &&
              !traits.needs_row_constants &&
-             !traits.extra_values && needs_no_mask(span) && !(traits.channels_cancel && needs_grad && is_half(dtype))) {
+             !traits.extra_values && needs_no_mask(span, windowed) && !(traits.channels_cancel && needs_grad && is_half(dtype))) {
     plan.kernel = Kernel::kChannels;
   } else if (!needs_grad || !traits.bias_needs_grad) {
     plan.kernel = Kernel::kMask;
@@ -101,9 +105,29 @@ struct Mixed {
   Tensor extra;   // [B,H,rows,n] or undefined
 };
 
+/// Is it softmax over q·k, a bias at most added?
+bool is_plain(PositionalEncoding& encoding, const Traits& traits) {
+  return !traits.own_logits && !traits.rewrites_logits && !traits.normalises && !traits.rows_coupled && mixer_of(encoding) == nullptr;
+}
+
+/// Rows of plain softmax that see a window: keys before it are not read.
+Tensor attend_window(PositionalEncoding& encoding, const Traits& traits, const Rows& rows) {
+  const std::int64_t first = first_seen(rows);
+  Rows near = rows;
+  near.keys = rows.keys - first;
+  near.k = rows.k.narrow(2, first, near.keys);
+  Tensor s = encoding.PositionalEncoding::logits(near);
+  if (traits.bias != BiasKind::kNone) s = s + from_key(encoding.bias(rows), first);
+  s = s.masked_fill(from_key(rows.visible, first).logical_not(), kMinusInfinity);
+  return mix(at::softmax(s, -1), rows.v.narrow(2, first, near.keys).to(s.scalar_type())).to(rows.v.scalar_type());
+}
+
 /// S6, S5, S7 and S8 for some rows: the definition that all other routes must agree with.
 Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows& rows, const Tensor& extra,
                   Trace* trace) {
+  if (trace == nullptr && !extra.defined() && first_seen(rows) > 0 && is_plain(encoding, traits)) {
+    return {attend_window(encoding, traits, rows), {}};
+  }
   Tensor s = encoding.logits(rows);
   if (traits.bias != BiasKind::kNone) s = s + encoding.bias(rows);
   if (traits.rewrites_logits) s = encoding.rewrite(rows, s);
@@ -125,6 +149,7 @@ Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows
     const Tensor own = repeat_groups(values.narrow(2, rows.keys - rows.count(), rows.count()), heads);
     mixed.out = mixed.out + result.own.unsqueeze(-1) * own;
   }
+  if (MixesByWeights* mixer = mixer_of(encoding)) mixed.out = mixed.out + mixer->mix(rows, result.weights);
   mixed.out = mixed.out.to(rows.v.scalar_type());
   if (extra.defined())
     mixed.extra = mix(result.weights, extra.narrow(2, 0, rows.keys).to(type)).to(extra.scalar_type());
@@ -277,14 +302,16 @@ Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& contex
   std::vector<Tensor> outs((span.queries + chunk - 1) / chunk);
   for_each_strip({span.queries, chunk}, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
     const Rows rows = make_rows(context, source, scale, begin, end);
-    const Tensor hidden = rows.visible.logical_not();
+    const std::int64_t first = first_seen(rows), seen = rows.keys - first;
+    const Tensor hidden = from_key(rows.visible, first).logical_not();
     Tensor mask;
     if (traits.bias == BiasKind::kNone) {
       mask = at::zeros(hidden.sizes(), source.q.options()).masked_fill_(hidden, kMinusInfinity);
     } else {
-      mask = encoding.bias(rows).to(type).masked_fill(hidden, kMinusInfinity);   // after the cast: −inf stays −inf
+      // after the cast: −inf stays −inf
+      mask = from_key(encoding.bias(rows), first).to(type).masked_fill(hidden, kMinusInfinity);
     }
-    outs[c] = fused(rows.q, rows.k, rows.v, mask, false, scale);
+    outs[c] = fused(rows.q, rows.k.narrow(2, first, seen), rows.v.narrow(2, first, seen), mask, false, scale);
   });
   return joined(outs);
 }
@@ -330,7 +357,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   const Span& span = context.span;
   check(encoding, span, heads);
   const bool grad_mode = at::GradMode::is_enabled();
-  const Plan plan = make_plan(encoding, span, heads.q.scalar_type(), grad_mode, options);
+  const Plan plan = make_plan(encoding, span, window_of(context) > 0, heads.q.scalar_type(), grad_mode, options);
   const Traits& traits = plan.traits;
   if (traits.needs_raw) {
     heads.raw_q = repeat_groups(heads.q, encoding.shape().query_heads);
@@ -374,7 +401,7 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
     case Kernel::kCausal: {
       const Tensor table = traits.bias == BiasKind::kNone ? Tensor() : encoding.table(context, span.keys);
       const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
-      mixed.out = attend_causal(heads.q, heads.k, heads.v, table, span.doc_start, heads.scale, sink);
+      mixed.out = attend_causal(heads.q, heads.k, heads.v, table, first_keys(context), heads.scale, sink);
       break;
     }
     case Kernel::kMask:
@@ -438,7 +465,8 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
 
 std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
                        const AttendOptions& options) {
-  switch (make_plan(encoding, span, dtype, needs_grad, options).kernel) {
+  const std::int64_t window = window_of(encoding, 0);
+  switch (make_plan(encoding, span, window > 0 && window < span.keys, dtype, needs_grad, options).kernel) {
     case Kernel::kBare: return "fused";
     case Kernel::kCausal:
       return encoding.traits(span).bias != BiasKind::kNone ? "fused, distance table"

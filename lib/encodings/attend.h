@@ -48,7 +48,7 @@ struct AttendOptions {
 /// @throws ShapeError when shapes disagree with the span; ConfigError when a forced route cannot carry the encoding.
 Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options = {});
 
-/// The route that `attend` takes, as text for logs: "fused", "fused, extra channels", "fused, additive mask",
+/// The route that `attend` takes in layer 0, as text for logs: "fused", "fused, extra channels", "fused, additive mask",
 /// "chunked", "reference".
 /// @param needs_grad whether gradients will be asked for (parameters of a bias included).
 std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,

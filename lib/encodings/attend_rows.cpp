@@ -5,9 +5,21 @@
 
 #include <algorithm>
 
+#include "encodings/sight.h"
+
 namespace pe::encodings {
 
-Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std::int64_t keys) {
+Tensor first_keys(const LayerContext& context) {
+  const Span& span = context.span;
+  const std::int64_t window = window_of(context);
+  if (window == 0) return span.doc_start;
+  const Tensor first =
+      (at::arange(span.keys, at::TensorOptions(at::kLong).device(span.device)) - (window - 1)).clamp_min(0);
+  return span.doc_start.defined() ? at::maximum(first, span.doc_start) : first;
+}
+
+Tensor visible_keys(const LayerContext& context, std::int64_t begin, std::int64_t end, std::int64_t keys) {
+  const Span& span = context.span;
   const at::TensorOptions options = at::TensorOptions(at::kLong).device(span.device);
   const std::int64_t offset = span.keys - span.queries;
   if (!span.causal) {
@@ -19,13 +31,23 @@ Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std:
   const Tensor columns = at::arange(keys, options);
   const Tensor rows = at::arange(offset + begin, offset + end, options).unsqueeze(1);
   Tensor visible = columns.le(rows).unsqueeze(0).unsqueeze(0);
-  if (span.doc_start.defined()) {
-    Tensor start = span.doc_start.narrow(-1, offset + begin, end - begin).unsqueeze(-1);   // [rows,1] or [B,rows,1]
-    Tensor same = columns.ge(start);
-    visible = visible.logical_and(same.dim() == 3 ? same.unsqueeze(1) : same);
+  const Tensor first = first_keys(context);
+  if (first.defined()) {
+    const Tensor start = first.narrow(-1, offset + begin, end - begin).unsqueeze(-1);   // [rows,1] or [B,rows,1]
+    const Tensor seen = columns.ge(start);
+    visible = visible.logical_and(seen.dim() == 3 ? seen.unsqueeze(1) : seen);
   }
   return visible;
 }
+
+std::int64_t first_seen(const Rows& rows) {
+  const LayerContext& context = rows.context;
+  const std::int64_t window = window_of(context);
+  if (window == 0) return 0;
+  return std::max<std::int64_t>(0, context.span.keys - context.span.queries + rows.begin - window + 1);
+}
+
+Tensor from_key(const Tensor& t, std::int64_t first) { return first == 0 ? t : t.narrow(-1, first, t.size(-1) - first); }
 
 Tensor mix(const Tensor& weights, const Tensor& values) {
   const std::int64_t batch = weights.size(0), heads = weights.size(1), rows = weights.size(2), groups = values.size(1);
@@ -54,7 +76,7 @@ Rows make_rows(const LayerContext& context, const RowSource& source, double scal
   rows.scale = scale;
   rows.query_positions = context.positions.narrow(-1, offset + begin, count);
   rows.key_positions = context.positions.narrow(-1, 0, keys);
-  rows.visible = visible_keys(span, begin, end, keys);
+  rows.visible = visible_keys(context, begin, end, keys);
   rows.inputs = source.inputs;
   return rows;
 }

@@ -15,8 +15,11 @@ namespace pe::encodings {
 
 inline constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-/// The causal and the document mask: bool [1 or B, 1, rows, keys].
-Tensor visible_keys(const Span& span, std::int64_t begin, std::int64_t end, std::int64_t keys);
+/// The first key row that each row sees, that of its document or of its window: [S] or [B,S] int64; undefined: row 0.
+Tensor first_keys(const LayerContext& context);
+
+/// The causal and the document mask, and the window: bool [1 or B, 1, rows, keys].
+Tensor visible_keys(const LayerContext& context, std::int64_t begin, std::int64_t end, std::int64_t keys);
 
 /// [B,H,rows,keys] · [B,G,keys,n] → [B,H,rows,n]
 Tensor mix(const Tensor& weights, const Tensor& values);
@@ -32,6 +35,12 @@ struct RowSource {
 
 Rows make_rows(const LayerContext& context, const RowSource& source, double scale, std::int64_t begin,
                std::int64_t end);
+
+/// Keys before this one are in none of the rows' windows.
+std::int64_t first_seen(const Rows& rows);
+
+/// Of a tensor with a column for each key of the rows, those from `first` on.
+Tensor from_key(const Tensor& t, std::int64_t first);
 
 /// The kernels want q, k and v of one width; zeros at the end change nothing.
 Tensor padded_to(const Tensor& t, std::int64_t width);
@@ -87,7 +96,7 @@ bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::i
 /// The plug-in's kernel has one width for all.
 bool takes_widths(const Tensor& q, const Tensor& v);
 
-/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param starts Span::doc_start.
+/// Causal softmax by these kernels, with gradients. @param table [H,S] or undefined. @param starts of `first_keys`.
 /// @param sink [H] or undefined: a logit of value 0 in each row.
 Tensor attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts, double scale,
                      const Tensor& sink);

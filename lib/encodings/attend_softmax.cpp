@@ -37,22 +37,32 @@ struct RowsResult {
   Tensor out, lse;   // [B,H,rows,d_h], [B,H,rows]
 };
 
+/// What a range of rows sees of the keys: those before its windows are left out.
+struct Sight {
+  explicit Sight(const Rows& rows, const Tensor& all_bias = {})
+      : first(first_seen(rows)), count(rows.keys - first), k(rows.k.narrow(2, first, count)), v(rows.v.narrow(2, first, count)),
+        hidden(from_key(rows.visible, first).logical_not()), bias(all_bias.defined() ? from_key(all_bias, first) : all_bias) {}
+  std::int64_t first, count;
+  Tensor k, v, hidden, bias;
+};
+
 /// Rows of plain softmax, with what the fused kernel of the CPU gives for the backward pass.
-RowsResult softmax_rows(const Rows& rows, const Tensor& bias) {
+RowsResult softmax_rows(const Rows& rows, const Tensor& all_bias) {
   const at::ScalarType type = table_type(rows.q.scalar_type());
+  const Sight sight(rows, all_bias);
+  const Tensor &hidden = sight.hidden, &bias = sight.bias;
   if (has_cpu_kernel(rows.q)) {
-    const Tensor hidden = rows.visible.logical_not();
     const Tensor mask = bias.defined() ? bias.to(type).masked_fill(hidden, kMinusInfinity)
                                        : at::zeros(hidden.sizes(), rows.q.options()).masked_fill_(hidden, kMinusInfinity);
     auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        rows.q, repeat_groups(rows.k, rows.q.size(1)), repeat_groups(rows.v, rows.q.size(1)), 0.0, false, mask, rows.scale);
+        rows.q, repeat_groups(sight.k, rows.q.size(1)), repeat_groups(sight.v, rows.q.size(1)), 0.0, false, mask, rows.scale);
     return {out, lse};
   }
-  Tensor s = products(rows.q.to(type) * rows.scale, rows.k.to(type));
+  Tensor s = products(rows.q.to(type) * rows.scale, sight.k.to(type));
   if (bias.defined()) s = s.add_(bias);
-  s.masked_fill_(rows.visible.logical_not(), kMinusInfinity);
+  s.masked_fill_(hidden, kMinusInfinity);
   const Tensor lse = s.logsumexp(-1);
-  return {mix(s.sub_(lse.unsqueeze(-1)).exp_(), rows.v.to(type)), lse};
+  return {mix(s.sub_(lse.unsqueeze(-1)).exp_(), sight.v.to(type)), lse};
 }
 
 /// The sink's logit of each head as [1,H,1], or undefined.
@@ -60,6 +70,12 @@ Tensor sink_of(PositionalEncoding& encoding, const Traits& traits, const LayerCo
                const std::vector<Tensor>& inputs) {
   if (!traits.sink) return {};
   return encoding.normaliser(context, inputs)->sink_logits().view({1, -1, 1});
+}
+
+/// From the slopes of the logits that are seen to the bias's gradient, 0 for keys that are not.
+Tensor bias_gradient(const Tensor& slopes, const Tensor& bias, std::int64_t first) {
+  const Tensor all = first == 0 ? slopes : at::constant_pad_nd(slopes, {first, 0});
+  return at::sum_to(all, bias.sizes()).to(bias.scalar_type());
 }
 
 class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
@@ -135,17 +151,18 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
         at::AutoGradMode with_gradients(!asked.empty());
         bias = job->encoding.bias(rows);
       }
-      const Tensor q = rows.q.to(type), k = rows.k.to(type), v = rows.v.to(type);
+      const Sight sight(rows, bias);
+      const Tensor q = rows.q.to(type), k = sight.k.to(type), v = sight.v.to(type);
       const Tensor d_out = upstream.narrow(2, begin, count);
       Tensor p = products(q * job->scale, k);
-      if (biased) p.add_(bias.detach());
-      p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(rows.visible.logical_not(), 0.0);
-      if (dv.defined()) dv.narrow(2, 0, rows.keys).add_(gathered(p, d_out, v.size(1)));
+      if (biased) p.add_(sight.bias.detach());
+      p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(sight.hidden, 0.0);
+      if (dv.defined()) dv.narrow(2, sight.first, sight.count).add_(gathered(p, d_out, v.size(1)));
       Tensor ds = products(d_out, v).sub_(inner.narrow(2, begin, count).unsqueeze(-1)).mul_(p);
       if (dq.defined()) dq.narrow(2, begin, count).add_(mix(ds, k), job->scale);
-      if (dk.defined()) dk.narrow(2, 0, rows.keys).add_(gathered(ds, q, k.size(1)), job->scale);
+      if (dk.defined()) dk.narrow(2, sight.first, sight.count).add_(gathered(ds, q, k.size(1)), job->scale);
       if (asked.empty() || !bias.requires_grad()) continue;
-      const variable_list found = torch::autograd::grad({bias}, asked, {at::sum_to(ds, bias.sizes()).to(bias.scalar_type())},
+      const variable_list found = torch::autograd::grad({bias}, asked, {bias_gradient(ds, bias, sight.first)},
                                                         std::nullopt, false, /*allow_unused=*/true);
       for (std::size_t n = 0; n < which.size(); ++n) {
         if (found[n].defined()) wanted[which[n]].add_(found[n]);

@@ -2,6 +2,7 @@
 // training length; pairs that would be slower see content alone. Products are not functions of distance alone.
 #include <numbers>
 
+#include "encodings/frozen.h"
 #include "encodings/rotary_schedules.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -33,7 +34,7 @@ struct FopeOptions : RotaryOptions {
   }
 };
 
-class Fope : public Rotary {
+class Fope : public Rotary, public HoldsFrozen {
  public:
   Fope(const FopeOptions& options, const Shape& shape)
       : Rotary("fope", shape, options), fope_(options), length_(extended_length("fope", options.train_length, shape)) {
@@ -48,11 +49,13 @@ class Fope : public Rotary {
       for (const char* name : {"cos", "sin"}) {
         Tensor matrix = initial(name, layer);
         if (options.learnable) matrix = add_parameter("fope", name, matrix, /*weight_decay=*/false, layer);
-        else matrix = matrix.to(at::TensorOptions(shape.dtype).device(shape.device));
+        else matrix = add_frozen(name, matrix, layer);
         (name[0] == 'c' ? cos_ : sin_).push_back(matrix);
       }
     }
   }
+
+  const std::vector<Parameter>& frozen() const override { return frozen_; }
 
   FrequencySchedule schedule() const override {
     const std::int64_t width = std::max(shape_.head_width, fope_.fourier_dim) / 2 * 2;
@@ -102,6 +105,12 @@ class Fope : public Rotary {
   }
 
  private:
+  Tensor add_frozen(const std::string& name, const Tensor& drawn, int layer) {
+    const Tensor value = drawn.to(at::TensorOptions(shape_.dtype).device(shape_.device));
+    frozen_.push_back({.name = cat("fope.", layer, ".", name), .short_name = name, .layer = layer, .value = value});
+    return value;
+  }
+
   /// Xavier normal of a [G, D, M] tensor, whose fans a framework takes to be D·M and G·M, plus an identity in steps.
   Tensor initial(const std::string& name, int layer) const {
     const std::int64_t groups = shape_.key_value_heads;
@@ -133,6 +142,7 @@ class Fope : public Rotary {
   std::int64_t length_, kept_ = 0, mixed_ = 0;
   std::vector<Tensor> cos_, sin_;   // a layer each, [G, D, M]
   std::vector<AngleTable::Values> kept_tables_;
+  std::vector<Parameter> frozen_;
 };
 
 }  // namespace

@@ -1,11 +1,12 @@
 // RoPE in most layers, no encoding in every interval-th: the latter see content alone and carry retrieval over distance.
+#include "encodings/layer_pattern.h"
 #include "encodings/rotary_schedules.h"
 
 namespace pe::encodings {
 namespace {
 
 struct InopeOptions : RotaryOptions {
-  std::int64_t interval = 4;
+  LayerPattern spared{.interval = 4, .phase = std::nullopt};
   bool temperature = false;
   double scale = 0.1;
   std::optional<std::int64_t> floor_scale;
@@ -14,8 +15,8 @@ struct InopeOptions : RotaryOptions {
     describe_own(v);
   }
   void describe_own(support::FieldVisitor& v) {
-    v.field("interval", interval, "Every so many layers one is not turned, the last of each group; 1: none is.",
-            {.unit = "layers", .min = 1});
+    v.field("interval", spared.interval, "Every so many layers one is not turned; 1: none is.", {.unit = "layers", .min = 1});
+    spared.describe_phase(v);
     v.field("temperature", temperature,
             "Layers that are not turned multiply queries by 1 + scale·ln(1 + ⌊(position + 1)/floor_scale⌋), as in Llama 4.");
     v.field("scale", scale, "See temperature.", {.min = 0});
@@ -29,7 +30,7 @@ class Inope : public Rotary {
       : Rotary("inope", shape, options, std::move(rescaling)), inope_(options),
         floor_scale_(options.temperature ? extended_length("inope", options.floor_scale, shape) : 1) {}
 
-  bool spares(int layer, int head) const override { return (layer + 1) % inope_.interval == 0; }
+  bool spares(int layer, int head) const override { return inope_.spared.holds(layer); }
 
   std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
     return spares(layer, 0) ? std::nullopt : Rotary::turned_pairs(layer, span);
@@ -49,7 +50,7 @@ class Inope : public Rotary {
 
  protected:
   Facts own_facts() const override {
-    const bool scales = inope_.temperature && inope_.interval <= shape_.layers;
+    const bool scales = inope_.temperature && inope_.spared.phase.value_or(inope_.spared.interval - 1) < shape_.layers;
     return {.shift_invariant = scales ? ShiftInvariance::kNever : ShiftInvariance::kAlways, .rotates = true};
   }
 
@@ -73,7 +74,7 @@ EncodingEntry inope_entry() {
        .facts = {.rotates = true},
        .family = Family::kRotary,
        .acts_on = "q and k",
-       .formula = "rope, except in layers l (from 0) with (l + 1) mod interval = 0, which turn nothing\n"
+       .formula = "rope, except in layers l (from 0) with l mod interval = phase, which turn nothing\n"
                   "temperature: there q_i × 1 + scale·ln(1 + ⌊(i + 1)/floor_scale⌋)",
        .known_for = "SmolLM3's and Llama 4's arrangement: layers without positions carry retrieval over distance, "
                     "layers with them local order.",

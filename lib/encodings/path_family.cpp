@@ -1,5 +1,6 @@
 #include "encodings/cumulative.h"
 #include "encodings/path.h"
+#include "encodings/token_sums.h"
 
 namespace pe::encodings {
 namespace {
@@ -89,19 +90,7 @@ void Path::read_tokens(const LayerContext& context, Tensor& w, Tensor& beta) con
   beta = 2 * at::sigmoid(token_scores(context, layer.beta_weight, layer.beta_bias));
   const at::ScalarType type = layer.down.scalar_type();
   const Tensor mixed = at::matmul(at::matmul(context.x.to(type), layer.down.t()), layer.up.t());   // [B,S,kv]
-  // Each channel sums its own last three tokens; the last tap is the token itself. No tap reaches into another document.
-  Tensor convolved = mixed * layer.conv.select(1, kPathTaps - 1);
-  const std::int64_t length = mixed.size(1);
-  for (std::int64_t back = 1; back < std::min(kPathTaps, length); ++back) {
-    Tensor earlier = at::constant_pad_nd(mixed.narrow(1, 0, length - back), {0, 0, back, 0});
-    if (context.span.doc_start.defined()) {
-      const Tensor rows = at::arange(length, context.span.doc_start.options());
-      Tensor same = (rows - back).ge(context.span.doc_start);   // [S] or [B,S]
-      if (same.dim() == 1) same = same.unsqueeze(0);
-      earlier = earlier.masked_fill(same.logical_not().unsqueeze(-1), 0.0);
-    }
-    convolved = convolved + earlier * layer.conv.select(1, kPathTaps - 1 - back);
-  }
+  const Tensor convolved = causal_convolution(context.span, mixed, layer.conv);
   const Tensor lively = at::silu(convolved).unflatten(-1, {shape_.key_value_heads, shape_.head_width}).transpose(1, 2);
   w = lively * at::rsqrt((lively * lively).sum({-1}, true) + kPathEpsilon);
 }

@@ -1,5 +1,6 @@
 #include "encodings/positional_encoding.h"
 
+#include "encodings/sight.h"
 #include "encodings/toeplitz.h"
 #include "kernels/vector_math.h"
 #include "support/hash.h"
@@ -78,7 +79,7 @@ std::vector<Tensor> PositionalEncoding::row_inputs(LayerContext& context, const 
   std::int64_t reach = context.span.keys;
   if (!context.contiguous) {
     if (context.positions.is_floating_point()) {
-      throw support::ConfigError("a table of biases needs whole positions, and the position map gives fractions");
+      throw support::ConfigError("a table of biases needs whole positions, and these are fractions");
     }
     reach = (context.positions.max() - context.positions.min()).item<std::int64_t>() + 1;
   }
@@ -161,10 +162,11 @@ State begin_pass(PositionalEncoding& encoding, const Span& span) {
   if (!span.causal && encoding.needs_causal_mask()) {
     throw support::ConfigError("this encoding is defined for causal attention only, and the pass has no causal mask");
   }
+  const auto is_position = [](at::ScalarType type) { return type == at::kLong || type == at::kDouble; };
   if (span.positions.defined() && (span.positions.dim() != 1 || span.positions.size(0) != span.keys ||
-                                   span.positions.scalar_type() != at::kLong || span.first_position != 0)) {
+                                   !is_position(span.positions.scalar_type()) || span.first_position != 0)) {
     throw ShapeError(cat("positions of a pass over ", span.keys,
-                         " keys: expected as many whole numbers, and nothing to be counted from"));
+                         " keys: expected as many numbers, int64 or float64, and nothing to be counted from"));
   }
   State state{.span = span};
   encoding.begin(state);
@@ -173,6 +175,7 @@ State begin_pass(PositionalEncoding& encoding, const Span& span) {
 
 LayerContext layer_context(PositionalEncoding& encoding, State& state, int layer, Tensor x) {
   LayerContext context{.state = state, .span = state.span, .layer = layer, .x = std::move(x)};
+  set_window(encoding, context);
   if (encoding.traits(state.span).maps_positions) {
     context.positions = encoding.positions(layer, state.span);
     context.contiguous = false;

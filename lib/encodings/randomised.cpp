@@ -1,5 +1,6 @@
 // Randomised positions: a sequence of T tokens gets T distinct positions out of many more, in order, so that training
 // meets the positions of longer texts.
+#include "encodings/position_draws.h"
 #include "encodings/registry.h"
 #include "support/random.h"
 #include "support/text.h"
@@ -9,26 +10,12 @@ namespace {
 
 using support::cat;
 
-enum class Scope { kModel, kLayer };
-// Evaluations draw as training does; consecutive positions are far from what was trained.
-enum class Evaluation { kSample, kSequential, kFixedSeed };
-
-struct RandomisedOptions {
+struct RandomisedOptions : DrawOptions {
   std::int64_t max_random_position = 2048;
-  Scope scope = Scope::kLayer;
-  bool per_sample = false;
-  Evaluation eval = Evaluation::kSample;
   void describe(support::FieldVisitor& v) {
     v.field("max_random_position", max_random_position, "Positions are drawn from 0 to one below it.",
             {.unit = "tokens", .min = 1});
-    v.choice("scope", scope, {{"layer", Scope::kLayer}, {"model", Scope::kModel}},
-             "A draw for each layer, as the reference does for rotary encodings, or one for the model.");
-    v.field("per_sample", per_sample, "A draw for each sequence rather than one for the batch.");
-    v.choice("eval", eval,
-             {{"sample", Evaluation::kSample},
-              {"sequential", Evaluation::kSequential},
-              {"fixed_seed", Evaluation::kFixedSeed}},
-             "In evaluations: draw, use 0, 1, 2, …, or always the same draw.");
+    describe_draws(v);
   }
 };
 
@@ -40,11 +27,11 @@ class Randomised : public PositionalEncoding {
     return {.shift_invariant = ShiftInvariance::kNever, .max_positions = options_.max_random_position,
             .stochastic = true};
   }
-  Traits traits(const Span& span) const override { return {.maps_positions = draws(span)}; }
+  Traits traits(const Span& span) const override { return {.maps_positions = options_.draws(span)}; }
   bool needs_causal_mask() const override { return false; }
 
   Tensor positions(int layer, const Span& span) const override {
-    if (!draws(span)) return default_positions(span);
+    if (!options_.draws(span)) return default_positions(span);
     if (span.keys > options_.max_random_position) {
       throw RangeError(cat(span.keys, " distinct positions cannot be drawn from the ", options_.max_random_position,
                            " of encoding 'randomised' (max_random_position)"),
@@ -53,8 +40,8 @@ class Randomised : public PositionalEncoding {
     const std::int64_t sequences = options_.per_sample ? span.batch : 1;
     Tensor ids = at::empty({sequences, span.keys}, at::kLong);
     for (std::int64_t b = 0; b < sequences; ++b) {
-      const std::int64_t sample = !options_.per_sample ? 0 : span.samples.empty() ? b : span.samples.at(b);
-      std::vector<std::uint64_t> drawn = support::Xoshiro(key(layer, span, sample))
+      const std::int64_t sample = options_.per_sample ? sample_id(span, b) : 0;
+      std::vector<std::uint64_t> drawn = support::Xoshiro(options_.key("randomised", shape_.seed, layer, span, sample))
           .sample(static_cast<std::uint64_t>(options_.max_random_position), static_cast<std::uint64_t>(span.keys));
       std::sort(drawn.begin(), drawn.end());
       std::copy(drawn.begin(), drawn.end(), ids.mutable_data_ptr<std::int64_t>() + b * span.keys);
@@ -63,15 +50,6 @@ class Randomised : public PositionalEncoding {
   }
 
  private:
-  bool draws(const Span& span) const { return span.training || options_.eval != Evaluation::kSequential; }
-
-  std::uint64_t key(int layer, const Span& span, std::int64_t sample) const {
-    const std::int64_t scope = options_.scope == Scope::kLayer ? layer : 0;
-    if (span.training) return draw_key(shape_.seed, "randomised", span.step, scope, sample);
-    const std::int64_t draw = options_.eval == Evaluation::kSample ? span.step : 0;
-    return draw_key(shape_.seed, "randomised.evaluation", draw, scope, sample);
-  }
-
   RandomisedOptions options_;
 };
 

@@ -1,8 +1,12 @@
 // Selective attention: a token may mark earlier ones as no longer needed, and later queries see less of those.
 #include "encodings/registry.h"
+#include "encodings/sight.h"
 
 namespace pe::encodings {
 namespace {
+
+// What the whole text selected is one head's logits: up to here it is made at once and is a bias like any other.
+constexpr std::int64_t kSelectedBytes = std::int64_t{256} << 20;
 
 class Selective : public PositionalEncoding {
  public:
@@ -10,7 +14,18 @@ class Selective : public PositionalEncoding {
 
   Facts facts() const override { return {.content_dependent = true}; }
   Traits traits(const Span& span) const override {
+    if (alone_ && span.batch * span.queries * span.keys * 4 <= kSelectedBytes) {
+      return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = true};
+    }
     return {.rewrites_logits = true, .rows_coupled = true, .needs_row_constants = true, .live_logits = 8};
+  }
+
+  /// Beside others that make or change logits, what is selected depends on these, row after row.
+  void join(const std::vector<const PositionalEncoding*>& others) override {
+    for (const PositionalEncoding* other : others) {
+      const Traits t = other->traits(Span::whole(1, std::max<std::int64_t>(shape_.train_length, 1)));
+      alone_ = alone_ && t.bias == BiasKind::kNone && !t.own_logits && !t.rewrites_logits && !t.rows_coupled;
+    }
   }
 
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
@@ -19,23 +34,20 @@ class Selective : public PositionalEncoding {
                                  "last queries alone",
                                  {}, "run the whole text in one pass");
     }
-    return {};
+    if (traits(context.span).rewrites_logits) return {};
+    const at::ScalarType type = table_type(heads.q.scalar_type());
+    const Tensor s = at::matmul(heads.q.narrow(1, 0, 1).to(type) * heads.scale, heads.k.narrow(1, 0, 1).to(type).transpose(-1, -2));
+    const Tensor selected = selected_by(context, 0, s);
+    return {selected - selected.cumsum(2)};
   }
 
-  // S = relu(logits of the first head), but nobody selects itself or the first token; F sums S over the rows before.
+  Tensor bias(const Rows& rows) override {
+    return rows.inputs.at(0).narrow(2, rows.begin, rows.count()).narrow(3, 0, rows.keys);
+  }
+
+  // F sums S over the rows before.
   Tensor rewrite(const Rows& rows, const Tensor& s) override {
-    const Tensor columns = at::arange(rows.keys, at::TensorOptions(at::kLong).device(s.device()));
-    const Tensor own = rows.query_rows().unsqueeze(-1);   // [rows,1]
-    Tensor counts = rows.visible.logical_and(columns.lt(own));
-    const Tensor& start = rows.context.span.doc_start;
-    if (start.defined()) {
-      const Tensor first = start.narrow(-1, rows.begin, rows.count()).unsqueeze(-1);   // [rows,1] or [B,rows,1]
-      const Tensor later = columns.gt(first);
-      counts = counts.logical_and(later.dim() == 3 ? later.unsqueeze(1) : later);
-    } else {
-      counts = counts.logical_and(columns.gt(0));
-    }
-    const Tensor selected = at::relu(s.narrow(1, 0, 1)).masked_fill(counts.logical_not(), 0.0);   // [B,1,rows,keys]
+    const Tensor selected = selected_by(rows.context, rows.begin, s.narrow(1, 0, 1));
     const Tensor up_to_here = selected.cumsum(2);
     Tensor before = up_to_here - selected;
     if (rows.carry != nullptr) {
@@ -49,6 +61,24 @@ class Selective : public PositionalEncoding {
     }
     return s - before;
   }
+
+ private:
+  /// S = relu(logits of the first head) where the row sees a key that is neither itself nor the first token.
+  /// @param s [B,1,rows,keys], the query rows from `begin` on.
+  static Tensor selected_by(const LayerContext& context, std::int64_t begin, const Tensor& s) {
+    const at::TensorOptions whole = at::TensorOptions(at::kLong).device(s.device());
+    const Tensor columns = at::arange(s.size(3), whole), own = at::arange(begin, begin + s.size(2), whole).unsqueeze(-1);
+    Tensor counts = columns.lt(own).logical_and(columns.gt(0));   // [rows,keys]
+    if (const std::int64_t window = window_of(context); window > 0) counts = counts.logical_and(columns.gt(own - window));
+    const Tensor& start = context.span.doc_start;
+    if (start.defined()) {
+      const Tensor later = columns.gt(start.narrow(-1, begin, s.size(2)).unsqueeze(-1));   // [rows,keys] or [B,rows,keys]
+      counts = counts.logical_and(later.dim() == 3 ? later.unsqueeze(1) : later);
+    }
+    return at::relu(s).masked_fill(counts.logical_not(), 0.0);
+  }
+
+  bool alone_ = true;
 };
 
 }  // namespace

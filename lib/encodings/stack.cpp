@@ -1,5 +1,8 @@
 #include "encodings/stack.h"
 
+#include "encodings/frozen.h"
+#include "encodings/sight.h"
+#include "encodings/weight_mix.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -7,10 +10,17 @@ namespace {
 
 using support::cat;
 
-class Stack : public PositionalEncoding {
+class Stack : public PositionalEncoding, public HoldsFrozen, public LimitsSight, public MixesByWeights {
  public:
   Stack(std::vector<StackMember> members, const Shape& shape)
       : PositionalEncoding(shape), members_(std::move(members)) {
+    for (const StackMember& member : members_) {
+      std::vector<const PositionalEncoding*> others;
+      for (const StackMember& other : members_) {
+        if (&other != &member) others.push_back(other.encoding.get());
+      }
+      member.encoding->join(others);
+    }
     const Span span = Span::whole(1, std::max<std::int64_t>(shape.train_length, 1));
     const auto exclusive = [&](const char* what, const auto& does) {
       const StackMember* first = nullptr;
@@ -37,13 +47,6 @@ class Stack : public PositionalEncoding {
     std::stable_partition(members_.begin(), members_.end(),
                           [](const StackMember& m) { return m.encoding->facts().rotates; });
     for (const StackMember& member : members_) {
-      std::vector<const PositionalEncoding*> others;
-      for (const StackMember& other : members_) {
-        if (&other != &member) others.push_back(other.encoding.get());
-      }
-      member.encoding->join(others);
-    }
-    for (const StackMember& member : members_) {
       for (const Parameter& parameter : member.encoding->parameters()) {
         for (const Parameter& other : parameters_) {
           if (other.name != parameter.name) continue;
@@ -52,8 +55,11 @@ class Stack : public PositionalEncoding {
         }
         parameters_.push_back(parameter);
       }
+      for (const Parameter& tensor : frozen_of(*member.encoding)) frozen_.push_back(tensor);
     }
   }
+
+  const std::vector<Parameter>& frozen() const override { return frozen_; }
 
   Facts facts() const override {
     Facts all;
@@ -117,6 +123,15 @@ class Stack : public PositionalEncoding {
       if (member.encoding->traits(span).maps_positions) return member.encoding->positions(layer, span);
     }
     return default_positions(span);
+  }
+
+  std::int64_t window(int layer) const override {
+    std::int64_t narrowest = 0;
+    for (const StackMember& member : members_) {
+      const std::int64_t w = window_of(*member.encoding, layer);
+      if (w > 0) narrowest = narrowest > 0 ? std::min(narrowest, w) : w;
+    }
+    return narrowest;
   }
 
   Tensor add_to_tokens(LayerContext& context, const Tensor& x) override {
@@ -220,6 +235,20 @@ class Stack : public PositionalEncoding {
     return {};
   }
 
+  bool mixes() const override {
+    return std::any_of(members_.begin(), members_.end(), [](const StackMember& m) { return mixer_of(*m.encoding) != nullptr; });
+  }
+  Tensor mix(const Rows& rows, const Tensor& weights) override {
+    Tensor sum;
+    each_with_inputs(rows, [&](PositionalEncoding& encoding, const Traits&, const Rows& own) {
+      MixesByWeights* mixer = mixer_of(encoding);
+      if (mixer == nullptr) return;
+      const Tensor mixed = mixer->mix(own, weights);
+      sum = sum.defined() ? sum + mixed : mixed;
+    });
+    return sum;
+  }
+
   Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
     Tensor result = out;
     for (StackMember& member : members_) {
@@ -238,7 +267,10 @@ class Stack : public PositionalEncoding {
   }
 
  private:
-  static std::string count_name(int layer, std::size_t member) { return cat("stack.inputs.", layer, ".", member); }
+  /// Of this stack alone: another may stand within it.
+  std::string count_name(int layer, std::size_t member) const {
+    return cat("stack.", reinterpret_cast<std::uintptr_t>(this), ".inputs.", layer, ".", member);
+  }
 
   /// Two factors of channels may differ in the sizes that broadcast.
   static Tensor side_by_side(const Tensor& a, const Tensor& b) {
@@ -260,6 +292,7 @@ class Stack : public PositionalEncoding {
   }
 
   std::vector<StackMember> members_;
+  std::vector<Parameter> frozen_;
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "encodings/temperature.h"
 
+#include "encodings/sight.h"
+
 namespace pe::encodings {
 
 void Temperature::transform(LayerContext& context, Heads& heads) {
@@ -14,6 +16,7 @@ Tensor visible_counts(const LayerContext& context) {
   const std::int64_t offset = span.keys - span.queries;
   Tensor count = at::arange(offset + 1, span.keys + 1, at::TensorOptions(at::kLong).device(span.device));
   if (span.doc_start.defined()) count = count - span.doc_start.narrow(-1, offset, span.queries);
+  if (const std::int64_t window = window_of(context); window > 0) count = count.clamp_max(window);
   return count.to(at::kDouble).unsqueeze(-2);
 }
 

@@ -1,7 +1,10 @@
 #include "evaluation/model_variants.h"
 
+#include <algorithm>
+
 #include "encodings/registry.h"
 #include "support/config.h"
+#include "support/error.h"
 
 namespace pe::evaluation {
 
@@ -21,11 +24,25 @@ Json own_options(const Json& encoding) {
   return own;
 }
 
+bool can_be_built(const Json& encoding) {
+  try {
+    encodings::make_encoding(encoding, {.width = 64, .head_width = 64, .train_length = 64});
+    return true;
+  } catch (const support::ConfigError&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 const std::vector<std::string>& static_rules() {
   static const std::vector<std::string> rules = {"pi",      "ntk",  "dyn_ntk",  "ntk_parts",      "llama3",
                                                  "yarn",    "resonance", "yarn_resonance", "longrope"};
+  return rules;
+}
+
+const std::vector<std::string>& distance_rules() {
+  static const std::vector<std::string> rules = {"rerope", "leaky_rerope", "self_extend", "dca", "lm_infinite"};
   return rules;
 }
 
@@ -41,15 +58,20 @@ std::optional<Json> extended_encoding(const Json& encoding, const std::string& r
     return std::nullopt;
   }
   const encodings::EncodingEntry* entry = encodings::find_encoding(kind_of(encoding));
-  const encodings::EncodingEntry* extension = encodings::find_encoding(rule);
+  const bool maps = std::find(distance_rules().begin(), distance_rules().end(), rule) != distance_rules().end();
+  const encodings::EncodingEntry* extension = encodings::find_encoding(maps ? "distance_map" : rule);
   if (entry == nullptr || extension == nullptr || !entry->facts.rotates) return std::nullopt;
   Json below = encoding;
   if (entry->family == encodings::Family::kExtension) {
     if (support::find_field(entry->fields, "over") == nullptr) return std::nullopt;
     below = encoding.is_object() ? encoding.value("over", Json("rope")) : Json("rope");
   }
-  Json made = {{"kind", rule}};
-  if (support::find_field(extension->fields, "factor") != nullptr) made["factor"] = factor;
+  Json made = {{"kind", extension->name}};
+  if (maps) {
+    made["rule"] = rule;
+  } else if (support::find_field(extension->fields, "factor") != nullptr) {
+    made["factor"] = factor;
+  }
   for (const char* shared : {"base", "layout"}) {
     if (encoding.is_object() && encoding.contains(shared)) made[shared] = encoding[shared];
   }
@@ -65,6 +87,7 @@ std::optional<Json> extended_encoding(const Json& encoding, const std::string& r
     own["kind"] = lower;
     made["over"] = std::move(own);
   }
+  if (maps && !can_be_built(made)) return std::nullopt;   // over something that does more than turn
   return made;
 }
 

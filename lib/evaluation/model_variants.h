@@ -45,4 +45,8 @@ Json scaled_encoding(const Json& encoding, double scale);
 /// The rules of the registry's family "context extension" that work on a trained model without numbers of their own.
 const std::vector<std::string>& static_rules();
 
+/// Rules of the encoding `distance_map`, which `extended_encoding` takes by their names too; they find their own factor from
+/// the length.
+const std::vector<std::string>& distance_rules();
+
 }  // namespace pe::evaluation

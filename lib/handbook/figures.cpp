@@ -199,7 +199,10 @@ report::Figure encoding_figure(const EncodingEntry& entry) {
   figure.x = {.title = "distance, tokens", .scale = report::Scale::kLog2, .ticks = report::TickStyle::kCount};
   figure.y = {.title = subject == Subject::kWeights ? "weight" : subject == Subject::kPositions ? "positions" : "logit"};
   if (subject == Subject::kPositions) {
-    const Tensor p = scene.encoding->positions(static_cast<int>(kLayer), scene.span).to(at::kDouble).contiguous();
+    encodings::Span span = scene.span;
+    span.training = !scene.encoding->traits(span).maps_positions;   // some draw in training alone
+    Tensor p = scene.encoding->positions(static_cast<int>(kLayer), span).to(at::kDouble).contiguous();
+    if (p.dim() == 2) p = p[0];
     const double* values = p.const_data_ptr<double>();
     const std::int64_t last = scene.length - 1;
     std::vector<Point> apart, place;

@@ -1,6 +1,7 @@
 #include "handbook/golden.h"
 
 #include "encodings/attend.h"
+#include "encodings/frozen.h"
 #include "handbook/example.h"
 #include "support/text.h"
 
@@ -74,8 +75,10 @@ Json golden_case(const EncodingEntry& entry) {
       encodings::layer_context(*encoding, state, static_cast<int>(kLayer), waves({1, kTokens, kWidth}, 0.15, 0.5));
   out["positions"] = list_of(context.positions.to(at::kDouble));
   out["parameters"] = Json::object();
-  for (const encodings::Parameter& parameter : encoding->parameters()) {
-    if (parameter.layer < 0 || parameter.layer == kLayer) out["parameters"][parameter.name] = list_of(parameter.value);
+  for (const std::vector<encodings::Parameter>* some : {&encoding->parameters(), &encodings::frozen_of(*encoding)}) {
+    for (const encodings::Parameter& parameter : *some) {
+      if (parameter.layer < 0 || parameter.layer == kLayer) out["parameters"][parameter.name] = list_of(parameter.value);
+    }
   }
   encodings::Trace trace;
   const Tensor output = encodings::attend(

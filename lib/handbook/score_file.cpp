@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "artifact/h5.h"
+#include "encodings/frozen.h"
 #include "encodings/registry.h"
-#include "encodings/stack.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -29,18 +29,6 @@ using support::quote;
 
 // Logits and weights are written whole; more than this is a mistake in a shape rather than a comparison.
 constexpr std::uint64_t kMostLogits = std::uint64_t{1} << 30;   // elements, 8 GiB
-
-/// S0 from a dataset: whatever the positions are, all members of the stack use them.
-class GivenPositions : public PositionalEncoding {
- public:
-  GivenPositions(const Shape& shape, Tensor positions) : PositionalEncoding(shape), positions_(std::move(positions)) {}
-  encodings::Facts facts() const override { return {.shift_invariant = encodings::ShiftInvariance::kNever}; }
-  encodings::Traits traits(const Span& span) const override { return {.maps_positions = true}; }
-  Tensor positions(int layer, const Span& span) const override { return positions_; }
-
- private:
-  Tensor positions_;
-};
 
 /// "[B, H, T, d_h]"
 std::string letters(const std::vector<std::string>& names) { return cat("[", support::join(names, ", "), "]"); }
@@ -113,20 +101,44 @@ class Reader {
   std::map<std::string, Size> sizes_;
 };
 
-/// Parameters that one layer uses, by the name that files give them: the short one where it is the only one of its
-/// kind, else "kind.short".
+/// Parameters that one layer uses, frozen ones last, by the name that files give them: the short one where it is the only
+/// one of its kind, else "kind.short".
 std::vector<std::pair<std::string, const Parameter*>> parameters_of(const PositionalEncoding& encoding,
                                                                    std::int64_t layer) {
+  std::vector<const Parameter*> used;
+  for (const std::vector<Parameter>* some : {&encoding.parameters(), &encodings::frozen_of(encoding)}) {
+    for (const Parameter& p : *some) {
+      if (p.layer < 0 || p.layer == layer) used.push_back(&p);
+    }
+  }
   std::map<std::string, int> count;
-  const auto is_used = [&](const Parameter& p) { return p.layer < 0 || p.layer == layer; };
-  for (const Parameter& p : encoding.parameters()) count[p.short_name] += is_used(p);
+  for (const Parameter* p : used) ++count[p->short_name];
   std::vector<std::pair<std::string, const Parameter*>> out;
-  for (const Parameter& p : encoding.parameters()) {
-    if (!is_used(p)) continue;
-    const std::string kind = p.name.substr(0, p.name.find('.'));
-    out.emplace_back(count[p.short_name] > 1 ? cat(kind, ".", p.short_name) : p.short_name, &p);
+  for (const Parameter* p : used) {
+    const std::string kind = p->name.substr(0, p->name.find('.'));
+    out.emplace_back(count[p->short_name] > 1 ? cat(kind, ".", p->short_name) : p->short_name, p);
   }
   return out;
+}
+
+bool runs_on(const Tensor& positions) {
+  if (positions.numel() < 2) return true;
+  return at::all(at::eq(positions.narrow(0, 1, positions.numel() - 1) - positions.narrow(0, 0, positions.numel() - 1), 1))
+      .item<bool>();
+}
+
+/// Puts the positions of the file into the span.
+void read_positions(Reader& reader, const PositionalEncoding& encoding, const std::string& name, Span& span) {
+  if (!reader.has("positions")) return;
+  const Tensor positions = reader.read("positions", {"T"});
+  if (encoding.traits(span).maps_positions) {
+    throw ConfigError(cat(reader.root().where(), ": dataset 'positions' is given, and encoding ", quote(name),
+                          " gives the tokens positions of its own"),
+                      {}, "leave one of them out");
+  }
+  const bool whole = at::all(at::eq(positions, positions.floor())).item<bool>();
+  if (whole && runs_on(positions)) span.first_position = positions[0].to(at::kLong).item<std::int64_t>();
+  else span.positions = whole ? positions.to(at::kLong) : positions;
 }
 
 void read_parameters(const Reader& reader, const PositionalEncoding& encoding, std::int64_t layer) {
@@ -163,12 +175,6 @@ void write_tensor(h5::Group& group, const std::string& name, const Tensor& tenso
   h5::Shape shape;
   for (const std::int64_t n : t.sizes()) shape.push_back(static_cast<std::uint64_t>(n));
   group.write_raw(name, wide ? h5::Type::kF64 : h5::Type::kF32, shape, t.data_ptr());
-}
-
-bool runs_on(const Tensor& positions) {
-  if (positions.numel() < 2) return true;
-  return at::all(at::eq(positions.narrow(0, 1, positions.numel() - 1) - positions.narrow(0, 0, positions.numel() - 1), 1))
-      .item<bool>();
 }
 
 }  // namespace
@@ -261,21 +267,9 @@ void score_file(const ScoreOrder& order) {
   Span span = Span::whole(batch, length);
   span.pe_len = order.pe_length;
 
-  std::unique_ptr<PositionalEncoding> encoding = encodings::make_encoding(order.encoding, shape);
+  const std::unique_ptr<PositionalEncoding> encoding = encodings::make_encoding(order.encoding, shape);
   const std::string name = encodings::encoding_name(order.encoding);
-  if (reader.has("positions")) {
-    const Tensor positions = reader.read("positions", {"T"});
-    const bool whole = at::all(at::eq(positions, positions.floor())).item<bool>();
-    if (whole && runs_on(positions)) {
-      span.first_position = positions[0].to(at::kLong).item<std::int64_t>();
-    } else {
-      std::vector<encodings::StackMember> members;
-      members.push_back({"the positions of the file",
-                         std::make_unique<GivenPositions>(shape, whole ? positions.to(at::kLong) : positions)});
-      members.push_back({name, std::move(encoding)});
-      encoding = encodings::make_stack(std::move(members), shape);
-    }
-  }
+  read_positions(reader, *encoding, name, span);
   read_parameters(reader, *encoding, order.layer);
   const auto used = parameters_of(*encoding, order.layer);
 
@@ -325,7 +319,9 @@ void score_file(const ScoreOrder& order) {
       x.requires_grad_(true);
       wanted.emplace_back("x", x);
     }
-    for (const auto& [file_name, parameter] : used) wanted.emplace_back(cat("parameters/", file_name), parameter->value);
+    for (const auto& [file_name, parameter] : used) {
+      if (parameter->value.requires_grad()) wanted.emplace_back(cat("parameters/", file_name), parameter->value);
+    }
     output = attend({.route = order.route});
     std::vector<Tensor> leaves;
     for (const auto& [label, leaf] : wanted) leaves.push_back(leaf);

@@ -314,9 +314,10 @@ BOOST_AUTO_TEST_CASE(routes_are_the_cheapest_exact_ones) {
                "fused, distance table");
     BOOST_TEST(route_in(at::kFloat, "{'stack': ['randomised', 'alibi']}", gradients, Span::whole(2, 16)) ==
                "fused, additive mask");
-    for (const char* rows : {"'path'", "'wall'", "'dape_v2'", "'selective'", "'stickbreaking'", "'sink_kv'"}) {
+    for (const char* rows : {"'path'", "'wall'", "'dape_v2'", "{'stack': ['alibi', 'selective']}", "'stickbreaking'", "'sink_kv'"}) {
       BOOST_TEST(route(rows, gradients) == "chunked");
     }
+    BOOST_TEST(route("'selective'", gradients) == (gradients ? "fused, trained mask" : "fused, additive mask"));
   }
   // A gradient that half precision would round away does not go through channels.
   BOOST_TEST(route_name(*make_encoding("cable", small_shape()), Span::whole(2, 16), at::kBFloat16, true) ==

@@ -118,6 +118,26 @@ BOOST_AUTO_TEST_CASE(a_sink_feels_the_constant_of_a_row) {
   BOOST_TEST(largest_difference(out, toy.run(*both, Span::whole(1, 12))) <= 1e-12);
 }
 
+// What a text selects is made at once where nothing else touches the logits, and row after row beside another bias.
+BOOST_AUTO_TEST_CASE(selection_at_once_is_selection_row_after_row) {
+  const auto at_once = make_encoding("selective", small_shape());
+  const auto by_row = make_encoding(parse("{'stack': ['selective', 't5']}"), small_shape());
+  {
+    at::NoGradGuard no_grad;
+    for (const Parameter& table : by_row->parameters()) Tensor(table.value).zero_();
+  }
+  Span span = Span::whole(2, 12);
+  for (const bool packed : {false, true}) {
+    if (packed) span.doc_start = torch::tensor({0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5}, at::kLong);
+    BOOST_TEST(at_once->traits(span).rewrites_logits == false);
+    BOOST_TEST(by_row->traits(span).rewrites_logits == true);
+    const Toy toy(small_shape(), 2, 12);
+    const Evaluated expected = evaluate(*by_row, toy, span, {}), found = evaluate(*at_once, toy, span, {});
+    BOOST_TEST(largest_difference(found.out, expected.out) <= 1e-12);
+    for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(largest_difference(found.gradients[i], expected.gradients[i]) <= 1e-11);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(passes_that_lack_earlier_queries_are_refused_where_these_count) {
   const Span last{.batch = 1, .queries = 2, .keys = 6};
   for (const char* name : {"selective", "tape"}) {

@@ -29,7 +29,7 @@ BOOST_AUTO_TEST_CASE(those_that_work_either_way_are_known) {
       "none", "sinusoidal", "sinonly", "sininit", "learned", "binary", "binary_norm", "decimal", "decimal_norm",
       "rope", "pi", "ntk", "ntk_parts", "dyn_ntk", "yarn", "yarn_resonance", "resonance", "llama3", "longrope", "longrope2",
       "longrope_resonance", "clex", "p_rope", "partial", "cope_clip", "hope", "inope", "fope", "pope", "lrope", "lerope", "multiscale_rope",
-      "rope_pp",      "randomised", "uniform_scale", "head_scale"};
+      "rope_pp", "rope_id", "rove", "rfs", "pose", "cream", "randomised", "uniform_scale", "head_scale"};
   std::set<std::string> found;
   for (const EncodingEntry& entry : encodings::encodings()) {
     if (!make_encoding(entry.name, wide_shape())->needs_causal_mask()) found.insert(entry.name);

@@ -40,7 +40,7 @@ class Scene {
   }
 
   handbook::ScoreOrder order(const Json& encoding) const {
-    return {.encoding = encoding, .in = in(), .out = out(), .gradients = true, .pe_length = 4 * kTokens};
+    return {.encoding = encoding, .in = in(), .out = out(), .gradients = true, .train_length = 64, .pe_length = 256};
   }
   std::vector<double> read(const std::string& name) const { return h5::File::open(out()).root().read<double>(name); }
 
@@ -164,6 +164,48 @@ BOOST_AUTO_TEST_CASE(parameters_of_the_file_are_used_and_written_back) {
   check_says(refusal(order), {"parameter 'table' has the shape [8, 4]", "expected [16, 4]"});
   order.encoding = handbook::read_encoding("fire", {});
   check_says(refusal(order), {"no parameter 'table'", "w1"});
+}
+
+BOOST_AUTO_TEST_CASE(frozen_mixtures_are_written_and_taken) {
+  Scene scene;
+  const auto order_of = [&](const std::filesystem::path& in) {
+    handbook::ScoreOrder order = scene.order(handbook::read_encoding("fope", {}));
+    order.in = in;
+    return order;
+  };
+  const std::filesystem::path plain = scene.in().string() + ".plain", doubled = scene.in().string() + ".doubled";
+  const auto write_file = [&](const std::filesystem::path& path, double factor) {
+    h5::File file = h5::File::create(path);
+    h5::Group root = file.root();
+    for (const char* name : {"q", "k", "v", "grad_output"}) {
+      std::vector<double> values(kBatch * kHeads * kTokens * kHeadWidth);
+      for (std::size_t n = 0; n < values.size(); ++n) values[n] = std::sin(0.3 * static_cast<double>(n) + name[0]);
+      root.write<double>(name, values, {kBatch, kHeads, kTokens, kHeadWidth});
+    }
+    if (factor != 0) {
+      h5::File written = h5::File::open(scene.out());
+      h5::Group parameters = root.create_group("parameters");
+      for (const char* name : {"cos", "sin"}) {
+        const std::string full = std::string("parameters/") + name;
+        std::vector<double> values = written.root().read<double>(full);
+        for (double& value : values) value *= factor;
+        parameters.write<double>(name, values, written.root().open_dataset(full).shape());
+      }
+    }
+    file.close(false);
+  };
+  write_file(plain, 0);
+  handbook::score_file(order_of(plain));
+  const std::vector<double> logits = scene.read("logits"), cos = scene.read("parameters/cos");
+  BOOST_TEST(!cos.empty());
+  BOOST_TEST(!h5::File::open(scene.out()).root().open_group("gradients").open_group("parameters").has("cos"));
+  write_file(doubled, 1);   // the same again
+  handbook::score_file(order_of(doubled));
+  BOOST_TEST(largest_difference(logits, scene.read("logits")) == 0);
+  write_file(doubled, 2);
+  handbook::score_file(order_of(doubled));
+  BOOST_TEST(largest_difference(logits, scene.read("logits")) > 1e-3);
+  BOOST_TEST(scene.read("parameters/cos")[0] == 2 * cos[0]);
 }
 
 BOOST_AUTO_TEST_CASE(an_absolute_encoding_writes_its_vectors) {

@@ -78,7 +78,7 @@ BOOST_AUTO_TEST_CASE(a_packed_batch_equals_its_documents_one_by_one) {
   const at::NoGradGuard guard;
   int compared = 0;
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {
-    const model::LanguageModel model = double_model(entry.name, 10);
+    const model::LanguageModel model = double_model(entry.name, 16);
     const encodings::Facts facts = model.encoding().facts();
     if (facts.stochastic) continue;
     for (const bool restart : {true, false}) {

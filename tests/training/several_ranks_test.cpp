@@ -242,12 +242,14 @@ BOOST_AUTO_TEST_CASE(several_ranks_do_what_one_does_with_the_whole_batch) {
 }
 
 BOOST_AUTO_TEST_CASE(gradients_are_handed_over_when_they_are_complete_in_one_order_each_once) {
-  int early = 0;
+  int early = 0, trained = 0;
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {
+    if (entry.name == "distance_map") continue;   // trains none
+    ++trained;
     BOOST_TEST_CONTEXT(entry.name) {
       model::ModelConfig shape = small_config().model;
       shape.layers = 3;
-      shape.length = 8;
+      shape.length = 16;
       shape.encoding.json = std::string(entry.name);
       const auto model = model::LanguageModel::make(shape, kVocabulary, 7);
       Keeping keeping;
@@ -281,7 +283,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_handed_over_when_they_are_complete_in_one_ord
       BOOST_TEST(handed == all);
     }
   }
-  BOOST_TEST(early == 3 * std::ssize(encodings::encodings()));
+  BOOST_TEST(early == 3 * trained);
 }
 
 BOOST_AUTO_TEST_CASE(buckets_are_small_at_first_and_then_large) {

@@ -39,9 +39,10 @@ const std::vector<std::string>& interventions() {
   return names;
 }
 
+/// Every name that the list may have; distance rules and interventions are measured only where they are named.
 std::vector<std::string> variant_names() {
   std::vector<std::string> names = plain_variants();
-  names.insert(names.end(), interventions().begin(), interventions().end());
+  for (const auto& more : {distance_rules(), interventions()}) names.insert(names.end(), more.begin(), more.end());
   return names;
 }
 
@@ -51,8 +52,11 @@ class Extension final : public Task {
     v.field("variants", variants_,
             "Forms of the model: " + support::join(variant_names(), ", ") +
                 ". crop feeds the last tokens of the training length alone; logit_scale multiplies logits by "
-                "1 + a·ln(L / training length). Of plain rope: base takes other bases, p_rope turns the fastest pairs alone; zeroed "
-                "turns a band of pairs nowhere and frozen no farther than training did; layer turns nothing in one layer.",
+                "1 + a·ln(L / training length). " +
+                support::join(distance_rules(), ", ") +
+                " map distances and find their own factor. Of plain rope: base takes other bases, p_rope turns the fastest "
+                "pairs alone; zeroed turns a band of pairs nowhere and frozen no farther than training did; layer turns nothing "
+                "in one layer.",
             {.neutral = Json(plain_variants())});
     v.field("bases", bases_, "Bases of `base`.", {.min = 1.001, .max = 1e12, .neutral = Json(bases_)});
     v.field("fractions", fractions_, "Shares of the pairs that `p_rope` turns.", {.min = 0, .max = 1, .neutral = Json(fractions_)});
