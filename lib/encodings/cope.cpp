@@ -1,5 +1,6 @@
 // CoPE: a position is a count of gates that a query opens on the keys before it; a trained table gives each count its
 // logit.
+#include "encodings/head_vectors.h"
 #include "encodings/registry.h"
 
 namespace pe::encodings {
@@ -23,7 +24,7 @@ struct CopeOptions {
   }
 };
 
-class Cope : public PositionalEncoding {
+class Cope : public PositionalEncoding, public HoldsHeadVectors {
  public:
   Cope(const CopeOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -31,6 +32,7 @@ class Cope : public PositionalEncoding {
     }
   }
 
+  bool meet_turned_heads() const override { return options_.z == Reading::kRotated; }
   // Where a rotated q reads the table, its place shows in the added logit.
   Facts facts() const override {
     return {.shift_invariant = options_.z == Reading::kRaw ? ShiftInvariance::kAlways : ShiftInvariance::kNever,

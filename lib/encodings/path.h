@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "encodings/head_vectors.h"
 #include "encodings/positional_encoding.h"
 
 namespace pe::encodings {
 
 /// Yang et al. 2025, arXiv:2505.16381.
-class Path : public PositionalEncoding {
+class Path : public PositionalEncoding, public HoldsHeadVectors {
  public:
   Facts facts() const override { return {.learned = true, .content_dependent = true}; }
   Traits traits(const Span& span) const override {

@@ -2,6 +2,7 @@
 // "where" do not mix. q and k get twice as wide.
 #include <numbers>
 
+#include "encodings/head_vectors.h"
 #include "encodings/rotary_schedules.h"
 #include "support/text.h"
 
@@ -44,6 +45,16 @@ class Pope : public Rotary {
       delta_.push_back(options.delta_init == DeltaInit::kZero
                            ? add_constant("pope", "delta", sizes, 0, false, layer)
                            : add_uniform("pope", "delta", sizes, -2 * std::numbers::pi, 0, false, layer));
+    }
+  }
+
+  void join(const std::vector<const PositionalEncoding*>& others) override {
+    for (const PositionalEncoding* other : others) {
+      const auto* holder = dynamic_cast<const HoldsHeadVectors*>(other);
+      if (channels_ == 0 || holder == nullptr || !holder->meet_turned_heads()) continue;
+      throw support::ConfigError("encoding 'pope' makes queries and keys up to twice as wide as a head, and another member of the "
+                                 "stack multiplies them by vectors as wide as a head",
+                                 {}, "leave one of them out");
     }
   }
 

@@ -1,5 +1,6 @@
 // Shaw et al.: a trained vector for each distance joins the key, and another the value, up to a distance beyond which all
 // are alike.
+#include "encodings/head_vectors.h"
 #include "encodings/registry.h"
 #include "encodings/weight_mix.h"
 
@@ -17,7 +18,7 @@ struct ShawOptions {
   }
 };
 
-class Shaw : public PositionalEncoding, public MixesByWeights {
+class Shaw : public PositionalEncoding, public MixesByWeights, public HoldsHeadVectors {
  public:
   Shaw(const ShawOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
     std::vector<std::int64_t> sizes{options.max_distance + 1, shape.head_width};

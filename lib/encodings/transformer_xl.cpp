@@ -1,4 +1,5 @@
 // Transformer-XL: the query, and a trained vector in its place, meet the key's content and its distance apart.
+#include "encodings/head_vectors.h"
 #include "encodings/registry.h"
 #include "support/text.h"
 
@@ -16,7 +17,7 @@ struct TransformerXlOptions {
   }
 };
 
-class TransformerXl : public PositionalEncoding {
+class TransformerXl : public PositionalEncoding, public HoldsHeadVectors {
  public:
   TransformerXl(const TransformerXlOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
     if (shape.width % 2 != 0) {

@@ -1,5 +1,6 @@
 // Wall attention: every channel of every token holds a gate, and a channel's share of q·k is multiplied by the gates
 // between key and query.
+#include "encodings/head_vectors.h"
 #include "encodings/registry.h"
 
 namespace pe::encodings {
@@ -8,7 +9,7 @@ namespace {
 // Rows that are compared with each other channel by channel; all keys before them share one anchor.
 constexpr std::int64_t kWallRows = 16;
 
-class Wall : public PositionalEncoding {
+class Wall : public PositionalEncoding, public HoldsHeadVectors {
  public:
   explicit Wall(const Shape& shape) : PositionalEncoding(shape) {
     const std::int64_t channels = shape.query_heads * shape.head_width;
