@@ -85,7 +85,7 @@ class SelectiveRope : public AccumulatedRotation {
       phi = (phi.unflatten(-1, {shape_.key_value_heads, -1}) * open.unsqueeze(-1)).flatten(2);
     }
     if (options_.increments != Increments::kOwn) phi = running_total(context.span, phi);
-    const Tensor theta = torch::tensor(theta_, at::TensorOptions(at::kDouble)).to(phi.options().requires_grad(false));
+    const Tensor theta = at::tensor(theta_, at::TensorOptions(at::kDouble)).to(phi.options().requires_grad(false));
     return by_group(phi) * theta;
   }
 

@@ -128,7 +128,7 @@ BOOST_AUTO_TEST_CASE(selection_at_once_is_selection_row_after_row) {
   }
   Span span = Span::whole(2, 12);
   for (const bool packed : {false, true}) {
-    if (packed) span.doc_start = torch::tensor({0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5}, at::kLong);
+    if (packed) span.doc_start = at::tensor({0, 0, 0, 0, 0, 5, 5, 5, 5, 5, 5, 5}, at::kLong);
     BOOST_TEST(at_once->traits(span).rewrites_logits == false);
     BOOST_TEST(by_row->traits(span).rewrites_logits == true);
     const Toy toy(small_shape(), 2, 12);

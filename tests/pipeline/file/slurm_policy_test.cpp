@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_places) {
   check_has(mistakes(file_of("slurm: {mode: lanes}\n")), "did you mean 'lane'?");
   check_has(mistakes(file_of("slurm: {memory: [a]}\n")), "'memory' of 'slurm' cannot be a list");
   check_has(mistakes(file_of("slurm: {options: [exclude=node7]}\n")), "one option of sbatch, found 'exclude=node7'");
-  check_has(mistakes(file_of("slurm: {nodes: 0}\n")), "'nodes' must be an integer from 1");
+  check_has(mistakes(file_of("slurm: {at_once: -1}\n")), "'at_once' must be an integer from 0");
   check_has(mistakes(file_of("slurm: {account: \"a\\nb\"}\n")), "expected a text for 'account'");
   check_has(mistakes(file_of("", "    slurm: {mode: lane}\n")), "'mode' belongs to the file's block 'slurm', not to a stage's");
 }
