@@ -7,6 +7,7 @@
 
 #include "cli/command_line.h"
 #include "cli/command_table.h"
+#include "commands/command_table.h"
 #include "data/algorithmic_task.h"
 #include "pipeline/file/pipeline_file.h"
 #include "report/claims.h"
@@ -214,7 +215,7 @@ BOOST_AUTO_TEST_CASE(commands_are_understood) {
     for (std::string& word : words) arguments.push_back(word.data());
     cli::CommandLine line;
     try {
-      cli::parse_command_line(static_cast<int>(words.size()), arguments.data(), "1", line);
+      cli::parse_command_line(commands::command_table(), static_cast<int>(words.size()), arguments.data(), "1", line);
     } catch (const support::ConfigError& error) {
       BOOST_TEST(false, shell.page << ":" << shell.line << ": " << error.what());
     }
