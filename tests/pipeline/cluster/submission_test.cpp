@@ -41,6 +41,12 @@ class Submitted900 {
     write_submission(store, graph, made);
   }
   const Submission& submission() const { return made.submission; }
+  /// Fewer than tasks: eight evaluations share an element (`pack: 8`).
+  std::size_t elements() const {
+    std::size_t count = 0;
+    for (const SentArray& array : submission().arrays) count += array.elements.size();
+    return count;
+  }
   SendReport send_with(FakeSlurm& fake, std::int64_t room = 1'000'000) {
     Slurm slurm(fake.call());
     SendOptions options;
@@ -93,7 +99,8 @@ BOOST_AUTO_TEST_CASE(each_array_is_sent_once_and_sending_again_sends_nothing) {
   FakeSlurm fake;
   const SendReport report = it.send_with(fake);
   BOOST_TEST(report.failed == "");
-  BOOST_TEST(report.elements == 900u);
+  BOOST_TEST(report.elements == it.elements());
+  BOOST_TEST(it.elements() < 900u);
   BOOST_TEST(report.last_is_sent);
   it.check_once(fake);
   const SendReport again = it.send_with(fake);
@@ -192,7 +199,7 @@ BOOST_AUTO_TEST_CASE(windows_keep_to_the_room_and_the_last_job_of_each_goes_on) 
   }
   for (const SentArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
   // Whoever is over when its reader is sent is not named.
-  BOOST_TEST(windows > 10u);
+  BOOST_TEST(windows > it.elements() / 60);
 }
 
 BOOST_AUTO_TEST_CASE(ten_thousand_elements_are_a_few_calls) {
