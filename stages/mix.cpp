@@ -7,7 +7,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::MixConfig>(
       argc, argv,
       {.name = "mix",
-       .version = 1,
+       .version = 2,
        .summary = "Mix passkey and needle prompts into training windows: a share of them, or all for tuning.",
        .inputs = {{"data", Kind::kTokenShards}},
        .outputs = {{"mixed", Kind::kTokenShards}}},

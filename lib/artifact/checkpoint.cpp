@@ -193,6 +193,8 @@ CheckpointWriter::CheckpointWriter(std::filesystem::path path, const Recipe& rec
     group.set_integer("next_sample", meta.next_sample);
     group.set_text("tokenizer_digest", meta.tokenizer_digest);
     group.set_text("data_digest", meta.data_digest);
+    if (!meta.split_rule.empty()) group.set_text("split_rule", meta.split_rule);
+    if (!meta.trained_on.empty()) group.write("trained_on", meta.trained_on.hashes());
     group.write_text("parents", Json(meta.parents).dump());
     group.write_text("model", meta.model.dump());
     group.write_text("encoding", meta.encoding.dump());
@@ -273,6 +275,10 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : state_(s
   }
   meta.tokenizer_digest = group.text("tokenizer_digest");
   meta.data_digest = group.text("data_digest");
+  if (group.has_attribute("split_rule")) meta.split_rule = group.text("split_rule");
+  if (group.has("trained_on")) {
+    meta.trained_on = DocumentSample::from_hashes(group.read<std::uint64_t>("trained_on"), cat(group.where(), "/trained_on"));
+  }
   const Json parents = read_json(group, "parents");
   for (const Json& parent : parents) {
     if (!parent.is_string()) throw ArtifactError(cat(group.where(), "/parents: expected a list of digests"));

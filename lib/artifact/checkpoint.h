@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "artifact/document_sample.h"
 #include "artifact/h5.h"
 #include "artifact/workspace.h"
 
@@ -43,6 +44,8 @@ struct CheckpointMeta {
   std::int64_t next_sample = 0;      ///< the data position: number of the next sample in the keyed order
   std::string tokenizer_digest;      ///< of the token shards it was trained on (data/token_dataset.h)
   std::string data_digest;           ///< content digest of those token shards
+  std::string split_rule;            ///< how those were split; empty where the data has no such record
+  DocumentSample trained_on;         ///< of the documents that it and its parents were trained on
   std::vector<std::string> parents;  ///< content digests of the checkpoints it descends from, oldest first
   Json model = Json::object();       ///< model config, complete
   Json encoding = Json::object();    ///< encoding config, canonical

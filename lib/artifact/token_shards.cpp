@@ -147,6 +147,13 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
     // Another release that gives the same ids makes the same artifact, so this is no content.
     root.open_group("pe").write_text("made_by_library", tokenizer_.library);
     if (window_ > 0) root.set_integer("window", static_cast<std::int64_t>(window_));
+    if (!splits_.rule.empty()) {
+      h5::Group samples = root.create_group("splits");
+      samples.set_text("rule", splits_.rule);
+      for (const Split split : kAllSplits) {
+        samples.write(std::string(split_name(split)), splits_.documents[static_cast<std::size_t>(split)].hashes());
+      }
+    }
     h5::Group sums = root.create_group("totals");
     for (const Split split : kAllSplits) {
       h5::Group part = sums.create_group(std::string(split_name(split)));
@@ -211,6 +218,21 @@ std::uint64_t read_window(const std::filesystem::path& dataset_file) {
   const std::int64_t window = root.integer("window");
   if (window < 1) throw ArtifactError(cat(root.where(), ": invalid window of ", window, " tokens"), "the file is damaged");
   return static_cast<std::uint64_t>(window);
+}
+
+SplitRecord read_split_record(const std::filesystem::path& dataset_file) {
+  const h5::File file = h5::File::open(dataset_file);
+  require_kind(file, Kind::kTokenShards, kFormat);
+  SplitRecord record;
+  if (!file.root().has("splits")) return record;
+  const h5::Group group = file.root().open_group("splits");
+  record.rule = group.text("rule");
+  for (const Split split : kAllSplits) {
+    const std::string name(split_name(split));
+    record.documents[static_cast<std::size_t>(split)] =
+        DocumentSample::from_hashes(group.read<std::uint64_t>(name), cat(group.where(), "/", name));
+  }
+  return record;
 }
 
 DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file) {

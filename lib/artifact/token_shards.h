@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "artifact/collection.h"
+#include "artifact/document_sample.h"
 
 namespace pe::artifact {
 
@@ -53,6 +54,12 @@ struct DatasetTotals {
   std::uint64_t unknown_tokens = 0;
 };
 
+/// How documents were put into splits, and a sample of each. Data of tasks have neither.
+struct SplitRecord {
+  std::string rule;                      ///< "train 0.9, validation 0.03, test 0.07 by hash": for people, and equal or not
+  std::array<DocumentSample, 3> documents;   ///< by Split
+};
+
 /// Writes the shards of all splits; documents come in order, each to its split.
 class TokenShardsWriter {
  public:
@@ -64,6 +71,7 @@ class TokenShardsWriter {
            const std::int32_t* labels = nullptr);
   /// Documents are windows of so many tokens each, to be read at that length only.
   void set_window(std::uint64_t tokens) { window_ = tokens; }
+  void set_splits(SplitRecord splits) { splits_ = std::move(splits); }
   /// `totals.splits` is filled in.
   Manifest finish(DatasetTotals& totals);
 
@@ -75,6 +83,7 @@ class TokenShardsWriter {
   TokenizerRecord tokenizer_;
   std::uint64_t shard_tokens_;
   std::uint64_t window_ = 0;
+  SplitRecord splits_;
   std::array<std::unique_ptr<Open>, 3> open_;
   std::array<SplitTotals, 3> totals_;
 };
@@ -82,6 +91,8 @@ class TokenShardsWriter {
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file);
 /// Tokens of a window, where documents are windows; 0 for text.
 std::uint64_t read_window(const std::filesystem::path& dataset_file);
+/// Empty where the data has none.
+SplitRecord read_split_record(const std::filesystem::path& dataset_file);
 DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file);
 
 }  // namespace pe::artifact

@@ -25,11 +25,13 @@ void SplitConfig::describe(support::FieldVisitor& v) {
   v.check(key.empty() || !by_file(), "split.key has no meaning with split.validation_files or split.test_files");
 }
 
-double fraction(const TextHash& hash, int at) {
+std::uint64_t hash_word(const TextHash& hash, int at) {
   std::uint64_t value = 0;
   for (int i = 0; i < 8; ++i) value = value << 8 | hash[static_cast<std::size_t>(at + i)];
-  return static_cast<double>(value >> 11) * 0x1p-53;
+  return value;
 }
+
+double fraction(const TextHash& hash, int at) { return static_cast<double>(hash_word(hash, at) >> 11) * 0x1p-53; }
 
 SplitRule::SplitRule(const SplitConfig& config) : config_(config) {
   const auto add = [&](const char* field, const std::vector<std::string>& globs, Split split) {
@@ -64,6 +66,20 @@ Split SplitRule::of(const TextHash& hash, std::string_view source) const {
   }
   if (at < config_.train) return Split::kTrain;
   return at < config_.train + config_.validation ? Split::kValidation : Split::kTest;
+}
+
+std::string SplitRule::describe() const {
+  using support::cat;
+  const auto files = [](const std::vector<std::string>& globs) {
+    std::vector<std::string> quoted;
+    for (const std::string& glob : globs) quoted.push_back(support::quote(glob));
+    return quoted.empty() ? std::string("none") : support::join(quoted, " ");
+  };
+  if (config_.by_file()) {
+    return cat("validation files ", files(config_.validation_files), ", test files ", files(config_.test_files), ", train the others");
+  }
+  return cat("train ", support::shortest(config_.train), ", validation ", support::shortest(config_.validation), ", test ",
+             support::shortest(config_.test), " by hash", config_.key.empty() ? "" : cat(" with key ", support::quote(config_.key)));
 }
 
 void SplitRule::require_all_matched() const {

@@ -28,7 +28,10 @@ struct SplitConfig {
 
 using TextHash = std::array<std::uint8_t, 32>;
 
-/// Bytes [at, at + 8) of the hash as a number in [0, 1).
+/// Bytes [at, at + 8) of the hash, big-endian. The split takes the first eight, the tokenizer's training the next; samples
+/// of documents take those from 16 on.
+std::uint64_t hash_word(const TextHash& hash, int at);
+/// The same as a number in [0, 1).
 double fraction(const TextHash& hash, int at);
 
 /// Thread-safe.
@@ -37,6 +40,8 @@ class SplitRule {
   explicit SplitRule(const SplitConfig& config);
   /// `hash` is SHA-256 of the text, `source` the name of where it came from.
   artifact::Split of(const TextHash& hash, std::string_view source) const;
+  /// In words, with shares, key or patterns: "train 0.9, validation 0.03, test 0.07 by hash".
+  std::string describe() const;
   /// @throws ConfigError that names the first pattern which no source that was asked for matches.
   void require_all_matched() const;
 

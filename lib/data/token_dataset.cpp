@@ -100,6 +100,7 @@ struct TokenDataset::State {
   artifact::TokenizerRecord tokenizer;
   std::string tokenizer_digest, content_digest;
   artifact::DatasetTotals totals;
+  artifact::SplitRecord splits;
   std::array<Stream, 3> streams;
   bool wide = false;
   std::uint64_t window = 0;
@@ -236,6 +237,7 @@ TokenDataset::TokenDataset(const fs::path& folder) : state_(std::make_unique<Sta
   state.tokenizer = artifact::read_tokenizer_record(collection.path(*dataset));
   state.tokenizer_digest = state.tokenizer.digest();
   state.totals = artifact::read_dataset_totals(collection.path(*dataset));
+  state.splits = artifact::read_split_record(collection.path(*dataset));
   state.content_digest = collection.manifest().content_digest();
   state.wide = state.tokenizer.vocabulary > 65536;
   state.window = artifact::read_window(collection.path(*dataset));
@@ -274,6 +276,7 @@ const artifact::TokenizerRecord& TokenDataset::tokenizer() const { return state_
 const std::string& TokenDataset::tokenizer_digest() const { return state_->tokenizer_digest; }
 const std::string& TokenDataset::content_digest() const { return state_->content_digest; }
 const artifact::DatasetTotals& TokenDataset::totals() const { return state_->totals; }
+const artifact::SplitRecord& TokenDataset::splits() const { return state_->splits; }
 std::uint64_t TokenDataset::tokens(Split split) const { return state_->stream(split).tokens; }
 std::uint64_t TokenDataset::documents(Split split) const { return state_->stream(split).documents; }
 

@@ -28,6 +28,7 @@ class TokenDataset {
   const std::string& tokenizer_digest() const;
   const std::string& content_digest() const;   ///< of the whole artifact, from its manifest
   const artifact::DatasetTotals& totals() const;
+  const artifact::SplitRecord& splits() const;   ///< empty for data of tasks
 
   std::uint64_t tokens(Split split) const;      ///< in all shards of the split, which read as one stream
   std::uint64_t documents(Split split) const;

@@ -377,6 +377,7 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
   if (drops && SeenTexts::memory(reader.documents()) > (64 << 20)) {
     progress.note(cat("looking for duplicates takes ", support::short_bytes(static_cast<double>(SeenTexts::memory(reader.documents()))), " of memory"));
   }
+  artifact::SplitRecord splits{.rule = rule.describe(), .documents = {}};
   Summary summary;
   std::uint64_t bytes_done = 0, tokens_done = 0;
   const auto started = std::chrono::steady_clock::now();
@@ -399,6 +400,7 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
       }
       if (!document.roundtrip) ++summary.not_back;
       writer.add(document.split, batch.ids.data() + document.first, document.count, document.bytes, document.index);
+      splits.documents[static_cast<std::size_t>(document.split)].add(hash_word(document.hash, 16));
       totals.unknown_tokens += document.unknown;
       ++summary.lengths[static_cast<std::size_t>(std::bit_width(document.count - 1))];
       bytes_done += document.bytes;
@@ -437,6 +439,7 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
   if (tokens_done == 0) throw support::ArtifactError("the raw text holds no document that can be kept");
   rule.require_all_matched();
   summary.took_s = seconds_since(started);
+  writer.set_splits(std::move(splits));
   writer.finish(totals);
   report(totals, config, summary, progress);
   report_speed(summary, workers, progress);

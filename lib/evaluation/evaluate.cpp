@@ -12,6 +12,7 @@
 #include "data/symbol_tokenizer.h"
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
+#include "evaluation/data_fit.h"
 #include "evaluation/journal.h"
 #include "evaluation/model_scorer.h"
 #include "evaluation/shard_documents.h"
@@ -117,14 +118,6 @@ class CheckpointVariants final : public ModelVariants {
   std::int64_t batch_tokens_;
 };
 
-void check_tokenizer(const artifact::CheckpointMeta& meta, const std::filesystem::path& model,
-                     const data::TokenDataset& dataset, const std::filesystem::path& data) {
-  if (meta.tokenizer_digest == dataset.tokenizer_digest()) return;
-  throw ArtifactError(cat(model.string(), ": the model was trained on tokenizer ", meta.tokenizer_digest.substr(0, 12),
-                          ", but ", data.string(), " was made with ", dataset.tokenizer_digest().substr(0, 12)),
-                      "evaluate it on token shards of the tokenizer that it was trained on");
-}
-
 std::string digest_of(const artifact::Input& input) {
   return input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
 }
@@ -145,7 +138,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const artifact::CheckpointReader checkpoint(model_input.path);
   const data::TokenDataset dataset(data_input.path);
   const artifact::CheckpointMeta& meta = checkpoint.meta();
-  check_tokenizer(meta, model_input.path, dataset, data_input.path);
+  require_fit(checkpoint, dataset, data_input.path, data_split(group.settings.split), progress);
   if (meta.status == artifact::TrainingStatus::kDiverged) {
     progress.warn(cat(model_input.path.string(), ": the training of this model diverged at step ", meta.step));
   }
@@ -177,7 +170,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   if (reference_input != workspace.inputs.end() && !reference_input->second.empty()) {
     const artifact::Input& input = reference_input->second.front();
     const artifact::CheckpointReader other(input.path);
-    check_tokenizer(other.meta(), input.path, dataset, data_input.path);
+    require_fit(other, dataset, data_input.path, data_split(group.settings.split), progress);
     reference = model::load_model(other, device, dtype);
     extras.reference = &*reference;
     extras.reference_name = encodings::encoding_name(other.meta().encoding) + " " + digest_of(input).substr(0, 12);

@@ -165,6 +165,7 @@ void mix(const MixConfig& config, artifact::Workspace& workspace) {
       writer.add(split, window.data(), window.size(), static_cast<std::uint32_t>(document.bytes), document.index);
     }
   }
+  writer.set_splits(dataset.splits());
   artifact::DatasetTotals totals = dataset.totals();
   writer.finish(totals);
   progress.note(cat(support::with_commas(static_cast<std::int64_t>(prompts)), " of ", support::with_commas(static_cast<std::int64_t>(windows)),

@@ -5,6 +5,7 @@
 
 #include "artifact/artifact_check.h"
 #include "artifact/checkpoint.h"
+#include "evaluation/data_fit.h"
 #include "evaluation/shard_documents.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
@@ -14,7 +15,6 @@
 
 namespace pe::evaluation {
 
-using support::ArtifactError;
 using support::cat;
 using support::ConfigError;
 
@@ -124,11 +124,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   const artifact::CheckpointReader checkpoint(model_input.path);
   const data::TokenDataset dataset(data_input.path);
   artifact::CheckpointMeta meta = checkpoint.meta();
-  if (meta.tokenizer_digest != dataset.tokenizer_digest()) {
-    throw ArtifactError(cat(model_input.path.string(), ": the model was trained on another tokenizer than ",
-                            data_input.path.string(), " was made with"),
-                        "search on token shards of the tokenizer that it was trained on");
-  }
+  require_fit(checkpoint, dataset, data_input.path, split_of(config.search.split), progress);
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
   const model::LanguageModel model = model::load_model(

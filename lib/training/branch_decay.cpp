@@ -63,6 +63,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
           .checkpoint = config.checkpoint,
           .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
+          .trained_on = snapshot.checkpoint.meta().trained_on,
           .branch = {{"kind", "decay"}, {"step", span.begin}, {"end", span.end}},
           .moments_from = &snapshot.checkpoint};
   run.parents.push_back(snapshot.digest);

@@ -84,6 +84,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .checkpoint = config.checkpoint,
           .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
+          .trained_on = snapshot.checkpoint.meta().trained_on,
           .branch = branch,
           .encoding_replaced = drops,
           .fresh = loaded.fresh,

@@ -156,6 +156,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
           .checkpoint = config.checkpoint,
           .watch_files = config.watch,
           .parents = snapshot.checkpoint.meta().parents,
+          .trained_on = snapshot.checkpoint.meta().trained_on,
           .branch = {{"kind", "extend"},
                      {"step", snapshot.step},
                      {"tokens", snapshot.checkpoint.meta().tokens_seen},

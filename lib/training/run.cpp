@@ -362,6 +362,9 @@ class Loop {
     meta.next_sample = step_ * run_.batch;
     meta.tokenizer_digest = dataset_.tokenizer_digest();
     meta.data_digest = dataset_.content_digest();
+    meta.split_rule = dataset_.splits().rule;
+    meta.trained_on = run_.trained_on;
+    meta.trained_on.add(dataset_.splits().documents[static_cast<std::size_t>(Split::kTrain)]);
     meta.parents = run_.parents;
     model::describe_model(run_.model, meta);
     meta.optimizer = to_json(run_.optimizer, run_.optimizer_start);

@@ -43,6 +43,7 @@ struct Run {
   CheckpointConfig checkpoint;
   WatchFiles watch_files;
   std::vector<std::string> parents;       ///< content digests of the checkpoints it descends from
+  artifact::DocumentSample trained_on;    ///< of the documents that those were trained on
   Json branch = Json::object();           ///< what artifacts say of a branch: kind, step, settings
   bool encoding_replaced = false;         ///< the model's encoding is not that of `moments_from`
   std::vector<std::string> fresh;         ///< other parameters that `moments_from` lacks

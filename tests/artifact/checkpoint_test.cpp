@@ -29,6 +29,8 @@ CheckpointMeta sample_meta() {
   meta.tokens_seen = 4096;
   meta.next_sample = 96;
   meta.tokenizer_digest = "aa";
+  meta.split_rule = "train 0.9, validation 0.1, test 0 by hash";
+  for (const std::uint64_t hash : {7, 1, 5}) meta.trained_on.add(hash);
   meta.parents = {"11", "22"};
   meta.model = {{"width", 64}, {"layers", 4}};
   meta.encoding = {{"kind", "rope"}, {"base", 10000.0}};
@@ -65,6 +67,8 @@ BOOST_AUTO_TEST_CASE(tensors_and_metadata_come_back) {
   BOOST_TEST(meta.step == 12);
   BOOST_TEST(meta.next_sample == 96);
   BOOST_TEST(meta.parents == (std::vector<std::string>{"11", "22"}));
+  BOOST_TEST(meta.split_rule == sample_meta().split_rule);
+  BOOST_TEST(meta.trained_on.hashes() == (std::vector<std::uint64_t>{1, 5, 7}));
   BOOST_TEST(meta.encoding == sample_meta().encoding);
   BOOST_TEST((meta.status == artifact::TrainingStatus::kOk));
   BOOST_TEST(reader.tensors().size() == 5u);

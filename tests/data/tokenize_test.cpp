@@ -232,6 +232,41 @@ BOOST_AUTO_TEST_CASE(another_key_draws_other_documents_at_the_same_shares) {
   }
 }
 
+/// The record of the splits finds documents of one data set in another, whatever key, shares, files or tokenizer.
+BOOST_AUTO_TEST_CASE(splits_are_recorded_so_that_common_documents_are_found) {
+  const test::TempFolder folder;
+  const auto texts = some_stories(500);
+  write_raw(folder / "raw", texts);
+  write_raw(folder / "more", some_stories(700));
+  TokenizeConfig config = bytes_config();
+  run(config, folder / "raw", folder / "a");
+  config.split.train = 0.5;
+  config.split.validation = 0.25;
+  config.split.test = 0.25;
+  config.split.key = "x";
+  config.tokenizer = TokenizeConfig::Tokenizer::kBpe;
+  config.vocabulary = 500;
+  run(config, folder / "more", folder / "b");
+  const TokenDataset a(folder / "a"), b(folder / "b");
+  BOOST_TEST(a.splits().rule == "train 0.9, validation 0.03, test 0.07 by hash");
+  BOOST_TEST(b.splits().rule == "train 0.5, validation 0.25, test 0.25 by hash with key 'x'");
+  const auto& of_a = a.splits().documents;
+  const auto& of_b = b.splits().documents;
+  for (const Split split : artifact::kAllSplits) {
+    const auto at = static_cast<std::size_t>(split);
+    BOOST_TEST(of_a[at].hashes().size() == a.documents(split));   // fewer than a sample holds
+    // Documents of a are trained on in b as b's share of them says.
+    std::set<std::uint64_t> trained;
+    for (std::uint64_t i = 0; i < b.documents(Split::kTrain); ++i) trained.insert(b.document(Split::kTrain, i).index);
+    std::uint64_t common = 0;
+    for (std::uint64_t i = 0; i < a.documents(split); ++i) common += trained.count(a.document(split, i).index);
+    BOOST_TEST(of_a[at].overlap(of_b[0]).compared == a.documents(split));
+    BOOST_TEST(of_a[at].overlap(of_b[0]).common == common);
+    BOOST_TEST(of_a[at].overlap(of_a[(at + 1) % 3]).common == 0u);
+  }
+  BOOST_TEST(of_a[0].overlap(of_b[0]).common > 180u);
+}
+
 BOOST_AUTO_TEST_CASE(validation_files_are_the_validation_split) {
   const test::TempFolder folder;
   const auto texts = some_stories(60);

@@ -16,9 +16,11 @@
 #include "data/stories.h"
 #include "data/tokenize.h"
 #include "data/tokenizer.h"
+#include "evaluation/data_fit.h"
 #include "evaluation/shard_documents.h"
 #include "model/checkpoint_io.h"
 #include "support/files.h"
+#include "support/hash.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
 #include "support/text.h"
@@ -343,6 +345,61 @@ BOOST_AUTO_TEST_CASE(a_model_of_another_tokenizer_is_refused) {
     return std::string(error.what()).find("0123456789ab") != std::string::npos;
   });
   BOOST_TEST(!std::filesystem::exists(workspace.output("scores")));
+}
+
+BOOST_AUTO_TEST_CASE(documents_that_the_model_was_trained_on_are_refused_with_both_splits) {
+  const Bench bench;
+  const artifact::TokenizerRecord record = data::make_byte_tokenizer()->record();
+  // 400 documents for testing, of which the model has seen some.
+  const auto shards = [&](const std::string& name, const std::string& rule) {
+    artifact::TokenShardsWriter writer(bench.folder / name, {}, record, 1 << 20);
+    artifact::SplitRecord splits{.rule = rule, .documents = {}};
+    for (std::uint64_t i = 0; i < 400; ++i) {
+      const std::int32_t id = static_cast<std::int32_t>('a' + i % 26);
+      writer.add(artifact::Split::kTest, &id, 1, 1, i);
+      splits.documents[2].add(support::fnv1a64(std::to_string(i)));
+    }
+    writer.set_splits(std::move(splits));
+    artifact::DatasetTotals totals;
+    writer.finish(totals);
+    return data::TokenDataset(bench.folder / name);
+  };
+  const auto model = [&](const std::string& name, std::uint64_t seen, const std::string& data_digest) {
+    artifact::CheckpointMeta meta;
+    meta.tokenizer_digest = record.digest();
+    meta.data_digest = data_digest;
+    meta.split_rule = "train 0.99, validation 0.01, test 0 by hash";
+    for (std::uint64_t i = 0; i < 1000; ++i) meta.trained_on.add(support::fnv1a64(std::to_string(i < seen ? i : 1000 + i)));
+    artifact::CheckpointWriter(bench.folder / name, {}, meta).finish();
+    return artifact::CheckpointReader(bench.folder / name);
+  };
+  struct Lines : support::Progress {
+    std::string all;
+    void note(std::string_view) override {}
+    void warn(std::string_view line) override { all += line; }
+    void advance(std::string_view, std::int64_t, std::int64_t, const Json&) override {}
+    void event(const Json&) override {}
+  } lines;
+  const data::TokenDataset dataset = shards("seen", "train 0, validation 0, test 1 by hash");
+  const auto fit = [&](const artifact::CheckpointReader& of, data::Split split = data::Split::kTest) {
+    lines.all.clear();
+    require_fit(of, dataset, "seen", split, lines);
+    return lines.all;
+  };
+  BOOST_TEST(fit(model("none.h5", 0, "x")).empty());
+  BOOST_TEST(fit(model("few.h5", 4, "x")).find("was trained on 4 of 400 sampled documents of split test") != std::string::npos);
+  BOOST_TEST(fit(model("own.h5", 400, dataset.content_digest())).empty());
+  BOOST_TEST(fit(model("train.h5", 400, "x"), data::Split::kTrain).empty());
+  const auto says_both = [](const auto& error) {
+    const std::string text = error.what();
+    return text.find("was trained on 40 of 400 sampled documents of split test; its own data was split into train 0.99, validation 0.01, test 0 by hash; "
+                     "this data into train 0, validation 0, test 1 by hash") != std::string::npos;
+  };
+  BOOST_CHECK_EXCEPTION(fit(model("many.h5", 40, "x")), support::ArtifactError, says_both);
+  artifact::Workspace workspace = bench.workspace("scores");
+  workspace.inputs["model"] = {{bench.folder / "many.h5", artifact::Kind::kCheckpoint, "", {}}};
+  workspace.inputs["data"] = {{bench.folder / "seen", artifact::Kind::kTokenShards, "", {}}};
+  BOOST_CHECK_EXCEPTION(evaluate(Bench::config(), workspace), support::ArtifactError, says_both);
 }
 
 BOOST_AUTO_TEST_CASE(one_checkpoint_is_measured_under_every_static_rule) {

@@ -1,6 +1,7 @@
 // Extensions to a longer context.
 #include <torch/types.h>
 #include <boost/test/unit_test.hpp>
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -164,6 +165,21 @@ BOOST_AUTO_TEST_CASE(ends_are_extended_too_and_extensions_again) {
   BOOST_TEST(meta.encoding["factor"] == 2.0);   // as the checkpoint says
   BOOST_TEST(meta.parents.size() == 3U);        // trunk, end, first
   BOOST_TEST(meta.tokens_seen == 20 * 32 + 2 * 6 * 32);
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_knows_all_documents_that_it_and_its_parents_were_trained_on) {
+  const artifact::CheckpointReader trunk(folder / "trunk/s16-model.h5");
+  const auto trained = [](const std::filesystem::path& shards) { return data::TokenDataset(shards).splits().documents[0].hashes(); };
+  BOOST_TEST(trunk.meta().trained_on.hashes() == trained(data));
+  BOOST_TEST(trunk.meta().split_rule == "every eighth for validation");
+  const std::filesystem::path other = write_shards(folder / "other", 40, 2);
+  artifact::Workspace workspace = from_trunk("on-other");
+  workspace.inputs["data"] = {{other, artifact::Kind::kTokenShards, "", {}}};
+  training::extend(to_32(), workspace);
+  std::vector<std::uint64_t> both = trained(data);
+  for (const std::uint64_t hash : trained(other)) both.push_back(hash);
+  std::sort(both.begin(), both.end());
+  BOOST_TEST(artifact::CheckpointReader(folder / "on-other/model.h5").meta().trained_on.hashes() == both);
 }
 
 BOOST_AUTO_TEST_CASE(learned_tables_grow_behind_the_rows_they_had) {

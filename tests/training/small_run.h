@@ -12,6 +12,7 @@
 #include "artifact/metrics.h"
 #include "artifact/token_shards.h"
 #include "support/files.h"
+#include "support/hash.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
 #include "training/train.h"
@@ -33,6 +34,7 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
   record.content_hash = tokenizer;
   record.library = "test";
   artifact::TokenShardsWriter writer(folder, {}, record, 1 << 20);
+  artifact::SplitRecord splits{.rule = "every eighth for validation", .documents = {}};
   support::Xoshiro random(seed);
   for (std::int64_t document = 0; document < documents; ++document) {
     std::vector<std::int32_t> ids{0};
@@ -42,7 +44,9 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
     }
     const artifact::Split split = document % 8 == 7 ? artifact::Split::kValidation : artifact::Split::kTrain;
     writer.add(split, ids.data(), ids.size(), 120, static_cast<std::uint64_t>(document));
+    splits.documents[static_cast<std::size_t>(split)].add(support::fnv1a64(std::to_string(seed) + " " + std::to_string(document)));
   }
+  writer.set_splits(std::move(splits));
   artifact::DatasetTotals totals;
   writer.finish(totals);
   return folder;
