@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "mix",
        .version = 2,
-       .summary = "Mix passkey and needle prompts into training windows: a share of them, or all for tuning.",
+       .summary = "Mix retrieval prompts into training windows: a share of them, or all for tuning.",
        .inputs = {{"data", Kind::kTokenShards}},
        .outputs = {{"mixed", Kind::kTokenShards}}},
       pe::evaluation::mix);

@@ -17,7 +17,8 @@ TaskExample make_example(const AlgorithmicTask& task, std::string_view name, std
   return task.example(random, length, split);
 }
 
-TaskChance chance_of(const TaskExample& example, const std::vector<std::int32_t>& answers) {
+TaskChance chance_of(const TaskExample& example, const std::vector<std::int32_t>& all_answers) {
+  const std::vector<std::int32_t>& answers = example.candidates.empty() ? all_answers : example.candidates;
   TaskChance chance{1, 0};
   double judged = 0;
   for (std::size_t i = 0; i < example.labels.size(); ++i) {

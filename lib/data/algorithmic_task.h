@@ -34,6 +34,10 @@ struct TaskExample {
   std::vector<std::int32_t> labels;      ///< as many as ids; kUnlabelled where nothing is asked
   std::vector<std::uint8_t> unjudged;    ///< as many, or none: labels that count in the loss but not in accuracy
   std::vector<std::int32_t> distance;    ///< as many, or none: tokens back to what decides a judged label; 0 elsewhere
+  std::vector<std::int32_t> part;        ///< as many, or none: which part of the whole a label belongs to, 0: none
+                                         ///< (AlgorithmicTask::part)
+  /// Ids that one who has read the example chooses from; none: the task's answers.
+  std::vector<std::int32_t> candidates;
 };
 
 /// What one gets right by guessing among a task's answers, format known: the mean over examples of these.
@@ -54,6 +58,8 @@ class AlgorithmicTask {
   /// Ids among which a model should give a judged label nearly all of their probability, by distance; empty: it is not
   /// measured so.
   virtual std::vector<std::int32_t> rivals() const { return {}; }
+  /// What accuracy is told by beside the length, in one word: "steps", "ordinal"; empty: nothing.
+  virtual std::string part() const { return ""; }
   /// How often the length is asked for in training, beside the others; 0: there is no such length.
   virtual double weight(std::int64_t length) const { return length >= 1 ? 1 : 0; }
   /// @param length in the task's own terms (symbols, digits, lines, …), with weight > 0
@@ -66,7 +72,7 @@ class AlgorithmicTask {
 TaskExample make_example(const AlgorithmicTask& task, std::string_view name, std::uint64_t base_seed, TaskSplit split,
                          std::int64_t length, std::int64_t index);
 
-/// @param answers how many ids a guesser chooses from
+/// @param answers ids that a guesser chooses from, unless the example has candidates
 TaskChance chance_of(const TaskExample& example, const std::vector<std::int32_t>& answers);
 
 struct LengthRange {

@@ -44,6 +44,7 @@ void EvalGroup::describe(support::FieldVisitor& v) {
 
 const std::vector<Suite>& suites() {
   static const std::vector<Suite> suites = {
+      {"2026", "look-up among keys, questions about a small world, a needle that the question does not name"},
       {"algorithmic", "the algorithmic task that a model was trained on"},
       {"copy", "in-context repetition"},
       {"extension", "one rotary checkpoint at longer contexts, untrained"},

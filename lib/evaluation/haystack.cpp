@@ -113,7 +113,7 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
     const std::vector<std::int32_t> ids = codec.encode_inside(fact.text);
     prompt.fact_begins[index] = count(prompt.ids);
     prompt.landed[index] = budget > 0 ? static_cast<double>(at) / static_cast<double>(budget) : 0;
-    facts.emplace_back(prompt.ids.size(), prompt.ids.size() + ids.size());
+    if (fact.decides) facts.emplace_back(prompt.ids.size(), prompt.ids.size() + ids.size());
     append(prompt.ids, ids);
   }
   prompt.ids.insert(prompt.ids.end(), filler.begin() + used, filler.end());
@@ -134,6 +134,14 @@ std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystac
     for (std::size_t i = begin; i < end; ++i) prompt.control[i] = instead[next++];
   }
   return prompt;
+}
+
+std::optional<HaystackPrompt> build_ranked_prompt(const TextCodec& codec, const Haystack& haystack, const Question& question,
+                                                  std::int64_t length, support::Xoshiro& random) {
+  const std::int64_t own = count(codec.encode_inside(question.answers.at(0)));
+  std::int64_t longest = own;
+  for (const std::string& other : question.others) longest = std::max(longest, count(codec.encode_inside(other)));
+  return build_prompt(codec, haystack, question, length - (longest - own), random);
 }
 
 std::vector<std::int32_t> with_answer(const TextCodec& codec, const HaystackPrompt& prompt, const std::string& answer) {

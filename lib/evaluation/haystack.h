@@ -27,6 +27,7 @@ const std::vector<std::string>& nouns();
 struct Fact {
   std::string text;   ///< a line of its own, newline included
   double depth = 0;   ///< 0 first, 1 last
+  bool decides = true;   ///< the control does without it
 };
 
 struct Question {
@@ -39,7 +40,7 @@ struct Question {
 
 struct HaystackPrompt {
   std::vector<std::int32_t> ids;                   ///< prompt and answer: exactly the length asked for
-  std::vector<std::int32_t> control;               ///< the same with haystack in the facts' places
+  std::vector<std::int32_t> control;               ///< the same with haystack in the places of facts that decide
   std::int64_t answer_begin = 0;
   std::vector<std::int64_t> fact_begins;           ///< where facts stand, in the order of the question's
   std::vector<double> landed;                      ///< share of the haystack before each: its depth, moved to a sentence's end
@@ -91,7 +92,11 @@ std::int64_t fixed_tokens(const TextCodec& codec, const Question& question);
 std::optional<HaystackPrompt> build_prompt(const TextCodec& codec, const Haystack& haystack, const Question& question,
                                            std::int64_t length, support::Xoshiro& random);
 
-/// The ids of an answer among its others: the prompt with the answer replaced. As long as the prompt.
+/// The same for others of any length: the prompt leaves room for the longest, and is shorter where the answer is.
+std::optional<HaystackPrompt> build_ranked_prompt(const TextCodec& codec, const Haystack& haystack, const Question& question,
+                                                  std::int64_t length, support::Xoshiro& random);
+
+/// The ids of an answer among its others: the prompt with the answer replaced.
 std::vector<std::int32_t> with_answer(const TextCodec& codec, const HaystackPrompt& prompt, const std::string& answer);
 
 /// Digits whose text " 1234" has as many tokens as most such numbers have, the first not 0.

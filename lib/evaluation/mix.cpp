@@ -7,8 +7,11 @@
 #include "data/token_dataset.h"
 #include "data/tokenizer.h"
 #include "evaluation/haystack.h"
+#include "evaluation/kv_prompt.h"
 #include "evaluation/passkey_prompt.h"
 #include "evaluation/shard_documents.h"
+#include "evaluation/small_world.h"
+#include "evaluation/word_pairs.h"
 #include "support/hash.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -21,7 +24,7 @@ using support::ConfigError;
 namespace {
 
 const std::vector<std::string>& mix_tasks() {
-  static const std::vector<std::string> names = {"passkey", "needle"};
+  static const std::vector<std::string> names = {"passkey", "needle", "kv_json", "babi", "needle_assoc"};
   return names;
 }
 
@@ -30,7 +33,7 @@ class Prompts {
  public:
   Prompts(const TextCodec& codec, const MixGroup& group)
       : codec_(codec), group_(group), passkey_(codec, false, group.passkey), numbers_(codec, static_cast<int>(group.passkey.digits)),
-        seven_(codec, 7), filler_(codec, filler_unit()) {
+        five_(codec, 5), seven_(codec, 7), filler_(codec, filler_unit()), keys_(codec) {
     for (const std::string& task : group.tasks) {
       const std::int64_t least = std::max(group.shortest, least_tokens(task));
       if (least > group.length) {
@@ -57,8 +60,11 @@ class Prompts {
         if (prompt) return prompt->ids;
         continue;
       }
-      const std::string thing = adjectives()[random.below(64)] + " " + nouns()[random.below(64)];
-      if (const auto prompt = build_prompt(codec_, filler_, needle(thing, seven_.draw(random), depth), length, random)) return prompt->ids;
+      if (group_.tasks[task] == "kv_json") {
+        if (const auto made = keys_.build(length, depth, 1, random)) return made->prompt.ids;
+        continue;
+      }
+      if (const auto prompt = build_prompt(codec_, filler_, question(group_.tasks[task], depth, random), length, random)) return prompt->ids;
     }
   }
 
@@ -67,30 +73,62 @@ class Prompts {
     return group_.passkey.upto > 0 ? passkey_.draw(random) : numbers_.draw(random);
   }
 
+  /// Of a task that hides lines in filler.
+  Question question(const std::string& task, double depth, support::Xoshiro& random) const {
+    if (task == "babi") return world_question(draw_story(1 + static_cast<int>(random.below(kWorldTasks)), random), random);
+    if (task == "needle_assoc") {
+      const WordPair& pair = trained_pairs()[random.below(trained_pairs().size())];
+      return association_question(pair, five_, depth, /*told=*/true, 1, random);
+    }
+    const std::string thing = adjectives()[random.below(64)] + " " + nouns()[random.below(64)];
+    return needle(thing, seven_.draw(random), depth);
+  }
+
   static Question needle(const std::string& thing, const std::string& number, double depth) {
     return {.head = "", .facts = {{cat("The ", thing, " code is ", number, ".\n"), depth}},
             .question = cat("What is the ", thing, " code? The ", thing, " code is"), .answers = {" " + number}, .others = {}};
   }
 
-  /// Tokens of the shortest prompt of a task. Of needles some take a few more; they are drawn for longer prompts.
+  /// Tokens of a short prompt of a task. Some take more; they are drawn for longer prompts.
   std::int64_t least_tokens(const std::string& task) const {
     // Texts that were given are not exchanged for the short wording.
     if (task == "passkey") return passkey_.minimum(group_.passkey.is_ours() ? PasskeyForm::kShort : PasskeyForm::kLong);
+    if (task == "kv_json") return least_keys();
+    if (task == "babi" || task == "needle_assoc") return longest_of(task);
     return fixed_tokens(codec_, needle(adjectives()[0] + " " + nouns()[0], "8888888", 0));
+  }
+
+  /// With one line.
+  std::int64_t least_keys() const {
+    for (std::int64_t length = 1;; ++length) {
+      support::Xoshiro random(0);
+      if (keys_.build(length, 0, 1, random)) return length;
+    }
+  }
+
+  /// What nearly all of its questions fit into, so that a mix has all kinds of them.
+  std::int64_t longest_of(const std::string& task) const {
+    constexpr int kProbes = 256;
+    support::Xoshiro random(0);
+    std::int64_t most = 0;
+    for (int i = 0; i < kProbes; ++i) most = std::max(most, fixed_tokens(codec_, question(task, 0, random)));
+    return most;
   }
 
   const TextCodec& codec_;
   const MixGroup& group_;
   PasskeyBuilder passkey_;
-  NumberSource numbers_, seven_;
+  NumberSource numbers_, five_, seven_;
   UnitHaystack filler_;
+  KvPrompts keys_;
   std::vector<std::int64_t> least_;
 };
 
 }  // namespace
 
 void MixGroup::describe(support::FieldVisitor& v) {
-  v.field("tasks", tasks, "Prompts that are mixed in, in equal parts: passkey, needle.");
+  v.field("tasks", tasks, "Prompts that are mixed in, in equal parts: " + support::join(mix_tasks(), ", ") +
+              ". needle_assoc tells 24 of the 32 pairs of words, which its mode `trained` asks for.");
   v.field("share", share, "Share of the windows that begin with a prompt; 1: all, for tuning.", {.min = 0, .max = 1});
   v.field("length", length, "Tokens of a window: train.length of the training.", {.unit = "tokens", .min = 8, .max = 1 << 20});
   v.field("shortest", shortest, "Shortest prompt; they are as long as that up to a whole window. 0: the shortest that there is.",

@@ -45,7 +45,9 @@ Rows score_items(TaskContext& context, const std::string& task, const std::strin
     sequences.push_back({item.prompt.control, item.prompt.answer_begin, end});
     sequences.back().guesses = false;
     for (const std::string& other : item.others) {
-      sequences.push_back({with_answer(context.text, item.prompt, other), item.prompt.answer_begin, end});
+      std::vector<std::int32_t> ids = with_answer(context.text, item.prompt, other);
+      const auto other_end = static_cast<std::int64_t>(ids.size());
+      sequences.push_back({std::move(ids), item.prompt.answer_begin, other_end});
       sequences.back().guesses = false;
     }
   }

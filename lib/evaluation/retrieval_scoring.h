@@ -13,7 +13,7 @@ namespace pe::evaluation {
 
 struct RetrievalItem {
   HaystackPrompt prompt;
-  std::vector<std::string> others;   ///< wrong answers with as many tokens, to rank the true one among; all items alike many
+  std::vector<std::string> others;   ///< wrong answers, to rank the true one among; all items alike many
   double depth = 0;                  ///< that was asked for; NaN for several facts
   std::int64_t trial = 0;
   double landed = 0;                 ///< where the fact stands; NaN for several

@@ -479,6 +479,68 @@ const std::map<std::string, std::function<Words(const Words&)>>& annotators() {
       }
       return out;
     };
+    s["permutation_product"] = [](const Words& in) {   // follows each point through every element
+      Words out(in.size(), "-");
+      const std::vector<std::string> images = {"012", "021", "102", "120", "201", "210"};
+      std::string where = "012";
+      for (std::size_t i = 1; i < in.size(); ++i) {
+        const std::string& element = images.at(static_cast<std::size_t>(std::stoi(in[i].substr(1))));
+        for (char& place : where) place = element[static_cast<std::size_t>(place - '0')];
+        out[i] = "e" + std::to_string(std::find(images.begin(), images.end(), where) - images.begin());
+      }
+      return out;
+    };
+    s["nth_of_alike"] = [](const Words& in) {
+      Words out(in.size(), "-");
+      int left = std::stoi(in.back().substr(1));
+      for (std::size_t i = 0; i + 2 < in.size(); ++i) {
+        if (in[i] != "KEY" || in[i + 1] != in[in.size() - 2] || --left != 0) continue;
+        out.back() = in[i + 2];
+      }
+      return out;
+    };
+    s["depo"] = [](const Words& in) {   // walks
+      Words out(in.size(), "-");
+      std::map<std::string, std::string> next;
+      std::size_t i = 1;
+      for (; in[i].rfind("STEP_", 0) != 0; i += 2) next[in[i]] = in[i + 1];
+      for (; i < in.size(); i += 4) {
+        std::string at = in[i + 1];
+        for (int k = std::stoi(in[i].substr(5)); k > 0; --k) at = next.at(at);
+        out[i + 2] = at;
+        BOOST_TEST(in[i + 3] == at);
+      }
+      return out;
+    };
+    s["mano"] = [](const Words& in) {   // from the back, on a stack
+      Words out(in.size(), "-");
+      std::vector<int> stack;
+      int operators = 0;
+      for (std::size_t i = in.size() - 3; i > 1; --i) {
+        if (std::isdigit(in[i][0]) != 0) {
+          stack.push_back(std::stoi(in[i]));
+          continue;
+        }
+        ++operators;
+        const int left = stack.back();
+        stack.pop_back();
+        int& right = stack.back();
+        right = in[i] == "+" ? left + right : in[i] == "-" ? left + 23 - right : left * right;
+        right %= 23;
+      }
+      BOOST_TEST(in[1] == "LEN_" + std::to_string(operators));
+      out[in.size() - 2] = std::to_string(stack.at(0));
+      return out;
+    };
+    s["icl_labels"] = [](const Words& in) {   // a class is what shares symbols
+      Words out(in.size(), "-");
+      std::map<std::string, std::string> label;
+      for (std::size_t i = 1; i + 4 < in.size(); i += 5) {
+        for (std::size_t x = 0; x < 3; ++x) label[in[i + x]] = in[i + 4];
+      }
+      out.back() = label.at(in[in.size() - 2]);
+      return out;
+    };
     s["pp_back"] = [](const Words& in) {
       Words out(in.size(), "-");
       const auto back = static_cast<std::size_t>(std::stoll(in[1].substr(4)));
@@ -589,7 +651,9 @@ BOOST_AUTO_TEST_CASE(examples_are_those_that_they_have_always_been) {
   std::vector<std::pair<std::string, Json>> variants;
   for (const TaskGenerator& generator : task_generators()) {
     variants.emplace_back(generator.name, Json::object());
-    if (support::find_field(generator.fields, "mode") != nullptr) variants.emplace_back(generator.name, Json{{"mode", "parallel"}});
+    if (const support::Field* mode = support::find_field(generator.fields, "mode")) {
+      variants.emplace_back(generator.name, Json{{"mode", mode->choices.at(1)}});
+    }
     if (support::find_field(generator.fields, "alphabet") != nullptr) variants.emplace_back(generator.name, Json{{"alphabet", 61}});
     if (support::find_field(generator.fields, "kinds") != nullptr) variants.emplace_back(generator.name, Json{{"kinds", 3}});
   }
@@ -636,6 +700,82 @@ BOOST_AUTO_TEST_CASE(examples_are_those_that_they_have_always_been) {
                        "pe-generate and pe-evaluate in stages/, then accept with PE_TEST_ACCEPT=1; if not, find what changed");
   }
   for (const auto& [name, digest] : before.items()) BOOST_TEST(digests.contains(name), name + " is made no more");
+}
+
+BOOST_AUTO_TEST_CASE(products_of_permutations_have_their_golden_values) {
+  const std::map<std::string, std::pair<std::string, std::string>> golden = {
+      {"s3", {"e3 e3 e5 e2 e2 e1", "e3 e4 e1 e3 e1 e0"}},
+      {"a5", {"e34 e39 e50 e22 e20 e10", "e34 e9 e54 e3 e23 e58"}},
+      {"s5", {"e68 e79 e100 e44 e41 e20", "e68 e6 e114 e73 e56 e68"}}};
+  for (const auto& [group, expected] : golden) {
+    const auto task = find_task("permutation_product")->make({{"group", group}});
+    const TaskExample example = make_example(*task, "permutation_product", kTaskTestSeed, TaskSplit::kTest, 6, 0);
+    const Read got = read(*task, example);
+    BOOST_TEST(join({got.all.begin() + 1, got.all.end()}) == expected.first, group);
+    BOOST_TEST(join({got.labels.begin() + 1, got.labels.end()}) == expected.second, group);
+    BOOST_TEST(static_cast<int>(example.unjudged[1]) == 1);
+    const std::vector<std::int32_t> parts = {0, 0, 2, 2, 4, 4, 4};
+    BOOST_CHECK_EQUAL_COLLECTIONS(example.part.begin(), example.part.end(), parts.begin(), parts.end());
+    const auto last = find_task("permutation_product")->make({{"group", group}, {"mode", "final"}});
+    const Read once = read(*last, make_example(*last, "permutation_product", kTaskTestSeed, TaskSplit::kTest, 6, 0));
+    BOOST_TEST(join(once.input) == expected.first);
+    BOOST_TEST(join(once.target) == got.labels.back());
+  }
+  const auto swaps = find_task("permutation_product")->make({{"group", "s5"}, {"only", "swaps"}});
+  std::set<std::string> seen;
+  for (std::int64_t i = 0; i < 50; ++i) {
+    const Read got = read(*swaps, make_example(*swaps, "permutation_product", 1, TaskSplit::kTrain, 30, i));
+    seen.insert(got.all.begin() + 1, got.all.end());
+  }
+  BOOST_TEST(seen.size() == 11u);   // the identity and ten pairs of points
+  BOOST_CHECK_THROW(choose_task({{"kind", "permutation_product"}, {"group", "a5"}, {"only", "swaps"}}), support::ConfigError);
+}
+
+BOOST_AUTO_TEST_CASE(words_of_several_tokens_are_walked_along_too) {
+  const auto task = find_task("depo")->make({{"word_min", 2}, {"word_max", 4}, {"symbols", 5}, {"steps", 16}});
+  for (std::int64_t i = 0; i < 100; ++i) {
+    const Read got = read(*task, make_example(*task, "depo", 1, TaskSplit::kTest, 20, i));
+    std::map<std::string, std::string> next;
+    std::size_t at = 1;
+    const auto word = [&] {   // ends with a token of its own kind
+      std::string all;
+      do all += got.all[at] + " ";
+      while (got.all[at++][0] != 'z');
+      return all;
+    };
+    while (got.all[at].rfind("STEP_", 0) != 0) {
+      const std::string from = word();
+      next[from] = word();
+    }
+    BOOST_TEST(next.size() == 20u);
+    int queries = 0;
+    for (; at < got.all.size(); ++queries) {
+      int k = std::stoi(got.all[at++].substr(5));
+      BOOST_TEST((k & (k - 1)) == 0);
+      std::string here = word();
+      while (k-- > 0) here = next.at(here);
+      BOOST_TEST(got.all[at] == "ANS");
+      std::string labels;
+      for (std::size_t t = at; got.labels[t] != "-"; ++t) labels += got.labels[t] + " ";
+      BOOST_TEST(labels == here);
+      ++at;
+      BOOST_TEST(word() == here);
+    }
+    BOOST_TEST(queries == 10);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(alike_needles_are_counted_from_the_end_too) {
+  const auto task = find_task("nth_of_alike")->make({{"from_end", true}});
+  for (std::int64_t i = 0; i < 100; ++i) {
+    const Read got = read(*task, make_example(*task, "nth_of_alike", 1, TaskSplit::kTest, 90, i));
+    BOOST_TEST(got.all.size() == 90u);
+    Words values;
+    for (std::size_t t = 0; t + 2 < got.all.size(); ++t) {
+      if (got.all[t] == "KEY" && got.all[t + 1] == got.all[88]) values.insert(values.begin(), got.all[t + 2]);
+    }
+    BOOST_TEST(got.labels.back() == values.at(static_cast<std::size_t>(std::stoi(got.all.back().substr(1))) - 1));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(binary_addition_and_multiplication_have_their_golden_values) {
@@ -732,12 +872,13 @@ BOOST_AUTO_TEST_CASE(a_guesser_is_right_by_chance) {
       expected_token += chance.token;
       variance_exact += chance.exact * (1 - chance.exact);
       // One constant answer, drawn for each example; format (EOS, commas) is known.
-      const std::int32_t constant = answers[random.below(answers.size())];
+      const std::vector<std::int32_t>& choices = example.candidates.empty() ? answers : example.candidates;
+      const std::int32_t constant = choices[random.below(choices.size())];
       bool all = true;
       double right = 0, judged = 0;
       for (std::size_t t = 0; t < example.labels.size(); ++t) {
         if (example.labels[t] == kUnlabelled || (!example.unjudged.empty() && example.unjudged[t] != 0)) continue;
-        const bool guessed = std::find(answers.begin(), answers.end(), example.labels[t]) != answers.end();
+        const bool guessed = std::find(choices.begin(), choices.end(), example.labels[t]) != choices.end();
         const bool hit = !guessed || example.labels[t] == constant;
         all = all && hit;
         right += hit;

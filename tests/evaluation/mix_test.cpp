@@ -7,6 +7,7 @@
 #include "artifact/token_shards.h"
 #include "data/tokenizer.h"
 #include "evaluation/shard_documents.h"
+#include "evaluation/word_pairs.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
 
@@ -96,6 +97,41 @@ BOOST_AUTO_TEST_CASE(for_tuning_every_window_is_a_prompt) {
     different.insert({ids.begin(), ids.end()});
   }
   BOOST_TEST(different.size() == 50u);
+}
+
+BOOST_AUTO_TEST_CASE(look_up_small_worlds_and_pairs_of_words_can_be_learned_too) {
+  const test::TempFolder folder;
+  const data::TokenDataset dataset =
+      mixed(folder, {{"share", 1}, {"length", 1200}, {"windows", 45}, {"tasks", {"kv_json", "babi", "needle_assoc"}}});
+  std::set<std::string> told;
+  for (const WordPair& pair : trained_pairs()) told.insert(pair.partner + " goes with " + pair.coded + ".");
+  std::vector<std::int64_t> ids(1201);
+  int keys = 0, worlds = 0, pairs = 0;
+  for (std::uint64_t w = 0; w < 45; ++w) {
+    dataset.window(data::Split::kTrain, 1200, w, ids);
+    std::string all;
+    for (const std::int64_t id : ids) all += id < 256 ? static_cast<char>(id) : '|';
+    if (const std::size_t key = all.find("The value of "); key != std::string::npos) {
+      ++keys;
+      const std::size_t is = all.find(" is ", key);
+      const std::string line = all.substr(key + 13, is - key - 13) + ": " + all.substr(is + 4, 5) + ",";
+      BOOST_TEST(all.find(line) < key, all);
+    } else if (const std::size_t partner = all.find("partner of "); partner != std::string::npos) {
+      ++pairs;
+      const std::size_t goes = all.find(" goes with "), begin = all.rfind('\n', goes);
+      const std::size_t first = begin == std::string::npos ? all.rfind(' ', goes - 1) : begin;
+      const std::string line = all.substr(first + 1, all.find('.', goes) - first);
+      BOOST_TEST(told.count(line.substr(line.find_last_of(' ', line.find(" goes with ") - 1) + 1)) == 1u, line);
+      const std::size_t code = all.find(" code is "), is = all.find("It is ");
+      BOOST_TEST(all.substr(code + 9, 5) == all.substr(is + 6, 5), all);
+    } else {
+      ++worlds;
+      BOOST_TEST(all.find("? Answer: ") != std::string::npos, all);
+    }
+  }
+  BOOST_TEST(keys > 5);
+  BOOST_TEST(worlds > 5);
+  BOOST_TEST(pairs > 5);
 }
 
 BOOST_AUTO_TEST_CASE(prompts_say_what_the_config_says) {

@@ -267,4 +267,68 @@ BOOST_AUTO_TEST_CASE(digits_that_a_tokenizer_joins_are_no_set_to_choose_from) {
   BOOST_TEST(digit_ids(PairCodec()).empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_line_among_keys_and_values_is_the_one_that_is_asked_for) {
+  const Prose prose(20, 3000);
+  const Json options = {{"context", {900}}, {"kv_json", {{"depths", {0, 0.5, 1}}, {"trials", 3}, {"candidates", 1}}}};
+  const auto seen = prompts("kv_json", options, prose);
+  BOOST_TEST(seen.size() == 18u);   // nine items, each with its control
+  for (std::size_t i = 0; i < seen.size(); i += 2) {
+    const std::string& text = seen[i];
+    BOOST_TEST(text.size() == 902u);
+    const std::string body = text.substr(text.find("Keys and their values:\n") + 23);
+    std::map<std::string, std::string> value;   // key in quotes to digits
+    std::vector<std::string> order;
+    for (const std::string& line : pe::support::split(body, '\n')) {
+      const std::size_t colon = line.find("\": ");
+      if (colon == std::string::npos) continue;
+      order.push_back(line.substr(0, colon + 1));
+      BOOST_TEST(value.emplace(order.back(), line.substr(colon + 3, 5)).second);
+    }
+    BOOST_TEST(value.size() >= 25u);
+    const std::size_t ask = text.rfind("The value of ") + 13;
+    const std::string key = text.substr(ask, text.rfind(" is ") - ask);
+    BOOST_TEST(text.substr(text.size() - 6) == " " + value.at(key));
+    const std::size_t place = i / 6 == 0 ? 0 : i / 6 == 1 ? (order.size() - 1 + 1) / 2 : order.size() - 1;
+    BOOST_TEST(order[place] == key);
+    BOOST_TEST(times(seen[i + 1], value.at(key)) == 1u);   // the control has the answer alone
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_partner_of_a_word_has_the_code) {
+  const Prose prose(20, 3000);
+  std::set<std::string> asked[2];
+  for (const bool trained : {false, true}) {
+    const Json options = {{"context", {500}},
+                          {"needle_assoc", {{"depths", {0.5}}, {"trials", 30}, {"candidates", 1}, {"mode", trained ? "trained" : "in_context"}}}};
+    const auto seen = prompts("needle_assoc", options, prose);
+    for (std::size_t i = 0; i < seen.size(); i += 2) {
+      const std::string& text = seen[i];
+      const std::size_t at = text.rfind("partner of ") + 11;
+      const std::string partner = text.substr(at, text.rfind("? It is ") - at);
+      asked[trained ? 1 : 0].insert(partner);
+      BOOST_TEST(times(text, " goes with ") == (trained ? 0u : 1u));
+      const std::size_t code = text.find(" code is ");
+      const std::size_t name = text.rfind("The ", code) + 4;
+      const std::string coded = text.substr(name, code - name);
+      BOOST_TEST(text.substr(code + 9, 5) == text.substr(text.size() - 5));
+      if (!trained) BOOST_TEST(times(text, partner + " goes with " + coded + ".") == 1u);
+    }
+  }
+  BOOST_TEST(asked[0].size() == 8u);
+  BOOST_TEST(asked[1].size() > 12u);
+  for (const std::string& partner : asked[0]) BOOST_TEST(asked[1].count(partner) == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(lines_about_a_small_world_stand_in_order_and_the_control_lacks_those_that_decide) {
+  const Prose prose(20, 3000);
+  const Json options = {{"context", {1200}}, {"babi", {{"trials", 6}}}};
+  const auto seen = prompts("babi", options, prose);
+  std::size_t asked = 0;
+  for (const std::string& text : seen) asked += times(text, "? Answer: ") == 1 ? 1 : 0;
+  BOOST_TEST(asked == seen.size());
+  FakeScorer uniform = uniform_model(257, {.vocabulary = 257, .train_length = 256});
+  const Rows rows = run("babi", uniform, options, prose);
+  for (const Row& row : rows.at("retrieval_trial")) BOOST_TEST(value("retrieval_trial", row, "candidates") == 8);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

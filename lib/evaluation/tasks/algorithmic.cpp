@@ -22,6 +22,7 @@ using support::cat;
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSolved = 0.9;      // of len90
 constexpr double kConfident = 0.8;   // Hewitt et al. 2020
+constexpr const char* kByPart = "algorithmic.by_part";           // rows that only the journal sees: part, correct, all
 constexpr const char* kByDistance = "algorithmic.by_distance";   // rows that only the journal sees: distance, confident, all
 
 /// What the task's own tables are called where there is no task.
@@ -128,7 +129,7 @@ class Algorithmic final : public Task {
       }
       const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
       Rows made;
-      std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_distance;
+      std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_distance, by_part;
       for (std::size_t i = 0; i < scores.size(); ++i) {
         double correct = 0, judged = 0, nll = 0;
         std::size_t target = 0;
@@ -138,6 +139,11 @@ class Algorithmic final : public Task {
             correct += scores[i].correct[target];
             nll += scores[i].nll[target];
             judged += 1;
+            if (!examples[i].part.empty() && examples[i].part[t] != 0) {
+              auto& [right, all] = by_part[examples[i].part[t]];
+              right += scores[i].correct[target] > 0.5 ? 1 : 0;
+              ++all;
+            }
             if (!scores[i].among_share.empty() && !examples[i].distance.empty()) {
               auto& [confident, all] = by_distance[examples[i].distance[t]];
               confident += scores[i].among_share[target] > kConfident ? 1 : 0;
@@ -150,11 +156,20 @@ class Algorithmic final : public Task {
                                       static_cast<std::int64_t>(examples[i].ids.size()), scores[i].exact, correct,
                                       static_cast<std::int64_t>(judged), nll});
       }
+      for (const auto& [part, counts] : by_part) {
+        made[kByPart].push_back({static_cast<std::int64_t>(part), counts.first, counts.second});
+      }
       for (const auto& [distance, counts] : by_distance) {
         made[kByDistance].push_back({static_cast<std::int64_t>(distance), counts.first, counts.second});
       }
       return made;
     });
+    if (const auto found = rows.find(kByPart); found != rows.end()) {
+      for (const Row& row : found->second) {
+        context.results.add({{"algo_length", {{chosen.name, cat(chosen.task->part(), "_", std::llround(number(row[0])), "_", length),
+                                               number(row[1]) / number(row[2]), status::kOk}}}});
+      }
+    }
     if (const auto found = rows.find(kByDistance); found != rows.end()) {
       double shares = 0;
       for (const Row& row : found->second) shares += number(row[1]) / number(row[2]);
