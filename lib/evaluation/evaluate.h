@@ -17,7 +17,7 @@ struct EvaluateConfig {
 };
 
 /// The body of pe-evaluate: inputs `model` (checkpoint), `data` (token-shards) and, where
-/// patterns of attention are compared, `reference` (checkpoint); output `scores` (eval-table).
+/// patterns of attention are compared or key tokens marked, `reference` (checkpoint); output `scores` (eval-table).
 /// @throws ArtifactError when the model was trained on another tokenizer; Stopped when a stop was requested.
 void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace);
 

@@ -59,7 +59,7 @@ constexpr const char* kUncovered = "na_uncovered";     ///< lengths that the num
 constexpr const char* kMeasure = "na_measure";         ///< the task has no such score
 constexpr const char* kNotAcquired = "not_acquired";   ///< below one half at the training length: nothing to compare with
 constexpr const char* kSeparator = "na_separator";     ///< the data has no separator
-constexpr const char* kReference = "na_reference";     ///< no other model was given
+constexpr const char* kReference = "na_reference";     ///< no other model was given, or it cannot say
 constexpr const char* kEncoding = "na_encoding";       ///< the model's encoding has no such form
 }  // namespace status
 
