@@ -2,7 +2,9 @@
 
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/max.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -13,6 +15,7 @@
 
 #include "encodings/attend.h"
 #include "encodings/rotary.h"
+#include "model/canon.h"
 #include "support/text.h"
 
 namespace pe::model {
@@ -24,6 +27,23 @@ using Map = std::function<Tensor(const Tensor&)>;
 
 AttentionShape attention_shape(const ModelConfig& config) {
   return {config.query_heads(), config.kv_heads(), config.d_h(), config.norm_eps};
+}
+
+/// Taps by that name, where the model has them.
+Canon make_canon(const ModelConfig& config, const WeightSource& weights, const std::string& name, std::int64_t channels) {
+  return {config.canon, weights(name, {channels, config.canon.kernel}, false), weights(name + ".bias", {channels}, false)};
+}
+
+Weight gate_of(const ModelConfig& config, const WeightSource& weights, const std::string& at) {
+  const std::int64_t rows = config.gate == Gate::kHeadwise ? config.heads : config.heads * config.d_h();
+  return weights(at + "gate", {rows, config.width}, true);
+}
+
+/// mixed ⊙ σ(W x), a number a head or a channel. @param mixed [B, H, T, d_h]. @param x [B, T, d_m].
+Tensor gated(const Tensor& mixed, const Tensor& x, const Weight& gate) {
+  if (!gate.value.defined()) return mixed;
+  const Tensor open = at::sigmoid(linear(x, gate)).unflatten(-1, {mixed.size(1), -1}).transpose(1, 2);
+  return mixed * open;
 }
 
 /// What is left of an encoding that only turns q and k once they are turned: none.
@@ -69,6 +89,7 @@ class LlamaBlock final : public Block {
     packed_ = weights(at + "attention.query", {q + 2 * kv, d}, true);
     query_norm_ = weights(at + "attention.query_norm", {config.query_norm_width()}, false);
     key_norm_ = weights(at + "attention.key_norm", {config.key_norm_width()}, false);
+    gate_ = gate_of(config, weights, at + "attention.");
     output_ = weights(at + "attention.output", {d, config.heads * config.d_h()}, true);
     feed_forward_norm_ = weights(at + "feed_forward.norm", {d}, false);
     gate_up_ = weights(at + "feed_forward.gate", {2 * config.d_ff(), d}, true);
@@ -83,8 +104,9 @@ class LlamaBlock final : public Block {
     std::optional<Turned> nothing_more;
     if (turn) nothing_more.emplace(pass.encoding.shape());
     encodings::PositionalEncoding& encoding = nothing_more ? *nothing_more : pass.encoding;
-    const Tensor mixed =
-        attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass);
+    const Tensor mixed = gated(
+        attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass), projected.normed,
+        gate_);
     const Tensor x = pass.dropped ? in + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
                                   : project_residual(in, mixed, output_);
     FeedForwardResult out = feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
@@ -108,7 +130,7 @@ class LlamaBlock final : public Block {
   }
 
   AttentionShape shape_;
-  Weight attention_norm_, packed_, query_norm_, key_norm_, output_, feed_forward_norm_, gate_up_, down_;
+  Weight attention_norm_, packed_, query_norm_, key_norm_, gate_, output_, feed_forward_norm_, gate_up_, down_;
 };
 
 // ---- Blocks of parts ------------------------------------------------------------------------------------------------
@@ -135,19 +157,27 @@ Map make_linear(const WeightSource& weights, const std::string& first, std::int6
   return [=](const Tensor& x) { return linear(x, weight, bias); };
 }
 
-Map make_feed_forward(const ModelConfig& config, const WeightSource& weights, const std::string& at) {
+using FeedForward = std::function<Tensor(const Tensor& x, const encodings::Span& span)>;
+
+FeedForward make_feed_forward(const ModelConfig& config, const WeightSource& weights, const std::string& at) {
   const std::int64_t inner = config.d_ff();
   const Map down = make_linear(weights, at + "down", config.width, inner);
-  if (config.activation == Activation::kSwiglu) {
+  const bool two = config.activation == Activation::kSwiglu;
+  const Canon before = make_canon(config, weights, at + "canon_c", config.width);
+  const Canon inside = make_canon(config, weights, at + "canon_d", two ? 2 * inner : inner);
+  if (two) {
     const Map gate_up = make_linear(weights, at + "gate", 2 * inner, config.width);
-    return [=](const Tensor& x) {
-      const Tensor both = gate_up(x);
+    return [=](const Tensor& x, const encodings::Span& span) {
+      const Tensor both = inside(gate_up(before(x, span)), span);
       return down(at::silu(both.narrow(-1, 0, inner)) * both.narrow(-1, inner, inner));
     };
   }
   const Map up = make_linear(weights, at + "up", inner, config.width);
-  if (config.activation == Activation::kRelu) return [=](const Tensor& x) { return down(at::relu(up(x))); };
-  return [=](const Tensor& x) { return down(at::gelu(up(x))); };
+  const bool relu = config.activation == Activation::kRelu;
+  return [=](const Tensor& x, const encodings::Span& span) {
+    const Tensor inner_x = inside(up(before(x, span)), span);
+    return down(relu ? at::relu(inner_x) : at::gelu(inner_x));
+  };
 }
 
 class Attention {
@@ -158,17 +188,37 @@ class Attention {
     query_norm_ = weights(at + "query_norm", {config.query_norm_width()}, false);
     key_norm_ = weights(at + "key_norm", {config.key_norm_width()}, false);
     output_ = make_linear(weights, at + "output", d, config.heads * config.d_h());
+    gate_ = gate_of(config, weights, at);
+    convolves_ = config.canon.has('B');
+    canon_ = make_canon(config, weights, at + "canon_b", q + 2 * kv);
   }
 
   Tensor operator()(const Tensor& x, LayerContext& context, Pass& pass) const {
     const Tensor all = projections_(x);
     const std::int64_t q = shape_.heads * shape_.head_width, kv = shape_.kv_heads * shape_.head_width;
-    const Tensor mixed = attend(pass.encoding, heads(all.narrow(-1, 0, q), query_norm_), heads(all.narrow(-1, q, kv), key_norm_),
-                                heads(all.narrow(-1, q + kv, kv), {}), context, pass);
+    std::vector<Tensor> parts = {heads(all.narrow(-1, 0, q), query_norm_), heads(all.narrow(-1, q, kv), key_norm_),
+                                 heads(all.narrow(-1, q + kv, kv), {})};
+    if (convolves_) parts = convolved(parts, context.span);
+    const Tensor mixed = gated(attend(pass.encoding, parts[0], parts[1], parts[2], context, pass), x, gate_);
     return output_(mixed.transpose(1, 2).flatten(2));
   }
 
  private:
+  /// Queries, keys and values side by side, each channel by its own taps, and apart again.
+  std::vector<Tensor> convolved(const std::vector<Tensor>& parts, const encodings::Span& span) const {
+    std::vector<Tensor> flat;
+    std::vector<std::int64_t> widths;
+    for (const Tensor& part : parts) {
+      flat.push_back(part.transpose(1, 2).flatten(2));
+      widths.push_back(flat.back().size(-1));
+    }
+    std::vector<Tensor> made;
+    for (const Tensor& part : canon_(at::cat(flat, -1), span).split_with_sizes(widths, -1)) {
+      made.push_back(part.unflatten(-1, {-1, shape_.head_width}).transpose(1, 2).contiguous());
+    }
+    return made;
+  }
+
   /// [B, T, H·d_h] → [B, H, T, d_h], normed where there is a weight: each head, or all of them together.
   Tensor heads(const Tensor& part, const Weight& norm) const {
     const std::int64_t width = shape_.head_width, batch = part.size(0), length = part.size(1);
@@ -181,7 +231,9 @@ class Attention {
 
   AttentionShape shape_;
   Map projections_, output_;
-  Weight query_norm_, key_norm_;
+  Weight query_norm_, key_norm_, gate_;
+  Canon canon_;
+  bool convolves_ = false;
 };
 
 /// A half block as it stands between its input and its output.
@@ -201,6 +253,7 @@ class ComposedBlock final : public Block {
  public:
   ComposedBlock(const ModelConfig& config, const WeightSource& weights, const std::string& at)
       : attention_(config, weights, at + "attention."),
+        canon_(make_canon(config, weights, at + "attention.canon_a", config.width)),
         wiring_(config.bare_attention                               ? wire_bare
                 : config.norm_placement == NormPlacement::kPost ? wire_post
                                                                 : wire_pre) {
@@ -212,14 +265,15 @@ class ComposedBlock final : public Block {
 
   Tensor forward(const Tensor& in, int layer, Pass& pass) const override {
     std::optional<LayerContext> context;
-    const auto attention = [&](const Tensor& x) {
+    const auto attention = [&](const Tensor& given) {
+      const Tensor x = canon_(given, pass.state.span);
       context.emplace(encodings::layer_context(pass.encoding, pass.state, layer, x));
       return attention_(x, *context, pass);
     };
     const Tensor x = wiring_(in, attention_norm_, attention, pass);
     if (!feed_forward_) return x;
     const auto feed_forward = [&](const Tensor& half_in) {
-      const Tensor y = feed_forward_(half_in);
+      const Tensor y = feed_forward_(half_in, pass.state.span);
       pass.encoding.after_feed_forward(*context, y);
       return y;
     };
@@ -228,14 +282,15 @@ class ComposedBlock final : public Block {
 
  private:
   Attention attention_;
+  Canon canon_;
   Norm attention_norm_, feed_forward_norm_;   // empty where the block is bare
-  Map feed_forward_;
+  FeedForward feed_forward_;
   Wiring wiring_;
 };
 
 bool is_llama(const ModelConfig& config) {
   return config.norm == NormKind::kRms && config.norm_placement == NormPlacement::kPre &&
-         config.activation == Activation::kSwiglu && !config.biases && !config.bare_attention;
+         config.activation == Activation::kSwiglu && !config.biases && !config.bare_attention && config.canon.set.empty();
 }
 
 }  // namespace

@@ -46,6 +46,14 @@ class Planner {
     }
   }
 
+  /// Taps of a convolution of each channel, where the config asks for one at `where`.
+  void canon(char where, const std::string& name, std::int64_t channels) {
+    if (!config_.canon.has(where)) return;
+    const double bound = 1 / std::sqrt(static_cast<double>(config_.canon.kernel));
+    add({name, {channels, config_.canon.kernel}, false, Start::kUniform, bound});
+    if (config_.canon.bias) zeros(name + ".bias", channels);
+  }
+
   std::vector<PlannedParameter> take() { return std::move(all_); }
 
  private:
@@ -73,20 +81,28 @@ std::vector<PlannedParameter> plan_parameters(const ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const std::string attention = cat("layers.", layer, ".attention."), inner = cat("layers.", layer, ".feed_forward.");
     if (!config.bare_attention) plan.norm(attention + "norm");
+    plan.canon('A', attention + "canon_a", d);
     plan.projections({{attention + "query", q}, {attention + "key", kv}, {attention + "value", kv}}, d, std, true, true,
                      config.biases);
     if (config.qk_norm) {
       plan.ones(attention + "query_norm", config.query_norm_width());
       plan.ones(attention + "key_norm", config.key_norm_width());
     }
+    plan.canon('B', attention + "canon_b", q + 2 * kv);
+    if (config.gate != Gate::kNone) {
+      const std::int64_t rows = config.gate == Gate::kHeadwise ? config.heads : config.heads * config.d_h();
+      plan.projections({{attention + "gate", rows}}, d, std, true, false, false);
+    }
     plan.projections({{attention + "output", d}}, config.heads * config.d_h(), residual, true, false, config.biases);
     if (config.bare_attention) continue;
     plan.norm(inner + "norm");
+    plan.canon('C', inner + "canon_c", d);
     if (config.activation == Activation::kSwiglu) {
       plan.projections({{inner + "gate", config.d_ff()}, {inner + "up", config.d_ff()}}, d, std, false, false, config.biases);
     } else {
       plan.projections({{inner + "up", config.d_ff()}}, d, std, false, false, config.biases);
     }
+    plan.canon('D', inner + "canon_d", config.activation == Activation::kSwiglu ? 2 * config.d_ff() : config.d_ff());
     plan.projections({{inner + "down", d}}, config.d_ff(), residual, false, false, config.biases);
   }
   if (config.final_norm()) plan.norm("norm");

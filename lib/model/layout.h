@@ -31,7 +31,10 @@ struct PlannedParameter {
 ///     layers.N.feed_forward.norm [d], .gate and .up [d_ff, d], .down [d, d_ff]
 ///     norm [d], head [V, d]
 ///
-/// A bias has the name of what it is added to, and ".bias".
+/// A bias has the name of what it is added to, and ".bias". Where a config asks for them, behind what they act on or read:
+///
+///     layers.N.attention.canon_a [d, K] (norm), .canon_b [(H + 2G)·d_h, K] (norms of queries and keys), .gate [H or H·d_h, d]
+///     layers.N.feed_forward.canon_c [d, K] (norm), .canon_d [2·d_ff or d_ff, K] (up)
 std::vector<PlannedParameter> plan_parameters(const ModelConfig& config);
 
 }  // namespace pe::model

@@ -45,9 +45,26 @@ void for_each_later_field(const Use& use) {
   use(LaterField<Init>{"init", &ModelConfig::init,
                        {{"normal", Init::kNormal}, {"fan_in", Init::kFanIn}, {"glorot", Init::kGlorot}}});
   use(LaterField<double>{"embedding_std", &ModelConfig::embedding_std, {}});
+  use(LaterField<Gate>{"gate", &ModelConfig::gate,
+                       {{"none", Gate::kNone}, {"headwise", Gate::kHeadwise}, {"elementwise", Gate::kElementwise}}});
 }
 
 }  // namespace
+
+void CanonOptions::describe(support::FieldVisitor& v) {
+  v.field("set", set, "Where: letters of ABCD. A before attention, B on queries, keys and values, C before the feed-forward, D inside "
+          "it; empty: nowhere.", {.neutral = Json("")});
+  v.field("kernel", kernel, "Tokens that a convolution reads, the own one among them.", {.unit = "tokens", .min = 1, .max = 64, .neutral = Json(4)});
+  v.field("residual", residual, "Adds what comes in.", {.neutral = Json(true)});
+  v.choice("activation", activation, {{"none", Activation::kNone}, {"silu", Activation::kSilu}}, "Of the convolution.",
+           {.neutral = Json("none")});
+  v.field("bias", bias, "Convolutions have biases.", {.neutral = Json(false)});
+  std::string known;
+  for (const char where : {'A', 'B', 'C', 'D'}) {
+    if (has(where)) known += where;
+  }
+  v.check(set == known, "canon.set is made of the letters A, B, C and D, each at most once and in this order");
+}
 
 void ModelConfig::describe(support::FieldVisitor& v) {
   constexpr double kMost = 1 << 20;
@@ -98,9 +115,15 @@ void ModelConfig::describe(support::FieldVisitor& v) {
            {.neutral = Json("normal")});
   v.field("embedding_std", embedding_std, "Standard deviation of initial token embeddings; 0: init_std.",
           {.min = 0, .max = 1000, .neutral = Json(0.0)});
+  v.group("canon", canon, "Short causal convolutions: each channel reads its own last tokens.");
+  v.choice("gate", gate, {{"none", Gate::kNone}, {"headwise", Gate::kHeadwise}, {"elementwise", Gate::kElementwise}},
+           "Multiplies what a head gathers by a sigmoid of the attention's input: one number a head, or one a channel.",
+           {.neutral = Json("none")});
   v.variant("encoding", encoding, encodings::variant_kinds(), "Positional encoding.", /*stackable=*/true);
   v.check(key_value_heads == 0 || heads % key_value_heads == 0, "key_value_heads must divide heads");
   v.check(head_width != 0 || width % heads == 0, "heads must divide width, or head_width must be given");
+  v.check(!attend_over_batch || canon.set.empty(), "attend_over_batch puts other sequences where canon reads earlier tokens");
+  v.check(!bare_attention || (!canon.has('C') && !canon.has('D')), "bare_attention leaves no feed-forward for canon's C and D");
 }
 
 std::int64_t ModelConfig::query_heads() const { return std::max<std::int64_t>(1, heads / encodings::heads_per_query(encoding.json)); }
@@ -124,6 +147,13 @@ Json to_json(const ModelConfig& config) {
                {"embed_scale", config.embed_scale},
                {"length", config.length},
                {"encoding", encoding}};
+  if (!config.canon.set.empty()) {
+    json["canon"] = {{"set", config.canon.set},
+                     {"kernel", config.canon.kernel},
+                     {"residual", config.canon.residual},
+                     {"activation", config.canon.activation == CanonOptions::Activation::kSilu ? "silu" : "none"},
+                     {"bias", config.canon.bias}};
+  }
   const ModelConfig defaults;
   for_each_later_field([&](const auto& field) {
     const auto value = config.*(field.member);
@@ -165,6 +195,13 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
   take("embed_scale", config.embed_scale);
   take("length", config.length);
   take("encoding", config.encoding.json);
+  if (json.contains("canon")) {
+    try {
+      support::bind_config([&](support::FieldVisitor& v) { config.canon.describe(v); }, json.at("canon"), "canon");
+    } catch (const support::Error& error) {
+      throw ArtifactError(cat(where, ": the model config has ", json.at("canon").dump(), " for 'canon': ", error.what()));
+    }
+  }
   for_each_later_field([&](const auto& field) {
     if (!json.contains(field.name)) return;
     using Value = std::decay_t<decltype(config.*(field.member))>;

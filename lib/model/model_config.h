@@ -17,6 +17,22 @@ enum class NormPlacement { kPre, kPost };
 enum class Activation { kSwiglu, kRelu, kGelu };
 enum class Mask { kCausal, kBidirectional };
 enum class Init { kNormal, kFanIn, kGlorot };
+/// Of what a head gathers: a number a head, or one a channel, by a sigmoid of the attention's input.
+enum class Gate { kNone, kHeadwise, kElementwise };
+
+/// Short causal convolutions of each channel for itself (Allen-Zhu 2025, arXiv:2512.17351).
+struct CanonOptions {
+  enum class Activation { kNone, kSilu };
+  /// Letters of where: A before attention, B on queries, keys and values, C before the feed-forward, D inside it.
+  std::string set;
+  std::int64_t kernel = 4;             ///< K, tokens, the own one among them
+  bool residual = true;                ///< x + the convolution; else the convolution alone
+  Activation activation = Activation::kNone;
+  bool bias = false;
+
+  void describe(support::FieldVisitor& v);
+  bool has(char where) const { return set.find(where) != std::string::npos; }
+};
 
 struct ModelConfig {
   std::int64_t width = 512;            ///< d_m
@@ -54,6 +70,8 @@ struct ModelConfig {
   /// keys and values as one matrix within ±√(6/(inputs + outputs)), and no biases in attention at the start.
   Init init = Init::kNormal;
   double embedding_std = 0;            ///< of initial token embeddings; 0: init_std
+  CanonOptions canon;
+  Gate gate = Gate::kNone;
   support::VariantValue encoding{"rope"};
 
   /// T, the training context. No field of this group: a stage sets it from `train.length`, an artifact holds it.

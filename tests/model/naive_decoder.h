@@ -2,6 +2,7 @@
 /// Models without positions by naive loops, from the definition: every structure that a config can ask for.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -117,46 +118,82 @@ class NaiveDecoder {
   }
   Matrix times(const Matrix& x, const std::string& name) const { return times(x, name, name + ".bias"); }
 
-  Matrix attention(const Matrix& x, const std::string& prefix) const {
-    const Matrix q = times(x, prefix + "query"), k = times(x, prefix + "key"), v = times(x, prefix + "value");
+  /// x, and each channel's last tokens by their taps. @param first of the channels that the taps are of
+  Matrix canon(const Matrix& x, char where, const std::string& name, std::size_t first = 0) const {
+    if (config_.canon.set.find(where) == std::string::npos) return x;
+    const auto& taps = weights_.at(name);
+    const auto count = static_cast<std::size_t>(config_.canon.kernel);
+    Matrix y = x;
+    for (std::size_t t = 0; t < x.size(); ++t)
+      for (std::size_t i = 0; i < x[t].size(); ++i) {
+        double sum = config_.canon.bias ? weights_.at(name + ".bias")[first + i] : 0;
+        for (std::size_t back = 0; back < count && back <= t; ++back) sum += taps[(first + i) * count + count - 1 - back] * x[t - back][i];
+        if (config_.canon.activation == model::CanonOptions::Activation::kSilu) sum /= 1 + std::exp(-sum);
+        y[t][i] = sum + (config_.canon.residual ? x[t][i] : 0);
+      }
+    return y;
+  }
+
+  Matrix attention(const Matrix& given, const std::string& prefix) const {
+    const Matrix x = canon(given, 'A', prefix + "canon_a");
     const auto d = static_cast<std::size_t>(config_.d_h());
     const auto heads = static_cast<std::size_t>(config_.heads), groups = static_cast<std::size_t>(config_.kv_heads());
     Matrix mixed(x.size(), std::vector<double>(heads * d, 0.0));
     const bool width = config_.qk_norm && config_.qk_norm_over == model::QkNormOver::kWidth;
     const auto whole = [&](const Matrix& m, const char* name) { return width ? rms_norm(m, weights_.at(prefix + name)) : m; };
-    const Matrix normed_q = whole(q, "query_norm"), normed_k = whole(k, "key_norm");
-    const auto head = [&](const Matrix& m, std::size_t t, std::size_t h, const std::string& norm_name) {
-      Matrix row{{m[t].begin() + static_cast<std::ptrdiff_t>(h * d), m[t].begin() + static_cast<std::ptrdiff_t>((h + 1) * d)}};
-      if (norm_name.empty() || width || !config_.qk_norm) return row[0];
-      return rms_norm(row, weights_.at(prefix + norm_name))[0];
+    const auto by_head = [&](Matrix m, const char* name) {
+      if (width || !config_.qk_norm) return m;
+      for (auto& row : m)
+        for (std::size_t at = 0; at < row.size(); at += d) {
+          const auto begin = row.begin() + static_cast<std::ptrdiff_t>(at);
+          const Matrix normed = rms_norm({{begin, begin + static_cast<std::ptrdiff_t>(d)}}, weights_.at(prefix + name));
+          std::copy(normed[0].begin(), normed[0].end(), begin);
+        }
+      return m;
+    };
+    const std::string taps = prefix + "canon_b";
+    const Matrix q = canon(by_head(whole(times(x, prefix + "query"), "query_norm"), "query_norm"), 'B', taps);
+    const Matrix k = canon(by_head(whole(times(x, prefix + "key"), "key_norm"), "key_norm"), 'B', taps, heads * d);
+    const Matrix v = canon(times(x, prefix + "value"), 'B', taps, (heads + groups) * d);
+    const auto head = [&](const Matrix& m, std::size_t t, std::size_t h) {
+      const auto begin = m[t].begin() + static_cast<std::ptrdiff_t>(h * d);
+      return std::vector<double>(begin, begin + static_cast<std::ptrdiff_t>(d));
     };
     for (std::size_t h = 0; h < heads; ++h) {
       const std::size_t g = h * groups / heads;
       for (std::size_t t = 0; t < x.size(); ++t) {
-        const auto query = head(normed_q, t, h, "query_norm");
+        const auto query = head(q, t, h);
         const std::size_t seen = config_.mask == model::Mask::kCausal ? t + 1 : x.size();
         std::vector<double> weights;
         double total = 0;
         for (std::size_t s = 0; s < seen; ++s) {
-          const auto key = head(normed_k, s, g, "key_norm");
+          const auto key = head(k, s, g);
           double dot = 0;
           for (std::size_t i = 0; i < d; ++i) dot += query[i] * key[i];
           weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(d))));
           total += weights.back();
         }
         for (std::size_t s = 0; s < seen; ++s) {
-          const auto value = head(v, s, g, "");
+          const auto value = head(v, s, g);
           for (std::size_t i = 0; i < d; ++i) mixed[t][h * d + i] += weights[s] / total * value[i];
         }
       }
     }
+    if (config_.gate != model::Gate::kNone) {
+      const Matrix open = times(x, prefix + "gate");
+      const std::size_t per = config_.gate == model::Gate::kHeadwise ? d : 1;   // channels that share a number
+      for (std::size_t t = 0; t < x.size(); ++t)
+        for (std::size_t i = 0; i < mixed[t].size(); ++i) mixed[t][i] /= 1 + std::exp(-open[t][i / per]);
+    }
     return times(mixed, prefix + "output");
   }
 
-  Matrix mlp(const Matrix& x, const std::string& prefix) const {
-    Matrix inner = times(x, prefix + "up");
+  Matrix mlp(const Matrix& given, const std::string& prefix) const {
+    const Matrix x = canon(given, 'C', prefix + "canon_c");
     const bool gated = config_.activation == model::Activation::kSwiglu;
-    const Matrix gate = gated ? times(x, prefix + "gate") : Matrix();
+    const std::string taps = prefix + "canon_d";
+    const Matrix gate = gated ? canon(times(x, prefix + "gate"), 'D', taps) : Matrix();
+    Matrix inner = canon(times(x, prefix + "up"), 'D', taps, gated ? gate[0].size() : 0);
     for (std::size_t t = 0; t < inner.size(); ++t)
       for (std::size_t i = 0; i < inner[t].size(); ++i) {
         double& value = inner[t][i];

@@ -5,6 +5,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "model/canon.h"
 #include "model/checkpoint_io.h"
 #include "model/language_model.h"
 #include "model/layout.h"
@@ -18,6 +19,7 @@ namespace {
 
 using at::Tensor;
 using namespace pe::model;   // NOLINT
+namespace encodings = pe::encodings;
 
 struct Structure {
   const char* name;
@@ -60,6 +62,20 @@ const Structure kStructures[] = {
     {"LLaMA over the batch", [](ModelConfig& c) { c.attend_over_batch = true; }},
     {"bidirectional LLaMA", [](ModelConfig& c) { c.mask = Mask::kBidirectional; }},
     {"a tied head with a bias", [](ModelConfig& c) { c.head_bias = true; }},
+    {"LLaMA with convolutions everywhere", [](ModelConfig& c) { c.canon.set = "ABCD"; }},
+    {"convolutions of two tokens with biases, without what comes in", [](ModelConfig& c) {
+       c.canon = {.set = "ABD", .kernel = 2, .residual = false, .activation = CanonOptions::Activation::kSilu, .bias = true};
+       c.activation = Activation::kGelu;
+       c.qk_norm_over = QkNormOver::kWidth;
+     }},
+    {"convolutions longer than the text", [](ModelConfig& c) { c.canon = {.set = "BC", .kernel = 12}; }},
+    {"LLaMA with a gate for each head", [](ModelConfig& c) { c.gate = Gate::kHeadwise; }},
+    {"LLaMA with a gate for each channel", [](ModelConfig& c) { c.gate = Gate::kElementwise; }},
+    {"post-norm with a gate and a convolution", [](ModelConfig& c) {
+       c.norm_placement = NormPlacement::kPost;
+       c.gate = Gate::kHeadwise;
+       c.canon.set = "A";
+     }},
 };
 
 ModelConfig config_of(const Structure& structure) {
@@ -185,7 +201,8 @@ BOOST_AUTO_TEST_CASE(the_plan_names_counts_and_starts_what_a_model_holds) {
       for (std::size_t i = 0; i < plan.size(); ++i) {
         BOOST_TEST(plan[i].name == model.parameters()[i].name);
         count += model.parameters()[i].tensor.numel();
-        BOOST_TEST(plan[i].decay == (model.parameters()[i].tensor.dim() == 2 && plan[i].name != "embedding"));
+        const bool taps = plan[i].name.find("canon_") != std::string::npos;
+        BOOST_TEST(plan[i].decay == (model.parameters()[i].tensor.dim() == 2 && plan[i].name != "embedding" && !taps));
       }
       BOOST_TEST(count == parameter_count(model.config()));
       BOOST_TEST(model.parameter_count() == count);
@@ -199,6 +216,56 @@ BOOST_AUTO_TEST_CASE(the_plan_names_counts_and_starts_what_a_model_holds) {
   stock.feed_forward = 128;
   stock.vocabulary = 100;
   BOOST_TEST(parameter_count(stock) == 100 * 64 + (4 * 64 * 64 + 4 * 64) + (2 * 64 * 128 + 128 + 64) + 2 * 2 * 64 + (100 * 64 + 100));
+}
+
+BOOST_AUTO_TEST_CASE(convolutions_add_their_last_tokens) {
+  const auto run = [](const CanonOptions& options, std::vector<double> taps, const encodings::Span& span) {
+    const auto count = static_cast<std::int64_t>(taps.size());
+    const Canon canon(options, {.value = at::tensor(taps, at::kDouble).view({1, count}), .gradient = {}}, {});
+    return canon(at::tensor({1., 2., 3., 4.}, at::kDouble).view({1, 4, 1}), span).flatten();
+  };
+  const auto same = [](const Tensor& found, std::vector<double> expected) {
+    for (std::size_t i = 0; i < expected.size(); ++i) BOOST_TEST(std::abs(found[static_cast<std::int64_t>(i)].item<double>() - expected[i]) < 1e-12);
+  };
+  encodings::Span span = encodings::Span::whole(1, 4);
+  same(run({.set = "A"}, {.1, .2, .3, .4}, span), {1.4, 3.1, 5, 7});
+  same(run({.set = "A"}, {0, 0, 0, 0}, span), {1, 2, 3, 4});
+  same(run({.set = "A", .residual = false}, {0, 0, 0, 1}, span), {1, 2, 3, 4});   // the last tap is the own token
+  // Nothing crosses the start of a document.
+  span.doc_start = at::tensor({0, 0, 2, 2}, at::kLong);
+  same(run({.set = "A"}, {.1, .2, .3, .4}, span), {1.4, 3.1, 4.2, 6.5});
+}
+
+BOOST_AUTO_TEST_CASE(a_gate_of_zeros_halves_what_heads_gather) {
+  for (const Gate gate : {Gate::kHeadwise, Gate::kElementwise}) {
+    ModelConfig config = config_of({"", [](ModelConfig&) {}});
+    config.layers = 1;
+    config.bare_attention = true;
+    const LanguageModel plain = LanguageModel::make(config, 19, 3, at::kCPU, at::kDouble);
+    config.gate = gate;
+    const LanguageModel gated = LanguageModel::make(config, 19, 3, at::kCPU, at::kDouble);
+    const at::NoGradGuard guard;
+    for (const auto& parameter : gated.parameters()) {
+      if (parameter.name == "layers.0.attention.gate") Tensor(parameter.tensor).zero_();
+    }
+    const Tensor ids = some_ids(2, 6);
+    BOOST_TEST((gated.forward(ids) - plain.forward(ids) / 2).abs().max().item<double>() < 1e-12);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_lies_before_the_taps_is_not_heard) {
+  ModelConfig config = config_of({"", [](ModelConfig&) {}});
+  config.layers = 1;
+  config.canon.set = "A";
+  const LanguageModel model = LanguageModel::make(config, 19, 3, at::kCPU, at::kDouble);
+  const at::NoGradGuard guard;
+  // Two tokens change places, each behind the same three: without positions the last output stays.
+  const Tensor one = at::tensor({1, 2, 3, 7, 1, 2, 3, 9, 1, 2, 3, 4}, at::kLong).view({1, 12});
+  const Tensor other = at::tensor({1, 2, 3, 9, 1, 2, 3, 7, 1, 2, 3, 4}, at::kLong).view({1, 12});
+  const Tensor a = model.forward(one)[0][11], b = model.forward(other)[0][11];
+  BOOST_TEST((a - b).abs().max().item<double>() < 1e-12);
+  const Tensor nearer = at::tensor({1, 2, 3, 7, 1, 2, 3, 1, 9, 2, 3, 4}, at::kLong).view({1, 12});
+  BOOST_TEST((a - model.forward(nearer)[0][11]).abs().max().item<double>() > 1e-6);
 }
 
 BOOST_AUTO_TEST_CASE(initial_weights_lie_where_the_rule_says) {
