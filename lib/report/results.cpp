@@ -375,6 +375,8 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field("primary", primary,
           "The endpoint that was to decide, declared before the run: \"anchored ratio at 4 times the training length\".",
           {.neutral = Json("")});
+  v.field("rankings", rankings, "Also say how far the ranking of the encodings depends on the protocol, and on the seed.",
+          {.neutral = Json(false)});
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
   v.path("claims", claims, "A file of claims to test on what is gathered; doc/claims.md tells how to write one.",
          {.neutral = Json("")});
@@ -443,6 +445,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   results.notes = config.notes;
   results.primary = config.primary;
   results.highlight = config.highlight;
+  results.rankings = config.rankings;
   results.palette = config.palette;
   DataFiles data;
   std::set<std::int64_t> lengths;

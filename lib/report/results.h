@@ -32,6 +32,7 @@ struct ReportConfig {
   std::vector<std::string> select{"lr"};   ///< axes of which one value is chosen for each encoding
   std::vector<std::string> highlight;   ///< encodings in colour where there are many
   std::string primary;             ///< what was to decide, declared before the run
+  bool rankings = false;           ///< also how far rankings depend on protocol and seed
 
   void describe(support::FieldVisitor& v);
 };
@@ -187,6 +188,7 @@ struct Results {
   std::string baseline;
   std::string primary;
   std::vector<std::string> highlight;
+  bool rankings = false;
   std::vector<std::string> palette;
   std::vector<ClaimSpec> claims;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.

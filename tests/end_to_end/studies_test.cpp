@@ -98,6 +98,10 @@ BOOST_AUTO_TEST_CASE(published_claims_about_language_models_get_their_verdicts) 
 
 BOOST_AUTO_TEST_CASE(the_first_thousand_steps_on_stories_are_compared) { runs_to_its_report("tinystories_ape_rope_alibi"); }
 
+BOOST_AUTO_TEST_CASE(rankings_by_protocol_are_compared) { runs_to_its_report("protocol_ranking"); }
+
+BOOST_AUTO_TEST_CASE(the_noise_of_seeds_is_measured) { runs_to_its_report("how_many_seeds"); }
+
 BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) { runs_to_its_report("scaffold_nope_rope_yarn_pope"); }
 
 BOOST_AUTO_TEST_SUITE_END()

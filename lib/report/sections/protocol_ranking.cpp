@@ -1,0 +1,269 @@
+// Does the protocol decide the ranking? Rank correlation between protocols at each length, beside that of two seeds under one
+// protocol; and what a length costs each arm, by cause.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "report/comparison.h"
+#include "report/rankings.h"
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+constexpr std::size_t kFewestArms = 4;   // three pairs or fewer are no ranking
+
+/// Scores by seed of the arms that have all of them, at one length.
+struct Scored {
+  std::vector<const Arm*> arms;
+  std::vector<std::string> seeds;                                          ///< that all of these arms have
+  std::map<std::string, std::vector<ArmScore>> scores;                     ///< protocol → of each arm
+  std::map<std::string, std::map<std::string, std::vector<double>>> nll;   ///< protocol → seed → of each arm
+};
+
+std::optional<Scored> scored_at(const Results& results, const std::vector<std::string>& protocols, std::int64_t length) {
+  Scored scored;
+  for (const Arm& arm : results.arms) {
+    const bool whole = std::all_of(protocols.begin(), protocols.end(), [&](const std::string& p) { return arm_score(results, arm, p, length).ok(); });
+    if (whole) scored.arms.push_back(&arm);
+  }
+  if (scored.arms.size() < kFewestArms) return std::nullopt;
+  for (const std::string& protocol : protocols) {
+    for (const Arm* arm : scored.arms) scored.scores[protocol].push_back(arm_score(results, *arm, protocol, length));
+  }
+  std::vector<ArmScore>& first = scored.scores.begin()->second;
+  for (const std::string& seed : first.front().seeds) {
+    const bool common = std::all_of(first.begin(), first.end(), [&](const ArmScore& s) { return std::find(s.seeds.begin(), s.seeds.end(), seed) != s.seeds.end(); });
+    if (common) scored.seeds.push_back(seed);
+  }
+  for (const auto& [protocol, scores] : scored.scores) {
+    for (const std::string& seed : scored.seeds) {
+      for (const ArmScore& score : scores) {
+        const auto at = std::find(score.seeds.begin(), score.seeds.end(), seed) - score.seeds.begin();
+        scored.nll[protocol][seed].push_back(score.nll[static_cast<std::size_t>(at)]);
+      }
+    }
+  }
+  if (scored.seeds.empty()) return std::nullopt;
+  return scored;
+}
+
+std::vector<double> means(const Scored& scored, const std::string& protocol) {
+  std::vector<double> sums(scored.arms.size(), 0);
+  for (const auto& [seed, values] : scored.nll.at(protocol)) {
+    for (std::size_t i = 0; i < values.size(); ++i) sums[i] += values[i] / static_cast<double>(scored.seeds.size());
+  }
+  return sums;
+}
+
+struct Agreement {
+  std::vector<double> by_seed;   ///< τ of each seed's own rankings
+  double of_means = 0;           ///< τ of the means over seeds
+  double reversed = 0;           ///< share of pairs, by the means
+  std::size_t pairs = 0, significant = 0;   ///< reversed, and significant under both protocols
+};
+
+Agreement agreement(const Scored& scored, const std::string& one, const std::string& other) {
+  Agreement found;
+  for (const std::string& seed : scored.seeds) found.by_seed.push_back(kendall_tau(scored.nll.at(one).at(seed), scored.nll.at(other).at(seed)));
+  const auto a = means(scored, one), b = means(scored, other);
+  found.of_means = kendall_tau(a, b);
+  found.reversed = reversed_share(a, b);
+  found.pairs = pairs_of_arms(scored.arms.size());
+  for (std::size_t i = 0; i < scored.arms.size(); ++i) {
+    for (std::size_t k = i + 1; k < scored.arms.size(); ++k) {
+      if ((a[i] - a[k]) * (b[i] - b[k]) >= 0) continue;
+      const auto under_one = compare(scored.scores.at(one)[i], scored.scores.at(one)[k]);
+      const auto under_other = compare(scored.scores.at(other)[i], scored.scores.at(other)[k]);
+      const bool both = under_one && under_other && adjusted_p(*under_one, 2 * found.pairs) < 0.05 && adjusted_p(*under_other, 2 * found.pairs) < 0.05;
+      found.significant += both;
+    }
+  }
+  return found;
+}
+
+/// τ of two seeds under one protocol, mean over all pairs of seeds.
+double between_seeds(const Scored& scored, const std::string& protocol) {
+  std::vector<double> found;
+  const auto& by_seed = scored.nll.at(protocol);
+  for (auto one = by_seed.begin(); one != by_seed.end(); ++one) {
+    for (auto other = std::next(one); other != by_seed.end(); ++other) found.push_back(kendall_tau(one->second, other->second));
+  }
+  return mean_of_finite(found);
+}
+
+Cell seed_cell(const std::vector<double>& values) {
+  const SeedSummary summary = summarise_seeds(values);
+  Cell cell = Cell::of_number(summary.mean);
+  if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
+  else if (values.size() == 2) cell.parts = values;
+  return cell;
+}
+
+Table agreement_table(const Results& results, const std::vector<std::string>& protocols, const std::map<std::int64_t, Scored>& lengths) {
+  Table table{.id = "rank_agreement", .title = "Agreement of rankings under two protocols"};
+  table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
+                   {.id = "protocol", .header = "Protocol", .text = true},
+                   {.id = "other", .header = "Other", .text = true},
+                   {.id = "tau", .header = "of each seed", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
+                   {.id = "tau_means", .header = "of the means", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
+                   {.id = "tau_seeds", .header = "two seeds", .group = "Kendall's tau", .style = NumberStyle::kPerplexity},
+                   {.id = "reversed", .header = "all, %", .group = "pairs reversed", .style = NumberStyle::kPercent},
+                   {.id = "significant", .header = "significant", .group = "pairs reversed", .style = NumberStyle::kCount},
+                   {.id = "pairs", .header = "Pairs", .style = NumberStyle::kCount}};
+  std::size_t seeds = 0;
+  for (const auto& [length, scored] : lengths) {
+    seeds = std::max(seeds, scored.seeds.size());
+    bool first = true;
+    for (std::size_t i = 0; i < protocols.size(); ++i) {
+      for (std::size_t k = i + 1; k < protocols.size(); ++k) {
+        const Agreement found = agreement(scored, protocols[i], protocols[k]);
+        table.rows.push_back({.cells = {Cell::of_number(static_cast<double>(length)), Cell::of_text(protocols[i]), Cell::of_text(protocols[k]),
+                                        seed_cell(found.by_seed), Cell::of_number(found.of_means),
+                                        Cell::of_number((between_seeds(scored, protocols[i]) + between_seeds(scored, protocols[k])) / 2),
+                                        Cell::of_number(found.reversed), Cell::of_number(static_cast<double>(found.significant)),
+                                        Cell::of_number(static_cast<double>(found.pairs))},
+                              .rule_above = first && !table.rows.empty()});
+        first = false;
+      }
+    }
+  }
+  table.caption = cat("Kendall's tau_b of the rankings of the arms by mean NLL: of each seed's own rankings (mean over ", seeds_in_words(seeds),
+                      ", ± 95 % t interval from three on), of the means over seeds, and, for comparison, of two seeds under one protocol (mean over pairs "
+                      "of seeds and both protocols). Significant: the pair differs under both protocols, in opposite directions, each with p below 0.05 "
+                      "after Bonferroni's correction for all pairs and both protocols. ", training_sentence(results));
+  return table;
+}
+
+Figure agreement_figure(const Results& results, const std::vector<std::string>& protocols, const std::string& headline,
+                        const std::map<std::int64_t, Scored>& lengths, Palette& palette) {
+  Figure figure{.id = "rank_agreement",
+                .title = cat("Agreement of rankings with that under ", headline),
+                .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
+                .y = {.title = "Kendall's tau, higher is more agreement"}};
+  figure.y.high = 1.02;
+  Panel panel;
+  if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+  for (const std::string& protocol : protocols) {
+    if (protocol == headline) continue;
+    Series series{.name = protocol, .look = palette.look(protocol), .points = {}};
+    for (const auto& [length, scored] : lengths) {
+      const SeedSummary tau = summarise_seeds(agreement(scored, headline, protocol).by_seed);
+      Point point{.x = static_cast<double>(length), .y = tau.mean, .n = static_cast<double>(tau.seeds)};
+      if (std::isfinite(tau.half_width)) {
+        point.low = tau.mean - tau.half_width;
+        point.high = std::min(1.0, tau.mean + tau.half_width);
+      }
+      series.points.push_back(point);
+    }
+    panel.series.push_back(std::move(series));
+  }
+  Look look{.colour = "#000000", .dash = Dash::kDashed};
+  Series other{.name = "another seed", .role = Series::Role::kLine, .look = look, .points = {}};
+  for (const auto& [length, scored] : lengths) other.points.push_back({.x = static_cast<double>(length), .y = between_seeds(scored, headline)});
+  if (lengths.begin()->second.seeds.size() > 1) panel.series.push_back(std::move(other));
+  figure.panels.push_back(std::move(panel));
+  figure.caption = cat("Kendall's tau between the ranking of the arms under ", headline, " and under each other protocol, of the same seed: mean and 95 % t "
+                       "interval over seeds. Dashed: between two seeds under ", headline, ", mean over pairs of seeds. ", training_sentence(results));
+  figure.description = "Line chart of rank correlation against length; the values are in the table of agreement.";
+  return figure;
+}
+
+/// Why a length costs what it costs, from targets that stay the same: probe_position_loss by run, (context, last) → nats.
+using Placed = std::map<std::pair<std::int64_t, std::int64_t>, double>;
+
+Table cause_table(const Results& results) {
+  Table table{.id = "length_causes", .title = "What a longer context costs, by cause"};
+  std::map<std::size_t, Placed> placed;
+  std::set<std::int64_t> lengths;
+  each_row(results, "probe_position_loss", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (read.text(row, "status") != "ok") return;
+    placed[run][{read.whole(row, "context"), read.whole(row, "last")}] = read.real(row, "nll_mean");
+    if (read.whole(row, "last") > results.train_length) lengths.insert(read.whole(row, "last"));
+  });
+  if (placed.empty() || results.train_length == 0) return table;
+  const std::int64_t trained = results.train_length;
+  table.columns = arm_columns(results);
+  const auto column = [&](const std::string& id, const char* header, std::int64_t length) {
+    table.columns.push_back({.id = cat(id, "_", length), .header = header, .group = cat(length_header(results, length), " tokens"), .style = NumberStyle::kSignedNats,
+                             .direction = Direction::kLowerIsBetter});
+  };
+  for (const std::int64_t length : lengths) {
+    column("position", "far positions", length);
+    column("context", "long context", length);
+    column("start", "window start", length);
+  }
+  for (const Arm& arm : results.arms) {
+    Row row{.cells = arm_cells(results, arm)};
+    for (const std::int64_t length : lengths) {
+      std::vector<double> position, context, start;
+      for (const std::size_t run : arm.runs) {
+        const auto at = [&](std::int64_t tokens, std::int64_t last) {
+          const auto own = placed[run].find({tokens, last});
+          return own == placed[run].end() ? std::nan("") : own->second;
+        };
+        const LmCell* blocks = results.find_lm(run, "blocks", length);
+        const LmCell* sliding = results.find_lm(run, "sliding", length);
+        position.push_back(at(trained, length) - at(trained, trained));
+        context.push_back(at(length, length) - at(trained, length));
+        start.push_back(blocks && sliding ? blocks->nll - sliding->nll : std::nan(""));
+      }
+      for (const auto& values : {position, context, start}) {
+        Cell cell = seed_cell(values);
+        if (!cell.number || !std::isfinite(*cell.number)) cell = Cell::missing("n/a", "not measured, or not at that length");
+        row.cells.push_back(std::move(cell));
+      }
+    }
+    table.rows.push_back(std::move(row));
+  }
+  table.caption = cat("Nats per token, mean over seeds, ± 95 % t interval from three on. Far positions: ", support::with_commas(trained),
+                      " tokens read at positions that end at the length, less the same tokens read from position 0. Long context: all tokens up to the "
+                      "length, less the last ", support::with_commas(trained), " of them at the same positions; both together are the change from the "
+                      "training length, on the same targets. Window start: blocks less sliding, what missing context at the beginning of windows costs.");
+  return table;
+}
+
+}  // namespace
+
+Section protocol_ranking_section(const Results& results, Palette& palette) {
+  Section section{.id = "protocol_ranking", .title = "Does the protocol decide the ranking?"};
+  if (!results.rankings || results.lm.empty()) return section;
+  const auto protocols = protocols_of(results);
+  const std::string headline = headline_protocol(results);
+  std::map<std::int64_t, Scored> lengths;
+  for (const std::int64_t length : lengths_of(results, headline)) {
+    if (auto scored = scored_at(results, protocols, length)) lengths.emplace(length, std::move(*scored));
+  }
+  if (protocols.size() >= 2 && !lengths.empty()) {
+    section.figures.push_back(agreement_figure(results, protocols, headline, lengths, palette));
+    section.tables.push_back(agreement_table(results, protocols, lengths));
+    const auto& [length, scored] = *lengths.rbegin();
+    std::string lowest;
+    SeedSummary least;
+    for (const std::string& protocol : protocols) {
+      if (protocol == headline) continue;
+      const SeedSummary tau = summarise_seeds(agreement(scored, headline, protocol).by_seed);
+      if (lowest.empty() || tau.mean < least.mean) {
+        lowest = protocol;
+        least = tau;
+      }
+    }
+    const Agreement found = agreement(scored, headline, lowest);
+    section.findings.push_back(cat("At ", length_header(results, length), " tokens the rankings under ", headline, " and ", lowest, " agree with a Kendall's tau of ",
+                                   format_number(least.mean, NumberStyle::kPerplexity),
+                                   std::isfinite(least.half_width) ? cat(" ± ", format_number(least.half_width, NumberStyle::kPerplexity)) : "", " (",
+                                   seeds_in_words(least.seeds), "), two seeds under ", headline, " with ",
+                                   format_number(between_seeds(scored, headline), NumberStyle::kPerplexity), "; ",
+                                   format_number(found.reversed, NumberStyle::kPercent), " % of the ", found.pairs, " pairs of encodings are reversed, ",
+                                   found.significant, " of them significantly under both."));
+  }
+  if (Table causes = cause_table(results); !causes.rows.empty()) section.tables.push_back(std::move(causes));
+  return section;
+}
+
+}  // namespace pe::report
