@@ -289,7 +289,8 @@ const cli::CommandTable& command_table() {
              "task "
              "runs once more in scratch and its contents are compared; a difference is told by dataset, with the "
              "number of "
-             "elements and the largest distance in units of the last place.\n\n",
+             "elements and the largest distance in units of the last place. A folder that 'pe-pipeline capsule' made stands for its report: its "
+             "files are checked and the report is computed again.\n\n",
              results),
          reading_flags() +
              std::vector<Flag>{
@@ -316,7 +317,7 @@ const cli::CommandTable& command_table() {
                    "first (config, "
                    "inputs), then the contents: per dataset how many elements differ and by how much. Two runs are "
                    "compared task by "
-                   "task, grouped by what differs.",
+                   "task, grouped by what differs. Two reports are compared number by number, in units of the 95 % noise of both.",
                    {store_flag(),
                     number("--ulp", "N", "Numbers up to N units in the last place apart count as equal",
                            &CommandLine::ulp, support::Suffixes::kNone, 0),
@@ -328,6 +329,16 @@ const cli::CommandTable& command_table() {
                     {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
                    "0 the same content; 1 different; 2 usage; 4 something cannot be read.",
                    diff_command});
+    out.push_back({"capsule",
+                   "[FILE] SELECT DIR [flags]",
+                   "Put a report with all that it was made from into one folder",
+                   "The folder holds the report, a store with it and the results that it read, every task behind them with its whole config, "
+                   "versions, the pipeline file where one is named, and RO-Crate metadata. 'pe-pipeline verify DIR' checks every file and "
+                   "computes figures and tables again. SELECT names one report: as for run with FILE, as for verify without.",
+                   reading_flags() + std::vector<Flag>{json_flag()},
+                   {{"pe-pipeline capsule grid.yml report grid-capsule", ""}, {"pe-pipeline verify grid-capsule", "figures and tables once more"}},
+                   "0 made; 2 usage, no report or several, or DIR is there; 4 something cannot be read or written.",
+                   capsule_command});
     out.push_back(
         {"gc",
          "[FILE] [flags]",

@@ -8,6 +8,7 @@
 #include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/diff_text.h"
+#include "commands/report_diff.h"
 #include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
@@ -116,6 +117,13 @@ Json config_json(const std::vector<support::Difference>& differences) {
   return json;
 }
 
+/// What a report says as numbers; nothing for another artifact.
+std::optional<Json> report_json(const fs::path& folder) {
+  if (!fs::is_regular_file(folder / "report.json")) return std::nullopt;
+  Json json = Json::parse(support::read_file(folder / "report.json"), nullptr, false);
+  return json.is_object() && json.value("schema", "") == "pe-report/1" ? std::optional(std::move(json)) : std::nullopt;
+}
+
 /// Compares two sides; true when they are the same in content.
 bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options, Json& json, std::string& out,
              const cli::Style& style) {
@@ -185,6 +193,11 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
       each["compared"] = diff.compared;
       each["differences"] = differences_json(diff);
       same = same && diff.same();
+      std::optional<Json> x_report, y_report;
+      if (!diff.same() && options.only.empty()) {
+        x_report = report_json(a.artifacts.at(x));
+        y_report = report_json(b.artifacts.at(y));
+      }
       const std::string pad(label.size() < 10 ? 10 - label.size() : 1, ' ');
       if (diff.same() && diff.compared == 0 && !options.only.empty())
         out += cat(label, pad, "holds nothing at ", support::join(options.only, ", "), "\n");
@@ -192,7 +205,11 @@ bool compare(const Side& a, const Side& b, const artifact::DiffOptions& options,
         out +=
             cat(label, pad, style.good("same"), options.ulp > 0 ? cat(" within ", options.ulp, " ULP") : std::string(),
                 options.only.empty() ? "" : ", as far as it was compared", " (", diff.compared, " compared)\n");
-      else
+      else if (x_report && y_report) {
+        const Json changes = report_differences(*x_report, *y_report);
+        each["report"] = changes;
+        out += report_differences_text(changes, style);
+      } else
         out +=
             cat(label, pad,
                 style.bad(cat(diff.differences.size(), diff.differences.size() == 1 ? " difference" : " differences")),

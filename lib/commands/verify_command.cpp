@@ -4,6 +4,7 @@
 #include <random>
 
 #include "cli/terminal.h"
+#include "commands/capsule.h"
 #include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/diff_text.h"
@@ -104,6 +105,7 @@ std::string text_of(const Rerun& rerun, const std::string& name, const cli::Styl
 }  // namespace
 
 int verify_command(const cli::CommandLine& line) {
+  if (line.words.size() == 1 && is_capsule(line.words.front())) return verify_capsule(line);
   const Scope scope = scope_of(line);
   pipeline::StoreOptions options;
   options.create = line.repair;

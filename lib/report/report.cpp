@@ -1,9 +1,14 @@
 #include "report/report.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <mutex>
 #include <set>
+#include <thread>
 
 #include "artifact/collection.h"
 #include "report/gnuplot.h"
@@ -132,6 +137,56 @@ std::vector<Section> make_sections(const Results& results) {
 
 namespace {
 
+/// A figure, drawn.
+struct Pictures {
+  std::string svg, pdf, png;
+  std::vector<std::string> panels;   ///< of the page
+};
+
+/// Every figure of the report. Programs do the work, so several are asked at once.
+std::map<const Figure*, Pictures> draw(const std::vector<Section>& sections, support::Progress& progress) {
+  std::map<const Figure*, Pictures> pictures;
+  std::vector<std::function<void()>> jobs;
+  for (const Section& section : sections) {
+    for (const Figure& figure : section.figures) {
+      Pictures& own = pictures[&figure];   // a place of its own: maps do not move what they hold
+      own.panels.resize(std::min(figure.panels.size(), kPanelsOnPage));
+      jobs.push_back([&figure, &own] {
+        own.svg = render_svg(figure);
+        own.png = render_png(own.svg);
+      });
+      jobs.push_back([&figure, &own] { own.pdf = render_pdf(figure); });
+      for (std::size_t i = 0; i < own.panels.size(); ++i) {
+        jobs.push_back([&figure, &own, i] { own.panels[i] = render_panel_svg(figure, i, cat(figure.id, "-", i, "-")); });
+      }
+    }
+  }
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::size_t done = 0;
+  const auto work = [&] {
+    for (std::size_t job = next++; job < jobs.size(); job = next++) {
+      try {
+        jobs[job]();
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = jobs.size();
+      }
+      const std::lock_guard lock(mutex);
+      progress.advance("pictures", static_cast<std::int64_t>(++done), static_cast<std::int64_t>(jobs.size()));
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t several = std::min<std::size_t>({std::max(1u, std::thread::hardware_concurrency()), 8, jobs.size()});
+  for (std::size_t i = 1; i < several; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  return pictures;
+}
+
 std::vector<std::string> fallen_claims(const Results& results) {
   std::vector<std::string> fallen;
   for (const ClaimResult& result : judge(results.claims, results)) {
@@ -172,8 +227,8 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
             {"baseline", results.baseline},   {"train_length", results.train_length},
             {"encodings", results.encodings}, {"missing", results.missing},
             {"study", page.study},            {"sections", Json::array()}};
-  std::int64_t total = 0, done = 0;
-  for (const Section& section : sections) total += static_cast<std::int64_t>(section.figures.size());
+  std::map<const Figure*, Pictures> pictures = draw(sections, *workspace.progress);
+  const std::size_t total = pictures.size();
   for (const Section& section : sections) {
     PageSection shown{.section = &section, .figures = {}};
     Json entry{{"id", section.id},
@@ -182,18 +237,13 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
                {"figures", Json::array()},
                {"tables", Json::array()}};
     for (const Figure& figure : section.figures) {
-      const std::string svg = render_svg(figure);
-      put(cat("figures/", figure.id, ".svg"), svg);
-      put(cat("figures/", figure.id, ".pdf"), render_pdf(figure));
-      put(cat("figures/", figure.id, ".png"), render_png(svg));
+      Pictures& own = pictures.at(&figure);
+      put(cat("figures/", figure.id, ".svg"), own.svg);
+      put(cat("figures/", figure.id, ".pdf"), own.pdf);
+      put(cat("figures/", figure.id, ".png"), own.png);
       put(cat("data/figure_", figure.id, ".csv"), figure_csv(figure));
-      PageFigure on_page{.figure = &figure, .panels = {}};
-      for (std::size_t i = 0; i < figure.panels.size() && i < kPanelsOnPage; ++i) {
-        on_page.panels.push_back(render_panel_svg(figure, i, cat(figure.id, "-", i, "-")));
-      }
-      shown.figures.push_back(std::move(on_page));
+      shown.figures.push_back({.figure = &figure, .panels = std::move(own.panels)});
       entry["figures"].push_back({{"id", figure.id}, {"title", figure.title}, {"caption", figure.caption}});
-      workspace.progress->advance("figures", ++done, total);
     }
     for (const Table& table : section.tables) {
       put(cat("tables/", table.id, ".csv"), to_csv(table));

@@ -31,6 +31,11 @@ class Study {
     words.insert(words.end(), more.begin(), more.end());
     return pe::support::capture(words, "", 64u << 20, folder_.path());
   }
+  /// Of words alone: neither file nor store is added.
+  pe::support::Captured plain_call(std::vector<std::string> words) const {
+    words.insert(words.begin(), (pe::test::build_root() / "stages/pe-pipeline").string());
+    return pe::support::capture(words, "", 64u << 20, folder_.path());
+  }
   pe::support::Captured run() const { return call("run", {"--durability", "off", "--progress", "plain"}); }
   std::string reported(const std::string& member) const {
     return pe::support::read_file(folder_ / "reports" / name_ / "latest" / member);
@@ -87,11 +92,41 @@ BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cel
   const auto again = study.run();
   BOOST_TEST(again.status.code == 0);
   BOOST_TEST((again.out + again.err).find("nothing to do") != std::string::npos, again.out << again.err);
+  // A capsule of the report computes it again anywhere, and says when a file is not what it was.
+  const auto capsule = study.call("capsule", {"report", study.path("capsule").string()});
+  BOOST_REQUIRE_MESSAGE(capsule.status.code == 0, capsule.out << capsule.err);
+  const auto verify = [&] {
+    return study.plain_call({"verify", study.path("capsule").string()});
+  };
+  const pe::Json crate = pe::Json::parse(pe::support::read_file(study.path("capsule/ro-crate-metadata.json")));
+  BOOST_TEST(crate.at("@context") == "https://w3id.org/ro/crate/1.1/context");
+  BOOST_TEST(crate.dump().find("report/report.html") != std::string::npos);
+  BOOST_TEST(pe::support::read_file(study.path("capsule/pipeline.yml")) == pe::support::read_file(study.file()));
+  BOOST_TEST(pe::Json::parse(pe::support::read_file(study.path("capsule/tasks.json"))).size() == 5u + 2 + 12 + 12 + 1);
+  fs::rename(study.path("store"), study.path("gone"));
+  const auto whole = verify();
+  BOOST_TEST(whole.status.code == 0, whole.out << whole.err);
+  BOOST_TEST(whole.out.find("run again: 1 same") != std::string::npos, whole.out);
+  fs::rename(study.path("gone"), study.path("store"));
+  pe::support::write_file_atomically(study.path("capsule/report/report.html"), page + " ", false);
+  const auto damaged = verify();
+  BOOST_TEST(damaged.status.code == 5);
+  BOOST_TEST(damaged.out.find("report/report.html  has other bytes than when the capsule was made") != std::string::npos, damaged.out);
   // The claims are part of the report's key.
-  pe::support::write_file_atomically(study.path("configs/claims/dummy.yml"),
-                                     pe::support::read_file(study.path("configs/claims/dummy.yml")) + "  # changed\n", false);
+  std::string claims = pe::support::read_file(study.path("configs/claims/dummy.yml"));
+  claims.insert(claims.find("says: \"") + 7, "Changed: ");
+  pe::support::write_file_atomically(study.path("configs/claims/dummy.yml"), claims, false);
   const auto changed = study.call("plan");
   BOOST_TEST(changed.out.find("1 run") != std::string::npos, changed.out << changed.err);
+  // Its numbers are the same; what the new report says besides is told in words.
+  fs::copy(study.path("capsule/report"), study.path("before"), fs::copy_options::recursive);
+  pe::support::write_file_atomically(study.path("before/report.html"), page, false);
+  const auto made = study.run();
+  BOOST_REQUIRE_MESSAGE(made.status.code == 0, made.out << made.err);
+  const auto diff = study.plain_call({"diff", study.path("before").string(), study.path("reports/dummy/latest").string()});
+  BOOST_TEST(diff.status.code == 1);
+  BOOST_TEST(diff.out.find("none changed beyond noise, 0 within, 0 without") != std::string::npos, diff.out << diff.err);
+  BOOST_TEST(diff.out.find("-> Changed: ") != std::string::npos, diff.out);
 }
 
 BOOST_AUTO_TEST_CASE(published_claims_about_language_models_get_their_verdicts) { runs_to_its_report("claims_tier_b"); }
@@ -124,18 +159,18 @@ BOOST_AUTO_TEST_SUITE(recipes, *boost::unit_test::disabled())
 
 BOOST_AUTO_TEST_CASE(every_recipe_runs_to_one_report) {
   const pe::test::TempFolder folder;
-  fs::copy(pe::test::source_root() / "configs", folder / "configs", fs::copy_options::recursive);
-  fs::create_directory(folder / "pipelines");
-  fs::copy(pe::test::source_root() / "pipelines/recipes_smoke.yml", folder / "pipelines/recipes_smoke.yml");
+  fs::copy(pe::test::source_root() / "configs", study.path("configs"), fs::copy_options::recursive);
+  fs::create_directory(study.path("pipelines"));
+  fs::copy(pe::test::source_root() / "pipelines/recipes_smoke.yml", study.path("pipelines/recipes_smoke.yml"));
   const auto run = [&] {
     return pe::support::capture({(pe::test::build_root() / "stages/pe-pipeline").string(), "run",
-                                 (folder / "pipelines/recipes_smoke.yml").string(), "--store", (folder / "store").string(),
+                                 (study.path("pipelines/recipes_smoke.yml")).string(), "--store", (study.path("store")).string(),
                                  "--durability", "off", "--progress", "plain"},
                                 "", 64u << 20, folder.path());
   };
   const auto first = run();
   BOOST_REQUIRE_MESSAGE(first.status.code == 0, first.out << first.err);
-  const pe::Json report = pe::Json::parse(pe::support::read_file(folder / "reports/recipes_smoke/latest/report.json"));
+  const pe::Json report = pe::Json::parse(pe::support::read_file(study.path("reports/recipes_smoke/latest/report.json")));
   BOOST_TEST(report.dump().find("two_ranks") != std::string::npos);
   const auto again = run();
   BOOST_TEST((again.out + again.err).find("nothing to do") != std::string::npos, again.out << again.err);

@@ -1,0 +1,74 @@
+// Two reports compared: numbers in units of noise, words, settings, what was added or lost.
+#include "commands/report_diff.h"
+
+#include <boost/test/unit_test.hpp>
+
+using namespace pe;
+using namespace pe::commands;
+namespace tt = boost::test_tools;
+
+namespace {
+
+Json number(double value, double half_width = 0) {
+  Json cell{{"value", value}};
+  if (half_width > 0) cell["half_width"] = half_width;
+  return cell;
+}
+Json text(const std::string& words) { return {{"text", words}}; }
+
+Json report(double rope, double alibi, double half_width, const std::string& verdict, double rate, bool third_seed) {
+  Json table{{"id", "perplexity_length"}, {"title", "Perplexity"}, {"columns", {{{"id", "encoding"}}, {{"id", "seeds"}}, {{"id", "ppl_512"}}}},
+             {"rows", {{text("rope"), number(3), number(rope, half_width)}, {text("alibi"), number(3), {{"value", alibi}, {"interval", {alibi - 1, alibi + 1}}}}}}};
+  Json claims{{"id", "verdicts"}, {"title", "Claims"}, {"columns", {{{"id", "claim_id"}}, {{"id", "verdict"}}, {{"id", "hash"}}}}, {"rows", {{text("A1"), text(verdict), text("abc")}}}};
+  Json study{{"runs", {{{"encoding", "rope"}, {"variant", ""}, {"seed", "1"}}}}, {"trainings", {{{"encoding", "rope"}, {"variant", ""}, {"config", 0}}}}, {"configs", {{{"train.peak_lr", std::to_string(rate)}}}}};
+  if (third_seed) study["runs"].push_back({{"encoding", "rope"}, {"variant", ""}, {"seed", "3"}});
+  return {{"schema", "pe-report/1"}, {"sections", {{{"id", "perplexity"}, {"tables", {table}}}, {{"id", "claims"}, {"tables", {claims}}}}}, {"study", study}};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(report_diff)
+
+BOOST_AUTO_TEST_CASE(equal_reports_have_no_differences) {
+  const Json one = report(20, 30, 0.5, "reproduced", 1, false);
+  const Json none = report_differences(one, one);
+  BOOST_TEST(none["compared"] == 4);
+  for (const char* list : {"numbers", "texts", "settings"}) BOOST_TEST(none[list].empty(), list);
+  for (const char* side : {"only_first", "only_second"}) {
+    for (const char* what : {"runs", "tables", "rows"}) BOOST_TEST(none[side][what].empty());
+  }
+  BOOST_TEST(report_differences_text(none, {}).find("4 compared: none changed beyond noise, 0 within, 0 without") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(changes_are_told_in_units_of_the_noise_of_both) {
+  Json before = report(20, 30, 0.3, "reproduced", 1, false), after = report(21, 30.5, 0.4, "not reproduced", 2, true);
+  const Json changes = report_differences(before, after);
+  BOOST_REQUIRE(changes["numbers"].size() == 2u);
+  BOOST_TEST(changes["numbers"][0]["row"] == "rope");
+  BOOST_TEST(changes["numbers"][0]["noises"].get<double>() == 2.0, tt::tolerance(1e-9));   // 1 over √(0.3² + 0.4²)
+  BOOST_TEST(changes["numbers"][1]["noises"].get<double>() == 0.5 / std::sqrt(2.0), tt::tolerance(1e-9));
+  BOOST_REQUIRE(changes["texts"].size() == 1u);
+  BOOST_TEST(changes["texts"][0]["second"] == "not reproduced");
+  BOOST_REQUIRE(changes["settings"].size() == 1u);
+  BOOST_TEST(changes["settings"][0]["setting"] == "train.peak_lr");
+  BOOST_TEST(changes["only_second"]["runs"] == Json::array({"rope, seed 3"}));
+  const std::string text = report_differences_text(changes, {});
+  for (const char* part : {"1 changed beyond noise, 1 within", "perplexity_length  rope  ppl_512: 20 -> 21  (2 times the 95 % noise of both)", "verdicts  A1  verdict: reproduced -> not reproduced",
+                           "rope  train.peak_lr: 1.000000 -> 2.000000", "runs only in the second\n  rope, seed 3"}) {
+    BOOST_TEST(text.find(part) != std::string::npos, part << " is not in\n" << text);
+  }
+  BOOST_TEST(text.find("30.5") == std::string::npos, text);   // what lies within noise is counted
+}
+
+BOOST_AUTO_TEST_CASE(rows_tables_and_numbers_without_noise_are_named) {
+  Json before = report(20, 30, 0, "reproduced", 1, false), after = report(21, 30, 0, "reproduced", 1, false);
+  after["sections"][0]["tables"][0]["rows"].erase(1);
+  after["sections"].erase(1);
+  const Json changes = report_differences(before, after);
+  BOOST_TEST(!changes["numbers"][0].contains("noises"));
+  BOOST_TEST(changes["only_first"]["rows"] == Json::array({"perplexity_length: alibi"}));
+  BOOST_TEST(changes["only_first"]["tables"] == Json::array({"verdicts"}));
+  BOOST_TEST(report_differences_text(changes, {}).find("1 without a known noise") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
