@@ -39,6 +39,15 @@ ConfigError refusal(const StageText& text, const std::string& message, const std
   return ConfigError(message, {text.program, 0, 0, "", 1}, hint);
 }
 
+/// What does not fit a screen is behind `--help all`.
+std::string short_epilogue(const StageText& text) {
+  if (text.epilogue.empty()) return "";
+  if (std::count(text.epilogue.begin(), text.epilogue.end(), '\n') <= 3) return "\n" + text.epilogue;
+  std::string title = text.epilogue.substr(0, text.epilogue.find('\n'));
+  if (!title.empty() && title.back() == ':') title.pop_back();
+  return cat("\n", title, ": see --help all.\n");
+}
+
 std::string help(const StageText& text, int columns) {
   std::string out = cat("usage: ", text.program, " [flags]\n\n", text.summary, "\n\nFlags:\n");
   for (const StageFlag& flag : stage_flags()) {
@@ -48,7 +57,7 @@ std::string help(const StageText& text, int columns) {
   out += entry(flag_label("--version", ""), "Show the version", 30, columns);
   out += cat("\n", text.roles,
              "\nConfig fields (--help NAME explains a group, a field or a kind; --help all everything):\n",
-             field_outline(*text.schema, columns), text.epilogue.empty() ? "" : "\n" + text.epilogue, "\nExit codes:\n",
+             field_outline(*text.schema, columns), short_epilogue(text), "\nExit codes:\n",
              wrapped(kStageExitCodes, columns, 2));
   return out;
 }
@@ -62,15 +71,15 @@ const char* const kStageExitCodes =
 
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> table = {
-      text("--task", "FILE", "Run as pe-pipeline does, from a task file (pe-task/1)", &StageFlags::task),
+      text("--task", "FILE", "Run from a task file, as pe-pipeline does", &StageFlags::task),
       list("--config", "FILE", "Read config values from a YAML file; later files lie over earlier ones",
            &StageFlags::config_files),
       list("--set", "KEY=VALUE", "Set one config value, parsed as YAML; lies over all files", &StageFlags::sets),
       list("--input", "ROLE=PATH", "Where an input is", &StageFlags::inputs),
       list("--output", "ROLE=PATH", "Where an output goes", &StageFlags::outputs),
-      text("--work", "DIR", "Folder for checkpoints and logs; a second run in it resumes", &StageFlags::work),
+      text("--work", "DIR", "Folder of checkpoints and logs, to resume in", &StageFlags::work),
       toggle("--describe", "Print the stage's description as JSON and end", &StageFlags::describe),
-      toggle("--check", "Read configs as JSON lines from standard input, print what is wrong with them, and end",
+      toggle("--check", "Check configs, JSON lines on stdin, and end",
              &StageFlags::check),
       text("--color", "auto|always|never", "Colour; auto heeds NO_COLOR, CLICOLOR_FORCE and the terminal",
            &StageFlags::color),
@@ -114,8 +123,8 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
   }
   if (show_help->count() > 0) {
     const int columns = std::clamp(terminal_size(1).columns, 40, 100);
-    const std::string shown =
-        topic.empty() ? help(text, columns) : field_topic(*text.schema, text.program, topic, columns);
+    std::string shown = topic.empty() ? help(text, columns) : field_topic(*text.schema, text.program, topic, columns);
+    if (topic == "all" && !text.epilogue.empty()) shown += "\n" + text.epilogue;
     std::fputs(shown.c_str(), stdout);
     return 0;
   }

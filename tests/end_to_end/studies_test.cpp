@@ -159,18 +159,18 @@ BOOST_AUTO_TEST_SUITE(recipes, *boost::unit_test::disabled())
 
 BOOST_AUTO_TEST_CASE(every_recipe_runs_to_one_report) {
   const pe::test::TempFolder folder;
-  fs::copy(pe::test::source_root() / "configs", study.path("configs"), fs::copy_options::recursive);
-  fs::create_directory(study.path("pipelines"));
-  fs::copy(pe::test::source_root() / "pipelines/recipes_smoke.yml", study.path("pipelines/recipes_smoke.yml"));
+  fs::copy(pe::test::source_root() / "configs", folder / "configs", fs::copy_options::recursive);
+  fs::create_directory(folder / "pipelines");
+  fs::copy(pe::test::source_root() / "pipelines/recipes_smoke.yml", folder / "pipelines/recipes_smoke.yml");
   const auto run = [&] {
     return pe::support::capture({(pe::test::build_root() / "stages/pe-pipeline").string(), "run",
-                                 (study.path("pipelines/recipes_smoke.yml")).string(), "--store", (study.path("store")).string(),
+                                 (folder / "pipelines/recipes_smoke.yml").string(), "--store", (folder / "store").string(),
                                  "--durability", "off", "--progress", "plain"},
                                 "", 64u << 20, folder.path());
   };
   const auto first = run();
   BOOST_REQUIRE_MESSAGE(first.status.code == 0, first.out << first.err);
-  const pe::Json report = pe::Json::parse(pe::support::read_file(study.path("reports/recipes_smoke/latest/report.json")));
+  const pe::Json report = pe::Json::parse(pe::support::read_file(folder / "reports/recipes_smoke/latest/report.json"));
   BOOST_TEST(report.dump().find("two_ranks") != std::string::npos);
   const auto again = run();
   BOOST_TEST((again.out + again.err).find("nothing to do") != std::string::npos, again.out << again.err);

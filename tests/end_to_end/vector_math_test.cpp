@@ -55,6 +55,17 @@ class Busy {
   pid_t child_;
 };
 
+const std::vector<std::string> kHeldOpen{"PE_VECTOR_MATH_HOLD_MS=200"};
+
+/// MKL asks for the kind of processor in the racing place on Intel's alone.
+struct OnIntel {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(pe::support::read_file("/proc/cpuinfo").find("GenuineIntel") != std::string::npos);
+    if (!result) result.message() << "MKL has no such race on a processor that is not Intel's";
+    return result;
+  }
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(vector_math)
@@ -72,11 +83,13 @@ BOOST_AUTO_TEST_CASE(every_program_makes_its_first_calls_alone) {
   }
 }
 
-// The race as it is, but with its window held open: without our library it is always lost, with it never.
-BOOST_AUTO_TEST_CASE(a_race_that_is_lost_without_the_library_is_not_run_with_it) {
-  const std::vector<std::string> held{"PE_VECTOR_MATH_HOLD_MS=200"};
-  BOOST_TEST(watched({PE_FIRST_CALLS, "once"}, held) == "same\n");
-  const std::string without = watched({PE_FIRST_CALLS "-alone", "once"}, held);
+// The race as it is, but with its window held open: without our library it is always lost on Intel's processors, with it never.
+BOOST_AUTO_TEST_CASE(a_race_that_is_held_open_is_not_lost) {
+  BOOST_TEST(watched({PE_FIRST_CALLS, "once"}, kHeldOpen) == "same\n");
+}
+
+BOOST_AUTO_TEST_CASE(a_race_that_is_held_open_is_lost_without_the_library, *boost::unit_test::precondition(OnIntel{})) {
+  const std::string without = watched({PE_FIRST_CALLS "-alone", "once"}, kHeldOpen);
   // A LibTorch without the flaw is welcome, but then the warm-up and this test have no more reason.
   BOOST_TEST(without == "differs\n", "this LibTorch has no such race: kernels/vector_math.h may go");
 }

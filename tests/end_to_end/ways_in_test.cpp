@@ -3,6 +3,7 @@
 #include <boost/test/unit_test.hpp>
 #include <regex>
 
+#include "pipeline/run/run.h"
 #include "project.h"
 #include "support/json.h"
 #include "support/markdown.h"
@@ -51,7 +52,7 @@ class Reader : public Project {
     for (const auto& [name, place] : places) {
       const auto at = line.find(name);
       BOOST_REQUIRE_MESSAGE(at != std::string::npos, line << " has no " << name);
-      line.replace(at, name.size(), "'" + place + "'");
+      line.replace(at, name.size(), pipeline::shell_quoted(place));
     }
     const std::string path = "PATH='" + (test::build_root() / "stages").string() + "':\"$PATH\"; ";
     return call_words({"sh", "-c", path + line + " " + more});
@@ -60,7 +61,7 @@ class Reader : public Project {
 
 /// Models that learn next to nothing, in seconds.
 const std::string kSmall =
-    "--axis encoding=none,rope --axis seed=42 --set model.train.tokens=8k --set model.train.batch=4 --set "
+    "--axis encoding=none,rope --axis seed=42 --set model.train.tokens=8k --set model.train.batch=4 --set model.train.warmup_steps=2 --set "
     "model.model.width=16"
     " --set model.train.validate_windows=4 --set scores.eval.documents=8 --set scores.eval.min_documents=2"
     " --set 'scores.eval.lengths=[1,2]' --set 'scores.eval.tasks=[perplexity]' --set data.vocabulary=512";
