@@ -55,9 +55,12 @@ TableView view_of(const Json& table) {
 }
 
 std::map<std::string, TableView> tables_of(const Json& report) {
+  // Views point into the report, so nothing of it may be copied on the way.
   std::map<std::string, TableView> tables;
-  for (const Json& section : report.value("sections", Json::array())) {
-    for (const Json& table : section.value("tables", Json::array())) tables.emplace(table.value("id", ""), view_of(table));
+  if (!report.contains("sections")) return tables;
+  for (const Json& section : report.at("sections")) {
+    if (!section.contains("tables")) continue;
+    for (const Json& table : section.at("tables")) tables.emplace(table.value("id", ""), view_of(table));
   }
   return tables;
 }

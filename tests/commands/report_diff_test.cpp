@@ -17,12 +17,30 @@ Json number(double value, double half_width = 0) {
 Json text(const std::string& words) { return {{"text", words}}; }
 
 Json report(double rope, double alibi, double half_width, const std::string& verdict, double rate, bool third_seed) {
-  Json table{{"id", "perplexity_length"}, {"title", "Perplexity"}, {"columns", {{{"id", "encoding"}}, {{"id", "seeds"}}, {{"id", "ppl_512"}}}},
-             {"rows", {{text("rope"), number(3), number(rope, half_width)}, {text("alibi"), number(3), {{"value", alibi}, {"interval", {alibi - 1, alibi + 1}}}}}}};
-  Json claims{{"id", "verdicts"}, {"title", "Claims"}, {"columns", {{{"id", "claim_id"}}, {{"id", "verdict"}}, {{"id", "hash"}}}}, {"rows", {{text("A1"), text(verdict), text("abc")}}}};
-  Json study{{"runs", {{{"encoding", "rope"}, {"variant", ""}, {"seed", "1"}}}}, {"trainings", {{{"encoding", "rope"}, {"variant", ""}, {"config", 0}}}}, {"configs", {{{"train.peak_lr", std::to_string(rate)}}}}};
+  // Json::array where there is one element: braces around one would be that element.
+  const auto columns = [](std::initializer_list<const char*> ids) {
+    Json list = Json::array();
+    for (const char* id : ids) list.push_back({{"id", id}});
+    return list;
+  };
+  const Json other{{"value", alibi}, {"interval", Json::array({alibi - 1, alibi + 1})}};
+  const Json table{{"id", "perplexity_length"},
+                   {"title", "Perplexity"},
+                   {"columns", columns({"encoding", "seeds", "ppl_512"})},
+                   {"rows", Json::array({Json::array({text("rope"), number(3), number(rope, half_width)}),
+                                         Json::array({text("alibi"), number(3), other})})}};
+  const Json claims{{"id", "verdicts"},
+                    {"title", "Claims"},
+                    {"columns", columns({"claim_id", "verdict", "hash"})},
+                    {"rows", Json::array({Json::array({text("A1"), text(verdict), text("abc")})})}};
+  const Json run{{"encoding", "rope"}, {"variant", ""}, {"seed", "1"}};
+  const Json training{{"encoding", "rope"}, {"variant", ""}, {"config", 0}};
+  const Json config{{"train.peak_lr", std::to_string(rate)}};
+  Json study{{"runs", Json::array({run})}, {"trainings", Json::array({training})}, {"configs", Json::array({config})}};
   if (third_seed) study["runs"].push_back({{"encoding", "rope"}, {"variant", ""}, {"seed", "3"}});
-  return {{"schema", "pe-report/1"}, {"sections", {{{"id", "perplexity"}, {"tables", {table}}}, {{"id", "claims"}, {"tables", {claims}}}}}, {"study", study}};
+  const Json perplexity{{"id", "perplexity"}, {"tables", Json::array({table})}};
+  const Json tested{{"id", "claims"}, {"tables", Json::array({claims})}};
+  return {{"schema", "pe-report/1"}, {"sections", Json::array({perplexity, tested})}, {"study", study}};
 }
 
 }  // namespace
