@@ -22,13 +22,14 @@ encodings::Span span_of(const Tensor& starts) {
 
 class Convolution : public torch::autograd::Function<Convolution> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& taps, const Weight& bias, const Tensor& starts) {
-    Tensor y = encodings::causal_convolution(span_of(starts), x.to(taps.value.scalar_type()), taps.value);
+  static Tensor forward(AutogradContext* context, const Tensor& x, const Weight& taps, const Weight& bias,
+                        const encodings::Span& span) {
+    Tensor y = encodings::causal_convolution(span, x.to(taps.value.scalar_type()), taps.value);
     if (bias.value.defined()) y = y + bias.value;
     if (context != nullptr) {
       context->save_for_backward({x});
       context->saved_data["taps"] = taps.value;
-      context->saved_data["starts"] = starts;
+      context->saved_data["starts"] = span.doc_start;
       context->saved_data["taps_gradient"] = taps.gradient;
       context->saved_data["bias_gradient"] = bias.gradient;
     }
@@ -62,8 +63,9 @@ class Convolution : public torch::autograd::Function<Convolution> {
 
 Tensor Canon::operator()(const Tensor& x, const encodings::Span& span) const {
   if (!taps_.value.defined()) return x;
-  Tensor y = at::GradMode::is_enabled() ? Convolution::apply(x, taps_, bias_, span.doc_start)
-                                        : Convolution::forward(nullptr, x, taps_, bias_, span.doc_start);
+  // The span goes as it is: autograd takes no tensor argument that is undefined, as starts may be.
+  Tensor y = at::GradMode::is_enabled() ? Convolution::apply(x, taps_, bias_, span)
+                                        : Convolution::forward(nullptr, x, taps_, bias_, span);
   if (options_.activation == CanonOptions::Activation::kSilu) y = at::silu(y);
   return options_.residual ? x + y : y;
 }
