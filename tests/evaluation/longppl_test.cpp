@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(without_a_reference_or_beyond_its_length_there_is_no_number
   // A model without training finds no token that the far context gives away by 50 nats.
   options["longppl"] = {{"gain", 50.0}};
   const Rows none = run("longppl", *scorer, options, Bytes(), ByteCodec(), extras);
-  const Row& row = rows_where(none, "lm_longppl", {{"L", "32"}}).at(0);
+  const Row row = rows_where(none, "lm_longppl", {{"L", "32"}}).at(0);
   BOOST_TEST(text(cell("lm_longppl", row, "status")) == "none");
   BOOST_TEST(std::isnan(value("lm_longppl", row, "longppl")));
 }

@@ -328,7 +328,7 @@ BOOST_AUTO_TEST_CASE(lines_about_a_small_world_stand_in_order_and_the_control_la
   BOOST_TEST(asked == seen.size());
   FakeScorer uniform = uniform_model(257, {.vocabulary = 257, .train_length = 256});
   const Rows rows = run("babi", uniform, options, prose);
-  for (const Row& row : rows.at("retrieval_trial")) BOOST_TEST(value("retrieval_trial", row, "candidates") == 8);
+  for (const Row& row : rows.at("retrieval_trial")) BOOST_TEST(value("retrieval_trial", row, "n_candidates") == 8);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
