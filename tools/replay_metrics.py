@@ -98,7 +98,7 @@ class Run:
 
     def ended(self):
         """Whether the newest attempt says so."""
-        folder = os.path.dirname(max(self.paths, key=os.path.getmtime))
+        folder = os.path.dirname(max(self.paths, key=lambda path: (os.path.getmtime(path), path)))
         if os.path.exists(os.path.join(folder, "exit.json")):
             return True
         try:

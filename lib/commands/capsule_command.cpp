@@ -3,6 +3,7 @@
 #include <set>
 
 #include "artifact/collection.h"
+#include "artifact/kind.h"
 #include "cli/terminal.h"
 #include "commands/capsule.h"
 #include "commands/chosen.h"
@@ -30,13 +31,20 @@ using support::quote;
 
 constexpr const char* kIndex = "capsule.json";
 
+/// By what it writes, so that reports of others' stages count.
+bool is_report(const Record& record) {
+  return std::any_of(record.outputs.begin(), record.outputs.end(), [](const OutputRecord& output) {
+    return output.kind == artifact::kind_name(artifact::Kind::kReport);
+  });
+}
+
 /// The one report that the words name: of several results of one task the newest.
 Record report_of(const Store& store, const Inventory& inventory, const std::vector<std::size_t>& chosen) {
   std::optional<Record> found;
   std::size_t index = 0;
   for (const std::size_t i : chosen) {
     auto record = store.read(inventory.results[i].key);
-    if (!record || record->stage != "report") continue;
+    if (!record || !is_report(*record)) continue;
     if (found && found->task != record->task)
       throw ConfigError(cat(quote(found->task), " and ", quote(record->task), " are both reports, and a capsule has one"), {}, "name one of them");
     if (!found || inventory.results[i].ended > inventory.results[index].ended) {
@@ -159,7 +167,7 @@ int capsule_command(const cli::CommandLine& given) {
   // As files of its own, not as links into a store that may go.
   const fs::path links = support::unique_sibling(fs::temp_directory_path() / "pe-capsule");
   for (const OutputRecord& output : report.outputs) {
-    if (output.role != "report") continue;
+    if (output.kind != artifact::kind_name(artifact::Kind::kReport)) continue;
     const fs::path from = store.materialise(output, links);
     fs::copy(from, folder / "report", fs::copy_options::recursive);
   }

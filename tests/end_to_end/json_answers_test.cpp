@@ -38,11 +38,13 @@ std::optional<std::vector<std::string>> words_for(const Project& project, const 
     } else if (where.optional) {
       continue;
     } else if (place == "SELECT") {
-      words.push_back("data");
+      words.push_back(command.name == "capsule" ? "report" : "data");
     } else if (place.rfind("stages|", 0) == 0) {
       words.push_back("tasks");
     } else if (has(place, "PATH") || place == "A" || place == "B" || place == "ARTIFACT") {
       words.push_back(artifact);
+    } else if (command.name == "capsule" && place == "DIR") {
+      words.push_back((project.root() / "capsule").string());  // made by this
     } else if (place == "DIR" || place == "STORE") {
       static const Project other;  // a store to push to and pull from
       static const bool there = other.call("run").code == 0;
