@@ -2,8 +2,10 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "artifact/artifact_check.h"
 #include "artifact/raw_text.h"
 #include "data/tokenize.h"
+#include "data/tokenizer_stage.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/installed.h"
@@ -71,6 +73,40 @@ BOOST_AUTO_TEST_CASE(the_lines_of_the_document_read_with_h5py, *boost::unit_test
   support::write_file_atomically(folder / "lines.py", lines, false);
   const auto ran = support::capture({"/usr/bin/python3", "-c", "import os, sys; os.chdir(sys.argv[1]); exec(open('lines.py', encoding='utf-8').read())", folder.path().string()});
   BOOST_TEST(ran.status.code == 0, ran.err);
+}
+
+BOOST_AUTO_TEST_CASE(a_tokenizer_is_told_and_comes_out_as_its_own_files) {
+  const test::TempFolder folder;
+  const auto has = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  artifact::RawTextWriter writer(folder / "raw", {});
+  for (int i = 0; i < 400; ++i) writer.add("A sentence with number " + std::to_string(i * i) + " and words, words again.", "a.txt", static_cast<std::uint64_t>(i));
+  writer.finish();
+  artifact::Workspace workspace;
+  workspace.inputs["raw"] = {{folder / "raw", artifact::Kind::kRawText, "", {}}};
+  workspace.outputs["tokenizer"] = folder / "tokenizer.h5";
+  workspace.progress = &support::silent_progress();
+  data::TokenizerStageConfig config;
+  config.vocabulary = 320;
+  data::make_tokenizer_artifact(config, workspace);
+  artifact::check_artifact(folder / "tokenizer.h5", artifact::Kind::kTokenizer);
+  const std::string told = data::inspect(folder / "tokenizer.h5", {});
+  BOOST_TEST(has(told, "tokenizer sentencepiece"), told);
+  BOOST_TEST(has(told, "vocabulary 320"));
+  BOOST_TEST(has(told, "BOS 1, EOS 2, unknown 0, padding none"));
+  const std::string written = data::export_tokenizer(data::tokenizer_of(folder / "tokenizer.h5"), folder / "files");
+  BOOST_TEST(written == (folder / "files/tokenizer.model").string());
+  // What is exported is read back as the same tokenizer.
+  artifact::Workspace again;
+  again.outputs["tokenizer"] = folder / "again.h5";
+  again.progress = &support::silent_progress();
+  data::TokenizerStageConfig import;
+  import.tokenizer = data::TokenizerConfig::Tokenizer::kFile;
+  import.model = written;
+  data::make_tokenizer_artifact(import, again);
+  BOOST_TEST(artifact::artifact_content_digest(folder / "again.h5") == artifact::artifact_content_digest(folder / "tokenizer.h5"));
+  BOOST_CHECK_THROW(data::inspect(folder / "files/tokenizer.model", {}), support::ArtifactError);
+  BOOST_CHECK_THROW(data::export_tokenizer(data::make_byte_tokenizer()->record(), folder / "none"), support::ConfigError);
+  BOOST_TEST(!std::filesystem::exists(folder / "none"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -16,6 +16,7 @@
 #include "data/stories.h"
 #include "data/token_dataset.h"
 #include "data/tokenizer.h"
+#include "data/tokenizer_stage.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -434,6 +435,57 @@ BOOST_AUTO_TEST_CASE(the_golden_ids_come_through_the_whole_stage, *boost::unit_t
     }
     if (*golden != 0) BOOST_TEST(hash.hex() == golden, model);
   }
+}
+
+/// Trained once, used for other text: the ids are those of that tokenizer, and data that share it fit one model.
+BOOST_AUTO_TEST_CASE(a_tokenizer_of_its_own_serves_many_corpora) {
+  const test::TempFolder folder;
+  const auto texts = some_stories(300);
+  write_raw(folder / "raw", texts);
+  write_raw(folder / "other", {"Another text, which the tokenizer has never seen.", "And one more of that kind, for the split."});
+  struct Lines : support::Progress {
+    std::string all;
+    void note(std::string_view line) override { all.append(line).append("\n"); }
+    void warn(std::string_view line) override { all.append("warning: ").append(line).append("\n"); }
+    void advance(std::string_view, std::int64_t, std::int64_t, const Json&) override {}
+    void event(const Json&) override {}
+  } lines;
+  artifact::Workspace workspace;
+  workspace.inputs["raw"] = {{folder / "raw", Kind::kRawText, "", {}}};
+  workspace.outputs["tokenizer"] = folder / "tokenizer.h5";
+  workspace.progress = &lines;
+  data::TokenizerStageConfig trained;
+  trained.vocabulary = 600;
+  data::make_tokenizer_artifact(trained, workspace);
+  BOOST_TEST(lines.all.find(" of memory\n") != std::string::npos, lines.all);
+  BOOST_TEST(lines.all.find(" bytes a token, ") != std::string::npos);
+  BOOST_TEST(lines.all.find("tokens a document, at most: ") != std::string::npos);
+  // The same training inside pe-tokenize gives the same tokenizer.
+  TokenizeConfig inside;
+  inside.vocabulary = 600;
+  run(inside, folder / "raw", folder / "inside");
+  const artifact::TokenizerRecord record = artifact::read_tokenizer(folder / "tokenizer.h5");
+  BOOST_TEST(record.digest() == TokenDataset(folder / "inside").tokenizer_digest());
+
+  const auto with_input = [&](const TokenizeConfig& config, const char* raw, const char* out) {
+    artifact::Workspace own;
+    own.inputs["raw"] = {{folder / raw, Kind::kRawText, "", {}}};
+    own.inputs["tokenizer"] = {{folder / "tokenizer.h5", Kind::kTokenizer, "", {}}};
+    own.outputs["data"] = folder / out;
+    own.progress = &support::silent_progress();
+    data::tokenize(config, own);
+  };
+  TokenizeConfig config;
+  config.tokenizer = TokenizeConfig::Tokenizer::kInput;
+  with_input(config, "raw", "a");
+  with_input(config, "other", "b");
+  BOOST_TEST(digest_of(folder / "a") == digest_of(folder / "inside"));
+  BOOST_TEST(TokenDataset(folder / "b").tokenizer_digest() == record.digest());
+  const auto says = [](const char* part) {
+    return [part](const support::ConfigError& e) { return std::string(e.what()).find(part) != std::string::npos; };
+  };
+  BOOST_CHECK_EXCEPTION(run(config, folder / "raw", folder / "c"), support::ConfigError, says("tokenizer: input needs an input 'tokenizer'"));
+  BOOST_CHECK_EXCEPTION(with_input(inside, "raw", "d"), support::ConfigError, says("set tokenizer: input"));
 }
 
 /// What encoded is told, and is no content: another release that gives the same ids makes the same artifact.
