@@ -31,20 +31,25 @@ using Clock = std::chrono::steady_clock;
 // Paths of the launcher's own descriptors: mpirun hands none of them on.
 constexpr const char* kEvents = "PE_RANK_EVENTS";
 constexpr const char* kStatus = "PE_RANK_STATUS";
+// In its place under srun, whose ranks may be on other machines: rank 0 alone ends with a code that is none of a failure.
+constexpr const char* kOnlyFirst = "rank 0";
 
 bool agreed(int code) {
   return code == support::kExitDone || code == support::kExitCheckpointed || code == support::kExitDiverged;
 }
 
 /// What ranks are told; whatever an mpirun, srun or torchrun around us said of this process is not for them.
-std::vector<std::string> rank_environment(const std::vector<std::string>& add) {
+/// @param job  but srun has to know whose step it starts
+std::vector<std::string> rank_environment(const std::vector<std::string>& add, bool job = false) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry), name = text.substr(0, text.find('='));
     const auto begins = [&](std::string_view with) { return name.substr(0, with.size()) == with; };
     const bool ours = name == "RANK" || name == "WORLD_SIZE" || name == "LOCAL_RANK" || name == "MASTER_ADDR" ||
                       name == "MASTER_PORT" || name == kEvents || name == kStatus;
-    const bool theirs = begins("SLURM_") || begins("PMI") || begins("PRTE_") || begins("ORTE_") ||
+    const bool of_job = job && begins("SLURM_") && !begins("SLURM_STEP") && !begins("SLURM_CPUS_PER_TASK") &&
+                        !begins("SLURM_NTASKS") && !begins("SLURM_TASKS_PER_NODE");
+    const bool theirs = (begins("SLURM_") && !of_job) || begins("PMI") || begins("PRTE_") || begins("ORTE_") ||
                         (begins("OMPI_") && !begins("OMPI_MCA_") && !begins("OMPI_ALLOW_"));
     if (!ours && !theirs) environment.emplace_back(text);
   }
@@ -175,6 +180,42 @@ int run_mpi(const RankLaunch& launch) {
   return judge(0, launch.count, support::kExitFailed, asked);
 }
 
+std::int64_t nodes_of_job() {
+  const char* job = std::getenv("SLURM_JOB_ID");
+  const char* nodes = std::getenv("SLURM_JOB_NUM_NODES");
+  return job == nullptr || nodes == nullptr ? 1 : support::parse_integer(nodes).value_or(1);
+}
+
+/// One step of our job on all its machines. Rank 0 is on this one, the job's first, so that it can write our events.
+int run_srun(const RankLaunch& launch, std::int64_t nodes) {
+  if (launch.count % nodes != 0) {
+    throw ConfigError(cat("compute.ranks is ", launch.count, ", which cannot be shared evenly among the ", nodes,
+                          " machines of the job"),
+                      {}, "choose gpus, or compute.ranks, as a multiple of slurm.nodes");
+  }
+  const std::int64_t each = launch.count / nodes;
+  std::vector<std::string> words{"srun", cat("--nodes=", nodes), cat("--ntasks=", launch.count),
+                                 cat("--ntasks-per-node=", each), "--distribution=block", "--kill-on-bad-exit=1",
+                                 "--cpu-bind=none", "--overlap"};
+  if (launch.mpi) words.push_back("--mpi=pmix");
+  words.insert(words.end(), launch.arguments.begin(), launch.arguments.end());
+  std::vector<std::string> add{cat(kStatus, "=", kOnlyFirst)};
+  if (launch.events_fd) add.push_back(cat(kEvents, "=/proc/", ::getpid(), "/fd/", *launch.events_fd));
+  const pid_t pid = start(words, rank_environment(add, /*job=*/true), /*group=*/true, SIGTERM);
+  bool asked = false;
+  int status = 0;
+  for (pid_t ended; (ended = ::waitpid(pid, &status, WNOHANG)) != pid;) {
+    if (ended < 0 && errno != EINTR) support::throw_errno("wait for", "srun");
+    if (support::stop_requested() && !asked) {
+      ::kill(pid, SIGUSR1);  // which it hands on to every rank
+      asked = true;
+    }
+    ::poll(nullptr, 0, 20);
+  }
+  const int code = support::decode_status(status).code;
+  return agreed(code) ? code : judge(-1, launch.count, code, asked);
+}
+
 int run_plain(const RankLaunch& launch) {
   std::map<pid_t, std::int64_t> running;
   const std::string port = std::to_string(support::free_port());
@@ -229,6 +270,7 @@ int run_plain(const RankLaunch& launch) {
 int launch_ranks(const RankLaunch& launch) {
   support::install_stop_signals();
   if (launch.events_fd) support::stop_when_closed(*launch.events_fd);
+  if (const std::int64_t nodes = nodes_of_job(); nodes > 1) return run_srun(launch, nodes);
   return launch.mpi ? run_mpi(launch) : run_plain(launch);
 }
 
@@ -243,6 +285,7 @@ std::optional<int> rank_events() {
 int rank_exit(int code) {
   const char* path = std::getenv(kStatus);
   if (path == nullptr || *path == 0) return code;
+  if (std::strcmp(path, kOnlyFirst) == 0) return agreed(code) && !support::own_ranks().is_first() ? 0 : code;
   const support::Descriptor fd(::open(path, O_WRONLY | O_CLOEXEC));
   if (!fd) return code;
   const std::string line = cat(support::own_ranks().rank, " ", code, "\n");
@@ -251,8 +294,10 @@ int rank_exit(int code) {
 }
 
 void follow_launcher() {
-  if (std::getenv(kStatus) == nullptr) return;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const char* status = std::getenv(kStatus);
+  if (status == nullptr) return;
+  // Under srun the parent is Slurm's own, which sees to the step.
+  if (std::strcmp(status, kOnlyFirst) != 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   support::install_stop_signals();
 }
 
