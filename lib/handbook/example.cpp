@@ -1,5 +1,6 @@
 #include "handbook/example.h"
 
+#include "encodings/token_reader.h"
 #include "support/hash.h"
 #include "support/random.h"
 #include "support/text.h"
@@ -31,6 +32,31 @@ std::string example_note(const EncodingEntry& entry) {
   if (has_idle_factor(entry)) return "factor 4";
   if (entry.family == encodings::Family::kPositionMap) return "over rope";
   return "";
+}
+
+at::Tensor example_numbers(encodings::PositionalEncoding& encoding, std::int64_t tokens) {
+  const encodings::ReadsTokens* reader = encodings::reader_of(encoding);
+  if (reader == nullptr) return {};
+  const std::string reads = reader->reads().at("reads");
+  const std::int64_t sentence = std::max<std::int64_t>(3, tokens / 16), half = (tokens + 1) / 2;
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    if (reads == "digits") {
+      numbers.push_back(t % 5 == 4 ? 0 : t % 5 + 1);   // numbers of four digits
+    } else if (reads == "segments") {
+      numbers.push_back(t % sentence);
+      numbers.push_back(t / sentence);
+    } else {
+      numbers.push_back(1 + t % half);   // what is said is said twice
+    }
+  }
+  return at::tensor(numbers, at::kLong).view({1, tokens, -1});
+}
+
+encodings::State example_pass(encodings::PositionalEncoding& encoding, const encodings::Span& span) {
+  encodings::State state = encodings::begin_pass(encoding, span);
+  if (const at::Tensor numbers = example_numbers(encoding, span.keys); numbers.defined()) encodings::give_numbers(state, numbers);
+  return state;
 }
 
 at::Tensor named_normals(const std::string& name, at::IntArrayRef sizes) {

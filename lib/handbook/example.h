@@ -16,6 +16,11 @@ Json example_config(const encodings::EncodingEntry& entry);
 /// "factor 4"; empty where all options have their defaults.
 std::string example_note(const encodings::EncodingEntry& entry);
 
+/// Numbers that tokens of a text might say, [1, tokens, channels], for an encoding that reads them; undefined for others.
+at::Tensor example_numbers(encodings::PositionalEncoding& encoding, std::int64_t tokens);
+/// A pass with these.
+encodings::State example_pass(encodings::PositionalEncoding& encoding, const encodings::Span& span);
+
 /// Standard normals, float64, the same for the same name.
 at::Tensor named_normals(const std::string& name, at::IntArrayRef sizes);
 

@@ -70,7 +70,8 @@ Json golden_case(const EncodingEntry& entry) {
     span.pe_len = 4 * kTrainLength;
     out["pe_len"] = *span.pe_len;
   }
-  encodings::State state = encodings::begin_pass(*encoding, span);
+  if (const Tensor numbers = example_numbers(*encoding, kTokens); numbers.defined()) out["token_positions"] = list_of(numbers[0]);
+  encodings::State state = example_pass(*encoding, span);
   encodings::LayerContext context =
       encodings::layer_context(*encoding, state, static_cast<int>(kLayer), waves({1, kTokens, kWidth}, 0.15, 0.5));
   out["positions"] = list_of(context.positions.to(at::kDouble));
@@ -87,7 +88,7 @@ Json golden_case(const EncodingEntry& entry) {
        .v = waves({1, kHeads, kTokens, kHeadWidth}, 0.3, 1), .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
       {.route = encodings::Route::kReference, .trace = &trace});
   if (encoding->traits(span).adds_to_tokens) {
-    encodings::State fresh = encodings::begin_pass(*encoding, span);
+    encodings::State fresh = example_pass(*encoding, span);
     out["embedding"] = list_of(encodings::add_to_tokens(*encoding, at::zeros({1, kTokens, kWidth}, at::kDouble), fresh)[0]);
   } else {
     out["logits"] = triangle(trace.logits);

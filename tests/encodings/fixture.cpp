@@ -1,5 +1,7 @@
 #include "fixture.h"
 
+#include "encodings/token_reader.h"
+
 #include <torch/csrc/autograd/autograd.h>
 
 #include <boost/test/unit_test.hpp>
@@ -102,14 +104,23 @@ void Toy::require_gradients() {
   for (Tensor* t : {&x, &q, &k, &v}) *t = t->detach().clone().requires_grad_(true);
 }
 
+void say_numbers(encodings::PositionalEncoding& encoding, const Tensor& x, encodings::State& state) {
+  if (encodings::reader_of(encoding) == nullptr) return;
+  // By what a token is, so that parts of a text say what the whole says.
+  const Tensor one = x.select(-1, 0).gt(0).to(at::kLong), other = x.select(-1, 1).gt(0).to(at::kLong);
+  encodings::give_numbers(state, at::stack({1 + one + 2 * other, other}, -1));
+}
+
 Tensor Toy::run(encodings::PositionalEncoding& encoding, const Span& span,
                 const encodings::AttendOptions& options) const {
   encodings::State state = encodings::begin_pass(encoding, span);
+  say_numbers(encoding, x, state);
   const std::int64_t batch = x.size(0), keys = x.size(1), queries = span.queries;
   // The embedding sees the queries' rows; here all rows pass through it, as they did when they were queries.
   Span whole = span;
   whole.queries = keys;
   encodings::State embedding = encodings::begin_pass(encoding, whole);
+  say_numbers(encoding, x, embedding);
   const Tensor h = encodings::add_to_tokens(encoding, x, embedding);
   const auto heads = [&](const Tensor& w, std::int64_t count, const Tensor& added) {
     return at::matmul(h, w).view({batch, keys, count, shape.head_width}).transpose(1, 2) + added;
@@ -239,6 +250,9 @@ std::vector<Subject> subjects() {
       "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'alibi', 't5']}",
       "{'stack': [{'kind': 'randomised', 'scope': 'model', 'max_random_position': 128}, 'fire', 'cope']}",
       "{'stack': [{'kind': 'randomised', 'max_random_position': 128}, {'kind': 'learned', 'max_positions': 128}]}",
+      "{'stack': ['abacus', 'rope']}",
+      "{'kind': 'bipe', 'inter': 'alibi'}",
+      "{'stack': ['coupled', {'kind': 'learned', 'max_positions': 513}]}",
       "{'kind': 'rove', 'fraction': 0.5, 'layout': 'interleaved'}",
       "{'kind': 'rove', 'keys': false}",
       "{'kind': 'rove', 'undo': false}",

@@ -59,6 +59,9 @@ struct Toy {
   Tensor wq, wk, wv;         ///< [d_m, heads·d_h]
 };
 
+/// Where an encoding reads numbers off the tokens: those that tokens with these inputs say.
+void say_numbers(encodings::PositionalEncoding& encoding, const Tensor& x, encodings::State& state);
+
 /// One encoding or stack under test.
 struct Subject {
   std::string name;
