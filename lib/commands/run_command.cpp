@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 
+#include "cli/terminal.h"
 #include "commands/commands.h"
 #include "commands/display.h"
 #include "commands/session.h"
@@ -34,8 +37,16 @@ double since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// Of each report what it found, as it says itself, and where its page is. On a terminal a line stays a line.
 void print_reports(const std::vector<std::string>& reports) {
-  for (const std::string& report : reports) print(cat("report: ", short_path(pipeline::front_page(report)), "\n"));
+  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  for (const std::string& report : reports) {
+    for (const std::string& said : pipeline::result_lines(report)) {
+      const std::string line = "  " + cli::harmless(said);
+      print((terminal ? cli::fit(line, cli::terminal_size(STDOUT_FILENO).columns) : line) + "\n");
+    }
+    print(cat("report: ", short_path(pipeline::front_page(report)), "\n"));
+  }
 }
 
 void print_nothing_to_do(const cli::CommandLine& line, const std::string& name, std::size_t tasks,

@@ -126,6 +126,7 @@ std::vector<Section> make_sections(const Results& results) {
       const auto append = [](auto& to, auto& from) { to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end())); };
       append(before.paragraphs, section.paragraphs);
       append(before.findings, section.findings);
+      append(before.lines, section.lines);
       append(before.figures, section.figures);
       append(before.tables, section.tables);
       continue;
@@ -200,6 +201,17 @@ std::vector<std::string> fallen_claims(const Results& results) {
 
 }  // namespace
 
+std::string result_text(const std::vector<Section>& sections) {
+  std::string text;
+  int lines = 0;
+  for (const Section& section : sections) {
+    for (const std::string& line : section.lines) {
+      if (lines++ < 2) text += clean_text(line) + "\n";
+    }
+  }
+  return text;
+}
+
 std::vector<std::string> write_report(const ReportConfig& config, artifact::Workspace& workspace) {
   require_plot_programs();
   if (workspace.all_inputs("scores").empty() && workspace.all_inputs("curves").empty()) {
@@ -258,6 +270,7 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
     put(cat("data/", file_name(name.substr(0, name.size() - 4)), ".csv"), text);
   put("report.json", json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
   put("report.html", render_page(page));
+  if (const std::string result = result_text(sections); !result.empty()) put("result.txt", result);
   out.finish();
   // Where it will lie is not said: within a pipeline this folder is a temporary one.
   workspace.progress->note(cat("report: ", sections.size(), " sections, ", total, " figures"));

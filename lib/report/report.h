@@ -2,6 +2,7 @@
 /// Writes a report: `report.html`, and the same as files for papers and programs.
 ///
 ///     report.html                  one self-contained page
+///     result.txt                   what was found, in at most two lines for a terminal
 ///     figures/<id>.svg .pdf .png   each figure whole
 ///     tables/<id>.csv .md .tex     each table
 ///     data/<table>.csv             every row that was read, with labels; data/figure_<id>.csv what a figure shows
@@ -16,6 +17,9 @@ namespace pe::report {
 
 /// The sections that have something to show, in order.
 std::vector<Section> make_sections(const Results& results);
+
+/// The content of `result.txt`: the first two lines that sections have. Empty, and then not written, when none has any.
+std::string result_text(const std::vector<Section>& sections);
 
 /// Reads the inputs of the roles `scores` and `curves` and writes the collection of the role `report`.
 /// @throws ArtifactError when nothing was gathered, or nothing of it can be shown; Error naming the package when a

@@ -44,6 +44,10 @@ double mean_of_finite(const std::vector<double>& values) {
   return count > 0 ? sum / count : kNaN;
 }
 
+void add_if_it_fits(std::string& line, const std::string& tail) {
+  if (support::display_width(line) + support::display_width(tail) <= kLineColumns) line += tail;
+}
+
 std::string as_one(const std::vector<std::string>& sentences) {
   std::string text;
   for (std::string sentence : sentences) {

@@ -21,10 +21,13 @@ struct Section {
   std::string title;
   std::vector<std::string> paragraphs;  ///< how to read what follows
   std::vector<std::string> findings;    ///< sentences for the top of the page
+  std::vector<std::string> lines;       ///< the most important ones for the end of a run
   std::vector<Figure> figures;
   std::vector<Table> tables;
   bool empty() const { return paragraphs.empty() && figures.empty() && tables.empty(); }
 };
+
+inline constexpr std::size_t kLineColumns = 78;  ///< of Section::lines: a terminal's 80, less an indent
 
 /// A file whose section has the id of the one before adds figures and tables to it.
 struct SectionEntry {
@@ -44,6 +47,8 @@ void each_row(const Results& results, const std::string& table,
 std::size_t arm_of(const Results& results, std::size_t run);
 /// Sentences as one: "A; b; c."
 std::string as_one(const std::vector<std::string>& sentences);
+/// Adds `tail` to a line of Section::lines unless it becomes too long.
+void add_if_it_fits(std::string& line, const std::string& tail);
 /// Mean of what is finite; NaN of nothing.
 double mean_of_finite(const std::vector<double>& values);
 

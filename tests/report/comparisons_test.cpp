@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "report/comparison.h"
+#include "report/report.h"
 #include "report/section_results.h"
 
 using namespace pe;
@@ -102,6 +103,40 @@ BOOST_AUTO_TEST_CASE(bold_and_sentences_know_the_noise_of_seeds) {
   const Section forest = section_of("differences", three);
   const Point& point = forest.figures.at(0).panels.at(0).series.at(0).points.at(0);
   BOOST_TEST(point.high - point.low > 0.05);   // seeds, and not 0.001 of the documents
+}
+
+BOOST_AUTO_TEST_CASE(the_end_of_a_run_says_effect_interval_and_seeds_in_a_line) {
+  const auto lines = [](const Perplexities& options) { return section_of("perplexity", perplexities(options)).lines; };
+  const Perplexities three{.encodings = {"none", "rope", "alibi"}, .lengths = {128, 512, 1024}, .better = 0.3};
+  const auto clear = lines(three);
+  BOOST_TEST_REQUIRE(clear.size() == 2u);  // the training length, and the longest
+  BOOST_TEST(clear[0].rfind("perplexity at 128 (1×): alibi ", 0) == 0u, clear[0]);
+  BOOST_TEST(clear[1].rfind("perplexity at 1,024 (8×): alibi ", 0) == 0u, clear[1]);
+  for (const std::string& line : clear) {
+    BOOST_TEST(contains(line, ", 26 % below "), line);  // 1 - exp(-0.3)
+    BOOST_TEST(contains(line, " (26 to 26); "), line);
+    BOOST_TEST(support::display_width(line) <= kLineColumns, line);
+  }
+  // An interval that holds zero is shown as one, and one seed as one.
+  const auto same = lines({.lengths = {128}, .seed_sd = 0.05});
+  BOOST_TEST_REQUIRE(same.size() == 1u);
+  BOOST_TEST(contains(same[0], " (-"), same[0]);
+  BOOST_TEST(contains(lines({.seeds = {"1"}, .better = 0.3})[0], ", one seed)"),
+             lines({.seeds = {"1"}, .better = 0.3})[0]);
+  // Long names take what is essential; the rest gives way.
+  const auto longest = lines(
+      {.encodings = {"none", "an_encoding_with_a_long_name", "another_encoding_with_a_long_name"}, .better = 0.3});
+  BOOST_TEST(contains(longest[0], "another_encoding_with_a_long_name "), longest[0]);
+  BOOST_TEST(!contains(longest[0], "; "), longest[0]);
+
+  Section first, second;
+  first.lines = {"one\033[2J", "two"};
+  second.lines = {"three"};
+  const std::string text = result_text({first, second});
+  BOOST_TEST(contains(text, "two\n"), text);
+  BOOST_TEST(!contains(text, "three"), text);
+  BOOST_TEST(!contains(text, "\033"), text);
+  BOOST_TEST(result_text({Section{}}).empty());
 }
 
 BOOST_AUTO_TEST_CASE(sentences_forest_and_parity_use_one_protocol) {

@@ -56,12 +56,14 @@ BOOST_AUTO_TEST_CASE(a_report_holds_page_figures_tables_and_data_and_is_the_same
   const artifact::Collection first(folder / "report", artifact::Kind::kReport);
   first.verify();
   for (const char* name :
-       {"report.html", "report.json", "figures/perplexity_length.svg", "figures/perplexity_length.pdf",
+       {"report.html", "report.json", "result.txt", "figures/perplexity_length.svg", "figures/perplexity_length.pdf",
         "figures/perplexity_length.png", "figures/loss_tokens.svg", "tables/perplexity_length.csv",
         "tables/perplexity_length.md", "tables/perplexity_length.tex", "tables/differences.csv", "tables/inventory.csv",
         "data/lm_doc.csv", "data/figure_perplexity_length.csv", "data/curve_train.csv"}) {
     BOOST_TEST((first.manifest().find(name) != nullptr), name);
   }
+  BOOST_TEST(support::read_file(folder / "report" / "result.txt") ==
+             result_text(make_sections(read_results(config, workspace))));
   const std::string page = support::read_file(folder / "report" / "report.html");
   BOOST_TEST(page.size() < 2u << 20);
   BOOST_TEST(page.find("http://") == page.find("http://www.w3.org"));  // namespaces only: nothing is fetched

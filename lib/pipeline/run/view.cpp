@@ -211,4 +211,16 @@ fs::path front_page(const fs::path& report) {
   return report;
 }
 
+std::vector<std::string> result_lines(const fs::path& report) {
+  const fs::path file = report / "result.txt";
+  constexpr std::uintmax_t kMost = 1 << 16;  // another's file must not stop a run that is done
+  std::error_code error;
+  if (::access(file.c_str(), R_OK) != 0 || fs::file_size(file, error) > kMost || error) return {};
+  std::vector<std::string> lines;
+  for (std::string& line : support::split(support::read_file(file), '\n')) {
+    if (!support::trim(line).empty() && lines.size() < 2) lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 }  // namespace pe::pipeline

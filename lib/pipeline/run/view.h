@@ -63,5 +63,7 @@ bool view_stands(const std::filesystem::path& outputs, const std::string& pipeli
 
 /// The file of a report folder that a person opens first: "report.html", "index.html", "report.md", else the folder.
 std::filesystem::path front_page(const std::filesystem::path& report);
+/// What the report says of itself in a line or two: its member "result.txt". Empty when it has none.
+std::vector<std::string> result_lines(const std::filesystem::path& report);
 
 }  // namespace pe::pipeline

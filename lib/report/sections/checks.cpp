@@ -329,6 +329,7 @@ Section checks_section(const Results& results, Palette&) {
   }
   table.caption = cat("Decided from what was gathered: ", passed, " of ", checks.size(), " pass, ", failed, " fail, ", checks.size() - passed - failed,
                       " cannot be decided from it.");
+  if (failed > 0) section.lines.push_back(cat("checks of the comparison: ", failed, " of ", checks.size(), " fail"));
   if (failed > 0) section.findings.push_back(cat("Checks of the comparison: ", failed, " of ", checks.size(), " fail; see 'Can this comparison be trusted?'."));
   section.tables.push_back(std::move(table));
   return section;

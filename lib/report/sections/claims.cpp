@@ -1,6 +1,7 @@
 // Claims and what became of them: one line for each claim, and one for each of its tests.
 #include "report/claims.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "report/comparison.h"
@@ -30,12 +31,39 @@ Row row_of(const std::string& id, const TestResult& result, bool is_control) {
                     Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_name(result.verdict)), Cell::of_text(reason)}};
 }
 
+/// One claim with its effect, or how many got which verdict.
+std::string line_of(const std::vector<ClaimResult>& judged) {
+  if (judged.size() == 1) {
+    const ClaimResult& result = judged.front();
+    std::string line = cat("claim ", result.claim->id, ": ", verdict_name(result.verdict));
+    for (const TestResult& test : result.tests) {
+      if (test.verdict != result.verdict || !std::isfinite(test.effect)) continue;
+      line += cat(", effect ", format_number(test.effect, NumberStyle::kSignedNats));
+      if (std::isfinite(test.interval.low))
+        line += cat(" (", format_number(test.interval.low, NumberStyle::kSignedNats), " to ",
+                    format_number(test.interval.high, NumberStyle::kSignedNats), ")");
+      line += cat(", ", seeds_in_words(test.seeds));
+      break;
+    }
+    return line;
+  }
+  std::vector<std::string> counts;
+  for (const Verdict verdict :
+       {Verdict::kReproduced, Verdict::kPartly, Verdict::kNotReproduced, Verdict::kNotTestable}) {
+    const auto count = std::count_if(judged.begin(), judged.end(),
+                                     [&](const ClaimResult& result) { return result.verdict == verdict; });
+    if (count > 0) counts.push_back(cat(count, " ", verdict_name(verdict)));
+  }
+  return cat(judged.size(), " claims: ", support::join(counts, ", "));
+}
+
 }  // namespace
 
 Section claims_section(const Results& results, Palette&) {
   Section section{.id = "claims", .title = "Claims"};
   if (results.claims.empty()) return section;
   const std::vector<ClaimResult> judged = judge(results.claims, results);
+  section.lines.push_back(line_of(judged));
 
   Table board{.id = "verdicts", .title = "Claims and verdicts"};
   board.columns = {{.id = "claim_id", .header = "Claim", .text = true},      {.id = "says", .header = "What it says", .text = true},

@@ -249,9 +249,28 @@ Table bits_table(const Results& results) {
   return table;
 }
 
+/// "57", "4.1", "0.8", "0.03".
+std::string percent_in_words(double percent) {
+  const double size = std::fabs(percent);
+  return fmt::format("{:.{}f}", percent, size >= 9.95 ? 0 : size >= 0.095 ? 1 : 2);
+}
+
+/// "57 % below none (53 to 60)": how far the best is below the next, as a share of perplexity.
+std::string lead_in_words(const TwoLevel& difference, const std::string& next) {
+  const auto below = [](double nats) { return percent_in_words(-100 * std::expm1(nats)); };
+  std::string text = cat(below(difference.estimate), " % below ", next, " (", below(difference.interval.high), " to ",
+                         below(difference.interval.low));
+  if (!difference.knows_seeds()) text += cat(", ", seeds_in_words(difference.seeds));
+  return text + ")";
+}
+
+struct Findings {
+  std::vector<std::string> sentences, lines;
+};
+
 // The comparison that most readers came for, in words, with its uncertainty.
-std::vector<std::string> findings_of(const Results& results) {
-  std::vector<std::string> findings;
+Findings findings_of(const Results& results) {
+  Findings findings;
   const std::string protocol = headline_protocol(results);
   const auto lengths = lengths_of(results, protocol);
   for (const std::string& variant : results.variants) {
@@ -290,7 +309,17 @@ std::vector<std::string> findings_of(const Results& results) {
       if (difference) text += cat(" (", certainty(*difference, adjusted_p(*difference, pairs_of_arms(ranked.size()))), ")");
       if (ranked.size() > 2) text += cat("; highest ", ranked.back().arm->encoding, " with ", perplexity(ranked.back()));
       if (!absent.empty()) text += cat("; ", support::join(absent, ", "));
-      findings.push_back(text + ".");
+      findings.sentences.push_back(text + ".");
+      std::string line =
+          cat(variant.empty() || !tells_variants(results) ? "" : variant + ": ", "perplexity at ",
+              length_header(results, length), ": ", ranked[0].arm->encoding, " ", perplexity(ranked[0]), ", ",
+              difference ? lead_in_words(*difference, ranked[1].arm->encoding)
+                         : cat(ranked[1].arm->encoding, " ", perplexity(ranked[1])));
+      if (ranked.size() > 2)
+        add_if_it_fits(line, cat("; ", ranked.back().arm->encoding, " ", perplexity(ranked.back())));
+      if (!absent.empty()) add_if_it_fits(line, cat("; ", support::join(absent, ", ")));
+      // Beside verdicts of claims there is room for one: the longest length.
+      if (results.claims.empty() || length == asked.back()) findings.lines.push_back(std::move(line));
     }
   }
   return findings;
@@ -307,7 +336,9 @@ Section perplexity_section(const Results& results, Palette& palette) {
       std::any_of(results.arms.begin(), results.arms.end(), [](const Arm& arm) { return arm.runs.size() > 1; });
   if (repeated) section.tables.push_back(seeds_table(results));
   if (Table bits = bits_table(results); !bits.rows.empty()) section.tables.push_back(std::move(bits));
-  section.findings = findings_of(results);
+  Findings findings = findings_of(results);
+  section.findings = std::move(findings.sentences);
+  section.lines = std::move(findings.lines);
   return section;
 }
 
