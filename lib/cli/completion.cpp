@@ -129,8 +129,9 @@ std::vector<Candidate> complete(const std::vector<std::string>& words, Completio
   } else {
     flags = known(stage_flags());
     flags.push_back({{"--version"}, "", "Show the version", false});
+    flags.push_back({{"-h", "--help"}, "TOPIC", "Show help, or help on part of the config", false});
   }
-  flags.push_back({{"-h", "--help"}, "", "Show help", false});
+  if (!find(flags, "--help")) flags.push_back({{"-h", "--help"}, "", "Show help", false});
 
   const Known* open = nullptr;  // a flag that still wants its value
   bool only_words = false;

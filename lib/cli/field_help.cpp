@@ -83,12 +83,12 @@ void collect(const Schema& schema, const std::string& prefix, const std::string&
   }
 }
 
-void collect_topics(const Schema& schema, const std::string& prefix, std::vector<std::string>& topics) {
+void collect_topics(const Schema& schema, const std::string& prefix, std::vector<HelpTopic>& topics) {
   for (const Field& field : schema) {
     const std::string path = cat(prefix, prefix.empty() ? "" : ".", field.name);
-    topics.push_back(path);
-    if (kinds_elsewhere(field)) topics.push_back(plural(field));
-    for (const VariantKind& kind : field.kinds) topics.push_back(kind.name);
+    topics.push_back({path, field.help});
+    if (kinds_elsewhere(field)) topics.push_back({plural(field), cat("the ", field.kinds.size(), " kinds of ", path)});
+    for (const VariantKind& kind : field.kinds) topics.push_back({kind.name, kind.summary});
     collect_topics(field.fields, path, topics);
   }
 }
@@ -117,13 +117,19 @@ std::string field_outline(const Schema& schema, int columns) {
   return text;
 }
 
+std::vector<HelpTopic> help_topics(const Schema& schema) {
+  std::vector<HelpTopic> topics{{"all", "every field"}};
+  collect_topics(schema, "", topics);
+  return topics;
+}
+
 std::string field_topic(const Schema& schema, const std::string& program, const std::string& topic, int columns) {
   if (topic == "all") return support::render_fields(schema, columns);
   std::string text;
   collect(schema, "", topic, columns, text);
   if (!text.empty()) return text.substr(text.find_first_not_of('\n'));
-  std::vector<std::string> topics{"all"};
-  collect_topics(schema, "", topics);
+  std::vector<std::string> topics;
+  for (const HelpTopic& known : help_topics(schema)) topics.push_back(known.name);
   throw support::ConfigError(cat("no help on ", support::quote(topic)), {program + " --help", 0, 0, "", 1},
                              support::suggestion(topic, topics));
 }

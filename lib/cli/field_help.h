@@ -4,7 +4,7 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "support/config.h"
 
@@ -12,6 +12,12 @@ namespace pe::cli {
 
 /// A line or two for each group and field at the top.
 std::string field_outline(const support::Schema& schema, int columns);
+
+/// What may stand behind `--help`, with what it is about.
+struct HelpTopic {
+  std::string name, about;
+};
+std::vector<HelpTopic> help_topics(const support::Schema& schema);
 
 /// What `--help TOPIC` prints. A topic is `all`, a dotted key or its last part (`train`, `peak_lr`), the plural of a
 /// variant (`encodings`: its kinds, a line each), or a kind (`rope`: its options).

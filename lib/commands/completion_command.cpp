@@ -4,6 +4,7 @@
 
 #include "cli/command_table.h"
 #include "cli/completion.h"
+#include "cli/field_help.h"
 #include "cli/tool_table.h"
 #include "commands/command_table.h"
 #include "commands/commands.h"
@@ -226,7 +227,7 @@ class Source : public cli::CompletionSource {
       plain(runs(context));
       return out;
     }
-    if (kind == "KEY=VALUE" || kind == "ROLE=PATH") return of_stage(kind, typed, context);
+    if (kind == "KEY=VALUE" || kind == "ROLE=PATH" || kind == "TOPIC") return of_stage(kind, typed, context);
     const auto file = pipeline_of(context);
     if (!file) return out;
     if (kind == "SELECT" || kind == "ID") return selections(*file, typed);
@@ -299,6 +300,10 @@ class Source : public cli::CompletionSource {
       pipeline::StageCatalog catalog = stage_catalog();
       const auto stage = catalog.find(context.program, fs::current_path(), {});
       if (kind == "KEY=VALUE") return settings(stage->fields, "", typed);
+      if (kind == "TOPIC") {
+        for (const cli::HelpTopic& topic : cli::help_topics(stage->fields)) out.push_back({topic.name, topic.about});
+        return out;
+      }
       const auto equals = typed.find('=');
       if (equals != std::string::npos) {
         for (Candidate& path : paths(typed.substr(equals + 1), {}, true)) {

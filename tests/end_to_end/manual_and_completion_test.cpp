@@ -182,6 +182,11 @@ BOOST_AUTO_TEST_CASE(words_are_completed_by_what_may_stand_there) {
   some({"pe-train", "--set", "train.to"}, {"train.tokens="});
   some({"pe-train", "--input", ""}, {"data="});
   some({"pe-train", "--output", ""}, {"model="});
+  // Topics of help: groups, fields, lists of kinds, and kinds.
+  some({"pe-train", "--help", ""}, {"all", "model", "train.peak_lr", "encodings", "rope"});
+  some({"pe-train", "-h", "yar"}, {"yarn", "yarn_resonance"});
+  some({"pe-train", "--help=enc"}, {"--help=encodings"});
+  BOOST_TEST(asked(project, {"pe-score", "--help", ""}).count("all") == 0u);  // a program without topics
   some({"pe-score", "--"}, {"--encoding", "--route"});
   some({"pe-score", "--route", ""}, {"reference", "fused", "chunked"});
   some({"pe-score", "--encoding", "yar"}, {"yarn", "yarn_resonance"});
@@ -237,6 +242,10 @@ BOOST_AUTO_TEST_CASE(a_real_bash_completes_at_its_prompt, *boost::unit_test::pre
   BOOST_TEST(shell.read_until("pe-train --set train.warmup_", 10), shell.screen.text());
   shell.type("\003");
   shell.read_for(0.5);
+  shell.type("pe-train --help encodin\t");
+  BOOST_TEST(shell.read_until("pe-train --help encodings", 10), shell.screen.text());
+  shell.type("\003");
+  shell.read_for(0.5);
   shell.type("exit\n");
   shell.wait();
 }
@@ -254,6 +263,10 @@ BOOST_AUTO_TEST_CASE(a_real_zsh_completes_at_its_prompt, *boost::unit_test::prec
   BOOST_TEST(shell.read_until("explain toy.yml", 10), shell.screen.text());
   shell.type("'trunk[se\t");
   BOOST_TEST(shell.read_until("'trunk[seed=", 10), shell.screen.text());
+  shell.type("\003");
+  shell.read_for(0.5);
+  shell.type("pe-train --help encodin\t");
+  BOOST_TEST(shell.read_until("pe-train --help encodings", 10), shell.screen.text());
   shell.type("\003");
   shell.read_for(0.5);
   shell.type("exit\n");
@@ -274,6 +287,7 @@ BOOST_AUTO_TEST_CASE(a_real_fish_completes, *boost::unit_test::precondition(pe::
   BOOST_TEST(ask("pe-pipeline run toy.yml tru").count("trunk"), text_of(ask("pe-pipeline run toy.yml tru")));
   BOOST_TEST(ask("pe-pipeline run toy.yml --progress ").count("plain"));
   BOOST_TEST(ask("pe-train --set train.warmup").size() > 0u);
+  BOOST_TEST(ask("pe-train --help encodin").count("encodings"), text_of(ask("pe-train --help encodin")));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
