@@ -247,6 +247,49 @@ BOOST_AUTO_TEST_CASE(events_as_json_are_one_object_a_line_from_plan_to_end) {
     BOOST_TEST(std::count(names.begin(), names.end(), name) > 0, name);
 }
 
+BOOST_AUTO_TEST_CASE(a_run_ends_with_what_its_report_found_and_where_it_is) {
+  const Project project;  // the toy's report says "4 toys were gathered into …" and "and that is all"
+  std::vector<std::string> words = run_words(project);
+  {
+    const auto events = project.call("run", {"--progress", "json"});
+    BOOST_TEST(events.code == 0, events.err);
+    std::istringstream stream(events.out);
+    for (std::string line; std::getline(stream, line);) BOOST_TEST(Json::parse(line, nullptr, false).is_object(), line);
+  }
+  const std::string found = "  4 toys were gathered into the report\n  and that is all\nreport: reports/toy/";
+  fs::remove_all(project.root() / "store");
+  const auto piped = project.call("run");
+  CHECK_HAS(piped.out, found);
+  BOOST_TEST(!has(piped.out, "\033["), piped.out);
+  const auto idle = project.call("run");  // nothing to do
+  CHECK_HAS(idle.out, "nothing to do");
+  CHECK_HAS(idle.out, found);
+  const auto forced = project.call("run", {"report"});  // planned anew, nothing to do
+  CHECK_HAS(forced.out, found);
+
+  PseudoTerminal narrow(30, 12, in_terminal(project, words), project.root().string());
+  BOOST_TEST(narrow.wait() == 0);
+  CHECK_HAS(narrow.screen.text(), "  4 toys were gathered into t…");
+  CHECK_HAS(narrow.screen.text(), "report: reports/toy/");
+  fs::remove_all(project.root() / "store");
+  PseudoTerminal terminal(80, 24, in_terminal(project, words), project.root().string());
+  BOOST_TEST(terminal.wait() == 0);
+  const std::string screen = terminal.screen.text();
+  CHECK_HAS(screen, "8 made");
+  BOOST_TEST(screen.find("8 made") < screen.find("  4 toys were gathered"), screen);
+  BOOST_TEST(screen.find("  and that is all") < screen.find("report: "), screen);
+
+  // A report of another program that says nothing, or far too much, has its path alone.
+  const fs::path latest = fs::canonical(project.root() / "reports/toy/latest");
+  support::write_file_atomically(latest / "result.txt", std::string(1 << 20, 'x'), false);
+  const auto huge = project.call("run");
+  BOOST_TEST(!has(huge.out, "xxx"));
+  CHECK_HAS(huge.out, "report: ");
+  support::write_file_atomically(latest / "result.txt", "\033[2Jone\n\ntwo\nthree\n", false);
+  const auto odd = project.call("run");
+  CHECK_HAS(odd.out, "  ^[[2Jone\n  two\nreport: ");
+}
+
 BOOST_AUTO_TEST_CASE(a_watched_run_is_followed_to_its_end) {
   const Project project(kSlow);
   const pid_t run = project.start({"-j", "2"});

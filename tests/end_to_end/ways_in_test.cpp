@@ -105,7 +105,12 @@ BOOST_AUTO_TEST_CASE(a_folder_of_text_leads_to_a_report) {
   const Answer run = reader.type("pe-pipeline run first.yml --set text.source=local",
                                  kSmall + " --set data.vocabulary=300" + kQuiet, {{"DIR", texts.string()}});
   BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
-  BOOST_TEST(has(run.out, "report: "));
+  // It ends with what was found, and where the page is.
+  const std::string found = support::read_file(reader.root() / "reports/first/latest/result.txt");
+  BOOST_TEST(found.rfind("perplexity at ", 0) == 0u, found);
+  for (const std::string& line : support::split(found, '\n'))
+    if (!line.empty()) BOOST_TEST(has(run.out, "  " + line + "\n"), run.out);
+  BOOST_TEST(has(run.out, "\nreport: reports/first/"), run.out);
   const std::string page = support::read_file(reader.root() / "reports/first/latest/report.html");
   for (const char* part : {"rope", "Perplexity against context length"}) BOOST_TEST(has(page, part), part);
   const Answer again = reader.type("pe-pipeline run first.yml --set text.source=local",

@@ -206,6 +206,9 @@ void toy_report(const ToyConfig& config, Workspace& workspace) {
     text += cat("-", labels, " ", pe::artifact::read_metrics(input.path).facts.value("state", "?"), "\n");
   }
   pe::support::write_file_atomically(writer.add("report.md"), text, false);
+  pe::support::write_file_atomically(
+      writer.add("result.txt"),
+      cat(workspace.all_inputs("in").size(), " toys were gathered into ", config.text, "\nand that is all\n"), false);
   pe::support::write_file_atomically(writer.add("data/inputs.txt"),
                                      pe::support::sha256_hex(digest_inputs(workspace)) + "\n", false);
   writer.finish(false);
