@@ -27,7 +27,7 @@ Flag store_flag() {
   return text("--store", "DIR", "The store; else $PE_STORE, else store/ at the pipeline's root", &CommandLine::store);
 }
 Flag color_flag() {
-  return choice("--color", {"auto", "always", "never"}, "Colour; auto heeds NO_COLOR, CLICOLOR_FORCE and the terminal",
+  return choice("--color", {"auto", "always", "never"}, "Colour; auto honours NO_COLOR, CLICOLOR_FORCE and the terminal",
                 &CommandLine::color);
 }
 Flag json_flag() { return toggle("--json", "Print JSON with a schema_version, for programs", &CommandLine::json); }
@@ -39,19 +39,19 @@ std::vector<Flag> operator+(std::vector<Flag> a, const std::vector<Flag>& b) {
 
 std::vector<Flag> reading_flags() {
   return {list("--set", "STAGE.KEY=VALUE",
-               "Lay a value over a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY, slurm.KEY", &CommandLine::set),
+               "Override a value of a stage's config, or vars.NAME, axes.NAME, resources.NAME.KEY, slurm.KEY", &CommandLine::set),
           list("--axis", "AXIS=LABEL,…", "Keep only these labels of an axis", &CommandLine::axis),
-          text("--scale", "SCALE", "Take a scale of the pipeline file", &CommandLine::scale), store_flag(),
+          text("--scale", "SCALE", "Use this scale of the pipeline file", &CommandLine::scale), store_flag(),
           color_flag()};
 }
 
 std::vector<Flag> capacity_flags() {
-  return {number("-j,--jobs", "N", "CPUs to use; default: all that are available to this process", &CommandLine::jobs),
-          number("--mem", "SIZE", "Memory to count with, as 16G; default: what there is", &CommandLine::mem_bytes,
+  return {number("-j,--jobs", "N", "CPUs to use (default: all available to this process)", &CommandLine::jobs),
+          number("--mem", "SIZE", "Memory to use, such as 16G (default: all of it)", &CommandLine::mem_bytes,
                  support::Suffixes::kBytes),
-          {"--gpus", "IDS", "GPUs to use, as 0,1 or none; default: CUDA_VISIBLE_DEVICES, else all",
+          {"--gpus", "IDS", "GPUs to use, such as 0,1, or none (default: CUDA_VISIBLE_DEVICES, else all)",
            [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
-          list("--pool", "NAME=N", "How many tasks a pool lets run at once (1 unless told)", &CommandLine::pools)};
+          list("--pool", "NAME=N", "Tasks of a pool that may run at once (default: 1)", &CommandLine::pools)};
 }
 
 constexpr const char* kSelection =
@@ -68,34 +68,33 @@ const cli::CommandTable& command_table() {
     out.push_back(
         {"run",
          "FILE [SELECT...] [flags]",
-         "Make what is missing, here",
+         "Run what is missing on this machine",
          cat("Runs every task whose result is not in the store yet, as many at once as CPUs, memory and GPUs allow, "
-             "and "
-             "prints where the report is. A failure blocks only what depends on it. The first Ctrl-C asks stages to "
-             "save and "
-             "stop, the second kills them; nothing is left half done, and the same command goes on later.\n\n",
+             "and prints what the report found and where it is. A failure blocks only what depends on it. The first "
+             "Ctrl-C asks stages to save and stop, the second kills them; no partial result is left, and the same "
+             "command continues later.\n\n",
              kSelection),
          reading_flags() + capacity_flags() +
              std::vector<Flag>{
-                 toggle("-n,--dry-run", "Only say what would run", &CommandLine::dry_run),
-                 toggle("--force", "Run what is selected again although its result is there (not what it needs)",
+                 toggle("-n,--dry-run", "Show what would run, and run nothing", &CommandLine::dry_run),
+                 toggle("--force", "Run the selected tasks again even if their results are present (not their inputs)",
                         &CommandLine::force),
-                 toggle("--keep-going", "After a failure, go on with what does not depend on it (the default)",
+                 toggle("--keep-going", "After a failure, continue with tasks that do not depend on it (the default)",
                         &CommandLine::fail_fast, false),
-                 toggle("--fail-fast", "After a failure, start nothing new", &CommandLine::fail_fast),
-                 toggle("--strict", "End with 5 when a task gave other contents than before", &CommandLine::strict),
+                 toggle("--fail-fast", "After a failure, start no further task", &CommandLine::fail_fast),
+                 toggle("--strict", "Exit with 5 when a task produced other contents than before", &CommandLine::strict),
                  choice("--resume", {"auto", "never"}, "Whether stages continue from what earlier attempts saved",
                         &CommandLine::resume),
                  {"--grace", "TIME", "How long stages may take to save after the first Ctrl-C (2m)",
                   [](CommandLine& line, const std::string& given) { line.grace_s = time_of("--grace", given); }},
-                 toggle("--trust-store", "Do not read inputs through before a stage gets them",
+                 toggle("--trust-store", "Do not checksum inputs before a stage reads them",
                         &CommandLine::check_inputs, false),
                  choice("--wait-lease", {"always", "never"},
-                        "Whether to wait for tasks that another run works on; never leaves them and ends with 3",
+                        "Whether to wait for tasks that another run is working on; never skips them and exits with 3",
                         &CommandLine::wait_lease),
                  choice("--progress", {"auto", "tty", "plain", "json", "none"},
                         "How to show what goes on; auto draws a panel on a terminal", &CommandLine::progress),
-                 choice("--durability", {"on", "off"}, "off leaves out every fsync: for tests and throw-away stores",
+                 choice("--durability", {"on", "off"}, "off skips every fsync, for tests and disposable stores",
                         &CommandLine::durability)},
          {{"pe-pipeline run pipelines/quickstart.yml", "everything that is missing"},
           {"pe-pipeline run grid.yml 'evaluate[suite=passkey]' --force", "one part again"},
@@ -144,13 +143,13 @@ const cli::CommandTable& command_table() {
          cancel_command});
     out.push_back({"plan",
                    "FILE [SELECT...] [flags]",
-                   "Say what would run, and why",
+                   "Show what would run, and why",
                    cat("Changes nothing and starts nothing.\n\n", kSelection),
                    reading_flags() + capacity_flags() +
                        std::vector<Flag>{
-                           json_flag(), toggle("--why", "One line a task instead of one a cause", &CommandLine::why),
-                           toggle("--force", "As if what is selected were forced", &CommandLine::force),
-                           toggle("--exit-code", "End with 10 when there is work", &CommandLine::exit_code)},
+                           json_flag(), toggle("--why", "One line per task instead of one per cause", &CommandLine::why),
+                           toggle("--force", "Plan as if --force were given to run", &CommandLine::force),
+                           toggle("--exit-code", "Exit with 10 when there is something to run", &CommandLine::exit_code)},
                    {{"pe-pipeline plan pipelines/fineweb_grid.yml", "the whole grid"},
                     {"pe-pipeline plan grid.yml --exit-code >/dev/null || echo 'there is work'", "in a script"}},
                    "0 done; 2 usage or pipeline file; 4 the store cannot be read; 10 there is work (with --exit-code).",
@@ -158,8 +157,8 @@ const cli::CommandTable& command_table() {
     out.push_back(
         {"explain",
          "FILE SELECT... [flags]",
-         "Say why tasks will run or were reused",
-         cat("Compares what is asked for with earlier results, to the field, input or version that differs.\n\n",
+         "Explain why tasks will run or were reused",
+         cat("Compares each task with earlier results, down to the field, input or version that differs.\n\n",
              kSelection),
          reading_flags() +
              std::vector<Flag>{text("--against", "RUN|KEY|FILE",
@@ -175,13 +174,13 @@ const cli::CommandTable& command_table() {
     out.push_back(
         {"status",
          "[FILE] [RUN] [flags]",
-         "Show a run, going on or over",
-         "Reads the journal of a run; it may be another process's. FILE finds the store; without it the store is "
+         "Show a run, active or finished",
+         "Reads the journal of a run, which may belong to another process. FILE finds the store; without it the store is "
          "--store, "
          "$PE_STORE or ./store.",
          {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
           toggle("--failed", "Only what failed or is blocked", &CommandLine::failed),
-          toggle("--stale", "Instead, leases of this host's processes that are gone, of all runs", &CommandLine::stale),
+          toggle("--stale", "Instead, list leases held by processes of this host that have ended, in all runs", &CommandLine::stale),
           toggle("--watch", "Show it again as it changes, until the run ends", &CommandLine::watch), json_flag(),
           color_flag()},
          {{"pe-pipeline status --watch", "until it is over"},
@@ -198,7 +197,7 @@ const cli::CommandTable& command_table() {
          {store_flag(), text("--run", "RUN", "Which run; default: the newest that has the task", &CommandLine::run),
           number("--attempt", "N", "Which attempt; default: the latest", &CommandLine::attempt),
           number("--tail", "N", "Only the last N lines", &CommandLine::tail, support::Suffixes::kNone, 0),
-          toggle("-f,--follow", "Go on as the log grows, until the run ends", &CommandLine::follow), json_flag(),
+          toggle("-f,--follow", "Follow the log until the run ends", &CommandLine::follow), json_flag(),
           color_flag()},
          {{"pe-pipeline logs 'trunk[encoding=rope,seed=42]' -f", ""}, {"pe-pipeline logs grid.yml decay --tail 5", ""}},
          reads,
@@ -229,7 +228,7 @@ const cli::CommandTable& command_table() {
          "own header "
          "answers; ID a task, as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
          "options with defaults and units, what it is known for, its errata.",
-         {store_flag(), toggle("--tree", "What it was made from, too", &CommandLine::tree),
+         {store_flag(), toggle("--tree", "Also show what it was made from", &CommandLine::tree),
           toggle("--preimage", "The document that the key is the hash of", &CommandLine::preimage), json_flag(),
           color_flag()},
          {{"pe-pipeline show 3fa9c2d1", ""},
@@ -254,12 +253,12 @@ const cli::CommandTable& command_table() {
     out.push_back(
         {"config",
          "FILE [SELECT...] --resolved [flags]",
-         "Show the configs that tasks get",
+         "Show the configs of tasks",
          cat("Complete, with defaults filled in.\n\n", kSelection),
          reading_flags() +
-             std::vector<Flag>{toggle("--resolved", "Print the complete configs (this is also what happens without it)",
+             std::vector<Flag>{toggle("--resolved", "Print the complete configs (the default)",
                                       &CommandLine::resolved),
-                               toggle("--origin", "Say beside each value where it came from", &CommandLine::origin),
+                               toggle("--origin", "Show where each value came from", &CommandLine::origin),
                                json_flag()},
          {{"pe-pipeline config grid.yml 'trunk[encoding=rope,seed=42]' --resolved --origin", ""}},
          reads,
@@ -271,8 +270,8 @@ const cli::CommandTable& command_table() {
          cat("The tasks run again next time; objects stay. Records go to the store's trash.\n\n", kSelection),
          reading_flags() +
              std::vector<Flag>{
-                 json_flag(), toggle("-n,--dry-run", "Only say what would be dropped", &CommandLine::dry_run),
-                 choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability)},
+                 json_flag(), toggle("-n,--dry-run", "List what would be dropped, and drop nothing", &CommandLine::dry_run),
+                 choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability)},
          {{"pe-pipeline forget grid.yml 'evaluate[encoding=rope]'", ""}},
          "0 done; 2 usage or pipeline file; 4 the store cannot be written.",
          forget_command});
@@ -294,10 +293,10 @@ const cli::CommandTable& command_table() {
              results),
          reading_flags() +
              std::vector<Flag>{
-                 toggle("--rerun", "Run the tasks again and compare what comes out", &CommandLine::rerun),
-                 {"--sample", "SHARE", "Only this share of them, by chance, as 5%",
+                 toggle("--rerun", "Run the tasks again and compare their contents", &CommandLine::rerun),
+                 {"--sample", "SHARE", "Only a random share of them, such as 5%",
                   [](CommandLine& line, const std::string& given) { line.sample = share_of("--sample", given); }},
-                 toggle("--keep", "With --rerun, keep what came out, also where it was the same", &CommandLine::keep),
+                 toggle("--keep", "With --rerun, keep the new contents even if they are the same", &CommandLine::keep),
                  toggle("--repair", "Move what is damaged to the trash, so that the next run makes it again",
                         &CommandLine::repair),
                  {"--gpus", "IDS", "GPUs for results that were made on one, as 0,1",
@@ -305,10 +304,10 @@ const cli::CommandTable& command_table() {
                  json_flag()},
          {{"pe-pipeline verify", "every result of ./store"},
           {"pe-pipeline verify grid.yml 'evaluate[suite=passkey]' --rerun", ""},
-          {"pe-pipeline verify --rerun --sample 5%", "a share by chance"}},
-         "0 all whole, and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store cannot be "
+          {"pe-pipeline verify --rerun --sample 5%", "a random share"}},
+         "0 everything intact and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store cannot be "
          "read; "
-         "5 something is damaged, or came out different.",
+         "5 something is damaged or differs.",
          verify_command});
     out.push_back({"diff",
                    "[FILE] A B [flags]",
@@ -352,19 +351,19 @@ const cli::CommandTable& command_table() {
          "and "
          "leaves it after the grace.",
          {store_flag(),
-          toggle("-n,--dry-run", "Only say what would go", &CommandLine::dry_run),
+          toggle("-n,--dry-run", "List what would be dropped, and drop nothing", &CommandLine::dry_run),
           number("--max-size", "SIZE", "Drop results until objects and work folders fit, as 500G",
                  &CommandLine::max_size, support::Suffixes::kBytes, 0),
           number("--keep-last", "N", "Keep what the newest N runs of each pipeline used, drop other results",
                  &CommandLine::keep_last),
-          {"--grace", "TIME", "How long things stay, in use or in the trash (24h)",
+          {"--grace", "TIME", "How old leftovers must be, and how long the trash keeps them (24h)",
            [](CommandLine& line, const std::string& given) { line.trash_grace_s = time_of("--grace", given); }},
           choice("--policy", {"cost", "age"},
-                 "Which results go first: cheapest to make again for their size, or oldest", &CommandLine::policy),
-          choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability),
+                 "Which results go first: the cheapest to recompute for their size, or the oldest", &CommandLine::policy),
+          choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability),
           json_flag(),
           color_flag()},
-         {{"pe-pipeline gc -n", "what would go"},
+         {{"pe-pipeline gc -n", "what would be dropped"},
           {"pe-pipeline gc --max-size 500G", ""},
           {"pe-pipeline gc --keep-last 3 --grace 7d", ""}},
          "0 done; 2 usage; 3 cannot get below --max-size: everything left is in use; 4 the store cannot be written.",
@@ -399,8 +398,8 @@ const cli::CommandTable& command_table() {
                results),
            reading_flags() +
                std::vector<Flag>{
-                   toggle("-n,--dry-run", "Only say what would be copied", &CommandLine::dry_run),
-                   choice("--durability", {"on", "off"}, "off leaves out every fsync", &CommandLine::durability),
+                   toggle("-n,--dry-run", "List what would be copied, and copy nothing", &CommandLine::dry_run),
+                   choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability),
                    json_flag()},
            push ? std::vector<
                       std::pair<std::string, std::string>>{{"pe-pipeline push grid.yml evaluate /mnt/laptop/store",
@@ -417,20 +416,20 @@ const cli::CommandTable& command_table() {
     out.push_back(
         {"doctor",
          "[FILE] [flags]",
-         "Look whether store and machine are fit for work",
+         "Check that the store and the machine are ready for work",
          "Store and index, leases and dead runs, whether the file system links, renames and syncs as results rest on, "
          "free space, clocks, GPUs, and Slurm's limits where there is Slurm.",
-         {store_flag(), toggle("--fix", "Mend what can be mended without losing anything", &CommandLine::fix),
+         {store_flag(), toggle("--fix", "Repair what can be repaired without losing anything", &CommandLine::fix),
           json_flag(), color_flag()},
          {{"pe-pipeline doctor", ""}, {"pe-pipeline doctor --fix --store /data/store", ""}},
-         "0 fit; 2 usage; 4 something is bad.",
+         "0 ready; 2 usage; 4 something is wrong.",
          doctor_command});
     out.push_back(
         {"timeline",
          "[FILE] [RUN] [flags]",
          "Write the page that shows how a run went",
-         "Who ran when and in which slot, what waited, what came from the store, the critical path, peak memory: "
-         "one HTML page, made from the journal alone, so also of a run that died or goes on. `run` writes it at "
+         "Which task ran when and in which slot, what waited, what was reused, the critical path, peak memory: "
+         "one HTML page, made from the journal alone, so it also works for a run that died or is active. `run` writes it at "
          "its end. FILE finds the store, as for status.",
          {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
           text("--out", "DIR",
@@ -459,7 +458,7 @@ const cli::CommandTable& command_table() {
                    "and config keys; the flags and config keys of the stages, too.",
                    {},
                    {{"source <(pe-pipeline completion bash)", "for this shell"},
-                    {"pe-pipeline completion fish > ~/.config/fish/completions/pe-pipeline.fish", "for good"}},
+                    {"pe-pipeline completion fish > ~/.config/fish/completions/pe-pipeline.fish", "permanently"}},
                    "0 done; 2 no such shell.",
                    completion_command});
     out.push_back({"help", "[COMMAND]", "Show help, of a command if one is named", "", {}, {}, "0."});

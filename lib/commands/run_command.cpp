@@ -85,7 +85,7 @@ void print_summary(const cli::CommandLine& line, const pipeline::Graph& graph, c
   print(cat(graph.name, ": ", support::join(parts, ", "), " in ", support::short_duration(summary.wall_s), "  (run ",
             summary.run_id, ")\n"));
   if (!summary.store_error.empty()) print(cat("store: ", summary.store_error, "\n"));
-  if (unfinished && summary.exit_code != pipeline::kRunStore) print("the same command goes on from here\n");
+  if (unfinished && summary.exit_code != pipeline::kRunStore) print("the same command continues from here\n");
   print_reports(summary.reports);
 }
 

@@ -104,7 +104,7 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
     }
   }
   if (status.state == "died")
-    out += "the process of this run is gone without a word; the same `run` command goes on from here\n";
+    out += "the process of this run ended without recording it; the same `run` command continues from here\n";
   if (status.damaged_lines) out += cat(counted(status.damaged_lines, "damaged journal line"), " left out\n");
   return out;
 }

@@ -211,7 +211,7 @@ BOOST_AUTO_TEST_CASE(the_first_interrupt_saves_and_the_same_command_goes_on) {
   wait_until_at_work(project);
   ::kill(pid, SIGINT);
   BOOST_TEST(support::wait_for(pid).code == 3);
-  CHECK_HAS(support::read_file(project.root() / "run.out"), "the same command goes on from here");
+  CHECK_HAS(support::read_file(project.root() / "run.out"), "the same command continues from here");
   BOOST_TEST(project.contents().empty());
   const Answer answer = project.call("run", {"--set", "t.step_s=0"});
   BOOST_TEST(answer.code == 0);

@@ -126,7 +126,7 @@ BOOST_AUTO_TEST_CASE(an_interrupt_takes_the_panel_away_and_shows_the_cursor) {
   const int code = terminal.wait();
   BOOST_TEST(code == 3);
   BOOST_TEST(terminal.screen.cursor_shown());
-  BOOST_TEST(has(terminal.screen.text(), "the same command goes on from here"), terminal.screen.text());
+  BOOST_TEST(has(terminal.screen.text(), "the same command continues from here"), terminal.screen.text());
 }
 
 BOOST_AUTO_TEST_CASE(a_run_that_is_suspended_gives_the_cursor_back_and_draws_again_afterwards) {
