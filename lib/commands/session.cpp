@@ -10,8 +10,9 @@
 #include <set>
 
 #include "pipeline/file/pipeline_file.h"
-#include "pipeline/plan/key.h"
 #include "pipeline/plan/externals.h"
+#include "pipeline/plan/key.h"
+#include "pipeline/store/group_rights.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/suggest.h"
@@ -148,6 +149,7 @@ void check_pools(const cli::CommandLine& line, const pipeline::Graph& graph) {
 
 Loaded load(const cli::CommandLine& line, const std::string& file, const fs::path& store) {
   Loaded loaded;
+  pipeline::share_with_group(store);  // before the first cache is written, whoever plans
   loaded.catalog = std::make_unique<pipeline::StageCatalog>(stage_catalog());
   loaded.catalog->remember_in(store / "memo" / "describe");
   loaded.graph = pipeline::expand(pipeline::read_pipeline_file(file), *loaded.catalog, expand_options(line));

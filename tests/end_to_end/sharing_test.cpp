@@ -246,6 +246,26 @@ BOOST_AUTO_TEST_CASE(two_users_of_one_group_share_a_store_and_repair_what_the_ot
   BOOST_TEST((project.contents() == alone.contents()));
 }
 
+BOOST_AUTO_TEST_CASE(a_plan_leaves_the_caches_of_a_group_writable_for_the_group) {
+  const Project project("schema: pe-pipeline/1\nname: toy\nstages:\n  t: {run: ./pe-toy}\n");
+  fs::copy_file(fs::path(PE_TOY_FOLDER) / "pe-toy", project.root() / "pe-toy");  // without its description: it is asked
+  const fs::path store = project.root() / "store";
+  fs::create_directories(store);
+  BOOST_REQUIRE(::chmod(store.c_str(), 02775) == 0);
+  const mode_t before = ::umask(022);
+  const Answer answer = project.call("plan");
+  ::umask(before);
+  BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.err);
+  std::size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(store)) {
+    struct stat status {};
+    BOOST_REQUIRE(::lstat(entry.path().c_str(), &status) == 0);
+    BOOST_TEST((status.st_mode & 0060) == 0060u, entry.path());
+    files += S_ISREG(status.st_mode);
+  }
+  BOOST_TEST(files > 0u);
+}
+
 BOOST_AUTO_TEST_CASE(a_store_of_a_group_stays_writable_for_the_group) {
   const Project project(grid(2, 0));
   const fs::path store = project.root() / "store";

@@ -20,6 +20,7 @@
 #include "artifact/header.h"
 #include "artifact/workspace.h"
 #include "pipeline/store/content_memo.h"
+#include "pipeline/store/group_rights.h"
 #include "pipeline/store/index.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/store/migrate.h"
@@ -58,13 +59,6 @@ std::string utc_date() {
   char text[16];
   std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
   return text;
-}
-
-/// In the store of a group, what this process and its stages make is writable for the group.
-void share_with_group(const fs::path& store) {
-  struct stat status {};
-  // What others than the group may do stays as it is.
-  if (::stat(store.c_str(), &status) == 0 && (status.st_mode & S_ISGID) != 0) ::umask(::umask(077) & 0707);
 }
 
 /// "ab/abcd…": where objects, and hints, of 64 digits lie in their folder.
