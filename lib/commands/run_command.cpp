@@ -191,7 +191,7 @@ int run_command(const cli::CommandLine& line) {
   run_options.resume = line.resume == "auto";
   run_options.grace_s = line.grace_s;
   run_options.wait_lease = line.wait_lease == "always";
-  run_options.publish_threads = 2;
+  run_options.publish_threads = pipeline::kPublishThreads;
   run_options.command = command_prefix(line);
   run_options.whole = selectors.empty();
   run_options.expected_s = pipeline::estimate(graph, plan, reader, capacity).seconds;

@@ -150,7 +150,7 @@ bool run_here(const cli::CommandLine& line, const Graph& graph, const pipeline::
   options.capacity = capacity_of(line);
   options.only = here;
   options.whole = false;
-  options.publish_threads = 2;
+  options.publish_threads = pipeline::kPublishThreads;
   options.command = run_words(line);
   const auto display = make_display(line);
   StopSignals signals;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <boost/crc.hpp>
 #include <cmath>
+#include <memory>
 #include <vector>
 
 #include "support/cbor.h"
@@ -76,15 +77,16 @@ std::string sha256_file(const std::filesystem::path& path) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) throw_errno("read", path.string());
   Sha256 hash;
-  std::vector<char> buffer(1 << 20);
+  constexpr std::size_t kBlock = 1 << 20;
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kBlock);  // clearing it would cost more than a small file
   while (true) {
-    const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
+    const ssize_t count = ::read(fd.get(), buffer.get(), kBlock);
     if (count < 0) {
       if (errno == EINTR) continue;
       throw_errno("read", path.string());
     }
     if (count == 0) return hash.hex();
-    hash.update(buffer.data(), static_cast<std::size_t>(count));
+    hash.update(buffer.get(), static_cast<std::size_t>(count));
   }
 }
 

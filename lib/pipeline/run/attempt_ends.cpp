@@ -4,6 +4,7 @@
 
 #include "pipeline/run/attempts.h"
 #include "pipeline/store/attempt.h"
+#include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -248,7 +249,7 @@ void Attempts::write_exit(const ActiveAttempt& attempt) const {
                   {"ended", utc_text(unix_time())},
                   {"step", attempt.step}};
   try {
-    support::write_file_atomically(attempt.folder / "exit.json", json.dump(1) + "\n", false);
+    write_new_file(attempt.folder / "exit.json", json.dump(1) + "\n", false);
   } catch (const support::IoError&) {
     // Told by the journal as well.
   }

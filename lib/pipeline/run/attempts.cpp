@@ -7,6 +7,7 @@
 
 #include "pipeline/run/local_runner.h"
 #include "pipeline/store/attempt.h"
+#include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -46,7 +47,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     const Json document = task_document(attempt, before);
     tasks_[i].tries.last_step = std::max(tasks_[i].tries.last_step, attempt.started_step);
     const fs::path description = attempt.folder / "task.json";
-    support::write_file_atomically(description, document.dump(1) + "\n", false);
+    write_new_file(description, document.dump(1) + "\n", false);
     launch.ticket = ++last_ticket_;
     launch.directory = attempt.folder;
     launch.log = attempt.folder / "stage.log";

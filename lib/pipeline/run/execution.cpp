@@ -15,6 +15,7 @@ using support::cat;
 namespace {
 
 constexpr double kTick = 0.25;
+constexpr double kLongestWait = 0.1;  // an interrupt that comes just before a wait is seen after it
 constexpr int kLookAhead = 64;  // ready tasks
 
 }  // namespace
@@ -102,8 +103,8 @@ void Execution::loop() {
     collect_answers();
     start_ready();
     if (is_over()) break;
-    double timeout = kTick;
-    if (next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - run_.runner.now(), 0.001, kTick);
+    double timeout = kLongestWait;
+    if (next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - run_.runner.now(), 0.001, kLongestWait);
     for (const RunnerEvent& event : run_.runner.wait(timeout)) {
       if (event.kind == RunnerEvent::Kind::kExit)
         attempts_->on_exit(event);

@@ -17,28 +17,10 @@ namespace pe::pipeline {
 namespace {
 
 constexpr std::int64_t kSmallBytes = 4 << 20;  // a few milliseconds of hashing
+constexpr int kLargeAtOnce = 2;                // each keeps a CPU busy, or the disk
+constexpr int kReadAtOnce = 1;                 // reading inputs may take minutes
 
-}  // namespace
-
-Publisher::Publisher(Store& store, int threads, std::function<void()> wake)
-    : store_(store), wake_(std::move(wake)), wanted_(threads) {}
-
-Publisher::~Publisher() {
-  stop_verifying_ = true;
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    to_publish_.clear();
-    to_verify_.clear();
-  }
-  changed_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-}
-
-/// Handing a small file over costs more than publishing it. Syncing waits for the disk whatever the size.
-bool Publisher::at_once(const std::vector<Produced>& outputs) const {
-  if (wanted_ == 0) return true;
-  if (store_.durable()) return false;
+bool is_small(const std::vector<Produced>& outputs) {
   std::int64_t bytes = 0;
   for (const Produced& output : outputs) {
     struct stat status {};
@@ -49,8 +31,26 @@ bool Publisher::at_once(const std::vector<Produced>& outputs) const {
   return bytes <= kSmallBytes;
 }
 
+}  // namespace
+
+Publisher::Publisher(Store& store, int threads, std::function<void()> wake)
+    : store_(store), wake_(std::move(wake)), most_threads_(static_cast<std::size_t>(threads)) {}
+
+Publisher::~Publisher() {
+  stop_verifying_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    small_.clear();
+    large_.clear();
+    to_verify_.clear();
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
 bool Publisher::at_once(const std::vector<OutputRecord>& outputs) const {
-  if (wanted_ == 0) return true;
+  if (most_threads_ == 0) return true;
   if (store_.durable()) return false;
   std::uint64_t bytes = 0;
   for (const OutputRecord& output : outputs) bytes += output.bytes;
@@ -105,28 +105,31 @@ VerifyAnswer Publisher::work(VerifyJob job) const {
   return answer;
 }
 
-void Publisher::begin_threads() {
-  if (!threads_.empty()) return;
+/// One more thread where the idle ones do not suffice.
+void Publisher::begin_thread() {
+  if (threads_.size() >= most_threads_ || idle_ >= small_.size() + large_.size() + to_verify_.size()) return;
   // Signals are for the main thread alone, which sleeps where they must wake it.
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int i = 0; i < wanted_; ++i) threads_.emplace_back([this] { serve(); });
+  threads_.emplace_back([this] { serve(); });
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void Publisher::submit(PublishJob job) {
-  const bool reads_files = wanted_ > 0 && job.task && !job.task->externals.empty();
-  if (!reads_files && at_once(job.outputs)) {
+  const bool reads_files = job.task && !job.task->externals.empty();
+  const bool small = is_small(job.outputs);
+  // Handing a small file over costs more than publishing it. Syncing waits for the disk whatever the size.
+  if (most_threads_ == 0 || (small && !reads_files && !store_.durable())) {
     PublishAnswer answer = work(std::move(job));
     const std::lock_guard lock(mutex_);
     published_.push_back(std::move(answer));
     return;
   }
-  begin_threads();
   {
     const std::lock_guard lock(mutex_);
-    to_publish_.push_back(std::move(job));
+    (small && !reads_files ? small_ : large_).push_back(std::move(job));
+    begin_thread();
   }
   changed_.notify_one();
 }
@@ -138,43 +141,58 @@ void Publisher::submit(VerifyJob job) {
     verified_.push_back(std::move(answer));
     return;
   }
-  begin_threads();
   {
     const std::lock_guard lock(mutex_);
     to_verify_.push_back(std::move(job));
+    begin_thread();
   }
   changed_.notify_one();
 }
 
-/// Reading inputs may take minutes: where there are several threads, one stays free to publish.
-bool Publisher::may_verify() const {
-  return !to_verify_.empty() && verifying_ < std::max(1, wanted_ - 1);
-}
+bool Publisher::may_publish_large() const { return !large_.empty() && publishing_large_ < kLargeAtOnce; }
+
+bool Publisher::may_verify() const { return !to_verify_.empty() && verifying_ < kReadAtOnce; }
 
 void Publisher::serve() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return over_ || !to_publish_.empty() || may_verify(); });
+    ++idle_;
+    changed_.wait(lock, [this] { return over_ || !small_.empty() || may_publish_large() || may_verify(); });
+    --idle_;
     if (over_) return;
-    if (!to_publish_.empty()) {
-      PublishJob job = std::move(to_publish_.front());
-      to_publish_.pop_front();
-      lock.unlock();
-      PublishAnswer answer = work(std::move(job));
-      lock.lock();
-      published_.push_back(std::move(answer));
+    if (!small_.empty()) {
+      publish_next(small_, lock);
+    } else if (may_publish_large()) {
+      ++publishing_large_;
+      publish_next(large_, lock);
+      --publishing_large_;
+      changed_.notify_one();  // others may have waited for that
     } else {
-      VerifyJob job = std::move(to_verify_.front());
-      to_verify_.pop_front();
       ++verifying_;
-      lock.unlock();
-      VerifyAnswer answer = work(std::move(job));
-      lock.lock();
+      verify_next(lock);
       --verifying_;
-      verified_.push_back(std::move(answer));
+      changed_.notify_one();
     }
     if (wake_) wake_();
   }
+}
+
+void Publisher::publish_next(std::deque<PublishJob>& from, std::unique_lock<std::mutex>& lock) {
+  PublishJob job = std::move(from.front());
+  from.pop_front();
+  lock.unlock();
+  PublishAnswer answer = work(std::move(job));
+  lock.lock();
+  published_.push_back(std::move(answer));
+}
+
+void Publisher::verify_next(std::unique_lock<std::mutex>& lock) {
+  VerifyJob job = std::move(to_verify_.front());
+  to_verify_.pop_front();
+  lock.unlock();
+  VerifyAnswer answer = work(std::move(job));
+  lock.lock();
+  verified_.push_back(std::move(answer));
 }
 
 std::vector<PublishAnswer> Publisher::collect_published() {

@@ -56,7 +56,8 @@ struct VerifyAnswer {
 
 class Publisher {
  public:
-  /// `threads` 0 does everything within `submit`. `wake` is called on a thread whenever there is an answer to collect.
+  /// Begins up to `threads` as there is work for them; 0 does everything within `submit`. Two of them at most hash large
+  /// outputs, and one reads inputs. `wake` is called on a thread whenever there is an answer to collect.
   Publisher(Store& store, int threads, std::function<void()> wake);
   /// Waits for what is being published, gives up what is being read, and drops what is not begun.
   ~Publisher();
@@ -71,24 +72,29 @@ class Publisher {
   void stop_verifying() { stop_verifying_ = true; }
 
  private:
-  bool at_once(const std::vector<Produced>& outputs) const;
+  void begin_thread();
   bool at_once(const std::vector<OutputRecord>& outputs) const;
   PublishAnswer work(PublishJob job) const;
   VerifyAnswer work(VerifyJob job) const;
-  void begin_threads();
+  bool may_publish_large() const;
   bool may_verify() const;
   void serve();
+  void publish_next(std::deque<PublishJob>& from, std::unique_lock<std::mutex>& lock);
+  void verify_next(std::unique_lock<std::mutex>& lock);
 
   Store& store_;
   std::function<void()> wake_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<PublishJob> to_publish_;
+  std::deque<PublishJob> small_;  // what is left to do
+  std::deque<PublishJob> large_;
   std::deque<VerifyJob> to_verify_;
   std::vector<PublishAnswer> published_;
   std::vector<VerifyAnswer> verified_;
   std::vector<std::thread> threads_;
-  int wanted_ = 0;
+  std::size_t most_threads_ = 0;
+  std::size_t idle_ = 0;  // of the threads
+  int publishing_large_ = 0;
   int verifying_ = 0;  // threads that read now
   bool over_ = false;
   std::atomic<bool> stop_verifying_{false};

@@ -23,6 +23,9 @@
 
 namespace pe::pipeline {
 
+/// `publish_threads` of a whole run. Many, since a sync waits for the disk, which does several in the time of one.
+inline constexpr int kPublishThreads = 8;
+
 struct RunOptions {
   Capacity capacity;
   bool keep_going = true;     ///< false (`--fail-fast`): no new starts after a failure
@@ -33,7 +36,7 @@ struct RunOptions {
   bool whole = true;          ///< the whole pipeline is asked for, not a selection
   bool wait_lease = true;     ///< wait for a task that another run works on; false: leave it and end with 3
   double grace_s = 120;       ///< how long stages may take to stop after the first interrupt, or at their time limit
-  int publish_threads = 0;    ///< hash and sync large outputs beside the loop; 0: within it
+  int publish_threads = 0;    ///< at most so many hash and sync outputs beside the loop; 0: within it
   LeaseOptions lease;         ///< `run` and `pipeline` are filled in
   std::string run_id;         ///< empty: made of time and chance
   /// Join the run `run_id`, which another process has begun: with a journal of our own and without its plan, progress,

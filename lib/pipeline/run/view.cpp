@@ -34,8 +34,9 @@ void clear(const fs::path& at) {
 
 /// Makes `at` a link to `target`, in one step; a link that is right stays.
 void set_link(const fs::path& target, const fs::path& at) {
+  if (::symlink(target.c_str(), at.c_str()) == 0) return;
   std::error_code error;
-  if (fs::read_symlink(at, error) == target && !error) return;
+  if (errno == EEXIST && fs::read_symlink(at, error) == target && !error) return;
   const fs::path fresh = support::unique_sibling(at);
   if (::symlink(target.c_str(), fresh.c_str()) != 0) support::throw_errno("create link", at.string(), true);
   if (fs::is_directory(fs::symlink_status(at, error))) clear(at);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "pipeline/store/host.h"
+#include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json.h"
@@ -58,7 +59,7 @@ void write_owner(const fs::path& attempt, std::int64_t pid, double spent_s) {
                   {"pid", pid},
                   {"process_start", process_start(pid)},
                   {"spent_s", spent_s}};
-  support::write_file_atomically(attempt / "owner.json", json.dump() + "\n", false);
+  write_new_file(attempt / "owner.json", json.dump() + "\n", false);
 }
 
 double seconds_spent(const fs::path& attempt) {

@@ -10,12 +10,15 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
+#include "artifact/content_digest.h"
 #include "artifact/h5.h"
 #include "artifact/header.h"
 #include "artifact/workspace.h"
@@ -44,6 +47,7 @@ using support::throw_errno;
 namespace {
 
 constexpr std::size_t kTooManyIndexFiles = 16;
+constexpr int kFewFolders = 4;
 constexpr std::string_view kMergedEnding = "-merged.log";
 constexpr const char* kMergedIndex = "0000000000000000-merged.log";   ///< sorts before every other
 
@@ -80,13 +84,14 @@ std::string hash_of(const fs::path& path, const std::function<bool(std::uint64_t
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) throw_errno("read", path.string());
   support::Sha256 hash;
-  std::vector<char> buffer(1 << 20);
+  constexpr std::size_t kBlock = 1 << 20;
+  const auto buffer = std::make_unique_for_overwrite<char[]>(kBlock);
   while (true) {
-    const ssize_t count = ::read(file.get(), buffer.data(), buffer.size());
+    const ssize_t count = ::read(file.get(), buffer.get(), kBlock);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw_errno("read", path.string());
     if (count == 0) return hash.hex();
-    hash.update(buffer.data(), static_cast<std::size_t>(count));
+    hash.update(buffer.get(), static_cast<std::size_t>(count));
     if (!go_on(static_cast<std::uint64_t>(count))) return "";
   }
 }
@@ -159,6 +164,8 @@ struct Store::State {
   mutable std::vector<std::string> warnings;
   mutable std::set<std::string> warned;
   mutable std::unique_ptr<ObjectMemo> object_memo;
+  mutable std::mutex folders_mutex;  // held until a new folder's name is synced: another thread may want it at once
+  mutable std::map<std::string, int> folders_made;  // by this process, below objects/ and tasks/
   struct Shard {
     bool listed = false;
     std::unordered_set<std::string> names;
@@ -183,11 +190,19 @@ struct Store::State {
 
   fs::path hint(const std::string& plan_key) const { return root / "plans" / plan_key.substr(0, 2) / plan_key; }
 
+  /// Makes the folder of a record or an object, and has its name synced before anybody relies on it. In a store that
+  /// fills, all the folders beside it are made too: 256 of them cost as much as one sync.
   void folder_of(const fs::path& path) const {
     const fs::path folder = path.parent_path();
+    const std::lock_guard lock(folders_mutex);
     if (::access(folder.c_str(), F_OK) == 0) return;
     support::make_folders(folder);
-    if (options.durable) support::sync_path(folder.parent_path());
+    const fs::path parent = folder.parent_path();
+    if (options.durable && folder.filename().native().size() == 2 && ++folders_made[parent.native()] == kFewFolders) {
+      static constexpr char kDigits[] = "0123456789abcdef";
+      for (int i = 0; i < 256; ++i) support::make_folders(parent / std::string{kDigits[i >> 4], kDigits[i & 15]});
+    }
+    if (options.durable) support::sync_path(parent);
   }
 
   void sync_folder(const fs::path& path) const {
@@ -518,12 +533,15 @@ OutputRecord Store::publish_output(const Produced& produced, const artifact::Rec
   output.is_volatile = produced.is_volatile;
   output.collection = artifact::is_collection(produced.kind);
   state_->step("check");
-  artifact::check_artifact(produced.path, produced.kind);
-  if (!output.collection) {
-    output.content = artifact::artifact_content_digest(produced.path);
-    if (expected && artifact::h5::looks_like_hdf5(produced.path)) {
-      require_maker(produced.path, artifact::read_recipe(artifact::h5::File::open(produced.path)), *expected);
-    }
+  if (output.collection) {
+    artifact::check_artifact(produced.path, produced.kind);
+  } else {
+    // Held open over the check: HDF5 then opens the same file again in a tenth of the time.
+    std::optional<artifact::h5::File> file;
+    if (artifact::h5::looks_like_hdf5(produced.path)) file = artifact::h5::File::open(produced.path);
+    artifact::check_artifact(produced.path, produced.kind);
+    output.content = file ? artifact::content_digest(*file) : artifact::artifact_content_digest(produced.path);
+    if (file && expected) require_maker(produced.path, artifact::read_recipe(*file), *expected);
   }
   if (!output.collection) {
     struct stat status {};
@@ -584,7 +602,7 @@ Published Store::place_record(const Record& record) const {
   for (int tries = 0;; ++tries) {
     const bool occupied = ::access(path.c_str(), F_OK) == 0;
     // Its bytes may be whole, and then they hold: only what can be read and is damaged makes room for ours.
-    auto existing = state_->read(record.key, true);
+    auto existing = occupied ? state_->read(record.key, true) : std::nullopt;
     if (existing && complete(to_result(*existing))) {
       if (same_contents(*existing, record)) {
         published.existed = true;
@@ -603,9 +621,8 @@ Published Store::place_record(const Record& record) const {
       published.record = *std::move(existing);
       break;
     }
-    const fs::path fresh = support::unique_sibling(path);
     state_->step("write record");
-    support::write_file_atomically(fresh, text, state_->options.durable);
+    const fs::path fresh = write_sibling(path, text, state_->options.durable);
     state_->step("commit record");
     if (occupied) {
       // Damaged, or its objects are gone: it says nothing worth keeping.
@@ -635,7 +652,7 @@ void Store::set_hint(const std::string& plan_key, const std::string& key) {
   const auto known = state_->index.hints.find(plan_key);
   if (known != state_->index.hints.end() && known->second == key) return;
   const fs::path path = state_->hint(plan_key);
-  state_->folder_of(path);
+  if (::access(path.parent_path().c_str(), F_OK) != 0) support::make_folders(path.parent_path());
   state_->step("write hint");
   support::write_file_atomically(path, key + "\n", false);  // a hint: losing it costs a look-up
   state_->append_index(encode_hint(plan_key, key));
@@ -814,9 +831,12 @@ std::vector<fs::path> Store::attempts(const std::string& plan_key) const {
 
 fs::path Store::new_attempt(const std::string& plan_key, int* number) {
   const fs::path folder = work_folder(plan_key);
-  support::make_folders(folder);
-  const auto before = attempts(plan_key);
-  int next = before.empty() ? 1 : std::stoi(before.back().filename().string().substr(1)) + 1;
+  int next = 1;
+  if (::mkdir(folder.c_str(), 0777) != 0) {
+    support::make_folders(folder);
+    const auto before = attempts(plan_key);
+    if (!before.empty()) next = std::stoi(before.back().filename().string().substr(1)) + 1;
+  }
   for (;; ++next) {
     char name[16];
     std::snprintf(name, sizeof name, "a%02d", next);

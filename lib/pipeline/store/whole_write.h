@@ -1,10 +1,11 @@
 /// @file
-/// Appending to files of our own: leases, journals, the index.
+/// Writing files of our own: leases, journals, the index, records, what is noted of an attempt.
 #pragma once
 
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <string_view>
 
 namespace pe::pipeline {
@@ -21,5 +22,13 @@ inline bool write_whole(int fd, std::string_view bytes) {
   }
   return true;
 }
+
+/// Makes a file that nobody looks for, or that is as good as missing, before it is whole: without the second name and the
+/// rename of `support::write_file_atomically`. Synced when `durable`; its name is not. Nothing stays of a failure.
+/// @throws IoError; also when there is a file already.
+void write_new_file(const std::filesystem::path& path, std::string_view bytes, bool durable);
+
+/// The same under a name beside `path` that nobody else has, which it returns.
+std::filesystem::path write_sibling(const std::filesystem::path& path, std::string_view bytes, bool durable);
 
 }  // namespace pe::pipeline

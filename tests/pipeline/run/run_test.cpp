@@ -507,7 +507,7 @@ BOOST_FIXTURE_TEST_CASE(a_stage_that_blames_whole_inputs_fails, Diamond) {
 
 BOOST_FIXTURE_TEST_CASE(the_first_interrupt_lets_stages_save_and_the_run_goes_on_later, Trunk) {
   int polls = 0;
-  const auto stop = [&] { return ++polls > 6 ? 1 : 0; };
+  const auto stop = [&] { return ++polls > 15 ? 1 : 0; };
   behaviour["trunk"] = [](FakeAttempt& attempt) {
     fs::create_directories(attempt.folder / "checkpoints");
     std::ofstream(attempt.folder / "checkpoints" / "state") << "1";
@@ -552,12 +552,12 @@ struct DeafTrunk : Trunk {
 };
 
 BOOST_FIXTURE_TEST_CASE(the_second_interrupt_kills_and_ends_with_130, DeafTrunk) {
-  BOOST_TEST(run_until([&] { return std::min(2, ++polls / 12); }).exit_code == kRunInterrupted);
+  BOOST_TEST(run_until([&] { return std::min(2, ++polls / 30); }).exit_code == kRunInterrupted);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_stage_that_does_not_stop_in_time_is_killed, DeafTrunk) {
   options.grace_s = 5;
-  const RunSummary summary = run_until([&] { return ++polls > 5 ? 1 : 0; });
+  const RunSummary summary = run_until([&] { return ++polls > 13 ? 1 : 0; });
   BOOST_TEST(summary.exit_code == kRunIncomplete);
   BOOST_TEST(summary.wall_s >= 5.0);
 }

@@ -19,6 +19,7 @@
 #include "support/error.h"
 #include "support/fake_runner.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/hash.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
@@ -452,6 +453,25 @@ BOOST_FIXTURE_TEST_CASE(what_was_seen_to_be_whole_is_read_once_by_all_processes,
   const auto before = fs::file_size(folder / "store/memo/objects");
   ObjectMemo(folder / "store").drop_stale([&](const std::string&) { return object; });
   BOOST_TEST(fs::file_size(folder / "store/memo/objects") < before);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_store_that_fills_makes_all_its_folders_at_once_and_a_small_one_does_not, OneStore) {
+  options.durable = true;
+  Store store = open();
+  const auto folders = [&](const char* part) { return support::names_in(folder / "store" / part).size(); };
+  for (int i = 0; i < 2; ++i) {
+    const std::string name = support::cat("task ", i);
+    store.commit(record(name, {store.publish_output({"out", artifact::Kind::kMetrics, false, file(name)})}));
+  }
+  BOOST_TEST(folders("objects") <= 2u);
+  BOOST_TEST(folders("tasks") <= 2u);
+  for (int i = 2; i < 12; ++i) {
+    const std::string name = support::cat("task ", i);
+    store.commit(record(name, {store.publish_output({"out", artifact::Kind::kMetrics, false, file(name)})}));
+    BOOST_TEST(store.find({support::sha256_hex(name), -1}).has_value());
+  }
+  BOOST_TEST(folders("objects") == 256u);
+  BOOST_TEST(folders("tasks") == 256u);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_full_disk_leaves_no_record_and_no_damaged_object, OneStore,

@@ -1,0 +1,123 @@
+#include "pipeline/run/publisher.h"
+
+#include <boost/test/unit_test.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "artifact/collection.h"
+#include "pipeline/run/run.h"
+#include "support/fake_runner.h"
+#include "support/files.h"
+#include "support/hash.h"
+#include "support/temp_folder.h"
+#include "support/text.h"
+
+using namespace pe;            // NOLINT
+using namespace pe::pipeline;  // NOLINT
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A store on a disk that takes its time to sync, and jobs for it.
+struct SlowSync {
+  static constexpr int kJobs = 12;
+  test::TempFolder folder;
+  std::mutex mutex;
+  int syncing = 0, most = 0;
+
+  StoreOptions options() {
+    StoreOptions options;
+    options.before_step = [this](std::string_view step) {
+      if (step != "sync object") return;
+      {
+        const std::lock_guard lock(mutex);
+        most = std::max(most, ++syncing);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(60));
+      const std::lock_guard lock(mutex);
+      --syncing;
+    };
+    return options;
+  }
+
+  fs::path output(int number, bool collection) const {
+    const fs::path path = folder / support::cat("out", number);
+    if (!collection) {
+      test::write_fake_output(path, support::cat("state ", number));
+      return path;
+    }
+    artifact::CollectionWriter writer(path, artifact::Kind::kReport, {});
+    support::write_file_atomically(writer.add("report.md"), support::cat("text ", number), false);
+    writer.finish(false);
+    return path;
+  }
+
+  /// Publishes them all; the answers.
+  std::vector<PublishAnswer> publish(bool collections) {
+    Store store(folder / "store", options());
+    std::vector<PublishAnswer> answers;
+    Publisher publisher(store, kPublishThreads, {});
+    for (int i = 0; i < kJobs; ++i) {
+      PublishJob job;
+      job.ticket = static_cast<std::uint64_t>(i);
+      const std::string name = support::cat(collections ? "report " : "file ", i);
+      job.record.key = {support::sha256_hex(name), -1};
+      job.record.plan_key = support::sha256_hex("plan " + name);
+      job.record.stage = "fake";
+      job.record.task = name;
+      job.record.preimage = Json::object();
+      job.record.config = Json::object();
+      job.recipe.config = job.recipe.inputs = Json::object();
+      job.outputs.push_back(
+          {"out", collections ? artifact::Kind::kReport : artifact::Kind::kMetrics, false, output(i, collections)});
+      publisher.submit(std::move(job));
+    }
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (answers.size() < kJobs && std::chrono::steady_clock::now() < patience) {
+      for (PublishAnswer& answer : publisher.collect_published()) answers.push_back(std::move(answer));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return answers;
+  }
+
+  void check(const std::vector<PublishAnswer>& answers) {
+    BOOST_TEST(answers.size() == static_cast<std::size_t>(kJobs));
+    const Store store(folder / "store", {.durable = false});
+    for (const PublishAnswer& answer : answers) {
+      BOOST_TEST(answer.damaged + answer.changed + answer.failed == "");
+      const auto result = store.find(answer.job.record.key);
+      BOOST_TEST((result && store.complete(*result)));
+    }
+  }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(publisher)
+
+BOOST_FIXTURE_TEST_CASE(small_outputs_are_synced_side_by_side, SlowSync) {
+  check(publish(false));
+  BOOST_TEST(most > 2);
+  BOOST_TEST(most <= kPublishThreads);
+}
+
+BOOST_FIXTURE_TEST_CASE(two_large_outputs_at_most_are_hashed_at_once, SlowSync) {
+  check(publish(true));
+  BOOST_TEST(most == 2);
+}
+
+BOOST_FIXTURE_TEST_CASE(without_threads_all_is_done_at_once, SlowSync) {
+  Store store(folder / "store", options());
+  Publisher publisher(store, 0, {});
+  PublishJob job;
+  job.outputs.push_back({"out", artifact::Kind::kMetrics, false, folder / "nothing"});
+  publisher.submit(std::move(job));
+  const auto answers = publisher.collect_published();
+  BOOST_REQUIRE(answers.size() == 1u);
+  BOOST_TEST(answers[0].damaged.find("output 'out' is missing") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
