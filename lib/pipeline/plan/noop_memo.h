@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <future>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,7 +46,7 @@ class NoopMemo {
   bool objects_stand() const;
   /// True when the store has every record and every object.
   bool everything_present(const StoreView& store) const;
-  /// To be called when `everything_present` said yes of a store that was opened after this memo was found: the next
+  /// To be called when `everything_present` said yes of a store that was opened after `objects_stand` said no: the next
   /// `objects_stand` then needs no index. Failing to write is no error.
   void renew() const;
 
@@ -58,7 +59,7 @@ class NoopMemo {
  private:
   support::MappedFile file_;   ///< what the views below look into
   std::filesystem::path store_, path_;
-  std::string index_;          ///< of the store's index folder, when this memo was found
+  std::shared_future<std::string> index_;   ///< what the index looks like since this memo was found
   std::string_view objects_;   ///< 40 bytes each: digest, then size or all ones
   std::string_view packed_entries_;
   std::size_t task_count_ = 0;

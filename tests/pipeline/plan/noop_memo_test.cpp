@@ -125,8 +125,9 @@ BOOST_FIXTURE_TEST_CASE(a_mark_of_an_index_that_changed_while_it_was_looked_at_i
   fs::create_directories(store_path / "index");
   std::ofstream(store_path / "index/1.log") << "a";
   const auto memo = NoopMemo::find(store_path, file, few());
+  BOOST_TEST(!memo->objects_stand());
   std::ofstream(store_path / "index/1.log", std::ios::app) << "dropped by another process";
-  memo->renew();   // what was looked at is what it was when the memo was found
+  memo->renew();  // what was looked at is what it was before `objects_stand` answered
   BOOST_TEST(!NoopMemo::find(store_path, file, few())->objects_stand());
 }
 
