@@ -7,11 +7,8 @@
 //     late                  a name that was missed once stays missed for a while, as network file systems remember it
 // Both names of each call are given here, the old and the one for large files.
 #undef _FILE_OFFSET_BITS
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,7 +19,12 @@
 #include <mutex>
 #include <string>
 
+#include "support/interposed.h"
+
 namespace {
+
+using pe::test::next;
+using pe::test::refuse;
 
 struct Lies {
   std::string under, kinds;
@@ -52,12 +54,8 @@ struct Lies {
     return path && !under.empty() && ::strncmp(path, under.c_str(), under.size()) == 0;
   }
   bool concerns(int fd) const {
-    char link[64], path[4096];
-    ::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    const ssize_t count = ::readlink(link, path, sizeof path - 1);
-    if (count <= 0) return false;
-    path[count] = '\0';
-    return concerns(path);
+    const std::string path = pe::test::path_of(fd);
+    return !path.empty() && concerns(path.c_str());
   }
   bool now() {
     const std::lock_guard lock(mutex);
@@ -85,11 +83,6 @@ Lies& lies() {
   return *all;
 }
 
-template <typename Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
-}
-
 /// errno of a failure that this call shall have, or 0.
 int failure() {
   Lies& l = lies();
@@ -97,11 +90,6 @@ int failure() {
   if (!l.now()) return 0;
   if (l.tells("enospc")) return ENOSPC;
   return l.tells("estale") ? ESTALE : EIO;
-}
-
-int refuse(int error) {
-  errno = error;
-  return -1;
 }
 
 /// Whether a name was missed lately, so that nobody asks the server again.
@@ -147,30 +135,10 @@ ssize_t write_some(int fd, size_t count, Write&& real) {
 
 }  // namespace
 
+#include "support/interposed_files.h"
+
 extern "C" {
 
-int open(const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
-  va_end(list);
-  return open_as("open", path, flags, mode);
-}
-int open64(const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
-  va_end(list);
-  return open_as("open64", path, flags, mode);
-}
-ssize_t write(int fd, const void* data, size_t count) {
-  static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
-  return write_some(fd, count, [&](size_t n) { return real(fd, data, n); });
-}
-ssize_t pwrite64(int fd, const void* data, size_t count, off64_t at) {
-  static const auto real = next<ssize_t (*)(int, const void*, size_t, off64_t)>("pwrite64");
-  return write_some(fd, count, [&](size_t n) { return real(fd, data, n, at); });
-}
 int fsync(int fd) {
   static const auto real = next<int (*)(int)>("fsync");
   if (lies().concerns(fd)) {

@@ -1,11 +1,8 @@
 // The system's calls, as the programs of a World see them. Calls of threads that are not a process of a world, and of
 // files outside its disk, go straight on. Both names of each call are given, the old and the one for large files.
 #undef _FILE_OFFSET_BITS
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -17,18 +14,17 @@
 #include <vector>
 
 #include "pipeline/simulation/world.h"
+#include "support/interposed.h"
 
 namespace fs = std::filesystem;
 using pe::test::Choices;
+using pe::test::next;
+using pe::test::path_of;
 using pe::test::Process;
+using pe::test::refuse;
 using pe::test::World;
 
 namespace {
-
-template <typename Function>
-Function next(const char* name) {
-  return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
-}
 
 int real_unlink(const char* path) {
   static const auto real = next<int (*)(const char*)>("unlink");
@@ -43,21 +39,9 @@ int real_rename(const char* from, const char* to) {
   return real(from, to);
 }
 
-int refuse(int error) {
-  errno = error;
-  return -1;
-}
-
 bool below(const fs::path& folder, const char* path) {
   const std::string& text = folder.native();
   return path && ::strncmp(path, text.c_str(), text.size()) == 0 && (path[text.size()] == '/' || path[text.size()] == '\0');
-}
-
-std::string path_of(int fd) {
-  char link[64], path[4096];
-  ::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t count = ::readlink(link, path, sizeof path - 1);
-  return count > 0 ? std::string(path, static_cast<std::size_t>(count)) : std::string();
 }
 
 std::string parent(const std::string& path) { return path.substr(0, path.rfind('/')); }
@@ -196,13 +180,13 @@ Process* caller(int fd) {
 }
 
 template <typename Write>
-ssize_t write_some(int fd, Write&& real) {
+ssize_t write_some(int fd, size_t count, Write&& real) {
   Process* process = caller(fd);
-  if (!process) return real();
+  if (!process) return real(count);
   if (!process->world.step()) return refuse(EIO);
   if (const int error = process->world.failure()) return refuse(error);
   note_write(fd);
-  return real();
+  return real(count);
 }
 
 int sync_as(const char* name, int fd) {
@@ -251,34 +235,10 @@ void lose_unsynced(Choices& choices) {
 
 }  // namespace pe::test
 
+#include "support/interposed_files.h"
+
 extern "C" {
 
-int open(const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
-  va_end(list);
-  return open_as("open", path, flags, mode);
-}
-int open64(const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
-  va_end(list);
-  return open_as("open64", path, flags, mode);
-}
-ssize_t write(int fd, const void* data, size_t count) {
-  static const auto real = next<ssize_t (*)(int, const void*, size_t)>("write");
-  return write_some(fd, [&] { return real(fd, data, count); });
-}
-ssize_t pwrite(int fd, const void* data, size_t count, off_t at) {
-  static const auto real = next<ssize_t (*)(int, const void*, size_t, off_t)>("pwrite");
-  return write_some(fd, [&] { return real(fd, data, count, at); });
-}
-ssize_t pwrite64(int fd, const void* data, size_t count, off64_t at) {
-  static const auto real = next<ssize_t (*)(int, const void*, size_t, off64_t)>("pwrite64");
-  return write_some(fd, [&] { return real(fd, data, count, at); });
-}
 int fsync(int fd) { return sync_as("fsync", fd); }
 int fdatasync(int fd) { return sync_as("fdatasync", fd); }
 
