@@ -83,7 +83,7 @@ const std::vector<StageFlag>& stage_flags() {
              &StageFlags::check),
       text("--color", "auto|always|never", "Colour; auto heeds NO_COLOR, CLICOLOR_FORCE and the terminal",
            &StageFlags::color),
-      text("--progress", "auto|plain|none", "How to show what goes on", &StageFlags::progress)};
+      text("--progress", "auto|plain|none", "How to show progress", &StageFlags::progress)};
   return table;
 }
 

@@ -42,7 +42,7 @@ std::string run_to_cancel(const Store& store, cli::CommandLine& line) {
   }
   const auto live = pipeline::live_runs(store);
   if (live.empty())
-    throw ConfigError("no run goes on in this store", {"pe-pipeline cancel", 0, 0, "", 1},
+    throw ConfigError("this store has no active run", {"pe-pipeline cancel", 0, 0, "", 1},
                       "--store or a pipeline file names another store");
   return live.back();
 }

@@ -71,8 +71,8 @@ const cli::CommandTable& command_table() {
          "Run what is missing on this machine",
          cat("Runs every task whose result is not in the store yet, as many at once as CPUs, memory and GPUs allow, "
              "and prints what the report found and where it is. A failure blocks only what depends on it. The first "
-             "Ctrl-C asks stages to save and stop, the second kills them; no partial result is left, and the same "
-             "command continues later.\n\n",
+             "Ctrl-C asks stages to save and stop, the second kills them; no result is left incomplete, and the same "
+             "command resumes later.\n\n",
              kSelection),
          reading_flags() + capacity_flags() +
              std::vector<Flag>{
@@ -93,7 +93,7 @@ const cli::CommandTable& command_table() {
                         "Whether to wait for tasks that another run is working on; never skips them and exits with 3",
                         &CommandLine::wait_lease),
                  choice("--progress", {"auto", "tty", "plain", "json", "none"},
-                        "How to show what goes on; auto draws a panel on a terminal", &CommandLine::progress),
+                        "How to show progress; auto draws a panel on a terminal", &CommandLine::progress),
                  choice("--durability", {"on", "off"}, "off skips every fsync, for tests and disposable stores",
                         &CommandLine::durability)},
          {{"pe-pipeline run pipelines/quickstart.yml", "everything that is missing"},
