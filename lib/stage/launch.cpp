@@ -31,20 +31,25 @@ using Clock = std::chrono::steady_clock;
 // Paths of the launcher's own descriptors: mpirun hands none of them on.
 constexpr const char* kEvents = "PE_RANK_EVENTS";
 constexpr const char* kStatus = "PE_RANK_STATUS";
+// Set under srun: ranks on other machines must not open those paths, which lead to nobody there, or to a stranger.
+constexpr const char* kOnlyFirst = "PE_RANK_ONLY_FIRST";
 
 bool agreed(int code) {
   return code == support::kExitDone || code == support::kExitCheckpointed || code == support::kExitDiverged;
 }
 
 /// What ranks are told; whatever an mpirun, srun or torchrun around us said of this process is not for them.
-std::vector<std::string> rank_environment(const std::vector<std::string>& add) {
+/// @param for_srun  keeps what names the job, so that srun knows whose step it starts
+std::vector<std::string> rank_environment(const std::vector<std::string>& add, bool for_srun = false) {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry), name = text.substr(0, text.find('='));
     const auto begins = [&](std::string_view with) { return name.substr(0, with.size()) == with; };
     const bool ours = name == "RANK" || name == "WORLD_SIZE" || name == "LOCAL_RANK" || name == "MASTER_ADDR" ||
-                      name == "MASTER_PORT" || name == kEvents || name == kStatus;
-    const bool theirs = begins("SLURM_") || begins("PMI") || begins("PRTE_") || begins("ORTE_") ||
+                      name == "MASTER_PORT" || name == kEvents || name == kStatus || name == kOnlyFirst;
+    const bool of_job = for_srun && begins("SLURM_") && !begins("SLURM_STEP") && !begins("SLURM_CPUS_PER_TASK") &&
+                        !begins("SLURM_NTASKS") && !begins("SLURM_TASKS_PER_NODE");
+    const bool theirs = (begins("SLURM_") && !of_job) || begins("PMI") || begins("PRTE_") || begins("ORTE_") ||
                         (begins("OMPI_") && !begins("OMPI_MCA_") && !begins("OMPI_ALLOW_"));
     if (!ours && !theirs) environment.emplace_back(text);
   }
@@ -135,26 +140,16 @@ int judge(std::int64_t rank, std::int64_t count, int code, bool asked_to_stop) {
   return code;
 }
 
-int run_mpi(const RankLaunch& launch) {
-  if (!support::find_program("mpirun")) {
-    throw ConfigError(cat("compute.ranks is ", launch.count, ", but mpirun was not found"), {},
-                      "install openmpi-bin, or set compute.ranks: 1");
-  }
-  Statuses statuses;
-  std::vector<std::string> words{"mpirun", "-n", std::to_string(launch.count), "--oversubscribe", "--bind-to", "none"};
-  words.insert(words.end(), launch.arguments.begin(), launch.arguments.end());
-  // One machine: no remote shell, memory between processes, and copies that a container allows.
-  std::vector<std::string> add{"OMPI_MCA_plm=isolated", "OMPI_MCA_btl=self,vader", "OMPI_MCA_pml=ob1",
-                               "OMPI_MCA_btl_vader_single_copy_mechanism=none", kStatus + ("=" + statuses.path())};
-  if (launch.events_fd) add.push_back(cat(kEvents, "=/proc/", ::getpid(), "/fd/", *launch.events_fd));
-  if (::geteuid() == 0) add.insert(add.end(), {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
-  const pid_t pid = start(words, rank_environment(add), /*group=*/true, SIGTERM);
+/// mpirun or srun with all ranks below it, up to their end.
+int run_launcher(const std::vector<std::string>& words, const std::vector<std::string>& environment,
+                 const RankLaunch& launch, Statuses& statuses) {
+  const pid_t pid = start(words, environment, /*group=*/true, SIGTERM);
   bool asked = false;
   double pause_s = 1;
   Clock::time_point next;
   int status = 0;
   for (pid_t ended; (ended = ::waitpid(pid, &status, WNOHANG)) != pid;) {
-    if (ended < 0 && errno != EINTR) support::throw_errno("wait for", "mpirun");
+    if (ended < 0 && errno != EINTR) support::throw_errno("wait for", words.front());
     if (support::stop_requested() && (!asked || Clock::now() > next)) {
       // Which it hands on to every rank, whereas TERM would make it kill them; while it starts them, to nobody.
       ::kill(pid, SIGUSR1);
@@ -173,6 +168,56 @@ int run_mpi(const RankLaunch& launch) {
     if (rank.rank == 0) return rank.code;
   }
   return judge(0, launch.count, support::kExitFailed, asked);
+}
+
+int run_mpi(const RankLaunch& launch) {
+  if (!support::find_program("mpirun")) {
+    throw ConfigError(cat("compute.ranks is ", launch.count, ", but mpirun was not found"), {},
+                      "install openmpi-bin, or set compute.ranks: 1");
+  }
+  Statuses statuses;
+  std::vector<std::string> words{"mpirun", "-n", std::to_string(launch.count), "--oversubscribe", "--bind-to", "none"};
+  words.insert(words.end(), launch.arguments.begin(), launch.arguments.end());
+  // One machine: no remote shell, memory between processes, and copies that a container allows.
+  std::vector<std::string> add{"OMPI_MCA_plm=isolated", "OMPI_MCA_btl=self,vader", "OMPI_MCA_pml=ob1",
+                               "OMPI_MCA_btl_vader_single_copy_mechanism=none", kStatus + ("=" + statuses.path())};
+  if (launch.events_fd) add.push_back(cat(kEvents, "=/proc/", ::getpid(), "/fd/", *launch.events_fd));
+  if (::geteuid() == 0) add.insert(add.end(), {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  return run_launcher(words, rank_environment(add), launch, statuses);
+}
+
+/// A number that Slurm gave this job; 0 outside of a job.
+std::int64_t of_job(const char* name) {
+  const char* text = std::getenv("SLURM_JOB_ID") == nullptr ? nullptr : std::getenv(name);
+  return text == nullptr ? 0 : support::parse_integer(text).value_or(0);
+}
+
+/// One step of our job on all its machines. Rank 0 is on this one, the job's first, and so can write to our
+/// descriptors.
+int run_srun(const RankLaunch& launch, std::int64_t nodes) {
+  if (launch.count % nodes != 0) {
+    throw ConfigError(cat("compute.ranks is ", launch.count, ", which cannot be shared evenly among the ", nodes,
+                          " machines of the job"),
+                      {}, "choose gpus, or compute.ranks, as a multiple of slurm.nodes");
+  }
+  const std::int64_t each = launch.count / nodes;
+  Statuses statuses;
+  // All variables reach the ranks, whatever the job itself was given (--export=NIL).
+  std::vector<std::string> words{"srun",
+                                 cat("--nodes=", nodes),
+                                 cat("--ntasks=", launch.count),
+                                 cat("--ntasks-per-node=", each),
+                                 "--distribution=block",
+                                 "--kill-on-bad-exit=1",
+                                 "--cpu-bind=none",
+                                 "--overlap",
+                                 "--export=ALL",
+                                 launch.mpi ? "--mpi=pmix" : "--mpi=none"};
+  if (const std::int64_t cpus = of_job("SLURM_CPUS_ON_NODE"); cpus > 0 && cpus < each) words.push_back("--overcommit");
+  words.insert(words.end(), launch.arguments.begin(), launch.arguments.end());
+  std::vector<std::string> add{cat(kOnlyFirst, "=1"), kStatus + ("=" + statuses.path())};
+  if (launch.events_fd) add.push_back(cat(kEvents, "=/proc/", ::getpid(), "/fd/", *launch.events_fd));
+  return run_launcher(words, rank_environment(add, /*for_srun=*/true), launch, statuses);
 }
 
 int run_plain(const RankLaunch& launch) {
@@ -229,6 +274,7 @@ int run_plain(const RankLaunch& launch) {
 int launch_ranks(const RankLaunch& launch) {
   support::install_stop_signals();
   if (launch.events_fd) support::stop_when_closed(*launch.events_fd);
+  if (const std::int64_t nodes = of_job("SLURM_JOB_NUM_NODES"); nodes > 1) return run_srun(launch, nodes);
   return launch.mpi ? run_mpi(launch) : run_plain(launch);
 }
 
@@ -243,6 +289,7 @@ std::optional<int> rank_events() {
 int rank_exit(int code) {
   const char* path = std::getenv(kStatus);
   if (path == nullptr || *path == 0) return code;
+  if (std::getenv(kOnlyFirst) != nullptr && !support::own_ranks().is_first()) return agreed(code) ? 0 : code;
   const support::Descriptor fd(::open(path, O_WRONLY | O_CLOEXEC));
   if (!fd) return code;
   const std::string line = cat(support::own_ranks().rank, " ", code, "\n");
@@ -252,7 +299,8 @@ int rank_exit(int code) {
 
 void follow_launcher() {
   if (std::getenv(kStatus) == nullptr) return;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Under srun the parent is Slurm's own, which ends the step with its srun.
+  if (std::getenv(kOnlyFirst) == nullptr) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   support::install_stop_signals();
 }
 

@@ -1,7 +1,7 @@
 /// @file
-/// Starts the ranks of a stage on this machine, for whoever asked for several and is not one of them already (under
-/// mpirun or srun). Ranks on the CPU need mpirun, which MPI finds its processes through; ranks on GPUs are started as
-/// they are.
+/// Starts the ranks of a stage, for whoever asked for several and is not one of them already (under mpirun or srun): on
+/// this machine, or in a Slurm job of several machines on all of these, by srun. Ranks on the CPU of one machine need
+/// mpirun, which MPI finds its processes through; ranks on GPUs are started as they are.
 ///
 /// The first rank that fails ends the others. A request to stop reaches all of them, and they die with this process.
 #pragma once

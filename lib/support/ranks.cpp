@@ -20,8 +20,9 @@
 namespace pe::support {
 namespace {
 
-constexpr int kFirstPort = 29500, kPorts = 4096;  // torchrun's default, and as many jobs of a machine beside each other
-constexpr const char* kGreeting = "pe-ranks/1";
+// torchrun's default, and jobs of a machine beside each other; from 32768 on Linux gives ports to whoever asks for any.
+constexpr int kFirstPort = 29500, kPorts = 3000;
+constexpr const char* kGreeting = "pe-ranks/2";
 
 using Clock = std::chrono::steady_clock;
 
@@ -87,10 +88,10 @@ bool read_some(int fd, std::size_t bytes, std::string& into, Clock::time_point u
   return true;
 }
 
-/// The first words of who comes: which rank, of how many. Of a fixed length.
-std::string greeting(std::int64_t rank, std::int64_t count) {
-  std::string text = cat(kGreeting, " ", rank, " ", count);
-  text.resize(64, ' ');
+/// The first words of who comes: which rank, of how many, of which start. Of a fixed length.
+std::string greeting(std::int64_t rank, const Ranks& ranks) {
+  std::string text = cat(kGreeting, " ", rank, " ", ranks.count, " ", ranks.start);
+  text.resize(128, ' ');
   return text;
 }
 
@@ -153,9 +154,9 @@ void serve(const Ranks& ranks, const std::string& text, Clock::time_point until,
     // Whoever else knocks, a scanner or another job, is turned away and does not stop us.
     std::string words;
     const Clock::time_point soon = std::min(until, Clock::now() + std::chrono::seconds(5));
-    if (!read_some(caller.get(), greeting(0, 0).size(), words, soon)) continue;
+    if (!read_some(caller.get(), greeting(0, ranks).size(), words, soon)) continue;
     for (std::size_t i = 1; i < came.size(); ++i) {
-      if (words == greeting(static_cast<std::int64_t>(i), ranks.count) && write_all(caller.get(), reply, soon))
+      if (words == greeting(static_cast<std::int64_t>(i), ranks) && write_all(caller.get(), reply, soon))
         came[i] = true;
     }
   }
@@ -165,7 +166,7 @@ std::string ask(const Ranks& ranks, Clock::time_point until, double timeout_s) {
   while (left(until) > 0) {
     const Descriptor fd = connect_to(ranks.host, ranks.port);
     std::string size, text;
-    if (fd && write_all(fd.get(), greeting(ranks.rank, ranks.count), until) && read_some(fd.get(), 20, size, until)) {
+    if (fd && write_all(fd.get(), greeting(ranks.rank, ranks), until) && read_some(fd.get(), 20, size, until)) {
       const auto bytes = parse_integer(size.substr(std::min(size.find_first_not_of('0'), size.size() - 1)));
       if (bytes && *bytes >= 0 && read_some(fd.get(), static_cast<std::size_t>(*bytes), text, until)) return text;
     }
@@ -211,7 +212,9 @@ Ranks ranks_from(const Lookup& environment) {
       const std::vector<std::string> hosts = expand_hosts(nodes.value_or(""));
       if (hosts.empty()) throw ConfigError("this process is one of several, but SLURM_STEP_NODELIST names no machine");
       ranks.host = hosts.front();
-      ranks.port = kFirstPort + static_cast<int>(number(environment, "SLURM_JOB_ID") % kPorts);
+      const std::int64_t job = number(environment, "SLURM_JOB_ID");
+      ranks.port = kFirstPort + static_cast<int>(job % kPorts);
+      ranks.start = cat(job, ".", *step, ".", environment("SLURM_RESTART_COUNT").value_or("0"));
     }
     return checked(ranks, "SLURM_PROCID");
   }

@@ -17,6 +17,7 @@ struct Ranks {
   std::string from;            ///< the variable that says so: "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"
   std::string host;            ///< of rank 0; empty under mpirun, whose own exchange carries what is needed
   int port = 0;                ///< on which rank 0 listens while all start
+  std::string start;           ///< job, step and restart under srun: ranks of another start are turned away
   bool is_first() const { return rank == 0; }
 };
 

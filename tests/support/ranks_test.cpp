@@ -69,7 +69,8 @@ BOOST_AUTO_TEST_CASE(each_launcher_has_its_names) {
   BOOST_TEST(srun.count == 16);
   BOOST_TEST(srun.local == 1);
   BOOST_TEST(srun.host == "gpu04");
-  BOOST_TEST(srun.port == 29500 + 4711 % 4096);
+  BOOST_TEST(srun.port == 29500 + 4711 % 3000);
+  BOOST_TEST(srun.start == "4711.0.0");
 }
 
 BOOST_AUTO_TEST_CASE(torchrun_goes_before_mpirun_and_mpirun_before_srun) {
@@ -152,6 +153,24 @@ BOOST_AUTO_TEST_CASE(rank_0_hands_its_word_to_all_whoever_knocks) {
   BOOST_TEST((first == id));
   BOOST_TEST((second == id));
   BOOST_TEST((third == id));
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_of_another_start_of_the_job_is_turned_away) {
+  Ranks own;
+  own.count = 2;
+  own.host = "127.0.0.1";
+  own.port = free_port();
+  own.start = "12.0.1";
+  std::string first;
+  std::thread zero([&] { first = hand_round(own, "word", 20); });
+  Ranks other = own;
+  other.rank = 1;
+  other.start = "12.0.0";  // before it was queued again
+  BOOST_TEST(message<Error>([&] { hand_round(other, "mine", 0.5); }).find("has not reached rank 0") != std::string::npos);
+  other.start = own.start;
+  BOOST_TEST(hand_round(other, "mine", 20) == "word");
+  zero.join();
+  BOOST_TEST(first == "word");
 }
 
 BOOST_AUTO_TEST_CASE(who_does_not_come_is_named_after_the_time_allowed) {

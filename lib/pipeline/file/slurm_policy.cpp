@@ -50,7 +50,7 @@ void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics
   if (!is_map(map, "'slurm'", diagnostics)) return;
   static const std::vector<std::string> kOfStage{"partition", "account", "qos",     "constraint",  "reservation", "isa",
                                                  "memory",    "gpus",    "gpu_type", "setup",       "options",
-                                                 "environment", "where", "at_once",  "signal_lead", "time"};
+                                                 "environment", "where", "nodes",  "at_once", "signal_lead", "time"};
   static const std::vector<std::string> kOfFile{"mode", "max_in_queue"};
   const std::map<std::string, std::string*> texts{{"account", &policy.account},         {"qos", &policy.qos},
                                                   {"constraint", &policy.constraint},   {"isa", &policy.isa},
@@ -73,6 +73,8 @@ void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics
       policy.keep_environment = one_of(member, {"keep", "clear"}, diagnostics) == "keep";
     } else if (key == "where") {
       policy.here = one_of(member, {"job", "here"}, diagnostics) == "here";
+    } else if (key == "nodes") {
+      if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "2")) policy.nodes = *value;
     } else if (key == "at_once") {
       if (auto value = integer(member, Suffixes::kNone, 0, diagnostics, "16")) policy.at_once = *value;
     } else if (key == "signal_lead") {

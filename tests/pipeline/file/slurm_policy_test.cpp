@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_SUITE(slurm_policy)
 BOOST_AUTO_TEST_CASE(a_stage_lays_its_block_over_the_files) {
   const auto found = policies(file_of(
       "slurm: {partition: {net: transfer, default: gpu}, account: a, signal_lead: 5m, max_in_queue: 2000, mode: lane, setup: [module load cuda]}\n",
-      "    slurm: {partition: debug, account: b, where: here, memory: none, environment: clear}\n"));
+      "    slurm: {partition: debug, account: b, where: here, memory: none, environment: clear, nodes: 2}\n"));
   const SlurmPolicy& one = found.at("one");
   BOOST_TEST(one.partition("net") == "transfer");
   BOOST_TEST(one.partition("anything") == "gpu");
@@ -53,10 +53,12 @@ BOOST_AUTO_TEST_CASE(a_stage_lays_its_block_over_the_files) {
   BOOST_TEST(one.mode == "lane");
   BOOST_TEST(!one.here);
   BOOST_TEST(one.keep_environment);
+  BOOST_TEST(one.nodes == 1);
   const SlurmPolicy& two = found.at("two");
   BOOST_TEST(two.partition("net") == "debug");
   BOOST_TEST(two.account == "b");
   BOOST_TEST(two.here);
+  BOOST_TEST(two.nodes == 2);
   BOOST_TEST(two.memory == "none");
   BOOST_TEST(!two.keep_environment);
   BOOST_TEST(two.setup == std::vector<std::string>{"module load cuda"});
