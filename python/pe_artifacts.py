@@ -20,7 +20,7 @@ import pandas as pd
 __all__ = ["ArtifactError", "Checkpoint", "TokenShards", "Tables", "read_checkpoint", "read_figure", "read_header",
            "read_manifest", "read_report_table", "read_tables", "read_token_shards"]
 
-NEWEST_FORMAT = {"checkpoint": 1, "metrics": 1, "eval-table": 1, "token-shards": 1, "raw-text": 1}
+NEWEST_FORMAT = {"checkpoint": 1, "metrics": 1, "eval-table": 1, "token-shards": 1, "raw-text": 2, "tokenizer": 1}
 SPLITS = ("train", "validation", "test")
 
 

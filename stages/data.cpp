@@ -1,8 +1,9 @@
-// pe-data: what raw text and token shards hold. No stage: it prints.
+// pe-data: what raw text, tokenizers and token shards hold. No stage: it prints, and writes a tokenizer's own files.
 #include <cstdio>
 
 #include "cli/tool_table.h"
 #include "data/inspect.h"
+#include "data/tokenizer_stage.h"
 #include "support/error.h"
 
 int main(int argc, char** argv) {
@@ -14,6 +15,12 @@ int main(int argc, char** argv) {
     options.documents = flags.integer("--documents", 0);
     options.characters = flags.integer("--characters", 1);
     options.split = flags.text("--split");
+    if (flags.is_set("--export-tokenizer")) {
+      const std::string written =
+          pe::data::export_tokenizer(pe::data::tokenizer_of(flags.text("--in")), flags.text("--export-tokenizer"));
+      std::printf("wrote %s\n", written.c_str());
+      return 0;
+    }
     std::fputs(pe::data::inspect(flags.text("--in"), options).c_str(), stdout);
     return 0;
   } catch (const pe::support::Error& error) {

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
       {.name = "tokenize",
        .version = 2,
        .summary = "Train or load a tokenizer, encode every document, split by the text's hash, write token shards.",
-       .inputs = {{"raw", Kind::kRawText}},
+       .inputs = {{"raw", Kind::kRawText}, {.name = "tokenizer", .kind = Kind::kTokenizer, .optional = true}},
        .outputs = {{"data", Kind::kTokenShards}}},
       pe::data::tokenize);
 }

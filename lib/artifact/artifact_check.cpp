@@ -56,6 +56,7 @@ void check_token_shards(const fs::path& folder) {
 void check_artifact(const fs::path& path, Kind kind) {
   switch (kind) {
     case Kind::kRawText: static_cast<void>(RawTextReader(path)); return;
+    case Kind::kTokenizer: static_cast<void>(read_tokenizer(path)); return;
     case Kind::kTokenShards: check_token_shards(path); return;
     case Kind::kCheckpoint: static_cast<void>(CheckpointReader(path)); return;
     case Kind::kMetrics:

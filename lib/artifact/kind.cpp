@@ -5,6 +5,7 @@ namespace pe::artifact {
 std::string_view kind_name(Kind kind) {
   switch (kind) {
     case Kind::kRawText: return "raw-text";
+    case Kind::kTokenizer: return "tokenizer";
     case Kind::kTokenShards: return "token-shards";
     case Kind::kCheckpoint: return "checkpoint";
     case Kind::kMetrics: return "metrics";
@@ -22,7 +23,7 @@ std::optional<Kind> find_kind(std::string_view name) {
 }
 
 std::vector<Kind> all_kinds() {
-  return {Kind::kRawText, Kind::kTokenShards, Kind::kCheckpoint, Kind::kMetrics, Kind::kEvalTable, Kind::kReport};
+  return {Kind::kRawText, Kind::kTokenizer, Kind::kTokenShards, Kind::kCheckpoint, Kind::kMetrics, Kind::kEvalTable, Kind::kReport};
 }
 
 bool is_collection(Kind kind) {

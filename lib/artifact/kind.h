@@ -8,9 +8,9 @@
 
 namespace pe::artifact {
 
-enum class Kind { kRawText, kTokenShards, kCheckpoint, kMetrics, kEvalTable, kReport };
+enum class Kind { kRawText, kTokenizer, kTokenShards, kCheckpoint, kMetrics, kEvalTable, kReport };
 
-std::string_view kind_name(Kind kind);   ///< "raw-text", "token-shards", "checkpoint", "metrics", "eval-table", "report"
+std::string_view kind_name(Kind kind);   ///< as files and pipelines spell it: "raw-text", "tokenizer", "token-shards", …
 std::optional<Kind> find_kind(std::string_view name);
 std::vector<Kind> all_kinds();
 

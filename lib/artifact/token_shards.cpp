@@ -16,7 +16,6 @@ using support::quote;
 namespace {
 
 constexpr int kFormat = 1;
-constexpr std::int64_t kLargestVocabulary = 1LL << 24;
 
 }  // namespace
 
@@ -27,18 +26,6 @@ std::string_view split_name(Split split) {
     case Split::kTest: return "test";
   }
   return "?";
-}
-
-std::string TokenizerRecord::digest() const {
-  return support::canonical_hash("pe/tokenizer/1", {{"kind", kind},
-                                                    {"content", content_hash},
-                                                    {"vocabulary", vocabulary},
-                                                    {"bos_id", bos_id},
-                                                    {"eos_id", eos_id},
-                                                    {"pad_id", pad_id},
-                                                    {"unk_id", unk_id},
-                                                    {"bos_before_documents", bos_before_documents},
-                                                    {"dummy_prefix", dummy_prefix}});
 }
 
 /// The shard being filled. Ids are narrowed as they come.
@@ -131,21 +118,7 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
     totals.splits[at] = totals_[at];
   }
   write_artifact(collection_.add("dataset.h5"), Kind::kTokenShards, kFormat, recipe_, [&](h5::Group& root) {
-    h5::Group group = root.create_group("tokenizer");
-    group.set_text("kind", tokenizer_.kind);
-    group.set_integer("vocabulary", tokenizer_.vocabulary);
-    group.set_integer("bos_id", tokenizer_.bos_id);
-    group.set_integer("eos_id", tokenizer_.eos_id);
-    group.set_integer("pad_id", tokenizer_.pad_id);
-    group.set_integer("unk_id", tokenizer_.unk_id);
-    group.set_integer("bos_before_documents", tokenizer_.bos_before_documents ? 1 : 0);
-    group.set_integer("dummy_prefix", tokenizer_.dummy_prefix ? 1 : 0);
-    group.set_text("content_hash", tokenizer_.content_hash);
-    group.set_text("digest", tokenizer_.digest());
-    group.write_raw("model", h5::Type::kU8, {tokenizer_.model.size()}, tokenizer_.model.data());
-    group.write("token_bytes", tokenizer_.token_bytes);
-    // Another release that gives the same ids makes the same artifact, so this is no content.
-    root.open_group("pe").write_text("made_by_library", tokenizer_.library);
+    write_tokenizer_group(root, tokenizer_);
     if (window_ > 0) root.set_integer("window", static_cast<std::int64_t>(window_));
     if (!splits_.rule.empty()) {
       h5::Group samples = root.create_group("splits");
@@ -175,39 +148,7 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file) {
   const h5::File file = h5::File::open(dataset_file);
   require_kind(file, Kind::kTokenShards, kFormat);
-  const h5::Group group = file.root().open_group("tokenizer");
-  TokenizerRecord record;
-  record.kind = group.text("kind");
-  record.vocabulary = group.integer("vocabulary");
-  if (record.vocabulary < 1 || record.vocabulary > kLargestVocabulary) {
-    throw ArtifactError(cat(group.where(), ": invalid vocabulary size ", record.vocabulary));
-  }
-  record.bos_id = group.integer("bos_id");
-  record.eos_id = group.integer("eos_id");
-  record.pad_id = group.integer("pad_id");
-  record.unk_id = group.integer("unk_id");
-  for (const std::int64_t id : {record.bos_id, record.eos_id, record.pad_id, record.unk_id}) {
-    if (id < -1 || id >= record.vocabulary) {
-      throw ArtifactError(cat(group.where(), ": id ", id, " is outside the vocabulary of ", record.vocabulary));
-    }
-  }
-  record.bos_before_documents = group.integer("bos_before_documents") != 0;
-  record.dummy_prefix = group.integer("dummy_prefix") != 0;
-  record.content_hash = group.text("content_hash");
-  const h5::Group pe = file.root().open_group("pe");
-  record.library = pe.has("made_by_library") ? pe.read_text("made_by_library") : group.text("library");   // as older files have it
-  const h5::Dataset model = group.open_dataset("model");
-  model.require_rank(h5::Type::kU8, 1);
-  record.model.resize(model.count());
-  model.read_raw(record.model.data());
-  const h5::Dataset bytes = group.open_dataset("token_bytes");
-  bytes.require(h5::Type::kU16, {static_cast<std::uint64_t>(record.vocabulary)});
-  record.token_bytes = bytes.read<std::uint16_t>();
-  if (const std::string stated = group.text("digest"); stated != record.digest()) {
-    throw ArtifactError(cat(group.where(), ": expected tokenizer digest ", stated, ", found ", record.digest()),
-                        "the file is damaged");
-  }
-  return record;
+  return read_tokenizer_group(file);
 }
 
 std::uint64_t read_window(const std::filesystem::path& dataset_file) {

@@ -18,27 +18,13 @@
 
 #include "artifact/collection.h"
 #include "artifact/document_sample.h"
+#include "artifact/tokenizer_record.h"
 
 namespace pe::artifact {
 
 enum class Split { kTrain = 0, kValidation = 1, kTest = 2 };
 inline constexpr std::array<Split, 3> kAllSplits{Split::kTrain, Split::kValidation, Split::kTest};
 std::string_view split_name(Split split);   ///< "train", "validation", "test"
-
-/// All about the tokenizer that a consumer needs; stored in `dataset.h5`.
-struct TokenizerRecord {
-  std::string kind;                      ///< "sentencepiece" or "bytes"
-  std::string model;                     ///< serialized model; empty for bytes
-  std::int64_t vocabulary = 0;
-  std::int64_t bos_id = -1, eos_id = -1, pad_id = -1, unk_id = -1;   ///< -1: none
-  bool bos_before_documents = false;
-  bool dummy_prefix = false;             ///< a space is put before each document, and counts no byte there
-  std::vector<std::uint16_t> token_bytes;   ///< [V] bytes of text that an id stands for; control and unknown ids 0
-  std::string content_hash;              ///< over pieces, types, scores and normaliser
-  std::string library;                   ///< "sentencepiece 0.1.97", of the program that encoded
-  /// Names the tokenizer in checkpoints: models and data that differ in it do not fit.
-  std::string digest() const;
-};
 
 struct SplitTotals {
   std::uint64_t documents = 0, tokens = 0, bytes = 0;
@@ -88,6 +74,7 @@ class TokenShardsWriter {
   std::array<SplitTotals, 3> totals_;
 };
 
+/// The tokenizer that the shards were made with.
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file);
 /// Tokens of a window, where documents are windows; 0 for text.
 std::uint64_t read_window(const std::filesystem::path& dataset_file);

@@ -1,12 +1,13 @@
 #include "data/inspect.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <map>
+#include <optional>
 
 #include "artifact/collection.h"
 #include "artifact/raw_text.h"
+#include "artifact/tokenizer_record.h"
+#include "data/length_histogram.h"
 #include "data/token_dataset.h"
 #include "data/tokenizer.h"
 #include "support/error.h"
@@ -23,29 +24,10 @@ namespace {
 
 std::string number(std::uint64_t value) { return with_commas(static_cast<std::int64_t>(value)); }
 
-/// Lengths by powers of two, a bar each.
-class Histogram {
- public:
-  void add(std::uint64_t length) { ++counts_[static_cast<std::size_t>(std::bit_width(length == 0 ? 0 : length - 1))]; }
-  std::string render(const char* unit) const {
-    const std::uint64_t most = *std::max_element(counts_.begin(), counts_.end());
-    std::string text;
-    for (std::size_t i = 0; i < counts_.size(); ++i) {
-      if (counts_[i] == 0) continue;
-      const auto bar = static_cast<std::size_t>(40 * counts_[i] / most);
-      text += fmt::format("  up to {:>13} {} {:>13}  {}\n", i < 63 ? number(std::uint64_t{1} << i) : "more", unit, number(counts_[i]), std::string(bar, '#'));
-    }
-    return text;
-  }
-
- private:
-  std::array<std::uint64_t, 65> counts_{};
-};
-
 std::string inspect_raw_text(const fs::path& folder, const InspectOptions& options) {
   artifact::RawTextReader reader(folder);
   std::string text = cat("raw text: ", number(reader.documents()), " documents, ", number(reader.bytes()), " bytes\n");
-  Histogram lengths;
+  LengthHistogram lengths;
   std::map<std::string, std::uint64_t, std::less<>> sources;
   std::string first;
   artifact::RawTextReader::Document document;
@@ -65,7 +47,7 @@ std::string inspect_raw_text(const fs::path& folder, const InspectOptions& optio
     }
     text += cat("  ", support::escaped(name, 200), ": ", number(count), " documents\n");
   }
-  return text + "bytes a document\n" + lengths.render("bytes") + first;
+  return text + "bytes a document\n" + lengths.bars("bytes") + first;
 }
 
 std::string inspect_token_shards(const fs::path& folder, const InspectOptions& options) {
@@ -87,9 +69,9 @@ std::string inspect_token_shards(const fs::path& folder, const InspectOptions& o
   }
   for (const Split split : artifact::kAllSplits) {
     if (artifact::split_name(split) != options.split) continue;
-    Histogram lengths;
+    LengthHistogram lengths;
     for (std::uint64_t i = 0; i < dataset.documents(split); ++i) lengths.add(dataset.document(split, i).tokens);
-    text += cat("tokens a document of ", options.split, "\n", lengths.render("tokens"));
+    text += cat("tokens a document of ", options.split, "\n", lengths.bars("tokens"));
     const auto tokenizer = make_tokenizer(record, folder.string());
     for (std::uint64_t i = 0; i < std::min(dataset.documents(split), static_cast<std::uint64_t>(std::max<std::int64_t>(0, options.documents))); ++i) {
       const TokenDataset::Document document = dataset.document(split, i);
@@ -110,14 +92,53 @@ std::string inspect_token_shards(const fs::path& folder, const InspectOptions& o
 
 }  // namespace
 
-std::string inspect(const fs::path& path, const InspectOptions& options) {
+namespace {
+
+/// The folder of a collection that is named by itself, its manifest or a member; nothing for a file that stands alone.
+std::optional<fs::path> collection_of(const fs::path& path) {
   std::error_code ignored;
   const fs::path folder = fs::is_directory(path, ignored) || path.parent_path().empty() ? path : path.parent_path();
-  const artifact::Manifest manifest = artifact::Manifest::read(folder);
-  if (manifest.kind == artifact::Kind::kRawText) return inspect_raw_text(folder, options);
-  if (manifest.kind == artifact::Kind::kTokenShards) return inspect_token_shards(folder, options);
-  throw support::ArtifactError(cat(support::quote(path.string()), ": expected raw text or token shards, found ", artifact::kind_name(manifest.kind)),
-                               "pe-pipeline show tells about any artifact");
+  if (!fs::is_directory(path, ignored) && !fs::exists(folder / artifact::kManifestName, ignored)) return std::nullopt;
+  return folder;
+}
+
+std::string inspect_tokenizer(const fs::path& path) {
+  const artifact::TokenizerRecord record = artifact::read_tokenizer(path);
+  const auto tokenizer = make_tokenizer(record, path.string());
+  const auto id = [](std::int64_t value) { return value < 0 ? std::string("none") : std::to_string(value); };
+  std::uint64_t text = 0, bytes = 0;
+  for (std::int64_t i = 0; i < record.vocabulary; ++i) {
+    if (!tokenizer->is_text(i)) continue;
+    ++text;
+    bytes += record.token_bytes[static_cast<std::size_t>(i)];
+  }
+  return cat("tokenizer ", record.kind, ", ", record.library, "\n  vocabulary ",
+             number(static_cast<std::uint64_t>(record.vocabulary)), ", ", number(text), " pieces of text",
+             text > 0
+                 ? fmt::format(" of {:.2f} bytes on average", static_cast<double>(bytes) / static_cast<double>(text))
+                 : "",
+             "\n  BOS ", id(record.bos_id), ", EOS ", id(record.eos_id), ", unknown ", id(record.unk_id), ", padding ",
+             id(record.pad_id), "\n  digest ", record.digest(), "\n");
+}
+
+}  // namespace
+
+std::string inspect(const fs::path& path, const InspectOptions& options) {
+  const auto folder = collection_of(path);
+  if (!folder) return inspect_tokenizer(path);
+  const artifact::Manifest manifest = artifact::Manifest::read(*folder);
+  if (manifest.kind == artifact::Kind::kRawText) return inspect_raw_text(*folder, options);
+  if (manifest.kind == artifact::Kind::kTokenShards) return inspect_token_shards(*folder, options);
+  throw support::ArtifactError(
+      cat(support::quote(path.string()), ": expected raw text, a tokenizer or token shards, found ",
+          artifact::kind_name(manifest.kind)),
+      "pe-pipeline show tells about any artifact");
+}
+
+artifact::TokenizerRecord tokenizer_of(const fs::path& path) {
+  const auto folder = collection_of(path);
+  if (!folder) return artifact::read_tokenizer(path);
+  return artifact::read_tokenizer_record(*folder / "dataset.h5");
 }
 
 }  // namespace pe::data

@@ -1,10 +1,12 @@
 /// @file
-/// Raw text and token shards for people: what `pe-data` prints.
+/// Raw text, tokenizers and token shards for people: what `pe-data` prints.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <string>
+
+#include "artifact/tokenizer_record.h"
 
 namespace pe::data {
 
@@ -14,8 +16,12 @@ struct InspectOptions {
   std::string split = "train";      ///< of token shards
 };
 
-/// Totals, a histogram of document lengths, and the first documents; of token shards decoded, with their ids. `path` is the
-/// artifact's folder, its manifest or one of its members. @throws ArtifactError when it is neither kind.
+/// Totals, a histogram of document lengths, and the first documents; of token shards decoded, with their ids. `path` is
+/// the artifact's folder, its manifest or one of its members; of a tokenizer its file. @throws ArtifactError when it is
+/// none of these.
 std::string inspect(const std::filesystem::path& path, const InspectOptions& options);
+
+/// The tokenizer of a tokenizer artifact or of token shards. @throws ArtifactError
+artifact::TokenizerRecord tokenizer_of(const std::filesystem::path& path);
 
 }  // namespace pe::data

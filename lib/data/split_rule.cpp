@@ -25,6 +25,12 @@ void SplitConfig::describe(support::FieldVisitor& v) {
   v.check(key.empty() || !by_file(), "split.key has no meaning with split.validation_files or split.test_files");
 }
 
+TextHash hash_of(std::string_view text) {
+  support::Sha256 hash;
+  hash.update(text);
+  return hash.digest();
+}
+
 std::uint64_t hash_word(const TextHash& hash, int at) {
   std::uint64_t value = 0;
   for (int i = 0; i < 8; ++i) value = value << 8 | hash[static_cast<std::size_t>(at + i)];

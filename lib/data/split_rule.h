@@ -28,6 +28,8 @@ struct SplitConfig {
 
 using TextHash = std::array<std::uint8_t, 32>;
 
+TextHash hash_of(std::string_view text);   ///< SHA-256
+
 /// Bytes [at, at + 8) of the hash, big-endian. The split takes the first eight, the tokenizer's training the next; samples
 /// of documents take those from 16 on.
 std::uint64_t hash_word(const TextHash& hash, int at);
@@ -40,6 +42,8 @@ class SplitRule {
   explicit SplitRule(const SplitConfig& config);
   /// `hash` is SHA-256 of the text, `source` the name of where it came from.
   artifact::Split of(const TextHash& hash, std::string_view source) const;
+  /// Of the documents, as far as the config alone says it.
+  double train_share() const { return config_.by_file() ? 1.0 : config_.train; }
   /// In words, with shares, key or patterns: "train 0.9, validation 0.03, test 0.07 by hash".
   std::string describe() const;
   /// @throws ConfigError that names the first pattern which no source that was asked for matches.

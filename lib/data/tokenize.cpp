@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -18,11 +17,9 @@
 
 #include "artifact/raw_text.h"
 #include "artifact/token_shards.h"
-#include "data/byte_level_bpe.h"
+#include "data/length_histogram.h"
 #include "data/seen_texts.h"
-#include "data/sentencepiece_model.h"
 #include "data/tokenizer.h"
-#include "data/tokenizer_training.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
@@ -35,24 +32,8 @@ using artifact::RawTextReader;
 using support::cat;
 using support::with_commas;
 
-void TokenizeConfig::Bpe::describe(support::FieldVisitor& v) {
-  v.field("character_coverage", character_coverage, "Share of the text's characters that get a piece; the rest become bytes.",
-          {.min = 0.98, .max = 1.0});
-  v.field("split_digits", split_digits, "Make every digit a piece of its own.");
-  v.field("dummy_prefix", dummy_prefix, "Put a space before each document, so that its first word is as any other.");
-  v.field("train_bytes", train_bytes, "Text that the training sees: documents of the train split, drawn by their hash.",
-          {.unit = "bytes", .min = 1000, .max = 2e9});
-}
-
 void TokenizeConfig::describe(support::FieldVisitor& v) {
-  v.choice("tokenizer", tokenizer, {{"bpe", Tokenizer::kBpe}, {"bytes", Tokenizer::kBytes}, {"file", Tokenizer::kFile}, {"gpt2", Tokenizer::kGpt2}},
-           "Train a sentencepiece BPE model on the text, take bytes, take the sentencepiece model in a file (BPE or unigram), or "
-           "GPT-2's kind: byte-level BPE from a vocab.json and a merges.txt.");
-  v.field("vocabulary", vocabulary, "Pieces of a trained model, the 256 bytes and 3 control pieces among them.",
-          {.unit = "tokens", .min = 300, .max = 1 << 20});
-  v.path("tokenizer_model", model, "A sentencepiece model, for tokenizer: file; a vocab.json, for gpt2.");
-  v.path("tokenizer_merges", merges, "A merges.txt, for tokenizer: gpt2.");
-  v.group("bpe", bpe, "How a BPE model is trained.");
+  TokenizerConfig::describe_fields(v, true);
   v.group("split", split, "Documents are split by the SHA-256 of their text.");
   v.choice("duplicates", duplicates, {{"drop", Duplicates::kDrop}, {"keep", Duplicates::kKeep}},
            "Documents with exactly the same text as an earlier one.");
@@ -64,68 +45,9 @@ void TokenizeConfig::describe(support::FieldVisitor& v) {
   v.field("workers", workers, "Threads that encode; auto: one a processor.", {.min = 1, .max = 1024, .hashed = false});
   v.field("check_roundtrip", check_roundtrip, "Decode every document and say how many do not come back byte for byte.",
           {.hashed = false});
-  v.check(tokenizer != Tokenizer::kFile || !model.empty(), "tokenizer: file needs tokenizer_model");
-  v.check(tokenizer != Tokenizer::kGpt2 || (!model.empty() && !merges.empty()), "tokenizer: gpt2 needs tokenizer_model and tokenizer_merges");
-  v.check(tokenizer == Tokenizer::kGpt2 || merges.empty(), "tokenizer_merges belongs to tokenizer: gpt2");
 }
 
 namespace {
-
-using Hash = TextHash;
-
-Hash hash_of(std::string_view text) {
-  support::Sha256 hash;
-  hash.update(text);
-  return hash.digest();
-}
-
-std::string train_model(const TokenizeConfig& config, const SplitRule& rule, RawTextReader& reader, support::Progress& progress) {
-  // Drawn by hash as the split is, so that neither order nor a further file changes who is in the sample.
-  const double of_text = config.split.by_file() ? 1.0 : std::max(config.split.train, 1e-9);
-  const double share = std::min(1.0, static_cast<double>(config.bpe.train_bytes) / std::max(1.0, static_cast<double>(reader.bytes()) * of_text));
-  std::uint64_t taken = 0, bytes = 0;
-  const auto started = std::chrono::steady_clock::now();
-  const auto next = [&](std::string& text) {
-    RawTextReader::Document document;
-    while (reader.next(document)) {
-      if (support::stop_requested()) throw support::Stopped(false);
-      if (document.text.empty() || support::find_invalid_utf8(document.text) != std::string_view::npos) continue;
-      const Hash hash = hash_of(document.text);
-      if (rule.of(hash, document.source) != artifact::Split::kTrain || fraction(hash, 8) >= share) continue;
-      text = document.text;
-      ++taken;
-      bytes += text.size();
-      return true;
-    }
-    return false;
-  };
-  const std::string model = train_bpe({config.vocabulary, config.bpe.character_coverage, config.bpe.split_digits, config.bpe.dummy_prefix}, next);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
-  progress.note(cat("tokenizer: ", with_commas(config.vocabulary), " pieces, trained on ", with_commas(static_cast<std::int64_t>(taken)),
-                    " documents (", support::short_bytes(static_cast<double>(bytes)), ") in ", support::short_duration(seconds)));
-  reader.rewind();
-  return model;
-}
-
-std::string read_named(const char* field, const std::string& path, std::uint64_t most) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) throw support::ConfigError(cat(field, ": ", support::quote(path), ": there is no such file"));
-  return support::read_file(path, most);
-}
-
-std::unique_ptr<Tokenizer> choose_tokenizer(const TokenizeConfig& config, const SplitRule& rule, RawTextReader& reader, support::Progress& progress) {
-  switch (config.tokenizer) {
-    case TokenizeConfig::Tokenizer::kBytes: return make_byte_tokenizer();
-    case TokenizeConfig::Tokenizer::kFile:
-      return make_sentencepiece(read_named("tokenizer_model", config.model, 1ULL << 30), config.model);
-    case TokenizeConfig::Tokenizer::kGpt2:
-      return make_byte_level(pack_byte_level({read_named("tokenizer_model", config.model, 32 << 20),
-                                              read_named("tokenizer_merges", config.merges, 32 << 20)}, config.model),
-                             config.model);
-    case TokenizeConfig::Tokenizer::kBpe: break;
-  }
-  return make_sentencepiece(train_model(config, rule, reader, progress), "the trained model");
-}
 
 /// The cache is sound by what the model says of itself; this looks whether that is so, on the first documents.
 bool cache_agrees(const Tokenizer& tokenizer, RawTextReader& reader, support::Progress& progress) {
@@ -158,7 +80,7 @@ struct Encoded {
     std::uint32_t bytes = 0;
     std::uint64_t index = 0;
     std::uint64_t unknown = 0;          // of its ids
-    Hash hash{};
+    TextHash hash{};
     artifact::Split split = artifact::Split::kTrain;
     bool dropped = false;               // by the UTF-8 policy, or for being empty
     bool broken_utf8 = false;
@@ -294,40 +216,16 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 /// What is told and not stored.
 struct Summary {
-  std::array<std::uint64_t, 65> lengths{};   ///< documents of 2^(i-1) + 1 to 2^i tokens
+  LengthHistogram lengths;
   std::uint64_t not_back = 0;
   double took_s = 0, waited_s = 0;           ///< of it for the encoders
 };
-
-/// "tokens a document: up to 256 12 %, 512 40 %, …": the share that is no longer, where a line of a histogram falls.
-void report_lengths(const Summary& summary, support::Progress& progress) {
-  std::uint64_t all = 0, so_far = 0;
-  for (const std::uint64_t count : summary.lengths) all += count;
-  std::vector<std::string> parts;
-  for (std::size_t i = 0; i < summary.lengths.size(); ++i) {
-    if (summary.lengths[i] == 0) continue;
-    so_far += summary.lengths[i];
-    parts.push_back(fmt::format("{} {:.1f} %", with_commas(std::int64_t{1} << std::min<std::size_t>(i, 62)), 100.0 * static_cast<double>(so_far) / static_cast<double>(all)));
-  }
-  progress.note(cat("tokens a document, at most: ", support::join(parts, ", ")));
-}
 
 void report_speed(const Summary& summary, int workers, support::Progress& progress) {
   const double share = summary.waited_s / std::max(summary.took_s, 1e-9);
   progress.note(fmt::format("{} on {} threads; {:.0f} % of the time went by waiting for them, so {} the bottleneck",
                             support::short_duration(summary.took_s), workers, 100 * share,
                             share > 0.5 ? "encoding is" : "reading and writing are"));
-}
-
-/// Bits per byte divide by the bytes that ids stand for; where a model changes the text first, that is not its length.
-void warn_of_normaliser(const Tokenizer& tokenizer, support::Progress& progress) {
-  const artifact::TokenizerRecord record = tokenizer.record();
-  if (record.kind != "sentencepiece") return;
-  const ParsedModel model = parse_model(record.model, "the tokenizer");
-  if (model.charsmap_bytes == 0 && !model.remove_extra_whitespaces) return;
-  progress.warn(cat("the model normalises text (", model.normalizer_name.empty() ? "unnamed rules" : support::escaped(model.normalizer_name, 60),
-                    model.remove_extra_whitespaces ? ", and joins white space" : "",
-                    "): it does not come back byte for byte, and bits per byte count the changed text"));
 }
 
 void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config, const Summary& summary, support::Progress& progress) {
@@ -353,8 +251,26 @@ void report(const artifact::DatasetTotals& totals, const TokenizeConfig& config,
     progress.warn(fmt::format("{} tokens ({:.2f} %) are unknown to the tokenizer; bits per byte count their text as nothing",
                               number(totals.unknown_tokens), 100.0 * static_cast<double>(totals.unknown_tokens) / static_cast<double>(tokens)));
   }
-  report_lengths(summary, progress);
+  progress.note(cat("tokens a document, at most: ", summary.lengths.shares()));
   if (config.check_roundtrip) progress.note(cat(number(summary.not_back), " documents do not come back byte for byte when decoded"));
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const TokenizeConfig& config, const SplitRule& rule,
+                                          artifact::Workspace& workspace, RawTextReader& reader) {
+  const bool given = config.tokenizer == TokenizerConfig::Tokenizer::kInput;
+  if (given && !workspace.has_input("tokenizer")) {
+    throw support::ConfigError("tokenizer: input needs an input 'tokenizer'", {},
+                               "needs: {tokenizer: STAGE}, of a stage that runs pe-make-tokenizer");
+  }
+  if (!given && workspace.has_input("tokenizer")) {
+    throw support::ConfigError("the stage has an input 'tokenizer', but its config asks for another", {},
+                               "set tokenizer: input");
+  }
+  if (!given) return choose_tokenizer(config, rule, &reader, *workspace.progress);
+  const artifact::Input& input = workspace.input("tokenizer");
+  auto tokenizer = make_tokenizer(artifact::read_tokenizer(input.path), input.path.string());
+  warn_of_normaliser(*tokenizer, *workspace.progress);
+  return tokenizer;
 }
 
 }  // namespace
@@ -363,8 +279,7 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
   support::Progress& progress = *workspace.progress;
   RawTextReader reader(workspace.input("raw").path);
   const SplitRule rule(config.split);
-  const std::unique_ptr<Tokenizer> tokenizer = choose_tokenizer(config, rule, reader, progress);
-  warn_of_normaliser(*tokenizer, progress);
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(config, rule, workspace, reader);
   if (tokenizer->bos_id() < 0) progress.warn("the model has no BOS; documents follow each other without a mark");
 
   const int workers = config.workers ? static_cast<int>(*config.workers) : processors();
@@ -402,7 +317,7 @@ void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace) {
       writer.add(document.split, batch.ids.data() + document.first, document.count, document.bytes, document.index);
       splits.documents[static_cast<std::size_t>(document.split)].add(hash_word(document.hash, 16));
       totals.unknown_tokens += document.unknown;
-      ++summary.lengths[static_cast<std::size_t>(std::bit_width(document.count - 1))];
+      summary.lengths.add(document.count);
       bytes_done += document.bytes;
       tokens_done += document.count;
     }

@@ -8,28 +8,15 @@
 
 #include "artifact/workspace.h"
 #include "data/split_rule.h"
+#include "data/tokenizer_choice.h"
 #include "support/config.h"
 
 namespace pe::data {
 
-struct TokenizeConfig {
-  enum class Tokenizer { kBpe, kBytes, kFile, kGpt2 };
+struct TokenizeConfig : TokenizerConfig {
   enum class Duplicates { kDrop, kKeep };
   enum class Utf8 { kError, kReplace, kSkip };
 
-  struct Bpe {
-    double character_coverage = 0.9999;
-    bool split_digits = true;
-    bool dummy_prefix = true;
-    std::int64_t train_bytes = 100 << 20;
-    void describe(support::FieldVisitor& v);
-  };
-
-  Tokenizer tokenizer = Tokenizer::kBpe;
-  std::int64_t vocabulary = 65536;
-  std::string model;
-  std::string merges;
-  Bpe bpe;
   SplitConfig split;
   Duplicates duplicates = Duplicates::kDrop;
   Utf8 utf8 = Utf8::kError;
@@ -40,7 +27,8 @@ struct TokenizeConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// Reads input `raw`, writes output `data`. The result does not depend on `workers`.
+/// Reads inputs `raw` and, where the config says so, `tokenizer`; writes output `data`. The result does not depend on
+/// `workers`.
 void tokenize(const TokenizeConfig& config, artifact::Workspace& workspace);
 
 }  // namespace pe::data

@@ -21,6 +21,7 @@
 #include "support/hash.h"
 #include "support/peak_memory.h"
 #include "support/random.h"
+#include "support/recording_progress.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 
@@ -291,28 +292,22 @@ BOOST_AUTO_TEST_CASE(validation_files_are_the_validation_split) {
 }
 
 BOOST_AUTO_TEST_CASE(a_summary_warns_of_models_that_change_the_text, *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
-  struct Lines : support::Progress {
-    std::string all;
-    void note(std::string_view line) override { all.append(line).append("\n"); }
-    void warn(std::string_view line) override { all.append("warning: ").append(line).append("\n"); }
-    void advance(std::string_view, std::int64_t, std::int64_t, const Json&) override {}
-    void event(const Json&) override {}
-  } lines;
+  test::RecordingProgress progress;
   const test::TempFolder folder;
   write_raw(folder / "raw", some_stories(50));
   artifact::Workspace workspace;
   workspace.inputs["raw"] = {{folder / "raw", Kind::kRawText, "", {}}};
   workspace.outputs["data"] = folder / "data";
-  workspace.progress = &lines;
+  workspace.progress = &progress;
   TokenizeConfig config;
   config.tokenizer = TokenizeConfig::Tokenizer::kFile;
   config.model = test::test_data("models/spm-test-unigram-1000.model")->string();
   config.workers = 1;
   data::tokenize(config, workspace);
-  BOOST_TEST(lines.all.find("warning: the model normalises text (") != std::string::npos, lines.all);
-  BOOST_TEST(lines.all.find("tokens a document, at most: ") != std::string::npos);
-  BOOST_TEST(lines.all.find(" 100.0 %\n") != std::string::npos);
-  BOOST_TEST(lines.all.find("the bottleneck") != std::string::npos);
+  BOOST_TEST(progress.has("warning: the model normalises text ("), progress.lines);
+  BOOST_TEST(progress.has("tokens a document, at most: "));
+  BOOST_TEST(progress.has(" 100.0 %\n"));
+  BOOST_TEST(progress.has("the bottleneck"));
 }
 
 /// The unknown share is over what was kept: neither duplicates nor documents that are too short count.

@@ -4,6 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstdlib>
 #include <string>
 
 #include "support/error.h"
@@ -19,6 +20,12 @@ struct Installed {
     return result;
   }
 };
+
+/// The Python that PE_TEST_PYTHON names, else Debian's.
+inline std::string chosen_python() {
+  const char* chosen = std::getenv("PE_TEST_PYTHON");
+  return chosen != nullptr ? chosen : "/usr/bin/python3";
+}
 
 /// A Python that can import modules, as "h5py, numpy".
 struct PythonHas {
