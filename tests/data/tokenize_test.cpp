@@ -6,10 +6,12 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <set>
 
 #include "artifact/artifact_check.h"
 #include "artifact/h5.h"
+#include "artifact/header.h"
 #include "artifact/raw_text.h"
 #include "data/fetch.h"
 #include "data/seen_texts.h"
@@ -66,6 +68,43 @@ TokenizeConfig bytes_config() {
 }
 
 std::string digest_of(const fs::path& folder) { return artifact::artifact_content_digest(folder); }
+
+/// The first shard of training data written anew with other texts and, if asked, wider tokens; the manifest fits it, as
+/// if a careless hand had mended it.
+void rewrite_shard(const fs::path& data, const std::map<std::string, std::string>& others, bool wide) {
+  const fs::path path = data / "train-00000.h5";
+  std::map<std::string, std::string> texts;
+  std::map<std::string, std::int64_t> integers;
+  std::vector<std::uint16_t> tokens;
+  std::vector<std::uint64_t> offsets, index;
+  std::vector<std::uint32_t> bytes;
+  {
+    const artifact::h5::Group root = artifact::h5::File::open(path).root();
+    for (const char* name : {"split", "tokenizer_digest"}) texts[name] = root.text(name);
+    for (const char* name : {"shard", "vocabulary", "bos_id", "bos_before_documents"})
+      integers[name] = root.integer(name);
+    tokens = root.read<std::uint16_t>("tokens");
+    offsets = root.read<std::uint64_t>("doc_offsets");
+    bytes = root.read<std::uint32_t>("doc_bytes");
+    index = root.read<std::uint64_t>("doc_index");
+  }
+  for (const auto& [name, text] : others) texts[name] = text;
+  artifact::write_artifact(path, Kind::kTokenShards, 1, {}, [&](artifact::h5::Group& root) {
+    for (const auto& [name, text] : texts) root.set_text(name, text);
+    for (const auto& [name, value] : integers) root.set_integer(name, value);
+    if (wide) {
+      root.write("tokens", std::vector<std::uint32_t>(tokens.begin(), tokens.end()));
+    } else {
+      root.write("tokens", tokens);
+    }
+    root.write("doc_offsets", offsets);
+    root.write("doc_bytes", bytes);
+    root.write("doc_index", index);
+  });
+  artifact::Manifest manifest = artifact::Manifest::read(data);
+  for (auto& member : manifest.members) member.bytes = fs::file_size(data / member.name);
+  std::ofstream(data / "manifest.json") << manifest.to_json().dump();
+}
 
 }  // namespace
 
@@ -383,6 +422,62 @@ BOOST_AUTO_TEST_CASE(damaged_shards_are_refused_with_both_values) {
   std::ofstream(folder / "data" / "manifest.json") << manifest.to_json().dump();
   BOOST_TEST(message().find("expected a vocabulary of 258, found 500") != std::string::npos);
   BOOST_CHECK_THROW(artifact::check_artifact(folder / "data", Kind::kTokenShards), ArtifactError);
+}
+
+BOOST_AUTO_TEST_CASE(shards_of_another_dtype_split_or_tokenizer_are_refused_with_both_values) {
+  const test::TempFolder folder;
+  write_raw(folder / "raw", some_stories(60));
+  const auto refused = [&](const std::map<std::string, std::string>& others, bool wide) {
+    fs::remove_all(folder / "data");
+    run(bytes_config(), folder / "raw", folder / "data");
+    rewrite_shard(folder / "data", others, wide);
+    try {
+      TokenDataset dataset(folder / "data");
+    } catch (const ArtifactError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  BOOST_TEST(refused({}, false) == "no error");
+  const std::string dtype = refused({}, true);
+  BOOST_TEST((has(dtype, "expected uint16") && has(dtype, "found uint32")), dtype);
+  BOOST_TEST(has(refused({{"split", "test"}}, false), "expected split train, found test"));
+  const std::string tokenizer = refused({{"tokenizer_digest", std::string(64, 'a')}}, false);
+  BOOST_TEST((has(tokenizer, "expected tokenizer ") && has(tokenizer, "found " + std::string(64, 'a'))), tokenizer);
+}
+
+/// A million documents of one word each: counted and kept, or dropped but for the first, in memory that grows by bytes
+/// a document.
+BOOST_AUTO_TEST_CASE(a_million_documents_of_one_word_go_through) {
+  const test::TempFolder folder;
+  constexpr std::uint64_t kDocuments = 1'000'000;
+  {
+    std::ofstream out(folder / "words.txt", std::ios::binary);
+    for (std::uint64_t i = 0; i < kDocuments; ++i) out << "word\n";
+  }
+  data::FetchConfig fetch;
+  fetch.path = {(folder / "words.txt").string()};
+  fetch.text.lines = true;
+  artifact::Workspace workspace;
+  workspace.outputs["raw"] = folder / "raw";
+  workspace.progress = &support::silent_progress();
+  const std::int64_t fetching = test::peak_growth([&] { data::fetch(fetch, workspace); });
+  BOOST_TEST(fetching < 128 << 20);
+  TokenizeConfig config = bytes_config();
+  run(config, folder / "raw", folder / "one");
+  BOOST_TEST(TokenDataset(folder / "one").totals().read == kDocuments);
+  BOOST_TEST(TokenDataset(folder / "one").totals().duplicates == kDocuments - 1);
+  config.duplicates = TokenizeConfig::Duplicates::kKeep;
+  const std::int64_t keeping = test::peak_growth([&] { run(config, folder / "raw", folder / "all"); });
+  BOOST_TEST(keeping < 256 << 20);
+  const TokenDataset all(folder / "all");
+  std::uint64_t documents = 0, tokens = 0;
+  for (const Split split : artifact::kAllSplits) documents += all.documents(split), tokens += all.tokens(split);
+  BOOST_TEST(documents == kDocuments);
+  BOOST_TEST(tokens == 5 * kDocuments);  // BOS and four bytes
 }
 
 BOOST_AUTO_TEST_CASE(the_golden_ids_come_through_the_whole_stage, *boost::unit_test::precondition(HasData{"models/golden-ids.tsv"})) {

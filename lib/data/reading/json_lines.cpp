@@ -128,14 +128,16 @@ class JsonLinesFile : public FileReader {
       : path_(path), options_(options), filter_(filter), lines_(open_stream(path, compression)), picker_(options.column, filter) {}
 
   Outcome next(Item& item) override {
-    bool complete = true;
     // Escapes and other keys take room beside the text.
     const std::size_t longest = static_cast<std::size_t>(options_.longest_document) + (1 << 20);
-    while (lines_.next(line_, longest, complete)) {
+    // What is left of a line that was too long is read only now: it may be gigabytes, and the first such line may end
+    // the stage.
+    while (!complete_ && lines_.next(line_, longest, complete_)) {
+    }
+    complete_ = true;
+    while (lines_.next(line_, longest, complete_)) {
       item.row = line_number_++;
-      if (!complete) {
-        while (!complete && lines_.next(line_, longest, complete)) {
-        }
+      if (!complete_) {
         std::string().swap(line_);
         item.problem = cat(support::escaped(path_.string()), ":", line_number_, ": the line is longer than ",
                            support::short_bytes(static_cast<double>(longest)));
@@ -190,6 +192,7 @@ class JsonLinesFile : public FileReader {
   LineReader lines_;
   Picker picker_;
   std::string line_;
+  bool complete_ = true;  // false: the end of line_ is still to come
   std::uint64_t line_number_ = 0;
 };
 

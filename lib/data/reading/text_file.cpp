@@ -42,9 +42,14 @@ class TextFile : public FileReader {
         }
         return skip(item);
       }
-      // As in LineReader: no doubling of what is long.
-      if (text_.size() > (1 << 20) && text_.size() + line_.size() > text_.capacity()) text_.reserve(static_cast<std::size_t>(options_.longest_document));
-      text_ += line_;
+      if (text_.empty()) {
+        text_.swap(line_);  // a line may be as long as a document: it is not held twice
+      } else {
+        // As in LineReader: no doubling of what is long.
+        if (text_.size() > (1 << 20) && text_.size() + line_.size() > text_.capacity())
+          text_.reserve(static_cast<std::size_t>(options_.longest_document));
+        text_ += line_;
+      }
       if (limit > 0 && text_.size() > limit && break_at_ > 0) return emit(item, break_at_);
     }
     if (text_.empty()) return Outcome::kEnd;
@@ -73,9 +78,15 @@ class TextFile : public FileReader {
   }
 
   Outcome emit(Item& item, std::size_t bytes) {
-    item.text.assign(text_, 0, bytes);
+    if (bytes == text_.size()) {
+      item.text.swap(text_);
+      if (text_.capacity() > (1 << 20)) std::string().swap(text_);  // the document before this one is not kept
+      text_.clear();
+    } else {
+      item.text.assign(text_, 0, bytes);
+      text_.erase(0, bytes);
+    }
     item.row = row_++;
-    text_.erase(0, bytes);
     break_at_ = 0;
     return Outcome::kDocument;
   }
@@ -111,15 +122,16 @@ class TextLines : public FileReader {
       : path_(path), options_(options), lines_(open_stream(path, compression)) {}
 
   Outcome next(Item& item) override {
-    bool complete = true;
     const auto longest = static_cast<std::size_t>(options_.longest_document);
-    if (!lines_.next(item.text, longest + 2, complete)) return Outcome::kEnd;
+    // As in JsonLinesFile: what is left of a line that was too long is read only now.
+    while (!complete_ && lines_.next(item.text, longest + 2, complete_)) {
+    }
+    complete_ = true;
+    if (!lines_.next(item.text, longest + 2, complete_)) return Outcome::kEnd;
     item.row = line_number_++;
-    if (complete && content_of(item.text).size() <= longest) {
+    if (complete_ && content_of(item.text).size() <= longest) {
       item.text.resize(content_of(item.text).size());
       return Outcome::kDocument;
-    }
-    while (!complete && lines_.next(item.text, longest + 2, complete)) {
     }
     item.problem = too_long(path_, line_number_, options_);
     return Outcome::kBad;
@@ -129,6 +141,7 @@ class TextLines : public FileReader {
   fs::path path_;
   TextOptions options_;
   LineReader lines_;
+  bool complete_ = true;
   std::uint64_t line_number_ = 0;
 };
 
