@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "evaluation/items.h"
 #include "evaluation/summary.h"
 #include "support/text.h"
 
@@ -175,6 +176,77 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
   }
   context.results.add(rows);
   return {length, sum(exact) / n};
+}
+
+std::optional<RetrievalItem> item_of(std::optional<HaystackPrompt> prompt, const Question& question, std::size_t fact) {
+  if (!prompt) return std::nullopt;
+  const double landed = prompt->landed.at(fact);
+  return RetrievalItem{.prompt = std::move(*prompt), .others = question.others, .landed = landed};
+}
+
+std::optional<RetrievalItems> items_at_depths(
+    const std::string& task, std::int64_t length, const std::vector<double>& depths, std::int64_t trials,
+    const std::function<std::optional<RetrievalItem>(support::Xoshiro&, double depth)>& make) {
+  RetrievalItems items;
+  for (const double depth : depths) {
+    for (std::int64_t trial = 0; trial < trials; ++trial) {
+      support::Xoshiro random(item_key(task, Split::kTest, length, std::llround(depth * 10000) * 100000 + trial));
+      std::optional<RetrievalItem> item = make(random, depth);
+      if (!item) return std::nullopt;
+      item->depth = depth;
+      item->trial = trial;
+      items.push_back(std::move(*item));
+    }
+  }
+  return items;
+}
+
+std::optional<RetrievalItems> items_of_trials(
+    const std::string& task, std::int64_t length, std::int64_t trials,
+    const std::function<std::optional<RetrievalItem>(support::Xoshiro&)>& make) {
+  RetrievalItems items;
+  for (std::int64_t trial = 0; trial < trials; ++trial) {
+    support::Xoshiro random(item_key(task, Split::kTest, length, trial));
+    std::optional<RetrievalItem> item = make(random);
+    if (!item) return std::nullopt;
+    item->trial = trial;
+    items.push_back(std::move(*item));
+  }
+  return items;
+}
+
+void run_retrieval(TaskContext& context, const RetrievalTask& task,
+                   const std::function<std::optional<RetrievalItems>(std::int64_t length)>& make) {
+  std::vector<RetrievalScore> scores;
+  const auto& limit = context.scorer.capabilities().max_positions;
+  for (const std::int64_t length : context.lengths) {
+    const char* state = status::kOk;
+    if (limit && length > *limit)
+      state = status::kPositions;
+    else if (task.available < length)
+      state = status::kSkipped;
+    std::optional<RetrievalItems> items;
+    if (state == status::kOk && !(items = make(length))) state = status::kLength;
+    if (state != status::kOk) {
+      add_missing(context, task.name, task.variant, length, task.depths, state);
+      continue;
+    }
+    std::vector<double> depths = task.depths;
+    if (depths.empty()) {
+      for (const RetrievalItem& item : *items) {
+        if (!std::isnan(item.depth)) depths.push_back(item.depth);
+      }
+      std::sort(depths.begin(), depths.end());
+      depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
+    }
+    const Rows& rows = context.results.item(support::cat(task.name, "/", length), [&] {
+      return score_items(context, task.name, task.variant, length, *items);
+    });
+    scores.push_back(summarise_items(context, task.name, task.variant, length, depths, rows));
+    context.progress.advance(support::cat(task.name, ": lengths"), static_cast<std::int64_t>(scores.size()),
+                             static_cast<std::int64_t>(context.lengths.size()));
+  }
+  add_own_context(context, task.name, task.variant, scores);
 }
 
 void add_missing(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,

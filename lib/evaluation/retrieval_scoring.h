@@ -3,6 +3,9 @@
 /// greedy decoding.
 #pragma once
 
+#include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +17,36 @@ namespace pe::evaluation {
 struct RetrievalItem {
   HaystackPrompt prompt;
   std::vector<std::string> others;   ///< wrong answers, to rank the true one among; all items alike many
-  double depth = 0;                  ///< that was asked for; NaN for several facts
+  double depth = std::numeric_limits<double>::quiet_NaN();  ///< that was asked for; NaN for several facts
   std::int64_t trial = 0;
-  double landed = 0;                 ///< where the fact stands; NaN for several
+  double landed = std::numeric_limits<double>::quiet_NaN();  ///< where the fact stands; NaN for several
 };
+using RetrievalItems = std::vector<RetrievalItem>;
+
+/// An item as it lands, of which `fact` is asked. Absent where there is no prompt.
+std::optional<RetrievalItem> item_of(std::optional<HaystackPrompt> prompt, const Question& question,
+                                     std::size_t fact = 0);
+
+/// Items of a task at a length, each with random numbers of its own. Absent where one of them cannot be made.
+std::optional<RetrievalItems> items_at_depths(
+    const std::string& task, std::int64_t length, const std::vector<double>& depths, std::int64_t trials,
+    const std::function<std::optional<RetrievalItem>(support::Xoshiro&, double depth)>& make);
+/// The same where no depth is asked for.
+std::optional<RetrievalItems> items_of_trials(
+    const std::string& task, std::int64_t length, std::int64_t trials,
+    const std::function<std::optional<RetrievalItem>(support::Xoshiro&)>& make);
+
+struct RetrievalTask {
+  std::string name, variant;
+  std::vector<double> depths;  ///< that its tables tell apart; none: those of its items, if they have any
+  std::int64_t available = std::numeric_limits<std::int64_t>::max();  ///< tokens that the haystack has
+};
+
+/// All of a retrieval task: its items at every length of the evaluation, scored, summarised, or the reason why there
+/// are none.
+/// @param make items at a length; absent where that is too short.
+void run_retrieval(TaskContext& context, const RetrievalTask& task,
+                   const std::function<std::optional<RetrievalItems>(std::int64_t length)>& make);
 
 /// Ids that digits have of their own; empty when the tokenizer joins them.
 std::vector<std::int32_t> digit_ids(const TextCodec& codec);

@@ -36,39 +36,17 @@ class Babi final : public Task {
   /// Depths of its tables are those of the last line that decides, to the next quarter.
   void run_one(TaskContext& context, const DocumentHaystack& haystack, const std::string& name) const {
     const std::string task = "babi_" + name;
-    std::vector<RetrievalScore> scores;
-    for (const std::int64_t length : context.lengths) {
-      const auto& limit = context.scorer.capabilities().max_positions;
-      const char* state = status::kOk;
-      if (limit && length > *limit) state = status::kPositions;
-      else if (haystack.tokens() < length) state = status::kSkipped;
-      std::vector<RetrievalItem> items;
-      std::vector<double> depths;
-      for (std::int64_t trial = 0; trial < trials_ && state == status::kOk; ++trial) {
-        support::Xoshiro random(item_key(task, Split::kTest, length, trial));
-        const WorldStory story = draw_story(name.back() - '0', random);
-        const Question question = world_question(story, random);
-        auto prompt = build_ranked_prompt(context.text, haystack, question, length, random);
-        if (!prompt) {
-          state = status::kLength;
-          continue;
-        }
-        const std::size_t last = story.deciding.back();
-        const double depth = std::round(4 * question.facts[last].depth) / 4, landed = prompt->landed[last];
-        items.push_back({std::move(*prompt), question.others, depth, trial, landed});
-        if (std::find(depths.begin(), depths.end(), depth) == depths.end()) depths.push_back(depth);
-      }
-      std::sort(depths.begin(), depths.end());
-      if (state != status::kOk) {
-        add_missing(context, task, "documents", length, {}, state);
-        continue;
-      }
-      const Rows& rows = context.results.item(cat(task, "/", length), [&] {
-        return score_items(context, task, "documents", length, items);
-      });
-      scores.push_back(summarise_items(context, task, "documents", length, depths, rows));
-    }
-    add_own_context(context, task, "documents", scores);
+    run_retrieval(
+        context, {.name = task, .variant = "documents", .available = haystack.tokens()}, [&](std::int64_t length) {
+          return items_of_trials(task, length, trials_, [&](support::Xoshiro& random) {
+            const WorldStory story = draw_story(name.back() - '0', random);
+            const Question question = world_question(story, random);
+            const std::size_t last = story.deciding.back();
+            auto item = item_of(build_ranked_prompt(context.text, haystack, question, length, random), question, last);
+            if (item) item->depth = std::round(4 * question.facts[last].depth) / 4;
+            return item;
+          });
+        });
     context.progress.note(cat(task, " is done"));
   }
 

@@ -1,16 +1,11 @@
 // As many keys with values as fit into the context, and one of them asked for.
 #include "evaluation/kv_prompt.h"
 
-#include <cmath>
-
 #include "evaluation/retrieval_scoring.h"
-#include "support/text.h"
 
 namespace pe::evaluation {
 
 namespace {
-
-using support::cat;
 
 class KvJson final : public Task {
  public:
@@ -25,33 +20,17 @@ class KvJson final : public Task {
 
   void run(TaskContext& context) const override {
     const KvPrompts prompts(context.text);
-    std::vector<RetrievalScore> scores;
-    for (const std::int64_t length : context.lengths) {
-      const auto& limit = context.scorer.capabilities().max_positions;
-      const char* state = limit && length > *limit ? status::kPositions : status::kOk;
-      std::vector<RetrievalItem> items;
-      for (const double depth : depths_) {
-        for (std::int64_t trial = 0; trial < trials_ && state == status::kOk; ++trial) {
-          support::Xoshiro random(item_key("kv_json", Split::kTest, length, std::llround(depth * 10000) * 100000 + trial));
-          auto made = prompts.build(length, depth, candidates_, random);
-          if (!made) {
-            state = status::kLength;
-            continue;
-          }
-          const double landed = made->prompt.landed.front();
-          items.push_back({std::move(made->prompt), std::move(made->others), depth, trial, landed});
-        }
-      }
-      if (state != status::kOk) {
-        add_missing(context, "kv_json", "lines", length, depths_, state);
-        continue;
-      }
-      const Rows& rows = context.results.item(cat("kv_json/", length), [&] {
-        return score_items(context, "kv_json", "lines", length, items);
-      });
-      scores.push_back(summarise_items(context, "kv_json", "lines", length, depths_, rows));
-    }
-    add_own_context(context, "kv_json", "lines", scores);
+    run_retrieval(context, {.name = "kv_json", .variant = "lines", .depths = depths_}, [&](std::int64_t length) {
+      return items_at_depths("kv_json", length, depths_, trials_,
+                             [&](support::Xoshiro& random, double depth) -> std::optional<RetrievalItem> {
+                               auto made = prompts.build(length, depth, candidates_, random);
+                               if (!made) return std::nullopt;
+                               const double landed = made->prompt.landed.front();
+                               return RetrievalItem{.prompt = std::move(made->prompt),
+                                                    .others = std::move(made->others),
+                                                    .landed = landed};
+                             });
+    });
   }
 
  private:

@@ -2,7 +2,6 @@
 #include "evaluation/retrieval_scoring.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "support/text.h"
 
@@ -34,45 +33,19 @@ class Needle final : public Task {
     const DocumentHaystack haystack(context.documents, context.text);
     const NumberSource numbers(context.text, static_cast<int>(digits_));
     const std::string variant = mode_ == Mode::kEasy ? "easy" : "plain";
-    std::vector<RetrievalScore> scores;
-    std::int64_t least = 0;   // of the items of the first cell: what a length has to hold
     {
       support::Xoshiro random(item_key("needle", Split::kTest, 0, 0));
-      least = fixed_tokens(context.text, draw(random, numbers, 0));
+      context.progress.note(
+          cat("needle: from about ", fixed_tokens(context.text, draw(random, numbers, 0)), " tokens on"));
     }
-    context.progress.note(cat("needle: from about ", least, " tokens on"));
-    for (const std::int64_t length : context.lengths) {
-      const auto& limit = context.scorer.capabilities().max_positions;
-      const char* state = status::kOk;
-      if (limit && length > *limit) state = status::kPositions;
-      else if (haystack.tokens() < length) state = status::kSkipped;
-      std::vector<RetrievalItem> items;
-      if (state == status::kOk) {
-        for (const double depth : depths_) {
-          for (std::int64_t trial = 0; trial < trials_ && state == status::kOk; ++trial) {
-            support::Xoshiro random(item_key("needle", Split::kTest, length, std::llround(depth * 10000) * 100000 + trial));
-            const Question question = draw(random, numbers, depth);
-            auto prompt = build_prompt(context.text, haystack, question, length, random);
-            if (!prompt) state = status::kLength;
-            else {
-              const double landed = prompt->landed.front();   // the needle's own, whatever stands beside it
-              items.push_back({std::move(*prompt), question.others, depth, trial, landed});
-            }
-          }
-        }
-      }
-      if (state != status::kOk) {
-        add_missing(context, "needle", variant, length, depths_, state);
-        continue;
-      }
-      const Rows& rows = context.results.item(cat("needle/", length), [&] {
-        return score_items(context, "needle", variant, length, items);
-      });
-      scores.push_back(summarise_items(context, "needle", variant, length, depths_, rows));
-      context.progress.advance("needle: lengths", static_cast<std::int64_t>(scores.size()),
-                               static_cast<std::int64_t>(context.lengths.size()));
-    }
-    add_own_context(context, "needle", variant, scores);
+    run_retrieval(context, {.name = "needle", .variant = variant, .depths = depths_, .available = haystack.tokens()},
+                  [&](std::int64_t length) {
+                    return items_at_depths(
+                        "needle", length, depths_, trials_, [&](support::Xoshiro& random, double depth) {
+                          const Question question = draw(random, numbers, depth);
+                          return item_of(build_prompt(context.text, haystack, question, length, random), question);
+                        });
+                  });
   }
 
  private:

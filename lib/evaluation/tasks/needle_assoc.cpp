@@ -1,16 +1,11 @@
-// A needle that the question does not name: it asks for the partner of a word, and which words are partners stands in another
-// line, or was learned before.
-#include <cmath>
-
+// A needle that the question does not name: it asks for the partner of a word, and which words are partners stands in
+// another line, or was learned before.
 #include "evaluation/retrieval_scoring.h"
 #include "evaluation/word_pairs.h"
-#include "support/text.h"
 
 namespace pe::evaluation {
 
 namespace {
-
-using support::cat;
 
 enum class Mode { kInContext, kTrained };
 
@@ -32,37 +27,16 @@ class NeedleAssoc final : public Task {
     const NumberSource numbers(context.text, 5);
     const std::string variant = mode_ == Mode::kTrained ? "trained" : "in_context";
     const std::vector<WordPair>& pairs = mode_ == Mode::kTrained ? trained_pairs() : untrained_pairs();
-    std::vector<RetrievalScore> scores;
-    for (const std::int64_t length : context.lengths) {
-      const auto& limit = context.scorer.capabilities().max_positions;
-      const char* state = status::kOk;
-      if (limit && length > *limit) state = status::kPositions;
-      else if (haystack.tokens() < length) state = status::kSkipped;
-      std::vector<RetrievalItem> items;
-      for (const double depth : depths_) {
-        for (std::int64_t trial = 0; trial < trials_ && state == status::kOk; ++trial) {
-          support::Xoshiro random(item_key("needle_assoc", Split::kTest, length, std::llround(depth * 10000) * 100000 + trial));
-          const WordPair& pair = pairs[random.below(pairs.size())];
-          const Question question = association_question(pair, numbers, depth, mode_ == Mode::kInContext, candidates_, random);
-          auto prompt = build_prompt(context.text, haystack, question, length, random);
-          if (!prompt) {
-            state = status::kLength;
-            continue;
-          }
-          const double landed = prompt->landed.front();   // the needle's own, wherever the pair's line stands
-          items.push_back({std::move(*prompt), question.others, depth, trial, landed});
-        }
-      }
-      if (state != status::kOk) {
-        add_missing(context, "needle_assoc", variant, length, depths_, state);
-        continue;
-      }
-      const Rows& rows = context.results.item(cat("needle_assoc/", length), [&] {
-        return score_items(context, "needle_assoc", variant, length, items);
-      });
-      scores.push_back(summarise_items(context, "needle_assoc", variant, length, depths_, rows));
-    }
-    add_own_context(context, "needle_assoc", variant, scores);
+    run_retrieval(
+        context, {.name = "needle_assoc", .variant = variant, .depths = depths_, .available = haystack.tokens()},
+        [&](std::int64_t length) {
+          return items_at_depths("needle_assoc", length, depths_, trials_, [&](support::Xoshiro& random, double depth) {
+            const WordPair& pair = pairs[random.below(pairs.size())];
+            const Question question =
+                association_question(pair, numbers, depth, mode_ == Mode::kInContext, candidates_, random);
+            return item_of(build_prompt(context.text, haystack, question, length, random), question);
+          });
+        });
   }
 
  private:

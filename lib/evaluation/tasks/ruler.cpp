@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "support/hash.h"
 #include "support/suggest.h"
@@ -15,8 +14,6 @@ namespace pe::evaluation {
 namespace {
 
 using support::cat;
-
-constexpr double kNoDepth = std::numeric_limits<double>::quiet_NaN();
 
 const std::vector<std::string>& ruler_names() {
   static const std::vector<std::string> names = {"single_filler", "single", "multikey", "multikey_needles", "multivalue",
@@ -85,34 +82,20 @@ class Ruler final : public Task {
     const Haystack& haystack = of_needles ? static_cast<const Haystack&>(needles)
                                : of_filler ? static_cast<const Haystack&>(filler) : documents;
     const std::string variant = of_needles ? "needles" : of_filler ? "filler" : "documents";
-    std::vector<RetrievalScore> scores;
-    for (const std::int64_t length : context.lengths) {
-      const auto& limit = context.scorer.capabilities().max_positions;
-      const char* state = status::kOk;
-      if (limit && length > *limit) state = status::kPositions;
-      else if (!of_needles && !of_filler && documents.tokens() < length) state = status::kSkipped;
-      std::vector<RetrievalItem> items;
-      for (std::int64_t trial = 0; trial < trials_ && state == status::kOk; ++trial) {
-        support::Xoshiro random(item_key(task, Split::kTest, length, trial));
+    RetrievalTask about{.name = task, .variant = variant};
+    if (!of_needles && !of_filler) about.available = documents.tokens();
+    run_retrieval(context, about, [&](std::int64_t length) {
+      return items_of_trials(task, length, trials_, [&](support::Xoshiro& random) -> std::optional<RetrievalItem> {
         std::vector<std::string> things;
         const Question question = name == "common_words" ? common_words(context.text, random, length)
                                   : name == "variables"  ? variables(random, numbers)
                                                          : codes(random, numbers, name, things);
         needles.avoid(things);
         auto prompt = build_prompt(context.text, haystack, question, length, random);
-        if (!prompt || question.answers.empty()) state = status::kLength;
-        else items.push_back({std::move(*prompt), question.others, kNoDepth, trial, kNoDepth});
-      }
-      if (state != status::kOk) {
-        add_missing(context, task, variant, length, {}, state);
-        continue;
-      }
-      const Rows& rows = context.results.item(cat(task, "/", length), [&] {
-        return score_items(context, task, variant, length, items);
+        if (!prompt || question.answers.empty()) return std::nullopt;
+        return RetrievalItem{.prompt = std::move(*prompt), .others = question.others};  // of several facts, no depth
       });
-      scores.push_back(summarise_items(context, task, variant, length, {}, rows));
-    }
-    add_own_context(context, task, variant, scores);
+    });
     context.progress.note(cat(task, " is done"));
   }
 
