@@ -1,6 +1,6 @@
 // Shaw et al.: a trained vector for each distance joins the key, and another the value, up to a distance beyond which all
 // are alike.
-#include "encodings/head_vectors.h"
+#include "encodings/distance_vectors.h"
 #include "encodings/registry.h"
 #include "encodings/weight_mix.h"
 
@@ -18,9 +18,9 @@ struct ShawOptions {
   }
 };
 
-class Shaw : public PositionalEncoding, public MixesByWeights, public HoldsHeadVectors {
+class Shaw : public DistanceVectors, public MixesByWeights {
  public:
-  Shaw(const ShawOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
+  Shaw(const ShawOptions& options, const Shape& shape) : DistanceVectors(shape), options_(options) {
     std::vector<std::int64_t> sizes{options.max_distance + 1, shape.head_width};
     if (options.per_head) sizes.insert(sizes.begin(), shape.key_value_heads);
     for (int layer = 0; layer < shape.layers; ++layer) {
@@ -30,13 +30,6 @@ class Shaw : public PositionalEncoding, public MixesByWeights, public HoldsHeadV
   }
 
   // A query that another member has turned shows its place in the products with vectors that nobody turns.
-  Facts facts() const override {
-    return {.shift_invariant = beside_rotation_ ? ShiftInvariance::kNever : ShiftInvariance::kAlways, .learned = true,
-            .content_dependent = true};
-  }
-  void join(const std::vector<const PositionalEncoding*>& others) override {
-    for (const PositionalEncoding* other : others) beside_rotation_ = beside_rotation_ || other->facts().rotates;
-  }
   Traits traits(const Span& span) const override {
     return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = true};
   }
@@ -88,7 +81,6 @@ class Shaw : public PositionalEncoding, public MixesByWeights, public HoldsHeadV
   }
 
   ShawOptions options_;
-  bool beside_rotation_ = false;
   std::vector<Tensor> keys_, values_;   // a layer each, [K+1,d_h] or [G,K+1,d_h]
 };
 

@@ -1,5 +1,5 @@
 // Transformer-XL: the query, and a trained vector in its place, meet the key's content and its distance apart.
-#include "encodings/head_vectors.h"
+#include "encodings/distance_vectors.h"
 #include "encodings/registry.h"
 #include "support/text.h"
 
@@ -17,9 +17,9 @@ struct TransformerXlOptions {
   }
 };
 
-class TransformerXl : public PositionalEncoding, public HoldsHeadVectors {
+class TransformerXl : public DistanceVectors {
  public:
-  TransformerXl(const TransformerXlOptions& options, const Shape& shape) : PositionalEncoding(shape), options_(options) {
+  TransformerXl(const TransformerXlOptions& options, const Shape& shape) : DistanceVectors(shape), options_(options) {
     if (shape.width % 2 != 0) {
       throw support::ConfigError(cat("encoding 'transformer_xl' needs sines and cosines side by side, and the width ", shape.width,
                                      " is odd"));
@@ -37,13 +37,6 @@ class TransformerXl : public PositionalEncoding, public HoldsHeadVectors {
   }
 
   // A query that another member has turned shows its place in the products with vectors that nobody turns.
-  Facts facts() const override {
-    return {.shift_invariant = beside_rotation_ ? ShiftInvariance::kNever : ShiftInvariance::kAlways, .learned = true,
-            .content_dependent = true};
-  }
-  void join(const std::vector<const PositionalEncoding*>& others) override {
-    for (const PositionalEncoding* other : others) beside_rotation_ = beside_rotation_ || other->facts().rotates;
-  }
   Traits traits(const Span& span) const override {
     return {.bias = BiasKind::kPairwise, .bias_needs_grad = true, .bias_depends_on_batch = true, .live_logits = 8};
   }
@@ -93,7 +86,6 @@ class TransformerXl : public PositionalEncoding, public HoldsHeadVectors {
   }
 
   TransformerXlOptions options_;
-  bool beside_rotation_ = false;
   std::vector<Tensor> u_, v_, relative_;   // [H,d_h] of the model or a layer; [H·d_h,d_m] of a layer
 };
 
