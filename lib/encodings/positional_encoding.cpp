@@ -2,6 +2,7 @@
 
 #include "encodings/sight.h"
 #include "encodings/toeplitz.h"
+#include "encodings/token_reader.h"
 #include "kernels/vector_math.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -177,7 +178,9 @@ LayerContext layer_context(PositionalEncoding& encoding, State& state, int layer
   LayerContext context{.state = state, .span = state.span, .layer = layer, .x = std::move(x)};
   set_window(encoding, context);
   if (encoding.traits(state.span).maps_positions) {
-    context.positions = encoding.positions(layer, state.span);
+    const ReadsTokens* reader = reader_of(encoding);
+    context.positions = reader != nullptr ? reader->positions_by(numbers_of(state), layer, state.span)
+                                          : encoding.positions(layer, state.span);
     context.contiguous = false;
     return context;
   }

@@ -2,6 +2,7 @@
 
 #include "encodings/frozen.h"
 #include "encodings/sight.h"
+#include "encodings/token_reader.h"
 #include "encodings/weight_mix.h"
 #include "support/text.h"
 
@@ -10,7 +11,11 @@ namespace {
 
 using support::cat;
 
-class Stack : public PositionalEncoding, public HoldsFrozen, public LimitsSight, public MixesByWeights {
+class Stack : public PositionalEncoding,
+              public HoldsFrozen,
+              public LimitsSight,
+              public MixesByWeights,
+              public ReadsTokens {
  public:
   Stack(std::vector<StackMember> members, const Shape& shape)
       : PositionalEncoding(shape), members_(std::move(members)) {
@@ -37,6 +42,7 @@ class Stack : public PositionalEncoding, public HoldsFrozen, public LimitsSight,
     const auto by_trait = [&](const char* what, bool Traits::*trait) {
       exclusive(what, [&](PositionalEncoding& e) { return e.traits(span).*trait; });
     };
+    exclusive("read numbers off the tokens", [](PositionalEncoding& e) { return reader_of(e) != nullptr; });
     exclusive("rotate queries and keys", [](PositionalEncoding& e) { return e.facts().rotates; });
     by_trait("map positions", &Traits::maps_positions);
     by_trait("replace the product of queries and keys", &Traits::own_logits);
@@ -123,6 +129,26 @@ class Stack : public PositionalEncoding, public HoldsFrozen, public LimitsSight,
       if (member.encoding->traits(span).maps_positions) return member.encoding->positions(layer, span);
     }
     return default_positions(span);
+  }
+
+  Json reads() const override {
+    for (const StackMember& member : members_) {
+      if (const ReadsTokens* reader = reader_of(*member.encoding)) return reader->reads();
+    }
+    return nullptr;
+  }
+  std::int64_t channels() const override {
+    for (const StackMember& member : members_) {
+      if (const ReadsTokens* reader = reader_of(*member.encoding)) return reader->channels();
+    }
+    return 0;
+  }
+  Tensor positions_by(const Tensor& numbers, int layer, const Span& span) const override {
+    for (const StackMember& member : members_) {
+      if (!member.encoding->traits(span).maps_positions) continue;
+      if (const ReadsTokens* reader = reader_of(*member.encoding)) return reader->positions_by(numbers, layer, span);
+    }
+    return positions(layer, span);
   }
 
   std::int64_t window(int layer) const override {

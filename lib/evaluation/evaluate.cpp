@@ -4,14 +4,17 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
+#include <functional>
 #include <span>
 
 #include "artifact/artifact_check.h"
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
 #include "data/symbol_tokenizer.h"
+#include "data/token_numbers.h"
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "evaluation/data_fit.h"
 #include "evaluation/journal.h"
 #include "evaluation/model_scorer.h"
@@ -76,20 +79,31 @@ data::Split data_split(DataSplit split) {
   return data::Split::kTest;
 }
 
+/// For encodings that read numbers off the tokens.
+void tell_tokens(const model::LanguageModel& model, const data::TokenDataset& dataset,
+                 const std::filesystem::path& data) {
+  encodings::ReadsTokens* reader = encodings::reader_of(model.encoding());
+  if (reader != nullptr) reader->read_with(data::token_numbers(reader->reads(), dataset.tokenizer(), data.string()));
+}
+
 /// Models of one checkpoint with the encoding replaced.
 class CheckpointVariants final : public ModelVariants {
  public:
   CheckpointVariants(const artifact::CheckpointReader& checkpoint, model::ModelConfig shape, at::Device device,
-                     at::ScalarType compute, std::string weights, std::int64_t batch_tokens)
+                     at::ScalarType compute, std::string weights, std::int64_t batch_tokens,
+                     std::function<void(const model::LanguageModel&)> prepare)
       : checkpoint_(checkpoint),
         shape_(std::move(shape)),
         device_(device),
         compute_(compute),
         weights_(std::move(weights)),
-        batch_tokens_(batch_tokens) {}
+        batch_tokens_(batch_tokens),
+        prepare_(std::move(prepare)) {}
   const Json& encoding() const override { return checkpoint_.meta().encoding; }
   std::unique_ptr<Scorer> make(const Json& encoding) const override {
-    return make_model_scorer(load_beyond(checkpoint_, device_, compute_, encoding, weights_), batch_tokens_);
+    const model::LanguageModel model = load_beyond(checkpoint_, device_, compute_, encoding, weights_);
+    prepare_(model);
+    return make_model_scorer(model, batch_tokens_);
   }
   std::unique_ptr<Scorer> make_scaled(const FrequencyScale& scale) const override {
     // RoPE whose frequencies are parameters, a factor on each: with factors of 1 the angles are the same numbers.
@@ -104,6 +118,7 @@ class CheckpointVariants final : public ModelVariants {
       }
     }
     model.after_step();
+    prepare_(model);
     return make_model_scorer(model, batch_tokens_);
   }
   std::int64_t layers() const override { return shape_.layers; }
@@ -116,6 +131,7 @@ class CheckpointVariants final : public ModelVariants {
   at::ScalarType compute_;
   std::string weights_;
   std::int64_t batch_tokens_;
+  std::function<void(const model::LanguageModel&)> prepare_;
 };
 
 std::string digest_of(const artifact::Input& input) {
@@ -157,6 +173,8 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
       group.settings.beyond != Beyond::kReportNa && set_overflow(encoding, beyond_name(group.settings.beyond));
   const model::LanguageModel model = beyond ? load_beyond(checkpoint, device, dtype, encoding, weights)
                                             : model::load_model(checkpoint, device, dtype, nullptr, weights);
+  const auto prepare = [&](const model::LanguageModel& made) { tell_tokens(made, dataset, data_input.path); };
+  prepare(model);
 
   const std::unique_ptr<data::Tokenizer> tokenizer =
       data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
@@ -172,6 +190,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
     const artifact::CheckpointReader other(input.path);
     require_fit(other, dataset, data_input.path, data_split(group.settings.split), progress);
     reference = model::load_model(other, device, dtype);
+    prepare(*reference);
     extras.reference = &*reference;
     extras.reference_name = encodings::encoding_name(other.meta().encoding) + " " + digest_of(input).substr(0, 12);
   }
@@ -189,7 +208,8 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   }
   Journal journal(workspace.work / name, identity);
   if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
-  const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens);
+  const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens,
+                                    prepare);
   const auto fitting = group.settings.split == DataSplit::kValidation
                            ? nullptr
                            : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);

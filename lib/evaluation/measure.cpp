@@ -16,6 +16,7 @@
 #include "artifact/eval_table.h"
 #include "encodings/attend.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "evaluation/items.h"
 #include "evaluation/memory_meter.h"
 #include "evaluation/tables.h"
@@ -89,6 +90,7 @@ class Bench {
     span.pe_len = length_;
     span.device = of.device();
     encodings::State state = encodings::begin_pass(encoding, span);
+    encodings::give_example_numbers(encoding, state);
     encodings::add_to_tokens(encoding, x_, state);
     encodings::AttendOptions options;
     options.route = best ? encodings::Route::kAuto : encodings::Route::kChunked;
@@ -158,6 +160,7 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
   const at::Device device = model::open_device(compute);
   const at::ScalarType dtype = compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
   const model::LanguageModel model = model::load_model(checkpoint, device, dtype);
+  encodings::read_examples(model.encoding());  // ids are drawn: they say nothing
   const model::LanguageModel none = model::load_model(checkpoint, device, dtype, Json("none"));
   const std::int64_t warmup = group.warmup.value_or(device.is_cpu() ? 5 : 10);
   const std::int64_t repetitions = group.repetitions.value_or(device.is_cpu() ? 20 : 50);

@@ -1,5 +1,6 @@
 #include "handbook/example.h"
 
+#include "encodings/token_reader.h"
 #include "support/hash.h"
 #include "support/random.h"
 #include "support/text.h"
@@ -31,6 +32,12 @@ std::string example_note(const EncodingEntry& entry) {
   if (has_idle_factor(entry)) return "factor 4";
   if (entry.family == encodings::Family::kPositionMap) return "over rope";
   return "";
+}
+
+encodings::State example_pass(encodings::PositionalEncoding& encoding, const encodings::Span& span) {
+  encodings::State state = encodings::begin_pass(encoding, span);
+  encodings::give_example_numbers(encoding, state);
+  return state;
 }
 
 at::Tensor named_normals(const std::string& name, at::IntArrayRef sizes) {

@@ -16,6 +16,9 @@ Json example_config(const encodings::EncodingEntry& entry);
 /// "factor 4"; empty where all options have their defaults.
 std::string example_note(const encodings::EncodingEntry& entry);
 
+/// A pass, with numbers that tokens of some text might have where the encoding reads them off.
+encodings::State example_pass(encodings::PositionalEncoding& encoding, const encodings::Span& span);
+
 /// Standard normals, float64, the same for the same name.
 at::Tensor named_normals(const std::string& name, at::IntArrayRef sizes);
 

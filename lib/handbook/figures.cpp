@@ -72,7 +72,7 @@ Scene scene_of(const EncodingEntry& entry, const Json& config) {
 /// [H,T,T]: logits, or weights.
 Tensor scores(Scene& scene, bool weights) {
   at::NoGradGuard no_grad;
-  encodings::State state = encodings::begin_pass(*scene.encoding, scene.span);
+  encodings::State state = example_pass(*scene.encoding, scene.span);
   encodings::LayerContext context = encodings::layer_context(
       *scene.encoding, state, static_cast<int>(kLayer), named_normals("handbook.x", {1, scene.length, kWidth}));
   const double one = 1 / std::sqrt(std::sqrt(static_cast<double>(kHeadWidth)));   // one²·d_h/√d_h = 1
@@ -88,7 +88,7 @@ Tensor scores(Scene& scene, bool weights) {
 /// [1,T,T]: product of two position vectors over their mean square.
 Tensor embedding_products(Scene& scene) {
   at::NoGradGuard no_grad;
-  encodings::State state = encodings::begin_pass(*scene.encoding, scene.span);
+  encodings::State state = example_pass(*scene.encoding, scene.span);
   const Tensor pe =
       encodings::add_to_tokens(*scene.encoding, at::zeros({1, scene.length, kWidth}, at::kDouble), state)[0];
   const Tensor products = at::matmul(pe, pe.t());
@@ -201,7 +201,10 @@ report::Figure encoding_figure(const EncodingEntry& entry) {
   if (subject == Subject::kPositions) {
     encodings::Span span = scene.span;
     span.training = !scene.encoding->traits(span).maps_positions;   // some draw in training alone
-    Tensor p = scene.encoding->positions(static_cast<int>(kLayer), span).to(at::kDouble).contiguous();
+    encodings::State state = example_pass(*scene.encoding, span);
+    Tensor p = encodings::layer_context(*scene.encoding, state, static_cast<int>(kLayer))
+                   .positions.to(at::kDouble)
+                   .contiguous();
     if (p.dim() == 2) p = p[0];
     const double* values = p.const_data_ptr<double>();
     const std::int64_t last = scene.length - 1;

@@ -2,6 +2,7 @@
 
 #include "encodings/attend.h"
 #include "encodings/frozen.h"
+#include "encodings/token_reader.h"
 #include "handbook/example.h"
 #include "support/text.h"
 
@@ -60,7 +61,9 @@ void set_parameters(PositionalEncoding& encoding) {
 Json golden_case(const EncodingEntry& entry) {
   const Shape shape{.width = kWidth, .layers = kLayers, .query_heads = kHeads, .key_value_heads = kHeads,
                     .head_width = kHeadWidth, .train_length = kTrainLength, .dtype = at::kDouble};
-  const Json config = example_config(entry);
+  Json config = example_config(entry);
+  if (support::find_field(entry.fields, "rows") != nullptr)
+    config["rows"] = 16;  // of a table: as many as these tokens need
   const auto encoding = encodings::make_encoding(config, shape);
   set_parameters(*encoding);
   at::NoGradGuard no_grad;
@@ -70,7 +73,9 @@ Json golden_case(const EncodingEntry& entry) {
     span.pe_len = 4 * kTrainLength;
     out["pe_len"] = *span.pe_len;
   }
-  encodings::State state = encodings::begin_pass(*encoding, span);
+  encodings::State state = example_pass(*encoding, span);
+  if (encodings::reader_of(*encoding) != nullptr)
+    out["token_positions"] = list_of(encodings::numbers_of(state)[0].to(at::kDouble));
   encodings::LayerContext context =
       encodings::layer_context(*encoding, state, static_cast<int>(kLayer), waves({1, kTokens, kWidth}, 0.15, 0.5));
   out["positions"] = list_of(context.positions.to(at::kDouble));
@@ -87,7 +92,7 @@ Json golden_case(const EncodingEntry& entry) {
        .v = waves({1, kHeads, kTokens, kHeadWidth}, 0.3, 1), .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
       {.route = encodings::Route::kReference, .trace = &trace});
   if (encoding->traits(span).adds_to_tokens) {
-    encodings::State fresh = encodings::begin_pass(*encoding, span);
+    encodings::State fresh = example_pass(*encoding, span);
     out["embedding"] = list_of(encodings::add_to_tokens(*encoding, at::zeros({1, kTokens, kWidth}, at::kDouble), fresh)[0]);
   } else {
     out["logits"] = triangle(trace.logits);

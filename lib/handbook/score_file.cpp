@@ -7,6 +7,7 @@
 #include "artifact/h5.h"
 #include "encodings/frozen.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -139,6 +140,29 @@ void read_positions(Reader& reader, const PositionalEncoding& encoding, const st
   const bool whole = at::all(at::eq(positions, positions.floor())).item<bool>();
   if (whole && runs_on(positions)) span.first_position = positions[0].to(at::kLong).item<std::int64_t>();
   else span.positions = whole ? positions.to(at::kLong) : positions;
+}
+
+/// What an encoding reads off the tokens, [1,T,c] int64; undefined for one that reads nothing.
+Tensor read_numbers(Reader& reader, PositionalEncoding& encoding, const std::string& name) {
+  const encodings::ReadsTokens* wish = encodings::reader_of(encoding);
+  if (wish == nullptr) return {};
+  if (!reader.has("token_positions")) {
+    throw ArtifactError(
+        cat(reader.root().where(), ": dataset 'token_positions' [T, c] is missing, and encoding ", quote(name),
+            " reads numbers off the tokens: ", wish->reads().dump()),
+        cat("write ", wish->channels(), wish->channels() == 1 ? " number" : " numbers", " for each token"));
+  }
+  const Tensor numbers = reader.read("token_positions", {"T", "c"});
+  if (reader.size("c") < wish->channels()) {
+    throw ArtifactError(cat(reader.root().where(), ": dataset 'token_positions' has ", reader.size("c"),
+                            " numbers a token, and encoding ", quote(name), " reads ", wish->channels(), ": ",
+                            wish->reads().dump()));
+  }
+  if (!at::all(at::logical_and(numbers.ge(0), numbers.eq(numbers.floor()))).item<bool>()) {
+    throw ArtifactError(
+        cat(reader.root().where(), ": dataset 'token_positions' holds numbers that are negative or no whole numbers"));
+  }
+  return numbers.to(at::kLong).unsqueeze(0);
 }
 
 void read_parameters(const Reader& reader, const PositionalEncoding& encoding, std::int64_t layer) {
@@ -278,8 +302,14 @@ void score_file(const ScoreOrder& order) {
   if (blind) x64 = at::full({batch, length, width}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
   Tensor q = q64.to(order.dtype), k = k64.to(order.dtype), v = v64.to(order.dtype), x = x64.to(order.dtype);
   const double scale = 1 / std::sqrt(static_cast<double>(shape.head_width));
-  const auto attend = [&](const encodings::AttendOptions& options) {
+  const Tensor numbers = read_numbers(reader, *encoding, name);
+  const auto begin_pass = [&] {
     encodings::State state = encodings::begin_pass(*encoding, span);
+    if (numbers.defined()) encodings::give_numbers(state, numbers);
+    return state;
+  };
+  const auto attend = [&](const encodings::AttendOptions& options) {
+    encodings::State state = begin_pass();
     encodings::LayerContext context = encodings::layer_context(*encoding, state, static_cast<int>(order.layer), x);
     return encodings::attend(*encoding, context, {.q = q, .k = k, .v = v, .scale = scale}, options);
   };
@@ -302,7 +332,7 @@ void score_file(const ScoreOrder& order) {
                               " reads the input of the attention"));
     }
     if (encoding->traits(span).adds_to_tokens) {
-      encodings::State state = encodings::begin_pass(*encoding, span);
+      encodings::State state = begin_pass();
       const at::ScalarType type = order.dtype == at::kDouble ? at::kDouble : at::kFloat;
       embedding = encodings::add_to_tokens(*encoding, at::zeros({1, length, width}, type), state)[0];
     }

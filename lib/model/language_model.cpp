@@ -11,6 +11,7 @@
 
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "model/block.h"
 #include "model/flat_zeros.h"
 #include "model/functions.h"
@@ -269,6 +270,9 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
   span.device = s.device;
   encodings::PositionalEncoding& encoding = *s.encoding;
   encodings::State pass = encodings::begin_pass(encoding, span);
+  if (const encodings::ReadsTokens* reader = encodings::reader_of(encoding)) {
+    encodings::give_numbers(pass, reader->read(ids, options.doc_start));
+  }
 
   Tensor x = embed(ids, s.parameters.front().tensor, s.embedding, s.config.embed_scale);
   x = encodings::add_to_tokens(encoding, x, pass);

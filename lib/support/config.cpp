@@ -618,7 +618,10 @@ std::vector<Difference> differences(const Json& before, const Json& after) {
 std::string display(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null: return "auto";
-    case Json::value_t::string: return value.get<std::string>();
+    case Json::value_t::string: {
+      std::string text = value.get<std::string>();
+      return text.find('\n') == std::string::npos ? text : value.dump();  // it stays on its line
+    }
     case Json::value_t::number_float: return shortest(value.get<double>());
     case Json::value_t::array: {
       std::vector<std::string> parts;

@@ -7,6 +7,7 @@
 
 #include "artifact/checkpoint.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "model/checkpoint_io.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -35,6 +36,7 @@ model::LanguageModel with_slope(const model::LanguageModel& model, double slope)
   const at::NoGradGuard no_gradients;
   for (std::size_t i = 0; i < made.groups().size(); ++i) at::Tensor(made.groups()[i].values).copy_(model.groups()[i].values);
   made.after_step();
+  encodings::read_alike(made.encoding(), model.encoding());
   return made;
 }
 

@@ -14,8 +14,10 @@
 #include <span>
 
 #include "artifact/content_digest.h"
+#include "data/token_numbers.h"
 #include "encodings/attend.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "model/flat_zeros.h"
@@ -718,6 +720,9 @@ Value required(const Json& json, const char* name, const std::filesystem::path& 
 }  // namespace
 
 void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace) {
+  if (encodings::ReadsTokens* reader = encodings::reader_of(run.model.encoding()); reader != nullptr) {
+    reader->read_with(data::token_numbers(reader->reads(), dataset.tokenizer(), workspace.input("data").path.string()));
+  }
   Loop(run, dataset, workspace).go();
 }
 

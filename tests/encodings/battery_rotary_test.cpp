@@ -61,6 +61,7 @@ Turned turned(PositionalEncoding& encoding, const Toy& toy, std::int64_t first_p
   span.first_position = first_position;
   span.pe_len = pe_len;
   State state = begin_pass(encoding, span);
+  say_numbers(encoding, toy.x, state);
   LayerContext context = layer_context(encoding, state, 0);
   Heads heads{.q = toy.q.narrow(1, 0, encoding.projected_heads()), .k = toy.k, .v = toy.v};
   encoding.transform(context, heads);
@@ -95,6 +96,7 @@ BOOST_DATA_TEST_CASE(tables_that_turn_do_what_the_encoding_does, data::make(subj
   Span span = Span::whole(2, 12);
   span.pe_len = 64;
   State state = begin_pass(*encoding, span);
+  say_numbers(*encoding, toy.x, state);
   LayerContext context = layer_context(*encoding, state, 0, toy.x);
   const auto tables = tables_that_turn(*encoding, context, at::kDouble);
   for (const char* plain : {"rope", "p_rope", "yarn", "ntk"}) {

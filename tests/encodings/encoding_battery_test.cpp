@@ -336,6 +336,8 @@ BOOST_DATA_TEST_CASE(bfloat16_stays_near_float32, data::make(subjects()), subjec
   }
   at::NoGradGuard no_grad;
   State one = begin_pass(*encoding, span), two = begin_pass(*encoding, span);
+  say_numbers(*encoding, low.x, one);
+  say_numbers(*encoding, high.x, two);
   const Tensor sum = add_to_tokens(*encoding, low.x, one);
   BOOST_TEST((sum.scalar_type() == at::kBFloat16));
   BOOST_TEST(relative_difference(sum, add_to_tokens(*encoding, high.x, two)) <= 4e-3);

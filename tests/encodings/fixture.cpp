@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <ostream>
 
+#include "encodings/token_reader.h"
 #include "support/hash.h"
 #include "support/random.h"
 
@@ -102,14 +103,38 @@ void Toy::require_gradients() {
   for (Tensor* t : {&x, &q, &k, &v}) *t = t->detach().clone().requires_grad_(true);
 }
 
+void say_numbers(encodings::PositionalEncoding& encoding, const Tensor& x, encodings::State& state) {
+  if (encodings::reader_of(encoding) == nullptr) return;
+  const Span& span = state.span;
+  const std::int64_t first =
+      span.positions.defined() ? span.positions[0].to(at::kLong).item<std::int64_t>() : span.first_position;
+  const Tensor one = x.select(-1, 0).gt(0).to(at::kLong), other = x.select(-1, 1).gt(0).to(at::kLong);
+  encodings::give_numbers(state, at::stack({1 + one + 2 * other, other}, -1) + first);
+}
+
+void read_by_ids(encodings::PositionalEncoding& encoding) {
+  encodings::ReadsTokens* reader = encodings::reader_of(encoding);
+  if (reader == nullptr) return;
+  reader->read_with([](std::span<const std::int64_t> ids) {
+    std::vector<std::int64_t> numbers;
+    for (const std::int64_t id : ids) {
+      numbers.push_back(1 + id % 3);
+      numbers.push_back(id % 2);
+    }
+    return numbers;
+  });
+}
+
 Tensor Toy::run(encodings::PositionalEncoding& encoding, const Span& span,
                 const encodings::AttendOptions& options) const {
   encodings::State state = encodings::begin_pass(encoding, span);
+  say_numbers(encoding, x, state);
   const std::int64_t batch = x.size(0), keys = x.size(1), queries = span.queries;
   // The embedding sees the queries' rows; here all rows pass through it, as they did when they were queries.
   Span whole = span;
   whole.queries = keys;
   encodings::State embedding = encodings::begin_pass(encoding, whole);
+  say_numbers(encoding, x, embedding);
   const Tensor h = encodings::add_to_tokens(encoding, x, embedding);
   const auto heads = [&](const Tensor& w, std::int64_t count, const Tensor& added) {
     return at::matmul(h, w).view({batch, keys, count, shape.head_width}).transpose(1, 2) + added;
@@ -228,7 +253,8 @@ std::vector<Subject> subjects() {
       "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'multiscale_rope']}",
       "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'pope']}",
       "{'stack': [{'kind': 'randomised', 'max_random_position': 128}, {'kind': 'lrope', 'per_head': true}]}",
-      "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'xpos', {'kind': 'binary_norm', 'pe_max_positions': 128}]}",
+      "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'xpos', {'kind': "
+      "'binary_norm', 'pe_max_positions': 128}]}",
       "{'stack': ['rope', 'cope']}",
       "{'stack': ['rope', {'kind': 'cope', 'gates': 'raw', 'z': 'rot'}]}",
       "{'stack': ['alibi', 'ssmax', 'cope']}",
@@ -239,11 +265,17 @@ std::vector<Subject> subjects() {
       "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, 'alibi', 't5']}",
       "{'stack': [{'kind': 'randomised', 'scope': 'model', 'max_random_position': 128}, 'fire', 'cope']}",
       "{'stack': [{'kind': 'randomised', 'max_random_position': 128}, {'kind': 'learned', 'max_positions': 128}]}",
+      "{'stack': ['abacus', 'rope']}",
+      "{'kind': 'bipe', 'inter': 'alibi'}",
+      "{'stack': ['coupled', {'kind': 'learned', 'max_positions': 513}]}",
       "{'kind': 'rove', 'fraction': 0.5, 'layout': 'interleaved'}",
       "{'kind': 'rove', 'keys': false}",
       "{'kind': 'rove', 'undo': false}",
       "{'stack': ['rove', 'alibi', 'sink_logit']}",
       "{'kind': 'rope_id', 'turns': 1, 'fraction': 1}",
+      "{'kind': 'rope_id', 'layout': 'interleaved', 'train_length': 32}",
+      "{'kind': 'carope', 'layout': 'interleaved'}",
+      "{'kind': 'tapa', 'amplitude': 0.25, 'exponent': 0.5}",
       "{'kind': 'selective_rope', 'rank': 3, 'bias': true, 'gate': true, 'values': true}",
       "{'kind': 'selective_rope', 'increments': 'plain', 'layout': 'interleaved'}",
       "{'kind': 'selective_rope', 'increments': 'own', 'values': true}",

@@ -2,11 +2,12 @@
 // precision, and what each must be for special options.
 #include "encodings/rotary.h"
 #include "encodings/sight.h"
+#include "encodings/token_reader.h"
 #include "encodings/training_windows.h"
-#include "support/random.h"
-#include "support/text.h"
 #include "spot.h"
 #include "spot_values.h"
+#include "support/random.h"
+#include "support/text.h"
 
 using namespace pe;
 using namespace pe::encodings;
@@ -491,6 +492,128 @@ BOOST_AUTO_TEST_CASE(shaw_with_one_vector_adds_it) {
   Span given = Span::whole(2, 12);
   given.positions = at::arange(12, at::kLong);
   BOOST_TEST(largest_difference(toy.run(*shaw, given), toy.run(*shaw, Span::whole(2, 12))) <= 1e-12);
+}
+
+BOOST_AUTO_TEST_CASE(abacus_adds_the_vector_of_the_place) {
+  const Shape shape = small_shape();
+  const auto abacus = make(R"("abacus")", shape);
+  const Tensor table = abacus->parameters().front().value.detach();
+  BOOST_TEST((table.sizes() == at::IntArrayRef{1024, 8}));
+  BOOST_TEST(std::abs(value(table.std()) - 0.02) < 5e-4);
+  const Tensor places = at::tensor({1, 2, 0, 1, 2, 0, 1, 2, 3}, at::kLong);  // 7 5 + 8 6 SEP 5 2 1
+  const auto added = [&](bool training, std::int64_t step, const Tensor& numbers) {
+    Span span = Span::whole(1, 9);
+    span.training = training;
+    span.step = step;
+    State state = begin_pass(*abacus, span);
+    give_numbers(state, numbers.view({1, 9, 1}));
+    return add_to_tokens(*abacus, at::zeros({1, 9, 8}, at::kDouble), state)[0].detach();
+  };
+  BOOST_TEST(at::equal(added(false, 3, places), table.index_select(0, places)));
+  std::set<std::int64_t> shifts;
+  for (std::int64_t step = 0; step < 40; ++step) {
+    const Tensor found = added(true, step, places);
+    support::Xoshiro random(draw_key(shape.seed, "abacus", step, 0, 0));
+    const auto moved = static_cast<std::int64_t>(random.below(100));
+    BOOST_TEST(at::equal(found, table.index_select(0, at::where(places.gt(0), places + moved, places))));  // 0 stays
+    shifts.insert(moved);
+  }
+  BOOST_TEST(shifts.size() > 20u);
+  BOOST_CHECK_THROW(added(false, 0, places + 1021), RangeError);
+  // Tokens that are not told their numbers are no tokens off digits.
+  State silent = begin_pass(*abacus, Span::whole(1, 9));
+  BOOST_CHECK_THROW(add_to_tokens(*abacus, at::zeros({1, 9, 8}, at::kDouble), silent), support::ConfigError);
+}
+
+BOOST_AUTO_TEST_CASE(coupled_positions_start_anywhere_in_training_and_at_one_in_evaluations) {
+  const Shape shape = small_shape();
+  const auto coupled = make(R"({"stack": [{"kind": "coupled", "max_position": 9}, "rope"]})", shape);
+  const Tensor ids = at::tensor({0, 2, 3, 1, 2, 3, 1, 2, 3, 4, 0}, at::kLong);
+  const auto positions = [&](bool training, std::int64_t step, const Tensor& numbers, std::int64_t batch = 1) {
+    Span span = Span::whole(batch, 11);
+    span.training = training;
+    span.step = step;
+    State state = begin_pass(*coupled, span);
+    give_numbers(state, numbers.view({1, 11, 1}).expand({batch, 11, 1}));
+    const Tensor one = layer_context(*coupled, state, 1).positions;
+    BOOST_TEST(at::equal(one, layer_context(*coupled, state, 0).positions));  // one map for all layers
+    return one;
+  };
+  BOOST_TEST(at::equal(positions(false, 3, ids), ids));
+  std::set<std::int64_t> starts;
+  bool apart = false;
+  for (std::int64_t step = 0; step < 60; ++step) {
+    const Tensor found = positions(true, step, ids, 2);
+    BOOST_TEST(at::equal(found.gt(0), ids.gt(0).expand({2, 11})));  // BOS and EOS stay at 0
+    for (int row = 0; row < 2; ++row) {
+      const std::int64_t start = found[row][3].item<std::int64_t>();
+      BOOST_TEST(at::equal(found[row], at::where(ids.gt(0), ids + start - 1, ids)));
+      starts.insert(start);
+    }
+    apart = apart || !at::equal(found[0], found[1]);
+  }
+  const std::set<std::int64_t> expected = {1, 2, 3, 4, 5, 6};  // 1 .. max_position − 3
+  BOOST_TEST(starts == expected, boost::test_tools::per_element());
+  BOOST_TEST(apart);
+  BOOST_CHECK_THROW(positions(false, 0, ids * 3), RangeError);
+  BOOST_CHECK_THROW(make(R"({"stack": ["coupled", "alibi"]})", shape), support::ConfigError);
+  for (const char* over : {"learned", "sinusoidal", "rope"})
+    make(std::string(R"({"stack": ["coupled", ")") + over + "\"]}", shape);
+}
+
+BOOST_AUTO_TEST_CASE(bipe_counts_within_and_between_segments) {
+  const Shape shape = small_shape();
+  const auto output = [&](PositionalEncoding& encoding, const Toy& toy, const std::vector<std::int64_t>& numbers) {
+    const std::int64_t length = toy.x.size(1);
+    const Span span = Span::whole(1, length);
+    const Tensor given = at::tensor(numbers, at::kLong).view({1, length, -1});
+    State state = begin_pass(encoding, span);
+    if (reader_of(encoding) != nullptr) give_numbers(state, given);
+    const Tensor h = add_to_tokens(encoding, toy.x, state);
+    LayerContext context = layer_context(encoding, state, 1, h);
+    const auto heads = [&](const Tensor& w, const Tensor& added) {
+      return at::matmul(h, w).view({1, length, 2, 4}).transpose(1, 2) + added;
+    };
+    return attend(encoding, context,
+                  {.q = heads(toy.wq, toy.q), .k = heads(toy.wk, toy.k), .v = heads(toy.wv, toy.v), .scale = 0.5});
+  };
+  const Toy toy(shape, 1, 6);
+  const auto bipe = make(R"("bipe")", shape);
+  Tensor table = bipe->parameters().front().value;
+  BOOST_TEST((table.sizes() == at::IntArrayRef{16, 8}));
+  // No separator: one segment, in which the table is what a learned encoding has.
+  const auto learned = make(R"("learned")", shape);
+  set_parameter(*learned, "table", table.detach().clone());
+  BOOST_TEST(largest_difference(output(*bipe, toy, {0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0}), output(*learned, toy, {})) <=
+             1e-12);
+  // Each token ends a segment: rope, and one row for all.
+  Toy moved = toy;
+  moved.x = toy.x + table.detach()[0];
+  const auto rope = make(R"("rope")", shape);
+  const std::vector<std::int64_t> alone = {0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5};
+  BOOST_TEST(largest_difference(output(*bipe, toy, alone), output(*rope, moved, {})) <= 1e-12);
+  const auto sloped = make(R"({"kind": "bipe", "inter": "alibi"})", shape),
+             alibi = make(R"({"kind": "alibi", "slopes": [6, 0.375]})", shape);
+  set_parameter(*sloped, "table", table.detach().clone());
+  BOOST_TEST(largest_difference(output(*sloped, toy, alone), output(*alibi, moved, {})) <= 1e-12);
+  // Places beyond the table share its last row.
+  const auto short_table = make(R"({"kind": "bipe", "intra_positions": 3})", shape);
+  BOOST_TEST(largest_difference(output(*short_table, toy, {0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0}),
+                                output(*short_table, toy, {0, 0, 1, 0, 2, 0, 2, 0, 2, 0, 2, 0})) == 0);
+  // Two segments apart, whatever the tokens between.
+  const auto eight = make(R"("bipe")", {.width = 8, .head_width = 8, .train_length = 8, .dtype = at::kDouble});
+  State state = begin_pass(*eight, Span::whole(1, 4));
+  give_numbers(state, at::tensor({0, 3, 1, 3, 0, 4, 0, 5}, at::kLong).view({1, 4, 2}));
+  LayerContext context = layer_context(*eight, state, 0);
+  Tensor q = at::empty({8}, at::kDouble), k = at::empty({8}, at::kDouble);
+  for (int j = 0; j < 8; ++j) {
+    q[j] = std::sin(0.1 * (j + 1));
+    k[j] = std::cos(0.2 * (j + 1));
+  }
+  Trace trace;
+  const auto rows = [](const Tensor& t) { return t.expand({1, 1, 4, 8}).contiguous(); };
+  attend(*eight, context, {.q = rows(q), .k = rows(k), .v = rows(k), .scale = 1}, {.trace = &trace});
+  check_values(trace.logits[0][0][3].narrow(0, 0, 2), {.357167561, .357167561}, kUnit);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -8,6 +8,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
+#include "encodings/fixture.h"
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
 #include "model/language_model.h"
@@ -70,6 +71,7 @@ BOOST_AUTO_TEST_CASE(one_long_pass_holds_the_losses_of_every_prefix) {
       encoding = {{"kind", entry.name}, {"max_positions", 64}};
     }
     const LanguageModel model = small_model(encoding);
+    pe::test::read_by_ids(model.encoding());
     const Capabilities capabilities = capabilities_of(model);
     if (capabilities.length_dependent || capabilities.stochastic) continue;
     ++tested;

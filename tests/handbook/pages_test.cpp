@@ -1,6 +1,7 @@
 // doc/encodings/ is what the code writes today; texts by their letters, figures by their data.
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
+#include <sstream>
 
 #include "handbook/figures.h"
 #include "handbook/pages.h"
@@ -23,6 +24,10 @@ BOOST_AUTO_TEST_CASE(the_pages_of_the_encodings_are_up_to_date) {
       const std::string there = support::read_file(folder / name);
       const bool current = name.rfind("figures/", 0) == 0 ? handbook::same_figure_data(there, text) : there == text;
       BOOST_TEST(current, "doc/encodings/" << name << " is out of date");
+      std::istringstream lines(name.ends_with(".md") ? text : "");
+      for (std::string line; std::getline(lines, line);) {  // a newline in a default would cut its row
+        if (line.starts_with("| ")) BOOST_TEST(line.ends_with(" |"), name << " has half a row: " << line);
+      }
     }
   }
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {

@@ -36,6 +36,10 @@ class Scene {
     add("grad_output", {kBatch, kHeads, kTokens, kHeadWidth}, 0.4);
     if (with_x) add("x", {kBatch, kTokens, kWidth}, 0.15);
     if (!positions.empty()) root.write("positions", positions);
+    std::vector<double> numbers;  // places and segments of sentences of three tokens
+    for (std::uint64_t t = 0; t < kTokens; ++t)
+      numbers.insert(numbers.end(), {static_cast<double>(t % 3), static_cast<double>(t / 3)});
+    root.write<double>("token_positions", numbers, {kTokens, 2});
     file.close(false);
   }
 

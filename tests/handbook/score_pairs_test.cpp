@@ -9,6 +9,7 @@
 #include "encodings/fixture.h"
 #include "encodings/frozen.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "handbook/score_file.h"
 #include "support/error.h"
 #include "support/temp_folder.h"
@@ -34,6 +35,12 @@ Tensor waves(at::IntArrayRef sizes, double step) {
   std::int64_t count = 1;
   for (const std::int64_t n : sizes) count *= n;
   return at::sin(at::arange(1, count + 1, at::kDouble) * step).view(sizes);
+}
+
+/// Places and segments of sentences of four tokens, [1, T, 2].
+Tensor token_numbers() {
+  const Tensor rows = at::arange(kTokens, at::kLong);
+  return at::stack({rows.remainder(4), rows.div(4, "floor")}, -1).unsqueeze(0);
 }
 
 /// Names as a file has them: the short one where no other parameter has it, else with the kind before it.
@@ -84,6 +91,7 @@ std::string check_score(const Json& config, const std::vector<double>& positions
     write(root, "x", x);
     write(root, "grad_output", waves({1, kHeads, kTokens, kHeadWidth}, 0.4));
     root.write("positions", positions);
+    write(root, "token_positions", token_numbers()[0].to(at::kDouble));
     h5::Group parameters = root.create_group("parameters");
     for (const auto& [name, t] : tensors) write(parameters, name, t);
     file.close(false);
@@ -100,6 +108,7 @@ std::string check_score(const Json& config, const std::vector<double>& positions
   if (positions == kGaps) span.positions = span.positions.to(at::kLong);
   at::NoGradGuard no_grad;
   encodings::State state = encodings::begin_pass(*encoding, span);
+  encodings::give_numbers(state, token_numbers());
   encodings::LayerContext context = encodings::layer_context(*encoding, state, 0, x);
   const Tensor expected = encodings::attend(*encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(8.0)},
                                             {.route = encodings::Route::kReference});

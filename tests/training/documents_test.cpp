@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <set>
 
+#include "encodings/fixture.h"
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
 #include "model/language_model.h"
@@ -79,6 +80,7 @@ BOOST_AUTO_TEST_CASE(a_packed_batch_equals_its_documents_one_by_one) {
   int compared = 0;
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {
     const model::LanguageModel model = double_model(entry.name, 16);
+    test::read_by_ids(model.encoding());
     const encodings::Facts facts = model.encoding().facts();
     if (facts.stochastic) continue;
     for (const bool restart : {true, false}) {

@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(each_encoding_gives_one_set_of_bytes, *boost::unit_test::pr
     }
   }
   for (const encodings::EncodingEntry& entry : encodings::encodings()) {
-    if (entry.name == "distance_map") continue;  // trains none
+    if (entry.name == "distance_map" || entry.name == "coupled") continue;  // trains none; reads tasks, not letters
     std::set<std::string> found;
     for (int round = 0; round < rounds(); ++round) found.insert(in_a_process(entry.name, folder / "run", data));
     BOOST_TEST(found.size() == 1U, entry.name << " gave " << found.size() << " sets of bytes in " << rounds() << " runs");

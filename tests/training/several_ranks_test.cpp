@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "encodings/fixture.h"
 #include "encodings/registry.h"
 #include "small_run.h"
 #include "support/error.h"
@@ -252,6 +253,7 @@ BOOST_AUTO_TEST_CASE(gradients_are_handed_over_when_they_are_complete_in_one_ord
       shape.length = 16;
       shape.encoding.json = std::string(entry.name);
       const auto model = model::LanguageModel::make(shape, kVocabulary, 7);
+      test::read_by_ids(model.encoding());
       Keeping keeping;
       GradientBuckets buckets(model, keeping, /*first_bytes=*/1, /*bytes=*/1);
       model.zero_gradients();

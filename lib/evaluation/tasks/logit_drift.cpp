@@ -1,6 +1,7 @@
 // The attention logit of a fixed pair of contents against the distance between them, averaged over sampled pairs.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
@@ -8,6 +9,7 @@
 #include <set>
 
 #include "encodings/attend.h"
+#include "encodings/token_reader.h"
 #include "evaluation/items.h"
 #include "evaluation/probe_texts.h"
 #include "support/text.h"
@@ -133,6 +135,9 @@ class LogitDrift final : public Task {
     span.positions = at::zeros({2}, at::TensorOptions(at::kLong).device(model.device()));
     span.positions[1].fill_(distance);
     encodings::State state = encodings::begin_pass(encoding, span);
+    if (encodings::reader_of(encoding) != nullptr) {  // what it counts in place of tokens, that far apart
+      encodings::give_numbers(state, at::stack({span.positions, span.positions}, -1).unsqueeze(0));
+    }
     encodings::LayerContext context = encodings::layer_context(encoding, state, layer);
     encodings::Heads heads;
     heads.q = query;

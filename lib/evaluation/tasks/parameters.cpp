@@ -4,6 +4,7 @@
 
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "evaluation/memory_meter.h"
 #include "evaluation/probe_texts.h"
 #include "support/text.h"
@@ -53,6 +54,7 @@ class Parameters final : public Task {
     std::optional<encodings::State> state;   // lives on: what a pass shares between layers counts
     const MemoryUse use = memory_of([&] {
       state = encodings::begin_pass(*encoding, span);
+      encodings::give_example_numbers(*encoding, *state);
       encodings::add_to_tokens(*encoding, x, *state);
       for (int layer = 0; layer < static_cast<int>(shape.layers); ++layer) {
         encodings::LayerContext context = encodings::layer_context(*encoding, *state, layer, x);

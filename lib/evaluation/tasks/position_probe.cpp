@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "encodings/token_reader.h"
 #include "evaluation/items.h"
 #include "evaluation/position_reader.h"
 #include "evaluation/probe_texts.h"
@@ -79,9 +80,12 @@ class PositionProbe final : public Task {
       for (std::size_t place = 0; place < places; ++place) {
         context.results.item(cat("position_probe/", network, "/", place), [&] {
           if (kept.empty()) {
-            if (network == "random") other = model::LanguageModel::make(model.config(), model.config().vocabulary,
-                                                                        model.seed() ^ 0x9E3779B97F4A7C15U, model.device(),
-                                                                        model.compute_dtype());
+            if (network == "random") {
+              other =
+                  model::LanguageModel::make(model.config(), model.config().vocabulary,
+                                             model.seed() ^ 0x9E3779B97F4A7C15U, model.device(), model.compute_dtype());
+              encodings::read_alike(other->encoding(), model.encoding());
+            }
             read_places(context, other ? *other : model, shuffled(texts, network), kept, positions);
           }
           return at_place(context, network, place, length, kept[place], positions);
