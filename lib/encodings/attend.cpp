@@ -371,6 +371,8 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   }
   Kernel kernel = plan.kernel;
   if (kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v)) kernel = Kernel::kSoftmax;   // S2 has changed q's
+  // These two read strided values where they lie; the others read them many times, by LibTorch's products.
+  if (kernel != Kernel::kBare && kernel != Kernel::kCausal) heads.v = heads.v.contiguous();
   RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
                    traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
                    kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink)

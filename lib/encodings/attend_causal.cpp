@@ -10,7 +10,7 @@
 
 #include "cuda/plugin.h"
 #include "encodings/attend_rows.h"
-#include "kernels/forms.h"
+#include "kernels/dispatch.h"
 
 namespace pe::encodings {
 namespace {

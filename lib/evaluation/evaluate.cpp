@@ -160,7 +160,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   }
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
-  const at::ScalarType dtype = compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  const at::ScalarType dtype = model::compute_type(compute);
 
   const bool averaged = group.weights == EvalGroup::Weights::kEma;
   const std::string weights = averaged ? "ema/" : "model/";

@@ -158,7 +158,7 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
   const artifact::CheckpointMeta& meta = checkpoint.meta();
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
-  const at::ScalarType dtype = compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  const at::ScalarType dtype = model::compute_type(compute);
   const model::LanguageModel model = model::load_model(checkpoint, device, dtype);
   encodings::read_examples(model.encoding());  // ids are drawn: they say nothing
   const model::LanguageModel none = model::load_model(checkpoint, device, dtype, Json("none"));

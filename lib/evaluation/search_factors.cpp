@@ -128,7 +128,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
   const model::LanguageModel model = model::load_model(
-      checkpoint, device, compute.dtype == model::Precision::kBf16 ? at::kBFloat16 : at::kFloat);
+      checkpoint, device, model::compute_type(compute));
 
   FactorSearchGroup group = config.search;
   group.seed = group.config.options.seed = model.seed();

@@ -12,11 +12,12 @@ namespace pe::kernels {
 
 // Tiles of products fit the registers: rows × columns sums, a row of B and a number of A.
 #define PE_VECTOR_BYTES 16
+#define PE_OWN_PRODUCTS false
 #define PE_TILE_ROWS 3
 #define PE_TILE_COLUMNS 16
 namespace baseline {
+constexpr const char* kName = "portable";
 #include "kernels/cpu_body.inc"
-#include "kernels/cpu_attention.inc"
 }  // namespace baseline
 #undef PE_VECTOR_BYTES
 #undef PE_TILE_ROWS
@@ -29,8 +30,8 @@ namespace baseline {
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
 namespace avx2 {
+constexpr const char* kName = "avx2";
 #include "kernels/cpu_body.inc"
-#include "kernels/cpu_attention.inc"
 }  // namespace avx2
 #pragma GCC pop_options
 #undef PE_VECTOR_BYTES
@@ -38,31 +39,25 @@ namespace avx2 {
 #undef PE_TILE_COLUMNS
 
 #define PE_VECTOR_BYTES 64
+#undef PE_OWN_PRODUCTS
+#define PE_OWN_PRODUCTS true   // the library's own are as good where vectors are narrower
 #define PE_TILE_ROWS 8
 #define PE_TILE_COLUMNS 32
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,fma")
 namespace avx512 {
+constexpr const char* kName = "avx512";
 #include "kernels/cpu_body.inc"
-#include "kernels/cpu_attention.inc"
 }  // namespace avx512
 #pragma GCC pop_options
 #endif
 
-#define PE_TABLE(set, name, product)                                                                                       \
-  Table{name,        set::rms_norm,        set::rms_norm_backward, set::split_heads, set::split_heads_backward, \
-        set::swiglu, set::swiglu_backward, set::cross_entropy,     product,          set::attention,            \
-        set::attention_backward}
-
 const Table& table_for(std::string_view capability) {
-  static const Table baseline_table = PE_TABLE(baseline, "portable", nullptr);
 #if defined(__x86_64__)
-  static const Table avx2_table = PE_TABLE(avx2, "avx2", nullptr);
-  static const Table avx512_table = PE_TABLE(avx512, "avx512", avx512::gemm);
-  if (capability == "AVX512") return avx512_table;
-  if (capability == "AVX2") return avx2_table;
+  if (capability == "AVX512") return avx512::kTable;
+  if (capability == "AVX2") return avx2::kTable;
 #endif
-  return baseline_table;
+  return baseline::kTable;
 }
 
 }  // namespace pe::kernels

@@ -1,7 +1,7 @@
 /// @file
 /// Fused fp32 kernels for the CPU, on ranges of rows; callers split the rows among threads. One form per instruction
 /// set, chosen to match the one that LibTorch took (`compute.isa`). None of them keeps state; all reduce in a fixed
-/// order. The same mathematics in plain tensor operations is in model/functions.cpp, for other devices and dtypes.
+/// order. The same mathematics in plain tensor operations is in ops_plain.cpp, for other devices and dtypes.
 #pragma once
 
 #include <cstdint>

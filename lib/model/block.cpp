@@ -46,12 +46,18 @@ Tensor gated(const Tensor& mixed, const Tensor& x, const Weight& gate) {
   return mixed * open;
 }
 
-/// What is left of an encoding that only turns q and k once they are turned: none.
-class Turned final : public encodings::PositionalEncoding {
+/// What is left of an encoding that only rotates q and k once they are rotated: none.
+class Rotated final : public encodings::PositionalEncoding {
  public:
   using PositionalEncoding::PositionalEncoding;
   bool needs_causal_mask() const override { return false; }
 };
+
+/// S9 is for encodings that carry values of their own through the layers; for the others the sum of a feed-forward and its
+/// input is taken inside the last product, and nobody sees the feed-forward alone.
+bool reads_feed_forward(const encodings::PositionalEncoding& encoding, const LayerContext& context) {
+  return encoding.traits(context.span).extra_values;
+}
 
 /// Mixes values; q, k and v as they come out of the projections.
 Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tensor v, LayerContext& context, Pass& pass) {
@@ -97,28 +103,31 @@ class LlamaBlock final : public Block {
   }
 
   Tensor forward(const Tensor& in, int layer, Pass& pass) const override {
-    const std::optional<Turn> turn = turn_of(in, layer, pass);
+    const std::optional<Rotation> rotation = rotation_of(in, layer, pass);
     Projected projected =
-        norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, turn ? *turn : Turn{});
+        norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, rotation ? *rotation : Rotation{});
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
-    std::optional<Turned> nothing_more;
-    if (turn) nothing_more.emplace(pass.encoding.shape());
+    std::optional<Rotated> nothing_more;
+    if (rotation) nothing_more.emplace(pass.encoding.shape());
     encodings::PositionalEncoding& encoding = nothing_more ? *nothing_more : pass.encoding;
     const Tensor mixed = gated(
         attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass), projected.normed,
         gate_);
-    const Tensor x = pass.dropped ? in + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
-                                  : project_residual(in, mixed, output_);
-    FeedForwardResult out = feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
-    pass.encoding.after_feed_forward(context, out.y);
-    return pass.dropped ? x + pass.dropped(out.y) : std::move(out.sum);
+    const Tensor x = pass.dropped
+                         ? projected.residual + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
+                         : project_residual(projected.residual, mixed, output_);
+    const bool reads_y = reads_feed_forward(pass.encoding, context);
+    if (!pass.dropped && !reads_y) return feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
+    const FeedForwardParts out = feed_forward_parts(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
+    if (reads_y) pass.encoding.after_feed_forward(context, out.y);
+    return out.residual + (pass.dropped ? pass.dropped(out.y) : out.y);
   }
 
  private:
   /// The encoding's rotation, where that is all it does to q and k, where nobody asks for them before it, and where a kernel
-  /// turns while it norms.
-  std::optional<Turn> turn_of(const Tensor& in, int layer, Pass& pass) const {
-    if (pass.witness != nullptr || !turns_with_heads(in, query_norm_, key_norm_, shape_)) return std::nullopt;
+  /// rotates while it norms.
+  std::optional<Rotation> rotation_of(const Tensor& in, int layer, Pass& pass) const {
+    if (pass.witness != nullptr || !rotates_with_heads(in, query_norm_, key_norm_, shape_)) return std::nullopt;
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer);
     const encodings::Traits traits = pass.encoding.traits(context.span);
     const bool does_more = traits.bias != encodings::BiasKind::kNone || traits.own_logits || traits.rewrites_logits ||
@@ -126,7 +135,7 @@ class LlamaBlock final : public Block {
     if (does_more) return std::nullopt;
     const auto tables = encodings::tables_that_turn(pass.encoding, context, in.scalar_type());
     if (!tables || tables->cos.dim() > 3 || tables->cos.scalar_type() != at::kFloat) return std::nullopt;
-    return Turn{tables->cos.contiguous(), tables->sin.contiguous(), tables->layout == encodings::PairLayout::kHalf};
+    return Rotation{tables->cos.contiguous(), tables->sin.contiguous(), tables->layout == encodings::PairLayout::kHalf};
   }
 
   AttentionShape shape_;
@@ -274,7 +283,7 @@ class ComposedBlock final : public Block {
     if (!feed_forward_) return x;
     const auto feed_forward = [&](const Tensor& half_in) {
       const Tensor y = feed_forward_(half_in, pass.state.span);
-      pass.encoding.after_feed_forward(*context, y);
+      if (reads_feed_forward(pass.encoding, *context)) pass.encoding.after_feed_forward(*context, y);
       return y;
     };
     return wiring_(x, feed_forward_norm_, feed_forward, pass);

@@ -2,15 +2,17 @@
 
 #include <ATen/Context.h>
 #include <ATen/Version.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "cuda/plugin.h"
-#include "kernels/forms.h"
+#include "kernels/dispatch.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/ranks.h"
@@ -104,6 +106,25 @@ std::string device_name(at::Device device) {
 
 at::ScalarType compute_type(const ComputeConfig& compute) {
   return compute.dtype == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+}
+
+Json fingerprint(const ComputeConfig& compute, at::Device device) {
+  static const std::string build = support::elf_build_id(support::own_executable());
+  Json json = {{"build", build},
+               {"torch", TORCH_VERSION},
+               {"device", device_name(device)},
+               {"dtype", compute.dtype == Precision::kBf16 ? "bf16" : "fp32"},
+               {"isa", at::get_cpu_capability()},
+               {"mkl", at::get_mkl_version()},
+               {"onednn", at::get_mkldnn_version()},
+               {"threads", compute.threads.value_or(1)}};
+  if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
+  if (!device.is_cuda()) return json;
+  const auto& cuda = at::detail::getCUDAHooks();
+  json["cuda"] = cuda.versionCUDART();
+  json["cudnn"] = cuda.versionRuntimeCuDNN();
+  json["plugin"] = support::elf_build_id(support::find_plugin("cuda", "pe-cuda"));
+  return json;
 }
 
 std::string device_summary(const ComputeConfig& compute, at::Device device) {

@@ -23,7 +23,11 @@ std::string device_name(at::Device device);
 /// What activations are computed in.
 at::ScalarType compute_type(const ComputeConfig& compute);
 
-/// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for fingerprints and the first line of a log.
+/// What decides the bits that this process computes, beside config and inputs: LibTorch and the libraries below it, the
+/// device, instruction set, dtype, threads and kernels, and this program's own build. For checkpoints.
+Json fingerprint(const ComputeConfig& compute, at::Device device);
+
+/// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for the first line of a log.
 std::string device_summary(const ComputeConfig& compute, at::Device device);
 
 /// Bytes that tensors hold on a GPU; on the CPU what the process has resident.

@@ -1,13 +1,15 @@
 /// @file
 /// The differentiable pieces of a decoder, one graph node each, that save what their backward pass needs and no more.
 /// Gradients of weights are added straight to `Weight::gradient`, so accumulating over micro-batches costs nothing.
-/// On the CPU in fp32 the parts between matrix products are the kernels of kernels.h, elsewhere plain tensor operations.
+/// What they compute between matrix products, and where, is kernels/ops.h; the products are kernels/product.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <utility>
+
+#include "kernels/ops.h"
 
 namespace pe::model {
 
@@ -28,7 +30,10 @@ struct AttentionShape {
 struct Projected {
   Tensor normed;   ///< [B, T, d_m], the input of the attention
   Tensor q;        ///< [B, H, T, d_h]
-  Tensor k, v;     ///< [B, G, T, d_h]
+  Tensor k, v;     ///< [B, G, T, d_h]; v is read where the projection wrote it, and strided
+  /// The input again. Whoever adds to it what attention gives takes this one: its gradient then joins the other inside the
+  /// norm's backward pass, which saves a sum.
+  Tensor residual;
 };
 
 /// scale · table[ids]. @param ids [B, T] int64. @param table the leaf that makes the graph start here.
@@ -46,30 +51,30 @@ Tensor layer_norm(const Tensor& x, const Weight& weight, const Weight& bias, dou
 /// x · Wᵀ (+ bias, where it is defined). @param x [..., inputs]. @param weight [outputs, inputs]. @param bias [outputs].
 Tensor linear(const Tensor& x, const Weight& weight, const Weight& bias = {});
 
-/// A rotation by tables: encodings/rotary.h. Undefined tensors: none.
-struct Turn {
-  Tensor cos, sin;     ///< fp32 [T, n] or [B, T, n], without gradients; rows of n numbers side by side
-  bool half = true;    ///< pair p is (p, p + n); else (2p, 2p + 1)
-};
+using kernels::Rotation;
 
-/// May `norm_project` be given a turn for such an x? Where it may, q and k are read and written once for norm and rotation.
-bool turns_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape);
+/// May `norm_project` be given a rotation for such an x? Where it may, q and k are read and written once for norm and rotation.
+bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape);
 
 /// RMSNorm, the packed projection [(H + 2G) · d_h, d_m], and RMSNorm on q and k where the weights are defined: per head
-/// for weights [d_h], over all heads together for [H · d_h] and [G · d_h]. With `turn` q and k are then turned.
+/// for weights [d_h], over all heads together for [H · d_h] and [G · d_h]. With `rotation` q and k are then rotated.
 Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,
-                       const Weight& key_norm, const AttentionShape& shape, const Turn& turn = {});
+                       const Weight& key_norm, const AttentionShape& shape, const Rotation& rotation = {});
 
 /// x + merge(heads) · Wᵀ. @param heads [B, H, T, d_h].
 Tensor project_residual(const Tensor& x, const Tensor& heads, const Weight& output);
 
-struct FeedForwardResult {
-  Tensor sum;   ///< x + y
-  Tensor y;     ///< down · (silu(gate · n) ∘ (up · n)), n = RMSNorm(x)
+/// x + y, y = down · (silu(gate · n) ∘ (up · n)), n = RMSNorm(x); the sum is taken inside the last product.
+/// @param gate_up [2 · d_ff, d_m], gate first. @param down [d_m, d_ff].
+Tensor feed_forward(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps);
+
+struct FeedForwardParts {
+  Tensor y;
+  Tensor residual;   ///< x again, to add y to; see Projected
 };
 
-/// @param gate_up [2 · d_ff, d_m], gate first. @param down [d_m, d_ff].
-FeedForwardResult feed_forward(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps);
+/// The same for who needs y alone.
+FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps);
 
 /// What happens to logits between the head and the loss.
 struct LogitOptions {
@@ -84,22 +89,6 @@ struct LogitOptions {
 /// @param hidden [N, d_m]. @param head [V, d_m]. @param bias [V], or undefined.
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head,
                             const LogitOptions& options = {}, const Weight& bias = {});
-
-/// A stretch of flat buffers, alike in length.
-struct AdamBuffers {
-  Tensor values, gradients, first, second;
-  Tensor shadow;   ///< bf16, or undefined
-};
-
-struct AdamRates {
-  double lr = 0, beta1 = 0, beta2 = 0, decay = 0, eps = 0;
-  std::int64_t step = 1;   ///< from 1, for the bias correction
-  double divisor = 1;      ///< of the gradients
-  bool coupled = false;    ///< Adam; else AdamW
-};
-
-/// One update by the plug-in's kernel, shadows included. @return false, and nothing is done, where the plug-in is not in use.
-bool adam_step(const AdamBuffers& buffers, const AdamRates& rates);
 
 /// c · tanh(logits / c), in place.
 void cap_logits(const Tensor& logits, double cap);

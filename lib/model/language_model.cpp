@@ -1,7 +1,6 @@
 #include "model/language_model.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/util/accumulate.h>
@@ -12,6 +11,7 @@
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
 #include "encodings/token_reader.h"
+#include "kernels/product.h"
 #include "model/block.h"
 #include "model/flat_zeros.h"
 #include "model/functions.h"
@@ -318,7 +318,7 @@ Tensor LanguageModel::logits(const Tensor& hidden) const {
   const Tensor rows = hidden.reshape({-1, hidden.size(-1)});
   std::vector<std::int64_t> shape = hidden.sizes().vec();
   shape.back() = state_->config.vocabulary;
-  const Tensor logits = at::mm(rows, state_->head.value.t()).to(state_->master()).view(shape);
+  const Tensor logits = kernels::product(rows, state_->head.value.t()).to(state_->master()).view(shape);
   if (state_->head_bias.value.defined()) logits.add_(state_->head_bias.value);
   if (state_->config.logit_softcap > 0) cap_logits(logits, state_->config.logit_softcap);
   return logits;

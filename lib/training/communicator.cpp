@@ -14,7 +14,7 @@
 #include <exception>
 
 #include "cuda/plugin.h"
-#include "kernels/forms.h"
+#include "kernels/dispatch.h"
 #include "mpi/plugin.h"
 #include "support/error.h"
 #include "support/process.h"

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/ops.h"
 #include "model/flat_zeros.h"
-#include "model/functions.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -120,10 +120,13 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
 bool Optimizer::adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor) {
   const model::FlatGroup& group = model_.groups()[part.group];
   const auto cut = [&](const at::Tensor& flat) { return flat.defined() ? flat.narrow(0, part.begin, part.count) : flat; };
-  return model::adam_step({cut(group.values), cut(group.gradients), cut(first_[part.group]), cut(second_[part.group]), cut(group.shadow)},
-                          {.lr = lr, .beta1 = settings_.beta1, .beta2 = settings_.beta2,
-                           .decay = part.decay ? settings_.weight_decay : 0.0, .eps = settings_.eps, .step = step - start_ + 1,
-                           .divisor = divisor, .coupled = settings_.kind == OptimizerKind::kAdam});
+  const auto adam = kernels::operations_for(group.values).adam;
+  if (adam == nullptr) return false;
+  adam({cut(group.values), cut(group.gradients), cut(first_[part.group]), cut(second_[part.group]), cut(group.shadow)},
+       {.lr = lr, .beta1 = settings_.beta1, .beta2 = settings_.beta2, .decay = part.decay ? settings_.weight_decay : 0.0,
+        .eps = settings_.eps, .step = step - start_ + 1, .divisor = divisor,
+        .coupled = settings_.kind == OptimizerKind::kAdam});
+  return true;
 }
 
 void Optimizer::adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale) {

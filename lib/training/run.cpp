@@ -1,9 +1,7 @@
 #include "training/run.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/Version.h>
 #include <ATen/ops/empty.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <array>
@@ -102,6 +100,18 @@ class BatchReader {
   Documents documents_;
   std::vector<std::int64_t> window_;
 };
+
+/// What two objects have that the other has not, or has otherwise.
+std::pair<Json, Json> differences(const Json& a, const Json& b) {
+  const auto only = [](const Json& of, const Json& without) {
+    Json left = Json::object();
+    for (const auto& [name, value] : of.items()) {
+      if (!without.contains(name) || without[name] != value) left[name] = value;
+    }
+    return left;
+  };
+  return {only(a, b), only(b, a)};
+}
 
 double bits_per_byte(double nats, std::int64_t bytes) {
   return bytes == 0 ? std::numeric_limits<double>::quiet_NaN() : nats / std::numbers::ln2 / static_cast<double>(bytes);
@@ -241,6 +251,7 @@ class Loop {
                 .step = step_,
                 .last_step = workspace_.snapshots.empty() ? run_.last_step : workspace_.snapshots.back().step,
                 .tokens_per_step = tokens(1),
+                .tokens_before = run_.tokens_before,
                 .flops_per_token = flops(),
                 .peak_flops = peak ? std::optional(*peak * static_cast<double>(ranks_.count())) : peak,
                 .memory_bytes = [device = run_.model.device()] { return model::memory_in_use(device); }},
@@ -554,14 +565,11 @@ class Loop {
                                              {}, "lower train.peak_lr, or lengthen the warm-up", {}});
   }
 
+  /// On what the bits of a step hang, beside config and data.
   Json fingerprint() const {
-    Json json = {{"torch", TORCH_VERSION},
-                 {"device", model::device_name(run_.model.device())},
-                 {"isa", at::get_cpu_capability()},
-                 {"threads", run_.compute.threads.value_or(1)},
-                 {"micro_batch", run_.compute.micro_batch.value_or(run_.batch)}};
+    Json json = model::fingerprint(run_.compute, run_.model.device());
+    json["micro_batch"] = run_.compute.micro_batch.value_or(run_.batch);
     if (ranks_.count() > 1) json["ranks"] = ranks_.count();
-    if (run_.compute.kernels == model::Kernels::kPlain) json["kernels"] = "plain";
     return json;
   }
 
@@ -613,12 +621,12 @@ class Loop {
   /// What else decides how the steps go; the horizon only where it shapes them.
   Json identity() const {
     const Schedule& schedule = run_.schedule;
-    Json json = {{"kind", static_cast<int>(schedule.kind)}, {"begin", schedule.begin},
-                 {"warmup", schedule.warmup},               {"peak", schedule.peak},
-                 {"log_every", run_.watch.log_every},       {"validate_every", run_.watch.validate_every},
+    Json json = {{"kind", word_of(schedule.kind)},    {"begin", schedule.begin},
+                 {"warmup", schedule.warmup},         {"peak", schedule.peak},
+                 {"log_every", run_.watch.log_every}, {"validate_every", run_.watch.validate_every},
                  {"validate_windows", run_.watch.validate_windows}};
     if (!schedule.free_of_horizon(schedule.end)) {
-      json["shape"] = static_cast<int>(schedule.shape);
+      json["shape"] = word_of(schedule.shape);
       json["final_share"] = schedule.final_share;
       json["decay_begin"] = schedule.decay_begin;
       json["end"] = schedule.end;
@@ -634,12 +642,13 @@ class Loop {
     return store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
                                                                 const std::filesystem::path* metrics) {
       // A snapshot is one result of its key wherever it was made, as what branches off it takes it to be.
-      const Json here = metrics == nullptr ? fingerprint() : Json::object(), there = checkpoint.meta().fingerprint;
+      const auto [there, here] =
+          differences(checkpoint.meta().fingerprint, metrics == nullptr ? fingerprint() : Json::object());
       Json inexact = checkpoint.meta().extra.value("inexact", Json::array());
       if (there != here) {
-        const std::string what = cat("resuming from ", checkpoint.path().string(), ", which another library, device or "
-                                     "thread count wrote: the result will not be bit-exact (", there.dump(), " there, ",
-                                     here.dump(), " here)");
+        const std::string what = cat("resuming from ", checkpoint.path().string(), ", which another program, library, device, "
+                                     "dtype or thread count wrote: the result will not be bit-exact (", there.dump(),
+                                     " there, ", here.dump(), " here)");
         if (run_.checkpoint.inexact == CheckpointConfig::Inexact::kRefuse) {
           throw support::ConfigError(what, {}, "go on where it was written, remove it to begin anew, or set "
                                                "checkpoint.inexact: mark");

@@ -6,6 +6,27 @@
 
 namespace pe::training {
 
+std::string_view word_of(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kWsd: return "wsd";
+    case ScheduleKind::kCosine: return "cosine";
+    case ScheduleKind::kConstant: return "constant";
+    case ScheduleKind::kLinear: return "linear";
+  }
+  return "";
+}
+
+std::string_view word_of(DecayShape shape) {
+  switch (shape) {
+    case DecayShape::kLinear: return "linear";
+    case DecayShape::kCosine: return "cosine";
+    case DecayShape::kOneMinusSqrt: return "1-sqrt";
+    case DecayShape::kExponential: return "exponential";
+    case DecayShape::kOneMinusSquare: return "1-square";
+  }
+  return "";
+}
+
 double decay_factor(DecayShape shape, double x) {
   x = std::clamp(x, 0.0, 1.0);
   switch (shape) {

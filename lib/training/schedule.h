@@ -13,6 +13,10 @@ namespace pe::training {
 enum class ScheduleKind { kWsd, kCosine, kConstant, kLinear };
 enum class DecayShape { kLinear, kCosine, kOneMinusSqrt, kExponential, kOneMinusSquare };
 
+/// The words of configs and checkpoints.
+std::string_view word_of(ScheduleKind kind);
+std::string_view word_of(DecayShape shape);
+
 /// How often an exponential decay halves the rate before its end; what is left then (a thousandth) is taken off
 /// throughout, so that it ends at 0 as the others do.
 inline constexpr double kDecayHalvings = 10;

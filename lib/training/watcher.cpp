@@ -53,22 +53,22 @@ Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, 
     // The first row of this attempt is the next step's.
     if (about_.step > about_.first_step) {
       const std::int64_t next = about_.step + 1;
-      events_->restart(unix_time(), files_.tensorboard == WatchFiles::Axis::kSteps ? next : next * about_.tokens_per_step);
+      events_->restart(unix_time(), files_.tensorboard == WatchFiles::Axis::kSteps ? next : tokens(next));
     }
   }
   progress_record_ = {{"schema", "pe-training/1"}, {"run_id", run_id_},       {"stage", stage_},
                       {"attempt", log_.attempt()}, {"pid", ::getpid()},       {"step", about_.step},
                       {"first_step", about_.first_step}, {"last_step", about_.last_step},
-                      {"tokens", about_.step * about_.tokens_per_step}};
+                      {"tokens", tokens(about_.step)}};
   marks_.push_back({started_, about_.step});
   write_progress("running");
 }
 
 Json Watcher::head(const char* phase, std::int64_t step) const {
-  const std::int64_t tokens = step * about_.tokens_per_step;
+  const std::int64_t own = step * about_.tokens_per_step;   // the flops of a token before are another length's
   const double wall = std::chrono::duration<double>(Clock::now() - started_).count();
-  return {{"run_id", run_id_}, {"phase", phase}, {"step", step}, {"tokens", tokens},
-          {"flops", about_.flops_per_token * static_cast<double>(tokens)}, {"wall_s", log_.wall_before() + wall}};
+  return {{"run_id", run_id_}, {"phase", phase}, {"step", step}, {"tokens", tokens(step)},
+          {"flops", about_.flops_per_token * static_cast<double>(own)}, {"wall_s", log_.wall_before() + wall}};
 }
 
 double Watcher::speed() {
@@ -157,7 +157,7 @@ void Watcher::write_progress(const std::string& state) {
 
 void Watcher::chart(std::int64_t step, std::initializer_list<Scalar> scalars) {
   if (!events_) return;
-  const std::int64_t at = files_.tensorboard == WatchFiles::Axis::kSteps ? step : step * about_.tokens_per_step;
+  const std::int64_t at = files_.tensorboard == WatchFiles::Axis::kSteps ? step : tokens(step);
   events_->add(unix_time(), at, {scalars.begin(), scalars.size()});
 }
 

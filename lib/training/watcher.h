@@ -28,6 +28,7 @@ struct Watched {
   std::int64_t step = 0;              ///< where this attempt begins
   std::int64_t last_step = 0;
   std::int64_t tokens_per_step = 0;
+  std::int64_t tokens_before = 0;     ///< by trainings that this one goes on from, where it counts steps anew
   double flops_per_token = 0;
   std::optional<double> peak_flops;   ///< of all devices, dense, a second; empty: unknown
   std::function<double()> memory_bytes;   ///< of the device, or of the process; asked once a second
@@ -53,6 +54,8 @@ class Watcher {
 
  private:
   using Clock = std::chrono::steady_clock;
+  /// Seen by the end of a step, the training before this one included.
+  std::int64_t tokens(std::int64_t step) const { return about_.tokens_before + step * about_.tokens_per_step; }
   Json head(const char* phase, std::int64_t step) const;
   double speed();
   void write_progress(const std::string& state);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cuda/launchers.h"
-#include "kernels/forms.h"
+#include "kernels/dispatch.h"
 
 namespace pe::test {
 

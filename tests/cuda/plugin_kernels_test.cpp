@@ -86,9 +86,9 @@ Outcome run_feed_forward(at::ScalarType type, std::int64_t inner) {
   const Tensor x = values(1, {kBatch, kLength, width}, type).requires_grad_(true);
   const Weight norm = norm_weight(2, width, type), gate_up = matrix(3, 2 * inner, width, type, 0.3);
   const Weight down = matrix(4, width, inner, type, 0.3);
-  const auto out = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
-  (out.sum * values(5, {kBatch, kLength, width}, type)).sum().backward();
-  return {{"sum", out.sum.detach()}, {"dx", x.grad()}, {"dnorm", norm.gradient}, {"dgate_up", gate_up.gradient}, {"ddown", down.gradient}};
+  const Tensor sum = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
+  (sum * values(5, {kBatch, kLength, width}, type)).sum().backward();
+  return {{"sum", sum.detach()}, {"dx", x.grad()}, {"dnorm", norm.gradient}, {"dgate_up", gate_up.gradient}, {"ddown", down.gradient}};
 }
 
 struct HeadsCase {
@@ -119,9 +119,9 @@ Outcome run_heads(at::ScalarType type, const HeadsCase& of) {
       out.k = pe::encodings::rotate(out.k, cos, sin, layout);
     }
   } else {
-    BOOST_REQUIRE(pe::model::turns_with_heads(x, q_norm, k_norm, shape));
+    BOOST_REQUIRE(pe::model::rotates_with_heads(x, q_norm, k_norm, shape));
     out = pe::model::norm_project(x, norm, packed, q_norm, k_norm, shape,
-                                  of.pairs > 0 ? pe::model::Turn{cos, sin, of.half} : pe::model::Turn{});
+                                  of.pairs > 0 ? pe::kernels::Rotation{cos, sin, of.half} : pe::kernels::Rotation{});
   }
   ((out.q * values(7, {kBatch, 4, kLength, d}, type)).sum() + (out.k * values(8, {kBatch, 2, kLength, d}, type)).sum() +
    (out.v * values(9, {kBatch, 2, kLength, d}, type)).sum())
@@ -183,13 +183,14 @@ BOOST_AUTO_TEST_CASE(adam_agrees_with_its_formula_and_with_libtorchs) {
   const StandIn plugin;
   constexpr std::int64_t kCount = 100;
   for (const bool coupled : {false, true}) {
-    const pe::model::AdamRates rates{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .decay = 0.1, .eps = 1e-8, .step = 7, .divisor = 2.5,
+    const pe::kernels::AdamRates rates{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .decay = 0.1, .eps = 1e-8, .step = 7, .divisor = 2.5,
                                      .coupled = coupled};
     const Tensor w = normals(1, {kCount}), g = normals(2, {kCount}), m = normals(3, {kCount}, 0.1), v = normals(4, {kCount}).square_();
     const auto fresh = [](const Tensor& t) { return t.to(at::kFloat).clone(); };
-    const pe::model::AdamBuffers ours{fresh(w), fresh(g), fresh(m), fresh(v), at::zeros({kCount}, at::kBFloat16)};
-    BOOST_TEST_REQUIRE(pe::model::adam_step(ours, rates));
-    const pe::model::AdamBuffers theirs{fresh(w), fresh(g), fresh(m), fresh(v), {}};
+    const pe::kernels::AdamBuffers ours{fresh(w), fresh(g), fresh(m), fresh(v), at::zeros({kCount}, at::kBFloat16)};
+    BOOST_TEST_REQUIRE((pe::kernels::operations_for(ours.values).adam != nullptr));
+    pe::kernels::operations_for(ours.values).adam(ours, rates);
+    const pe::kernels::AdamBuffers theirs{fresh(w), fresh(g), fresh(m), fresh(v), {}};
     Tensor steps = at::zeros({}, at::kFloat), scale = at::zeros({}, at::kFloat);
     steps.fill_(7.0);
     scale.fill_(2.5);

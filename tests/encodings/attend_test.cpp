@@ -4,7 +4,7 @@
 
 #include "encodings/toeplitz.h"
 #include "fixture.h"
-#include "kernels/forms.h"
+#include "kernels/dispatch.h"
 
 namespace data = boost::unit_test::data;
 using namespace pe;

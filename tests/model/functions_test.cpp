@@ -1,5 +1,6 @@
 // The kernels against the same mathematics in float64 tensor operations, and those against naive loops.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -64,6 +65,7 @@ Outcome run_project(at::ScalarType type, bool qk_norm, bool over_width = false) 
   (out.q * normals(6, {kBatch, 4, kLength, 6}).to(type)).sum().add_((out.k * normals(7, {kBatch, 2, kLength, 6}).to(type)).sum())
       .add_((out.v * normals(8, {kBatch, 2, kLength, 6}).to(type)).sum())
       .add_((out.normed * normals(9, {kBatch, kLength, kWidth}).to(type)).sum())
+      .add_((out.residual * normals(10, {kBatch, kLength, kWidth}).to(type)).sum())
       .backward();
   Outcome outcome{{out.normed.detach(), out.q.detach(), out.k.detach(), out.v.detach()},
                   {x.grad(), norm.gradient, packed.gradient}};
@@ -71,14 +73,23 @@ Outcome run_project(at::ScalarType type, bool qk_norm, bool over_width = false) 
   return outcome;
 }
 
-Outcome run_feed_forward(at::ScalarType type) {
+Outcome run_feed_forward(at::ScalarType type, bool in_parts) {
   const Tensor x = normals(1, {kBatch, kLength, kWidth}).to(type).requires_grad_(true);
   const Weight norm = weight_of(normals(2, {kWidth}), type), gate_up = weight_of(normals(3, {42, kWidth}, 0.3), type);
   const Weight down = weight_of(normals(4, {kWidth, 21}, 0.3), type);
-  const auto out = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
-  ((out.sum * normals(5, {kBatch, kLength, kWidth}).to(type)).sum() + (out.y * normals(6, {kBatch, kLength, kWidth}).to(type)).sum())
-      .backward();
-  return {{out.sum.detach(), out.y.detach()}, {x.grad(), norm.gradient, gate_up.gradient, down.gradient}};
+  Outcome outcome;
+  if (in_parts) {
+    const auto out = pe::model::feed_forward_parts(x, norm, gate_up, down, 1e-6);
+    ((out.residual * normals(5, {kBatch, kLength, kWidth}).to(type)).sum() +
+     (out.y * normals(6, {kBatch, kLength, kWidth}).to(type)).sum()).backward();
+    outcome.outputs = {out.y.detach()};
+  } else {
+    const Tensor sum = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
+    (sum * normals(5, {kBatch, kLength, kWidth}).to(type)).sum().backward();
+    outcome.outputs = {sum.detach()};
+  }
+  outcome.gradients = {x.grad(), norm.gradient, gate_up.gradient, down.gradient};
+  return outcome;
 }
 
 Outcome run_cross_entropy(at::ScalarType type, const pe::model::LogitOptions& options = {}, std::int64_t rows = 40,
@@ -124,7 +135,19 @@ BOOST_AUTO_TEST_CASE(the_projection_kernel_agrees_with_float64) {
 }
 
 BOOST_AUTO_TEST_CASE(the_feed_forward_kernel_agrees_with_float64) {
-  compare(run_feed_forward(at::kFloat), run_feed_forward(at::kDouble), 1e-4);
+  for (const bool in_parts : {false, true}) {
+    compare(run_feed_forward(at::kFloat, in_parts), run_feed_forward(at::kDouble, in_parts), 1e-4);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_sum_is_of_the_parts) {
+  const Tensor x = normals(1, {kBatch, kLength, kWidth}).requires_grad_(true);
+  const Weight norm = weight_of(normals(2, {kWidth}), at::kDouble), gate_up = weight_of(normals(3, {42, kWidth}, 0.3), at::kDouble);
+  const Weight down = weight_of(normals(4, {kWidth, 21}, 0.3), at::kDouble);
+  const auto parts = pe::model::feed_forward_parts(x, norm, gate_up, down, 1e-6);
+  BOOST_TEST(difference(parts.residual + parts.y, pe::model::feed_forward(x, norm, gate_up, down, 1e-6)) <= 1e-14);
+  parts.residual.sum().backward();   // nobody reads y: the residual's gradient alone comes back
+  BOOST_TEST(x.grad().equal(at::ones_like(x)));
 }
 
 BOOST_AUTO_TEST_CASE(the_cross_entropy_kernel_agrees_with_float64) {
@@ -209,7 +232,7 @@ BOOST_AUTO_TEST_CASE(gradients_agree_with_differences) {
   Tensor targets = at::empty({3}, at::kLong);
   for (std::int64_t i = 0; i < 3; ++i) targets.data_ptr<std::int64_t>()[i] = 2 * i;
   const auto loss = [&] {
-    const Tensor y = pe::model::feed_forward(x, norm, gate_up, down, 1e-6).sum;
+    const Tensor y = pe::model::feed_forward(x, norm, gate_up, down, 1e-6);
     return pe::model::linear_cross_entropy(y.reshape({3, 8}), targets, head);
   };
   loss().backward();

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "small_run.h"
+#include "model/device.h"
 #include "support/error.h"
 #include "support/random.h"
 #include "training/branch_decay.h"
@@ -327,9 +328,36 @@ BOOST_AUTO_TEST_CASE(a_resume_that_cannot_be_exact_marks_its_results) {
   const Json& mark = model.meta().extra.at("inexact");
   BOOST_TEST_REQUIRE(mark.size() == 1U);
   BOOST_TEST(mark[0]["step"] == 9);
-  BOOST_TEST(mark[0]["there"]["threads"] == 3);
-  BOOST_TEST(mark[0]["here"]["threads"] == 1);
+  BOOST_TEST(mark[0]["there"] == Json({{"threads", 3}}));   // what differs, and no more
+  BOOST_TEST(mark[0]["here"] == Json({{"threads", 1}}));
   BOOST_TEST(artifact::read_metrics(folder / "run/metrics.h5").facts["inexact"] == mark);
+}
+
+BOOST_AUTO_TEST_CASE(a_fingerprint_names_all_that_decides_bits) {
+  model::ComputeConfig compute = model::resolve({});
+  const Json here = model::fingerprint(compute, at::kCPU);
+  for (const char* name : {"build", "torch", "mkl", "onednn", "device", "dtype", "isa", "threads"}) BOOST_TEST(here.contains(name), name);
+  BOOST_TEST(here["dtype"] == "fp32");
+  compute.dtype = model::Precision::kBf16;
+  BOOST_TEST(model::fingerprint(compute, at::kCPU)["dtype"] == "bf16");
+  compute.kernels = model::Kernels::kPlain;
+  BOOST_TEST(model::fingerprint(compute, at::kCPU)["kernels"] == "plain");
+}
+
+// The place of a word among its enumerators may move from build to build.
+BOOST_AUTO_TEST_CASE(a_checkpoint_holds_words_and_no_numbers_of_enumerators) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace workspace = workspace_in(folder / "run", data);
+  TrainConfig config = small_config();
+  config.train.decay_share = 0.5;
+  Watching stop(9);
+  workspace.progress = &stop;
+  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  support::request_stop(0);
+  const artifact::CheckpointReader checkpoint(folder / "run/work/checkpoints/step-9.h5");
+  BOOST_TEST(checkpoint.meta().extra["run"]["kind"] == "wsd");
+  BOOST_TEST(checkpoint.meta().extra["run"]["shape"] == "1-sqrt");
 }
 
 BOOST_AUTO_TEST_CASE(or_refuses_where_that_is_asked_for) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "data/sample_order.h"
 #include "data/token_dataset.h"
@@ -99,6 +100,17 @@ BOOST_AUTO_TEST_CASE(every_way_of_extension_trains_on_from_the_weights) {
       BOOST_TEST(end.meta().extra["branch"]["encoding_before"]["kind"] == "rope");
       const auto rows = artifact::read_metrics(folder / (std::string("to-") + kind) / "metrics.h5").at("train");
       BOOST_TEST(rows.integers("tokens").front() == 17 * 32);
+      // The log counts as the artifact does, from where the trunk stood.
+      const std::string log = support::read_file(folder / (std::string("to-") + kind) / "work/metrics.jsonl");
+      std::istringstream lines(log);
+      std::vector<std::int64_t> logged;
+      for (std::string line; std::getline(lines, line);) {
+        const Json record = Json::parse(line);
+        if (record["phase"] == "train") logged.push_back(record["tokens"]);
+      }
+      BOOST_TEST(logged == rows.integers("tokens"), boost::test_tools::per_element());
+      const Json progress = Json::parse(support::read_file(folder / (std::string("to-") + kind) / "work/progress.json"));
+      BOOST_TEST(progress["tokens"] == 16 * 32 + 6 * 32);
       BOOST_TEST(rows.reals("lr").back() == 1e-3, boost::test_tools::tolerance(1e-12));   // a tenth of the trunk's
       // Six steps of at most 1e-3 each: the weights are those of the trunk, moved a little.
       const auto before = tensor(folder / "trunk/s16-model.h5", "model/embedding"), after = tensor(file, "model/embedding");

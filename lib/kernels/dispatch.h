@@ -1,6 +1,6 @@
 /// @file
-/// Which form of a fused kernel a tensor gets: the CPU's (kernels/cpu.h), the plug-in's (cuda/plugin.h), or none, so that
-/// plain tensor operations do the work. The device that was opened last decides (model/device.h).
+/// Where a kernel runs: on the CPU (kernels/cpu.h), in the plug-in (cuda/plugin.h), or nowhere, so that plain tensor
+/// operations do the work. The device that was opened last decides (model/device.h). Operations ask kernels/ops.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,4 +1,4 @@
-#include "kernels/forms.h"
+#include "kernels/dispatch.h"
 
 #include <ATen/Version.h>
 

@@ -1,0 +1,92 @@
+/// @file
+/// What a decoder computes between its matrix products, as functions on tensors without autograd. Each has up to three
+/// forms: plain tensor operations (ops_plain.cpp), which are its definition and take every device and dtype; the CPU's
+/// kernels (ops_cpu.cpp), fp32; the plug-in's (ops_plugin.cpp), fp32 and bf16. `operations_for` is the one place that
+/// chooses. doc/add-a-kernel.md shows how to add one.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace pe::kernels {
+
+using at::Tensor;
+
+struct Normed {
+  Tensor y;
+  Tensor rstd;    ///< [rows], of heads [rows, heads]; undefined where nothing was normed
+  Tensor input;   ///< what was normed; of heads undefined
+};
+
+/// A rotation by tables: encodings/rotary.h. Undefined tensors: none.
+struct Rotation {
+  Tensor cos, sin;     ///< fp32 [T, n] or [B, T, n], without gradients; rows of n numbers side by side
+  bool half = true;    ///< pair p is (p, p + n); else (2p, 2p + 1)
+};
+
+/// Heads that lie side by side in the rows of a packed projection, from a column on. A row is a token (b, t).
+struct PackedHeads {
+  Tensor packed;               ///< [B · T, columns]
+  std::int64_t column = 0, batch = 0, heads = 0, width = 0;
+
+  std::int64_t rows() const { return packed.size(0); }
+  std::int64_t length() const { return rows() / batch; }   ///< T
+  Tensor columns_of(const Tensor& like_packed) const { return like_packed.narrow(1, column, heads * width); }
+};
+
+/// A stretch of flat buffers, alike in length.
+struct AdamBuffers {
+  Tensor values, gradients, first, second;
+  Tensor shadow;   ///< bf16, or undefined
+};
+
+struct AdamRates {
+  double lr = 0, beta1 = 0, beta2 = 0, decay = 0, eps = 0;
+  std::int64_t step = 1;   ///< from 1, for the bias correction
+  double divisor = 1;      ///< of the gradients
+  bool coupled = false;    ///< Adam; else AdamW
+};
+
+struct Operations {
+  const char* name;   ///< "plain", "cpu" or "plug-in"
+  /// Whether `split_heads` takes a rotation.
+  bool rotates_heads;
+  /// Whether `cross_entropy` takes bf16; else logits are widened to fp32 before.
+  bool takes_low_precision_logits;
+
+  /// RMSNorm over the last dimension, of x or of x + delta where that is defined.
+  Normed (*rms_norm)(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta);
+  /// The gradient by x, plus `add` where defined; adds the weight's own to `weight_gradient` where that is defined.
+  Tensor (*rms_norm_backward)(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& add,
+                              const Tensor& weight_gradient);
+
+  /// [B, heads, T, d_h], normed by head where `weight` [d_h] is defined, then rotated.
+  Normed (*split_heads)(const PackedHeads& from, const Tensor& weight, double eps, const Rotation& rotation);
+  /// The inverse for gradients: writes these heads' columns of `dpacked`.
+  void (*split_heads_backward)(const Tensor& dout, const PackedHeads& from, const Tensor& weight, const Tensor& rstd,
+                               const Tensor& weight_gradient, const Rotation& rotation, const Tensor& dpacked);
+
+  /// silu(gate) · up, where a row of gate_up is gate, then up.
+  Tensor (*swiglu)(const Tensor& gate_up);
+  Tensor (*swiglu_backward)(const Tensor& da, const Tensor& gate_up);
+
+  /// gradient[ids] += scale · g, in an order that is always the same. @param g [..., d]. @param ids as many.
+  void (*add_embedding_gradient)(const Tensor& g, const Tensor& ids, const Tensor& gradient, double scale);
+
+  /// Losses of rows of logits [rows, V]; with `gradient`, logits become softmax − one-hot. Negative targets: 0.
+  void (*cross_entropy)(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient);
+
+  /// One update, shadows included; null where LibTorch's fused optimizers are as good.
+  void (*adam)(const AdamBuffers& buffers, const AdamRates& rates);
+};
+
+extern const Operations kPlainOperations, kCpuOperations, kPluginOperations;
+
+/// The forms for tensors like x.
+const Operations& operations_for(const Tensor& x);
+
+/// What is computed at least in fp32.
+inline at::ScalarType at_least_fp32(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+}  // namespace pe::kernels

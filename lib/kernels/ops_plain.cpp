@@ -1,0 +1,102 @@
+// The definitions, in LibTorch's operators.
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "kernels/dispatch.h"
+#include "kernels/ops.h"
+
+namespace pe::kernels {
+namespace {
+
+Normed rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
+  const Tensor in = delta.defined() ? x + delta : x, values = in.to(at_least_fp32(in));
+  const Tensor rstd = at::rsqrt((values * values).mean(-1, true) + eps);
+  return {(values * rstd * weight).to(in.scalar_type()), rstd.reshape({-1}), in};
+}
+
+Tensor rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& add,
+                         const Tensor& weight_gradient) {
+  const std::int64_t width = x.size(-1), rows = x.numel() / width;
+  const Tensor g = dy.to(at_least_fp32(x)), values = x.to(at_least_fp32(x));
+  std::vector<std::int64_t> row_shape = x.sizes().vec();
+  row_shape.back() = 1;
+  const Tensor r = rstd.reshape(row_shape);
+  if (weight_gradient.defined()) weight_gradient.add_((g * values * r).reshape({rows, width}).sum(0));
+  const Tensor gw = g * weight;
+  Tensor dx = gw * r - values * r.pow(3) * ((gw * values).sum(-1, true) / static_cast<double>(width));
+  if (add.defined()) dx = dx + add;
+  return dx.to(x.scalar_type());
+}
+
+Normed split_heads(const PackedHeads& from, const Tensor& weight, double eps, const Rotation&) {
+  const Tensor part = from.columns_of(from.packed).reshape({from.batch, from.length(), from.heads, from.width});
+  if (!weight.defined()) return {part.transpose(1, 2).contiguous(), {}, {}};
+  const Normed normed = rms_norm(part, weight, eps, {});
+  return {normed.y.transpose(1, 2).contiguous(), normed.rstd, {}};
+}
+
+void split_heads_backward(const Tensor& dout, const PackedHeads& from, const Tensor& weight, const Tensor& rstd,
+                          const Tensor& weight_gradient, const Rotation&, const Tensor& dpacked) {
+  Tensor gradient = dout.transpose(1, 2);
+  if (weight.defined()) {
+    const Tensor part = from.columns_of(from.packed).reshape({from.batch, from.length(), from.heads, from.width});
+    gradient = rms_norm_backward(gradient, part, weight, rstd, {}, weight_gradient);
+  }
+  from.columns_of(dpacked).copy_(gradient.reshape({from.rows(), from.heads * from.width}));
+}
+
+Tensor swiglu(const Tensor& gate_up) {
+  const std::int64_t inner = gate_up.size(1) / 2;
+  const Tensor gate = gate_up.narrow(1, 0, inner).to(at_least_fp32(gate_up)), up = gate_up.narrow(1, inner, inner);
+  return (gate * at::sigmoid(gate) * up).to(gate_up.scalar_type());
+}
+
+Tensor swiglu_backward(const Tensor& da, const Tensor& gate_up) {
+  const std::int64_t inner = gate_up.size(1) / 2;
+  const Tensor gate = gate_up.narrow(1, 0, inner).to(at_least_fp32(gate_up)), up = gate_up.narrow(1, inner, inner);
+  const Tensor s = at::sigmoid(gate), d = at::empty_like(gate_up);
+  d.narrow(1, 0, inner).copy_(da * up * s * (1 + gate * (1 - s)));
+  d.narrow(1, inner, inner).copy_(da * gate * s);
+  return d;
+}
+
+void add_embedding_gradient(const Tensor& g, const Tensor& ids, const Tensor& gradient, double scale) {
+  const Tensor wide = g.to(gradient.scalar_type()).reshape({-1, gradient.size(1)});
+  gradient.add_(at::embedding_dense_backward(wide, ids.reshape({-1}), gradient.size(0), -1, false), scale);
+}
+
+void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
+  const Tensor counted = targets.ge(0), index = targets.clamp_min(0).unsqueeze(1);
+  const Tensor log_probabilities = at::log_softmax(logits, 1);
+  losses.copy_(log_probabilities.gather(1, index).squeeze(1).neg().mul(counted));
+  if (!gradient) return;
+  logits = log_probabilities.exp();
+  logits.scatter_add_(1, index, at::zeros_like(logits.narrow(1, 0, 1)).sub_(1));
+  logits.mul_(counted.unsqueeze(1));
+}
+
+}  // namespace
+
+const Operations kPlainOperations = {.name = "plain",
+                                     .rotates_heads = false,
+                                     .takes_low_precision_logits = false,
+                                     .rms_norm = rms_norm,
+                                     .rms_norm_backward = rms_norm_backward,
+                                     .split_heads = split_heads,
+                                     .split_heads_backward = split_heads_backward,
+                                     .swiglu = swiglu,
+                                     .swiglu_backward = swiglu_backward,
+                                     .add_embedding_gradient = add_embedding_gradient,
+                                     .cross_entropy = cross_entropy,
+                                     .adam = nullptr};
+
+const Operations& operations_for(const Tensor& x) {
+  if (plugin_for(x) != nullptr) return kPluginOperations;
+  return cpu_for(x) != nullptr ? kCpuOperations : kPlainOperations;
+}
+
+}  // namespace pe::kernels

@@ -1,0 +1,22 @@
+/// @file
+/// Matrix products, each by our own kernel or by LibTorch's library, whichever is the faster for the shapes; the choice
+/// depends on nothing else, so that the bits do not either.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace pe::kernels {
+
+/// a · b. @param a [m, k]. @param b [k, n]; both with any strides.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b);
+
+/// The same into `to`, [m, n] with columns side by side.
+void product_into(at::Tensor& to, const at::Tensor& a, const at::Tensor& b);
+
+/// base + a · b, summed inside the product. @param base [m, n].
+at::Tensor sum_with_product(const at::Tensor& base, const at::Tensor& a, const at::Tensor& b);
+
+/// gradient += aᵀ · b; nothing where `gradient` is undefined. @param a [rows, m]. @param b [rows, n].
+void add_product(const at::Tensor& gradient, const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace pe::kernels

@@ -1,0 +1,117 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "model/node.h"
+
+namespace pe::model {
+namespace {
+
+/// Rows at a time: on the CPU about a million logits, which a cache keeps, but of a large vocabulary enough rows that reading
+/// the head's weights three times for each of them is not what takes the time; more on a GPU.
+std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary) {
+  const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 20 : std::int64_t{1} << 28;
+  constexpr std::int64_t kLeast = 256;
+  return std::clamp<std::int64_t>(logits / vocabulary, kLeast, std::max(kLeast, hidden.size(0)));
+}
+
+struct CrossEntropy {
+  Tensor losses;     ///< [N]
+  Tensor dhidden;    ///< of the sum; undefined without gradients
+  Tensor dhead, dbias;
+};
+
+/// The same with a cap and a z-loss, around the operation: more passes over the chunk, paid only by those who ask.
+void shaped_chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
+                         const LogitOptions& options) {
+  const Tensor index = targets.clamp_min(0).unsqueeze(1);
+  Tensor slope, of_target;
+  if (options.softcap > 0) {
+    cap_logits(logits, options.softcap);
+    if (gradient) slope = (logits / options.softcap).square_().neg_().add_(1);
+  }
+  if (gradient && options.z_loss > 0) of_target = logits.gather(1, index);
+  operations_for(logits).cross_entropy(logits, targets, losses, gradient);
+  if (!gradient) return;
+  if (options.z_loss > 0) {
+    // logits hold p − one-hot, and the z-loss has the gradient 2·z·lse·p.
+    const Tensor counted = targets.ge(0).unsqueeze(1);
+    const Tensor factor = (losses.unsqueeze(1) + of_target).mul_(2 * options.z_loss).mul_(counted);
+    logits.mul_(factor + 1);
+    logits.scatter_add_(1, index, factor);
+  }
+  if (slope.defined()) logits.mul_(slope);
+}
+
+CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, const Tensor& bias, bool gradient,
+                           bool head_gradient, const LogitOptions& options) {
+  const bool shaped = options.softcap > 0 || options.z_loss > 0;
+  const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0));
+  const auto precise = hidden.options().dtype(kernels::at_least_fp32(hidden));
+  CrossEntropy result;
+  result.losses = at::empty({rows}, precise);
+  if (gradient) result.dhidden = at::empty_like(hidden, at::MemoryFormat::Contiguous);
+  if (gradient && head_gradient) {
+    result.dhead = at::zeros(head.sizes(), precise);
+    if (bias.defined()) result.dbias = at::zeros(bias.sizes(), precise);
+  }
+  const Tensor index = targets.contiguous();
+  for (std::int64_t first = 0; first < rows; first += step) {
+    const std::int64_t count = std::min(step, rows - first);
+    const Tensor part = hidden.narrow(0, first, count);
+    Tensor logits = product(part, head.t());
+    add_bias(logits, bias);
+    if (shaped || !operations_for(logits).takes_low_precision_logits) logits = logits.to(precise.dtype());
+    const Tensor losses = result.losses.narrow(0, first, count);
+    const Tensor wanted = index.narrow(0, first, count);
+    if (shaped) shaped_chunk_losses(logits, wanted, losses, gradient, options);
+    else operations_for(logits).cross_entropy(logits, wanted, losses, gradient);
+    if (!gradient) continue;
+    const Tensor dlogits = logits.to(hidden.scalar_type());
+    Tensor to = result.dhidden.narrow(0, first, count);
+    kernels::product_into(to, dlogits, head);
+    if (head_gradient) add_product(result.dhead, dlogits, part);
+    if (result.dbias.defined()) add_column_sums(result.dbias, dlogits);
+  }
+  return result;
+}
+
+class LinearCrossEntropy : public Function<LinearCrossEntropy> {
+ public:
+  static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& targets, const Weight& head,
+                        const LogitOptions& options, const Weight& bias) {
+    const CrossEntropy result = cross_entropy(hidden, targets, head.value, bias.value, true, head.gradient.defined(), options);
+    context->save_for_backward({result.dhidden, result.dhead, result.dbias});
+    context->saved_data["gradient"] = head.gradient;
+    context->saved_data["bias_gradient"] = bias.gradient;
+    return result.losses.sum(at::kDouble);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor head_gradient = context->saved_data["gradient"].toTensor();
+    const Tensor scale = gradients[0].to(kernels::at_least_fp32(saved[0]));
+    const Tensor bias_gradient = context->saved_data["bias_gradient"].toTensor();
+    if (head_gradient.defined()) head_gradient.addcmul_(saved[1], scale);
+    if (bias_gradient.defined()) bias_gradient.addcmul_(saved[2], scale);
+    return {(saved[0] * scale).to(saved[0].scalar_type()), {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head, const LogitOptions& options,
+                            const Weight& bias) {
+  if (!at::GradMode::is_enabled()) return row_losses(hidden, targets, head.value, options, bias.value).sum(at::kDouble);
+  return LinearCrossEntropy::apply(hidden, targets, head, options, bias);
+}
+
+Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options,
+                  const Tensor& bias) {
+  return cross_entropy(hidden.contiguous(), targets, head, bias, false, false, options).losses;
+}
+
+void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul_(cap); }
+
+}  // namespace pe::model
