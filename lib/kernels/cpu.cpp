@@ -2,10 +2,14 @@
 
 #include <cstddef>
 #include <cstring>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 // One pass for every instruction set: the pragmas hold for the functions that follow, so all headers stand above.
 #pragma GCC diagnostic ignored "-Wpsabi"   // vectors are passed between inlined functions only
 #pragma GCC diagnostic ignored "-Wunused-function"   // products are taken from the widest set alone
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"   // of GCC's own intrinsics, whose undefined operands are so meant
 #pragma GCC optimize("O3")
 
 namespace pe::kernels {
@@ -50,6 +54,13 @@ constexpr const char* kName = "avx512";
 #include "kernels/cpu_body.inc"
 }  // namespace avx512
 #pragma GCC pop_options
+
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,fma")
+namespace avx512_bf16 {
+#include "kernels/cpu_bf16.inc"
+}  // namespace avx512_bf16
+#pragma GCC pop_options
 #endif
 
 const Table& table_for(std::string_view capability) {
@@ -58,6 +69,15 @@ const Table& table_for(std::string_view capability) {
   if (capability == "AVX2") return avx2::kTable;
 #endif
   return baseline::kTable;
+}
+
+const Bf16Table* bf16_table() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                          __builtin_cpu_supports("avx512bf16");
+  if (has) return &avx512_bf16::kBf16Table;
+#endif
+  return nullptr;
 }
 
 }  // namespace pe::kernels

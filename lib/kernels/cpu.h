@@ -109,6 +109,39 @@ struct Table {
                              std::int64_t last, float* scratch);
 };
 
+// ---- Products in bf16 with fp32 sums, of fp32 matrices -------------------------------------------------------------
+//
+// Both operands are rounded to the nearest bf16 into packed memory, whose numbers are pairs of bf16 that follow each other
+// along the depth: A in rows, bf16_row(depth) pairs each; B in panels of kBf16Columns columns, [bf16_pairs(depth)][columns].
+
+inline constexpr std::int64_t kBf16Rows = 64, kBf16Columns = 64;   ///< of a block of C
+inline constexpr std::int64_t kBf16PackedRows = 16;                ///< rows of A are packed so many at a time
+constexpr std::int64_t bf16_pairs(std::int64_t depth) { return (depth + 31) / 32 * 16; }
+/// Rows do not begin a power of two apart: caches keep few lines of the same last digits.
+constexpr std::int64_t bf16_row(std::int64_t depth) { return bf16_pairs(depth) + 16; }
+
+/// At most kBf16Rows × kBf16Columns of C, over a stretch of the depth. Sums begin with what C holds where `add`.
+struct Bf16Block {
+  const std::uint32_t* a = nullptr;
+  std::int64_t a_row = 0;
+  const std::uint32_t* b = nullptr;
+  float* c = nullptr;
+  std::int64_t c_row = 0;
+  std::int64_t rows = 0, columns = 0, pairs = 0;
+  bool add = false;
+};
+
+struct Bf16Table {
+  /// Pieces [first, last) of kBf16PackedRows rows of A; one of its strides is 1. Rows that A lacks are 0.
+  void (*pack_rows)(const GemmShape& shape, const float* a, std::uint32_t* packed, std::int64_t first, std::int64_t last);
+  /// Panels [first, last) of B; one of its strides is 1. Columns that B lacks are 0.
+  void (*pack_columns)(const GemmShape& shape, const float* b, std::uint32_t* packed, std::int64_t first, std::int64_t last);
+  void (*multiply)(const Bf16Block& block);
+};
+
+/// Null where this CPU lacks AVX512-BF16.
+const Bf16Table* bf16_table();
+
 /// The form for an instruction set as LibTorch names it: "DEFAULT", "AVX2", "AVX512"; anything else gets DEFAULT.
 const Table& table_for(std::string_view capability);
 

@@ -8,15 +8,20 @@
 #include <vector>
 
 #include "kernels/dispatch.h"
+#include "kernels/product_bf16.h"
 
 namespace pe::kernels {
 namespace {
 
 using at::Tensor;
 
-/// c (+)= a · b by our kernel where that is the faster one: narrow products, which a library packs for longer than it
-/// multiplies. @return false where it is not.
+/// c (+)= a · b in bf16 where that was asked for, else by our kernel where that is the faster one: narrow products, which a
+/// library packs for longer than it multiplies. @return false where it is not.
 bool by_own_kernel(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
+  if (multiplies_in_bf16(a) && multiplies_in_bf16(b) && multiplies_in_bf16(c) && c.stride(1) == 1) {
+    product_in_bf16(a, b, c, accumulate);
+    return true;
+  }
   const auto gemm = cpu_table().gemm;
   if (gemm == nullptr || cpu_for(a) == nullptr || cpu_for(b) == nullptr || cpu_for(c) == nullptr) return false;
   const std::int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1);

@@ -64,7 +64,8 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
             {"portable", Isa::kPortable}},
            "Instruction sets of the CPU. portable gives the same bytes on every x86-64; auto and native: the machine's.");
   v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
-           "Of activations and products; weights are kept in fp32. auto: bf16 on cuda, else fp32.");
+           "Of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 on a CPU needs AVX512-BF16. "
+           "auto: bf16 on cuda, else fp32.");
   v.choice("kernels", kernels, {{"fused", Kernels::kFused}, {"plain", Kernels::kPlain}},
            "What runs between matrix products: kernels of our own, or LibTorch's operators one by one, slower, to compare with.",
            {.neutral = Json("fused")});
@@ -92,6 +93,17 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
   if (result.isa < best) {   // enumerators go from the widest set to the narrowest
     throw ConfigError(cat("compute.isa is ", isa_name(result.isa), ", but this machine has no more than ", isa_name(best)),
                       {}, "use 'portable' for results that every machine can give");
+  }
+  if (!cuda && result.dtype == Precision::kBf16) {
+    if (result.isa != Isa::kAvx512) {
+      throw ConfigError(cat("compute.dtype is bf16 and compute.isa is ", isa_name(result.isa),
+                            "; products in bf16 on a CPU need avx512 and AVX512-BF16"),
+                        {}, "set compute.isa: native on a CPU with AVX512-BF16, or compute.dtype: fp32");
+    }
+    if (result.kernels == Kernels::kPlain) {
+      throw ConfigError("compute.kernels is plain, but products in bf16 on a CPU are a kernel of our own", {},
+                        "set compute.kernels: fused, or compute.dtype: fp32");
+    }
   }
   if (!result.threads) result.threads = 1;
   if (!result.ranks) result.ranks = support::own_ranks().count;
@@ -134,7 +146,10 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
                                   "MKL_DYNAMIC=FALSE", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"};
   switch (compute.isa) {
     case Isa::kAvx512:
-      result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx512", "MKL_CBWR=AVX512", "ONEDNN_MAX_CPU_ISA=AVX512_CORE"});
+      result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx512", "MKL_CBWR=AVX512",
+                                   compute.device == DeviceKind::kCpu && compute.dtype == Precision::kBf16
+                                       ? "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX"
+                                       : "ONEDNN_MAX_CPU_ISA=AVX512_CORE"});
       break;
     case Isa::kAvx2:
       result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx2", "MKL_CBWR=AVX2", "ONEDNN_MAX_CPU_ISA=AVX2"});

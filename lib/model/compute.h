@@ -34,7 +34,7 @@ struct ComputeConfig {
 };
 
 /// The same without `auto`; `batch` is the sequences of a step. @throws ConfigError for what cannot go together:
-/// bf16 on the CPU, a batch that ranks and micro-batches do not divide.
+/// bf16 on a CPU with plain kernels or narrower instruction sets than avx512, a batch that ranks and micro-batches do not divide.
 /// A rank's part of a batch is `batch` / ranks sequences, its micro-batches divide that.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1);
 

@@ -13,6 +13,7 @@
 
 #include "cuda/plugin.h"
 #include "kernels/dispatch.h"
+#include "kernels/product_bf16.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/ranks.h"
@@ -72,6 +73,12 @@ std::string cpu_name() {
 
 at::Device open_device(const ComputeConfig& compute) {
   kernels::use_fused(compute.kernels == Kernels::kFused);
+  const bool bf16_on_cpu = compute.device != DeviceKind::kCuda && compute.dtype == Precision::kBf16;
+  if (bf16_on_cpu && !kernels::can_multiply_in_bf16()) {
+    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no AVX512-BF16"),
+                      {}, "set compute.dtype: fp32, or use a GPU");
+  }
+  kernels::multiply_in_bf16(bf16_on_cpu);
   if (compute.device != DeviceKind::kCuda) return at::kCPU;
   const PeCudaTable& table = load_plugin();
   char problem[256] = {};
@@ -105,7 +112,8 @@ std::string device_name(at::Device device) {
 }
 
 at::ScalarType compute_type(const ComputeConfig& compute) {
-  return compute.dtype == Precision::kBf16 ? at::kBFloat16 : at::kFloat;
+  // On a CPU products alone are in bf16, and round what they read themselves.
+  return compute.dtype == Precision::kBf16 && compute.device == DeviceKind::kCuda ? at::kBFloat16 : at::kFloat;
 }
 
 Json fingerprint(const ComputeConfig& compute, at::Device device) {
@@ -119,6 +127,7 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
                {"onednn", at::get_mkldnn_version()},
                {"threads", compute.threads.value_or(1)}};
   if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
+  if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = kernels::bf16_unit();
   if (!device.is_cuda()) return json;
   const auto& cuda = at::detail::getCUDAHooks();
   json["cuda"] = cuda.versionCUDART();
@@ -132,7 +141,7 @@ std::string device_summary(const ComputeConfig& compute, at::Device device) {
   if (device.is_cuda()) return cat(device_name(device), ", ", dtype);
   const std::int64_t threads = compute.threads.value_or(1);
   return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(), ", ",
-             dtype);
+             dtype, compute.dtype == Precision::kBf16 ? cat(" (", kernels::bf16_unit(), ")") : std::string());
 }
 
 double memory_in_use(at::Device device) {

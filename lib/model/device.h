@@ -20,7 +20,7 @@ at::Device open_device(const ComputeConfig& compute);
 /// The product's name, as the system states it.
 std::string device_name(at::Device device);
 
-/// What activations are computed in.
+/// What activations are held in: bf16 on a GPU that computes in bf16, else fp32.
 at::ScalarType compute_type(const ComputeConfig& compute);
 
 /// What decides the bits that this process computes, beside config and inputs: LibTorch and the libraries below it, the

@@ -1,8 +1,10 @@
 """The model of tests/benchmarks/training.cpp in PyTorch: how fast a step is, eager and compiled, on the CPU.
 
-usage: training_peer.py THREADS SECONDS [MODE...]; prints a JSON line for each size and mode. Exit code 77 without torch.
+usage: training_peer.py THREADS SECONDS [fp32|bf16 [SIZE|all [MODE...]]]; prints a JSON line for each size and mode. Exit code
+77 without torch. Modes: eager, compiled, max-autotune.
 
-Written as one would write it: fused projections, scaled_dot_product_attention, fused AdamW, clipping, no logging.
+Written as one would write it: fused projections, scaled_dot_product_attention, fused AdamW, clipping, no logging; bf16 is
+autocast over fp32 weights.
 """
 import json
 import statistics
@@ -20,6 +22,7 @@ except (ImportError, OSError) as error:
 SIZES = {
     "1.3M": dict(width=128, layers=4, heads=4, vocabulary=2048, batch=16, length=128),
     "7.3M": dict(width=256, layers=6, heads=8, vocabulary=4096, batch=8, length=256),
+    "42M": dict(width=512, layers=6, heads=8, vocabulary=32768, batch=4, length=512),
 }
 
 
@@ -72,7 +75,7 @@ class Decoder(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
-def measure(size, mode, seconds):
+def measure(size, mode, dtype, seconds):
     torch.manual_seed(1)
     model = Decoder(**size)
     count = sum(p.numel() for p in model.parameters())
@@ -80,14 +83,18 @@ def measure(size, mode, seconds):
     rest = [p for n, p in model.named_parameters() if p.dim() != 2 or "embedding" in n]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
                                   lr=1e-3, betas=(0.9, 0.95), fused=True)
-    run = torch.compile(model) if mode == "compiled" else model
+    if mode == "eager":
+        run = model
+    else:
+        run = torch.compile(model, mode="max-autotune" if mode == "max-autotune" else None)
     times = []
     begin = time.perf_counter()
     step = 0
     while step < 8 or time.perf_counter() - begin < seconds:
         ids = torch.randint(size["vocabulary"], (size["batch"], size["length"] + 1))
         start = time.perf_counter()
-        loss = run(ids[:, :-1], ids[:, 1:])
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
+            loss = run(ids[:, :-1], ids[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -103,10 +110,14 @@ def measure(size, mode, seconds):
 
 def main():
     torch.set_num_threads(int(sys.argv[1]))
-    for mode in sys.argv[3:] or ["eager", "compiled"]:
+    dtype, only = (sys.argv[3:5] + ["fp32", "all"][len(sys.argv[3:5]):])
+    for mode in sys.argv[5:] or ["eager", "compiled", "max-autotune"]:
         for name, size in SIZES.items():
+            if only not in ("all", name):
+                continue
             try:
-                count, speed = measure(size, mode, float(sys.argv[2]))
+                torch._dynamo.reset()
+                count, speed = measure(size, mode, dtype, float(sys.argv[2]))
                 print(json.dumps({"size": name, "mode": mode, "parameters": count, "tokens_per_second": speed,
                                   "torch": torch.__version__}), flush=True)
             except Exception as error:  # torch.compile without a compiler

@@ -1,10 +1,13 @@
 // Products against naive sums in float64, of any strides and of sizes that are no multiple of a tile.
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
 
 #include <boost/test/unit_test.hpp>
 
 #include "kernels/product.h"
+#include "kernels/product_bf16.h"
 #include "support/random.h"
 
 using namespace pe;
@@ -18,12 +21,28 @@ Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape) {
   return t;
 }
 
-double largest_difference(const Tensor& a, const Tensor& b) { return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>(); }
+double largest_difference(const Tensor& a, const Tensor& b) {
+  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
+}
 
 struct Sizes {
   std::int64_t rows, columns, depth;
 };
 constexpr Sizes kSizes[] = {{1, 1, 1}, {33, 65, 7}, {32, 64, 128}, {70, 300, 129}, {128, 40, 2049}, {5, 1000, 64}};
+
+/// In bf16 while it lives.
+struct InBf16 {
+  InBf16() { kernels::multiply_in_bf16(true); }
+  ~InBf16() { kernels::multiply_in_bf16(false); }
+};
+
+struct HasBf16 {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(kernels::can_multiply_in_bf16());
+    if (!result) result.message() << "this CPU has no AVX512-BF16";
+    return result;
+  }
+};
 
 /// Each operand as it is and as a transposed view.
 template <typename Check>
@@ -31,8 +50,10 @@ void for_each_layout(const Check& check) {
   for (const Sizes& size : kSizes) {
     for (const bool a_transposed : {false, true}) {
       for (const bool b_transposed : {false, true}) {
-        const Tensor a = normals(1, {size.rows, size.depth}).to(at::kFloat), b = normals(2, {size.depth, size.columns}).to(at::kFloat);
-        BOOST_TEST_CONTEXT(size.rows << " x " << size.columns << " x " << size.depth << " " << a_transposed << b_transposed)
+        const Tensor a = normals(1, {size.rows, size.depth}).to(at::kFloat),
+                     b = normals(2, {size.depth, size.columns}).to(at::kFloat);
+        BOOST_TEST_CONTEXT(size.rows << " x " << size.columns << " x " << size.depth << " " << a_transposed
+                                     << b_transposed)
         check(a_transposed ? a.t().contiguous().t() : a, b_transposed ? b.t().contiguous().t() : b);
       }
     }
@@ -45,13 +66,45 @@ BOOST_AUTO_TEST_SUITE(products)
 
 BOOST_AUTO_TEST_CASE(fp32_agrees_with_float64) {
   for_each_layout([](const Tensor& a, const Tensor& b) {
-    const Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble)), base = normals(3, {a.size(0), b.size(1)}).to(at::kFloat);
+    const Tensor exact = at::mm(a.to(at::kDouble), b.to(at::kDouble)),
+                 base = normals(3, {a.size(0), b.size(1)}).to(at::kFloat);
     BOOST_TEST(largest_difference(kernels::product(a, b), exact) <= 1e-3);
     BOOST_TEST(largest_difference(kernels::sum_with_product(base, a, b), exact + base.to(at::kDouble)) <= 1e-3);
     const Tensor gradient = base.clone();
     kernels::add_product(gradient, a.t(), b);
     BOOST_TEST(largest_difference(gradient, exact + base.to(at::kDouble)) <= 1e-3);
   });
+}
+
+// Operands rounded to bf16, whose products are exact in fp32: what is left is the error of sums in fp32.
+BOOST_AUTO_TEST_CASE(bf16_is_the_product_of_rounded_operands, *boost::unit_test::precondition(HasBf16{})) {
+  const InBf16 wanted;
+  for_each_layout([](const Tensor& a, const Tensor& b) {
+    const Tensor exact = at::mm(a.to(at::kBFloat16).to(at::kDouble), b.to(at::kBFloat16).to(at::kDouble));
+    const Tensor base = normals(3, {a.size(0), b.size(1)}).to(at::kFloat);
+    BOOST_TEST(largest_difference(kernels::product(a, b), exact) <= 1e-3);
+    BOOST_TEST(largest_difference(kernels::sum_with_product(base, a, b), exact + base.to(at::kDouble)) <= 1e-3);
+    const Tensor gradient = base.clone();
+    kernels::add_product(gradient, a.t(), b);
+    BOOST_TEST(largest_difference(gradient, exact + base.to(at::kDouble)) <= 1e-3);
+  });
+}
+
+BOOST_AUTO_TEST_CASE(bf16_gives_the_same_bits_in_any_number_of_threads, *boost::unit_test::precondition(HasBf16{})) {
+  const InBf16 wanted;
+  const Tensor a = normals(1, {200, 1500}).to(at::kFloat), b = normals(2, {1500, 333}).to(at::kFloat);
+  const int before = at::get_num_threads();
+  const Tensor one = kernels::product(a, b);
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    BOOST_TEST(kernels::product(a, b).equal(one));
+  }
+  at::set_num_threads(before);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_to_sum_is_zero, *boost::unit_test::precondition(HasBf16{})) {
+  const InBf16 wanted;
+  BOOST_TEST(kernels::product(at::zeros({3, 0}), at::zeros({0, 4})).equal(at::zeros({3, 4})));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -43,6 +43,26 @@ BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(bf16_on_a_cpu_needs_the_widest_instructions_and_our_kernels) {
+  ComputeConfig config;
+  config.dtype = pe::model::Precision::kBf16;
+  config.isa = pe::model::Isa::kPortable;
+  BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [](const auto& error) {
+    return mentions(error, "compute.isa is portable") && mentions(error, "AVX512-BF16") && mentions(error, "compute.dtype: fp32");
+  });
+  config.isa = pe::model::Isa::kAuto;
+  try {
+    pe::model::resolve(config);
+  } catch (const pe::support::ConfigError&) {
+    return;   // this machine has no AVX-512
+  }
+  const auto environment = pe::model::environment_of(config);
+  BOOST_TEST((std::find(environment.begin(), environment.end(), "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX") != environment.end()));
+  config.kernels = pe::model::Kernels::kPlain;
+  BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,
+                        [](const auto& error) { return mentions(error, "compute.kernels is plain"); });
+}
+
 BOOST_AUTO_TEST_CASE(the_words_of_the_group_read_back) {
   const auto config = pe::support::make_config<ComputeConfig>({{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"threads", 3}});
   BOOST_TEST((config.device == pe::model::DeviceKind::kCuda));

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "small_run.h"
+#include "kernels/product_bf16.h"
 #include "model/device.h"
 #include "support/error.h"
 #include "support/random.h"
@@ -77,6 +78,11 @@ const std::vector<Kind>& kinds() {
          c.train.tokens = 12 * 4 * 128;
        }},
       {"past the first logit sample and an epoch", [](TrainConfig& c) { c.train.tokens = 120 * 4 * 8; }},
+      {"products in bf16, where the CPU has them",
+       [](TrainConfig& c) {
+         c.model.width = 64;
+         if (kernels::can_multiply_in_bf16()) c.compute.dtype = model::Precision::kBf16;
+       }},
   };
   return all;
 }

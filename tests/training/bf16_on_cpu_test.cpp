@@ -1,0 +1,96 @@
+// Training with products in bf16 on a CPU: as far from fp32 as seeds are from each other, or less.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <map>
+
+#include "artifact/metrics.h"
+#include "kernels/product_bf16.h"
+#include "model/device.h"
+#include "small_run.h"
+#include "support/error.h"
+#include "watching.h"
+
+using namespace pe;
+using namespace pe::test;
+using training::TrainConfig;
+
+namespace {
+
+struct HasBf16 {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(kernels::can_multiply_in_bf16());
+    if (!result) result.message() << "this CPU has no AVX512-BF16";
+    return result;
+  }
+};
+
+TrainConfig config_of(model::Precision dtype, std::int64_t seed) {
+  TrainConfig config = small_config();
+  config.model.width = 32;
+  config.train.batch = 8;
+  config.train.length = 32;
+  config.train.tokens = 120 * 8 * 32;
+  config.train.decay_share = 0.2;
+  config.train.seed = seed;
+  config.train.log_every = 10;
+  config.train.validate_every = 0;
+  config.train.validate_windows = 8;
+  config.compute.dtype = dtype;
+  return config;
+}
+
+/// fp32 again, whatever a test left.
+struct Fp32Again {
+  ~Fp32Again() { kernels::multiply_in_bf16(false); }
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(bf16_on_cpu, *boost::unit_test::precondition(HasBf16{}) * boost::unit_test::fixture<Fp32Again>())
+
+BOOST_AUTO_TEST_CASE(losses_differ_from_fp32_by_less_than_seeds_differ) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data", 80);
+  std::map<model::Precision, std::vector<double>> losses;
+  const auto run = [&](model::Precision dtype, std::int64_t seed, const std::string& name) {
+    artifact::Workspace workspace = workspace_in(folder / name, data);
+    training::train(config_of(dtype, seed), workspace);
+    return artifact::read_metrics(folder / name / "metrics.h5").at("validation").reals("loss").back();
+  };
+  for (const std::int64_t seed : {1, 2, 3}) {
+    losses[model::Precision::kFp32].push_back(run(model::Precision::kFp32, seed, "fp32-" + std::to_string(seed)));
+    losses[model::Precision::kBf16].push_back(run(model::Precision::kBf16, seed, "bf16-" + std::to_string(seed)));
+  }
+  const std::vector<double>&fp32 = losses[model::Precision::kFp32], &bf16 = losses[model::Precision::kBf16];
+  const auto [least, most] = std::minmax_element(fp32.begin(), fp32.end());
+  BOOST_TEST(*most < 2.9);  // learned: a uniform guess has log(23) = 3.14
+  double sum = 0;
+  for (std::size_t i = 0; i < fp32.size(); ++i) {
+    BOOST_TEST_MESSAGE("seed " << i + 1 << ": fp32 " << fp32[i] << ", bf16 " << bf16[i]);
+    BOOST_TEST(fp32[i] != bf16[i]);  // products were rounded
+    sum += bf16[i] - fp32[i];
+  }
+  BOOST_TEST(std::abs(sum / 3) < *most - *least);
+  BOOST_TEST(run(model::Precision::kBf16, 1, "again") == bf16[0]);
+  BOOST_TEST((support::read_file(folder / "again/model.h5") == support::read_file(folder / "bf16-1/model.h5")));
+}
+
+BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_dtype_is_marked) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace workspace = workspace_in(folder / "run", data);
+  TrainConfig config = small_config();
+  config.compute.dtype = model::Precision::kBf16;
+  Watching stop(9);
+  workspace.progress = &stop;
+  BOOST_CHECK_THROW(training::train(config, workspace), support::Stopped);
+  support::request_stop(0);
+  Watching rest(-1);
+  workspace.progress = &rest;
+  training::train(small_config(), workspace);
+  BOOST_TEST_REQUIRE(rest.warnings.size() == 1U);
+  BOOST_TEST(rest.warnings[0].find("\"dtype\":\"bf16\"") != std::string::npos, rest.warnings[0]);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
