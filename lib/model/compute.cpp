@@ -54,6 +54,11 @@ bool is_ours(std::string_view name) {
 
 constexpr const char* kMarker = "PE_COMPUTE_PREPARED";
 
+/// How often a thread of OpenMP looks whether the others have come before it sleeps: some ten microseconds, which the parts of
+/// an operation rarely differ by. libgomp's own 300,000 are milliseconds, in which a thread that waits keeps the one it waits
+/// for from the CPU where other work runs beside it.
+constexpr const char* kSpins = "GOMP_SPINCOUNT=1000";
+
 }  // namespace
 
 void ComputeConfig::describe(support::FieldVisitor& v) {
@@ -142,7 +147,7 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
   alone.ranks = alone.micro_batch = 1;
   const ComputeConfig compute = resolve(alone);
   const std::string threads = std::to_string(*compute.threads);
-  std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE",
+  std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE", kSpins,
                                   "MKL_DYNAMIC=FALSE", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"};
   switch (compute.isa) {
     case Isa::kAvx512:
