@@ -50,9 +50,10 @@ void describe_model(const LanguageModel& model, artifact::CheckpointMeta& meta) 
 }
 
 void write_tensors(artifact::CheckpointWriter& writer, const std::string& prefix, const LanguageModel& model,
-                   const std::vector<at::Tensor>& flat) {
+                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip) {
   for (std::size_t i = 0; i < model.parameters().size(); ++i) {
     const Parameter& parameter = model.parameters()[i];
+    if (std::find(skip.begin(), skip.end(), parameter.name) != skip.end()) continue;
     const at::Tensor host = part(model, flat, i).detach().cpu().contiguous();
     writer.add(info_of(prefix + parameter.name, parameter.tensor),
                {static_cast<const std::byte*>(host.data_ptr()), static_cast<std::size_t>(host.nbytes())});
@@ -110,8 +111,12 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
   for (const auto& [host, to] : hosts) at::Tensor(to).copy_(host);
 }
 
-void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model) {
-  for (const Parameter& parameter : model.parameters()) checkpoint.require(info_of(prefix + parameter.name, parameter.tensor));
+void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
+                     const std::vector<std::string>& skip) {
+  for (const Parameter& parameter : model.parameters()) {
+    if (std::find(skip.begin(), skip.end(), parameter.name) != skip.end()) continue;
+    checkpoint.require(info_of(prefix + parameter.name, parameter.tensor));
+  }
 }
 
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,

@@ -59,8 +59,9 @@ void read_tensors(const artifact::CheckpointReader& checkpoint, const std::strin
 void read_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip);
 /// @throws ArtifactError when the checkpoint lacks a tensor of such a name, or has it in another shape or dtype.
-void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model);
+void require_tensors(const artifact::CheckpointReader& checkpoint, const std::string& prefix, const LanguageModel& model,
+                     const std::vector<std::string>& skip = {});
 void write_tensors(artifact::CheckpointWriter& writer, const std::string& prefix, const LanguageModel& model,
-                   const std::vector<at::Tensor>& flat);
+                   const std::vector<at::Tensor>& flat, const std::vector<std::string>& skip = {});
 
 }  // namespace pe::model

@@ -27,6 +27,8 @@
 #include "support/random.h"
 #include "support/text.h"
 #include "training/optimizer.h"
+#include "training/state_copy.h"
+#include "training/step.h"
 
 namespace pe::studies {
 
@@ -195,16 +197,16 @@ class Learner {
 
   /// What the next epoch depends on: these tensors, and the rest.
   void save(const std::string& prefix, artifact::CheckpointWriter& writer) const {
-    model::write_tensors(writer, prefix + "weights/", model_, values());
-    model::write_tensors(writer, prefix + "first/", model_, optimizer_.first_moments());
-    model::write_tensors(writer, prefix + "second/", model_, optimizer_.second_moments());
+    for (const training::StatePart& part : training::state_of(model_, optimizer_)) {
+      model::write_tensors(writer, prefix + part.name, model_, part.flat, part.absent);
+    }
   }
   Json rest() const { return {{"step", step_}, {"epoch", epoch_}, {"seconds", seconds_}, {"finite", finite_}}; }
   void load(const std::string& prefix, const artifact::CheckpointReader& reader, const Json& rest) {
     const at::NoGradGuard no_gradients;
-    model::read_tensors(reader, prefix + "weights/", model_, values());
-    model::read_tensors(reader, prefix + "first/", model_, optimizer_.first_moments());
-    model::read_tensors(reader, prefix + "second/", model_, optimizer_.second_moments());
+    for (const training::StatePart& part : training::state_of(model_, optimizer_)) {
+      model::read_tensors(reader, prefix + part.name, model_, part.flat, part.absent);
+    }
     model_.after_step();
     step_ = rest.at("step");
     epoch_ = rest.at("epoch");
@@ -235,17 +237,11 @@ class Learner {
  private:
   void step(const at::Tensor& ids, const at::Tensor& labels) {
     model_.zero_gradients();
-    const at::Tensor hidden = model_.forward(ids, {.training = true, .step = step_, .first_sample = step_ * config_.batch});
-    const at::Tensor loss = model_.loss_sum(hidden.reshape({-1, hidden.size(-1)}), labels.reshape({-1}));
-    (loss / labels.ge(0).sum().to(loss.scalar_type())).backward();
-    finite_ = std::isfinite(loss.item<double>()) && optimizer_.step(step_, rate_).finite;
+    const double scale = 1.0 / labels.ge(0).sum().item<double>();
+    const double loss = training::accumulate(model_, ids, labels.reshape({-1}),
+                                             {.training = true, .step = step_, .first_sample = step_ * config_.batch}, scale);
+    finite_ = training::update(optimizer_, step_, rate_, loss).finite;
     ++step_;
-  }
-
-  std::vector<at::Tensor> values() const {
-    std::vector<at::Tensor> values;
-    for (const model::FlatGroup& group : model_.groups()) values.push_back(group.values);
-    return values;
   }
 
   const DummyConfig::Dummy& config_;

@@ -4,6 +4,7 @@
 #include "model/device.h"
 #include "support/error.h"
 #include "support/text.h"
+#include "training/branch_point.h"
 #include "training/run.h"
 
 namespace pe::training {
@@ -20,7 +21,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
   const artifact::CheckpointReader peek(workspace.input("init").path);
   const std::int64_t length = model::config_of(peek).length;
   const data::TokenDataset dataset = open_data(workspace, length);
-  const Snapshot snapshot = open_snapshot(workspace, dataset);
+  const BranchPoint snapshot = open_branch_point(workspace, dataset);
   const std::string file = snapshot.checkpoint.path().string();
   const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch);
   const at::Device device = model::open_device(compute);

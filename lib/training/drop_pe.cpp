@@ -6,6 +6,7 @@
 #include "support/error.h"
 #include "support/text.h"
 #include "training/logit_scale.h"
+#include "training/branch_point.h"
 #include "training/run.h"
 
 namespace pe::training {
@@ -28,7 +29,7 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
   const artifact::CheckpointReader peek(workspace.input("init").path);
   const std::int64_t length = model::config_of(peek).length;
   const data::TokenDataset dataset = open_data(workspace, length);
-  const Snapshot snapshot = open_snapshot(workspace, dataset);
+  const BranchPoint snapshot = open_branch_point(workspace, dataset);
   const std::string file = snapshot.checkpoint.path().string();
   const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch);
   const at::Device device = model::open_device(compute);

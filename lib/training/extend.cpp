@@ -10,6 +10,7 @@
 #include "model/device.h"
 #include "support/error.h"
 #include "support/text.h"
+#include "training/branch_point.h"
 #include "training/run.h"
 
 namespace pe::training {
@@ -99,7 +100,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   const ExtendConfig& extend = config.extend;
   const data::TokenDataset dataset = open_data(workspace, extend.length, "extend.length");
   const bool keeps = extend.optimizer == DropConfig::Optimizer::kKeep;
-  const Snapshot snapshot = open_snapshot(workspace, dataset, {.moments = keeps, .same_data = false});
+  const BranchPoint snapshot = open_branch_point(workspace, dataset, {.moments = keeps, .same_data = false});
   const std::string file = snapshot.checkpoint.path().string();
   const bool own = extend.encoding_of == ExtendConfig::EncodingOf::kCheckpoint;
   if (extend.length < snapshot.length || (extend.length == snapshot.length && !own)) {

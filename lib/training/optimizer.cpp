@@ -61,7 +61,7 @@ Optimizer::Optimizer(model::LanguageModel model, const OptimizerSettings& settin
   parts_ = parts_of();
 }
 
-std::vector<Optimizer::Part> Optimizer::parts_of() const {
+std::vector<Optimizer::Part> Optimizer::parts_of() {
   std::vector<Part> parts;
   const bool whole = settings_.kind != OptimizerKind::kMuon && settings_.decay_on == DecayOn::kMatrices &&
                      settings_.encoding_lr_scale == 1.0;
@@ -80,10 +80,19 @@ std::vector<Optimizer::Part> Optimizer::parts_of() const {
     if (settings_.decay_on == DecayOn::kMatricesAndEmbeddings && parameter.name == "embedding") part.decay = true;
     if (settings_.kind == OptimizerKind::kMuon && starts_with(parameter.name, "layers.") && parameter.tensor.dim() == 2) {
       part.muon = parameter.tensor.sizes().vec();
+      by_muon_.push_back(parameter.name);
     }
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+std::vector<StatePart> Optimizer::state() const {
+  std::vector<StatePart> state;
+  if (!averages_.empty()) state.push_back({"ema/", averages_, {}, false});
+  state.push_back({"optim/m/", first_, {}});
+  state.push_back({"optim/v/", second_, by_muon_});
+  return state;
 }
 
 Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {

@@ -24,6 +24,14 @@ at::Tensor orthogonalised(const at::Tensor& g);
 /// 0.2 · √max(m, n) (Liu et al. 2025, arXiv:2502.16982).
 double muon_scale(std::int64_t rows, std::int64_t columns);
 
+/// A part of what a run goes on from, beside the step: flat, in the layout of `model.groups()`.
+struct StatePart {
+  std::string name;                  ///< before the parameters' names in checkpoints: "optim/m/"
+  std::vector<at::Tensor> flat;
+  std::vector<std::string> absent;   ///< parameters that have none
+  bool of_updates = true;            ///< false: a result as well, and part of every artifact
+};
+
 class Optimizer {
  public:
   /// Moments start at zero. @param start the step at which they do; bias correction counts from there.
@@ -39,11 +47,12 @@ class Optimizer {
 
   const OptimizerSettings& settings() const { return settings_; }
   std::int64_t start() const { return start_; }
-  /// Flat, in the layout of `model.groups()`. Muon's momentum lies in the first; its second is 0.
-  const std::vector<at::Tensor>& first_moments() const { return first_; }
-  const std::vector<at::Tensor>& second_moments() const { return second_; }
+  /// All that it holds: averages of the weights where they are kept, first moments ("optim/m/", Muon's momentum among them)
+  /// and second ones ("optim/v/"), which matrices that Muon takes do not have.
+  std::vector<StatePart> state() const;
 
-  /// Moving averages of the weights, in the same layout; empty where `settings.ema` is 0. They begin as the weights.
+  /// Moving averages of the weights, in the layout of `model.groups()`; empty where `settings.ema` is 0. They begin as the
+  /// weights.
   const std::vector<at::Tensor>& averages() const { return averages_; }
 
  private:
@@ -54,7 +63,7 @@ class Optimizer {
     bool decay = false, encoding = false;
     std::vector<std::int64_t> muon;   ///< rows and columns; empty: AdamW or Adam
   };
-  std::vector<Part> parts_of() const;
+  std::vector<Part> parts_of();
   /// By the plug-in's kernel, which writes the low-precision copies too; false where there is none.
   bool adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor);
   void adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale);
@@ -65,6 +74,7 @@ class Optimizer {
   std::int64_t start_;
   std::vector<at::Tensor> first_, second_, steps_, averages_;
   std::vector<Part> parts_;
+  std::vector<std::string> by_muon_;   ///< parameters
 };
 
 /// As checkpoints hold them. What came after format 1 stands there only where it differs from AdamW on matrices, so that

@@ -56,34 +56,4 @@ struct Run {
 /// for with status `diverged`.
 void execute(const Run& run, const data::TokenDataset& dataset, artifact::Workspace& workspace);
 
-/// Opens the token shards of role "data". @throws ArtifactError when there is no window to train on.
-data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length,
-                             const char* key = "train.length");
-
-/// A checkpoint that another training left for branches: what is needed to go on. @throws ArtifactError naming the file
-/// when it is no snapshot (no moments, diverged), or was trained on other data or with another tokenizer.
-struct Snapshot {
-  artifact::CheckpointReader checkpoint;
-  std::string digest;                     ///< content digest
-  OptimizerSettings optimizer;
-  std::int64_t optimizer_start = 0;
-  std::int64_t step = 0;
-  std::int64_t batch = 0, length = 0, data_seed = 0;
-  Documents documents = Documents::kJoined;
-  std::string phase;                      ///< of its schedule at `step`
-  double lr = 0;                          ///< of its last update
-};
-/// What a branch asks of its snapshot.
-struct SnapshotNeeds {
-  bool moments = true;
-  bool same_data = true;
-};
-Snapshot open_snapshot(const artifact::Workspace& workspace, const data::TokenDataset& dataset, SnapshotNeeds needs = {});
-
-/// Loss of the first windows of the validation split, by the model as it is. Ranks share the micro-batches, and all get the
-/// loss of all windows.
-std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
-                                      std::int64_t windows, std::int64_t micro_batch,
-                                      Documents documents = Documents::kJoined, Communicator* communicator = nullptr);
-
 }  // namespace pe::training

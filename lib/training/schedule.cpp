@@ -2,45 +2,63 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
+#include <optional>
 
 namespace pe::training {
+namespace {
 
-std::string_view word_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kWsd: return "wsd";
-    case ScheduleKind::kCosine: return "cosine";
-    case ScheduleKind::kConstant: return "constant";
-    case ScheduleKind::kLinear: return "linear";
-  }
-  return "";
+/// After its warm-up a schedule stays at the peak until its decay begins, and then goes down by a shape until it ends.
+enum class Decays { kNever, kAtOnce, kWhereChosen };
+
+struct ScheduleForm {
+  ScheduleKind kind;
+  std::string_view word, at_peak, in_decay;   ///< in configs and checkpoints; of the two phases
+  Decays decays;
+  std::optional<DecayShape> shape;            ///< its own; none: the one that is chosen
+};
+
+constexpr ScheduleForm kSchedules[] = {
+    {ScheduleKind::kWsd, "wsd", "stable", "decay", Decays::kWhereChosen, std::nullopt},
+    {ScheduleKind::kCosine, "cosine", "cosine", "cosine", Decays::kAtOnce, DecayShape::kCosine},
+    {ScheduleKind::kConstant, "constant", "constant", "constant", Decays::kNever, std::nullopt},
+    {ScheduleKind::kLinear, "linear", "linear", "linear", Decays::kAtOnce, DecayShape::kLinear},
+};
+
+double exponential(double x) {
+  const double left = std::exp2(-kDecayHalvings);
+  return (std::exp2(-kDecayHalvings * x) - left) / (1 - left);
 }
 
-std::string_view word_of(DecayShape shape) {
-  switch (shape) {
-    case DecayShape::kLinear: return "linear";
-    case DecayShape::kCosine: return "cosine";
-    case DecayShape::kOneMinusSqrt: return "1-sqrt";
-    case DecayShape::kExponential: return "exponential";
-    case DecayShape::kOneMinusSquare: return "1-square";
-  }
-  return "";
+struct ShapeForm {
+  DecayShape shape;
+  std::string_view word;
+  double (*left)(double x);
+};
+
+constexpr ShapeForm kShapes[] = {
+    {DecayShape::kLinear, "linear", [](double x) { return 1 - x; }},
+    {DecayShape::kCosine, "cosine", [](double x) { return x == 1 ? 0 : 0.5 * (1 + std::cos(std::numbers::pi * x)); }},
+    {DecayShape::kOneMinusSqrt, "1-sqrt", [](double x) { return 1 - std::sqrt(x); }},
+    {DecayShape::kExponential, "exponential", exponential},
+    {DecayShape::kOneMinusSquare, "1-square", [](double x) { return 1 - x * x; }},
+};
+
+const ScheduleForm& form_of(ScheduleKind kind) {
+  return *std::find_if(std::begin(kSchedules), std::end(kSchedules), [&](const ScheduleForm& form) { return form.kind == kind; });
 }
 
-double decay_factor(DecayShape shape, double x) {
-  x = std::clamp(x, 0.0, 1.0);
-  switch (shape) {
-    case DecayShape::kLinear: return 1 - x;
-    case DecayShape::kCosine: return x == 1 ? 0 : 0.5 * (1 + std::cos(std::numbers::pi * x));
-    case DecayShape::kOneMinusSqrt: return 1 - std::sqrt(x);
-    case DecayShape::kExponential: {
-      const double left = std::exp2(-kDecayHalvings);
-      return (std::exp2(-kDecayHalvings * x) - left) / (1 - left);
-    }
-    case DecayShape::kOneMinusSquare: return 1 - x * x;
-  }
-  return 0;
+const ShapeForm& form_of(DecayShape shape) {
+  return *std::find_if(std::begin(kShapes), std::end(kShapes), [&](const ShapeForm& form) { return form.shape == shape; });
 }
+
+}  // namespace
+
+std::string_view word_of(ScheduleKind kind) { return form_of(kind).word; }
+std::string_view word_of(DecayShape shape) { return form_of(shape).word; }
+
+double decay_factor(DecayShape shape, double x) { return form_of(shape).left(std::clamp(x, 0.0, 1.0)); }
 
 std::int64_t horizon_steps(std::int64_t tokens, std::int64_t tokens_per_step) {
   return std::max<std::int64_t>(1, tokens / tokens_per_step + (tokens % tokens_per_step != 0 ? 1 : 0));
@@ -53,34 +71,25 @@ std::int64_t share_of_steps(double share, std::int64_t steps) {
 double Schedule::at(std::int64_t step) const {
   const std::int64_t since = step - begin;
   if (since < warmup) return peak * static_cast<double>(since + 1) / static_cast<double>(warmup);
-  const auto between = [&](std::int64_t from, DecayShape f) {
-    if (end <= from) return peak;
-    const double x = static_cast<double>(step - from) / static_cast<double>(end - from);
-    return peak * (final_share + (1 - final_share) * decay_factor(f, x));
-  };
-  switch (kind) {
-    case ScheduleKind::kConstant: return peak;
-    case ScheduleKind::kCosine: return between(begin + warmup, DecayShape::kCosine);
-    case ScheduleKind::kLinear: return between(begin + warmup, DecayShape::kLinear);
-    case ScheduleKind::kWsd: return step < decay_begin ? peak : between(decay_begin, shape);
-  }
-  return peak;
+  const ScheduleForm& form = form_of(kind);
+  const std::int64_t from = form.decays == Decays::kAtOnce ? begin + warmup : decay_begin;
+  if (form.decays == Decays::kNever || step < from || end <= from) return peak;
+  const double x = static_cast<double>(step - from) / static_cast<double>(end - from);
+  return peak * (final_share + (1 - final_share) * decay_factor(form.shape.value_or(shape), x));
 }
 
 std::string_view Schedule::phase(std::int64_t step) const {
-  if (step >= end && !(kind == ScheduleKind::kConstant) && !(kind == ScheduleKind::kWsd && decay_begin >= end)) return "done";
+  const ScheduleForm& form = form_of(kind);
+  const bool ends = form.decays == Decays::kAtOnce || (form.decays == Decays::kWhereChosen && decay_begin < end);
+  if (step >= end && ends) return "done";
   if (step - begin < warmup) return "warm-up";
-  switch (kind) {
-    case ScheduleKind::kConstant: return "constant";
-    case ScheduleKind::kCosine: return "cosine";
-    case ScheduleKind::kLinear: return "linear";
-    case ScheduleKind::kWsd: return step < decay_begin || decay_begin >= end ? "stable" : "decay";
-  }
-  return "constant";
+  const bool decaying = ends && (form.decays == Decays::kAtOnce || step >= decay_begin);
+  return decaying ? form.in_decay : form.at_peak;
 }
 
 bool Schedule::free_of_horizon(std::int64_t step) const {
-  return kind == ScheduleKind::kConstant || (kind == ScheduleKind::kWsd && step <= decay_begin);
+  const Decays decays = form_of(kind).decays;
+  return decays == Decays::kNever || (decays == Decays::kWhereChosen && step <= decay_begin);
 }
 
 }  // namespace pe::training

@@ -3,6 +3,7 @@
 #include "model/device.h"
 #include "support/error.h"
 #include "support/text.h"
+#include "training/branch_point.h"
 #include "training/run.h"
 
 namespace pe::training {

@@ -19,7 +19,7 @@
 #include "model/checkpoint_io.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
-#include "training/run.h"
+#include "training/validation.h"
 #include "training/train.h"
 
 using namespace pe;

@@ -228,6 +228,11 @@ BOOST_AUTO_TEST_CASE(every_optimizer_resumes_exactly_and_differs_from_the_others
     training::train(config, parts);
     BOOST_TEST((bytes_of(at / "parts/model.h5") == bytes_of(at / "whole/model.h5")));
     results.insert(bytes_of(at / "whole/model.h5"));
+    // Muon keeps one tensor for a matrix, and two for what it leaves to AdamW.
+    const artifact::CheckpointReader checkpoint(at / "whole/model.h5");
+    BOOST_TEST((checkpoint.find("optim/m/layers.0.attention.output") != nullptr));
+    BOOST_TEST((checkpoint.find("optim/v/layers.0.attention.output") == nullptr) == (kind == training::OptimizerKind::kMuon));
+    BOOST_TEST((checkpoint.find("optim/v/embedding") != nullptr));
   }
   BOOST_TEST(results.size() == 3U);
 }

@@ -1,0 +1,84 @@
+#include "training/batch_reader.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "training/documents.h"
+
+namespace pe::training {
+
+BatchReader::BatchReader(const data::TokenDataset& dataset, artifact::Split split, std::int64_t length,
+                         at::Device device, Documents documents)
+    : dataset_(dataset), split_(split), length_(length), device_(device), documents_(documents) {}
+
+Batch BatchReader::read(std::int64_t count, const WindowOf& window_of, bool count_bytes) const {
+  const auto options = at::TensorOptions(at::kLong);
+  Batch batch{at::empty({count, length_}, options), at::empty({count * length_}, options), {}, 0};
+  if (documents_ != Documents::kJoined) batch.doc_start = at::empty({count, length_}, options);
+  auto* ids = batch.ids.data_ptr<std::int64_t>();
+  auto* targets = batch.targets.data_ptr<std::int64_t>();
+  const auto length = static_cast<std::size_t>(length_);
+  std::vector<std::int64_t> tokens(length + 1);
+  for (std::int64_t row = 0; row < count; ++row) {
+    const std::uint64_t window = window_of(row), first = window * static_cast<std::uint64_t>(length_);
+    dataset_.window(split_, length_, window, tokens);
+    if (batch.doc_start.defined()) {
+      document_starts(dataset_, split_, first, {batch.doc_start.data_ptr<std::int64_t>() + row * length_, length});
+    }
+    std::copy(tokens.begin(), tokens.end() - 1, ids + row * length_);
+    if (dataset_.has_labels())
+      dataset_.read_labels(split_, first, std::span(targets + row * length_, length));
+    else
+      std::copy(tokens.begin() + 1, tokens.end(), targets + row * length_);
+    if (count_bytes) batch.bytes += static_cast<std::int64_t>(dataset_.text_bytes(tokens, 1));
+  }
+  if (device_.is_cuda()) {
+    batch.ids = batch.ids.to(device_);
+    batch.targets = batch.targets.to(device_);
+    if (batch.doc_start.defined()) batch.doc_start = batch.doc_start.to(device_);
+  }
+  return batch;
+}
+
+std::int64_t BatchReader::targets(std::int64_t count, const WindowOf& window_of) const {
+  if (!dataset_.has_labels()) return count * length_;
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(length_));
+  std::int64_t asked = 0;
+  for (std::int64_t row = 0; row < count; ++row) {
+    dataset_.read_labels(split_, window_of(row) * static_cast<std::uint64_t>(length_), labels);
+    asked += std::count_if(labels.begin(), labels.end(), [](std::int64_t label) { return label >= 0; });
+  }
+  return asked;
+}
+
+SampleReader::~SampleReader() {
+  if (ahead_.valid()) ahead_.wait();  // it reads by this object
+}
+
+Batch SampleReader::read(const Samples& samples) const {
+  return reader_.read(
+      samples.count, [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(samples.first + row)); },
+      samples.count_bytes);
+}
+
+Batch SampleReader::take(const Samples& samples) {
+  if (!ahead_.valid()) return read(samples);
+  Batch batch = ahead_.get();
+  return announced_ == samples ? std::move(batch) : read(samples);
+}
+
+void SampleReader::announce(const Samples& samples) {
+  if (ahead_.valid()) ahead_.wait();
+  announced_ = samples;
+  ahead_ = std::async(std::launch::async, [this, samples] { return read(samples); });
+}
+
+std::int64_t SampleReader::targets(std::int64_t first, std::int64_t count) const {
+  return reader_.targets(count, [&](std::int64_t row) { return order_(static_cast<std::uint64_t>(first + row)); });
+}
+
+}  // namespace pe::training

@@ -1,0 +1,76 @@
+/// @file
+/// Batches of windows as a model takes them, read while the step before is computed.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <future>
+
+#include "data/sample_order.h"
+#include "data/token_dataset.h"
+#include "training/train_config.h"
+
+namespace pe::training {
+
+struct Batch {
+  at::Tensor ids;        ///< [B, T]
+  at::Tensor targets;    ///< [B·T]
+  at::Tensor doc_start;  ///< [B, T], unless documents are joined
+  std::int64_t bytes = 0;
+};
+
+/// Windows as inputs and targets. Reading is const and may go on in several threads.
+class BatchReader {
+ public:
+  using WindowOf = std::function<std::uint64_t(std::int64_t row)>;
+
+  BatchReader(const data::TokenDataset& dataset, artifact::Split split, std::int64_t length, at::Device device,
+              Documents documents);
+
+  /// `bytes` of the text only where asked for.
+  Batch read(std::int64_t count, const WindowOf& window_of, bool count_bytes) const;
+
+  /// Targets that count in `count` windows: all of them, but for data with labels.
+  std::int64_t targets(std::int64_t count, const WindowOf& window_of) const;
+
+ private:
+  const data::TokenDataset& dataset_;
+  artifact::Split split_;
+  std::int64_t length_;
+  at::Device device_;
+  Documents documents_;
+};
+
+/// A stretch of the samples of a training, which are numbered through all its steps.
+struct Samples {
+  std::int64_t first = 0, count = 0;
+  bool count_bytes = false;
+  bool operator==(const Samples&) const = default;
+};
+
+/// Samples in a training's order. What is announced is read by a thread meanwhile.
+class SampleReader {
+ public:
+  /// @param windows that `reader` has; see data::SampleOrder.
+  SampleReader(const BatchReader& reader, std::uint64_t seed, std::uint64_t windows)
+      : reader_(reader), order_(seed, windows) {}
+  ~SampleReader();
+
+  Batch read(const Samples& samples) const;
+  /// The same, by what was announced where that was it.
+  Batch take(const Samples& samples);
+  /// That `samples` will be taken next. Announcing others than are taken then costs time, and nothing else.
+  void announce(const Samples& samples);
+  std::int64_t targets(std::int64_t first, std::int64_t count) const;
+  const data::SampleOrder& order() const { return order_; }
+
+ private:
+  BatchReader reader_;
+  data::SampleOrder order_;
+  Samples announced_;
+  std::future<Batch> ahead_;
+};
+
+}  // namespace pe::training

@@ -1,0 +1,44 @@
+/// @file
+/// What a stage that trains begins with: token shards, and the snapshot of another training where it branches off one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "artifact/checkpoint.h"
+#include "artifact/workspace.h"
+#include "data/token_dataset.h"
+#include "training/optimizer.h"
+#include "training/train_config.h"
+
+namespace pe::training {
+
+/// Opens the token shards of role "data". @throws ArtifactError when there is no window to train on.
+data::TokenDataset open_data(const artifact::Workspace& workspace, std::int64_t length,
+                             const char* key = "train.length");
+
+/// A snapshot (artifact/workspace.h) as what branches off it sees it: what is needed to go on.
+struct BranchPoint {
+  artifact::CheckpointReader checkpoint;
+  std::string digest;  ///< content digest
+  OptimizerSettings optimizer;
+  std::int64_t optimizer_start = 0;
+  std::int64_t step = 0;
+  std::int64_t batch = 0, length = 0, data_seed = 0;
+  Documents documents = Documents::kJoined;
+  std::string phase;  ///< of its schedule at `step`
+  double lr = 0;      ///< of its last update
+};
+
+/// What a branch asks of it.
+struct BranchNeeds {
+  bool moments = true;
+  bool same_data = true;
+};
+
+/// Of role "init". @throws ArtifactError naming the file when it is no snapshot (no moments, diverged), or was trained
+/// on other data or with another tokenizer.
+BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::TokenDataset& dataset,
+                              BranchNeeds needs = {});
+
+}  // namespace pe::training

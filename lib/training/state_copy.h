@@ -1,0 +1,34 @@
+/// @file
+/// What a run goes on from, and a copy of it on the host, for a thread that writes it while training goes on.
+#pragma once
+
+#include <future>
+#include <string>
+#include <vector>
+
+#include "training/optimizer.h"
+
+namespace pe::training {
+
+/// The weights, then what the optimizer holds.
+std::vector<StatePart> state_of(const model::LanguageModel& model, const Optimizer& optimizer);
+
+class StateCopy {
+ public:
+  ~StateCopy();
+
+  /// Memory for a copy is made by a thread. Fresh memory has to be found page by page, which takes longer than copying
+  /// into it.
+  void prepare(const std::vector<StatePart>& state);
+
+  /// Copies the state here and now. What is returned is overwritten by the next copy.
+  const std::vector<StatePart>& take(const std::vector<StatePart>& state);
+
+ private:
+  void allocate(const std::vector<StatePart>& state);
+
+  std::vector<StatePart> copy_;
+  std::future<void> allocating_;
+};
+
+}  // namespace pe::training

@@ -1,0 +1,25 @@
+/// @file
+/// The loss of the validation split.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "data/token_dataset.h"
+#include "model/language_model.h"
+#include "training/communicator.h"
+#include "training/curves.h"
+#include "training/train_config.h"
+
+namespace pe::training {
+
+/// Loss of the first windows of the validation split, by the model as it is. Ranks share the micro-batches, and all get
+/// the loss of all windows. Nothing where there is no window.
+std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
+                                      std::int64_t windows, std::int64_t micro_batch,
+                                      Documents documents = Documents::kJoined, Communicator* communicator = nullptr);
+
+/// NaN for no bytes.
+double bits_per_byte(double nats, std::int64_t bytes);
+
+}  // namespace pe::training

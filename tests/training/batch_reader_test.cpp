@@ -1,0 +1,60 @@
+// Batches are the same whether they were read ahead or not.
+#include <boost/test/unit_test.hpp>
+
+#include "data/token_dataset.h"
+#include "small_run.h"
+#include "training/batch_reader.h"
+
+using namespace pe;
+using namespace pe::test;
+using training::Samples;
+
+namespace {
+
+training::SampleReader reader_of(const data::TokenDataset& dataset, training::Documents documents) {
+  return {{dataset, artifact::Split::kTrain, 8, at::kCPU, documents}, 7, dataset.windows(artifact::Split::kTrain, 8)};
+}
+
+bool alike(const training::Batch& a, const training::Batch& b) {
+  const bool starts = a.doc_start.defined() ? a.doc_start.equal(b.doc_start) : !b.doc_start.defined();
+  return a.ids.equal(b.ids) && a.targets.equal(b.targets) && starts && a.bytes == b.bytes;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(batch_reader)
+
+BOOST_AUTO_TEST_CASE(what_is_announced_is_what_is_taken) {
+  const TempFolder folder;
+  const data::TokenDataset dataset(write_shards(folder / "data"));
+  for (const training::Documents documents : {training::Documents::kJoined, training::Documents::kMasked}) {
+    training::SampleReader ahead = reader_of(dataset, documents), plain = reader_of(dataset, documents);
+    for (std::int64_t first = 0; first < 40; first += 4) {
+      const Samples samples{first, 4, first % 8 == 0};
+      const training::Batch expected = plain.take(samples);
+      BOOST_TEST(expected.ids.sizes() == at::IntArrayRef({4, 8}), boost::test_tools::per_element());
+      BOOST_TEST((expected.bytes > 0) == samples.count_bytes);
+      BOOST_TEST(alike(ahead.take(samples), expected));
+      // What is read in between, and what was announced in vain, changes nothing.
+      ahead.announce({first == 20 ? 0 : first + 4, 4, (first + 4) % 8 == 0});
+      BOOST_TEST(alike(ahead.read({0, 1, false}), plain.read({0, 1, false})));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(samples_follow_the_order_of_the_seed) {
+  const TempFolder folder;
+  const data::TokenDataset dataset(write_shards(folder / "data"));
+  training::SampleReader reader = reader_of(dataset, training::Documents::kJoined);
+  std::vector<std::int64_t> window(9);
+  for (std::int64_t sample = 0; sample < 10; ++sample) {
+    dataset.window(artifact::Split::kTrain, 8, reader.order()(static_cast<std::uint64_t>(sample)), window);
+    const training::Batch batch = reader.take({sample, 1, false});
+    for (std::int64_t i = 0; i < 8; ++i) {
+      BOOST_TEST(batch.ids.data_ptr<std::int64_t>()[i] == window[static_cast<std::size_t>(i)]);
+      BOOST_TEST(batch.targets.data_ptr<std::int64_t>()[i] == window[static_cast<std::size_t>(i) + 1]);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
