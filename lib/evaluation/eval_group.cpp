@@ -33,8 +33,7 @@ void EvalGroup::describe(support::FieldVisitor& v) {
     v.check(std::find(names.begin(), names.end(), name) != names.end(),
             cat("unknown task ", support::quote(name), "; ", support::suggestion(name, names)));
   }
-  v.choice("weights", weights, {{"model", Weights::kModel}, {"ema", Weights::kEma}},
-           "Which weights of the checkpoint: as they are, or their moving average (train.ema).", {.neutral = Json("model")});
+  model::describe_weights(v, weights);
   settings.describe(v);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const TaskEntry& entry = evaluation::tasks()[i];

@@ -8,15 +8,15 @@
 
 #include "evaluation/settings.h"
 #include "evaluation/task.h"
+#include "model/checkpoint_io.h"
 #include "support/config.h"
 
 namespace pe::evaluation {
 
 /// The group `eval`: which tasks, what they share, and a group of options for each task.
 struct EvalGroup {
-  enum class Weights { kModel, kEma };
   std::vector<std::string> tasks = {"perplexity"};
-  Weights weights = Weights::kModel;
+  model::WeightsOf weights = model::WeightsOf::kModel;
   Settings settings;
   std::vector<std::shared_ptr<Task>> all;   ///< in the order of evaluation::tasks()
 

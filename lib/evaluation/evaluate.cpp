@@ -7,7 +7,6 @@
 #include <functional>
 #include <span>
 
-#include "artifact/artifact_check.h"
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
 #include "data/symbol_tokenizer.h"
@@ -17,6 +16,7 @@
 #include "encodings/token_reader.h"
 #include "evaluation/data_fit.h"
 #include "evaluation/journal.h"
+#include "evaluation/model_identity.h"
 #include "evaluation/model_scorer.h"
 #include "evaluation/shard_documents.h"
 #include "model/checkpoint_io.h"
@@ -26,7 +26,6 @@
 
 namespace pe::evaluation {
 
-using support::ArtifactError;
 using support::cat;
 
 namespace {
@@ -68,15 +67,6 @@ model::LanguageModel load_beyond(const artifact::CheckpointReader& checkpoint, a
   }
   model.after_step();
   return model;
-}
-
-data::Split data_split(DataSplit split) {
-  switch (split) {
-    case DataSplit::kTrain: return data::Split::kTrain;
-    case DataSplit::kValidation: return data::Split::kValidation;
-    case DataSplit::kTest: break;
-  }
-  return data::Split::kTest;
 }
 
 /// For encodings that read numbers off the tokens.
@@ -134,10 +124,6 @@ class CheckpointVariants final : public ModelVariants {
   std::function<void(const model::LanguageModel&)> prepare_;
 };
 
-std::string digest_of(const artifact::Input& input) {
-  return input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
-}
-
 }  // namespace
 
 void EvaluateConfig::describe(support::FieldVisitor& v) {
@@ -162,12 +148,8 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const at::Device device = model::open_device(compute);
   const at::ScalarType dtype = model::compute_type(compute);
 
-  const bool averaged = group.weights == EvalGroup::Weights::kEma;
-  const std::string weights = averaged ? "ema/" : "model/";
-  if (averaged && checkpoint.find("ema/embedding") == nullptr) {
-    throw ArtifactError(cat(model_input.path.string(), ": holds no averages of its weights, since train.ema was 0"),
-                        "set eval.weights: model, or train with train.ema above 0");
-  }
+  const std::string weights = model::find_weights(checkpoint, group.weights).prefix;
+  ModelIdentity identity = identify(checkpoint, model_input, group.weights);
   Json encoding = meta.encoding;
   const bool beyond =
       group.settings.beyond != Beyond::kReportNa && set_overflow(encoding, beyond_name(group.settings.beyond));
@@ -192,21 +174,24 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
     reference = model::load_model(other, device, dtype);
     prepare(*reference);
     extras.reference = &*reference;
-    extras.reference_name = encodings::encoding_name(other.meta().encoding) + " " + digest_of(input).substr(0, 12);
+    const Json facts = identify(other, input).facts;
+    extras.reference_name = facts["pe"].get<std::string>() + " " + facts["run_id"].get<std::string>();
   }
   if (dataset.tokenizer().kind == data::kSymbolTokenizer) {
     extras.trained_task = data::task_of_tokenizer(dataset.tokenizer(), data_input.path.string());
   }
-  const std::string model_digest = digest_of(model_input);
-  Json work = {{"version", workspace.recipe.version}, {"config", workspace.recipe.config}, {"model", model_digest}, {"data", dataset.content_digest()}};
+  Json work = {{"version", workspace.recipe.version},
+               {"config", workspace.recipe.config},
+               {"model", identity.digest},
+               {"data", dataset.content_digest()}};
   if (extras.reference != nullptr) work["reference"] = extras.reference_name;
-  const std::string identity = support::canonical_hash("pe/evaluation-journal/1", work);
+  const std::string journal_identity = support::canonical_hash("pe/evaluation-journal/1", work);
   const std::filesystem::path name = "evaluation.jsonl";
   if (workspace.resume && *workspace.resume != workspace.work && std::filesystem::exists(*workspace.resume / name)) {
     std::filesystem::copy_file(*workspace.resume / name, workspace.work / name,
                                std::filesystem::copy_options::overwrite_existing);
   }
-  Journal journal(workspace.work / name, identity);
+  Journal journal(workspace.work / name, journal_identity);
   if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
   const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens,
                                     prepare);
@@ -217,22 +202,13 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   extras.fitting = fitting.get();
   run_tasks(group, *scorer, *text, *documents, journal, progress, extras);
 
-  const std::string encoding_name = encodings::encoding_name(meta.encoding);
   artifact::Tables tables;
-  tables.tables = make_tables(journal.rows(), {model_digest.substr(0, 12), encoding_name,
-                                               static_cast<std::int64_t>(model::seed_of(checkpoint)), meta.step});
-  tables.facts = {{"run_id", model_digest.substr(0, 12)},
-                  {"model_digest", model_digest},
-                  {"data_digest", dataset.content_digest()},
-                  {"tokenizer_digest", dataset.tokenizer_digest()},
-                  {"encoding", meta.encoding},
-                  {"pe", encoding_name},
-                  {"train_length", model.config().length},
-                  {"step", meta.step},
-                  {"tokens_seen", meta.tokens_seen},
-                  {"contexts", group.settings.contexts(model.config().length)},
-                  {"tasks", group.tasks}};
-  if (averaged) tables.facts["weights"] = "ema";
+  tables.tables = make_tables(journal.rows(), identity.row);
+  tables.facts = std::move(identity.facts);
+  tables.facts.update({{"data_digest", dataset.content_digest()},
+                       {"tokenizer_digest", dataset.tokenizer_digest()},
+                       {"contexts", group.settings.contexts(model.config().length)},
+                       {"tasks", group.tasks}});
   artifact::write_eval_tables(workspace.output("scores"), workspace.recipe, tables);
 }
 

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <functional>
 
-#include "artifact/artifact_check.h"
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
 #include "encodings/attend.h"
@@ -19,6 +18,7 @@
 #include "encodings/token_reader.h"
 #include "evaluation/items.h"
 #include "evaluation/memory_meter.h"
+#include "evaluation/model_identity.h"
 #include "evaluation/tables.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
@@ -155,7 +155,6 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
   support::Progress& progress = *workspace.progress;
   const artifact::Input& input = workspace.input("model");
   const artifact::CheckpointReader checkpoint(input.path);
-  const artifact::CheckpointMeta& meta = checkpoint.meta();
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
   const at::ScalarType dtype = model::compute_type(compute);
@@ -217,15 +216,10 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
     }
   }
 
-  const std::string digest = input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
-  const std::string encoding = encodings::encoding_name(meta.encoding);
+  ModelIdentity identity = identify(checkpoint, input);
   artifact::Tables tables;
-  tables.tables = make_tables(
-      rows, {digest.substr(0, 12), encoding, static_cast<std::int64_t>(model::seed_of(checkpoint)), meta.step});
-  tables.facts = {{"run_id", digest.substr(0, 12)}, {"model_digest", digest},
-                  {"encoding", meta.encoding},      {"pe", encoding},
-                  {"step", meta.step},              {"tokens_seen", meta.tokens_seen},
-                  {"train_length", model.config().length}};
+  tables.tables = make_tables(rows, identity.row);
+  tables.facts = std::move(identity.facts);
   artifact::write_eval_tables(workspace.output("cost"), workspace.recipe, tables);
 }
 

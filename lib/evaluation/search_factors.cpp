@@ -20,15 +20,6 @@ using support::ConfigError;
 
 namespace {
 
-data::Split split_of(DataSplit split) {
-  switch (split) {
-    case DataSplit::kTrain: return data::Split::kTrain;
-    case DataSplit::kValidation: return data::Split::kValidation;
-    case DataSplit::kTest: break;
-  }
-  return data::Split::kTest;
-}
-
 /// `count` texts of `tokens` tokens: long documents first, then shorter ones joined, each behind the separator.
 std::vector<std::vector<std::int32_t>> long_texts(const DocumentSource& source, const TextCodec& text, std::int64_t tokens,
                                                   std::int64_t count) {
@@ -124,7 +115,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   const artifact::CheckpointReader checkpoint(model_input.path);
   const data::TokenDataset dataset(data_input.path);
   artifact::CheckpointMeta meta = checkpoint.meta();
-  require_fit(checkpoint, dataset, data_input.path, split_of(config.search.split), progress);
+  require_fit(checkpoint, dataset, data_input.path, data_split(config.search.split), progress);
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
   const model::LanguageModel model = model::load_model(
@@ -133,7 +124,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   FactorSearchGroup group = config.search;
   group.seed = group.config.options.seed = model.seed();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
-  const auto documents = make_shard_documents(dataset, *tokenizer, split_of(group.split));
+  const auto documents = make_shard_documents(dataset, *tokenizer, data_split(group.split));
   const auto codec = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
   const auto length = static_cast<std::int64_t>(group.config.factor * static_cast<double>(model.config().length));
   const model::SearchTexts texts = search_texts(*documents, *codec, length, group);

@@ -7,9 +7,12 @@
 #include "data/token_dataset.h"
 #include "data/tokenizer.h"
 #include "evaluation/documents.h"
+#include "evaluation/settings.h"
 #include "evaluation/text_codec.h"
 
 namespace pe::evaluation {
+
+data::Split data_split(DataSplit split);
 
 /// @param dataset outlives the result, as does `tokenizer`.
 std::unique_ptr<DocumentSource> make_shard_documents(const data::TokenDataset& dataset, const data::Tokenizer& tokenizer,

@@ -415,7 +415,8 @@ std::vector<TableLayout> make_layouts() {
 
 const std::vector<Column>& identity_columns() {
   static const std::vector<Column> columns = {
-      {"run_id", kText, "", "first 12 digits of the model's content digest"},
+      {"run_id", kText, "",
+       "first 12 digits of the model's content digest; with -ema or -best where these weights of it were measured"},
       {"pe", kText, "", "encoding"},
       {"seed", kInteger, "", "seed of the model"},
       {"step", kInteger, "steps", "optimizer step of the model"}};

@@ -25,7 +25,7 @@ struct TableLayout {
   std::vector<Column> columns;   ///< without the identity
 };
 
-/// run_id (first 12 digits of the model's content digest), pe, seed, step.
+/// run_id (first 12 digits of the model's content digest, and which weights of it), pe, seed, step.
 const std::vector<Column>& identity_columns();
 
 /// lm_*, retrieval_*, algo_*, cost, probe_*, parameters.

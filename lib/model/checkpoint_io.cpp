@@ -119,6 +119,43 @@ void require_tensors(const artifact::CheckpointReader& checkpoint, const std::st
   }
 }
 
+const char* weights_name(WeightsOf weights) {
+  return weights == WeightsOf::kEma ? "ema" : weights == WeightsOf::kBest ? "best" : "model";
+}
+
+void describe_weights(support::FieldVisitor& v, WeightsOf& weights) {
+  v.choice("weights", weights, {{"model", WeightsOf::kModel}, {"ema", WeightsOf::kEma}, {"best", WeightsOf::kBest}},
+           "Which weights of the checkpoint: the last ones, their moving average (train.ema), or those with the lowest "
+           "validation loss "
+           "(train.best).",
+           {.neutral = Json("model")});
+}
+
+StoredWeights find_weights(const artifact::CheckpointReader& checkpoint, WeightsOf which) {
+  const artifact::CheckpointMeta& meta = checkpoint.meta();
+  const std::string where = checkpoint.path().string();
+  StoredWeights found{"model/", meta.step, meta.tokens_seen};
+  if (which == WeightsOf::kEma) {
+    found.prefix = "ema/";
+    if (checkpoint.find("ema/embedding") == nullptr) {
+      throw ArtifactError(cat(where, ": holds no averages of its weights, since train.ema was 0"),
+                          "set weights: model, or train with train.ema above 0");
+    }
+  } else if (which == WeightsOf::kBest) {
+    found.prefix = "best/";
+    const auto best = meta.extra.find("best");
+    if (best == meta.extra.end() || checkpoint.find("best/embedding") == nullptr) {
+      throw ArtifactError(
+          cat(where,
+              ": holds no weights of its best validation, since train.best was false, or no validation was finite"),
+          "set weights: model, or train with train.best: true");
+    }
+    found.step = best->value("step", meta.step);
+    found.tokens = best->value("tokens", meta.tokens_seen);
+  }
+  return found;
+}
+
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device, at::ScalarType compute,
                          const Json& replace_encoding, const std::string& weights) {
   ModelConfig config = config_of(checkpoint);

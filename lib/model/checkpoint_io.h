@@ -10,6 +10,7 @@
 
 #include "artifact/checkpoint.h"
 #include "model/language_model.h"
+#include "support/config.h"
 
 namespace pe::model {
 
@@ -23,8 +24,21 @@ void write_weights(const LanguageModel& model, artifact::CheckpointWriter& write
 ModelConfig config_of(const artifact::CheckpointReader& checkpoint);
 std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint);
 
+/// Which of the weights in a checkpoint: those at its step, their moving average, or those that had the lowest
+/// validation loss of the training.
+enum class WeightsOf { kModel, kEma, kBest };
+const char* weights_name(WeightsOf weights);  ///< "model", "ema" or "best"
+/// Describes a config's choice among them, as field `weights`.
+void describe_weights(support::FieldVisitor& v, WeightsOf& weights);
+struct StoredWeights {
+  std::string prefix;                 ///< "model/", "ema/" or "best/"
+  std::int64_t step = 0, tokens = 0;  ///< that they had seen
+};
+/// @throws ArtifactError with the file and a way out when its training kept none of that kind.
+StoredWeights find_weights(const artifact::CheckpointReader& checkpoint, WeightsOf which);
+
 /// The model of a checkpoint, weights loaded. `replace_encoding` (canonical, or null) builds it with another encoding,
-/// whose own parameters are then freshly drawn. `weights` is where the weights lie: "model/", or "ema/" for their averages.
+/// whose own parameters are then freshly drawn. `weights` is where the weights lie, as find_weights says.
 /// @throws ArtifactError with file and both values when a tensor is missing, surplus or of another shape.
 LanguageModel load_model(const artifact::CheckpointReader& checkpoint, at::Device device = at::kCPU,
                          at::ScalarType compute = at::kFloat, const Json& replace_encoding = nullptr,

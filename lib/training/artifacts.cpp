@@ -35,6 +35,9 @@ artifact::CheckpointMeta ArtifactWriter::meta(const Position& position, bool div
   if (!run_.branch.empty()) meta.extra["branch"] = run_.branch;
   if (!position.skipped.empty()) meta.extra["skipped"] = position.skipped;
   if (!position.inexact.empty()) meta.extra["inexact"] = position.inexact;
+  if (const auto best = position.kept_best()) {
+    meta.extra["best"] = {{"step", best->step}, {"tokens", best->tokens}, {"loss", best->loss}};
+  }
   return meta;
 }
 
@@ -51,7 +54,7 @@ std::optional<ValidationRow> ArtifactWriter::validation(std::int64_t step) const
 void ArtifactWriter::write(const std::map<std::string, std::filesystem::path>& outputs, const Position& position,
                            bool moments, bool diverged) const {
   if (const auto model = outputs.find("model"); model != outputs.end() && ranks_.is_first()) {
-    write_model(model->second, meta(position, diverged), moments);
+    write_model(model->second, position, moments, diverged);
   }
   const auto metrics = outputs.find("metrics");
   if (metrics == outputs.end()) return;
@@ -66,13 +69,14 @@ void ArtifactWriter::write(const std::map<std::string, std::filesystem::path>& o
   if (ranks_.is_first()) artifact::write_metrics(metrics->second, workspace_.recipe, curves.tables(facts));
 }
 
-void ArtifactWriter::write_model(const std::filesystem::path& path, const artifact::CheckpointMeta& meta,
-                                 bool moments) const {
-  artifact::CheckpointWriter writer(path, workspace_.recipe, meta);
+void ArtifactWriter::write_model(const std::filesystem::path& path, const Position& position, bool moments,
+                                 bool diverged) const {
+  artifact::CheckpointWriter writer(path, workspace_.recipe, meta(position, diverged));
   model::write_weights(run_.model, writer);
   for (const StatePart& part : optimizer_.state()) {
     if (moments || !part.of_updates) model::write_tensors(writer, part.name, run_.model, part.flat, part.absent);
   }
+  if (position.kept_best()) model::write_tensors(writer, kBestPart, run_.model, position.best);
   writer.finish();
 }
 
@@ -90,6 +94,7 @@ Json ArtifactWriter::facts(const Position& position, bool diverged) const {
                                               run_.optimizer.clip)}};
   if (!position.skipped.empty()) facts["skipped_steps"] = position.skipped;
   if (!position.inexact.empty()) facts["inexact"] = position.inexact;
+  if (const auto best = position.kept_best()) facts["best"] = {{"step", best->step}, {"loss", best->loss}};
   return facts;
 }
 

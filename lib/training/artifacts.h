@@ -14,12 +14,19 @@
 
 namespace pe::training {
 
+/// Where a checkpoint holds the weights of the best validation.
+inline constexpr const char* kBestPart = "best/";
+
 /// How far a run has come, beside its weights and its optimizer's state.
 struct Position {
   std::int64_t step = 0;
   Curves curves;
   std::vector<std::int64_t> skipped;  ///< steps that changed nothing, as counted in curves
   Json inexact = Json::array();       ///< where it went on from another machine's checkpoint
+  std::vector<at::Tensor> best;       ///< the weights of the best validation, like the model's groups; empty where not kept
+
+  /// The validation whose weights are kept; none where none are, or before the first.
+  std::optional<ValidationRow> kept_best() const { return best.empty() ? std::nullopt : curves.best(); }
 };
 
 class ArtifactWriter {
@@ -39,7 +46,7 @@ class ArtifactWriter {
              bool diverged) const;
 
  private:
-  void write_model(const std::filesystem::path& path, const artifact::CheckpointMeta& meta, bool moments) const;
+  void write_model(const std::filesystem::path& path, const Position& position, bool moments, bool diverged) const;
   Json facts(const Position& position, bool diverged) const;
   void add_average(std::int64_t step, Json& facts) const;
 

@@ -71,12 +71,12 @@ std::int64_t integer(double value) { return static_cast<std::int64_t>(value); }
 
 }  // namespace
 
-std::optional<std::int64_t> Curves::best_step() const {
+std::optional<ValidationRow> Curves::best() const {
   const ValidationRow* best = nullptr;
   for (const ValidationRow& row : validation) {
     if (std::isfinite(row.loss) && (best == nullptr || row.loss < best->loss)) best = &row;
   }
-  return best == nullptr ? std::nullopt : std::optional(best->step);
+  return best == nullptr ? std::nullopt : std::optional(*best);
 }
 
 artifact::Tables Curves::tables(const Json& facts) const {

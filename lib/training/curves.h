@@ -41,8 +41,8 @@ struct Curves {
   std::vector<StepFact> steps;         ///< every step of the run
   std::vector<LogitSample> logits;
 
-  /// The step whose validation loss is the lowest, the first of equals; none without a finite one.
-  std::optional<std::int64_t> best_step() const;
+  /// The validation with the lowest loss, the first of equals; none without a finite one.
+  std::optional<ValidationRow> best() const;
 
   artifact::Tables tables(const Json& facts) const;
   /// What `tables` was made of. @throws ArtifactError when a table or column is missing

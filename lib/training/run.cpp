@@ -12,6 +12,7 @@
 #include "encodings/token_reader.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
+#include "model/flat_zeros.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -78,6 +79,11 @@ class Loop {
         artifacts_(run, dataset, workspace, optimizer_, ranks_),
         store_(workspace, run.checkpoint, progress_) {
     at_.step = run.first_step;
+    if (run.keep_best) {
+      for (const model::FlatGroup& group : run.model.groups()) {
+        at_.best.push_back(model::flat_zeros(group.values.numel(), group.values.options()));
+      }
+    }
     check_snapshots();
     if (run.moments_from != nullptr) take_moments(*run.moments_from);
   }
@@ -266,7 +272,7 @@ class Loop {
     if (at_.step % kCompareEvery == 0) compare_ranks();
     if (ranks_.is_first()) {
       const bool likely = checkpoint.pin_every > 0 || checkpoint.best || since >= checkpoint.every / 2;
-      if (likely) copy_.prepare(state_of(run_.model, optimizer_));
+      if (likely) copy_.prepare(state());
       if (pinned || (is_best && checkpoint.best) || (since >= checkpoint.every && at_.step < end_)) save();
     }
     store_.check();
@@ -300,7 +306,11 @@ class Loop {
     if (!row) return false;
     at_.curves.validation.push_back(*row);
     if (watcher_) watcher_->validation(*row);
-    return at_.curves.best_step() == at_.step;
+    const std::optional<ValidationRow> best = at_.curves.best();
+    if (!best || best->step != at_.step) return false;
+    const at::NoGradGuard no_gradients;
+    for (std::size_t i = 0; i < at_.best.size(); ++i) at_.best[i].copy_(run_.model.groups()[i].values);
+    return true;
   }
 
   void write_artifacts(const std::map<std::string, std::filesystem::path>& outputs, bool moments, bool is_diverged) {
@@ -323,9 +333,10 @@ class Loop {
     artifact::CheckpointMeta now = artifacts_.meta(at_, false);
     now.fingerprint = fingerprint_of(run_);
     now.extra["run"] = identity_of(run_);
-    store_.save(at_.step, run_.checkpoint.best ? at_.curves.best_step() : std::nullopt,
+    const std::optional<ValidationRow> best = run_.checkpoint.best ? at_.curves.best() : std::nullopt;
+    store_.save(at_.step, best ? std::optional(best->step) : std::nullopt,
                 [recipe = workspace_.recipe, model = run_.model, now = std::move(now),
-                 copy = copy_.take(state_of(run_.model, optimizer_)), curves = at_.curves](const std::filesystem::path& path) {
+                 copy = copy_.take(state()), curves = at_.curves](const std::filesystem::path& path) {
                   artifact::CheckpointWriter writer(path, recipe, now);
                   for (const StatePart& part : copy) model::write_tensors(writer, part.name, model, part.flat, part.absent);
                   curves.write(writer);
@@ -334,6 +345,13 @@ class Loop {
     saved_ = at_.step;
     last_checkpoint_ = Clock::now();
     stall_s_ = std::chrono::duration<double>(last_checkpoint_ - begin).count();
+  }
+
+  /// What the run goes on from: weights, what the optimizer holds, and the best weights so far where they are kept.
+  std::vector<StatePart> state() const {
+    std::vector<StatePart> parts = state_of(run_.model, optimizer_);
+    if (!at_.best.empty()) parts.push_back({.name = kBestPart, .flat = at_.best, .absent = {}, .of_updates = false});
+    return parts;
   }
 
   void finish_writing() {
@@ -401,7 +419,7 @@ class Loop {
     at_.skipped = first.at("skipped").get<std::vector<std::int64_t>>();
     at_.inexact = first.at("inexact");
     const at::NoGradGuard no_gradients;
-    for (const StatePart& part : state_of(run_.model, optimizer_)) {
+    for (const StatePart& part : state()) {
       for (const at::Tensor& flat : part.flat) {
         if (flat.numel() > 0) ranks_.broadcast(flat);
       }
@@ -425,7 +443,10 @@ class Loop {
       Json inexact = marks_of(checkpoint, metrics == nullptr ? fingerprint_of(run_) : Json::object());
       // All of it is checked before any of it is put in place: a damaged tensor must not leave half of it in the model.
       Curves curves = metrics == nullptr ? Curves::read(checkpoint) : curves_of_snapshot(run_, *metrics, checkpoint.meta().step);
-      const std::vector<StatePart> state = state_of(run_.model, optimizer_);
+      std::vector<StatePart> state = this->state();
+      if (!checkpoint.meta().extra.contains("best")) {   // from before the first validation
+        std::erase_if(state, [](const StatePart& part) { return part.name == kBestPart; });
+      }
       for (const StatePart& part : state) model::require_tensors(checkpoint, part.name, run_.model, part.absent);
       checkpoint.verify(at::get_num_threads());
       try {
@@ -433,8 +454,10 @@ class Loop {
       } catch (const ArtifactError& error) {
         throw support::IoError(cat("a checkpoint changed while it was read: ", error.what()));
       }
-      at_ = {checkpoint.meta().step, std::move(curves), checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>()),
-             std::move(inexact)};
+      at_.step = checkpoint.meta().step;
+      at_.curves = std::move(curves);
+      at_.skipped = checkpoint.meta().extra.value("skipped", std::vector<std::int64_t>());
+      at_.inexact = std::move(inexact);
       run_.model.after_step();
       progress_.note(cat(metrics == nullptr ? "resuming at step " : "going on from the snapshot at step ", at_.step));
     });

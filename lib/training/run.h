@@ -40,6 +40,7 @@ struct Run {
   model::ComputeConfig compute;           ///< resolved
   /// Of all ranks; each works on its part of every batch, rank 0 writes. Null: this process is alone.
   Communicator* communicator = nullptr;
+  bool keep_best = false;  ///< checkpoints also hold the weights of the best validation, as best/…
   CheckpointConfig checkpoint;
   WatchFiles watch_files;
   std::vector<std::string> parents;       ///< content digests of the checkpoints it descends from

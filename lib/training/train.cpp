@@ -47,6 +47,7 @@ void train(const TrainConfig& config, artifact::Workspace& workspace) {
                 .watch = {settings.log_every, settings.validate_every, settings.validate_windows},
                 .compute = compute,
                 .communicator = ranks.get(),
+                .keep_best = settings.best,
                 .checkpoint = config.checkpoint,
                 .watch_files = config.watch,
                 .artifact_holds_moments = schedule.free_of_horizon(schedule.end)};

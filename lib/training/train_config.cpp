@@ -102,9 +102,17 @@ void TrainSettings::describe(FieldVisitor& v) {
           "Steps in a row that are left out where loss or gradients are not finite; one more, and the run has diverged.",
           {.unit = "steps", .min = 0, .max = 1e6, .neutral = Json(0)});
   describe_watch(v, log_every, validate_every, validate_windows);
+  v.field(
+      "best", best,
+      "Keep the weights that had the lowest loss of the validations of validate_every beside the last ones, as best/… "
+      "(eval.weights: best measures them).",
+      {.neutral = Json(false)});
   v.check(schedule != ScheduleKind::kWsd || decay_share + warmup_share <= 1,
           "decay_share and warmup_share together exceed the horizon");
   const std::int64_t steps = horizon_steps(tokens, batch * length);
+  v.check(!best || (validate_every > 0 && validate_every <= steps && validate_windows > 0),
+          support::cat("best: true needs a validation within the ", steps, " steps of the run: validate_every is ",
+                       validate_every, ", validate_windows ", validate_windows));
   const std::int64_t warm = warmup_share > 0 ? share_of_steps(warmup_share, steps) : warmup_steps;
   const std::int64_t decay = schedule == ScheduleKind::kWsd ? share_of_steps(decay_share, steps) : 0;
   v.check(warm + decay <= steps,

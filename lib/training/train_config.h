@@ -74,6 +74,7 @@ struct TrainSettings {
   std::int64_t log_every = 10;
   std::int64_t validate_every = 250;
   std::int64_t validate_windows = 128;
+  bool best = false;  ///< the weights of the best validation are kept beside the last ones
   void describe(support::FieldVisitor& v);
 };
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <ctime>
 
 #include "support/files.h"
 #include "support/hash.h"
@@ -17,6 +18,15 @@ constexpr double kSpeedWindow = 10;   // seconds that a speed is taken over
 
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// "2026-11-23T14:05:09Z"
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
 /// The same for all attempts of a task. By hand there is no task key; config and inputs stand for it.
@@ -128,6 +138,10 @@ void Watcher::validation(const ValidationRow& row) {
   Json record = head("validation", row.step);
   record.update({{"loss", json_number(row.loss)}, {"bpb", json_number(row.bpb)}, {"tokens_scored", row.tokens_scored},
                  {"bytes_scored", row.bytes_scored}});
+  // Under the names that plotting scripts ask a record of a validation for.
+  record.update(
+      {{"timestamp", utc_now()}, {"val_loss", json_number(row.loss)}, {"perplexity", json_number(std::exp(row.loss))}});
+  record["train_loss"] = progress_record_.value("loss", Json());
   log_.add(std::move(record));
   chart(row.step, {{"validation/loss", row.loss}, {"validation/bits_per_byte", row.bpb}});
   progress_record_["validation_loss"] = json_number(row.loss);

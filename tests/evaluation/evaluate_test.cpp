@@ -16,6 +16,7 @@
 #include "data/stories.h"
 #include "data/tokenize.h"
 #include "data/tokenizer.h"
+#include "evaluation/bench.h"
 #include "evaluation/data_fit.h"
 #include "evaluation/shard_documents.h"
 #include "model/checkpoint_io.h"
@@ -27,86 +28,11 @@
 
 using namespace pe;
 using namespace pe::evaluation;
-
-namespace {
-
-/// Token shards and a checkpoint in a folder, and workspaces that evaluate the one on the other.
-struct Bench {
-  test::TempFolder folder;
-
-  /// @param averages of the weights: those of another seed
-  explicit Bench(const Json& encoding = "rope", const std::string& tokenizer_digest = {}, bool averages = false, std::int64_t layers = 1) {
-    const auto tokenizer = data::make_byte_tokenizer();
-    artifact::TokenizerRecord record = tokenizer->record();
-    record.bos_before_documents = true;
-    artifact::TokenShardsWriter shards(folder / "data", {}, record, 1 << 20);
-    for (std::uint64_t document = 0; document < 16; ++document) {
-      support::Xoshiro random(document);
-      std::vector<std::int32_t> ids = {static_cast<std::int32_t>(tokenizer->bos_id())};
-      const std::uint64_t bytes = 280 + random.below(40);   // twice the longest context
-      for (std::uint64_t i = 0; i < bytes; ++i) ids.push_back(static_cast<std::int32_t>('a' + random.below(26)));
-      const artifact::Split split = document < 2    ? artifact::Split::kTrain
-                                    : document < 12 ? artifact::Split::kTest
-                                                    : artifact::Split::kValidation;
-      shards.add(split, ids.data(), ids.size(),
-                 static_cast<std::uint32_t>(bytes), document);
-    }
-    artifact::DatasetTotals totals;
-    shards.finish(totals);
-
-    model::ModelConfig config;
-    config.width = 16;
-    config.layers = layers;
-    config.heads = 2;
-    config.length = 32;
-    config.encoding.json = encoding;
-    const model::LanguageModel model = model::LanguageModel::make(config, tokenizer->vocabulary(), 42);
-    artifact::CheckpointMeta meta;
-    meta.step = 17;
-    meta.tokenizer_digest = tokenizer_digest.empty() ? record.digest() : tokenizer_digest;
-    model::describe_model(model, meta);
-    artifact::CheckpointWriter writer(folder / "model.h5", {}, meta);
-    model::write_weights(model, writer);
-    if (averages) {
-      const model::LanguageModel other = model::LanguageModel::make(config, tokenizer->vocabulary(), 43);
-      std::vector<at::Tensor> values;
-      for (const model::FlatGroup& group : other.groups()) values.push_back(group.values);
-      model::write_tensors(writer, "ema/", other, values);
-      artifact::CheckpointWriter alone(folder / "averages.h5", {}, meta);
-      model::write_weights(other, alone);
-      alone.finish();
-    }
-    writer.finish();
-  }
-
-  artifact::Workspace workspace(const std::string& name) const {
-    artifact::Workspace workspace;
-    workspace.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
-    workspace.inputs["data"] = {{folder / "data", artifact::Kind::kTokenShards, "", {}}};
-    workspace.outputs["scores"] = folder / (name + ".h5");
-    workspace.work = folder / "work";
-    support::make_folders(workspace.work);
-    workspace.progress = &support::silent_progress();
-    return workspace;
-  }
-
-  static EvaluateConfig config(Json more = Json::object()) {
-    Json options = {{"tasks", {"perplexity", "passkey", "copy"}},
-                    {"lengths", {1, 2, 4}},
-                    {"documents", 8},
-                    {"min_documents", 4},
-                    {"passkey", {{"depths", {0, 1}}, {"trials", 2}, {"wording", "short"}}},
-                    {"copy", {{"trials", 2}}}};
-    options.update(more);
-    return support::make_config<EvaluateConfig>(Json{{"eval", options}});
-  }
-};
-
-}  // namespace
+using test::Bench;
 
 BOOST_AUTO_TEST_SUITE(evaluate_stage)
 
-BOOST_AUTO_TEST_CASE(averages_of_the_weights_are_measured_where_that_is_asked_for) {
+BOOST_AUTO_TEST_CASE(averages_and_the_best_weights_are_measured_where_that_is_asked_for) {
   // Also where a table grows, and under rules that replace the encoding.
   const std::vector<std::pair<Json, Json>> cases = {
       {"rope", Json{{"tasks", {"perplexity", "extension"}}, {"extension", {{"variants", {"plain", "pi", "logit_scale"}}}}}},
@@ -122,7 +48,9 @@ BOOST_AUTO_TEST_CASE(averages_of_the_weights_are_measured_where_that_is_asked_fo
       evaluate(Bench::config(more), workspace);
       return artifact::read_eval_tables(workspace.output("scores"));
     };
-    const artifact::Tables own = losses("own", "model.h5", Json::object()), averaged = losses("ema", "model.h5", {{"weights", "ema"}}),
+    const artifact::Tables own = losses("own", "model.h5", Json::object()),
+                           averaged = losses("ema", "model.h5", {{"weights", "ema"}}),
+                           best = losses("best", "model.h5", {{"weights", "best"}}),
                            alone = losses("alone", "averages.h5", Json::object());
     int compared = 0;
     for (const artifact::Table& table : alone.tables) {
@@ -134,20 +62,34 @@ BOOST_AUTO_TEST_CASE(averages_of_the_weights_are_measured_where_that_is_asked_fo
         return all;
       };
       BOOST_TEST(text(averaged) == text(alone), name);
+      BOOST_TEST(text(best) == text(alone), name);
+      BOOST_TEST(best.at(name).integers("step").front() == 9);
+      BOOST_TEST(own.at(name).integers("step").front() == 17);
       BOOST_TEST(text(own) != text(alone), name);
       ++compared;
     }
     BOOST_TEST(compared > 0);
     BOOST_TEST(averaged.facts["weights"] == "ema");
+    BOOST_TEST(best.facts["weights"] == "best");
+    BOOST_TEST(best.facts["step"] == 9);
+    BOOST_TEST(best.facts["tokens_seen"] == 900);
     BOOST_TEST(!own.facts.contains("weights"));
   }
   const Bench without;
   artifact::Workspace workspace = without.workspace("scores");
-  BOOST_CHECK_EXCEPTION(evaluate(Bench::config({{"weights", "ema"}}), workspace), support::ArtifactError, [](const auto& error) {
-    const std::string text = error.what();
-    return text.find("model.h5: holds no averages of its weights, since train.ema was 0") != std::string::npos &&
-           text.find("set eval.weights: model, or train with train.ema above 0") != std::string::npos;
-  });
+  BOOST_CHECK_EXCEPTION(
+      evaluate(Bench::config({{"weights", "ema"}}), workspace), support::ArtifactError, [](const auto& error) {
+        const std::string text = error.what();
+        return text.find("model.h5: holds no averages of its weights, since train.ema was 0") != std::string::npos &&
+               text.find("set weights: model, or train with train.ema above 0") != std::string::npos;
+      });
+  BOOST_CHECK_EXCEPTION(
+      evaluate(Bench::config({{"weights", "best"}}), workspace), support::ArtifactError, [](const auto& error) {
+        const std::string text = error.what();
+        return text.find("model.h5: holds no weights of its best validation, since train.best was false") !=
+                   std::string::npos &&
+               text.find("train with train.best: true") != std::string::npos;
+      });
 }
 
 BOOST_AUTO_TEST_CASE(every_row_tells_run_encoding_seed_and_step) {

@@ -1,10 +1,12 @@
 #include <ATen/core/Tensor.h>
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
 
+#include "model/checkpoint_io.h"
 #include "small_run.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -295,6 +297,83 @@ BOOST_AUTO_TEST_CASE(the_average_is_that_of_the_weights_after_each_step) {
   training::train(small_config(), plain);
   BOOST_TEST(tensor_of(folder / "plain/s3-model.h5", "model/norm") == tensor_of(folder / "trunk/s3-model.h5", "model/norm"),
              boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last_ones) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  TrainConfig config = small_config();
+  config.train.optimizer.peak_lr = 0.5;  // reached at the end: what was learned on the way there is lost again
+  config.train.optimizer.clip = 0;
+  config.train.warmup_steps = 20;
+  artifact::Workspace plain = workspace_in(folder / "plain", data);
+  training::train(config, plain);
+  const artifact::Tables curve = artifact::read_metrics(folder / "plain/metrics.h5");
+  const auto& steps = curve.at("validation").integers("step");
+  const std::vector<double> losses = curve.at("validation").reals("loss");
+  const auto lowest = std::min_element(losses.begin(), losses.end()) - losses.begin();
+  const std::int64_t best = steps[static_cast<std::size_t>(lowest)];
+  BOOST_REQUIRE(best < 20);
+  artifact::Workspace there = workspace_in(folder / "there", data, {{"best", best}});
+  training::train(config, there);
+
+  config.train.best = true;
+  artifact::Workspace whole = workspace_in(folder / "whole", data), parts = workspace_in(folder / "parts", data);
+  training::train(config, whole);
+  for (const std::int64_t stop_after : {3, 8, 6}) {  // before the first validation, and behind others
+    Watching stop(stop_after);
+    parts.progress = &stop;
+    BOOST_CHECK_THROW(training::train(config, parts), support::Stopped);
+    support::request_stop(0);
+  }
+  parts.progress = &support::silent_progress();
+  training::train(config, parts);
+  BOOST_TEST((bytes_of(folder / "parts/model.h5") == bytes_of(folder / "whole/model.h5")));
+  for (const char* name : {"embedding", "layers.1.feed_forward.down", "norm"}) {
+    const std::string weights = std::string("model/") + name, kept = std::string("best/") + name;
+    BOOST_TEST(tensor_of(folder / "whole/model.h5", kept) == tensor_of(folder / "there/best-model.h5", weights),
+               boost::test_tools::per_element());
+    BOOST_TEST(tensor_of(folder / "whole/model.h5", weights) == tensor_of(folder / "plain/model.h5", weights),
+               boost::test_tools::per_element());
+  }
+  const artifact::CheckpointReader checkpoint(folder / "whole/model.h5");
+  const model::StoredWeights found = model::find_weights(checkpoint, model::WeightsOf::kBest);
+  BOOST_TEST(found.step == best);
+  BOOST_TEST(found.tokens == best * 4 * 8);
+  const Json fact = artifact::read_metrics(folder / "whole/metrics.h5").facts["best"];
+  BOOST_TEST(fact["step"] == best);
+  BOOST_TEST(fact["loss"].get<double>() == losses[static_cast<std::size_t>(lowest)]);
+  BOOST_TEST(artifact::CheckpointReader(folder / "plain/model.h5").find("best/embedding") == nullptr);
+
+  // A longer training goes on from a snapshot as if there had been none, from before the first validation too.
+  artifact::Workspace trunk = workspace_in(folder / "trunk", data, {{"s3", 3}, {"s12", 12}, {"s20", 20}});
+  training::train(config, trunk);
+  for (const std::size_t from : {0, 1}) {
+    artifact::Workspace on = workspace_in(folder / ("on" + std::to_string(from)), data, {{"s20", 20}});
+    on.earlier = trunk.snapshots[from];
+    Watching notes(-1);
+    on.progress = &notes;
+    training::train(config, on);
+    BOOST_TEST(notes.warnings.empty());
+    BOOST_TEST(notes.advances == 20 - trunk.snapshots[from].step);
+    BOOST_TEST((bytes_of(on.snapshots[0].outputs["model"]) == bytes_of(trunk.snapshots[2].outputs["model"])));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_best_weights_need_a_validation_on_the_way) {
+  for (const std::int64_t every : {0, 21}) {
+    Json config = {{"train",
+                    {{"tokens", 640},
+                     {"batch", 4},
+                     {"length", 8},
+                     {"warmup_steps", 3},
+                     {"best", true},
+                     {"validate_every", every}}}};
+    BOOST_CHECK_EXCEPTION(support::make_config<TrainConfig>(config), support::ConfigError, [&](const auto& error) {
+      return says(error, {"best: true needs a validation within the 20 steps of the run",
+                          "validate_every is " + std::to_string(every)});
+    });
+  }
 }
 
 /// A run whose weights are not finite before the steps named, and as they were after them.

@@ -1,6 +1,9 @@
 #include "training/watcher.h"
 
 #include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <map>
+#include <regex>
 #include <set>
 
 #include "model/model_config.h"
@@ -42,6 +45,10 @@ BOOST_AUTO_TEST_CASE(every_line_of_the_log_has_every_field_and_attempts_belong_t
   training::train(small_config(), workspace);
 
   std::set<std::string> phases, runs;
+  // The batch of each step, and what it gave.
+  const std::vector<double> each = artifact::read_metrics(folder / "run/metrics.h5").at("steps").reals("loss");
+  std::map<std::int64_t, double> losses;
+  for (std::size_t i = 0; i < each.size(); ++i) losses[static_cast<std::int64_t>(i) + 1] = each[i];
   double wall = 0;
   std::int64_t attempts = 0;
   for (const Json& record : records_of(workspace.work)) {
@@ -56,6 +63,14 @@ BOOST_AUTO_TEST_CASE(every_line_of_the_log_has_every_field_and_attempts_belong_t
         BOOST_TEST(record.contains(name), name << " in " << record.dump());
       }
       BOOST_TEST(record["mfu"] == "n/a");   // no peak is known for a CPU, and none is guessed
+    }
+    if (phase == "validation") {
+      const double loss = record["val_loss"];
+      BOOST_TEST(record["loss"] == record["val_loss"]);
+      BOOST_TEST(record["perplexity"].get<double>() == std::exp(loss));
+      BOOST_TEST(record["train_loss"] == losses.at(record["step"].get<std::int64_t>()));
+      BOOST_TEST(
+          std::regex_match(record["timestamp"].get<std::string>(), std::regex(R"(20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ)")));
     }
     if (phase == "checkpoint") {
       BOOST_TEST(record["step"] == 7);

@@ -1,0 +1,31 @@
+#include "evaluation/model_identity.h"
+
+#include "artifact/artifact_check.h"
+#include "encodings/registry.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+ModelIdentity identify(const artifact::CheckpointReader& checkpoint, const artifact::Input& input,
+                       model::WeightsOf weights) {
+  const artifact::CheckpointMeta& meta = checkpoint.meta();
+  const model::StoredWeights stored = model::find_weights(checkpoint, weights);
+  const bool others = weights != model::WeightsOf::kModel;
+  ModelIdentity identity;
+  identity.digest = input.digest.empty() ? artifact::artifact_content_digest(input.path) : input.digest;
+  const std::string run_id =
+                        identity.digest.substr(0, 12) + (others ? support::cat("-", model::weights_name(weights)) : ""),
+                    encoding = encodings::encoding_name(meta.encoding);
+  identity.row = {run_id, encoding, static_cast<std::int64_t>(model::seed_of(checkpoint)), stored.step};
+  identity.facts = {{"run_id", run_id},
+                    {"model_digest", identity.digest},
+                    {"encoding", meta.encoding},
+                    {"pe", encoding},
+                    {"train_length", model::config_of(checkpoint).length},
+                    {"step", stored.step},
+                    {"tokens_seen", stored.tokens}};
+  if (others) identity.facts["weights"] = model::weights_name(weights);
+  return identity;
+}
+
+}  // namespace pe::evaluation
