@@ -13,6 +13,9 @@
 namespace pe::report {
 namespace {
 
+/// Columns of a display: cells with more wrap.
+constexpr std::size_t kLongText = 100;
+
 using support::cat;
 
 std::string with_minus(std::string digits) {
@@ -307,7 +310,11 @@ std::string to_html(const Table& table) {
       } else {
         shown = escape_html(cell.text);
       }
-      const char* kind = column.text ? "" : cell.number ? " class=\"n\"" : " class=\"n miss\"";
+      const bool long_text = column.text && support::display_width(cell.text) > kLongText;
+      const char* kind = long_text     ? " class=\"wide\""
+                         : column.text ? ""
+                         : cell.number ? " class=\"n\""
+                                       : " class=\"n miss\"";
       const std::string value = cell.number ? cat(" data-v=\"", support::shortest(*cell.number), "\"") : "";
       text += cat("<td", kind, value, cell.reason.empty() ? "" : cat(" title=\"", escape_html(cell.reason), "\""), ">", shown,
                   "</td>");

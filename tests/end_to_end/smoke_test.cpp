@@ -252,7 +252,8 @@ BOOST_AUTO_TEST_CASE(damaged_inputs_end_in_exit_code_3_and_one_message) {
 
 BOOST_AUTO_TEST_CASE(every_stage_explains_itself) {
   for (const char* name : {"pe-fetch", "pe-generate", "pe-make-tokenizer", "pe-tokenize", "pe-mix", "pe-train",
-                           "pe-branch-decay", "pe-drop-pe", "pe-extend", "pe-dummy", "pe-evaluate", "pe-report"}) {
+                           "pe-branch-decay", "pe-drop-pe", "pe-extend", "pe-dummy", "pe-evaluate", "pe-sample",
+                           "pe-report"}) {
     const Captured help = capture({program(name), "--help"});
     BOOST_TEST(help.status.code == 0);
     BOOST_TEST(contains(help.out, "Config fields"), name);

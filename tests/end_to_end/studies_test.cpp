@@ -57,7 +57,7 @@ class Study {
 };
 
 /// Every stage runs, every claim gets a verdict (of models this small: any), and a second run has nothing to do.
-void runs_to_its_report(const std::string& name, bool tests_claims = true) {
+void runs_to_its_report(const std::string& name, bool tests_claims = true, const std::vector<std::string>& texts = {}) {
   BOOST_TEST_CONTEXT(name) {
     const Study study(name);
     const auto run = study.run();
@@ -67,6 +67,8 @@ void runs_to_its_report(const std::string& name, bool tests_claims = true) {
     BOOST_TEST(study.claims().empty() != tests_claims);
     const std::string verdicts = tests_claims ? study.reported("tables/verdicts.csv") : "";
     for (const std::string& claim : study.claims()) BOOST_TEST(verdicts.find("\n" + claim + ",") != std::string::npos, claim << " in " << verdicts);
+    const std::string page = texts.empty() ? "" : study.reported("report.html");
+    for (const std::string& text : texts) BOOST_TEST(page.find(text) != std::string::npos, text);
     const auto again = study.run();
     BOOST_TEST((again.out + again.err).find("nothing to do") != std::string::npos, again.out << again.err);
   }
@@ -131,7 +133,11 @@ BOOST_AUTO_TEST_CASE(the_structured_rows_plan_and_run_to_a_report_with_every_cel
 
 BOOST_AUTO_TEST_CASE(published_claims_about_language_models_get_their_verdicts) { runs_to_its_report("claims_tier_b"); }
 
-BOOST_AUTO_TEST_CASE(the_first_thousand_steps_on_stories_are_compared) { runs_to_its_report("tinystories_ape_rope_alibi"); }
+BOOST_AUTO_TEST_CASE(the_first_thousand_steps_on_stories_are_compared) {
+  runs_to_its_report(
+      "tinystories_ape_rope_alibi", true,
+      {"Texts that the models wrote", "One text of each model, of its first seed, for 3 of 3 prompts; all 12 are in"});
+}
 
 BOOST_AUTO_TEST_CASE(rankings_by_protocol_are_compared) { runs_to_its_report("protocol_ranking"); }
 

@@ -335,4 +335,44 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(section_of("checks", alone).empty());
 }
 
+BOOST_AUTO_TEST_CASE(texts_of_the_models_stand_one_below_the_other_for_each_prompt) {
+  Results results = two_models();
+  BOOST_TEST(section_of("samples", results).empty());
+  results.runs.push_back({.encoding = "rope", .seed = "43"});
+  results.arms[0].runs.push_back(2);
+  const std::vector<artifact::ColumnSpec> columns = {
+      {"prompt_id", kText}, {"text_id", kInteger}, {"temperature", kReal}, {"top_k", kInteger}, {"prompt", kText},
+      {"text", kText},      {"tokens", kInteger},  {"ended", kInteger},    {"nll", kReal},      {"repeated", kReal}};
+  for (std::size_t run = 0; run < 3; ++run) {
+    std::vector<std::vector<artifact::Cell>> rows;
+    for (const char* prompt : {"one", "two", "three", "four", "five"}) {
+      for (const int text : {0, 1}) {
+        rows.push_back({support::cat("given ", prompt), text, 0.8, 50, prompt,
+                        support::cat(results.runs[run].encoding, " wrote ", text, " <b>", std::string(120, 'w')), 30,
+                        run == 1 ? 1 : 0, 1.25, 0.5});
+      }
+    }
+    add(results, run, "samples", columns, rows);
+  }
+  const Section section = section_of("samples", results);
+  every_row_is_whole(section);
+  const Table& table = table_of(section, "samples");
+  BOOST_REQUIRE(table.rows.size() == 8U);  // two models, four of five prompts, the first text of the first seed
+  BOOST_TEST(cell_of(table, 0, "encoding").text == "rope");
+  BOOST_TEST(cell_of(table, 1, "encoding").text == "alibi");
+  BOOST_TEST(cell_of(table, 1, "prompt").text == "one");
+  BOOST_TEST(cell_of(table, 2, "prompt").text == "two");
+  BOOST_TEST(cell_of(table, 0, "text").text.rfind("rope wrote 0 <b>", 0) == 0U);
+  BOOST_TEST(cell_of(table, 0, "text").text.find(" …") != std::string::npos);
+  BOOST_TEST(cell_of(table, 1, "text").text.find(" ∎") != std::string::npos);
+  BOOST_TEST(*cell_of(table, 0, "repeated").number == 0.5);
+  BOOST_TEST(table.caption.find(
+                 "4 of 5 prompts; all 30 are in data/samples.csv. Temperature 0.8, of the 50 likeliest tokens") !=
+                 std::string::npos,
+             table.caption);
+  const std::string html = to_html(table);
+  BOOST_TEST(html.find("<td class=\"wide\">rope wrote 0 &lt;b&gt;") != std::string::npos);  // long cells wrap
+  BOOST_TEST(html.find("<td>one</td>") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -15,7 +15,8 @@ namespace {
 /// The stages stand beside their descriptions; a build of the tests alone has none.
 boost::test_tools::assertion_result stages_are_built(boost::unit_test::test_unit_id) {
   const fs::path folder = test::build_root() / "stages";
-  for (const char* stage : {"fetch", "tokenize", "train", "branch-decay", "drop-pe", "extend", "search-factors", "evaluate", "measure", "report"}) {
+  for (const char* stage : {"fetch", "tokenize", "train", "branch-decay", "drop-pe", "extend", "search-factors",
+                            "evaluate", "measure", "sample", "report"}) {
     if (fs::exists(folder / (std::string("pe-") + stage + ".describe.json"))) continue;
     boost::test_tools::assertion_result result(false);
     result.message() << "pe-" << stage << " is not built in " << folder;

@@ -1,0 +1,20 @@
+// pe-sample: lets a model write texts, from prompts and from the beginnings of held-out documents.
+#include "evaluation/sample.h"
+#include "model/machine.h"
+#include "stage/stage_main.h"
+using pe::artifact::Kind;
+
+int main(int argc, char** argv) {
+  return pe::stage::run<pe::evaluation::SampleConfig>(
+      argc, argv,
+      {.name = "sample",
+       .version = 1,
+       .summary = "Let a model write texts from prompts.",
+       .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
+       .outputs = {{"texts", Kind::kEvalTable}},
+       .epilogue = "The data gives the tokenizer and the documents that prompts begin. Every model gets the same "
+                   "random numbers.\n",
+       .prepare = pe::model::prepare,
+       .machine = pe::model::machine},
+      pe::evaluation::sample);
+}
