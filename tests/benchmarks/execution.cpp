@@ -1,11 +1,14 @@
 // What running a task costs: a grid of toys that only copy a small file, and one report that gathers them all, on two
-// slots, beside ninja starting the same program for the same copies. Nothing is there before; the wall time of the whole
-// process is divided by the tasks.
+// slots, beside ninja starting the same program for the same copies. Nothing is there before; the wall time of the
+// whole process is divided by the tasks. The peak of memory is that of the whole run.
 //
 //     execution PE-PIPELINE PLAIN-TOY [TASKS...] [--durable] [--no-gather]     default: 1000 10000
 //
 // The whole figure is `execution PE-PIPELINE PLAIN-TOY 1000 10000 100000 --durable`.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #include <chrono>
 #include <cmath>
@@ -77,15 +80,29 @@ std::string pipeline_text(int tasks, bool gather) {
       gather ? "  gather: {run: stages/pe-plain-gather, gather: {in: toy}}\n" : "");
 }
 
-double seconds_of(const std::vector<std::string>& command, const fs::path& folder) {
+struct Cost {
+  double seconds = 0;
+  double peak_mb = 0;
+};
+
+Cost cost_of(const std::vector<std::string>& command, const fs::path& folder) {
+  const fs::path told = folder / "told.txt";
+  const support::Descriptor out(::open(told.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  support::SpawnOptions options;
+  options.arguments = command;
+  options.directory = folder;
+  options.stdout_fd = options.stderr_fd = out.get();
   const auto start = std::chrono::steady_clock::now();
-  const auto captured = support::capture(command, "", 1 << 20, folder);
+  const pid_t pid = support::spawn(options);
+  rusage usage{};
+  int status = 0;
+  ::wait4(pid, &status, 0, &usage);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (captured.status.code != 0) {
-    fmt::print(stderr, "{} ended with {}:\n{}{}\n", command[0], captured.status.code, captured.out, captured.err);
+  if (const auto ended = support::decode_status(status); ended.code != 0) {
+    fmt::print(stderr, "{} ended with {}:\n{}", command[0], ended.code, support::read_file(told));
     std::exit(1);
   }
-  return seconds;
+  return {seconds, static_cast<double>(usage.ru_maxrss) / 1024};
 }
 
 void measure(const std::string& program, const fs::path& toy, int tasks, bool durable, bool gather) {
@@ -100,12 +117,13 @@ void measure(const std::string& program, const fs::path& toy, int tasks, bool du
     graph += "\n";
   }
   std::ofstream(folder / "build.ninja") << graph;
-  const double ours = seconds_of({program, "run", (folder / "toys.yml").string(), "-j", "2", "--progress", "none",
-                                  "--durability", durable ? "on" : "off"},
-                                 folder.path());
-  const double ninja = seconds_of({"ninja", "-j2", "--quiet"}, folder.path());
-  fmt::print("{:>7} tasks{}{}: {:.2f} ms a task; ninja {:.2f} ms, ratio {:.2f}\n", tasks, gather ? " and a report" : "", durable ? ", durable" : "",
-             1e3 * ours / tasks, 1e3 * ninja / tasks, ours / ninja);
+  const Cost ours = cost_of({program, "run", (folder / "toys.yml").string(), "-j", "2", "--progress", "none",
+                             "--durability", durable ? "on" : "off"},
+                            folder.path());
+  const Cost ninja = cost_of({"ninja", "-j2", "--quiet"}, folder.path());
+  fmt::print("{:>7} tasks{}{}: {:.2f} ms a task; ninja {:.2f} ms, ratio {:.2f}; peak {:.0f} MB\n", tasks,
+             gather ? " and a report" : "", durable ? ", durable" : "", 1e3 * ours.seconds / tasks,
+             1e3 * ninja.seconds / tasks, ours.seconds / ninja.seconds, ours.peak_mb);
 }
 
 }  // namespace
