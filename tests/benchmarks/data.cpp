@@ -1,12 +1,14 @@
-// What data cost: encoding, training a tokenizer, reading Parquet, fetching over loopback, windows of tokens; beside peers in
-// the same run.
+// What data cost: encoding, training a tokenizer, reading Parquet, fetching over loopback, windows of tokens, memory;
+// beside peers in the same run.
 //
-//     data [tokenize] [train] [parquet] [fetch] [window]   all by default
+//     data [tokenize] [train] [parquet] [fetch] [window] [memory]   all by default
 //         --seconds S    at least, for each figure; 1
 //         --train-mb N   text that tokenizers are trained on; 10
+//         --text-mb N    text that is tokenised for its memory, and then twice as much; 200
 //
-// Text and models are those of PE_TEST_DATA; PE_TEST_PYTHON names a Python with the packages sentencepiece and tokenizers
-// (data_peer.py). Rates of one thread are by its CPU time, so that other work on the machine moves them less.
+// Text and models are those of PE_TEST_DATA; PE_TEST_PYTHON names a Python with the packages sentencepiece and
+// tokenizers (data_peer.py). Rates of one thread are by its CPU time, so that other work on the machine moves them
+// less.
 #include <arrow/io/file.h>
 #include <arrow/table.h>
 #include <fmt/format.h>
@@ -35,6 +37,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/peak_memory.h"
 #include "support/process.h"
 #include "support/progress.h"
 #include "support/random.h"
@@ -48,7 +51,7 @@ using namespace pe;   // NOLINT
 namespace fs = std::filesystem;
 
 double at_least_s = 1;
-std::size_t train_bytes = 10'000'000;
+std::size_t train_bytes = 10'000'000, text_bytes = 200'000'000;
 
 double cpu_now() {
   timespec now{};
@@ -149,12 +152,23 @@ void measure_tokenize() {
     fmt::print("  {:<44} {:8.2f} MB/s\n", name, rate);
     return rate;
   };
+  // Each pass begins with an empty cache of words, as a worker does.
+  const auto cold_rate_of = [&](const char* name, const data::Tokenizer& tokenizer) {
+    std::vector<std::int32_t> ids;
+    const double rate = mb / cpu_of([&] {
+                          data::CachedEncoder encoder(tokenizer);
+                          for (const std::string& text : texts) encoder.encode(text, ids);
+                        });
+    fmt::print("  {:<44} {:8.2f} MB/s\n", name, rate);
+    return rate;
+  };
   {
     const fs::path model = models / "mistral-v1-32000.model";
     const auto tokenizer = data::make_sentencepiece(support::read_file(model), model.string());
     data::CachedEncoder encoder(*tokenizer);
     const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) { encoder.encode(text, ids); };
-    const double ours = rate_of("ours, sentencepiece BPE 32,000", ours_encode);
+    const double ours = cold_rate_of("ours, sentencepiece BPE 32,000", *tokenizer);
+    rate_of("ours, with the words of the same text remembered", ours_encode);
     const double linked = rate_of("linked sentencepiece " PE_SENTENCEPIECE_VERSION " (as spm_encode)",
                                   [&](const std::string& text, std::vector<std::int32_t>& ids) { tokenizer->encode(text, ids); });
     fmt::print("  ours {:.2f} times the linked library\n", ours / linked);
@@ -165,7 +179,7 @@ void measure_tokenize() {
     const auto tokenizer = data::make_byte_level(data::pack_byte_level({support::read_file(vocab), support::read_file(merges)}, "gpt2"), "gpt2");
     data::CachedEncoder encoder(*tokenizer);
     const auto ours_encode = [&](const std::string& text, std::vector<std::int32_t>& ids) { encoder.encode(text, ids); };
-    const double ours = rate_of("ours, GPT-2's byte-level BPE", ours_encode);
+    const double ours = cold_rate_of("ours, GPT-2's byte-level BPE", *tokenizer);
     ask_peers({"tokenizers", (folder / "texts.jsonl").string(), vocab.string(), merges.string()}, ours, digest_of(texts, ours_encode));
   }
   artifact::RawTextWriter raw(folder / "raw", {});
@@ -273,6 +287,56 @@ void measure_window() {
   fmt::print("windows of 1,025 tokens at random out of 60M, in memory: {:.2f} us each, a batch of 64 in {:.1f} us\n", 1e6 * batch / 64, 1e6 * batch);
 }
 
+/// Web pages, each with a number of its own so that none is a duplicate, until there are so many bytes.
+void write_pages(const fs::path& folder, const std::vector<std::string>& texts, std::size_t bytes) {
+  artifact::RawTextWriter raw(folder, {});
+  for (std::uint64_t i = 0; raw.bytes() < bytes; ++i) {
+    raw.add(texts[i % texts.size()] + std::to_string(i), "pages", i);
+  }
+  raw.finish();
+}
+
+void measure_memory() {
+  const std::vector<std::string> texts = web_pages();
+  const test::TempFolder folder;
+  fmt::print("memory at the peak of pe-tokenize, BPE 32,000, two workers, mapped text counted\n");
+  std::int64_t grown[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    const fs::path raw = folder / fmt::format("raw{}", i);
+    write_pages(raw, texts, text_bytes << i);
+    data::TokenizeConfig config;
+    config.tokenizer = data::TokenizeConfig::Tokenizer::kFile;
+    config.model = (data_folder() / "models" / "mistral-v1-32000.model").string();
+    config.workers = 2;
+    artifact::Workspace workspace;
+    workspace.inputs["raw"] = {{raw, artifact::Kind::kRawText, "", {}}};
+    workspace.outputs["data"] = folder / fmt::format("data{}", i);
+    workspace.progress = &support::silent_progress();
+    grown[i] = test::peak_growth([&] { data::tokenize(config, workspace); });
+    fmt::print("  {:6.0f} MB of text {:8.0f} MB of memory\n", static_cast<double>(text_bytes << i) / 1e6,
+               static_cast<double>(grown[i]) / 1e6);
+    fs::remove_all(raw);
+  }
+  const double slope = static_cast<double>(grown[1] - grown[0]) / static_cast<double>(text_bytes);
+  fmt::print("  along that line, 10 GB of text take {:.0f} MB\n",
+             (static_cast<double>(grown[1]) + slope * (10e9 - static_cast<double>(text_bytes << 1))) / 1e6);
+
+  constexpr std::uint64_t kDocuments = 15'000'000;
+  {
+    artifact::TokenShardsWriter writer(folder / "many", {}, data::make_byte_tokenizer()->record(), 1 << 22);
+    const std::int32_t ids[] = {256, 'a'};
+    for (std::uint64_t i = 0; i < kDocuments; ++i) writer.add(data::Split::kTrain, ids, 2, 1, i);
+    artifact::DatasetTotals totals;
+    writer.finish(totals);
+  }
+  ::malloc_trim(0);
+  const std::int64_t before = test::status_bytes("RssAnon");
+  const data::TokenDataset dataset(folder / "many");
+  const std::int64_t opened = test::status_bytes("RssAnon");
+  fmt::print("{} documents, opened: {:.1f} MB that ranks do not share\n", dataset.documents(data::Split::kTrain),
+             static_cast<double>(opened - before) / 1e6);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -281,6 +345,8 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--seconds" && i + 1 < argc) at_least_s = std::atof(argv[++i]);
     else if (word == "--train-mb" && i + 1 < argc) train_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
+    else if (word == "--text-mb" && i + 1 < argc)
+      text_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
     else wanted.push_back(word);
   }
   const auto asked = [&](const char* name) { return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end(); };
@@ -290,6 +356,7 @@ int main(int argc, char** argv) {
     if (asked("parquet")) measure_parquet();
     if (asked("fetch")) measure_fetch();
     if (asked("window")) measure_window();
+    if (asked("memory")) measure_memory();
   } catch (const support::Error& error) {
     fmt::print(stderr, "data: {}\n", error.what());
     return error.exit_code();
