@@ -87,13 +87,14 @@ BOOST_AUTO_TEST_CASE(the_corpus_ends_in_values_or_messages) {
                                                     {"read_parquet", pe::fuzz::read_parquet},
                                                     {"read_sentencepiece", pe::fuzz::read_sentencepiece},
                                                     {"read_byte_level", pe::fuzz::read_byte_level},
-                                                    {"read_hub_answer", pe::fuzz::read_hub_answer}};
+                                                    {"read_hub_answer", pe::fuzz::read_hub_answer},
+                                                    {"read_slurm_answer", pe::fuzz::read_slurm_answer}};
   std::size_t replayed = 0;
   for (const auto& [name, target] : targets) {
     const auto folder = pe::test::source_root() / "tests/fuzz/corpus" / name;
     if (!std::filesystem::exists(folder)) continue;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      target(pe::support::read_file(entry.path()));
+      replay(target, pe::support::read_file(entry.path()), 40);
       ++replayed;
     }
   }
