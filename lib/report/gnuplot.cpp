@@ -671,12 +671,10 @@ Canvas pdf_canvas(const Figure& figure) {
 
 std::string gnuplot_script(const Figure& figure, const Canvas& canvas) { return Script(figure, canvas).build(); }
 
-std::string render_svg(const Figure& figure) {
-  return tidy_svg(run_gnuplot(gnuplot_script(figure, svg_canvas(figure))), figure.title, figure.description, "");
-}
+namespace {
 
-std::string render_panel_svg(const Figure& figure, std::size_t panel, const std::string& prefix) {
-  // Drawn on the axes that all panels share.
+/// One panel as a figure of its own, on the axes that all panels share.
+Figure panel_alone(const Figure& figure, std::size_t panel) {
   Figure one = figure;
   const Panel& chosen = figure.panels.at(panel);
   if (figure.kind != Figure::Kind::kHeatMap && !chosen.x_low && !chosen.y_low) {
@@ -704,14 +702,20 @@ std::string render_panel_svg(const Figure& figure, std::size_t panel, const std:
     }
   }
   one.panels = {chosen};
-  std::string svg = run_gnuplot(gnuplot_script(one, svg_canvas(figure)));
-  svg = tidy_svg(std::move(svg), chosen.title.empty() ? figure.title : cat(figure.title, ": ", chosen.title),
-                 figure.description, prefix);
+  return one;
+}
+
+std::string tidy_whole(std::string svg, const Figure& figure) {
+  return tidy_svg(std::move(svg), figure.title, figure.description, "");
+}
+
+std::string tidy_panel(std::string svg, const Figure& figure, std::size_t panel, const std::string& prefix) {
+  const std::string& title = figure.panels.at(panel).title;
+  svg = tidy_svg(std::move(svg), title.empty() ? figure.title : cat(figure.title, ": ", title), figure.description, prefix);
   return svg.substr(svg.find("<svg"));
 }
 
-std::string render_pdf(const Figure& figure) {
-  std::string pdf = run_gnuplot(gnuplot_script(figure, pdf_canvas(figure)));
+std::string without_date(std::string pdf) {
   // Same length, so that the file's table of offsets stays right.
   constexpr std::string_view kDate = "/CreationDate (D:";
   for (std::size_t at = pdf.find(kDate); at != std::string::npos; at = pdf.find(kDate, at + 1)) {
@@ -722,6 +726,33 @@ std::string render_pdf(const Figure& figure) {
   }
   return pdf;
 }
+
+}  // namespace
+
+Pictures render(const Figure& figure, std::size_t panels, const std::string& prefix) {
+  // One program draws all of them: starting it takes longer than a picture.
+  std::string script = gnuplot_script(figure, svg_canvas(figure));
+  for (std::size_t i = 0; i < panels; ++i) script += cat("reset\n", gnuplot_script(panel_alone(figure, i), svg_canvas(figure)));
+  script += cat("reset\n", gnuplot_script(figure, pdf_canvas(figure)));
+  const std::string drawn = run_gnuplot(script);
+  std::size_t at = 0;
+  const auto next_svg = [&] {
+    constexpr std::string_view kEnd = "</svg>\n";  // never of a label: there < is &lt;
+    const std::size_t begin = drawn.find("<?xml", at), end = drawn.find(kEnd, at);
+    if (begin == std::string::npos || end == std::string::npos)
+      throw support::Error(support::kExitBug, support::Diagnostic{"gnuplot drew fewer pictures than it was asked for", {}, "", {}});
+    at = end + kEnd.size();
+    return drawn.substr(begin, at - begin);
+  };
+  Pictures pictures{.svg = tidy_whole(next_svg(), figure), .pdf = {}, .panels = {}};
+  for (std::size_t i = 0; i < panels; ++i) pictures.panels.push_back(tidy_panel(next_svg(), figure, i, cat(prefix, "-", i, "-")));
+  const std::size_t pdf = drawn.find("%PDF-", at);
+  if (pdf == std::string::npos) throw support::Error(support::kExitBug, support::Diagnostic{"gnuplot drew no PDF", {}, "", {}});
+  pictures.pdf = without_date(drawn.substr(pdf));
+  return pictures;
+}
+
+std::string render_svg(const Figure& figure) { return tidy_whole(run_gnuplot(gnuplot_script(figure, svg_canvas(figure))), figure); }
 
 std::string render_png(const std::string& svg) {
   if (!support::find_program("rsvg-convert")) missing_program("rsvg-convert", "librsvg2-bin");

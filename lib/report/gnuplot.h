@@ -28,12 +28,16 @@ Canvas pdf_canvas(const Figure& figure);
 /// The script, complete; everything that depends on the reader's taste is decided in it.
 std::string gnuplot_script(const Figure& figure, const Canvas& canvas);
 
-/// An SVG document with title and description of its own.
+/// A figure as files and as parts of a page.
+struct Pictures {
+  std::string svg, pdf;             ///< whole; the SVG has a title and a description of its own
+  std::vector<std::string> panels;  ///< SVG elements: no XML header, ids that begin with the prefix and the panel's number
+};
+/// @param panels how many of the first panels are drawn by themselves too, on the axes that all share
 /// @throws Error naming Debian's package when gnuplot is missing; Error (bug) with gnuplot's words when it refuses.
+Pictures render(const Figure& figure, std::size_t panels, const std::string& prefix);
+/// The SVG alone.
 std::string render_svg(const Figure& figure);
-/// One panel as an element for a page: no XML header, ids that begin with `prefix`.
-std::string render_panel_svg(const Figure& figure, std::size_t panel, const std::string& prefix);
-std::string render_pdf(const Figure& figure);
 /// PNG of an SVG document, by rsvg-convert, so that both look alike.
 std::string render_png(const std::string& svg);
 

@@ -139,27 +139,22 @@ std::vector<Section> make_sections(const Results& results) {
 namespace {
 
 /// A figure, drawn.
-struct Pictures {
-  std::string svg, pdf, png;
-  std::vector<std::string> panels;   ///< of the page
+struct Drawn {
+  Pictures pictures;
+  std::string png;
 };
 
 /// Every figure of the report. Programs do the work, so several are asked at once.
-std::map<const Figure*, Pictures> draw(const std::vector<Section>& sections, support::Progress& progress) {
-  std::map<const Figure*, Pictures> pictures;
+std::map<const Figure*, Drawn> draw(const std::vector<Section>& sections, support::Progress& progress) {
+  std::map<const Figure*, Drawn> drawn;
   std::vector<std::function<void()>> jobs;
   for (const Section& section : sections) {
     for (const Figure& figure : section.figures) {
-      Pictures& own = pictures[&figure];   // a place of its own: maps do not move what they hold
-      own.panels.resize(std::min(figure.panels.size(), kPanelsOnPage));
+      Drawn& own = drawn[&figure];  // a place of its own: maps do not move what they hold
       jobs.push_back([&figure, &own] {
-        own.svg = render_svg(figure);
-        own.png = render_png(own.svg);
+        own.pictures = render(figure, std::min(figure.panels.size(), kPanelsOnPage), figure.id);
+        own.png = render_png(own.pictures.svg);
       });
-      jobs.push_back([&figure, &own] { own.pdf = render_pdf(figure); });
-      for (std::size_t i = 0; i < own.panels.size(); ++i) {
-        jobs.push_back([&figure, &own, i] { own.panels[i] = render_panel_svg(figure, i, cat(figure.id, "-", i, "-")); });
-      }
     }
   }
   std::atomic<std::size_t> next{0};
@@ -185,7 +180,7 @@ std::map<const Figure*, Pictures> draw(const std::vector<Section>& sections, sup
   work();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
-  return pictures;
+  return drawn;
 }
 
 std::vector<std::string> fallen_claims(const Results& results) {
@@ -239,8 +234,8 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
             {"baseline", results.baseline},   {"train_length", results.train_length},
             {"encodings", results.encodings}, {"missing", results.missing},
             {"study", page.study},            {"sections", Json::array()}};
-  std::map<const Figure*, Pictures> pictures = draw(sections, *workspace.progress);
-  const std::size_t total = pictures.size();
+  std::map<const Figure*, Drawn> drawn = draw(sections, *workspace.progress);
+  const std::size_t total = drawn.size();
   for (const Section& section : sections) {
     PageSection shown{.section = &section, .figures = {}};
     Json entry{{"id", section.id},
@@ -249,12 +244,12 @@ std::vector<std::string> write_report(const ReportConfig& config, artifact::Work
                {"figures", Json::array()},
                {"tables", Json::array()}};
     for (const Figure& figure : section.figures) {
-      Pictures& own = pictures.at(&figure);
-      put(cat("figures/", figure.id, ".svg"), own.svg);
-      put(cat("figures/", figure.id, ".pdf"), own.pdf);
+      Drawn& own = drawn.at(&figure);
+      put(cat("figures/", figure.id, ".svg"), own.pictures.svg);
+      put(cat("figures/", figure.id, ".pdf"), own.pictures.pdf);
       put(cat("figures/", figure.id, ".png"), own.png);
       put(cat("data/figure_", figure.id, ".csv"), figure_csv(figure));
-      shown.figures.push_back({.figure = &figure, .panels = std::move(own.panels)});
+      shown.figures.push_back({.figure = &figure, .panels = std::move(own.pictures.panels)});
       entry["figures"].push_back({{"id", figure.id}, {"title", figure.title}, {"caption", figure.caption}});
     }
     for (const Table& table : section.tables) {
