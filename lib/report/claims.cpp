@@ -199,8 +199,11 @@ class Judge {
   ArmSeeds measure(const ClaimTest& test, TestResult& result) const {
     const Quantity& quantity = test.quantity;
     const auto tables = results_.tables.find(quantity.table);
-    if (tables == results_.tables.end() && !results_.missing.empty()) {
-      result.reason = cat("no table ", quote(quantity.table), " was gathered, and ", results_.missing.size(), " results are missing");
+    if (tables == results_.tables.end() && !(results_.missing.empty() && results_.left_out.empty())) {
+      result.reason = cat("no table ", quote(quantity.table), " was gathered, and ",
+                          results_.missing.empty() ? cat(support::join(results_.left_out, ", "),
+                                                         results_.left_out.size() == 1 ? " was" : " were", " left out")
+                                                   : cat(results_.missing.size(), " results are missing"));
       return {};
     }
     if (tables == results_.tables.end()) {
@@ -231,6 +234,8 @@ class Judge {
       if (names.count(name) != 0) continue;
       if (const std::string reason = missing_reason(name); !reason.empty()) {
         if (result.reason.empty()) result.reason = cat(name, " is missing: ", reason);
+      } else if (const std::string axis = axis_without(name); !axis.empty()) {
+        if (result.reason.empty()) result.reason = cat(name, " was left out of this run (axis ", axis, ")");
       } else {
         throw support::ConfigError(cat("nothing that was gathered is called ", quote(name)), test.place,
                                    support::suggestion(name, {names.begin(), names.end()}));
@@ -258,13 +263,32 @@ class Judge {
     return "";
   }
 
+  /// The axis by which an arm was left out of this run; empty for one that nobody asked for.
+  std::string axis_without(const std::string& arm) const {
+    const auto comma = arm.find(',');
+    const std::string encoding = arm.substr(0, comma);
+    std::set<std::string> others;
+    for (const std::string& label : results_.left_out) {
+      const auto equals = label.find('=');
+      const std::string axis = label.substr(0, equals);
+      if (axis != "encoding" && axis != "pe")
+        others.insert(axis);
+      else if (label.substr(equals + 1) == encoding)
+        return axis;
+    }
+    // With another axis narrowed, variants have other names, or are gone.
+    const bool known = std::find(results_.encodings.begin(), results_.encodings.end(), encoding) != results_.encodings.end();
+    return comma != std::string::npos && known && !others.empty() ? support::join({others.begin(), others.end()}, ", ") : "";
+  }
+
   void check_labels(const ClaimTest& test) const {
     for (const auto& [label, value] : test.quantity.runs) {
       std::set<std::string> known;
       for (const Run& run : results_.runs) {
         for (const auto& [name, own] : run.labels) known.insert(name);
       }
-      if (known.count(label) != 0 || !results_.missing.empty()) continue;   // perhaps of a run that is missing
+      if (known.count(label) != 0 || !results_.missing.empty() || !results_.left_out.empty())
+        continue;  // perhaps of a run that is not there
       throw support::ConfigError(cat("no run has a label ", quote(label)), test.place,
                                  support::suggestion(label, {known.begin(), known.end()}));
     }

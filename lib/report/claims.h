@@ -81,7 +81,7 @@ struct ClaimResult {
 /// Reproduced, partly, not reproduced, not testable: each is worse than those before it.
 bool worse_than(Verdict verdict, Verdict other);
 
-/// What a gather that is not whole lacks makes a test not testable, with the reason.
+/// What a gather that is not whole lacks, or a run leaves out (--axis), makes a test not testable, with the reason.
 /// @throws ConfigError at the test's line for a table, column, label or arm that nobody has or asked for, naming the nearest.
 std::vector<ClaimResult> judge(const std::vector<ClaimSpec>& claims, const Results& results);
 

@@ -34,6 +34,7 @@ std::string lead_of(const Results& results) {
                          results.curves.size(), " training ", results.curves.size() == 1 ? "log" : "logs");
   if (!names.empty()) text += cat(". Encodings: ", support::join(names, ", "));
   if (tells_variants(results)) text += cat(". Variants: ", support::join(results.variants, "; "));
+  if (!results.left_out.empty()) text += cat(". Left out of this run: ", support::join(results.left_out, ", "));
   return text + ".";
 }
 

@@ -361,6 +361,9 @@ void ReportConfig::describe(support::FieldVisitor& v) {
       "labels", labels,
       "Labels of the gathered artifacts in their order, each 'role axis=label,axis=label'; written by pe-pipeline.");
   v.field("missing", missing, "Gathered artifacts that are not there, with the reason; written by pe-pipeline.");
+  v.field("left_out", left_out,
+          "Labels of the pipeline's axes that --axis or a scale leaves out, each 'axis=label'; written by pe-pipeline.",
+          {.neutral = Json::array()});
   v.field("baseline", baseline,
           "Encoding that paired differences are taken against; the first one when it is not among them.");
   v.field("train_length", train_length, "Training length to mark; 0: as the artifacts say.",
@@ -442,6 +445,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   results.title = config.title.empty() ? "Comparison of positional encodings" : config.title;
   if (!config.claims.empty()) results.claims = read_claims(config.claims);
   results.missing = config.missing;
+  results.left_out = config.left_out;
   results.notes = config.notes;
   results.primary = config.primary;
   results.highlight = config.highlight;

@@ -24,6 +24,7 @@ struct ReportConfig {
   std::string title;                 ///< empty: the pipeline's, else words of our own
   std::vector<std::string> labels;   ///< "scores from=decay,encoding=rope,seed=42", one per artifact that was asked for
   std::vector<std::string> missing;  ///< "scores encoding=rope,seed=43: the training failed"
+  std::vector<std::string> left_out;  ///< labels of the pipeline that this run leaves out: "encoding=alibi"
   std::string baseline = "rope";
   std::int64_t train_length = 0;  ///< 0: as the artifacts say
   std::vector<std::string> palette;
@@ -183,6 +184,7 @@ struct Results {
   std::vector<Selection> selections;
   std::map<std::string, std::vector<GatheredTable>> tables;   ///< of the scores, by name, as gathered
   std::vector<std::string> missing;
+  std::vector<std::string> left_out;  ///< "encoding=alibi"
   std::vector<std::string> notes;
   std::int64_t train_length = 0;  ///< of every run; 0 when nothing says it, or runs differ: then see the runs
   std::string baseline;

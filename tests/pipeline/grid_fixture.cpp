@@ -159,10 +159,11 @@ struct EvaluateStage {
 
 struct Report {
   std::string title, claims, style = "plain";
-  std::vector<std::string> labels;
+  std::vector<std::string> labels, left_out;
   void describe(FieldVisitor& v) {
     v.field("title", title, "Heading.");
     v.field("labels", labels, "What is what.");
+    v.field("left_out", left_out, "What is not there.", {.neutral = Json::array()});
     v.field("style", style, "Looks.");
     v.path("claims", claims, "Claims to check.");
   }

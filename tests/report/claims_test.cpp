@@ -218,6 +218,30 @@ BOOST_AUTO_TEST_CASE(what_a_partial_grid_lacks_is_not_testable_and_misspellings_
   says(table.reason, "no table 'retrieval_trial' was gathered");
 }
 
+BOOST_AUTO_TEST_CASE(what_a_run_leaves_out_is_not_testable_and_other_claims_are_judged) {
+  Gathered gathered;
+  gathered.add("none", "1", kAll, some(40));
+  gathered.add("rope", "1", kAll, some(10));
+  const std::string alibi = "    tests:\n      - {where: {length: 40}, of: none, above: alibi}\n";
+  BOOST_CHECK_THROW(gathered.judge(alibi), support::ConfigError);
+  gathered.results.left_out = {"encoding=alibi", "size=small"};
+  const ClaimResult result = gathered.judge(alibi);
+  BOOST_TEST((result.verdict == Verdict::kNotTestable));
+  says(result.reason, "alibi was left out of this run (axis encoding)");
+  BOOST_TEST(
+      (gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict != Verdict::kNotTestable));
+  // A variant's name has changed with the axis; a table may have been the other label's.
+  says(gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: \"rope, small\"}\n").reason,
+       "rope, small was left out of this run (axis size)");
+  says(gathered.judge("    tests:\n      - {table: retrieval_trial, of: none, at_least: 1}\n").reason,
+       "encoding=alibi, size=small were left out");
+  BOOST_TEST(
+      (gathered.judge("    tests:\n      - {where: {length: 40}, of: none, at_least: 0.1}\n    runs: {size: small}\n").verdict ==
+       Verdict::kNotTestable));
+  // A misspelling stays an error.
+  BOOST_CHECK_THROW(gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rpoe}\n"), support::ConfigError);
+}
+
 BOOST_AUTO_TEST_CASE(without_its_control_a_claim_cannot_be_tested) {
   Gathered gathered;
   gathered.add("none", "1", some(10), some(10));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <set>
 #include <system_error>
 
@@ -347,6 +348,28 @@ void Composer::give_labels(const Stage& stage, Task& task) const {
     }
     config["labels"] = std::move(labels);
   }
+  if (support::find_field(description.fields, "left_out")) config["left_out"] = left_out(task);
+}
+
+/// Labels that `--axis` or a scale leaves out, so that a claim about them is told from one with a misspelling. Of an axis that the
+/// task itself has, the others are other tasks' business.
+Json Composer::left_out(const Task& task) const {
+  std::map<std::string, std::set<std::string>> kept;
+  const auto keep = [&](const Axis& axis) {
+    for (const AxisValue& value : axis.values) kept[axis.name].insert(value.label);
+  };
+  for (const Axis& axis : source_.axes) keep(axis);
+  for (const StageNode& stage : source_.file.stages) {
+    for (const Axis& axis : stage.axes) keep(axis);
+  }
+  Json left = Json::array();
+  for (const auto& [axis, labels] : source_.known_labels) {
+    if (std::any_of(task.axes.begin(), task.axes.end(), [&](const auto& own) { return own.first == axis; })) continue;
+    for (const std::string& label : labels) {
+      if (kept[axis].count(label) == 0) left.push_back(cat(axis, "=", label));
+    }
+  }
+  return left;
 }
 
 support::Origins Composer::origins_of(const Stage& stage, const Scope& scope) const {

@@ -82,6 +82,7 @@ class Composer {
   std::vector<ExternalInput> make_paths_absolute(const Stage& stage, Json& config) const;
   std::optional<Json> config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes);
   void give_labels(const Stage& stage, Task& task) const;
+  Json left_out(const Task& task) const;
   std::string isa_of(const Stage& stage, Mistakes& mistakes) const;
 
   const Overridden& source_;

@@ -1,6 +1,7 @@
 // Expansion: axes, joins, exclusion, snapshots, configs, and what every mistake looks like.
 #include "pipeline/expand/expand.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <tuple>
 
@@ -127,6 +128,19 @@ BOOST_AUTO_TEST_CASE(a_report_has_title_and_labels_in_its_config) {
   BOOST_TEST(report.config->at("labels")[0] ==
              "scores stage=evaluate,branch=b25,encoding=none,from=decay,seed=42,size=tiny,suite=perplexity");
   BOOST_TEST(report.config->at("labels")[639] == "curves stage=trunk,encoding=none,seed=42,size=tiny,snapshot=d15");
+}
+
+BOOST_AUTO_TEST_CASE(a_report_is_told_which_labels_a_run_leaves_out) {
+  const GridFolder folder;
+  BOOST_TEST(folder.expand(kGrid).tasks.back().config->at("left_out") == Json::array());
+  ExpandOptions options = GridFolder::plain_options();
+  options.axis = {"encoding=rope,none,alibi,pope,yarn", "seed=42,43"};
+  const Json narrowed = folder.expand(kGrid, options).tasks.back().config->at("left_out");
+  BOOST_TEST(std::find(narrowed.begin(), narrowed.end(), "seed=44") != narrowed.end(), narrowed.dump());
+  BOOST_TEST(std::find(narrowed.begin(), narrowed.end(), "encoding=rope") == narrowed.end(), narrowed.dump());
+  BOOST_TEST(std::count_if(narrowed.begin(), narrowed.end(),
+                           [](const Json& label) { return label.get<std::string>().rfind("size=", 0) == 0; }) == 0,
+             narrowed.dump());
 }
 
 BOOST_AUTO_TEST_CASE(narrowing_an_axis_keeps_the_rest) {
