@@ -51,6 +51,18 @@ std::vector<Point> plain(const std::vector<CurvePoint>& points) {
   return result;
 }
 
+std::vector<CurvePoint> paired_gap(const Curve& curve, const Curve& base) {
+  std::map<double, double> losses;
+  for (const CurvePoint& point : base.train) losses[point.step] = point.loss;
+  std::vector<CurvePoint> gap;
+  for (const CurvePoint& point : curve.train) {
+    const auto other = losses.find(point.step);
+    if (other == losses.end() || !std::isfinite(point.loss) || !std::isfinite(other->second)) continue;
+    gap.push_back({.step = point.step, .tokens = point.tokens, .loss = point.loss - other->second});
+  }
+  return gap;
+}
+
 const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch) {
   for (const Curve* curve : curves) {
     if (curve != &branch && curve->first_step == 0 && branch.first_step > 0 &&

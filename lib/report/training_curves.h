@@ -15,6 +15,9 @@ namespace pe::report {
 std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half);
 std::vector<Point> plain(const std::vector<CurvePoint>& points);
 
+/// Training loss less the other's at the steps that both logged.
+std::vector<CurvePoint> paired_gap(const Curve& curve, const Curve& base);
+
 /// Snapshots of one trunk hold the same training up to different steps: the longest says all.
 std::vector<const Curve*> distinct(const std::vector<Curve>& curves);
 /// The training that a branch forked off; null for one from scratch, or where the trunk was not gathered.

@@ -133,6 +133,78 @@ BOOST_AUTO_TEST_CASE(loss_is_drawn_against_parameters_and_compute_where_these_di
   BOOST_TEST(series_of(figure_of(section, "loss_flops").panels[0], "alibi", Series::Role::kPoints).points.size() == 6u);
 }
 
+BOOST_AUTO_TEST_CASE(the_cheapest_drop_is_the_latest_that_is_shown_to_be_as_good) {
+  // A drop costs a · t^-1/2 nats after t tokens, beside its control; the trunk ends 0.05 nats below the controls.
+  constexpr double kStep = 512, kEnd = 1000;
+  const auto make = [&](bool three_seeds) {
+    Results results;
+    results.baseline = "rope";
+    results.encodings = {"rope"};
+    for (const int seed : three_seeds ? std::vector<int>{1, 2, 3} : std::vector<int>{1, 2}) {
+      const double own = 0.001 * (seed - 2);
+      Curve trunk;
+      trunk.run = {.encoding = "rope", .variant = "trained", .seed = std::to_string(seed)};
+      for (int step = 10; step <= 1000; step += 10)
+        trunk.train.push_back({static_cast<double>(step), step * kStep, 3, 1});
+      trunk.validation = {{kEnd, kEnd * kStep, 2.95, 1}};
+      results.curves.push_back(trunk);
+      // The earliest drop has recovered, the second nearly, the last has not.
+      for (const auto& [fork, final_gap] :
+           std::vector<std::pair<int, double>>{{500, 0.005}, {750, 0.015}, {950, 0.06}}) {
+        for (const bool drops : {true, false}) {
+          Curve branch;
+          branch.run = {.encoding = "rope",
+                        .variant = support::cat(drops ? "drop" : "nodrop", fork),
+                        .seed = std::to_string(seed)};
+          branch.first_step = fork;
+          branch.config = {{"drop", {{"arm", drops ? "drop" : "nodrop"}}}};
+          for (int step = fork + 5; step <= 1000; step += 5) {
+            const double gap = drops ? 20 / std::sqrt((step - fork) * kStep) : 0;
+            branch.train.push_back({static_cast<double>(step), step * kStep, 3 + std::sin(step) + gap, 1});
+          }
+          branch.validation = {{kEnd, kEnd * kStep, 3 + (drops ? final_gap + own : 0), 1}};
+          results.curves.push_back(branch);
+        }
+      }
+    }
+    return results;
+  };
+  const Section section = section_of("drop_plan", make(true));
+  const Table& table = table_of(section, "drop_plan");
+  BOOST_REQUIRE(table.rows.size() == 3u);
+  const double half = 4.302652729911275 * 0.001 / std::sqrt(3.0);
+  for (std::size_t row = 0; row < 3; ++row) {
+    const double cost = std::vector<double>{0.005, 0.015, 0.06}[row];
+    BOOST_TEST(*cell_of(table, row, "share").number == (std::vector<double>{0.5, 0.75, 0.95}[row]),
+               tt::tolerance(1e-12));
+    BOOST_TEST(*cell_of(table, row, "control").number == cost, tt::tolerance(1e-9));
+    BOOST_TEST(cell_of(table, row, "control").interval->high == cost + half, tt::tolerance(1e-6));
+    BOOST_TEST(*cell_of(table, row, "undisturbed").number == cost + 0.05, tt::tolerance(1e-9));
+    BOOST_TEST(cell_of(table, row, "cheapest").text == (row == 1 ? "yes" : ""));
+  }
+  BOOST_TEST(*cell_of(table, 0, "left").number == 500 * kStep);
+  // 20 / √t is 0.0198 after 1.02M tokens, which is too far to be told from 25,600.
+  const double law = std::pow(20 / std::log(1.02), 2);
+  for (const std::size_t row : {0u, 1u}) BOOST_TEST(*cell_of(table, row, "recovery").number == law, tt::tolerance(0.1));
+  BOOST_TEST(cell_of(table, 2, "recovery").text == "far");
+  BOOST_REQUIRE(section.findings.size() == 1u);
+  BOOST_TEST(section.findings[0].find(
+                 "The latest drop of rope that is shown to cost less than 2 % of perplexity is at 75.0") == 0u,
+             section.findings[0]);
+
+  // Two seeds show nothing.
+  const Section few = section_of("drop_plan", make(false));
+  BOOST_TEST(!cell_of(table_of(few, "drop_plan"), 0, "control").interval);
+  BOOST_TEST(few.findings.at(0) == "No drop of rope is shown to cost less than 2 % of perplexity.");
+  // Without controls there is nothing to set a drop beside but the undisturbed training.
+  Results alone = make(true);
+  std::erase_if(alone.curves, [](const Curve& curve) { return curve.run.variant.rfind("nodrop", 0) == 0; });
+  const Section without = section_of("drop_plan", alone);
+  BOOST_TEST(cell_of(table_of(without, "drop_plan"), 0, "control").text == "–");
+  BOOST_TEST(*cell_of(table_of(without, "drop_plan"), 0, "undisturbed").number == 0.055, tt::tolerance(1e-9));
+  BOOST_TEST(section_of("drop_plan", trainings()).empty());
+}
+
 BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   Results results;
   results.baseline = "rope";

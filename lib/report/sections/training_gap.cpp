@@ -21,19 +21,6 @@ const Curve* partner_of(const std::vector<const Curve*>& curves, const Curve& cu
   return nullptr;
 }
 
-/// Loss less the baseline's at the steps that both logged.
-std::vector<CurvePoint> gap_of(const Curve& curve, const Curve& base) {
-  std::map<double, double> losses;
-  for (const CurvePoint& point : base.train) losses[point.step] = point.loss;
-  std::vector<CurvePoint> gap;
-  for (const CurvePoint& point : curve.train) {
-    const auto other = losses.find(point.step);
-    if (other == losses.end() || !std::isfinite(point.loss) || !std::isfinite(other->second)) continue;
-    gap.push_back({.step = point.step, .tokens = point.tokens, .loss = point.loss - other->second});
-  }
-  return gap;
-}
-
 /// The mean over seeds, with its t interval from three seeds on.
 std::vector<Point> banded(const std::vector<std::vector<Point>>& seeds) {
   std::map<double, std::vector<double>> at;
@@ -87,7 +74,7 @@ Section training_gap_section(const Results& results, Palette& palette) {
         if (encoding == results.baseline || curve->run.encoding != encoding || curve->run.variant != variant) continue;
         const Curve* base = partner_of(curves, *curve, results.baseline);
         if (!base) continue;
-        const auto gap = gap_of(*curve, *base);
+        const auto gap = paired_gap(*curve, *base);
         if (gap.size() < 2) continue;
         if (units.empty()) units = units_of(results, *curve);
         seeds.push_back(smoothed(gap, half));

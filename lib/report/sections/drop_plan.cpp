@@ -1,0 +1,193 @@
+// When to drop an encoding: what each drop costs at the end of the training, beside its control and beside a training
+// that went on undisturbed, how fast it recovers, and which drop with the fewest tokens left is as good.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "report/section.h"
+#include "report/training_curves.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+/// What a drop may cost: 2 % of perplexity.
+const double kAccepted = std::log(1.02);
+/// Groups of steps, each twice as long as the one before, that recovery is fitted on.
+constexpr std::size_t kLeastGroups = 3;
+/// A fit says nothing of more tokens than this many times those that were trained.
+constexpr double kFarthest = 10;
+
+std::string arm_of_drop(const Curve& curve) {
+  if (!curve.config.is_object() || !curve.config.contains("drop") || !curve.config["drop"].is_object()) return "";
+  return curve.config["drop"].value("arm", "");
+}
+
+double final_loss(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().loss; }
+double final_tokens(const Curve& curve) { return curve.validation.empty() ? NAN : curve.validation.back().tokens; }
+
+struct Drop {
+  double fork = 0, end = 0;                      ///< tokens
+  std::vector<double> dropped, kept;             ///< final validation losses by seed, of those that have both
+  std::vector<double> dropped_too, undisturbed;  ///< the same beside the training without any branch
+  std::vector<std::vector<CurvePoint>> gaps;     ///< of training losses, by seed
+};
+
+/// Tokens after the drop at which the gap to the control is down to kAccepted, by a power law through the mean gaps of
+/// groups of steps; NaN where these are too few, not above zero, or do not fall.
+double tokens_to_recover(const Drop& drop) {
+  std::map<double, std::pair<double, double>> at;  // tokens after the drop → sum of gaps, seeds
+  for (const auto& gap : drop.gaps) {
+    for (const CurvePoint& point : gap) {
+      auto& [sum, seeds] = at[point.tokens - drop.fork];
+      sum += point.loss;
+      ++seeds;
+    }
+  }
+  if (at.empty()) return NAN;
+  struct Group {
+    double tokens = 0, gap = 0, count = 0;
+  };
+  std::vector<Group> groups;
+  double border = 2 * at.begin()->first;
+  for (const auto& [tokens, mean] : at) {
+    if (groups.empty() || tokens > border) {
+      if (!groups.empty()) border *= 2;
+      while (tokens > border) border *= 2;
+      groups.push_back({});
+    }
+    Group& group = groups.back();
+    group.tokens += std::log(tokens);
+    group.gap += mean.first / mean.second;
+    ++group.count;
+  }
+  double n = 0, x = 0, y = 0, xx = 0, xy = 0;
+  for (const Group& group : groups) {
+    if (!(group.gap > 0)) continue;
+    const double log_tokens = group.tokens / group.count, log_gap = std::log(group.gap / group.count);
+    ++n;
+    x += log_tokens;
+    y += log_gap;
+    xx += log_tokens * log_tokens;
+    xy += log_tokens * log_gap;
+  }
+  if (n < static_cast<double>(kLeastGroups)) return NAN;
+  const double slope = (n * xy - x * y) / (n * xx - x * x), level = (y - slope * x) / n;
+  if (!(slope < 0)) return NAN;
+  return std::exp((std::log(kAccepted) - level) / slope);
+}
+
+Cell cost_cell(const SeedPairs& pairs, const char* missing) {
+  if (pairs.seeds == 0) return Cell::missing("–", missing);
+  Cell cell = Cell::of_number(pairs.delta);
+  if (std::isfinite(pairs.interval.low)) cell.interval = pairs.interval;
+  return cell;
+}
+
+std::string percent(double share) { return format_number(share, NumberStyle::kPercent); }
+
+}  // namespace
+
+Section drop_plan_section(const Results& results, Palette&) {
+  Section section{.id = "loss", .title = "Training"};
+  const auto curves = distinct(results.curves);
+  std::map<std::pair<std::string, double>, Drop> drops;  // encoding, fork
+  for (const Curve* curve : curves) {
+    if (arm_of_drop(*curve) != "drop" || curve->validation.empty() || curve->diverged) continue;
+    const CurvePoint& last = curve->validation.back();
+    const double fork = curve->first_step * last.tokens / last.step;
+    Drop& drop = drops[{curve->run.encoding, fork}];
+    drop.fork = fork;
+    drop.end = last.tokens;
+    for (const Curve* other : curves) {
+      if (arm_of_drop(*other) != "nodrop" || other->run.encoding != curve->run.encoding ||
+          other->run.seed != curve->run.seed || other->first_step != curve->first_step ||
+          final_tokens(*other) != last.tokens)
+        continue;
+      drop.dropped.push_back(last.loss);
+      drop.kept.push_back(final_loss(*other));
+      drop.gaps.push_back(paired_gap(*curve, *other));
+    }
+    const Curve* trunk = trunk_of(curves, *curve);
+    if (trunk != nullptr && final_tokens(*trunk) == last.tokens) {
+      drop.dropped_too.push_back(last.loss);
+      drop.undisturbed.push_back(final_loss(*trunk));
+    }
+  }
+  if (drops.empty()) return section;
+
+  Table table{.id = "drop_plan", .title = "When to drop the encoding"};
+  table.columns = {{.id = "encoding", .header = "Encoding", .text = true},
+                   {.id = "share", .header = "Dropped at", .style = NumberStyle::kPercent},
+                   {.id = "left", .header = "Tokens left", .style = NumberStyle::kTokens},
+                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                   {.id = "control",
+                    .header = "Against the control",
+                    .style = NumberStyle::kSignedNats,
+                    .direction = Direction::kLowerIsBetter},
+                   {.id = "undisturbed",
+                    .header = "Against no branch",
+                    .style = NumberStyle::kSignedNats,
+                    .direction = Direction::kLowerIsBetter},
+                   {.id = "recovery", .header = "Tokens to recover", .style = NumberStyle::kTokens},
+                   {.id = "cheapest", .header = "Cheapest", .text = true}};
+  std::map<std::string, const Drop*> cheapest;  // the last of each encoding that is shown to cost less than is accepted
+  std::vector<std::string> encodings;
+  for (const auto& [key, drop] : drops) {
+    if (encodings.empty() || encodings.back() != key.first) encodings.push_back(key.first);
+    const SeedPairs pairs = paired_seeds(drop.dropped, drop.kept);
+    if (std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted)
+      cheapest[key.first] = &drop;  // forks ascend
+  }
+  std::string last_encoding;
+  for (const auto& [key, drop] : drops) {
+    const SeedPairs control = paired_seeds(drop.dropped, drop.kept),
+                    undisturbed = paired_seeds(drop.dropped_too, drop.undisturbed);
+    const double left = drop.end - drop.fork, recovery = tokens_to_recover(drop);
+    const auto best = cheapest.find(key.first);
+    Row row{.rule_above = !last_encoding.empty() && last_encoding != key.first};
+    row.cells = {
+        Cell::of_text(key.first),
+        Cell::of_number(drop.fork / drop.end),
+        Cell::of_number(left),
+        Cell::of_number(static_cast<double>(control.seeds)),
+        cost_cell(control, "no control (drop.arm: nodrop) with that fork and seed"),
+        cost_cell(undisturbed, "the training without a branch was not gathered to its end"),
+        !std::isfinite(recovery)
+            ? Cell::missing("–", "the gap to the control does not fall as a power of the tokens, or is not above zero")
+        : recovery > kFarthest * left
+            ? Cell::missing("far", cat("beyond ", support::shortest(kFarthest), " times the tokens that were trained"))
+            : Cell::of_number(recovery),
+        Cell::of_text(best != cheapest.end() && best->second == &drop ? "yes" : "")};
+    table.rows.push_back(std::move(row));
+    last_encoding = key.first;
+  }
+  table.caption =
+      cat("Validation loss at the end, less that of the control with the same new schedule that kept its encoding, and "
+          "less that of the training that "
+          "went on undisturbed to the same step; paired by seed, 95 % t interval from three seeds on. Tokens to "
+          "recover: where a power law, fitted to the gap "
+          "of training losses behind the drop, reaches 2 % of perplexity (",
+          format_number(kAccepted, NumberStyle::kNats),
+          " nats). Cheapest: the latest drop whose interval against the control stays below that.");
+  for (const std::string& encoding : encodings) {
+    const auto best = cheapest.find(encoding);
+    if (best == cheapest.end()) {
+      section.findings.push_back(cat("No drop of ", encoding, " is shown to cost less than 2 % of perplexity."));
+      continue;
+    }
+    const Drop& drop = *best->second;
+    const SeedPairs pairs = paired_seeds(drop.dropped, drop.kept);
+    section.findings.push_back(
+        cat("The latest drop of ", encoding, " that is shown to cost less than 2 % of perplexity is at ",
+            percent(drop.fork / drop.end), " of the training: ", format_number(pairs.delta, NumberStyle::kSignedNats),
+            " nats against its control [", format_number(pairs.interval.low, NumberStyle::kSignedNats), ", ",
+            format_number(pairs.interval.high, NumberStyle::kSignedNats), "]."));
+  }
+  section.tables.push_back(std::move(table));
+  return section;
+}
+
+}  // namespace pe::report
