@@ -38,13 +38,14 @@ int main(int argc, char** argv) {
   const int code = pe::stage::run<pe::report::ReportConfig>(
       static_cast<int>(arguments.size()), arguments.data(),
       {.name = "report",
-       .version = 7,   // 6: ten figures, mean contexts, choices on the page; 7: result.txt, one gnuplot for all pictures of a figure
+       .version = 7,   // 6: ten figures, mean contexts, choices on the page; 7: result.txt, power of tasks, logits before training, claims on what a run leaves out
        .summary = "Compare models in tables, figures and one self-contained page.",
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},
        .outputs = {{"report", Kind::kReport}},
-       .epilogue = "--check-claims ends with 1 when a claim's verdict is worse than its `expected` (reproduced, where it does not say).\n"
-                   "Needs gnuplot (gnuplot-nox) and rsvg-convert (librsvg2-bin).",
+       .epilogue =
+           "--check-claims ends with 1 when a claim's verdict is worse than its `expected` (reproduced, where it does not say).\n"
+           "Needs gnuplot (gnuplot-nox) and rsvg-convert (librsvg2-bin).",
        .takes_labels = true},
       make_report);
   if (!checks || code != 0 || fallen.empty()) return code;

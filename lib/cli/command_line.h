@@ -92,6 +92,11 @@ struct DiffFlags {
   std::vector<std::string> only;
 };
 
+struct PowerFlags {
+  std::optional<std::int64_t> seeds, items;
+  std::optional<double> difference;  ///< nats, or a share
+};
+
 struct GarbageFlags {
   std::optional<std::int64_t> max_size;   ///< bytes
   std::optional<std::int64_t> keep_last;  ///< runs of each pipeline
@@ -121,6 +126,7 @@ struct CommandLine : ReadingFlags,
                      ShowFlags,
                      VerifyFlags,
                      DiffFlags,
+                     PowerFlags,
                      GarbageFlags,
                      DoctorFlags,
                      ConfigFlags {

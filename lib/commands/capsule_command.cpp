@@ -7,6 +7,7 @@
 #include "cli/terminal.h"
 #include "commands/capsule.h"
 #include "commands/chosen.h"
+#include "commands/chosen_report.h"
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
@@ -30,31 +31,6 @@ using support::ConfigError;
 using support::quote;
 
 constexpr const char* kIndex = "capsule.json";
-
-/// By what it writes, so that reports of others' stages count.
-bool is_report(const Record& record) {
-  return std::any_of(record.outputs.begin(), record.outputs.end(), [](const OutputRecord& output) {
-    return output.kind == artifact::kind_name(artifact::Kind::kReport);
-  });
-}
-
-/// The one report that the words name: of several results of one task the newest.
-Record report_of(const Store& store, const Inventory& inventory, const std::vector<std::size_t>& chosen) {
-  std::optional<Record> found;
-  std::size_t index = 0;
-  for (const std::size_t i : chosen) {
-    auto record = store.read(inventory.results[i].key);
-    if (!record || !is_report(*record)) continue;
-    if (found && found->task != record->task)
-      throw ConfigError(cat(quote(found->task), " and ", quote(record->task), " are both reports, and a capsule has one"), {}, "name one of them");
-    if (!found || inventory.results[i].ended > inventory.results[index].ended) {
-      found = std::move(record);
-      index = i;
-    }
-  }
-  if (!found) throw ConfigError("the store has no report among what is named", {}, "as in: pe-pipeline capsule grid.yml report grid-capsule");
-  return *std::move(found);
-}
 
 /// The records behind a result, its own first; what is in the store no more is left out.
 std::vector<Record> ancestry(const Store& store, const Inventory& inventory, const Record& record) {

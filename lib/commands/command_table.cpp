@@ -339,6 +339,28 @@ const cli::CommandTable& command_table() {
                    "0 made; 2 usage, no report or several, or DIR is there; 4 something cannot be read or written.",
                    capsule_command});
     out.push_back(
+        {"power",
+         "[FILE] REPORT [flags]",
+         "Say which differences so many seeds and documents can show",
+         "From the noise of seeds and of documents that a report has seen, the smallest true difference between two encodings that "
+         "a "
+         "two-sided test at 5 % finds in 80 % of studies (doc/statistics.md). REPORT is a folder with a report, or a result of the "
+         "store: "
+         "as for run with FILE, as for verify without. Three seeds of two encodings are enough to begin with.",
+         reading_flags() +
+             std::vector<Flag>{
+                 number("--seeds", "N", "With so many seeds; default: as the report has", &CommandLine::seeds),
+                 number("--items", "N", "With so many documents or trials; default: as the report has", &CommandLine::items),
+                 {"--difference", "SHARE",
+                  "Also how many seeds find a difference of so much: nats a token, or a share of answers, as 0.01 or 1%",
+                  [](CommandLine& line, const std::string& given) { line.difference = share_of("--difference", given); }},
+                 json_flag()},
+         {{"pe-pipeline power grid.yml report", ""},
+          {"pe-pipeline power reports/grid/latest --seeds 5 --items 200", "were there as many"},
+          {"pe-pipeline power reports/grid/latest --difference 0.01", "how many seeds show 0.01 nats"}},
+         "0 done; 2 usage, no report or several; 4 something cannot be read.",
+         power_command});
+    out.push_back(
         {"gc",
          "[FILE] [flags]",
          "Drop what the store does not need",

@@ -207,6 +207,13 @@ class Source : public cli::CompletionSource {
     if (kind == "FILE") return paths(typed, {".yml", ".yaml"}, true);
     if (kind == "DIR") return paths(typed, {}, false);
     if (kind == "PATH") return paths(typed, {}, true);
+    if (kind == "REPORT") {
+      out = paths(typed, {}, false);
+      if (const auto file = pipeline_of(context)) {
+        for (Candidate& task : selections(*file, typed)) out.push_back(std::move(task));
+      }
+      return out;
+    }
     if (kind == "NAME") {
       try {
         plain(encoding_names());

@@ -6,6 +6,7 @@
 #include "artifact/header.h"
 #include "cli/terminal.h"
 #include "commands/chosen.h"
+#include "commands/chosen_report.h"
 #include "commands/commands.h"
 #include "commands/diff_text.h"
 #include "commands/report_diff.h"
@@ -115,13 +116,6 @@ Json config_json(const std::vector<support::Difference>& differences) {
   for (const auto& each : differences)
     json.push_back({{"path", each.path}, {"first", each.before}, {"second", each.after}});
   return json;
-}
-
-/// What a report says as numbers; nothing for another artifact.
-std::optional<Json> report_json(const fs::path& folder) {
-  if (!fs::is_regular_file(folder / "report.json")) return std::nullopt;
-  Json json = Json::parse(support::read_file(folder / "report.json"), nullptr, false);
-  return json.is_object() && json.value("schema", "") == "pe-report/1" ? std::optional(std::move(json)) : std::nullopt;
 }
 
 /// Compares two sides; true when they are the same in content.

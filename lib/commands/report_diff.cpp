@@ -17,8 +17,8 @@ namespace {
 using support::cat;
 
 /// Columns that say what a row is about, and not what came out.
-const std::set<std::string> kNaming = {"encoding", "variant", "seed",   "protocol", "network", "method", "tested",   "rule",
-                                       "labels",   "task",    "expected", "claim_id", "what",    "length", "axis"};
+const std::set<std::string> kNaming = {"encoding", "variant", "seed", "protocol", "network",  "method", "tested", "rule", "labels",
+                                       "measure",  "unit",    "task", "expected", "claim_id", "what",   "length", "axis"};
 /// Names of contents, which differ whenever anything does.
 const std::set<std::string> kNames = {"run_id", "hash", "config_hash", "data"};
 

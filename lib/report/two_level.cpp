@@ -157,7 +157,7 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values) {
 }
 
 double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power, double alpha) {
-  if (seeds < kSeedsForNoise || items < 1) return kNaN;
+  if (seeds < kSeedsForNoise || items < 1 || !std::isfinite(noise.seed) || !std::isfinite(noise.item)) return kNaN;
   const double s = static_cast<double>(seeds), n = static_cast<double>(items);
   const Parts parts{.first = noise.seed * noise.seed / s,
                     .second = items < 2 ? 0 : noise.item * noise.item / n,

@@ -51,7 +51,8 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values);
 struct NoiseLevels {
   double seed = 0, item = 0;
 };
-/// The smallest true difference that `seeds` and `items` find at `alpha`, two-sided, with that power. NaN below three seeds.
+/// The smallest true difference that `seeds` and `items` find at `alpha`, two-sided, with that power. NaN below three seeds, and
+/// where a level is not known.
 double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power = 0.8, double alpha = 0.05);
 /// The fewest seeds that find `difference` with that power; 0 when even `most` do not.
 std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power = 0.8, std::size_t most = 200);

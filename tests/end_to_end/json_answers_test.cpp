@@ -43,6 +43,10 @@ std::optional<std::vector<std::string>> words_for(const Project& project, const 
       words.push_back("tasks");
     } else if (has(place, "PATH") || place == "A" || place == "B" || place == "ARTIFACT") {
       words.push_back(artifact);
+    } else if (place == "REPORT") {
+      static const test::TempFolder folder;
+      support::write_file_atomically(folder.path() / "report.json", R"({"schema":"pe-report/1","sections":[]})", false);
+      words.push_back(folder.path().string());
     } else if (command.name == "capsule" && place == "DIR") {
       words.push_back((project.root() / "capsule").string());  // made by this
     } else if (place == "DIR" || place == "STORE") {

@@ -284,15 +284,98 @@ BOOST_AUTO_TEST_CASE(a_sweep_of_learning_rates_is_one_model_chosen_on_validation
 }
 
 BOOST_AUTO_TEST_CASE(a_report_says_which_differences_it_can_show) {
-  const Section three = section_of("differences", perplexities({.encodings = {"rope", "a", "b", "c"}, .seed_sd = 0.02}));
+  const Section three = section_of("power", perplexities({.encodings = {"rope", "a", "b", "c"}, .seed_sd = 0.02}));
   BOOST_TEST_REQUIRE(three.findings.size() == 1u);
   BOOST_TEST(contains(three.findings[0], "3 seeds and 40 documents at 128"), three.findings[0]);
   BOOST_TEST(contains(three.findings[0], "with a power of 80 %"), three.findings[0]);
   const Table& power = table_of(three, "power");
   BOOST_TEST(*cell_of(power, 0, "seeds_10").number < *cell_of(power, 0, "seeds_3").number / 2);
-  const Section one = section_of("differences", perplexities({.seeds = {"1"}, .seed_sd = 0.02}));
+  BOOST_TEST(*cell_of(power, 0, "shown").number == *cell_of(power, 0, "seeds_3").number);
+  const Section one = section_of("power", perplexities({.seeds = {"1"}, .seed_sd = 0.02}));
   BOOST_TEST(contains(one.findings.at(0), "one seed and 40 documents"), one.findings.at(0));
   BOOST_TEST(contains(one.findings[0], "can show no difference"), one.findings[0]);
+  BOOST_TEST(cell_of(table_of(one, "power"), 0, "shown").reason == "the noise of training takes three seeds to know");
+
+  // Of tasks, too: by trials where there are some, by seeds where there are summaries. Answers without any noise say nothing.
+  Results trials = retrieval({20, 25, 30}, 50);
+  trials.baseline = "none";
+  BOOST_TEST(section_of("power", trials).empty());  // nothing to compare with
+  Arm none{"none", "", {}};
+  for (std::size_t seed = 0; seed < 3; ++seed) {
+    none.runs.push_back(trials.runs.size());
+    trials.runs.push_back({.encoding = "none", .seed = std::to_string(seed)});
+    for (int i = 0; i < 50; ++i) {
+      trials.trials.push_back({.run = none.runs.back(),
+                               .task = "passkey",
+                               .length = 128,
+                               .depth = 0.5,
+                               .item = std::to_string(i) + " " + std::to_string(0.5),
+                               .exact = i % 7 == 0 ? 1.0 : 0.0,
+                               .digits = 5,
+                               .nll = 1,
+                               .nll_control = 2});
+    }
+  }
+  trials.arms.push_back(none);
+  const Section asked = section_of("power", trials);
+  BOOST_TEST(contains(asked.findings.at(0), "3 seeds and 50 items at 128 (1×) (exact match, passkey) show differences of "),
+             asked.findings.at(0));
+  BOOST_TEST(*cell_of(table_of(asked, "power"), 0, "seed_sd").number == 0.1,
+             boost::test_tools::tolerance(1e-9));  // 0.4, 0.5, 0.6 less a constant
+  for (Trial& trial : trials.trials) trial.exact = 0;
+  BOOST_TEST(section_of("power", trials).empty());
+}
+
+BOOST_AUTO_TEST_CASE(equal_encodings_give_findings_in_a_report_as_often_as_the_level_says) {
+  // Through what a report prints: the table of differences with its corrected p, bold and sentences of perplexity.
+  for (const int seeds : {3, 5, 10}) {
+    int found = 0, bold = 0, sentences = 0;
+    for (int study = 0; study < 1000; ++study) {
+      std::vector<std::string> names;
+      for (int s = 0; s < seeds; ++s) names.push_back(std::to_string(1000 * study + s));
+      const Results results = perplexities({.seeds = names, .lengths = {128}, .documents = 20, .seed_sd = 0.01, .rest_sd = 0.03});
+      const Section differences = section_of("differences", results), perplexity = section_of("perplexity", results);
+      found += *cell_of(table_of(differences, "differences"), 0, "p_holm").number < 0.05;
+      bold += bold_in(perplexity.tables.at(0)) > 0;
+      sentences += contains(perplexity.findings.at(0), "(significant");
+    }
+    BOOST_TEST(found <= 60, seeds << " seeds: " << found << " of 1,000");
+    BOOST_TEST(found > 0);
+    BOOST_TEST(bold == found, seeds << " seeds: " << bold);
+    BOOST_TEST(sentences == found, seeds << " seeds: " << sentences);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(known_differences_lie_in_a_reports_intervals_as_often_as_it_says) {
+  for (const int seeds : {3, 5, 10}) {
+    int covered = 0;
+    for (int study = 0; study < 1000; ++study) {
+      std::vector<std::string> names;
+      for (int s = 0; s < seeds; ++s) names.push_back(std::to_string(1000 * study + s));
+      const Section section = section_of(
+          "differences",
+          perplexities({.seeds = names, .lengths = {128}, .documents = 20, .better = 0.03, .seed_sd = 0.02, .rest_sd = 0.03}));
+      const Table& table = table_of(section, "differences");
+      covered += *cell_of(table, 0, "low").number <= -0.03 && -0.03 <= *cell_of(table, 0, "high").number;
+    }
+    BOOST_TEST(covered >= 930, seeds << " seeds: " << covered << " of 1,000");
+    BOOST_TEST(covered <= 970, seeds << " seeds: " << covered << " of 1,000");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(two_seeds_are_printed_both_and_bits_per_byte_by_length) {
+  Results results = perplexities({.seeds = {"1", "2"}, .seed_sd = 0.05});
+  for (LmCell& cell : results.lm) cell.bpb = cell.nll / 3;
+  const Section section = section_of("perplexity", results);
+  const report::Cell& cell = section.tables[0].rows[0].cells.back();
+  BOOST_TEST(!cell.half_width.has_value());  // two values are no sample
+  BOOST_TEST(!cell.interval.has_value());
+  BOOST_TEST_REQUIRE(cell.parts.size() == 2u);
+  BOOST_TEST(cell.parts[0] == std::exp(results.find_lm(0, "prefix", 512)->nll), boost::test_tools::tolerance(1e-12));
+  const Table& bits = table_of(section, "bits_per_byte");
+  BOOST_TEST(
+      *cell_of(bits, 0, "bpb_512").number == (results.find_lm(0, "prefix", 512)->nll + results.find_lm(1, "prefix", 512)->nll) / 6,
+      boost::test_tools::tolerance(1e-12));
 }
 
 BOOST_AUTO_TEST_CASE(captions_of_perplexity_have_three_sentences) {

@@ -19,7 +19,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"cli", {"support"}},
     {"stage", {"cli", "artifact", "support"}},
     {"pipeline", {"artifact", "support"}},
-    {"commands", {"pipeline", "cli", "artifact", "support"}},
+    {"commands", {"pipeline", "report", "cli", "artifact", "support"}},
     {"data", {"artifact", "support"}},
     {"report", {"artifact", "support"}},
     {"kernels", {"support", "cuda"}},

@@ -178,74 +178,6 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
   return figure;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n == 0 ? NAN : n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-/// How noisy differences were at one length: medians over the arms.
-struct Observed {
-  NoiseLevels noise;
-  std::size_t seeds = 0, items = 0;   ///< the fewest
-};
-
-std::optional<Observed> observed_noise(const std::vector<Pair>& pairs, const std::string& protocol, std::int64_t length) {
-  std::vector<double> of_seeds, of_items;
-  Observed observed;
-  for (const Pair& pair : pairs) {
-    if (pair.protocol != protocol || pair.length != length || !pair.difference) continue;
-    const TwoLevel& d = *pair.difference;
-    observed.seeds = observed.seeds == 0 ? d.seeds : std::min(observed.seeds, d.seeds);
-    observed.items = observed.items == 0 ? d.items : std::min(observed.items, d.items);
-    if (d.knows_seeds()) of_seeds.push_back(std::sqrt(d.seed_variance * static_cast<double>(d.seeds)));
-    of_items.push_back(std::sqrt(d.item_variance * static_cast<double>(d.items)));
-  }
-  if (of_items.empty()) return std::nullopt;
-  observed.noise = {median(of_seeds), median(of_items)};
-  return observed;
-}
-
-/// What so many seeds could show, from the noise that was seen.
-Table power_table(const Results& results, const std::vector<Pair>& pairs, const std::string& protocol) {
-  Table table{.id = "power", .title = "Differences that can be shown"};
-  table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
-                   {.id = "seed_sd", .header = "of a seed", .group = "sd of a difference, nats", .style = NumberStyle::kNats},
-                   {.id = "document_sd", .header = "of a document", .group = "sd of a difference, nats", .style = NumberStyle::kNats}};
-  const std::size_t counts[] = {3, 5, 10, 20};
-  for (const std::size_t seeds : counts) {
-    table.columns.push_back({.id = cat("seeds_", seeds), .header = cat(seeds, " seeds"), .group = "smallest difference found in 80 %, nats", .style = NumberStyle::kNats});
-  }
-  table.columns.push_back({.id = "for_1_percent", .header = "for 1 %", .group = "seeds needed", .style = NumberStyle::kCount});
-  for (const std::int64_t length : lengths_of(results, protocol)) {
-    const auto seen = observed_noise(pairs, protocol, length);
-    if (!seen || !std::isfinite(seen->noise.seed)) continue;
-    Row row{.cells = {Cell::of_number(static_cast<double>(length)), Cell::of_number(seen->noise.seed), Cell::of_number(seen->noise.item)}};
-    for (const std::size_t seeds : counts) row.cells.push_back(Cell::of_number(detectable_difference(seen->noise, seeds, seen->items)));
-    const std::size_t needed = seeds_to_detect(std::log(1.01), seen->noise, seen->items);
-    row.cells.push_back(needed > 0 ? Cell::of_number(static_cast<double>(needed)) : Cell::missing(">200", "more documents are needed, or more than 200 seeds"));
-    table.rows.push_back(std::move(row));
-  }
-  table.caption = cat("From the noise that was seen here (medians over the arms), ", protocol, " protocol, with as many documents as here; two-sided test at 5 %. "
-                      "A difference of 0.01 nats is 1 % of perplexity.");
-  return table;
-}
-
-/// The line that every report of comparisons has.
-std::string power_sentence(const Results& results, const std::vector<Pair>& pairs, const std::string& protocol) {
-  const auto lengths = lengths_of(results, protocol);
-  const bool trained = std::find(lengths.begin(), lengths.end(), results.train_length) != lengths.end();
-  const std::int64_t length = trained ? results.train_length : lengths.front();
-  const auto seen = observed_noise(pairs, protocol, length);
-  if (!seen) return "";
-  const std::string documents = cat(seen->items, " documents at ", length_header(results, length), " tokens (", protocol, ")");
-  if (seen->seeds < kSeedsForNoise || !std::isfinite(seen->noise.seed))
-    return cat(seeds_in_words(seen->seeds), " and ", documents, " can show no difference between encodings: the noise of training takes three seeds to know.");
-  const double least = detectable_difference(seen->noise, seen->seeds, seen->items);
-  return cat(seeds_in_words(seen->seeds), " and ", documents, " show differences of ", format_number(least, NumberStyle::kNats), " nats (",
-             format_number(std::expm1(least), NumberStyle::kPercent), " % of perplexity) and more, with a power of 80 %.");
-}
-
 }  // namespace
 
 Section differences_section(const Results& results, Palette& palette) {
@@ -262,10 +194,7 @@ Section differences_section(const Results& results, Palette& palette) {
     const std::string against = cat(results.baseline, tells_variants(results) ? " of the same variant" : "");
     const auto pairs = pairs_of(results, arms);
     section.figures.push_back(forest_of(results, pairs, headline, "differences", against, palette));
-    section.tables.push_back(
-        table_of(results, pairs, "differences", cat("Paired differences from ", results.baseline), against));
-    if (std::string power = power_sentence(results, pairs, headline); !power.empty()) section.findings.push_back(std::move(power));
-    if (Table power = power_table(results, pairs, headline); !power.rows.empty()) section.tables.push_back(std::move(power));
+    section.tables.push_back(table_of(results, pairs, "differences", cat("Paired differences from ", results.baseline), against));
   }
 
   // A drop is compared with the same new schedule without a drop, or it is confounded with warming up again.

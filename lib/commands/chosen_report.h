@@ -1,0 +1,26 @@
+/// @file
+/// The one report that a command means, in a store or as a folder.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "pipeline/store/store.h"
+#include "pipeline/upkeep/inventory.h"
+#include "support/json.h"
+
+namespace pe::commands {
+
+/// By what it writes, so that reports of others' stages count.
+bool is_report(const pipeline::Record& record);
+
+/// The one report among these results: of several results of one task the newest. @throws ConfigError for none, or two tasks'
+/// reports
+pipeline::Record report_of(const pipeline::Store& store, const pipeline::Inventory& inventory,
+                           const std::vector<std::size_t>& chosen);
+
+/// What a report says as numbers; nothing for another artifact.
+std::optional<Json> report_json(const std::filesystem::path& folder);
+
+}  // namespace pe::commands

@@ -1,0 +1,179 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "cli/terminal.h"
+#include "commands/chosen.h"
+#include "commands/chosen_report.h"
+#include "commands/commands.h"
+#include "commands/power_text.h"
+#include "commands/session.h"
+#include "pipeline/run/exit_code.h"
+#include "report/two_level.h"
+#include "support/error.h"
+#include "support/files.h"
+#include "support/text.h"
+
+namespace pe::commands {
+
+namespace {
+
+using support::cat;
+using support::ConfigError;
+using support::quote;
+
+const Json* power_table(const Json& report) {
+  if (!report.contains("sections")) return nullptr;
+  for (const Json& section : report.at("sections")) {
+    if (!section.contains("tables")) continue;
+    for (const Json& table : section.at("tables")) {
+      if (table.value("id", "") == "power") return &table;
+    }
+  }
+  return nullptr;
+}
+
+/// A report of a store as a folder of links, which lives as long as this does.
+class Opened {
+ public:
+  explicit Opened(const cli::CommandLine& line, const Scope& scope)
+      : folder_(support::unique_sibling(fs::temp_directory_path() / "pe-power")) {
+    const pipeline::Store store = open_for_reading(scope.store);
+    const pipeline::Inventory inventory = pipeline::read_inventory(store);
+    const pipeline::Record record = report_of(store, inventory, chosen_results(line, scope, store, inventory));
+    name = record.task;
+    for (const pipeline::OutputRecord& output : record.outputs) {
+      if (output.collection && store.has_object(output.object)) json = report_json(store.materialise(output, folder_));
+      if (json) break;
+    }
+    print_warnings(store);
+  }
+  Opened(const Opened&) = delete;
+  ~Opened() {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  std::string name;
+  std::optional<Json> json;
+
+ private:
+  fs::path folder_;
+};
+
+}  // namespace
+
+Json power_of_report(const Json& report, const PowerQuestion& question) {
+  Json measures = Json::array();
+  const Json* table = power_table(report);
+  if (!table) return measures;
+  std::map<std::string, std::size_t> column;
+  for (const Json& each : table->at("columns")) column.emplace(each.value("id", ""), column.size());
+  for (const char* needed : {"measure", "unit", "length", "seeds", "items", "seed_sd", "item_sd"}) {
+    if (column.count(needed) == 0)
+      throw support::ArtifactError(
+          cat("its table 'power' has no column '", needed, "': another version of pe-report wrote it; make the report again"));
+  }
+  for (const Json& row : table->at("rows")) {
+    const auto number = [&](const char* name) {
+      const Json& cell = row.at(column.at(name));
+      return cell.contains("value") ? cell["value"].get<double>() : std::numeric_limits<double>::quiet_NaN();
+    };
+    const auto word = [&](const char* name) { return row.at(column.at(name)).value("text", ""); };
+    const auto count = [&](const char* name) { return static_cast<std::size_t>(number(name)); };
+    const report::NoiseLevels noise{number("seed_sd"), number("item_sd")};
+    // A summary stays one, however many items are asked for.
+    const std::size_t seen = count("items"), items = seen > 1 ? question.items.value_or(seen) : seen;
+    const std::size_t seeds = question.seeds.value_or(count("seeds"));
+    const double shown = report::detectable_difference(noise, seeds, items);
+    const auto json_of = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
+    Json measure{{"measure", word("measure")},
+                 {"unit", word("unit")},
+                 {"length", static_cast<std::int64_t>(number("length"))},
+                 {"seeds", seeds},
+                 {"items", items},
+                 {"seed_sd", json_of(noise.seed)},
+                 {"item_sd", json_of(noise.item)},
+                 {"detectable", json_of(shown)}};
+    if (question.difference && std::isfinite(noise.seed)) {
+      const std::size_t needed = report::seeds_to_detect(*question.difference, noise, items);
+      measure["seeds_needed"] = needed > 0 ? Json(needed) : Json();
+    }
+    measures.push_back(std::move(measure));
+  }
+  return measures;
+}
+
+std::string power_text(const Json& measures, const PowerQuestion& question) {
+  std::vector<std::vector<std::string>> rows{
+      {"measure", "length", "seeds", "items", "sd of a seed", "sd of an item", "smallest difference"}};
+  if (question.difference) rows.front().push_back(cat("seeds for ", support::shortest(*question.difference)));
+  bool unknown = false;
+  for (const Json& each : measures) {
+    const auto number = [&](const char* key) {
+      return each[key].is_null() ? std::string("-") : fmt::format("{:.4f}", each[key].get<double>());
+    };
+    const bool nats = each["unit"] == "nats";
+    std::string shown = number("detectable");
+    if (!each["detectable"].is_null()) {
+      const double least = each["detectable"];
+      shown += nats ? fmt::format(" nats, {:.1f} % of perplexity", 100 * std::expm1(least))
+                    : fmt::format(", {:.1f} points", 100 * least);
+    }
+    unknown = unknown || each["detectable"].is_null();
+    rows.push_back({cli::harmless(each["measure"].get<std::string>()), support::with_commas(each["length"].get<std::int64_t>()),
+                    each["seeds"].dump(), each["items"].dump(), number("seed_sd"), number("item_sd"), shown});
+    if (question.difference)
+      rows.back().push_back(!each.contains("seeds_needed")   ? "-"
+                            : each["seeds_needed"].is_null() ? "more than 200, or more items"
+                                                             : each["seeds_needed"].dump());
+  }
+  std::string out = table(std::move(rows));
+  out +=
+      "Of differences from the baseline, found in 80 % of studies by a two-sided test at 5 %; the noise is that of the report's "
+      "scores.\n";
+  if (unknown) out += "-: the noise of training takes three seeds to know.\n";
+  return out;
+}
+
+int power_command(const cli::CommandLine& line) {
+  const Scope scope = scope_of(line);
+  if (scope.words.size() != 1)
+    throw ConfigError(cat("expected one report, found ", scope.words.size()), {"pe-pipeline power", 0, 0, "", 1},
+                      "the folder of a report, or a result of a store, as in: pe-pipeline power grid.yml report");
+  std::string name = scope.words.front();
+  std::optional<Json> report;
+  if (fs::exists(name)) {
+    report = report_json(fs::is_directory(name) ? fs::path(name) : fs::absolute(name).parent_path());
+  } else {
+    Opened opened(line, scope);
+    name = opened.name;
+    report = std::move(opened.json);
+  }
+  if (!report) throw support::ArtifactError(cat(name, ": expected a report with report.json of pe-report/1, found none"));
+  PowerQuestion question;
+  const auto count = [](const std::optional<std::int64_t>& given) {
+    return given ? std::optional<std::size_t>(static_cast<std::size_t>(*given)) : std::nullopt;
+  };
+  question.seeds = count(line.seeds);
+  question.items = count(line.items);
+  question.difference = line.difference;
+  const Json measures = power_of_report(*report, question);
+  if (line.json)
+    print_json({{"schema", "pe-power/1"},
+                {"schema_version", 1},
+                {"report", name},
+                {"power", 0.8},
+                {"level", 0.05},
+                {"measures", measures}});
+  else if (measures.empty())
+    print(cat(cli::harmless(name), " compares nothing: an encoding and a baseline with results of one measure are needed\n"));
+  else
+    print(power_text(measures, question));
+  return pipeline::kRunDone;
+}
+
+}  // namespace pe::commands

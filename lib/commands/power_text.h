@@ -1,0 +1,27 @@
+/// @file
+/// What a study of so many seeds and items can show, by the noise that a report has seen. Works on `report.json`.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "support/json.h"
+
+namespace pe::commands {
+
+/// What is asked; what is not given is as in the report.
+struct PowerQuestion {
+  std::optional<std::size_t> seeds, items;
+  std::optional<double> difference;  ///< in the measure's unit: how many seeds find it?
+};
+
+/// For each measure and length of the report's table `power`: "measure", "unit", "length", "seeds", "items", "seed_sd", "item_sd",
+/// "detectable" (null below three seeds) and, where a difference is asked about, "seeds_needed" (null: not with 200). Empty where
+/// the report compares nothing. @throws ArtifactError for a report of another version
+Json power_of_report(const Json& report, const PowerQuestion& question);
+
+/// The same for people.
+std::string power_text(const Json& measures, const PowerQuestion& question);
+
+}  // namespace pe::commands

@@ -1,0 +1,27 @@
+/// @file
+/// The noise of results that are there, as what a study of so many seeds and items can show follows from it (two_level.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "report/results.h"
+#include "report/two_level.h"
+
+namespace pe::report {
+
+/// How noisy differences from the baseline were: of one measure at one length.
+struct ObservedNoise {
+  std::string measure;  ///< "NLL, anchored", "exact match, passkey"
+  bool nats = true;     ///< else a share
+  std::int64_t length = 0;
+  NoiseLevels noise;                 ///< medians over the encodings; `seed` is NaN below three seeds
+  std::size_t seeds = 0, items = 0;  ///< the fewest of any encoding
+};
+
+/// NLL under the headline protocol, then tasks of retrieval and algorithmic ones, each by length. What had no noise at all (nobody
+/// answered anything, say) is left out: it says nothing about a study in which something is answered.
+std::vector<ObservedNoise> observed_noise(const Results& results);
+
+}  // namespace pe::report

@@ -1,0 +1,91 @@
+// What so many seeds and items can show: a sentence among the findings of every report that compares, and a table.
+#include "report/power.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/comparison.h"
+#include "report/section.h"
+#include "support/text.h"
+
+namespace pe::report {
+namespace {
+
+using support::cat;
+
+/// The first measure, at the training length where it was measured there, else at its shortest.
+const ObservedNoise& leading(const Results& results, const std::vector<ObservedNoise>& all) {
+  for (const ObservedNoise& one : all) {
+    if (one.measure == all.front().measure && one.length == results.train_length) return one;
+  }
+  return all.front();
+}
+
+std::string sentence_of(const Results& results, const ObservedNoise& seen) {
+  const bool documents = seen.measure.rfind("NLL", 0) == 0;
+  const std::string who =
+      cat(seeds_in_words(seen.seeds), seen.items > 1 ? cat(" and ", seen.items, documents ? " documents" : " items") : "", " at ",
+          length_header(results, seen.length), documents ? " tokens" : "", " (", seen.measure, ")");
+  if (seen.seeds < kSeedsForNoise)
+    return cat(who, " can show no difference between encodings: the noise of training takes three seeds to know.");
+  const double least = detectable_difference(seen.noise, seen.seeds, seen.items);
+  return cat(who, " show differences of ",
+             seen.nats ? cat(format_number(least, NumberStyle::kNats), " nats (",
+                             format_number(std::expm1(least), NumberStyle::kPercent), " % of perplexity)")
+                       : cat(format_number(least, NumberStyle::kPercent), " points"),
+             " and more, with a power of 80 %.");
+}
+
+Table table_of(const std::vector<ObservedNoise>& all) {
+  Table table{.id = "power", .title = "Differences that can be shown"};
+  // pe-pipeline power reads the columns up to item_sd.
+  table.columns = {{.id = "measure", .header = "Measure", .text = true},
+                   {.id = "unit", .header = "Unit", .text = true},
+                   {.id = "length", .header = "Length", .style = NumberStyle::kCount},
+                   {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
+                   {.id = "items", .header = "Items", .style = NumberStyle::kCount},
+                   {.id = "seed_sd", .header = "of a seed", .group = "sd of a difference", .style = NumberStyle::kNats},
+                   {.id = "item_sd", .header = "of an item", .group = "sd of a difference", .style = NumberStyle::kNats},
+                   {.id = "shown", .header = "here", .group = "smallest difference found in 80 %", .style = NumberStyle::kNats}};
+  const std::size_t counts[] = {3, 5, 10, 20};
+  for (const std::size_t seeds : counts) {
+    table.columns.push_back({.id = cat("seeds_", seeds),
+                             .header = cat(seeds, " seeds"),
+                             .group = "smallest difference found in 80 %",
+                             .style = NumberStyle::kNats});
+  }
+  table.columns.push_back({.id = "for_1_percent", .header = "for 1 %", .group = "seeds needed", .style = NumberStyle::kCount});
+  const char* unknown = "the noise of training takes three seeds to know";
+  for (const ObservedNoise& seen : all) {
+    const auto number = [&](double value) { return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", unknown); };
+    Row row{.cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
+                      Cell::of_number(static_cast<double>(seen.length)), Cell::of_number(static_cast<double>(seen.seeds)),
+                      Cell::of_number(static_cast<double>(seen.items)), number(seen.noise.seed), number(seen.noise.item),
+                      number(detectable_difference(seen.noise, seen.seeds, seen.items))},
+            .rule_above = !table.rows.empty() && table.rows.back().cells.front().text != seen.measure};
+    for (const std::size_t seeds : counts) row.cells.push_back(number(detectable_difference(seen.noise, seeds, seen.items)));
+    const std::size_t needed = seeds_to_detect(seen.nats ? std::log(1.01) : 0.01, seen.noise, seen.items);
+    row.cells.push_back(needed > 0                       ? Cell::of_number(static_cast<double>(needed))
+                        : std::isfinite(seen.noise.seed) ? Cell::missing(">200", "more items are needed, or more than 200 seeds")
+                                                         : Cell::missing("–", unknown));
+    table.rows.push_back(std::move(row));
+  }
+  table.caption =
+      "Of differences from the baseline, in nats a token or as shares of answers; sd: medians over the encodings, from the scores "
+      "of this report. "
+      "Two-sided test at 5 %, as many items as here; 1 % is of perplexity, or one point of exact match.";
+  return table;
+}
+
+}  // namespace
+
+Section power_section(const Results& results, Palette&) {
+  Section section{.id = "power", .title = "What this study can show"};
+  const std::vector<ObservedNoise> all = observed_noise(results);
+  if (all.empty()) return section;
+  section.findings.push_back(sentence_of(results, leading(results, all)));
+  section.tables.push_back(table_of(all));
+  return section;
+}
+
+}  // namespace pe::report
