@@ -351,8 +351,11 @@ BOOST_AUTO_TEST_CASE(pairs_share_the_logits_among_them) {
 
 BOOST_AUTO_TEST_CASE(logits_drift_as_the_bias_says) {
   const Json options = {{"context", {64}}, {"min_documents", 8}, {"logit_drift", {{"pairs", 50}, {"sequences", 8}}}};
-  const auto mean = [&](const Rows& rows, const char* head, const char* distance) {
-    return value("probe_logit", rows_where(rows, "probe_logit", {{"layer", "0"}, {"head", head}, {"distance", distance}}).at(0), "mean");
+  const auto mean = [&](const Rows& rows, const char* head, const char* distance, const char* network = "trained") {
+    return value(
+        "probe_logit",
+        rows_where(rows, "probe_logit", {{"network", network}, {"layer", "0"}, {"head", head}, {"distance", distance}}).at(0),
+        "mean");
   };
   const Rows alibi = run("logit_drift", small_model("alibi"), options, long_documents());
   // Two heads: slopes 2^-4 and 2^-8.
@@ -360,6 +363,15 @@ BOOST_AUTO_TEST_CASE(logits_drift_as_the_bias_says) {
   BOOST_TEST(std::abs(mean(alibi, "1", "0") - mean(alibi, "1", "256") - 1) < 1e-3);
   const Rows none = run("logit_drift", small_model("none"), options, long_documents());
   BOOST_TEST(mean(none, "0", "0") == mean(none, "0", "256"));
+  // A model that was never trained is as it was before its training; one whose weights changed is not.
+  const LanguageModel fresh = small_model("rope");
+  const Rows same = run("logit_drift", fresh, options, long_documents());
+  BOOST_TEST(mean(same, "0", "8") == mean(same, "0", "8", "initial"));
+  forget_content(fresh);  // every logit is 0
+  const Rows moved = run("logit_drift", fresh, options, long_documents());
+  BOOST_TEST(mean(moved, "0", "8", "initial") == mean(same, "0", "8"));
+  BOOST_TEST(mean(moved, "0", "8") == 0);
+  BOOST_TEST(mean(same, "0", "8") != 0);
   for (const char* other : {"sinusoidal", "cope", "path"}) {
     const Rows rows = run("logit_drift", small_model(other), options, long_documents());
     BOOST_TEST(text(cell("probe_logit", rows.at("probe_logit").at(0), "status")) == "na_encoding");

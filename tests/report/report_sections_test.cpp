@@ -246,6 +246,13 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
                                       {"logit_share", kReal, ""}, {"status", kText, ""}}, pairs);
   add(results, 0, "probe_angle", {{"L", kInteger, ""}, {"layer", kInteger, ""}, {"group", kInteger, ""}, {"pair", kInteger, ""}, {"theta_trained", kReal, ""},
                                   {"turns_trained", kReal, ""}, {"unseen", kReal, ""}}, angles);
+  const std::vector<artifact::ColumnSpec> logits = {{"network", kText, ""},     {"layer", kInteger, ""}, {"head", kInteger, ""},
+                                                    {"distance", kInteger, ""}, {"mean", kReal, ""},     {"status", kText, ""}};
+  add(results, 0, "probe_logit", logits,
+      {{"trained", 0, 0, 1, 2.0, "ok"},
+       {"trained", 0, 0, 64, 0.5, "ok"},
+       {"initial", 0, 0, 1, 0.1, "ok"},
+       {"initial", 0, 0, 64, 0.1, "ok"}});
   const Section positions = section_of("positions", results);
   every_row_is_whole(positions);
   BOOST_TEST(positions.figures.at(0).panels.size() == 2u);   // trained and random networks
@@ -263,6 +270,13 @@ BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
   BOOST_TEST(*cell_of(unseen, 0, "fresh_256").number == 2);
   BOOST_TEST(*cell_of(unseen, 0, "worst_256").number == 0.5);
   BOOST_TEST(*cell_of(unseen, 0, "carried_256").number == 0.5);
+  // Logits against distance: before training beside after it.
+  const Figure& drift = frequencies.figures.at(1);
+  BOOST_TEST_REQUIRE(drift.panels.size() == 2u);
+  BOOST_TEST(drift.panels[0].title == "before training");
+  BOOST_TEST(drift.panels[0].series.at(0).points.at(1).y == 0.0);
+  BOOST_TEST(drift.panels[1].title == "after training");
+  BOOST_TEST(drift.panels[1].series.at(0).points.at(1).y == -1.5);
 }
 
 BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {

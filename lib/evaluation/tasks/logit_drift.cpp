@@ -1,4 +1,5 @@
-// The attention logit of a fixed pair of contents against the distance between them, averaged over sampled pairs.
+// The attention logit of a fixed pair of contents against the distance between them, averaged over sampled pairs: of the trained
+// model, and of the same model before its training.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
@@ -46,7 +47,7 @@ class LogitDrift final : public Task {
     const std::int64_t length = model.config().length;
     const std::int64_t longest = std::llround(reach_ * static_cast<double>(length));
     const auto missing = [&](const Cell& distance, const char* why) {
-      context.results.add({{"probe_logit", {{Cell(), Cell(), distance, Cell(), Cell(), 0, why}}}});
+      context.results.add({{"probe_logit", {{"trained", Cell(), Cell(), distance, Cell(), Cell(), 0, why}}}});
     };
     const encodings::Facts facts = model.encoding().facts();
     const encodings::Traits traits = model.encoding().traits(encodings::Span::whole(1, 2));
@@ -59,11 +60,17 @@ class LogitDrift final : public Task {
     const ProbeLengths lengths =
         probe_lengths(context, {length}, sequences_, [&](std::int64_t, const char* why) { missing(Cell(), why); });
     if (lengths.live.empty()) return;
-    context.results.item("logit_drift", [&] { return measure(context, model, length, longest); });
+    context.results.item("logit_drift", [&] { return measure(context, "trained", model, length, longest); });
+    context.results.item("logit_drift/initial", [&] {
+      const model::LanguageModel initial = model::LanguageModel::make(model.config(), model.config().vocabulary, model.seed(),
+                                                                      model.device(), model.compute_dtype());
+      return measure(context, "initial", initial, length, longest);
+    });
   }
 
  private:
-  Rows measure(TaskContext& context, const model::LanguageModel& model, std::int64_t length, std::int64_t longest) const {
+  Rows measure(TaskContext& context, const char* network, const model::LanguageModel& model, std::int64_t length,
+               std::int64_t longest) const {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     const auto texts = probe_texts(context.documents, length, length, sequences_, context.text.bos());
     const auto total = static_cast<std::uint64_t>(static_cast<std::int64_t>(texts.size()) * length);
@@ -112,15 +119,15 @@ class LogitDrift final : public Task {
       const at::Tensor key = at::cat(k[static_cast<std::size_t>(layer)], 0).index_select(0, dealt.to(model.device())).unsqueeze(2);
       for (const std::int64_t distance : distances_to(longest)) {
         if (limit && distance >= *limit) {
-          if (layer == 0) rows["probe_logit"].push_back({Cell(), Cell(), distance, Cell(), Cell(), 0, status::kPositions});
+          if (layer == 0) rows["probe_logit"].push_back({network, Cell(), Cell(), distance, Cell(), Cell(), 0, status::kPositions});
           continue;
         }
         const at::Tensor logit = logits_at(model, static_cast<int>(layer), query, key, scale[static_cast<std::size_t>(layer)],
                                            distance, std::max(length, distance + 1));   // [n, H]
         const at::Tensor mean = logit.mean(0).to(at::kCPU), sd = logit.std(0).to(at::kCPU);
         for (std::int64_t head = 0; head < heads; ++head) {
-          rows["probe_logit"].push_back({layer, head, distance, mean[head].item<double>(), sd[head].item<double>(), pairs_,
-                                         status::kOk});
+          rows["probe_logit"].push_back(
+              {network, layer, head, distance, mean[head].item<double>(), sd[head].item<double>(), pairs_, status::kOk});
         }
       }
     }

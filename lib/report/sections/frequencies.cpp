@@ -126,32 +126,55 @@ Table angles_table(const Results& results) {
   return table;
 }
 
+/// Tables of before the column have trained models alone.
+std::string network_of(const TableReader& read, std::size_t row) {
+  const std::string network = read.text(row, "network");
+  return network.empty() ? "trained" : network;
+}
+
 Figure drift_figure(const Results& results, Palette& palette) {
   Figure figure{.id = "logit_drift",
                 .title = "Attention logit against distance",
                 .x = {.title = "Distance, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
                 .y = {.title = "Logit minus that at distance 1"}};
+  // Side by side, on one scale: what the encoding brings along, and what training made of it.
+  std::set<std::string> networks;
+  each_row(results, "probe_logit",
+           [&](std::size_t, const TableReader& read, std::size_t row) { networks.insert(network_of(read, row)); });
   for (const std::string& variant : results.variants) {
-    Panel panel{.title = tells_variants(results) ? variant : ""};
-    if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
-    for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-      if (results.arms[arm].variant != variant) continue;
-      std::map<double, std::vector<double>> means;
-      each_row(results, "probe_logit", [&](std::size_t run, const TableReader& read, std::size_t row) {
-        if (arm_of(results, run) == arm && read.text(row, "status") == "ok") means[read.real(row, "distance")].push_back(read.real(row, "mean"));
-      });
-      if (!means.count(1)) continue;
-      const double near = mean_of_finite(means[1]);
-      Series series{.name = results.arms[arm].encoding, .role = Series::Role::kLine, .look = palette.look(results.arms[arm].encoding)};
-      for (const auto& [distance, values] : means) {
-        if (distance >= 1) series.points.push_back({.x = distance, .y = mean_of_finite(values) - near, .n = static_cast<double>(values.size())});
+    for (const char* network : {"initial", "trained"}) {
+      if (networks.count(network) == 0) continue;
+      Panel panel{.title = tells_variants(results) ? variant : "", .variant = variant};
+      if (networks.size() > 1)
+        panel.title +=
+            cat(panel.title.empty() ? "" : ", ", std::string(network) == "trained" ? "after training" : "before training");
+      if (results.train_length > 0) panel.rules.push_back({true, static_cast<double>(results.train_length), "training length"});
+      for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
+        if (results.arms[arm].variant != variant) continue;
+        std::map<double, std::vector<double>> means;
+        each_row(results, "probe_logit", [&](std::size_t run, const TableReader& read, std::size_t row) {
+          if (arm_of(results, run) != arm || read.text(row, "status") != "ok" || network_of(read, row) != network) return;
+          means[read.real(row, "distance")].push_back(read.real(row, "mean"));
+        });
+        if (!means.count(1)) continue;
+        const double near = mean_of_finite(means[1]);
+        Series series{
+            .name = results.arms[arm].encoding, .role = Series::Role::kLine, .look = palette.look(results.arms[arm].encoding)};
+        for (const auto& [distance, values] : means) {
+          if (distance >= 1)
+            series.points.push_back({.x = distance, .y = mean_of_finite(values) - near, .n = static_cast<double>(values.size())});
+        }
+        panel.series.push_back(std::move(series));
       }
-      panel.series.push_back(std::move(series));
+      if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
     }
-    if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
   }
-  figure.caption = cat("Mean logit over layers, heads, seeds and sampled pairs of a query and a key from different tokens of held-out text, put at that "
-                       "distance. Encodings whose logits follow from more than a pair and its distance are left out. ", training_sentence(results));
+  figure.caption =
+      cat("Mean logit over layers, heads, seeds and sampled pairs of a query and a key from different tokens of held-out text, put "
+          "at that "
+          "distance; before training: of the same model's first weights. Encodings whose logits follow from more than a pair and "
+          "its distance are left out. ",
+          training_sentence(results));
   figure.description = "Line chart of attention logits by distance.";
   return figure;
 }
