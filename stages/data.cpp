@@ -5,6 +5,7 @@
 #include "data/inspect.h"
 #include "data/tokenizer_stage.h"
 #include "support/error.h"
+#include "support/version.h"
 
 int main(int argc, char** argv) {
   const pe::cli::ToolText& text = *pe::cli::find_tool("pe-data");

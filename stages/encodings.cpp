@@ -7,6 +7,7 @@
 #include "handbook/pitfalls.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/version.h"
 
 int main(int argc, char** argv) {
   const pe::cli::ToolText& text = *pe::cli::find_tool("pe-encodings");

@@ -7,6 +7,7 @@
 #include "stage/reporters.h"
 #include "support/error.h"
 #include "support/progress.h"
+#include "support/version.h"
 
 int main(int argc, char** argv) {
   const pe::cli::ToolText& text = *pe::cli::find_tool("pe-hub");

@@ -5,6 +5,7 @@
 #include "cli/tool_table.h"
 #include "handbook/score_file.h"
 #include "support/error.h"
+#include "support/version.h"
 
 using pe::encodings::Route;
 

@@ -24,7 +24,7 @@ struct StagePage {
   };
   std::string program;           ///< "pe-train"
   std::string summary;
-  std::string version;           ///< "0.1.0, result version 3"
+  std::string version;           ///< "0.2.0, result version 3"
   std::vector<Entry> inputs, outputs;
   std::string fields;            ///< as `--help` lists them, lines as they are
 };

@@ -6,6 +6,7 @@
 #include "cli/command_line.h"
 #include "cli/command_table.h"
 #include "cli/terminal.h"
+#include "support/program.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -20,7 +21,7 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
   const int columns = terminal_size(1).columns;
   const std::string first = argc > 1 ? argv[1] : "";
   if (first == "--version") {
-    std::printf("pe-pipeline %s\n", version.c_str());
+    std::printf("pe-pipeline %s\n", support::version_and_build(version).c_str());
     return 0;
   }
   if (first == "-h" || first == "--help" || first == "help") {

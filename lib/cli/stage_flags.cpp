@@ -9,6 +9,7 @@
 #include "cli/layout.h"
 #include "cli/terminal.h"
 #include "support/error.h"
+#include "support/program.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -134,7 +135,7 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
     throw refusal(text, cat("unknown argument ", quote(word)), support::suggestion(word, names));
   }
   if (version) {
-    std::printf("%s %s\n", text.program.c_str(), text.version.c_str());
+    std::printf("%s %s\n", text.program.c_str(), support::version_and_build(text.version).c_str());
     return 0;
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "support/error.h"
+#include "support/program.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -63,7 +64,7 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
     throw ConfigError(error.what(), {}, cat("see ", text.program, " --help"));
   }
   if (version) {
-    std::printf("%s %s\n", text.program.c_str(), text.version.c_str());
+    std::printf("%s %s\n", text.program.c_str(), support::version_and_build(text.version).c_str());
     return 0;
   }
   for (const ToolFlag& flag : text.flags) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "support/version.h"
+
 namespace pe::cli {
 
 const std::vector<ToolText>& tools() {

@@ -16,6 +16,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::commands {
 

@@ -8,6 +8,7 @@
 #include "pipeline/run/exit_code.h"
 #include "support/error.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::commands {
 

@@ -18,6 +18,7 @@
 #include "support/process.h"
 #include "support/suggest.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::commands {
 

@@ -2,6 +2,7 @@
 
 #include "report/text_escape.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::report {
 namespace {

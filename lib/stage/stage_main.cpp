@@ -16,6 +16,7 @@
 #include "support/program.h"
 #include "support/ranks.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::stage {
 

@@ -52,6 +52,11 @@ std::string program_digest(const fs::path& executable, const std::vector<std::st
 
 std::string own_build_id() { return elf_build_id(kOwnProgram); }
 
+std::string version_and_build(const std::string& version) {
+  const std::string build = own_build_id();
+  return build.empty() ? version : cat(version, ", build ", build.substr(0, 12));
+}
+
 std::string own_program_digest(const std::vector<std::string>& plugins) {
   return digest_of(kOwnProgram, own_executable().parent_path(), plugins);
 }

@@ -21,6 +21,8 @@ std::string program_digest(const std::filesystem::path& executable, const std::v
 /// The build id of this process's program, and the digest of it with its plug-ins: of the very file that was started,
 /// whatever has taken its name since. @throws IoError
 std::string own_build_id();
+/// What `--version` says behind the program's name: "0.2.0, build 1f0c9a3b5d7e".
+std::string version_and_build(const std::string& version);
 std::string own_program_digest(const std::vector<std::string>& plugins);
 
 }  // namespace pe::support

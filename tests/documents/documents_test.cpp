@@ -18,6 +18,7 @@
 #include "support/process.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
+#include "support/version.h"
 #include "support/yaml.h"
 
 namespace fs = std::filesystem;
@@ -283,6 +284,14 @@ BOOST_AUTO_TEST_CASE(the_number_of_algorithmic_tasks_is_that_of_the_code) {
       BOOST_TEST(said == phrase, name << ":" << line_of(page, at) << ": says " << said << ", and there are " << phrase);
     }
   }
+}
+
+BOOST_AUTO_TEST_CASE(one_version_is_said_everywhere) {
+  const std::string citation = support::read_file(test::source_root() / "CITATION.cff");
+  BOOST_TEST(citation.find("\nversion: " PE_VERSION "\n") != std::string::npos, citation);
+  const std::string& changes = pages().at("CHANGELOG.md");
+  const auto first = changes.find("\n## ") + 1;
+  BOOST_TEST(changes.substr(first, changes.find('\n', first) - first) == "## " PE_VERSION);
 }
 
 BOOST_AUTO_TEST_CASE(words_are_spelt_well, *precondition(test::Installed{"codespell"})) {

@@ -21,6 +21,7 @@
 #include "support/process.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
+#include "support/version.h"
 
 using namespace pe;        // NOLINT
 using namespace pe::test;  // NOLINT
@@ -46,6 +47,15 @@ BOOST_AUTO_TEST_CASE(the_first_run_builds_and_the_second_says_at_once_that_there
   BOOST_TEST((project.contents() == before));
   BOOST_TEST(project.store().runs().size() == 1u);
   BOOST_TEST(project.call("plan", {"--exit-code"}).code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(the_version_names_the_build) {
+  const Project project;
+  const Answer answer = project.call_words({Project::program(), "--version"});
+  BOOST_TEST(answer.code == 0);
+  const std::string build = support::elf_build_id(Project::program());
+  BOOST_TEST(build.size() == 40u);
+  BOOST_TEST(answer.out == "pe-pipeline " PE_VERSION ", build " + build.substr(0, 12) + "\n");
 }
 
 BOOST_AUTO_TEST_CASE(force_runs_what_is_selected_and_the_report_comes_again_from_the_cache) {

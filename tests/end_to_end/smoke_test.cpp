@@ -17,6 +17,8 @@
 #include "support/process.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
+#include "support/text.h"
+#include "support/version.h"
 
 namespace fs = std::filesystem;
 using pe::support::capture;
@@ -258,7 +260,11 @@ BOOST_AUTO_TEST_CASE(every_stage_explains_itself) {
     BOOST_TEST(help.status.code == 0);
     BOOST_TEST(contains(help.out, "Config fields"), name);
     BOOST_TEST(contains(help.out, "Exit codes"), name);
-    BOOST_TEST(capture({program(name), "--version"}).status.code == 0);
+    const Captured version = capture({program(name), "--version"});
+    BOOST_TEST(version.status.code == 0);
+    const std::string build = pe::support::elf_build_id(program(name)).substr(0, 12);
+    BOOST_TEST(contains(version.out, pe::support::cat(name, " " PE_VERSION ", result version ")), version.out);
+    BOOST_TEST(contains(version.out, pe::support::cat(", build ", build, "\n")), version.out);
     BOOST_TEST(capture({program(name), "--no-such-flag"}).status.code == 2);
     const Captured check = capture({program(name), "--check"}, "{}\n{\"nonsense\": 1}\n");
     BOOST_TEST(contains(check.out, "unknown key 'nonsense'"), check.out);

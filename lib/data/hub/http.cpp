@@ -10,6 +10,7 @@
 #include "support/escaped.h"
 #include "support/progress.h"
 #include "support/text.h"
+#include "support/version.h"
 
 namespace pe::data {
 
