@@ -275,7 +275,6 @@ std::vector<Subject> subjects() {
       "{'kind': 'rope_id', 'turns': 1, 'fraction': 1}",
       "{'kind': 'rope_id', 'layout': 'interleaved', 'train_length': 32}",
       "{'kind': 'carope', 'layout': 'interleaved'}",
-      "{'kind': 'tapa', 'amplitude': 0.25, 'exponent': 0.5}",
       "{'kind': 'selective_rope', 'rank': 3, 'bias': true, 'gate': true, 'values': true}",
       "{'kind': 'selective_rope', 'increments': 'plain', 'layout': 'interleaved'}",
       "{'kind': 'selective_rope', 'increments': 'own', 'values': true}",
