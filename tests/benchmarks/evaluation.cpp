@@ -33,6 +33,7 @@
 #include "data/token_dataset.h"
 #include "data/tokenize.h"
 #include "encodings/registry.h"
+#include "encodings/token_reader.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/model_scorer.h"
 #include "model/checkpoint_io.h"
@@ -293,6 +294,10 @@ Json config_of(const std::string& name) {
   Json config = {{"kind", name}};
   const support::Field* factor = entry == nullptr ? nullptr : support::find_field(entry->fields, "factor");
   if (factor != nullptr && factor->default_value.is_number() && factor->default_value.get<double>() <= 1) config["factor"] = 16.0;
+  for (const char* bound : {"rows", "max_position", "max_random_position"}) {   // bounds of their own, not by the training length
+    if (entry != nullptr && support::find_field(entry->fields, bound) != nullptr) config[bound] = kFar;
+  }
+  if (entry != nullptr && entry->family == encodings::Family::kPositionMap) return {{"stack", {config, "rope"}}};
   return config;
 }
 
@@ -304,7 +309,9 @@ int evaluate_far(const std::string& encoding, std::int64_t layers) {
     config.layers = layers;
     config.length = train;
     config.encoding.json = config_of(encoding);
-    const auto scorer = evaluation::make_model_scorer(model::LanguageModel::make(config, 0, 42), kBatchTokens);
+    const model::LanguageModel model = model::LanguageModel::make(config, 0, 42);
+    encodings::read_examples(model.encoding());
+    const auto scorer = evaluation::make_model_scorer(model, kBatchTokens);
     const auto group = support::make_config<evaluation::EvaluateConfig>(
         Json{{"eval", {{"tasks", {"perplexity"}}, {"context", {kFar}}, {"documents", 1}, {"min_documents", 1}, {"draws", 1},
                        {"perplexity", {{"protocols", {"prefix"}}}}}}}).eval;
