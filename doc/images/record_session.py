@@ -7,9 +7,11 @@ Each COMMAND is run by sh in the current folder, in a pseudo-terminal of 100 col
 waits are shortened in the picture: it shows at most MOST_FRAMES screens, each for FRAME_S seconds, and the last one longer. The
 picture needs no script and no network; where animations are off it shows the last screen.
 
-doc/images/session.svg is made so, in an empty folder with the configs/ of this project and the README's first.yml:
+doc/images/session.svg is made so, in an empty folder that links to this project's pipelines/ and configs/, with build/stages
+on the PATH:
 
-    record_session.py session.svg 'pe-pipeline plan first.yml' 'pe-pipeline run first.yml' 'pe-pipeline run first.yml'
+    record_session.py session.svg 'pe-pipeline plan pipelines/quickstart.yml' 'pe-pipeline run pipelines/quickstart.yml' \
+        'pe-pipeline run pipelines/quickstart.yml'
 """
 import codecs
 import fcntl
