@@ -126,7 +126,7 @@ class ElementRun {
     options.only = own_;
     options.whole = false;
     options.check_configs = false;  // done when it was submitted
-    options.publish_threads = 1;
+    options.publish_threads = order_.publish_threads;
     options.command = orders_.command;
     options.lease.job_ended = job_ended_by(slurm_);
     // What the job is told early it may use for saving, but for the last words.

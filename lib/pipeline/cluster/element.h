@@ -20,6 +20,7 @@ struct ElementOrder {
   std::string digest;      ///< SHA-256 of arrays/<token>.json when it was submitted
   std::int64_t index = 0;
   double input_wait_s = 120;  ///< how long inputs that should be there may take to be seen
+  int publish_threads = 1;    ///< as in RunOptions
 };
 
 /// Exit codes beside those of a run: 75 when it was told to stop and nobody answers whether it may be queued again.

@@ -3,9 +3,7 @@
 // exactly what is missing.
 //
 // PE_TEST_SEED=N runs that schedule alone, PE_TEST_SCHEDULES=N that many.
-#include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
@@ -13,14 +11,12 @@
 #include <optional>
 #include <set>
 
-#include "pipeline/plan/key.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/run.h"
-#include "pipeline/run/run_fixture.h"
+#include "pipeline/simulation/stages.h"
 #include "pipeline/simulation/world.h"
 #include "pipeline/store/store.h"
 #include "support/error.h"
-#include "support/fake_runner.h"
 #include "support/files.h"
 
 using namespace pe;            // NOLINT
@@ -31,40 +27,6 @@ namespace fs = std::filesystem;
 namespace {
 
 // ---- pipelines --------------------------------------------------------------------------------------------------------
-
-/// Task i reads those before it whose bit is set in `needs[i]`.
-using Shape = std::vector<unsigned>;
-
-std::string text_of(const Shape& shape) {
-  std::string text;
-  for (const unsigned needs : shape) text += (text.empty() ? "" : " ") + std::to_string(needs);
-  return text;
-}
-
-Graph graph_of(const Shape& shape, const fs::path& root) {
-  static const auto stage = fake_stage();
-  Graph graph;
-  graph.name = "small";
-  graph.root = root.string();
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    Task task;
-    task.id = task.label = "t" + std::to_string(i);
-    task.stage = stage;
-    task.config = Json{{"name", task.label}, {"salt", ""}};
-    RetryPolicy retry;
-    retry.max = 3;
-    task.retry = retry;
-    for (std::size_t producer = 0; producer < i; ++producer) {
-      if ((shape[i] >> producer & 1u) == 0) continue;
-      task.inputs.push_back({"in", producer, "out", "",
-                             std::map<std::string, std::string>{{"stage", graph.tasks[producer].label}}});
-    }
-    graph.stage_labels.push_back(task.label);
-    graph.tasks.push_back(std::move(task));
-  }
-  compute_plan_keys(graph);
-  return graph;
-}
 
 /// Every way in which up to four tasks can need each other, one of each kind up to the tasks' names.
 std::vector<Shape> all_shapes(std::size_t most) {
@@ -95,150 +57,6 @@ std::vector<Shape> all_shapes(std::size_t most) {
   return out;
 }
 
-// ---- stages -----------------------------------------------------------------------------------------------------------
-
-/// Outputs as a stage would write them; each is made once and copied then.
-void write_outputs(const FakeAttempt& attempt) {
-  static std::map<std::string, std::string> made;
-  const Quiet quiet;
-  std::string& bytes = made[attempt.task.at("key").get<std::string>()];
-  const fs::path out = attempt.task.at("outputs").at("out").get<std::string>();
-  if (bytes.empty()) {
-    write_all_outputs(attempt);
-    bytes = support::read_file(out);
-    fs::remove(out);
-  }
-  support::append_file(out, bytes);
-}
-
-/// What all runs of a schedule do together.
-struct Ledger {
-  std::multiset<std::string> at_work;     ///< keys
-  std::map<std::string, int> started;     ///< by key
-  std::set<std::string> announced;        ///< keys whose record a run has told of
-  std::vector<std::string> wrongs;
-  bool strict = true;                     ///< nobody sleeps past a lease, no name comes late
-  void wrong(const std::string& what) { wrongs.push_back(what); }
-};
-
-/// How stages end.
-enum class Endings {
-  kByChance,
-  kInEveryOrder,   ///< each choice of who ends next, well or not, and a crash instead
-  kCalmly,         ///< in the order in which they began, well
-};
-
-/// Stages that take time, fail, and end in any order; they die with their host.
-class SimulatedRunner : public Runner {
- public:
-  SimulatedRunner(World& world, Ledger& ledger, const fs::path& store, Endings endings, double failing)
-      : world_(world), ledger_(ledger), store_(store), endings_(endings), failing_(failing) {}
-  ~SimulatedRunner() override {
-    for (const auto& [ticket, attempt] : running_) leave(attempt);
-  }
-
-  void start(const Launch& launch) override {
-    if (World::moving()->dead) throw Crashed();
-    const Quiet quiet;
-    FakeAttempt attempt;
-    attempt.ticket = launch.ticket;
-    attempt.launch = launch;
-    attempt.folder = launch.directory;
-    attempt.task = Json::parse(support::read_file(launch.directory / "task.json"));
-    const std::string key = attempt.task.at("key");
-    if (ledger_.strict) {
-      if (ledger_.at_work.count(key) != 0) ledger_.wrong("two stages at work on " + key);
-      if (fs::exists(store_ / "tasks" / key.substr(0, 2) / (key + ".json")))
-        ledger_.wrong("a stage was started for a result that is there: " + key);
-    }
-    ledger_.at_work.insert(key);
-    ++ledger_.started[key];
-    attempt.seconds = world_.now() + (endings_ == Endings::kByChance ? 1.0 + static_cast<double>(world_.choices().pick(40)) : 1.0);
-    running_.emplace(launch.ticket, std::move(attempt));
-  }
-
-  std::vector<RunnerEvent> wait(double timeout_s) override {
-    std::vector<RunnerEvent> out;
-    for (const auto& [ticket, signal] : signals_) end(ticket, signal == SIGTERM ? 75 : 128 + signal, out);
-    signals_.clear();
-    if (!out.empty()) return out;
-    if (endings_ == Endings::kInEveryOrder) return wait_for_any(timeout_s);
-    double until = world_.now() + (timeout_s < 0 ? 1e5 : timeout_s);
-    for (const auto& [ticket, attempt] : running_) until = std::min(until, attempt.seconds);
-    if (world_.choices().chance(world_.faults().pause)) {
-      until = world_.now() + 300;
-      ++world_.happened.pauses;
-    }
-    world_.sleep_until(until);
-    if (World::moving()->dead) throw Crashed();
-    for (const auto& [ticket, attempt] : running_) {
-      if (attempt.seconds > world_.now()) continue;
-      const bool fails = world_.choices().chance(failing_);
-      end(ticket, fails ? (world_.choices().pick(2) == 0 ? 69 : 1) : 0, out);
-      break;
-    }
-    return out;
-  }
-
-  void signal(std::uint64_t ticket, int signal) override {
-    if (running_.count(ticket)) signals_[ticket] = signal;
-  }
-  double now() const override { return world_.now(); }
-
- private:
-  /// Every choice of what happens next: each of the stages at work ends well or fails for good, or the run crashes.
-  std::vector<RunnerEvent> wait_for_any(double timeout_s) {
-    std::vector<RunnerEvent> out;
-    if (running_.empty()) {
-      world_.sleep_until(world_.now() + (timeout_s < 0 ? 1e5 : timeout_s));
-      return out;
-    }
-    if (timeout_s == 0) return out;
-    const std::size_t choice = world_.choices().pick(2 * running_.size() + 1);
-    if (choice == 2 * running_.size()) {
-      World::moving()->dead = true;
-      throw Crashed();
-    }
-    auto at = running_.begin();
-    std::advance(at, choice / 2);
-    end(at->first, choice % 2 == 0 ? 0 : 2, out);
-    return out;
-  }
-
-  void leave(const FakeAttempt& attempt) {
-    const auto found = ledger_.at_work.find(attempt.task.at("key").get<std::string>());
-    if (found != ledger_.at_work.end()) ledger_.at_work.erase(found);
-  }
-
-  void end(std::uint64_t ticket, int code, std::vector<RunnerEvent>& out) {
-    const auto found = running_.find(ticket);
-    if (found == running_.end()) return;
-    if (code == 0) {
-      try {
-        write_outputs(found->second);
-      } catch (const support::IoError&) {
-        code = 74;   // its folder went, since another run took the task over
-      }
-    }
-    leave(found->second);
-    running_.erase(found);
-    RunnerEvent event;
-    event.ticket = ticket;
-    event.kind = RunnerEvent::Kind::kExit;
-    event.code = code;
-    event.wall_s = 1;
-    out.push_back(std::move(event));
-  }
-
-  World& world_;
-  Ledger& ledger_;
-  fs::path store_;
-  Endings endings_;
-  double failing_;
-  std::map<std::uint64_t, FakeAttempt> running_;   // `seconds` is when it ends
-  std::map<std::uint64_t, int> signals_;
-};
-
 // ---- runs -------------------------------------------------------------------------------------------------------------
 
 struct Scene {
@@ -247,19 +65,6 @@ struct Scene {
   Endings endings = Endings::kByChance;
   double failing = 0;     ///< of stages
 };
-
-/// A folder in memory where there is one; always the same name, so that a schedule is the same again.
-fs::path scene_folder() {
-  static const fs::path* folder = [] {
-    const fs::path base = fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path();
-    return new fs::path(base / ("pe-simulation-" + std::to_string(::getpid())));
-  }();
-  return *folder;
-}
-
-struct Cleaner {
-  ~Cleaner() { fs::remove_all(scene_folder()); }
-} cleaner;
 
 class Play {
  public:
@@ -415,11 +220,6 @@ void require_right(Play& play, const Shape& shape, const std::map<std::string, s
   std::string all;
   for (const std::string& wrong : play.ledger().wrongs) all += "\n  " + wrong;
   BOOST_REQUIRE_MESSAGE(play.ledger().wrongs.empty(), which << ", tasks " << text_of(shape) << ":" << all);
-}
-
-std::uint64_t number_from(const char* name, std::uint64_t otherwise) {
-  const char* text = ::getenv(name);
-  return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 /// One schedule, of a seed alone.

@@ -1,5 +1,6 @@
 #include "pipeline/simulation/world.h"
 
+#include <cxxabi.h>
 #include <errno.h>
 
 #include <algorithm>
@@ -9,9 +10,17 @@ namespace pe::test {
 
 namespace {
 
-Process* current = nullptr;   // null: the test itself
+thread_local Process* current = nullptr;   // null: the test itself, or a thread that is none of its world
 
 constexpr std::size_t kStack = 1 << 20;
+
+/// What the C++ runtime keeps of a thread's exceptions: contexts of one thread may stand in handlers at once, so each
+/// has its own.
+struct Exceptions {
+  void* caught = nullptr;
+  unsigned int uncaught = 0;
+};
+Exceptions& exceptions() { return *reinterpret_cast<Exceptions*>(abi::__cxa_get_globals()); }
 
 }  // namespace
 
@@ -49,21 +58,21 @@ World::~World() = default;
 
 Process* World::moving() { return current; }
 
-void World::add(std::string name, std::function<void()> body) {
+Process& World::add(std::string name, std::function<void()> body) {
   processes_.push_back(std::make_unique<Process>(*this, std::move(name), std::move(body)));
-  processes_.back()->wakes_s = now_s_;
+  Process& process = *processes_.back();
+  process.wakes_s = now_s_;
+  process.stack.reset(new char[kStack]);
+  ::getcontext(&process.context);
+  process.context.uc_stack.ss_sp = process.stack.get();
+  process.context.uc_stack.ss_size = kStack;
+  ::makecontext(&process.context, &World::begin, 0);
+  return process;
 }
 
 void World::run() {
   cut_ = false;
   deaths_ = 0;
-  for (auto& process : processes_) {
-    process->stack.reset(new char[kStack]);
-    ::getcontext(&process->context);
-    process->context.uc_stack.ss_sp = process->stack.get();
-    process->context.uc_stack.ss_size = kStack;
-    ::makecontext(&process->context, &World::begin, 0);
-  }
   hand_over(nullptr);
   processes_.clear();
   if (cut_) lose_unsynced(choices_);
@@ -71,6 +80,7 @@ void World::run() {
 
 void World::begin() {
   Process* self = current;
+  exceptions() = {};
   self->body();
   self->ended = true;
   self->world.hand_over(self);
@@ -90,7 +100,9 @@ void World::hand_over(Process* from) {
   if (to == from) return;
   current = to;
   ucontext_t& here = from ? from->context : rest_;
+  const Exceptions own = exceptions();
   ::swapcontext(&here, to ? &to->context : &rest_);
+  exceptions() = own;
   current = from;
 }
 

@@ -95,6 +95,7 @@ class Process {
   bool dead = false;
   int quiet = 0;                          ///< above 0: a stage or a check is at work; no faults, no changes
   std::map<std::string, double> missed;   ///< names that were not there → when
+  std::map<std::string, std::string> variables;   ///< what it finds of SLURM_… in its environment
 };
 
 class World {
@@ -102,7 +103,8 @@ class World {
   World(std::filesystem::path disk, Choices& choices, Faults faults);
   ~World();
 
-  void add(std::string name, std::function<void()> body);
+  /// Also while the world runs; the process begins now.
+  Process& add(std::string name, std::function<void()> body);
   /// Until every process has ended or crashed.
   void run();
 
