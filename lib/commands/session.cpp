@@ -213,7 +213,8 @@ std::string short_path(const fs::path& path) {
 
 std::string counted(std::size_t count, const std::string& noun) {
   const std::string number = support::with_commas(static_cast<std::int64_t>(count));
-  if (count != 1 && noun.back() == 'y') return cat(number, " ", noun.substr(0, noun.size() - 1), "ies");
+  const bool after_vowel = noun.size() > 1 && std::string_view("aeiou").find(noun[noun.size() - 2]) != std::string_view::npos;
+  if (count != 1 && noun.back() == 'y' && !after_vowel) return cat(number, " ", noun.substr(0, noun.size() - 1), "ies");
   return cat(number, " ", noun, count == 1 ? "" : "s");
 }
 

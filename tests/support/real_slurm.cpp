@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -73,11 +75,11 @@ std::string RealSlurm::lacks() {
   return "";
 }
 
-RealSlurm::RealSlurm(const std::string& more) {
+RealSlurm::RealSlurm(const RealSlurmOptions& options) {
   std::string name = (fs::temp_directory_path() / "pe-slurm-XXXXXX").string();
   folder_ = ::mkdtemp(name.data());
   fs::permissions(folder_, fs::perms(0755));
-  for (const char* part : {"state", "spool", "log", "run", "munge"}) fs::create_directories(folder_ / part);
+  for (const char* part : {"state", "log", "run", "munge"}) fs::create_directories(folder_ / part);
   fs::permissions(folder_ / "munge", fs::perms(0700));
   std::random_device chance;
   std::string key;
@@ -88,18 +90,22 @@ RealSlurm::RealSlurm(const std::string& more) {
   support::write_file_atomically(folder_ / "munge/key", key, false);
   fs::permissions(folder_ / "munge/key", fs::perms(0400));
   const std::string d = folder_.string(), h = host(), user = own_name();
+  for (int i = 1; i <= options.nodes; ++i) nodes_.push_back(options.nodes == 1 ? h : cat("n", i));
   bool gpus = true;
   for (const char* gpu : {"gpu0", "gpu1"}) {
     gpus = gpus && ::mknod((folder_ / gpu).c_str(), S_IFCHR | 0666, ::makedev(1, 3)) == 0;
   }
   support::write_file_atomically(folder_ / "cgroup.conf", "CgroupAutomount=no\n", false);
-  if (gpus) {
-    support::write_file_atomically(folder_ / "gres.conf",
-                                   cat("AutoDetect=off\nNodeName=", h, " Name=gpu File=", d, "/gpu[0-1]\n"), false);
+  std::string gres = "AutoDetect=off\n";
+  for (const std::string& node : nodes_) {
+    gres += cat("NodeName=", node, " Name=gpu File=", d, "/gpu[0-1]\n");
+    // Apart, since steps of several nodes leave sockets of the same names there.
+    for (const char* part : {"spool-", "tmp-"}) fs::create_directories(folder_ / (part + node));
   }
-  const int port = support::free_port();
-  int other = support::free_port();
-  while (other == port) other = support::free_port();
+  if (gpus) support::write_file_atomically(folder_ / "gres.conf", gres, false);
+  std::set<int> ports;
+  while (ports.size() < nodes_.size() + 1) ports.insert(support::free_port());
+  const int port = *ports.begin();
   std::string conf;
   for (const auto& [text, value] : std::vector<std::pair<std::string, std::string>>{
            {"ClusterName", "pe-test"},
@@ -107,17 +113,19 @@ RealSlurm::RealSlurm(const std::string& more) {
            {"SlurmUser", user},
            {"SlurmdUser", user},
            {"SlurmctldPort", std::to_string(port)},
-           {"SlurmdPort", std::to_string(other)},
            {"AuthType", "auth/munge"},
            {"CredType", "cred/munge"},
            // A job that is queued again waits until its credential is out of date: 120 s unless told.
            {"AuthInfo", cat("socket=", d, "/run/munge.sock,cred_expire=5")},
            {"StateSaveLocation", d + "/state"},
-           {"SlurmdSpoolDir", d + "/spool"},
+           {"SlurmdSpoolDir", d + "/spool-%n"},
            {"SlurmctldPidFile", d + "/run/slurmctld.pid"},
-           {"SlurmdPidFile", d + "/run/slurmd.pid"},
+           {"SlurmdPidFile", d + "/run/slurmd-%n.pid"},
            {"SlurmctldLogFile", d + "/log/slurmctld.log"},
-           {"SlurmdLogFile", d + "/log/slurmd.log"},
+           {"SlurmdLogFile", d + "/log/slurmd-%n.log"},
+           {"TmpFS", d + "/tmp-%n"},
+           // How long a client waits for a controller that does not answer.
+           {"MessageTimeout", "5"},
            {"ProctrackType", "proctrack/linuxproc"},
            {"TaskPlugin", "task/none"},
            {"SwitchType", "switch/none"},
@@ -142,29 +150,69 @@ RealSlurm::RealSlurm(const std::string& more) {
            {"SlurmdParameters", "config_overrides"}}) {
     conf += text + "=" + value + "\n";
   }
-  conf += more;
+  conf += options.more;
   if (gpus) conf += "GresTypes=gpu\n";
-  conf += cat("NodeName=", h, " NodeAddr=127.0.0.1 CPUs=8 RealMemory=16000", gpus ? " Gres=gpu:2" : "",
-              " Feature=avx2 State=UNKNOWN\n", "PartitionName=main Nodes=", h,
-              " Default=YES MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=10\n",
-              "PartitionName=urgent Nodes=", h, " MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF\n");
+  auto node_port = ports.begin();
+  for (const std::string& node : nodes_) {
+    conf += cat("NodeName=", node, " NodeHostname=", h, " NodeAddr=127.0.0.1 Port=", *++node_port,
+                " CPUs=8 RealMemory=16000", gpus ? " Gres=gpu:2" : "", " Feature=avx2 State=UNKNOWN\n");
+  }
+  const std::string gentle = " MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=10\n";
+  conf += cat("PartitionName=main Nodes=", nodes_.front(), " Default=YES", gentle);
+  if (nodes_.size() > 1) conf += cat("PartitionName=all Nodes=", support::join(nodes_, ","), gentle);
+  conf += cat("PartitionName=urgent Nodes=", nodes_.front(),
+              " MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF\n");
   support::write_file_atomically(folder_ / "slurm.conf", conf, false);
   ::setenv("SLURM_CONF", (folder_ / "slurm.conf").c_str(), 1);
   start({program("munged"), "--key-file=" + d + "/munge/key", "--socket=" + d + "/run/munge.sock",
          "--pid-file=" + d + "/run/munged.pid", "--log-file=" + d + "/munge/log", "--seed-file=" + d + "/munge/seed"});
   start({program("slurmctld"), "-i"});
-  start({program("slurmd")});
-  for (int i = 0; i < 400; ++i) {
-    if (support::trim(call({"sinfo", "--noheader", "--partition=main", "--format=%T"}, 5).out) == "idle") return;
+  for (const std::string& node : nodes_) start_node(node);
+  if (!idle(20)) throw std::runtime_error("the nodes of the test's Slurm are not idle within 20 s:\n" + log());
+}
+
+bool RealSlurm::idle(double seconds) const {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < until) {
+    const std::string states = call({"sinfo", "--noheader", "--Node", "--format=%T"}, 5).out;
+    const auto words = support::split(std::string(support::trim(states)), '\n');
+    if (!words.empty() &&
+        std::all_of(words.begin(), words.end(), [](const std::string& word) { return word == "idle"; }))
+      return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  throw std::runtime_error("the node of the test's Slurm is not idle within 20 s:\n" + log());
+  return false;
+}
+
+void RealSlurm::start_controller() const { start({program("slurmctld")}); }
+
+void RealSlurm::start_node(const std::string& node) const { start({program("slurmd"), "-N", node}); }
+
+void RealSlurm::reconfigure(const std::string& from, const std::string& to) const {
+  std::string conf = support::read_file(folder_ / "slurm.conf");
+  const auto at = conf.find(from);
+  if (at == std::string::npos) throw std::runtime_error(cat("slurm.conf has no '", from, "'"));
+  support::write_file_atomically(folder_ / "slurm.conf", conf.replace(at, from.size(), to), false);
+  const auto answer = call({"scontrol", "reconfigure"});
+  if (answer.status.code != 0) throw std::runtime_error("scontrol reconfigure: " + answer.err);
+}
+
+pid_t RealSlurm::pid_of(const std::string& daemon) const {
+  std::ifstream file(folder_ / "run" / (daemon + ".pid"));
+  pid_t pid = 0;
+  return file >> pid && pid > 1 && ::kill(pid, 0) == 0 ? pid : 0;
+}
+
+void RealSlurm::signal(const std::string& daemon, int signal) const {
+  const pid_t pid = pid_of(daemon);
+  if (pid == 0) throw std::runtime_error(daemon + " does not run");
+  ::kill(pid, signal);
 }
 
 void RealSlurm::stop(const std::string& daemon) const {
-  std::ifstream file(folder_ / "run" / (daemon + ".pid"));
-  pid_t pid = 0;
-  if (!(file >> pid) || pid <= 1) return;
+  const pid_t pid = pid_of(daemon);
+  if (pid == 0) return;
+  ::kill(pid, SIGCONT);
   ::kill(pid, SIGTERM);
   for (int i = 0; i < 100 && ::kill(pid, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
   if (::kill(pid, 0) == 0) ::kill(pid, SIGKILL);
@@ -175,7 +223,9 @@ RealSlurm::~RealSlurm() {
     call({"scancel", "--me"}, 5);
     call({"scancel", "--me", "--signal=KILL", "--full"}, 5);
     drain(10);
-    for (const char* daemon : {"slurmd", "slurmctld", "munged"}) stop(daemon);
+    for (const std::string& node : nodes_) stop("slurmd-" + node);
+    stop("slurmctld");
+    stop("munged");
   } catch (...) {
     // A test that failed has said so; the folder stays when a daemon still writes there.
   }
@@ -187,8 +237,8 @@ RealSlurm::~RealSlurm() {
 bool RealSlurm::drain(double seconds) const {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   while (std::chrono::steady_clock::now() < until) {
-    const auto answer = call({"squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING,CONFIGURING,SUSPENDED",
-                              "--format=%i"}, 5);
+    const auto answer =
+        call({"squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING,CONFIGURING,SUSPENDED", "--format=%i"}, 5);
     if (answer.status.code == 0 && support::trim(answer.out).empty()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
@@ -203,7 +253,9 @@ std::string RealSlurm::jobs() const { return queue("%i %T %r %j %E"); }
 
 std::string RealSlurm::log() const {
   std::string text;
-  for (const char* name : {"slurmctld.log", "slurmd.log"}) {
+  std::vector<std::string> names{"slurmctld.log"};
+  for (const std::string& node : nodes_) names.push_back(cat("slurmd-", node, ".log"));
+  for (const std::string& name : names) {
     const fs::path path = folder_ / "log" / name;
     if (fs::exists(path)) text += support::read_file(path);
   }

@@ -1,7 +1,8 @@
 /// @file
-/// A real Slurm for tests: a controller, one node and munge, started here and stopped here, with everything in a folder of
-/// its own and on free ports. It needs the programs of Debian's slurm-wlm and munge, and no rights but this user's; root
-/// gets two GPUs that are none. What this machine has of Slurm otherwise is not touched.
+/// A real Slurm for tests: a controller, a node or several on this machine, and munge, started here and stopped here,
+/// with everything in a folder of its own and on free ports. It needs the programs of Debian's slurm-wlm and munge, and
+/// no rights but this user's; root gets two GPUs that are none. What this machine has of Slurm otherwise is not
+/// touched.
 #pragma once
 
 #include <sys/stat.h>
@@ -17,10 +18,14 @@
 
 namespace pe::test {
 
+struct RealSlurmOptions {
+  std::string more;       ///< lines of slurm.conf, after ours
+  int nodes = 1;          ///< the first alone has the partitions `main` and `urgent`; of several, `all` has every one
+};
+
 class RealSlurm {
  public:
-  /// @param more  lines of slurm.conf, after ours
-  explicit RealSlurm(const std::string& more = "");
+  explicit RealSlurm(const RealSlurmOptions& options = {});
   /// Cancels what is left and stops the daemons.
   ~RealSlurm();
   RealSlurm(const RealSlurm&) = delete;
@@ -37,9 +42,23 @@ class RealSlurm {
   const std::filesystem::path& folder() const { return folder_; }
   std::string log() const;
 
- private:
+  /// Of "slurmctld", "munged", or "slurmd-" and the name of a node; 0 when it does not run.
+  pid_t pid_of(const std::string& daemon) const;
+  void signal(const std::string& daemon, int signal) const;
+  /// Asks it to end, and waits until it has.
   void stop(const std::string& daemon) const;
+  /// After a stop, or a crash.
+  void start_controller() const;
+  void start_node(const std::string& node) const;
+  const std::vector<std::string>& nodes() const { return nodes_; }
+  /// Replaces text of slurm.conf, which all daemons then read again.
+  void reconfigure(const std::string& from, const std::string& to) const;
+  /// Waits until all nodes are idle, and no job runs there. False after `seconds`.
+  bool idle(double seconds) const;
+
+ private:
   std::filesystem::path folder_;
+  std::vector<std::string> nodes_;
 };
 
 /// For BOOST_AUTO_TEST_CASE: the test is left out, saying so, where no Slurm can be started.

@@ -25,6 +25,13 @@ std::int64_t minutes(double seconds) { return std::max<std::int64_t>(1, static_c
 
 std::int64_t mebibytes(std::int64_t bytes) { return std::max<std::int64_t>(1, (bytes + (1 << 20) - 1) >> 20); }
 
+/// For a pattern of Slurm's, in which % begins a replacement.
+std::string literal(const std::string& path) {
+  std::string out;
+  for (const char c : path) out += c == '%' ? std::string("%%") : std::string(1, c);
+  return out;
+}
+
 std::int64_t shared_out(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
 }  // namespace
@@ -59,7 +66,8 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
       cat("--job-name=", job_name(array.label, place.token)),
       cat("--comment=pe-pipeline:", place.run, ":", place.token),
       cat("--chdir=", place.folder),
-      cat("--output=jobs/", place.token, "_%a.log"),
+      // Slurm would also replace %j and the like in the folder that a relative name is put behind.
+      cat("--output=", literal(place.folder), "/jobs/", place.token, "_%a.log"),
       "--open-mode=append",
       "--requeue",
       cat("--array=", index_list(array.elements), policy.at_once > 0 ? cat("%", policy.at_once) : std::string()),

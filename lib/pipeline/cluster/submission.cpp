@@ -84,7 +84,7 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
   submission.max_in_queue = order.max_in_queue;
   submission.created = unix_time();
   std::map<std::size_t, std::size_t> places;
-  const fs::path folder = order.store / "runs" / order.run;
+  const fs::path folder = fs::absolute(order.store) / "runs" / order.run;
   BatchPlace place{order.run, "", folder.string(), {}};
   for (std::size_t k = 0; k < arrays.size(); ++k) {
     const JobArray& from = arrays[k];
