@@ -35,7 +35,7 @@ Record report_of(const Store& store, const Inventory& inventory, const std::vect
       index = i;
     }
   }
-  if (!found) throw ConfigError("the store has no report among what is named", {}, "as in: grid.yml report");
+  if (!found) throw ConfigError("none of the results that were named is a report", {}, "name the stage of the report, as in: grid.yml report");
   return *std::move(found);
 }
 

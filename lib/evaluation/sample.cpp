@@ -90,7 +90,7 @@ std::vector<Prompt> prompts_of(const SampleGroup& group, const data::Tokenizer& 
 }  // namespace
 
 void SampleGroup::describe(support::FieldVisitor& v) {
-  v.field("prompts", prompts, "Texts to go on from.");
+  v.field("prompts", prompts, "Texts to continue.");
   v.field("documents", documents, "Documents of the split whose beginnings are prompts, too.", {.min = 0, .max = 1e6});
   v.field("prompt_tokens", prompt_tokens, "Tokens of each of these beginnings.",
           {.unit = "tokens", .min = 1, .max = 1 << 24});

@@ -421,7 +421,7 @@ std::vector<TableLayout> make_layouts() {
         {"text_id", kInteger, "", "number of the text among those of its prompt"},
         {"temperature", kReal, "", "sample.temperature"},
         {"top_k", kInteger, "", "sample.top_k"},
-        {"prompt", kText, "", "what it goes on from"},
+        {"prompt", kText, "", "the text that the sample continues"},
         {"text", kText, "", "what it wrote"},
         {"tokens", kInteger, "tokens", "of that"},
         {"ended", kInteger, "", "1: it ended the document; 0: as many tokens as were asked for"},

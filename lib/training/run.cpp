@@ -473,7 +473,7 @@ class Loop {
                                  "dtype or thread count wrote: the result will not be bit-exact (", there.dump(), " there, ",
                                  here.dump(), " here)");
     if (run_.checkpoint.inexact == CheckpointConfig::Inexact::kRefuse) {
-      throw support::ConfigError(what, {}, "go on where it was written, remove it to begin anew, or set checkpoint.inexact: mark");
+      throw support::ConfigError(what, {}, "resume on the machine that wrote it, remove it to start over, or set checkpoint.inexact: mark");
     }
     progress_.warn(what);
     marks.push_back({{"step", checkpoint.meta().step}, {"there", there}, {"here", here}});
