@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <regex>
@@ -117,6 +119,19 @@ void preempt() {
   const auto urgent = support::capture(
       {"sbatch", "--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"});
   BOOST_TEST_REQUIRE(urgent.status.code == 0, urgent.err);
+}
+
+/// Processes whose command line has all of `words`.
+std::vector<pid_t> processes_with(const std::vector<std::string>& words) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    std::ifstream file(entry.path() / "cmdline");
+    const std::string line((std::istreambuf_iterator<char>(file)), {});
+    if (pid > 0 && std::all_of(words.begin(), words.end(), [&](const std::string& word) { return has(line, word); }))
+      found.push_back(pid);
+  }
+  return found;
 }
 
 std::size_t lines_with(const std::string& text, const std::string& part) {
@@ -511,7 +526,7 @@ stages:
     resources: {cpus: 2, mem: 2G}
     slurm: {nodes: 2, partition: all}
     config: {set: {model.width: 32, model.layers: 2, model.heads: 2, model.encoding: rope, train.batch: 4, train.length: 32,
-                   train.tokens: 51200, train.warmup_steps: 2, train.decay_share: 0, train.validate_windows: 4,
+                   train.tokens: 153600, train.warmup_steps: 2, train.decay_share: 0, train.validate_windows: 4,
                    checkpoint.every: 1, compute.ranks: 2}}
 )";
   const Project project(text, "two_nodes.yml");
@@ -520,7 +535,13 @@ stages:
       within(90, [&] { return has(project.call("logs", {"trunk"}).out, "2 ranks, each with 2 of a step's 4"); }),
       job_logs(project));
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  // Held where they are until Slurm has told them, so that a fast machine does not end the training before.
+  const std::vector<pid_t> ranks = processes_with({"pe-train", project.root().string()});
+  BOOST_TEST(ranks.size() >= 2u, job_logs(project));
+  for (const pid_t rank : ranks) ::kill(rank, SIGSTOP);
   preempt();
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  for (const pid_t rank : ranks) ::kill(rank, SIGCONT);
   BOOST_TEST_REQUIRE(slurm().drain(120), job_logs(project));
   const std::string logs = job_logs(project);
   BOOST_TEST(lines_with(logs, "told to stop; queued again: ") == 1u, logs);
