@@ -2,7 +2,8 @@
 // still for one, how fast the file is written, and how soon after its start a resumed program takes its first step. Beside
 // them, in the same run and the same folder: one copy of as many bytes, and a plain write of them with the same fsync.
 //
-//     checkpoint PE-TRAIN [FOLDER]      6 GB of memory, 14 GB of FOLDER (default: the folder for temporary files)
+//     checkpoint PE-TRAIN [FOLDER] [--width N]     6 GB of memory, 14 GB of FOLDER (default: the folder for temporary files);
+//                                                 a width of less than 768 makes the model smaller
 #include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -132,18 +133,25 @@ double plain_read(const fs::path& path) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    fmt::print(stderr, "usage: checkpoint PE-TRAIN [FOLDER]\n");
+    fmt::print(stderr, "usage: checkpoint PE-TRAIN [FOLDER] [--width N]\n");
     return 2;
   }
-  const fs::path folder = (argc > 2 ? fs::path(argv[2]) : fs::temp_directory_path()) / fmt::format("pe-checkpoint-{}", ::getpid());
+  fs::path folder = fs::temp_directory_path();
+  std::string width = "768";
+  for (int i = 2; i < argc; ++i) {
+    if (std::string(argv[i]) == "--width" && i + 1 < argc) width = argv[++i];
+    else folder = argv[i];
+  }
+  folder /= fmt::format("pe-checkpoint-{}", ::getpid());
   support::make_folders(folder);
   write_shards(folder / "data");
   const auto command = [&](const std::string& work) {
     std::vector<std::string> words{argv[1], "--progress", "plain", "--work", (folder / work).string(),
                                    "--input", "data=" + (folder / "data").string(),
                                    "--output", "model=" + (folder / "model.h5").string()};
+    words.insert(words.end(), {"--set", "model.width=" + width});
     for (const char* setting :
-         {"model.width=768", "model.layers=12", "model.heads=12", "model.encoding=rope", "train.batch=2", "train.length=128",
+         {"model.layers=12", "model.heads=12", "model.encoding=rope", "train.batch=2", "train.length=128",
           "train.tokens=1000000", "train.validate_every=0", "train.log_every=1", "checkpoint.every=1e6", "checkpoint.pin_every=3",
           "compute.threads=2"}) {
       words.insert(words.end(), {"--set", setting});
