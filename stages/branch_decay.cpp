@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
        .takes_ranks = true,
+       .branch = pe::stage::Branch{.horizon = "decay.horizon_tokens", .end = "decay.end", .share = "decay.share"},
        .costs = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}},
        .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must lie at\n"
                    "end * (1 - share) of the horizon.\n",

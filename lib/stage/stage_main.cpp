@@ -73,6 +73,8 @@ Json describe(const StageInfo& info, const support::Schema& schema) {
                          {"tokens_per_step", info.trajectory->tokens_per_step},
                          {"free_when", info.trajectory->free_when}};
   }
+  if (info.branch)
+    out["branch"] = {{"horizon", info.branch->horizon}, {"end", info.branch->end}, {"share", info.branch->share}};
   return out;
 }
 

@@ -34,6 +34,14 @@ struct Trajectory {
   Json free_when = Json::object();
 };
 
+/// How a stage that continues a training from a snapshot is told where to end: config keys. `pe-pipeline` fills them
+/// from `budgets`.
+struct Branch {
+  std::string horizon;  ///< of the training in tokens, "decay.horizon_tokens"
+  std::string end;      ///< a share of the horizon
+  std::string share;    ///< of `end` that the branch takes
+};
+
 struct StageInfo {
   std::string name;          ///< "train"; the program is pe-train
   int version = 1;           ///< result version: raised when the same config and inputs would give other contents
@@ -43,6 +51,7 @@ struct StageInfo {
   bool resumes = false;      ///< continues from what an earlier attempt left in its work folder
   bool takes_ranks = false;  ///< several processes can share its work (config key compute.ranks)
   std::optional<Trajectory> trajectory;
+  std::optional<Branch> branch;
   Json costs = Json::object();   ///< arithmetic expressions over config keys: {"tokens": "train.tokens", "flops": …}
   /// Shown by --help after the fields.
   std::string epilogue;

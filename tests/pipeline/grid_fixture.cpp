@@ -200,6 +200,7 @@ std::vector<Json> stage_documents() {
   all.push_back(train);
   const Json from_snapshot = {role("data", "token-shards"), role("init", "checkpoint")};
   Json decay = document("branch-decay", 1, from_snapshot, model_and_curves, support::schema_of<DecayStage>());
+  decay["branch"] = {{"horizon", "decay.horizon_tokens"}, {"end", "decay.end"}, {"share", "decay.share"}};
   decay["costs"] = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}};
   all.push_back(decay);
   Json drop = document("drop-pe", 1, from_snapshot, model_and_curves, support::schema_of<DropStage>());

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "pipeline/expand/compute_auto.h"
+#include "pipeline/file/config_value.h"
 #include "pipeline/file/path_fields.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -134,6 +135,7 @@ Composer::Composer(const Overridden& source, const ExpandOptions& options, const
     collect_names(stage.node->set, names);
     collect_names(stage.node->checkpoint, names);
     for (const Node& file : stage.node->config_files) collect_names(file, names);
+    if (stage.node->budgets) names.insert(kBudgetAxis);
     stages_[stage.index].axes.assign(names.begin(), names.end());
   }
 }
@@ -187,10 +189,44 @@ void Composer::lay_checkpoint(const Stage& stage, const Scope& scope, Json& conf
   }
 }
 
+/// Where this instance's branch ends and how long it is.
+void Composer::lay_budget(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
+                          Diagnostics& diagnostics) const {
+  const AxisValue* own = stage.node->budgets ? scope.find(kBudgetAxis) : nullptr;
+  if (own == nullptr) return;
+  const BranchDescription& branch = *stage.description->branch;
+  Node share = own->value;
+  share.text = support::shortest(stage.node->budgets->share);
+  const support::OverlayOptions strict{{}, owner_of(stage)};
+  support::overlay(stage.description->fields, single(branch.end, own->value), config, origins, diagnostics, strict);
+  support::overlay(stage.description->fields, single(branch.share, std::move(share)), config, origins, diagnostics,
+                   strict);
+}
+
+/// What the stage or a flag sets beside its budgets must agree with them: the trunk's snapshots lie where the budgets
+/// say.
+void Composer::check_budget(const Stage& stage, const Scope& scope, const Json& config,
+                            Diagnostics& diagnostics) const {
+  const AxisValue* own = stage.node->budgets ? scope.find(kBudgetAxis) : nullptr;
+  if (own == nullptr) return;
+  const BranchDescription& branch = *stage.description->branch;
+  const auto expect = [&](const std::string& key, double wanted) {
+    const Json* found = find_value(config, key);
+    if (found == nullptr || !found->is_number() || found->get<double>() == wanted) return;
+    diagnostics.add(cat(quote(key), " of stage ", quote(stage.node->label), " is ", found->dump(),
+                        ", but its budgets say ", support::shortest(wanted)),
+                    stage.node->budgets->mark.place(),
+                    "take it out; another share stands as `budgets: {ends: [0.25, 1], share: 0.1}`");
+  };
+  if (const auto end = support::parse_real(own->value.text)) expect(branch.end, *end);
+  expect(branch.share, stage.node->budgets->share);
+}
+
 void Composer::lay_sets(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
                         Diagnostics& diagnostics) const {
   const StageDescription& description = *stage.description;
   const support::OverlayOptions strict{{}, owner_of(stage)};
+  lay_budget(stage, scope, config, origins, diagnostics);
   if (stage.node->set.is_map()) {
     const auto set = substitute(stage.node->set, scope, diagnostics);
     if (set) support::overlay(description.fields, *set, config, origins, diagnostics, strict);
@@ -266,6 +302,7 @@ std::optional<Json> Composer::config_of(const Stage& stage, const Scope& scope, 
     if (good && local.empty() && same_for_all(stage)) base = config;
   }
   lay_sets(stage, scope, config, nullptr, local);
+  check_budget(stage, scope, config, local);
   good = good && local.empty();
   if (!good) {
     local.add_context(cat("while reading stage ", quote(stage.node->label), " (", stage.node->mark.place().str(), ")"));

@@ -78,6 +78,10 @@ class Composer {
   void lay_sets(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
                 support::Diagnostics& diagnostics) const;
   void lay_checkpoint(const Stage& stage, const Scope& scope, Json& config, support::Diagnostics& diagnostics) const;
+  void lay_budget(const Stage& stage, const Scope& scope, Json& config, support::Origins* origins,
+                  support::Diagnostics& diagnostics) const;
+  void check_budget(const Stage& stage, const Scope& scope, const Json& config,
+                    support::Diagnostics& diagnostics) const;
   void lay_claims(const Stage& stage, Json& config) const;
   std::vector<ExternalInput> make_paths_absolute(const Stage& stage, Json& config) const;
   std::optional<Json> config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes);

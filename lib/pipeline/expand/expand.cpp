@@ -129,6 +129,7 @@ std::optional<Task> Expansion::task_of(Stage& stage, std::vector<Link>& links, I
     stage.broken = true;
     return std::nullopt;
   }
+  give_horizon(stage, graph_.tasks, task, mistakes_);
   place_snapshots(stage, scope, task, mistakes_);
   for (const auto& [role, name] : stage.node->outputs) {
     Diagnostics local;

@@ -48,4 +48,7 @@ std::string labels_of(const std::vector<std::string>& axes, const Scope& scope);
 /// Fills the snapshots of a trajectory's task from its config.
 void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes);
 
+/// Gives a task with a budget the horizon of the training that it branches off. @param tasks those that exist already.
+void give_horizon(const Stage& stage, const std::vector<Task>& tasks, Task& task, Mistakes& mistakes);
+
 }  // namespace pe::pipeline

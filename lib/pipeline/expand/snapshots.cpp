@@ -80,4 +80,26 @@ void place_snapshots(const Stage& stage, const Scope& scope, Task& task, Mistake
                    [](const SnapshotPoint& a, const SnapshotPoint& b) { return a.step < b.step; });
 }
 
+void give_horizon(const Stage& stage, const std::vector<Task>& tasks, Task& task, Mistakes& mistakes) {
+  const StageNode& node = *stage.node;
+  if (!node.budgets) return;
+  const std::string& key = stage.description->branch->horizon;
+  for (const Edge& edge : task.inputs) {
+    const Task& trunk = tasks[edge.producer];
+    if (edge.snapshot.empty() || !trunk.stage->trajectory) continue;
+    const Json* horizon = find_value(*trunk.config, trunk.stage->trajectory->horizon);
+    const Json own = *find_value(*task.config, key);  // a described field, so it is there
+    const Json untouched = *find_value(support::defaults(stage.description->fields), key);
+    if (horizon == nullptr || own == *horizon) return;
+    if (own != untouched) {
+      mistakes.report(cat(quote(key), " of stage ", quote(node.label), " is ", own.dump(), ", but it branches off ",
+                          trunk.id, ", whose ", quote(trunk.stage->trajectory->horizon), " is ", horizon->dump()),
+                      node.budgets->mark.place(), cat("take it out: budgets are shares of what the training says"));
+      return;
+    }
+    *find_value(task.config.edit(), key) = *horizon;
+    return;
+  }
+}
+
 }  // namespace pe::pipeline

@@ -62,6 +62,11 @@ void check_outputs(Stage& stage, Mistakes& mistakes) {
                     stage.node->snapshot_marks.front().place(), "take `snapshots` out");
     stage.broken = true;
   }
+  if (stage.node->budgets && !description.branch) {
+    mistakes.report(cat(description.program, " cannot be told where to end, so it takes no budgets"),
+                    stage.node->budgets->mark.place(), "pe-branch-decay does");
+    stage.broken = true;
+  }
 }
 
 }  // namespace

@@ -216,8 +216,8 @@ void Reader::stage(const Node::Member& member) {
   if (!expect_map(member.value, where)) return;
   const Node& node = member.value;
   check_keys(node, where,
-             {"run", "over", "axes", "exclude", "only", "needs", "gather", "each", "config", "snapshots", "resources",
-              "retry", "checkpoint", "slurm", "allow_partial", "outputs"});
+             {"run", "over", "axes", "exclude", "only", "needs", "gather", "each", "config", "snapshots", "budgets",
+              "resources", "retry", "checkpoint", "slurm", "allow_partial", "outputs"});
   if (const Node* run = node.find("run")) {
     stage.run = text(*run, "'run'");
     stage.run_mark = run->mark;
@@ -264,6 +264,7 @@ void Reader::stage(const Node::Member& member) {
       diagnostics_.add("'snapshots' is empty", snapshots->place(), "leave it out, or name a point such as `final: 1.0`");
     }
   }
+  if (const Node* budgets = node.find("budgets")) stage.budgets = parse_budgets(*budgets, diagnostics_);
   if (const Node* resources = node.find("resources")) stage.resources = *resources;
   if (const Node* retry = node.find("retry")) stage.retry = *retry;
   stage.checkpoint = map_member(node, "checkpoint", "'checkpoint'");
@@ -375,6 +376,7 @@ PipelineFile Reader::read(const Node& document) {
   } else if (expect_map(*stages, "'stages'")) {
     for (const auto& member : stages->members) stage(member);
     if (stages->members.empty()) diagnostics_.add("'stages' is empty", stages->place());
+    spread_budgets(file_, diagnostics_);
   }
   return std::move(file_);
 }

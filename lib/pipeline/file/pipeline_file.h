@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "pipeline/file/budgets.h"
 #include "support/file_stamp.h"
 #include "support/yaml.h"
 
@@ -64,6 +65,7 @@ struct StageNode {
   support::Node set;                           ///< a map, or null
   std::vector<std::pair<std::string, support::Node>> snapshots;   ///< label → point
   std::vector<support::Mark> snapshot_marks;
+  std::optional<Budgets> budgets;  ///< spread over axes, references and snapshots already
   support::Node resources, retry, checkpoint, slurm;              ///< null when absent
   bool allow_partial = false;
   std::map<std::string, std::string> outputs;  ///< role → friendly name

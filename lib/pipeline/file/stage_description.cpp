@@ -161,6 +161,15 @@ StageDescription parse_description(const Json& document, const std::string& sour
     }
     stage.trajectory = std::move(described);
   }
+  if (document.contains("branch") && document["branch"].is_object()) {
+    const Json& branch = document["branch"];
+    stage.branch = {text_member(branch, "horizon", source), text_member(branch, "end", source),
+                    text_member(branch, "share", source)};
+    for (const std::string& key : {stage.branch->horizon, stage.branch->end, stage.branch->share}) {
+      if (!support::find_field(stage.fields, key))
+        bad(source, cat("its branch names the field ", support::quote(key), ", which it lacks"));
+    }
+  }
   if (document.contains("costs") && document["costs"].is_object()) stage.costs = document["costs"];
   stage.document = document;
   Json identity = document;

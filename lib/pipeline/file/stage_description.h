@@ -39,6 +39,11 @@ struct TrajectoryDescription {
   Json free_when = Json::object();             ///< config key → value, or list of values, that frees the horizon
 };
 
+/// See stage/stage_main.h: a stage that ends a training at a share of its horizon, and so can take `budgets`.
+struct BranchDescription {
+  std::string horizon, end, share;  ///< config keys
+};
+
 struct StageDescription {
   std::string name;                            ///< "train"
   std::string program;                         ///< "pe-train"
@@ -55,6 +60,7 @@ struct StageDescription {
   bool resumes = false;
   bool takes_labels = false;
   std::optional<TrajectoryDescription> trajectory;
+  std::optional<BranchDescription> branch;
   Json costs = Json::object();                 ///< name → arithmetic expression over config keys
 
   Json document;                               ///< as it described itself

@@ -261,6 +261,77 @@ BOOST_AUTO_TEST_CASE(snapshots_are_points_of_the_horizon_rounded_half_up) {
                 "a point in tokens is {tokens: 1M}");
 }
 
+// The grid writes out what budgets stand for: every task must be the same one, by its key.
+BOOST_AUTO_TEST_CASE(budgets_are_an_axis_snapshots_and_the_values_of_a_decay) {
+  const std::string written =
+      "    over: [encoding, size, seed, branch]\n    axes: {branch: {b25: 0.25, b50: 0.50, b100: 1.00}}\n"
+      "    needs: {data: tokenize, init: 'trunk@$(branch)'}\n";
+  const std::string values =
+      "set: {decay.horizon_tokens: $(tokens.$size), decay.end: $(branch.value), decay.share: 0.2}";
+  std::string short_form = replaced(kGrid, "{b25: 0.20, b50: 0.40, b100: 0.80, d10: 0.625", "{d10: 0.625");
+  short_form = replaced(
+      short_form, written,
+      "    over: [encoding, size, seed]\n    needs: {data: tokenize, init: trunk}\n    budgets: [1/4, 1/2, 1]\n");
+  short_form = replaced(short_form, ", " + values, "");
+  const GridFolder folder;
+  const Graph expected = folder.keyed(kGrid), graph = folder.keyed(short_form);
+  BOOST_REQUIRE(graph.tasks.size() == expected.tasks.size());
+  std::size_t decays = 0;
+  for (const Task& task : expected.tasks) {
+    if (task.label == "report") continue;  // it prints the name of the axis
+    std::string id = task.id;
+    if (const auto at = id.find("branch="); at != std::string::npos) id.replace(at, 6, "budget");
+    const Task& same = test::find_task(graph, id);
+    BOOST_TEST(same.plan_key == task.plan_key, id);
+    BOOST_TEST(*same.config == *task.config, id);
+    BOOST_REQUIRE(same.snapshots.size() == task.snapshots.size());
+    for (std::size_t i = 0; i < same.snapshots.size(); ++i) {
+      BOOST_TEST(same.snapshots[i].label == task.snapshots[i].label);
+      BOOST_TEST(same.snapshots[i].step == task.snapshots[i].step);
+    }
+    decays += task.label == "decay";
+  }
+  BOOST_TEST(decays == 135u);
+}
+
+BOOST_AUTO_TEST_CASE(budgets_take_another_share_and_refuse_values_beside_them) {
+  const GridFolder folder;
+  const auto text = [](const std::string& budgets, const std::string& rest = "",
+                       const std::string& run = "pe-branch-decay") {
+    return small(std::string(kFetchTokenize) +
+                 "  trunk: {run: pe-train, needs: {data: tokenize}, config: {set: {train.batch: 10, train.length: 10, "
+                 "train.tokens: 100000}}}\n"
+                 "  decay: {run: " +
+                 run + ", needs: {data: tokenize, init: trunk}, budgets: " + budgets + rest + "}\n");
+  };
+  const Graph graph = folder.expand(text("{ends: [1/8, 0.5], share: 0.1}"));
+  BOOST_REQUIRE(graph.tasks.size() == 5u);
+  std::string points;
+  for (const SnapshotPoint& point : graph.tasks[2].snapshots)
+    points += point.label + "=" + std::to_string(point.step) + " ";
+  BOOST_TEST(points == "b12.5=113 b50=450 ");  // 112.5 steps, half up
+  const Task& eighth = test::find_task(graph, "decay[budget=b12.5]");
+  BOOST_TEST(eighth.inputs[1].snapshot == "b12.5");
+  const Json expected = {{"horizon_tokens", 100000}, {"end", 0.125}, {"share", 0.1}};
+  BOOST_TEST(eighth.config->at("decay") == expected);
+  ExpandOptions one = GridFolder::plain_options();
+  one.axis = {"budget=b50"};
+  BOOST_TEST(folder.expand(text("[1/8, 1/2]"), one).tasks.size() == 4u);
+
+  check_refusal(folder.refusal(text("[1/8]", ", config: {set: {decay.share: 0.3}}")),
+                "pipelines/test.yml:7:80: 'decay.share' of stage 'decay' is 0.3, but its budgets say 0.2",
+                "take it out");
+  check_refusal(folder.refusal(text("[1/8]", ", config: {set: {decay: {end: 1}}}")),
+                "pipelines/test.yml:7:80: 'decay.end' of stage 'decay' is 1.0, but its budgets say 0.125");
+  check_refusal(
+      folder.refusal(text("[1/8]", ", config: {set: {decay.horizon_tokens: 5M}}")),
+      "pipelines/test.yml:7:80: 'decay.horizon_tokens' of stage 'decay' is 5000000, but it branches off trunk, whose "
+      "'train.tokens' is 100000");
+  check_refusal(folder.refusal(text("[1/8]", "", "pe-drop-pe")),
+                "pipelines/test.yml:7:75: pe-drop-pe cannot be told where to end, so it takes no budgets",
+                "pe-branch-decay does");
+}
+
 BOOST_AUTO_TEST_CASE(a_stage_with_snapshots_is_always_named_with_one) {
   const std::string text = small(std::string(kFetchTokenize) +
                                  "  trunk: {run: pe-train, needs: {data: tokenize}, snapshots: {half: 0.5}}\n"

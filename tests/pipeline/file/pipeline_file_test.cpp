@@ -109,6 +109,18 @@ BOOST_AUTO_TEST_CASE(mistakes_of_stages_are_told) {
   check(stage("exclude: [{}]"), "an empty entry of 'exclude' would match everything");
   check(stage("snapshots: {}"), "'snapshots' is empty");
   check(stage("snapshots: {'a b': 1}"), "snapshot label 'a b' does not match");
+  check(stage("budgets: 1/4"), "expected a list of shares of the horizon for 'budgets', found '1/4'");
+  check(stage("budgets: []"), "write [1/8, 1/4, 1/2, 1], or {ends: [0.25, 1], share: 0.1}");
+  check(stage("budgets: [1/4, 5/4]"), "expected a share of the horizon above 0, at most 1, as a budget, found '5/4'");
+  check(stage("budgets: [1/0]"), "as a budget, found '1/0'");
+  check(stage("budgets: [1/4, 0.25]"), "budget 'b25' stands twice");
+  check(stage("budgets: {end: [1]}"), "did you mean 'ends'?");
+  check(stage("budgets: {ends: [1], share: 1}"),
+        "expected a fraction between 0 and 1 as the share of a budget that decays, found '1'");
+  check(stage("budgets: [1]"), "stage 'a' has budgets, but needs no 'init'");
+  check(stage("budgets: [1], needs: {init: b@half}"), "names a snapshot, and so do its budgets");
+  check(kHead + "stages:\n  b: {run: pe-b, snapshots: {b100: 0.9}}\n  a: {run: pe-a, budgets: [1], needs: {init: b}}\n",
+        "snapshot 'b100' of stage 'b' is at 0.9, but the budgets of stage 'a' need it at 0.8");
   check(stage("allow_partial: yes"), "expected true or false for 'allow_partial'");
   check(stage("checkpoint: 3"), "expected a map for 'checkpoint'");
 }

@@ -80,6 +80,9 @@ BOOST_AUTO_TEST_CASE(what_is_no_description_is_refused) {
   document = train();
   document["trajectory"]["horizon"] = "train.tokns";
   BOOST_TEST(refusal(document) == "pe-train: its trajectory names the field 'train.tokns', which it lacks");
+  document = train();
+  document["branch"] = {{"horizon", "train.tokens"}, {"end", "train.lr"}, {"share", "train.sharre"}};
+  BOOST_TEST(refusal(document) == "pe-train: its branch names the field 'train.sharre', which it lacks");
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_without_a_description_beside_it_is_asked_once) {
