@@ -584,7 +584,8 @@ class Script {
 
 std::string run_gnuplot(const std::string& script) {
   if (!support::find_program("gnuplot")) missing_program("gnuplot", "gnuplot-nox");
-  const support::Captured run = support::capture({"gnuplot", "-d", "-"}, script);
+  // From `-` gnuplot reads a byte at a time, and to its standard output it writes line by line; files, even these, go by blocks.
+  const support::Captured run = support::capture({"gnuplot", "-d", "/dev/stdin"}, "set output '/dev/stdout'\n" + script);
   if (run.status.code != 0 || run.out.empty()) {
     throw support::Error(
         support::kExitBug,
