@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "artifact/header.h"
+#include "artifact/misuse.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -27,12 +28,8 @@ using support::quote;
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kCheckpointFormat = 1;
 constexpr h5::CreateOptions kLayout{.alignment = 64, .aligned_from = 64};
-
-[[noreturn]] void bug(const std::string& what) {
-  throw support::Error(support::kExitBug, support::Diagnostic{what});
-}
 
 h5::Type stored_type(Dtype dtype) {
   switch (dtype) {
@@ -185,7 +182,7 @@ CheckpointWriter::CheckpointWriter(std::filesystem::path path, const Recipe& rec
   state_->temporary = support::unique_sibling(state_->path);
   state_->file = h5::File::create(state_->temporary, kLayout);
   try {
-    write_header(*state_->file, Kind::kCheckpoint, kFormat, recipe);
+    write_header(*state_->file, Kind::kCheckpoint, kCheckpointFormat, recipe);
     h5::Group group = state_->file->root().create_group("meta");
     group.set_text("status", meta.status == TrainingStatus::kOk ? "ok" : "diverged");
     group.set_integer("step", meta.step);
@@ -259,7 +256,7 @@ struct CheckpointReader::State {
 };
 
 CheckpointReader::CheckpointReader(const std::filesystem::path& path) : state_(std::make_unique<State>(path)) {
-  require_kind(state_->file, Kind::kCheckpoint, kFormat);
+  require_kind(state_->file, Kind::kCheckpoint, kCheckpointFormat);
   const h5::Group group = state_->root.open_group("meta");
   CheckpointMeta& meta = state_->meta;
   const std::string status = group.text("status");

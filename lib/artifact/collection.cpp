@@ -22,7 +22,7 @@ using support::quote;
 
 namespace {
 
-constexpr std::string_view kSchema = "pe-collection/1";
+constexpr std::string_view kCollectionSchema = "pe-collection/1";
 constexpr std::uint64_t kLargestManifest = 256ULL << 20;
 
 fs::path manifest_path(const fs::path& path) {
@@ -62,7 +62,7 @@ Json Manifest::to_json() const {
                     {"file_digest", member.file_digest},
                     {"content_digest", member.content_digest}});
   }
-  return {{"schema", kSchema},
+  return {{"schema", kCollectionSchema},
           {"kind", kind_name(kind)},
           {"content_digest", content_digest()},
           {"made_by", recipe_to_json(recipe)},
@@ -75,8 +75,8 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
   if (json.is_discarded() || !json.is_object()) fail("expected a manifest (a JSON object), found something else");
   Manifest manifest;
   try {
-    if (const std::string schema = json.at("schema"); schema != kSchema) {
-      fail(cat("expected schema ", quote(kSchema), ", found ", quote(schema)));
+    if (const std::string schema = json.at("schema"); schema != kCollectionSchema) {
+      fail(cat("expected schema ", quote(kCollectionSchema), ", found ", quote(schema)));
     }
     const std::string name = json.at("kind");
     const std::optional<Kind> kind = find_kind(name);
@@ -103,7 +103,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
       fail(cat("content digest: stated ", stated, ", found ", found));
     }
   } catch (const Json::exception& error) {
-    fail(cat("the manifest is not of schema ", kSchema, ": ", error.what()));
+    fail(cat("the manifest is not of schema ", kCollectionSchema, ": ", error.what()));
   }
   return manifest;
 }

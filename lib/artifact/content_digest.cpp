@@ -16,16 +16,16 @@ using support::Sha256;
 
 namespace {
 
-constexpr int kDeepest = 64;
+constexpr int kDeepestHashed = 64;
 constexpr std::uint64_t kMostObjects = 1'000'000;
-constexpr std::uint64_t kPieceBytes = 4ULL << 20;
+constexpr std::uint64_t kHashedBytes = 4ULL << 20;
 
 class Walk {
  public:
   explicit Walk(const h5::File& file) : file_(file.path().string()) {}
 
   void group(const h5::Group& group, int depth) {
-    if (depth > kDeepest || ++objects_ > kMostObjects) {
+    if (depth > kDeepestHashed || ++objects_ > kMostObjects) {
       throw ArtifactError(cat(quote(file_), ": groups are nested too deeply, or there are too many"));
     }
     put("group");
@@ -78,7 +78,7 @@ class Walk {
     shape(dataset.shape());
     attributes(dataset);
     number(dataset.bytes());
-    const std::uint64_t per_piece = std::max<std::uint64_t>(1, kPieceBytes / dataset.element_bytes());
+    const std::uint64_t per_piece = std::max<std::uint64_t>(1, kHashedBytes / dataset.element_bytes());
     for (std::uint64_t first = 0; first < dataset.count(); first += per_piece) {
       const std::uint64_t count = std::min(per_piece, dataset.count() - first);
       piece_.resize(static_cast<std::size_t>(count * dataset.element_bytes()));

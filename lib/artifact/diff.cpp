@@ -22,8 +22,8 @@ using support::quote;
 
 namespace {
 
-constexpr std::uint64_t kPieceBytes = 4ULL << 20;
-constexpr int kDeepest = 64;
+constexpr std::uint64_t kComparedBytes = 4ULL << 20;
+constexpr int kDeepestCompared = 64;
 
 /// Steps of representable numbers: the order of sign-and-magnitude bits, made the order of integers.
 template <typename Signed>
@@ -158,7 +158,7 @@ class Comparison {
       : options_(options), prefix_(std::move(prefix)), out_(out) {}
 
   void groups(const h5::Group& a, const h5::Group& b, int depth) {
-    if (depth > kDeepest) throw ArtifactError(cat(a.where(), ": groups are nested too deeply"));
+    if (depth > kDeepestCompared) throw ArtifactError(cat(a.where(), ": groups are nested too deeply"));
     if (wanted(a.path())) attributes(a, b, false);
     std::set<std::string> names;
     for (const std::string& name : a.names()) names.insert(name);
@@ -284,7 +284,7 @@ class Comparison {
   /// True when any bit differs.
   bool values(const h5::Dataset& a, const h5::Dataset& b, Numbers numbers) {
     const std::size_t width = std::max<std::size_t>(1, a.element_bytes());
-    const std::uint64_t per_piece = std::max<std::uint64_t>(1, kPieceBytes / width);
+    const std::uint64_t per_piece = std::max<std::uint64_t>(1, kComparedBytes / width);
     Difference found;
     bool bits_differ = false;
     std::vector<char> x, y;
@@ -403,7 +403,7 @@ void compare_bytes(const fs::path& first, const fs::path& second, const std::str
   found.path = name;
   const std::uint64_t x_size = fs::file_size(first), y_size = fs::file_size(second);
   found.elements = std::max(x_size, y_size);
-  std::vector<char> x(kPieceBytes), y(kPieceBytes);
+  std::vector<char> x(kComparedBytes), y(kComparedBytes);
   std::uint64_t at = 0;
   std::uint64_t line = 1;
   while (true) {

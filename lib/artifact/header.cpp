@@ -12,7 +12,7 @@ using support::quote;
 
 namespace {
 
-constexpr std::string_view kSchema = "pe-artifact/1";
+constexpr std::string_view kArtifactSchema = "pe-artifact/1";
 
 template <typename T>
 T member_or(const Json& json, const char* name, T otherwise) {
@@ -45,7 +45,7 @@ Recipe recipe_from_json(const Json& json) {
 
 void write_header(h5::File& file, Kind kind, int format, const Recipe& recipe) {
   h5::Group group = file.root().create_group("pe");
-  group.set_text("schema", kSchema);
+  group.set_text("schema", kArtifactSchema);
   group.set_text("kind", kind_name(kind));
   group.set_integer("format", format);
   group.write_text("made_by", recipe_to_json(recipe).dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -57,8 +57,8 @@ Header read_header(const h5::File& file) {
     throw ArtifactError(cat(quote(file.path().string()), ": group /pe is missing, so this is no artifact of ours"));
   }
   const h5::Group group = root.open_group("pe");
-  if (const std::string schema = group.text("schema"); schema != kSchema) {
-    throw ArtifactError(cat(group.where(), ": expected schema ", quote(kSchema), ", found ", quote(schema)));
+  if (const std::string schema = group.text("schema"); schema != kArtifactSchema) {
+    throw ArtifactError(cat(group.where(), ": expected schema ", quote(kArtifactSchema), ", found ", quote(schema)));
   }
   const std::string name = group.text("kind");
   const std::optional<Kind> kind = find_kind(name);

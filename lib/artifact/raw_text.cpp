@@ -14,11 +14,11 @@ using support::quote;
 
 namespace {
 
-constexpr int kFormat = 2;
+constexpr int kRawTextFormat = 2;
 
 /// The number of documents in a member; everything that the header promises is checked.
 std::uint64_t check_member(const h5::File& file) {
-  require_kind(file, Kind::kRawText, kFormat);
+  require_kind(file, Kind::kRawText, kRawTextFormat);
   const h5::Group root = file.root();
   const h5::Dataset bytes = root.open_dataset("bytes");
   bytes.require_rank(h5::Type::kU8, 1);
@@ -61,17 +61,16 @@ void RawTextWriter::add(std::string_view text, const std::string& source, std::u
 
 void RawTextWriter::flush() {
   const std::filesystem::path path = collection_.add(fmt::format("documents-{:05}.h5", members_++));
-  write_artifact(
-      path, Kind::kRawText, kFormat, recipe_,
-      [&](h5::Group& root) {
-        root.write_raw("bytes", h5::Type::kU8, {text_.size()}, text_.data());
-        root.write("offsets", offsets_);
-        root.write("source", source_);
-        root.write("row", row_);
-        root.write_raw("source_names", h5::Type::kU8, {source_names_.size()}, source_names_.data());
-        root.write("source_offsets", source_offsets_);
-      },
-      {.alignment = 4096, .aligned_from = 4096});
+  write_artifact(path, Kind::kRawText, kRawTextFormat, recipe_,
+                 [&](h5::Group& root) {
+                   root.write_raw("bytes", h5::Type::kU8, {text_.size()}, text_.data());
+                   root.write("offsets", offsets_);
+                   root.write("source", source_);
+                   root.write("row", row_);
+                   root.write_raw("source_names", h5::Type::kU8, {source_names_.size()}, source_names_.data());
+                   root.write("source_offsets", source_offsets_);
+                 },
+                 {.alignment = 4096, .aligned_from = 4096});
   text_.clear();
   offsets_.assign(1, 0);
   source_.clear();

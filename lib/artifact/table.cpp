@@ -7,6 +7,7 @@
 
 #include "artifact/h5.h"
 #include "artifact/header.h"
+#include "artifact/misuse.h"
 #include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -19,11 +20,7 @@ using support::quote;
 
 namespace {
 
-constexpr int kFormat = 1;
-
-[[noreturn]] void bug(const std::string& what) {
-  throw support::Error(support::kExitBug, support::Diagnostic{what});
-}
+constexpr int kTableFormat = 1;
 
 std::optional<ColumnType> find_column_type(std::string_view name) {
   for (const ColumnType type : {ColumnType::kInteger, ColumnType::kReal, ColumnType::kText}) {
@@ -251,7 +248,7 @@ struct TableIo {
 };
 
 void write_tables(const std::filesystem::path& path, Kind kind, const Recipe& recipe, const Tables& tables) {
-  write_artifact(path, kind, kFormat, recipe, [&](h5::Group& root) {
+  write_artifact(path, kind, kTableFormat, recipe, [&](h5::Group& root) {
     root.write_text("facts", tables.facts.dump());
     std::vector<std::string> order;
     for (const Table& table : tables.tables) order.push_back(table.name());
@@ -263,7 +260,7 @@ void write_tables(const std::filesystem::path& path, Kind kind, const Recipe& re
 
 Tables read_tables(const std::filesystem::path& path, Kind kind) {
   const h5::File file = h5::File::open(path);
-  require_kind(file, kind, kFormat);
+  require_kind(file, kind, kTableFormat);
   const h5::Group root = file.root();
   Tables tables;
   tables.facts = Json::parse(root.read_text("facts"), nullptr, false);

@@ -15,7 +15,7 @@ using support::quote;
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kTokenShardsFormat = 1;
 
 }  // namespace
 
@@ -81,26 +81,25 @@ void TokenShardsWriter::add(Split split, const std::int32_t* ids, std::size_t co
 void TokenShardsWriter::flush(Split split) {
   Open& open = *open_[static_cast<std::size_t>(split)];
   const std::filesystem::path path = collection_.add(fmt::format("{}-{:05}.h5", split_name(split), open.number));
-  write_artifact(
-      path, Kind::kTokenShards, kFormat, recipe_,
-      [&](h5::Group& root) {
-        root.set_text("split", split_name(split));
-        root.set_integer("shard", open.number);
-        root.set_integer("vocabulary", tokenizer_.vocabulary);
-        root.set_integer("bos_id", tokenizer_.bos_id);
-        root.set_integer("bos_before_documents", tokenizer_.bos_before_documents ? 1 : 0);
-        root.set_text("tokenizer_digest", tokenizer_.digest());
-        if (open.wide) {
-          root.write("tokens", open.wide_tokens);
-        } else {
-          root.write("tokens", open.narrow_tokens);
-        }
-        if (!open.labels.empty()) root.write("labels", open.labels);
-        root.write("doc_offsets", open.offsets);
-        root.write("doc_bytes", open.bytes);
-        root.write("doc_index", open.index);
-      },
-      {.alignment = 4096, .aligned_from = 4096});
+  write_artifact(path, Kind::kTokenShards, kTokenShardsFormat, recipe_,
+                 [&](h5::Group& root) {
+                   root.set_text("split", split_name(split));
+                   root.set_integer("shard", open.number);
+                   root.set_integer("vocabulary", tokenizer_.vocabulary);
+                   root.set_integer("bos_id", tokenizer_.bos_id);
+                   root.set_integer("bos_before_documents", tokenizer_.bos_before_documents ? 1 : 0);
+                   root.set_text("tokenizer_digest", tokenizer_.digest());
+                   if (open.wide) {
+                     root.write("tokens", open.wide_tokens);
+                   } else {
+                     root.write("tokens", open.narrow_tokens);
+                   }
+                   if (!open.labels.empty()) root.write("labels", open.labels);
+                   root.write("doc_offsets", open.offsets);
+                   root.write("doc_bytes", open.bytes);
+                   root.write("doc_index", open.index);
+                 },
+                 {.alignment = 4096, .aligned_from = 4096});
   ++open.number;
   open.narrow_tokens.clear();
   open.wide_tokens.clear();
@@ -117,7 +116,7 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
     if (open_[at]->offsets.size() > 1 || open_[at]->number == 0) flush(split);
     totals.splits[at] = totals_[at];
   }
-  write_artifact(collection_.add("dataset.h5"), Kind::kTokenShards, kFormat, recipe_, [&](h5::Group& root) {
+  write_artifact(collection_.add("dataset.h5"), Kind::kTokenShards, kTokenShardsFormat, recipe_, [&](h5::Group& root) {
     write_tokenizer_group(root, tokenizer_);
     if (window_ > 0) root.set_integer("window", static_cast<std::int64_t>(window_));
     if (!splits_.rule.empty()) {
@@ -147,13 +146,13 @@ Manifest TokenShardsWriter::finish(DatasetTotals& totals) {
 
 TokenizerRecord read_tokenizer_record(const std::filesystem::path& dataset_file) {
   const h5::File file = h5::File::open(dataset_file);
-  require_kind(file, Kind::kTokenShards, kFormat);
+  require_kind(file, Kind::kTokenShards, kTokenShardsFormat);
   return read_tokenizer_group(file);
 }
 
 std::uint64_t read_window(const std::filesystem::path& dataset_file) {
   const h5::File file = h5::File::open(dataset_file);
-  require_kind(file, Kind::kTokenShards, kFormat);
+  require_kind(file, Kind::kTokenShards, kTokenShardsFormat);
   const h5::Group root = file.root();
   if (!root.has_attribute("window")) return 0;
   const std::int64_t window = root.integer("window");
@@ -163,7 +162,7 @@ std::uint64_t read_window(const std::filesystem::path& dataset_file) {
 
 SplitRecord read_split_record(const std::filesystem::path& dataset_file) {
   const h5::File file = h5::File::open(dataset_file);
-  require_kind(file, Kind::kTokenShards, kFormat);
+  require_kind(file, Kind::kTokenShards, kTokenShardsFormat);
   SplitRecord record;
   if (!file.root().has("splits")) return record;
   const h5::Group group = file.root().open_group("splits");
@@ -178,7 +177,7 @@ SplitRecord read_split_record(const std::filesystem::path& dataset_file) {
 
 DatasetTotals read_dataset_totals(const std::filesystem::path& dataset_file) {
   const h5::File file = h5::File::open(dataset_file);
-  require_kind(file, Kind::kTokenShards, kFormat);
+  require_kind(file, Kind::kTokenShards, kTokenShardsFormat);
   const h5::Group sums = file.root().open_group("totals");
   const auto count = [](const h5::Group& group, const char* name) {
     const std::int64_t value = group.integer(name);

@@ -12,7 +12,7 @@ using support::cat;
 
 namespace {
 
-constexpr int kFormat = 1;
+constexpr int kTokenizerFormat = 1;
 constexpr std::int64_t kLargestVocabulary = 1LL << 24;
 
 }  // namespace
@@ -85,13 +85,13 @@ TokenizerRecord read_tokenizer_group(const h5::File& file) {
 }
 
 void write_tokenizer(const std::filesystem::path& path, const Recipe& recipe, const TokenizerRecord& record) {
-  write_artifact(path, Kind::kTokenizer, kFormat, recipe,
+  write_artifact(path, Kind::kTokenizer, kTokenizerFormat, recipe,
                  [&](h5::Group& root) { write_tokenizer_group(root, record); });
 }
 
 TokenizerRecord read_tokenizer(const std::filesystem::path& path) {
   const h5::File file = h5::File::open(path);
-  require_kind(file, Kind::kTokenizer, kFormat);
+  require_kind(file, Kind::kTokenizer, kTokenizerFormat);
   return read_tokenizer_group(file);
 }
 

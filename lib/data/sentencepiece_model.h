@@ -10,6 +10,8 @@
 
 namespace pe::data {
 
+inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  ///< "▁", U+2581: a space in a piece
+
 enum class PieceType { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
 enum class ModelType { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
 

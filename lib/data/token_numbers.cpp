@@ -5,6 +5,7 @@
 
 #include "data/algorithmic_task.h"
 #include "data/byte_level_bpe.h"
+#include "data/sentencepiece_model.h"
 #include "data/symbol_tokenizer.h"
 #include "data/tokenizer.h"
 #include "support/error.h"
@@ -17,8 +18,6 @@ namespace {
 using support::cat;
 using Ids = std::span<const std::int64_t>;
 using Numbers = std::vector<std::int64_t>;
-
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // "▁", as sentencepiece spells a space
 
 /// The text that each id stands for, the space before a word included; control ids stand for none.
 std::vector<std::string> texts_of(const Tokenizer& tokenizer) {

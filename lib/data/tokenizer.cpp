@@ -22,8 +22,6 @@ using support::quote;
 
 namespace {
 
-constexpr std::string_view kSpaceMark = "\xe2\x96\x81";   // U+2581
-
 /// The bytes of text that a piece stands for: the space mark is one space.
 std::uint16_t bytes_of_piece(std::string_view piece) {
   std::size_t bytes = piece.size();

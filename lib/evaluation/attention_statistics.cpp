@@ -6,15 +6,16 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
-#include <limits>
+
+#include "support/missing.h"
 
 namespace pe::evaluation {
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
-double over(double sum, double count) { return count > 0 ? sum / count : kNaN; }
+double over(double sum, double count) { return count > 0 ? sum / count : kMissing; }
 
 }  // namespace
 

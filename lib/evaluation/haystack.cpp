@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "evaluation/token_ids.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -12,12 +13,6 @@ namespace pe::evaluation {
 namespace {
 
 constexpr int kProbes = 256;   // numbers that are tried to learn how a tokenizer cuts them
-
-void append(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& part) {
-  ids.insert(ids.end(), part.begin(), part.end());
-}
-
-std::int64_t count(const std::vector<std::int32_t>& ids) { return static_cast<std::int64_t>(ids.size()); }
 
 std::string draw_number(support::Xoshiro& random, int digits) {
   std::string text(1, static_cast<char>('1' + random.below(9)));

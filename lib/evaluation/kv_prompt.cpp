@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "evaluation/token_ids.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -16,8 +17,6 @@ struct Line {
   std::string key, value;
   std::vector<std::int32_t> ids;
 };
-
-std::int64_t count(const std::vector<std::int32_t>& ids) { return static_cast<std::int64_t>(ids.size()); }
 
 }  // namespace
 

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/missing.h"
 #include "support/resample.h"
 
 namespace pe::evaluation {
 
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 constexpr double kBlowup = 0.1;   // nats
 
 std::size_t place(const std::vector<std::int64_t>& lengths, std::int64_t length) {
@@ -26,7 +27,7 @@ double mean_between(const std::vector<std::int64_t>& begins, const std::vector<d
     sum += losses[at];
     ++bins;
   }
-  return bins > 0 && bins * width > to - from - 2 * width ? sum / static_cast<double>(bins) : kNone;
+  return bins > 0 && bins * width > to - from - 2 * width ? sum / static_cast<double>(bins) : kMissing;
 }
 
 /// Linear between order statistics.
@@ -51,7 +52,7 @@ std::vector<double> mean_losses(const LengthCurve& curve, const std::uint16_t* c
       nll += times * curve.nll[at][d];
       tokens += times * curve.tokens[at][d];
     }
-    means.push_back(tokens > 0 ? nll / tokens : kNone);
+    means.push_back(tokens > 0 ? nll / tokens : kMissing);
   }
   return means;
 }
@@ -59,8 +60,8 @@ std::vector<double> mean_losses(const LengthCurve& curve, const std::uint16_t* c
 double usable_context(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
                       std::int64_t train_length, double tolerance) {
   const std::size_t base = place(lengths, train_length);
-  if (base == lengths.size() || !std::isfinite(losses[base])) return kNone;
-  double usable = kNone;
+  if (base == lengths.size() || !std::isfinite(losses[base])) return kMissing;
+  double usable = kMissing;
   for (std::size_t at = base; at < lengths.size(); ++at) {
     if (!(std::exp(losses[at] - losses[base]) <= 1 + tolerance)) break;
     usable = static_cast<double>(lengths[at]);
@@ -76,15 +77,15 @@ double effective_context(const std::vector<std::int64_t>& lengths, const std::ve
   for (std::size_t at = 0; at < lengths.size(); ++at) {
     if (losses[at] <= best + margin) return static_cast<double>(lengths[at]);
   }
-  return kNone;
+  return kMissing;
 }
 
 double degradation(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses, std::int64_t train_length) {
   const std::size_t base = place(lengths, train_length);
-  if (base + 1 >= lengths.size()) return kNone;
+  if (base + 1 >= lengths.size()) return kMissing;
   double sum = 0;
   for (std::size_t at = base + 1; at < lengths.size(); ++at) {
-    sum += std::isnan(losses[at]) ? kNone : std::max(0.0, losses[at] - losses[base]);
+    sum += std::isnan(losses[at]) ? kMissing : std::max(0.0, losses[at] - losses[base]);
   }
   return sum / static_cast<double>(lengths.size() - base - 1);
 }
@@ -92,7 +93,7 @@ double degradation(const std::vector<std::int64_t>& lengths, const std::vector<d
 double perplexity_ratio(const std::vector<std::int64_t>& lengths, const std::vector<double>& losses,
                         std::int64_t train_length, std::size_t at) {
   const std::size_t base = place(lengths, train_length);
-  return base == lengths.size() ? kNone : std::exp(losses[at] - losses[base]);
+  return base == lengths.size() ? kMissing : std::exp(losses[at] - losses[base]);
 }
 
 std::vector<WithInterval> with_intervals(const LengthCurve& curve, const std::vector<LengthNumber>& numbers, int resamples) {
@@ -122,7 +123,7 @@ std::int64_t blowup_bin(std::int64_t train_length) { return std::max<std::int64_
 
 double blowup_position(const std::vector<std::int64_t>& begins, const std::vector<double>& losses, std::int64_t train_length) {
   const double reference = mean_between(begins, losses, train_length / 2, train_length, blowup_bin(train_length));
-  if (std::isnan(reference) || begins.back() < train_length) return kNone;
+  if (std::isnan(reference) || begins.back() < train_length) return kMissing;
   double position = std::numeric_limits<double>::infinity();
   for (std::size_t at = begins.size(); at-- > 0 && begins[at] >= train_length;) {
     if (losses[at] <= reference + kBlowup) break;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "evaluation/items.h"
+#include "evaluation/token_ids.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -40,12 +41,6 @@ std::string filled(std::string text, const std::string& number) {
 std::vector<std::int32_t> encoded(const TextCodec& codec, const std::string& text) {
   return text.empty() ? std::vector<std::int32_t>() : codec.encode_inside(text);
 }
-
-void append(std::vector<std::int32_t>& ids, const std::vector<std::int32_t>& part) {
-  ids.insert(ids.end(), part.begin(), part.end());
-}
-
-std::int64_t count(const std::vector<std::int32_t>& ids) { return static_cast<std::int64_t>(ids.size()); }
 
 std::string kind_of_number(const PasskeyText& text) {
   return text.upto > 0 ? cat("up to ", text.upto) : cat("of ", text.digits, " digits");

@@ -16,13 +16,14 @@
 #include <cmath>
 #include <limits>
 
+#include "support/missing.h"
 #include "support/random.h"
 
 namespace pe::evaluation {
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using Vector = Eigen::VectorXd;
@@ -39,9 +40,9 @@ ReaderScore score_of(const at::Tensor& said, const at::Tensor& position) {
   const at::Tensor miss = said - position;
   const double mean = position.mean().item<double>();
   const double spread = (position - mean).square().sum().item<double>();
-  return {.r2 = spread > 0 ? 1 - miss.square().sum().item<double>() / spread : kNaN,
+  return {.r2 = spread > 0 ? 1 - miss.square().sum().item<double>() / spread : kMissing,
           .mad = miss.abs().mean().item<double>(),
-          .lambda = kNaN,
+          .lambda = kMissing,
           .tested = position.size(0)};
 }
 
@@ -65,7 +66,8 @@ Placed Placed::between(double begin, double end) const {
 }
 
 ReaderScore read_by_ridge(const Placed& train, const Placed& validation, const Placed& test, std::int64_t length) {
-  if (count(train) < 2 || count(validation) == 0 || count(test) == 0) return {kNaN, kNaN, kNaN, count(test)};
+  if (count(train) < 2 || count(validation) == 0 || count(test) == 0)
+    return {kMissing, kMissing, kMissing, count(test)};
   const auto scale = static_cast<double>(length);
   const Standard standard(train.x);
   const at::Tensor train_x = standard(train.x), validation_x = standard(validation.x);
@@ -79,7 +81,7 @@ ReaderScore read_by_ridge(const Placed& train, const Placed& validation, const P
   const Vector projected = spectrum.eigenvectors().transpose() * (x.transpose() * y);
   const auto checked = as_matrix(validation_x);
   const auto truth = as_vector(checks);
-  double best = std::numeric_limits<double>::infinity(), chosen = kNaN;
+  double best = std::numeric_limits<double>::infinity(), chosen = kMissing;
   Vector weights;
   for (int power = -3; power <= 3; ++power) {
     const double lambda = std::pow(10.0, power);
@@ -92,7 +94,7 @@ ReaderScore read_by_ridge(const Placed& train, const Placed& validation, const P
       weights = w;
     }
   }
-  if (std::isnan(chosen)) return {kNaN, kNaN, kNaN, count(test)};   // features that are not finite
+  if (std::isnan(chosen)) return {kMissing, kMissing, kMissing, count(test)};  // features that are not finite
   const at::Tensor test_x = standard(test.x);
   const Vector said = ((as_matrix(test_x) * weights).array() + mean) * scale;
   at::Tensor answers = at::empty({test_x.size(0)}, at::kDouble);
@@ -104,7 +106,7 @@ ReaderScore read_by_ridge(const Placed& train, const Placed& validation, const P
 
 ReaderScore read_by_classifier(const Placed& train, const Placed& test, std::int64_t length,
                                const ClassifierOptions& options, std::uint64_t key) {
-  if (count(train) < 2 || count(test) == 0) return {kNaN, kNaN, kNaN, count(test)};
+  if (count(train) < 2 || count(test) == 0) return {kMissing, kMissing, kMissing, count(test)};
   const at::NoGradGuard no_gradients;
   const Standard standard(train.x);
   const at::Tensor x = standard(train.x).to(at::kFloat);

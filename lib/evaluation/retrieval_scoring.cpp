@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 
 #include "evaluation/items.h"
 #include "evaluation/summary.h"
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -16,7 +16,7 @@ namespace {
 
 using artifact::Cell;
 
-constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 constexpr double kAcquired = 0.5;
 constexpr const char* kParts = "retrieval.parts";   // rows that only the journal sees, one for each trial
 

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <limits>
+
+#include "support/missing.h"
 
 namespace pe::evaluation {
 
 namespace {
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 }
 
 Ratio ratio(const std::vector<double>& y, const std::vector<double>& x) {
@@ -18,7 +19,7 @@ Ratio ratio(const std::vector<double>& y, const std::vector<double>& x) {
     sum_y += y[i];
     sum_x += x[i];
   }
-  if (!(sum_x > 0)) return {kNone, kNone};
+  if (!(sum_x > 0)) return {kMissing, kMissing};
   const double theta = sum_y / sum_x;
   double squares = 0;
   for (std::size_t i = 0; i < y.size(); ++i) {
@@ -26,7 +27,7 @@ Ratio ratio(const std::vector<double>& y, const std::vector<double>& x) {
     squares += residual * residual;
   }
   const double n = static_cast<double>(y.size());
-  return {theta, n < 2 ? kNone : std::sqrt(n / (n - 1) * squares) / sum_x};
+  return {theta, n < 2 ? kMissing : std::sqrt(n / (n - 1) * squares) / sum_x};
 }
 
 Ratio mean(const std::vector<double>& values) { return ratio(values, std::vector<double>(values.size(), 1.0)); }

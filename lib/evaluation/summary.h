@@ -27,6 +27,9 @@ struct Interval {
 };
 Interval wilson(double successes, double trials);
 
+/// Perplexities above this are not numbers to compare.
+constexpr double kOverflowPerplexity = 1e4;
+
 constexpr double kNormal95 = 1.959963984540054;   ///< the 97.5 % quantile of the standard normal
 
 }  // namespace pe::evaluation

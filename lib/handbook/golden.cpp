@@ -15,7 +15,8 @@ using encodings::PositionalEncoding;
 using encodings::Shape;
 using encodings::Span;
 
-constexpr std::int64_t kHeads = 4, kHeadWidth = 8, kWidth = 32, kTokens = 7, kTrainLength = 7, kLayers = 4, kLayer = 2;
+constexpr std::int64_t kGoldenHeads = 4, kGoldenHeadWidth = 8, kGoldenWidth = 32, kGoldenTokens = 7,
+                       kGoldenTrainLength = 7, kGoldenLayers = 4, kGoldenLayer = 2;
 
 /// sin(step·(n + 1) + phase), n counting all elements in row-major order.
 Tensor waves(at::IntArrayRef sizes, double step, double phase) {
@@ -59,41 +60,50 @@ void set_parameters(PositionalEncoding& encoding) {
 }  // namespace
 
 Json golden_case(const EncodingEntry& entry) {
-  const Shape shape{.width = kWidth, .layers = kLayers, .query_heads = kHeads, .key_value_heads = kHeads,
-                    .head_width = kHeadWidth, .train_length = kTrainLength, .dtype = at::kDouble};
+  const Shape shape{.width = kGoldenWidth,
+                    .layers = kGoldenLayers,
+                    .query_heads = kGoldenHeads,
+                    .key_value_heads = kGoldenHeads,
+                    .head_width = kGoldenHeadWidth,
+                    .train_length = kGoldenTrainLength,
+                    .dtype = at::kDouble};
   Json config = example_config(entry);
   if (support::find_field(entry.fields, "rows") != nullptr)
     config["rows"] = 16;  // of a table: as many as these tokens need
   const auto encoding = encodings::make_encoding(config, shape);
   set_parameters(*encoding);
   at::NoGradGuard no_grad;
-  Span span = Span::whole(1, kTokens);
+  Span span = Span::whole(1, kGoldenTokens);
   Json out = {{"name", entry.name}, {"encoding", config}};
   if (encoding->facts().length_dependent) {
-    span.pe_len = 4 * kTrainLength;
+    span.pe_len = 4 * kGoldenTrainLength;
     out["pe_len"] = *span.pe_len;
   }
   encodings::State state = example_pass(*encoding, span);
   if (encodings::reader_of(*encoding) != nullptr)
     out["token_positions"] = list_of(encodings::numbers_of(state)[0].to(at::kDouble));
-  encodings::LayerContext context =
-      encodings::layer_context(*encoding, state, static_cast<int>(kLayer), waves({1, kTokens, kWidth}, 0.15, 0.5));
+  encodings::LayerContext context = encodings::layer_context(*encoding, state, static_cast<int>(kGoldenLayer),
+                                                             waves({1, kGoldenTokens, kGoldenWidth}, 0.15, 0.5));
   out["positions"] = list_of(context.positions.to(at::kDouble));
   out["parameters"] = Json::object();
   for (const std::vector<encodings::Parameter>* some : {&encoding->parameters(), &encodings::frozen_of(*encoding)}) {
     for (const encodings::Parameter& parameter : *some) {
-      if (parameter.layer < 0 || parameter.layer == kLayer) out["parameters"][parameter.name] = list_of(parameter.value);
+      if (parameter.layer < 0 || parameter.layer == kGoldenLayer)
+        out["parameters"][parameter.name] = list_of(parameter.value);
     }
   }
   encodings::Trace trace;
-  const Tensor output = encodings::attend(
-      *encoding, context,
-      {.q = waves({1, encoding->projected_heads(), kTokens, kHeadWidth}, 0.1, 0), .k = waves({1, kHeads, kTokens, kHeadWidth}, 0.2, 1.5),
-       .v = waves({1, kHeads, kTokens, kHeadWidth}, 0.3, 1), .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
-      {.route = encodings::Route::kReference, .trace = &trace});
+  const Tensor output =
+      encodings::attend(*encoding, context,
+                        {.q = waves({1, encoding->projected_heads(), kGoldenTokens, kGoldenHeadWidth}, 0.1, 0),
+                         .k = waves({1, kGoldenHeads, kGoldenTokens, kGoldenHeadWidth}, 0.2, 1.5),
+                         .v = waves({1, kGoldenHeads, kGoldenTokens, kGoldenHeadWidth}, 0.3, 1),
+                         .scale = 1 / std::sqrt(static_cast<double>(kGoldenHeadWidth))},
+                        {.route = encodings::Route::kReference, .trace = &trace});
   if (encoding->traits(span).adds_to_tokens) {
     encodings::State fresh = example_pass(*encoding, span);
-    out["embedding"] = list_of(encodings::add_to_tokens(*encoding, at::zeros({1, kTokens, kWidth}, at::kDouble), fresh)[0]);
+    out["embedding"] = list_of(
+        encodings::add_to_tokens(*encoding, at::zeros({1, kGoldenTokens, kGoldenWidth}, at::kDouble), fresh)[0]);
   } else {
     out["logits"] = triangle(trace.logits);
     out["weights"] = triangle(trace.weights);
@@ -103,14 +113,19 @@ Json golden_case(const EncodingEntry& entry) {
 }
 
 std::string golden_vectors() {
-  const Json header = {
-      {"shape", {{"d_model", kWidth}, {"layers", kLayers}, {"layer", kLayer}, {"heads", kHeads}, {"d_h", kHeadWidth},
-                 {"tokens", kTokens}, {"train_length", kTrainLength}}},
-      {"q", "sin(0.1(n + 1)), n the row-major index in [heads, tokens, d_h]"},
-      {"k", "sin(0.2(n + 1) + 1.5), the same"},
-      {"v", "sin(0.3(n + 1) + 1), the same"},
-      {"x", "sin(0.15(n + 1) + 0.5), n in [tokens, d_model]: input of the attention"},
-      {"dtype", "float64"}};
+  const Json header = {{"shape",
+                        {{"d_model", kGoldenWidth},
+                         {"layers", kGoldenLayers},
+                         {"layer", kGoldenLayer},
+                         {"heads", kGoldenHeads},
+                         {"d_h", kGoldenHeadWidth},
+                         {"tokens", kGoldenTokens},
+                         {"train_length", kGoldenTrainLength}}},
+                       {"q", "sin(0.1(n + 1)), n the row-major index in [heads, tokens, d_h]"},
+                       {"k", "sin(0.2(n + 1) + 1.5), the same"},
+                       {"v", "sin(0.3(n + 1) + 1), the same"},
+                       {"x", "sin(0.15(n + 1) + 0.5), n in [tokens, d_model]: input of the attention"},
+                       {"dtype", "float64"}};
   std::string text = support::cat("{\"schema\": \"pe-golden/1\",\n\"inputs\": ", header.dump(), ",\n\"cases\": [\n");
   bool first = true;
   for (const EncodingEntry& entry : encodings::encodings()) {

@@ -16,12 +16,16 @@ using encodings::Shape;
 using encodings::Span;
 using support::cat;
 
-constexpr std::int64_t kTrainLength = 128, kHeadWidth = 64;
-constexpr std::int64_t kPairs = kHeadWidth / 2;
+constexpr std::int64_t kPitfallTrainLength = 128, kPitfallHeadWidth = 64;
+constexpr std::int64_t kPairs = kPitfallHeadWidth / 2;
 
 Shape shape_of(std::int64_t heads = 1) {
-  return {.width = heads * kHeadWidth, .query_heads = heads, .key_value_heads = heads, .head_width = kHeadWidth,
-          .train_length = kTrainLength, .dtype = at::kDouble};
+  return {.width = heads * kPitfallHeadWidth,
+          .query_heads = heads,
+          .key_value_heads = heads,
+          .head_width = kPitfallHeadWidth,
+          .train_length = kPitfallTrainLength,
+          .dtype = at::kDouble};
 }
 
 std::string fixed(double value, int digits) {
@@ -54,7 +58,8 @@ Turned turned(const Json& config, const Tensor& q, const Tensor& k, std::int64_t
 
 /// Angle of each pair at distances 0 .. n − 1, [pairs,n] in (−π, π].
 Tensor angles(const Json& config, std::int64_t n) {
-  Tensor q = at::zeros({kPairs, 1, 1, kHeadWidth}, at::kDouble), k = at::zeros({kPairs, 1, n, kHeadWidth}, at::kDouble);
+  Tensor q = at::zeros({kPairs, 1, 1, kPitfallHeadWidth}, at::kDouble),
+         k = at::zeros({kPairs, 1, n, kPitfallHeadWidth}, at::kDouble);
   for (std::int64_t c = 0; c < kPairs; ++c) {   // the layout half: channel c and c + d_h/2
     q[c][0][0][c] = 1;
     k[c].select(-1, c).fill_(1);
@@ -83,19 +88,19 @@ std::string mismatch() {
   std::string refusal;
   try {
     const auto learned = encodings::make_encoding("learned", shape_of());
-    encodings::State state = encodings::begin_pass(*learned, Span::whole(1, kTrainLength + 1));
-    encodings::add_to_tokens(*learned, at::zeros({1, kTrainLength + 1, kHeadWidth}, at::kDouble), state);
+    encodings::State state = encodings::begin_pass(*learned, Span::whole(1, kPitfallTrainLength + 1));
+    encodings::add_to_tokens(*learned, at::zeros({1, kPitfallTrainLength + 1, kPitfallHeadWidth}, at::kDouble), state);
   } catch (const encodings::RangeError& error) {
     refusal = error.what();
   }
   std::string rows;
-  const Tensor trained = angles("rope", kTrainLength);
+  const Tensor trained = angles("rope", kPitfallTrainLength);
   for (const Json& config : {Json("rope"), Json({{"kind", "ntk"}, {"factor", 4.0}}), Json({{"kind", "pi"}, {"factor", 4.0}}),
                              Json({{"kind", "yarn"}, {"factor", 4.0}})}) {
     if (!is_listed(config)) continue;
     int many = 0;
     double worst = 0;
-    for (const double gap : unseen_gap(angles(config, 4 * kTrainLength), trained)) {
+    for (const double gap : unseen_gap(angles(config, 4 * kPitfallTrainLength), trained)) {
       many += gap > 0.1;
       worst = std::max(worst, gap);
     }
@@ -103,14 +108,18 @@ std::string mismatch() {
   }
   return cat(
       "## Trained short, used long\n\n"
-      "An encoding may be defined beyond the training length and still mean nothing there. A table ends:\n\n```\n", refusal,
+      "An encoding may be defined beyond the training length and still mean nothing there. A table ends:\n\n```\n",
+      refusal,
       "\n```\n\n"
-      "A rotation goes on, into angles that the model never met. A head of width ", kHeadWidth, " has ", kPairs,
-      " pairs. Trained with `rope` on ", kTrainLength, " tokens and used on ", 4 * kTrainLength,
+      "A rotation goes on, into angles that the model never met. A head of width ",
+      kPitfallHeadWidth, " has ", kPairs, " pairs. Trained with `rope` on ", kPitfallTrainLength,
+      " tokens and used on ", 4 * kPitfallTrainLength,
       ", this many of them meet an angle more than 0.1 radians from every angle that training showed to them:\n\n"
-      "| used with | pairs that meet unseen angles | farthest, radians |\n|---|---|---|\n", rows,
+      "| used with | pairs that meet unseen angles | farthest, radians |\n|---|---|---|\n",
+      rows,
       "\nWhat to do: evaluate at the lengths that you will use; take an encoding whose score keeps its meaning there "
-      "(`alibi`), or extend a rotary one (`yarn`, `longrope`) and train on. `ntk` stretches the pairs between the first and "
+      "(`alibi`), or extend a rotary one (`yarn`, `longrope`) and train on. `ntk` stretches the pairs between the "
+      "first and "
       "the last by less than the factor, so choose a factor larger than the stretch that is wanted.\n");
 }
 
@@ -120,8 +129,9 @@ std::string attention_scale() {
     std::vector<std::string> cells = {cat("`", name, "`")};
     for (const std::int64_t n : {128, 1024, 8192}) {
       const auto encoding = encodings::make_encoding(name, shape_of());
-      Tensor q = at::zeros({1, 1, 1, kHeadWidth}, at::kDouble), k = at::zeros({1, 1, n, kHeadWidth}, at::kDouble);
-      q[0][0][0][0] = 6 * std::sqrt(static_cast<double>(kHeadWidth));
+      Tensor q = at::zeros({1, 1, 1, kPitfallHeadWidth}, at::kDouble),
+             k = at::zeros({1, 1, n, kPitfallHeadWidth}, at::kDouble);
+      q[0][0][0][0] = 6 * std::sqrt(static_cast<double>(kPitfallHeadWidth));
       k[0][0][n / 2][0] = 1;   // a logit of 6, all others 0
       const Span span{.batch = 1, .queries = 1, .keys = n};
       encodings::State state = encodings::begin_pass(*encoding, span);
@@ -129,7 +139,7 @@ std::string attention_scale() {
       encodings::Trace trace;
       at::NoGradGuard no_grad;
       encodings::attend(*encoding, context,
-                        {.q = q, .k = k, .v = k, .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
+                        {.q = q, .k = k, .v = k, .scale = 1 / std::sqrt(static_cast<double>(kPitfallHeadWidth))},
                         {.route = encodings::Route::kReference, .trace = &trace});
       cells.push_back(fixed(trace.weights.max().item<double>(), 3));
     }
@@ -138,21 +148,23 @@ std::string attention_scale() {
   return cat(
       "## Attention fades as texts grow\n\n"
       "The same logits spread over more keys. One key has the logit 6, all others 0; its weight:\n\n"
-      "| encoding | 128 keys | 1,024 keys | 8,192 keys |\n|---|---|---|---|\n", rows,
-      "\n`ssmax` here starts at the neutral value for ", kTrainLength, " tokens, and has learned nothing. Extensions bring a "
+      "| encoding | 128 keys | 1,024 keys | 8,192 keys |\n|---|---|---|---|\n",
+      rows, "\n`ssmax` here starts at the neutral value for ", kPitfallTrainLength,
+      " tokens, and has learned nothing. Extensions bring a "
       "scale of their own (`yarn`: logits × (0.1·ln s + 1)²); for others put a temperature beside them: "
       "`{stack: [rope, ssmax]}`.\n");
 }
 
 std::string uniform_scaling() {
   std::string rows;
-  const Tensor q = at::full({1, 1, 1, kHeadWidth}, 1 / std::sqrt(static_cast<double>(kHeadWidth)), at::kDouble);
-  const Tensor k = q.expand({1, 1, 64, kHeadWidth}).contiguous();
+  const Tensor q =
+      at::full({1, 1, 1, kPitfallHeadWidth}, 1 / std::sqrt(static_cast<double>(kPitfallHeadWidth)), at::kDouble);
+  const Tensor k = q.expand({1, 1, 64, kPitfallHeadWidth}).contiguous();
   const Json configs[] = {"rope", {{"kind", "pi"}, {"factor", 8.0}}, {{"kind", "ntk"}, {"factor", 8.0}},
                           {{"kind", "yarn"}, {"factor", 8.0}, {"attention_factor", 1.0}}};
   for (const Json& config : configs) {
     if (!is_listed(config)) continue;
-    const Turned t = turned(config, q, k, kTrainLength);
+    const Turned t = turned(config, q, k, kPitfallTrainLength);
     const Tensor s = at::matmul(t.q, t.k.transpose(-1, -2)).view({64}).flip(0);
     std::vector<std::string> cells = {cat("`", support::display(config), "`")};
     for (const std::int64_t d : {1, 2, 4, 8}) cells.push_back(fixed((s[0] - s[d]).item<double>(), 3));
@@ -168,22 +180,26 @@ std::string uniform_scaling() {
 
 std::string caching() {
   std::string rows;
-  const Tensor q = named_normals("pitfalls.q", {1, 1, 1, kHeadWidth});
-  const Tensor k = named_normals("pitfalls.k", {1, 1, 4 * kTrainLength, kHeadWidth});
+  const Tensor q = named_normals("pitfalls.q", {1, 1, 1, kPitfallHeadWidth});
+  const Tensor k = named_normals("pitfalls.k", {1, 1, 4 * kPitfallTrainLength, kPitfallHeadWidth});
   for (const char* name : {"rope", "dyn_ntk"}) {
     if (!is_listed(name)) continue;
-    const Tensor then = turned(name, q, k, kTrainLength).k;
-    const Turned now = turned(name, q, k, 4 * kTrainLength);
+    const Tensor then = turned(name, q, k, kPitfallTrainLength).k;
+    const Turned now = turned(name, q, k, 4 * kPitfallTrainLength);
     const Tensor right = at::matmul(now.q, now.k.transpose(-1, -2)), stale = at::matmul(now.q, then.transpose(-1, -2));
     rows += table_row({cat("`", name, "`"), fixed((right - stale).abs().mean().item<double>() / right.abs().mean().item<double>(), 3)});
   }
   return cat(
       "## Caching what changes with length\n\n"
-      "Tables of cosines and sines, and biases, are worth keeping: here they are made once for a length and shared by all "
+      "Tables of cosines and sines, and biases, are worth keeping: here they are made once for a length and shared by "
+      "all "
       "layers. But a key cache that holds *rotated* keys is right only while frequencies stand still. Keys cached at ",
-      kTrainLength, " tokens, a query at ", 4 * kTrainLength, "; mean error of a logit over the mean size of a logit:\n\n"
-      "| encoding | relative error |\n|---|---|\n", rows,
-      "\nWhatever depends on the length (`pe-pipeline list encodings --json`, `length_dependent`) needs unrotated keys in the "
+      kPitfallTrainLength, " tokens, a query at ", 4 * kPitfallTrainLength,
+      "; mean error of a logit over the mean size of a logit:\n\n"
+      "| encoding | relative error |\n|---|---|\n",
+      rows,
+      "\nWhatever depends on the length (`pe-pipeline list encodings --json`, `length_dependent`) needs unrotated keys "
+      "in the "
       "cache. For the same reason evaluations here tell such an encoding its length and never read the losses of all "
       "prefixes off one pass.\n");
 }
@@ -192,13 +208,14 @@ std::string wavelengths() {
   std::string rows;
   for (const char* name : {"rope", "resonance"}) {
     if (!is_listed(name)) continue;
-    const Tensor phases = angles(name, 16 * kTrainLength);
-    const std::vector<double> gaps = unseen_gap(phases, phases.narrow(1, 0, kTrainLength));
+    const Tensor phases = angles(name, 16 * kPitfallTrainLength);
+    const std::vector<double> gaps = unseen_gap(phases, phases.narrow(1, 0, kPitfallTrainLength));
     double worst = 0;
     int pairs = 0;
     for (std::int64_t c = 0; c < kPairs; ++c) {
-      const double wavelength = 2 * std::numbers::pi * std::pow(10000.0, 2.0 * static_cast<double>(c) / kHeadWidth);
-      if (wavelength + 1 > kTrainLength) break;
+      const double wavelength =
+          2 * std::numbers::pi * std::pow(10000.0, 2.0 * static_cast<double>(c) / kPitfallHeadWidth);
+      if (wavelength + 1 > kPitfallTrainLength) break;
       worst = std::max(worst, gaps[static_cast<std::size_t>(c)]);
       ++pairs;
     }
@@ -206,11 +223,17 @@ std::string wavelengths() {
   }
   return cat(
       "## Wavelengths that are no whole numbers\n\n"
-      "A pair that turns once in 6.28 tokens never meets the same angle twice. How far the angles of the pairs that turn "
-      "within ", kTrainLength, " tokens lie, up to ", 16 * kTrainLength, " tokens, from the nearest angle that training "
-      "showed:\n\n| encoding | pairs | largest gap, radians |\n|---|---|---|\n", rows,
-      "\n`resonance` rounds wavelengths, so that these pairs meet no new angle at any length. The gaps that it closes are "
-      "small; the pairs that never complete a turn (above) are the larger trouble, and it leaves them as they are. It has to be "
+      "A pair that turns once in 6.28 tokens never meets the same angle twice. How far the angles of the pairs that "
+      "turn "
+      "within ",
+      kPitfallTrainLength, " tokens lie, up to ", 16 * kPitfallTrainLength,
+      " tokens, from the nearest angle that training "
+      "showed:\n\n| encoding | pairs | largest gap, radians |\n|---|---|---|\n",
+      rows,
+      "\n`resonance` rounds wavelengths, so that these pairs meet no new angle at any length. The gaps that it closes "
+      "are "
+      "small; the pairs that never complete a turn (above) are the larger trouble, and it leaves them as they are. It "
+      "has to be "
       "trained with: its fastest pair turns by π/3 instead of 1 per token.\n");
 }
 

@@ -5,7 +5,7 @@
 namespace pe::model {
 namespace {
 
-class FeedForward : public Function<FeedForward> {
+class FeedForwardNode : public Function<FeedForwardNode> {
  public:
   static variable_list forward(AutogradContext* context, const Tensor& x, const Weight& norm, const Weight& gate_up,
                                const Weight& down, double eps, bool summed) {
@@ -45,14 +45,16 @@ class FeedForward : public Function<FeedForward> {
 }  // namespace
 
 Tensor feed_forward(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps) {
-  const variable_list out = at::GradMode::is_enabled() ? FeedForward::apply(x, norm, gate_up, down, eps, true)
-                                                       : FeedForward::forward(nullptr, x, norm, gate_up, down, eps, true);
+  const variable_list out = at::GradMode::is_enabled()
+                                ? FeedForwardNode::apply(x, norm, gate_up, down, eps, true)
+                                : FeedForwardNode::forward(nullptr, x, norm, gate_up, down, eps, true);
   return out[0];
 }
 
 FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps) {
-  const variable_list out = at::GradMode::is_enabled() ? FeedForward::apply(x, norm, gate_up, down, eps, false)
-                                                       : FeedForward::forward(nullptr, x, norm, gate_up, down, eps, false);
+  const variable_list out = at::GradMode::is_enabled()
+                                ? FeedForwardNode::apply(x, norm, gate_up, down, eps, false)
+                                : FeedForwardNode::forward(nullptr, x, norm, gate_up, down, eps, false);
   return {out[0], out[1]};
 }
 

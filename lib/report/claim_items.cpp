@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 /// Columns that number the items behind a mean. A table without one holds summaries: a row is a whole result.
 const Words kNumbers = {"doc_id", "trial", "index", "item"};
@@ -24,7 +24,7 @@ double ratio(const ItemSums& sums) {
     top += item.first;
     bottom += item.second;
   }
-  return sums.empty() ? kNaN : top / bottom;
+  return sums.empty() ? kMissing : top / bottom;
 }
 
 void keep_common(Words& common, const ItemSums& sums, bool first) {

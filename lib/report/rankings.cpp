@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <limits>
 #include <numeric>
+
+#include "report/statistics.h"
+#include "support/missing.h"
 
 namespace pe::report {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 int sign_of(double value) { return (value > 0) - (value < 0); }
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 }  // namespace
 
@@ -30,7 +28,7 @@ double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
       untied_b += of_b != 0;
     }
   }
-  return untied_a > 0 && untied_b > 0 ? sum / std::sqrt(untied_a * untied_b) : kNaN;
+  return untied_a > 0 && untied_b > 0 ? sum / std::sqrt(untied_a * untied_b) : kMissing;
 }
 
 double reversed_share(const std::vector<double>& a, const std::vector<double>& b) {
@@ -43,11 +41,11 @@ double reversed_share(const std::vector<double>& a, const std::vector<double>& b
       reversed += of_a == 0 || of_b == 0 ? 0.5 : 1;
     }
   }
-  return pairs > 0 ? reversed / pairs : kNaN;
+  return pairs > 0 ? reversed / pairs : kMissing;
 }
 
 NoiseParts noise_parts(const std::vector<std::vector<double>>& values) {
-  if (values.size() < 2 || values[0].size() < 2) return {kNaN, kNaN, kNaN};
+  if (values.size() < 2 || values[0].size() < 2) return {kMissing, kMissing, kMissing};
   const double seeds = static_cast<double>(values.size()), items = static_cast<double>(values[0].size());
   std::vector<double> seed_means, item_means(values[0].size(), 0);
   for (const auto& seed : values) {

@@ -14,13 +14,14 @@
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::report {
 namespace {
 
 using support::cat;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 std::string label_of(const Labels& labels, std::initializer_list<const char*> names) {
   for (const char* name : names) {
@@ -133,7 +134,7 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
     const auto [at, fresh] = cells.try_emplace({corpus, protocol, length}, results.lm.size());
     if (fresh)
       results.lm.push_back(
-          {.run = run, .corpus = corpus, .protocol = protocol, .length = length, .nll = kNaN, .bpb = kNaN});
+          {.run = run, .corpus = corpus, .protocol = protocol, .length = length, .nll = kMissing, .bpb = kMissing});
     return results.lm[at->second];
   };
   if (const artifact::Table* table = tables.find("lm_summary")) {
@@ -176,7 +177,7 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
     if (cell.status == "ok" && !(cell.nll <= std::log(kOverflow)))
       cell.status = std::isnan(cell.nll) ? "not_measured" : "overflow";
     if (cell.status == "overflow") cell.nll = std::numeric_limits<double>::infinity();
-    if (cell.status != "ok" && cell.status != "overflow") cell.nll = kNaN;
+    if (cell.status != "ok" && cell.status != "overflow") cell.nll = kMissing;
   }
 }
 

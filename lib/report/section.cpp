@@ -6,13 +6,14 @@
 #include <map>
 #include <set>
 
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::report {
 namespace {
 
 using support::cat;
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 }  // namespace
 
@@ -41,7 +42,7 @@ double mean_of_finite(const std::vector<double>& values) {
     sum += value;
     ++count;
   }
-  return count > 0 ? sum / count : kNaN;
+  return count > 0 ? sum / count : kMissing;
 }
 
 void add_if_it_fits(std::string& line, const std::string& tail) {

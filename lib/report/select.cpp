@@ -5,6 +5,7 @@
 #include <set>
 
 #include "report/results.h"
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -12,7 +13,7 @@ namespace {
 
 using support::cat;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 std::set<std::string> axes_of(const Labels& labels) {
   std::set<std::string> axes;
@@ -45,7 +46,7 @@ std::string key_of(const Run& run, const std::set<std::string>& shared) {
 }
 
 double final_loss(const Curve& curve) {
-  if (curve.diverged || curve.validation.empty()) return kNaN;
+  if (curve.diverged || curve.validation.empty()) return kMissing;
   return curve.validation.back().loss;
 }
 
@@ -59,7 +60,7 @@ void choose(Selection& selection, const Trainings& trainings) {
     Selection::Candidate candidate{label, {}, 0};
     for (const auto& [seed, curve] : seeds) candidate.losses.push_back(final_loss(*curve));
     const bool whole = seeds.size() == most;
-    candidate.mean = whole ? summarise_seeds(candidate.losses).mean : kNaN;
+    candidate.mean = whole ? summarise_seeds(candidate.losses).mean : kMissing;
     selection.candidates.push_back(std::move(candidate));
   }
   std::stable_sort(selection.candidates.begin(), selection.candidates.end(), [](const auto& a, const auto& b) {

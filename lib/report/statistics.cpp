@@ -5,16 +5,21 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cassert>
 #include <cmath>
-#include <limits>
 #include <numeric>
+
+#include "support/missing.h"
 
 namespace pe::report {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 constexpr double kNormal975 = 1.959963984540054;
 
 }  // namespace
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 Interval wilson(double successes, double trials) {
   if (!(trials > 0)) return {0, 1};
@@ -29,10 +34,10 @@ Interval wilson(double successes, double trials) {
 SeedSummary summarise_seeds(const std::vector<double>& values) {
   SeedSummary summary;
   summary.seeds = values.size();
-  if (values.empty()) return {0, kNaN, kNaN};
+  if (values.empty()) return {0, kMissing, kMissing};
   const double n = static_cast<double>(values.size());
   summary.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
-  summary.half_width = kNaN;
+  summary.half_width = kMissing;
   if (values.size() < 3 || !std::isfinite(summary.mean)) return summary;
   double squares = 0;
   for (const double value : values) squares += (value - summary.mean) * (value - summary.mean);
@@ -44,9 +49,9 @@ SeedSummary summarise_seeds(const std::vector<double>& values) {
 Ratio ratio_of_sums(const std::vector<double>& y, const std::vector<double>& x) {
   assert(y.size() == x.size());
   const double sum_x = std::accumulate(x.begin(), x.end(), 0.0);
-  if (!(sum_x > 0)) return {kNaN, kNaN};
+  if (!(sum_x > 0)) return {kMissing, kMissing};
   const double theta = std::accumulate(y.begin(), y.end(), 0.0) / sum_x;
-  if (y.size() < 2) return {theta, kNaN};
+  if (y.size() < 2) return {theta, kMissing};
   double squares = 0;
   for (std::size_t i = 0; i < y.size(); ++i) squares += std::pow(y[i] - theta * x[i], 2);
   const double n = static_cast<double>(y.size());
@@ -55,7 +60,8 @@ Ratio ratio_of_sums(const std::vector<double>& y, const std::vector<double>& x) 
 
 SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b) {
   assert(a.size() == b.size());
-  SeedPairs pairs{.seeds = a.size(), .delta = kNaN, .sd = kNaN, .interval = {kNaN, kNaN}, .p = kNaN};
+  SeedPairs pairs{
+      .seeds = a.size(), .delta = kMissing, .sd = kMissing, .interval = {kMissing, kMissing}, .p = kMissing};
   if (a.empty()) return pairs;
   const double n = static_cast<double>(a.size());
   std::vector<double> differences;
@@ -76,7 +82,7 @@ SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& 
 }
 
 double power_of(double effect, double sd, std::size_t seeds, double alpha) {
-  if (seeds < 2 || !(sd > 0)) return kNaN;
+  if (seeds < 2 || !(sd > 0)) return kMissing;
   const double n = static_cast<double>(seeds);
   const double critical = boost::math::quantile(boost::math::students_t(n - 1), 1 - alpha / 2);
   const boost::math::non_central_t t(n - 1, std::abs(effect) / sd * std::sqrt(n));
@@ -135,7 +141,7 @@ std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>
   return sums;
 }
 
-double normalised_score(double score, double chance) { return chance < 1 ? (score - chance) / (1 - chance) : kNaN; }
+double normalised_score(double score, double chance) { return chance < 1 ? (score - chance) / (1 - chance) : kMissing; }
 
 std::vector<double> holm(const std::vector<double>& p) {
   std::vector<std::size_t> order;
@@ -144,7 +150,7 @@ std::vector<double> holm(const std::vector<double>& p) {
   }
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return p[a] < p[b] || (p[a] == p[b] && a < b); });
-  std::vector<double> adjusted(p.size(), kNaN);
+  std::vector<double> adjusted(p.size(), kMissing);
   double largest = 0;
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
     largest = std::max(largest, static_cast<double>(order.size() - rank) * p[order[rank]]);

@@ -15,6 +15,9 @@ struct Interval {
   double high = 0;
 };
 
+/// NaN without values.
+double mean_of(const std::vector<double>& values);
+
 /// Wilson's score interval at 95 %. `successes` may be fractional (means over draws); [0, 1] without trials.
 Interval wilson(double successes, double trials);
 

@@ -5,13 +5,14 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cassert>
 #include <cmath>
-#include <limits>
 #include <numeric>
+
+#include "support/missing.h"
 
 namespace pe::report {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 /// Variances of an estimate with their degrees of freedom; a part that is not there has variance 0.
 struct Parts {
@@ -50,10 +51,6 @@ double p_of(const Parts& parts, double estimate) {
     (critical(parts, std::exp(middle)) > t ? low : high) = middle;
   }
   return std::exp(high);
-}
-
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 double squares_around(const std::vector<double>& values, double centre) {
@@ -99,8 +96,13 @@ double TwoLevel::error() const {
 }
 
 TwoLevel two_level(const std::vector<std::vector<double>>& values) {
-  TwoLevel result{.seeds = values.size(), .items = values.empty() ? 0 : values[0].size(), .estimate = kNaN, .seed_variance = kNaN,
-                  .item_variance = kNaN, .interval = {kNaN, kNaN}, .p = kNaN};
+  TwoLevel result{.seeds = values.size(),
+                  .items = values.empty() ? 0 : values[0].size(),
+                  .estimate = kMissing,
+                  .seed_variance = kMissing,
+                  .item_variance = kMissing,
+                  .interval = {kMissing, kMissing},
+                  .p = kMissing};
   if (result.items == 0) return result;
   std::vector<double> seed_means, item_means(result.items, 0);
   for (const std::vector<double>& seed : values) {
@@ -149,7 +151,7 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values) {
   const double trials = static_cast<double>(share.items);
   const Interval least = wilson(std::clamp(share.estimate, 0.0, 1.0) * trials, trials);
   if (share.seeds == 1) share.interval = least;
-  if (share.seeds == 2) share.interval = {kNaN, kNaN};
+  if (share.seeds == 2) share.interval = {kMissing, kMissing};
   if (share.seeds >= kSeedsForNoise) {
     share.interval = {std::max(0.0, std::min(share.interval.low, least.low)), std::min(1.0, std::max(share.interval.high, least.high))};
   }
@@ -157,7 +159,7 @@ TwoLevel two_level_share(const std::vector<std::vector<double>>& values) {
 }
 
 double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::size_t items, double power, double alpha) {
-  if (seeds < kSeedsForNoise || items < 1 || !std::isfinite(noise.seed) || !std::isfinite(noise.item)) return kNaN;
+  if (seeds < kSeedsForNoise || items < 1 || !std::isfinite(noise.seed) || !std::isfinite(noise.item)) return kMissing;
   const double s = static_cast<double>(seeds), n = static_cast<double>(items);
   const Parts parts{.first = noise.seed * noise.seed / s,
                     .second = items < 2 ? 0 : noise.item * noise.item / n,

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "data/hub/environment.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
@@ -29,11 +30,6 @@ using support::cat;
 using support::quote;
 
 namespace {
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 fs::path cache_home() {
   const std::string home = variable("XDG_CACHE_HOME");

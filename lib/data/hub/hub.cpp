@@ -3,9 +3,9 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
+#include "data/hub/environment.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
@@ -33,11 +33,6 @@ struct Alias {
 constexpr Alias kAliases[] = {{"fineweb", "HuggingFaceFW/fineweb", "sample/10BT/*.parquet"},
                               {"fineweb-edu", "HuggingFaceFW/fineweb-edu", "sample/10BT/*.parquet"},
                               {"tinystories", "roneneldan/TinyStories", "data/*.parquet"}};
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
 
 bool is_true(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });

@@ -5,11 +5,11 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kEquals, kSemicolon, kIncrement, kPass, kPrint, kValues };   // then values 0 to 10, then names
-constexpr std::int32_t kLargest = 10;
-constexpr std::int32_t kNames = kValues + kLargest + 1;
-
 class Count final : public QuestionTask {
+  enum : std::int32_t { kEquals, kSemicolon, kIncrement, kPass, kPrint, kValues };  // then values 0 to 10, then names
+  static constexpr std::int32_t kLargest = 10;
+  static constexpr std::int32_t kNames = kValues + kLargest + 1;
+
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("variables", variables_, "Names that a program may use.", {.min = 1, .max = 26});

@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kComma = 10, kPlus, kMinus, kLetters };   // digits first
-
 class IndirectIndex final : public QuestionTask {
+  enum : std::int32_t { kComma = 10, kPlus, kMinus, kLetters };  // digits first
+
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("letters", letters_, "Letters to draw from, none twice.", {.min = 2, .max = 52});

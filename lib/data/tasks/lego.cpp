@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kEquals = 26, kPlus, kMinus, kOne, kSemicolon, kQuestion, kPlusOne, kMinusOne };
-
 class Lego final : public QuestionTask {
+  enum : std::int32_t { kEquals = 26, kPlus, kMinus, kOne, kSemicolon, kQuestion, kPlusOne, kMinusOne };
+
  public:
   void describe(support::FieldVisitor& v) override { v.field("permuted", permuted_, "Clauses in any order."); }
   std::vector<std::string> symbols() const override {

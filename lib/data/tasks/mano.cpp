@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kModulus = 23, kPlus = 23, kMinus = 24, kTimes = 25, kAnswer = 26, kFirstLength = 27;
-
 class Mano final : public AlgorithmicTask {
+  static constexpr std::int32_t kModulus = 23, kPlus = 23, kMinus = 24, kTimes = 25, kAnswer = 26, kFirstLength = 27;
+
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("operators", operators_, "Most operators, each number of which has a symbol.", {.min = 1, .max = 1024});

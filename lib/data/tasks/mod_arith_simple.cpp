@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kPlus = 5, kMinus, kTimes };
-
 class ModularArithmetic final : public ChomskyTask {
+  enum : std::int32_t { kPlus = 5, kMinus, kTimes };
+
  public:
   std::vector<std::string> own_symbols() const override { return {"0", "1", "2", "3", "4", "+", "-", "*"}; }
   std::vector<std::int32_t> answers() const override { return ids_of(0, 5); }

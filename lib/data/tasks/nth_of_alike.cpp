@@ -5,11 +5,12 @@ namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kFillers = 32, kKeys = 64, kValues = 64, kOrdinals = 8;
-constexpr std::int32_t kFirstKey = kFillers, kFirstValue = kFirstKey + kKeys, kFirstOrdinal = kFirstValue + kValues,
-                       kMark = kFirstOrdinal + kOrdinals, kAsk = kMark + 1;
-
 class NthOfAlike final : public AlgorithmicTask {
+  static constexpr std::int32_t kFillers = 32, kKeys = 64, kValues = 64, kOrdinals = 8;
+  static constexpr std::int32_t kFirstKey = kFillers, kFirstValue = kFirstKey + kKeys,
+                                kFirstOrdinal = kFirstValue + kValues, kMark = kFirstOrdinal + kOrdinals,
+                                kAsk = kMark + 1;
+
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("alike", alike_, "Most needles with the key that is asked for; at least 2.", {.min = 2, .max = kOrdinals});

@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kComma = 2, kYes = 3, kNo = 4;
-
 class Parity final : public QuestionTask {
+  static constexpr std::int32_t kComma = 2, kYes = 3, kNo = 4;
+
  public:
   std::vector<std::string> symbols() const override { return {"0", "1", ",", "Yes", "No"}; }
   std::vector<std::int32_t> answers() const override { return ids_of(kYes, kNo + 1); }

@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kMinus = 10, kPlus, kTimes, kPower, kX, kSemicolon };
-
 class Polynomial final : public QuestionTask {
+  enum : std::int32_t { kMinus = 10, kPlus, kTimes, kPower, kX, kSemicolon };
+
  public:
   std::vector<std::string> symbols() const override {
     return numbered("", 10) + std::vector<std::string>{"-", "+", "*", "**", "x", ";"};

@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kMark = 32, kClasses };   // then distances 1 to 32
-
 class MarkDistance final : public QuestionTask {
+  enum : std::int32_t { kMark = 32, kClasses };  // then distances 1 to 32
+
  public:
   std::vector<std::string> symbols() const override {
     std::vector<std::string> names = numbered("s", 32) + std::vector<std::string>{"M"};

@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kMark = 32, kClasses };
-
 class MarkIndex final : public QuestionTask {
+  enum : std::int32_t { kMark = 32, kClasses };
+
  public:
   std::vector<std::string> symbols() const override {
     return numbered("s", 32) + std::vector<std::string>{"M"} + numbered("", 16);

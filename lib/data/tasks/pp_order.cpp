@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-enum : std::int32_t { kA = 32, kB, kYes, kNo };
-
 class WhichFirst final : public QuestionTask {
+  enum : std::int32_t { kA = 32, kB, kYes, kNo };
+
  public:
   std::vector<std::string> symbols() const override { return numbered("s", 32) + std::vector<std::string>{"A", "B", "yes", "no"}; }
   std::vector<std::int32_t> answers() const override { return ids_of(kYes, kNo + 1); }

@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-const std::vector<std::string> kNames = {"walk", "look", "run", "jump", "turn", "left", "right", "opposite", "around",
-                                         "twice", "thrice", "and", "after",
-                                         "WALK", "LOOK", "RUN", "JUMP", "TURN_LEFT", "TURN_RIGHT"};
+const std::vector<std::string> kWords = {"walk",     "look",   "run",   "jump",      "turn",      "left",  "right",
+                                         "opposite", "around", "twice", "thrice",    "and",       "after", "WALK",
+                                         "LOOK",     "RUN",    "JUMP",  "TURN_LEFT", "TURN_RIGHT"};
 enum : std::int32_t { kTurn = 4, kLeft, kRight, kOpposite, kAround, kTwice, kThrice, kAnd, kAfter, kActions };
 
 std::int32_t turn_to(std::int32_t direction) { return kActions + 4 + (direction - kLeft); }
@@ -94,7 +94,7 @@ const std::vector<std::vector<Symbols>>& commands() {
 
 class Scan final : public QuestionTask {
  public:
-  std::vector<std::string> symbols() const override { return kNames; }
+  std::vector<std::string> symbols() const override { return kWords; }
   std::vector<std::int32_t> answers() const override { return ids_of(kActions, kActions + 6); }
   /// How many commands have so many actions.
   double weight(std::int64_t n) const override {

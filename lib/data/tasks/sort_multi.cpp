@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kComma = 10;
-
 class SortMulti final : public QuestionTask {
+  static constexpr std::int32_t kComma = 10;
+
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("low", low_, "Smallest number.", {.min = 0});

@@ -5,9 +5,9 @@ namespace pe::data {
 
 namespace {
 
-constexpr std::int32_t kPlus = 10;
-
 class SumMod final : public QuestionTask {
+  static constexpr std::int32_t kPlus = 10;
+
  public:
   std::vector<std::string> symbols() const override { return numbered("", 10) + std::vector<std::string>{"+"}; }
   std::vector<std::int32_t> answers() const override { return ids_of(0, 10); }

@@ -2,7 +2,6 @@
 // model of text, tasks that it is shown solved examples of. Items come from their keys, so every model meets the same ones.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "evaluation/in_context.h"
 #include "evaluation/summary.h"
 #include "evaluation/task.h"
+#include "support/missing.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 using support::cat;
 
-constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 constexpr double kSolved = 0.9;      // of len90
 constexpr double kConfident = 0.8;   // Hewitt et al. 2020
 constexpr const char* kByPart = "algorithmic.by_part";           // rows that only the journal sees: part, correct, all

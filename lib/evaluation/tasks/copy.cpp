@@ -2,11 +2,11 @@
 // What a model that looks back n + 1 tokens gets right without knowing any language.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "evaluation/items.h"
 #include "evaluation/summary.h"
 #include "evaluation/task.h"
+#include "support/missing.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -15,7 +15,7 @@ namespace {
 
 using support::cat;
 
-constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 
 class Copy final : public Task {
  public:

@@ -10,6 +10,7 @@
 #include "evaluation/summary.h"
 #include "evaluation/task.h"
 #include "evaluation/windows.h"
+#include "support/missing.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -21,8 +22,7 @@ using artifact::Cell;
 using support::cat;
 
 constexpr std::int64_t kAnchors = 4;
-constexpr double kOverflowPerplexity = 1e4;
-constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
+using support::kMissing;
 constexpr const char* kFitted = "extension.fitted";   // rows that only the journal sees
 
 std::vector<std::string> plain_variants() {

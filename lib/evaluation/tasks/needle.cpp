@@ -11,14 +11,14 @@ namespace {
 
 using support::cat;
 
-enum class Mode { kPlain, kEasy };
+enum class NeedleMode { kPlain, kEasy };
 
 class Needle final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("depths", depths_, "Where the needle stands: 0 at the beginning, 1 at the end.", {.min = 0, .max = 1, .neutral = Json(depths_)});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999, .neutral = Json(10)});
-    v.choice("mode", mode_, {{"plain", Mode::kPlain}, {"easy", Mode::kEasy}},
+    v.choice("mode", mode_, {{"plain", NeedleMode::kPlain}, {"easy", NeedleMode::kEasy}},
              "easy: the question stands before the needle too, so that repeating what followed it is enough.",
              {.neutral = Json("plain")});
     v.field("distractors", distractors_, "Needles about other things, with other numbers, at drawn depths.",
@@ -32,7 +32,7 @@ class Needle final : public Task {
   void run(TaskContext& context) const override {
     const DocumentHaystack haystack(context.documents, context.text);
     const NumberSource numbers(context.text, static_cast<int>(digits_));
-    const std::string variant = mode_ == Mode::kEasy ? "easy" : "plain";
+    const std::string variant = mode_ == NeedleMode::kEasy ? "easy" : "plain";
     {
       support::Xoshiro random(item_key("needle", Split::kTest, 0, 0));
       context.progress.note(
@@ -56,7 +56,8 @@ class Needle final : public Task {
     const std::string ask = cat("What is the ", thing(things[0]), " code? ");
     Question question;
     question.question = cat(ask, "The ", thing(things[0]), " code is");
-    question.facts.push_back({cat(mode_ == Mode::kEasy ? ask : "", "The ", thing(things[0]), " code is ", number, ".\n"), depth});
+    question.facts.push_back(
+        {cat(mode_ == NeedleMode::kEasy ? ask : "", "The ", thing(things[0]), " code is ", number, ".\n"), depth});
     std::vector<std::string> taken = {number};
     const auto other = [&] {
       for (;;) {
@@ -76,7 +77,7 @@ class Needle final : public Task {
 
   std::vector<double> depths_ = {0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1};
   std::int64_t trials_ = 10;
-  Mode mode_ = Mode::kPlain;
+  NeedleMode mode_ = NeedleMode::kPlain;
   std::int64_t distractors_ = 0;
   std::int64_t digits_ = 7;
   std::int64_t candidates_ = 10;

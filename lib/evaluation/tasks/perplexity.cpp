@@ -25,9 +25,6 @@ using support::cat;
 /// Documents of an item: enough to fill batches, few enough that a killed evaluation loses little and memory is bounded.
 constexpr std::int64_t kDocumentsPerItem = 16;
 
-/// Perplexities above this are not numbers to compare.
-constexpr double kOverflowPerplexity = 1e4;
-
 /// Rows that only the journal sees: what single documents add to sums that lm_doc has no columns for.
 constexpr const char* kSumRows = "perplexity.sums";
 constexpr const char* kWordRows = "perplexity.words";

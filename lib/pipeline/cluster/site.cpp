@@ -13,7 +13,7 @@ std::string value(const std::map<std::string, std::string>& record, const std::s
   return found == record.end() ? "" : found->second;
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool mentions(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -36,29 +36,29 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
   }
   const std::string type = value(config, "PreemptType");
   if (!type.empty() && type != "preempt/none") {
-    const bool signal = contains(value(config, "SlurmctldParameters"), "preempt_send_user_signal");
+    const bool signal = mentions(value(config, "SlurmctldParameters"), "preempt_send_user_signal");
     findings.push_back(
         {!signal, signal ? cat("preempted jobs are told with USR1 (", type, ")")
                          : cat("preempted jobs are not told early (", type, " without preempt_send_user_signal)"),
          signal ? "" : "a job loses what it did since its last checkpoint; set checkpoint.every accordingly"});
     for (const auto& partition : partitions) {
       const std::string mode = value(partition, "PreemptMode"), name = value(partition, "PartitionName");
-      if (contains(mode, "CANCEL")) {
+      if (mentions(mode, "CANCEL")) {
         findings.push_back({true, cat("partition ", name, " cancels preempted jobs (PreemptMode ", mode, ")"),
                             "`submit` again goes on from their checkpoints"});
       }
-      if (contains(mode, "REQUEUE") && value(partition, "GraceTime") == "0") {
+      if (mentions(mode, "REQUEUE") && value(partition, "GraceTime") == "0") {
         findings.push_back({true, cat("partition ", name, " gives preempted jobs no time (GraceTime 0)"),
                             "a job loses what it did since its last checkpoint"});
       }
     }
   }
   const std::string accounting = value(config, "AccountingStorageType");
-  if (contains(accounting, "none")) {
+  if (mentions(accounting, "none")) {
     findings.push_back({false, cat("no accounting: of ended jobs `status` knows what the run itself wrote, and what Slurm "
                                    "remembers for ", value(config, "MinJobAge")), ""});
   }
-  if (contains(value(config, "DependencyParameters"), "kill_invalid_depend"))
+  if (mentions(value(config, "DependencyParameters"), "kill_invalid_depend"))
     findings.push_back({false, "jobs that wait for what failed are cancelled by the site (kill_invalid_depend)", ""});
   return findings;
 }

@@ -10,8 +10,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kMagic = "pe-content-memo/2\n";
-constexpr std::chrono::seconds kSaveEvery{5};
+constexpr std::string_view kContentMemoMagic = "pe-content-memo/2\n";
+constexpr std::chrono::seconds kSaveContentsEvery{5};
 
 }  // namespace
 
@@ -24,7 +24,7 @@ ContentMemo::ContentMemo(const fs::path& store) : path_(store / "memo" / "conten
   } catch (const support::IoError&) {
     return;
   }
-  Unpacker unpacker(file, kMagic);
+  Unpacker unpacker(file, kContentMemoMagic);
   const std::uint64_t count = unpacker.number();
   for (std::uint64_t i = 0; i < count && unpacker.good(); ++i) {
     std::string name(unpacker.text());
@@ -52,7 +52,7 @@ support::FileRead ContentMemo::digest(const fs::path& file) {
   } else {
     changed_ = known_.erase(read.path) != 0 || changed_;
   }
-  if (std::chrono::steady_clock::now() - saved_ > kSaveEvery) save();
+  if (std::chrono::steady_clock::now() - saved_ > kSaveContentsEvery) save();
   return read;
 }
 
@@ -78,7 +78,7 @@ void ContentMemo::save() {
   }
   try {
     support::make_folders(path_.parent_path());
-    support::write_file_atomically(path_, packer.take(kMagic), false);
+    support::write_file_atomically(path_, packer.take(kContentMemoMagic), false);
     changed_ = false;
   } catch (const support::IoError&) {
     // A store that cannot be written yet is no reason to fail a plan.

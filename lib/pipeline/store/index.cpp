@@ -18,7 +18,7 @@ namespace pe::pipeline {
 
 namespace {
 
-constexpr std::string_view kMagic = "PEINDEX1";
+constexpr std::string_view kIndexMagic = "PEINDEX1";
 constexpr std::uint32_t kLargestBody = 64u << 20;
 
 template <typename T>
@@ -136,7 +136,7 @@ bool apply(std::string_view body, IndexContent& content) {
 
 }  // namespace
 
-std::string index_header() { return std::string(kMagic); }
+std::string index_header() { return std::string(kIndexMagic); }
 
 std::string encode_result(const ResultKey& key, const Result& result) {
   std::string body;
@@ -178,8 +178,8 @@ std::string encode_forgotten(const ResultKey& key) {
 }
 
 bool load_index(std::string_view bytes, IndexContent& content) {
-  if (bytes.substr(0, kMagic.size()) != kMagic) return false;
-  bytes.remove_prefix(kMagic.size());
+  if (bytes.substr(0, kIndexMagic.size()) != kIndexMagic) return false;
+  bytes.remove_prefix(kIndexMagic.size());
   bool whole = true;
   while (!bytes.empty()) {
     Cursor frame{bytes};

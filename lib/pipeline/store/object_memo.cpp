@@ -11,9 +11,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kMagic = "pe-object-memo/1\n";
+constexpr std::string_view kObjectMemoMagic = "pe-object-memo/1\n";
 constexpr std::uint64_t kLarge = 1u << 20;   ///< a smaller one is hashed in the time that looking it up takes
-constexpr std::chrono::seconds kSaveEvery{5};
+constexpr std::chrono::seconds kSaveObjectsEvery{5};
 
 /// But for the ctime, which links move as well.
 bool same_bytes(const support::FileStamp& then, const support::FileStamp& now) {
@@ -30,7 +30,7 @@ std::unordered_map<std::string, support::FileStamp> read_memo(const fs::path& pa
   } catch (const support::IoError&) {
     return known;
   }
-  Unpacker unpacker(file, kMagic);
+  Unpacker unpacker(file, kObjectMemoMagic);
   for (std::uint64_t i = 0, count = unpacker.number(); i < count && unpacker.good(); ++i) {
     std::string digest(unpacker.text());
     const support::FileStamp stamp = unpacker.stamp();
@@ -67,7 +67,7 @@ void ObjectMemo::note_read(const fs::path& file, const std::string& digest, cons
   const std::lock_guard lock(mutex_);
   known_[digest] = {after};
   if (after.size >= kLarge) fresh_[digest] = file;
-  if (std::chrono::steady_clock::now() - saved_ > kSaveEvery) save_locked();
+  if (std::chrono::steady_clock::now() - saved_ > kSaveObjectsEvery) save_locked();
 }
 
 void ObjectMemo::note_published(const fs::path& file, const std::string& digest) {
@@ -133,7 +133,7 @@ void ObjectMemo::write(const std::unordered_map<std::string, support::FileStamp>
   }
   try {
     support::make_folders(path_.parent_path());
-    support::write_file_atomically(path_, packer.take(kMagic), false);
+    support::write_file_atomically(path_, packer.take(kObjectMemoMagic), false);
   } catch (const support::IoError&) {
     // The objects are read again by whoever needs them.
   }

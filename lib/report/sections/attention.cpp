@@ -88,7 +88,7 @@ Figure heat_figure(const Results& results, const std::string& table, const std::
   return figure;
 }
 
-Table table_of(const Results& results) {
+Table attention_table(const Results& results) {
   Table table{.id = "attention", .title = "What heads look at"};
   table.columns = arm_columns(results);
   Means distance, entropy;
@@ -182,7 +182,7 @@ Section attention_section(const Results& results, Palette& palette) {
                                           "Mean share of attention that the first token gets from the queries that see it.", true));
   }
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
-  section.tables.push_back(table_of(results));
+  section.tables.push_back(attention_table(results));
   return section;
 }
 

@@ -23,7 +23,7 @@ std::string band_text(const std::optional<Interval>& band) {
   return band ? cat(support::shortest(band->low), " to ", support::shortest(band->high)) : "";
 }
 
-Row row_of(const std::string& id, const TestResult& result, bool is_control) {
+Row test_row(const std::string& id, const TestResult& result, bool is_control) {
   const std::string& reason = result.reason;
   return {.cells = {Cell::of_text(id), Cell::of_text(result.configs), Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
                     stated(result.test->published), Cell::of_text(band_text(result.test->band)),
@@ -88,8 +88,8 @@ Section claims_section(const Results& results, Palette&) {
     board.rows.push_back({.cells = {Cell::of_text(claim.id), Cell::of_text(claim.says), Cell::of_text(claim.source), Cell::of_text(claim.published),
                                     Cell::of_text(verdict_name(result.verdict)), Cell::of_text(result.reason), Cell::of_text(claim.hash)}});
     const std::size_t before = tests.rows.size();
-    for (const TestResult& test : result.control) tests.rows.push_back(row_of(claim.id, test, true));
-    for (const TestResult& test : result.tests) tests.rows.push_back(row_of(claim.id, test, false));
+    for (const TestResult& test : result.control) tests.rows.push_back(test_row(claim.id, test, true));
+    for (const TestResult& test : result.tests) tests.rows.push_back(test_row(claim.id, test, false));
     if (before > 0) tests.rows[before].rule_above = true;
     section.findings.push_back(cat(claim.id, ", ", verdict_name(result.verdict), result.seeds > 0 ? cat(" (", seeds_in_words(result.seeds), ")") : "",
                                    ": ", claim.says, result.reason.empty() ? "" : cat(" (", result.reason, ")")));

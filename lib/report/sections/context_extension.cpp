@@ -209,7 +209,7 @@ void add_rescaled(Row& row, const ArmReach& arm, std::int64_t trained) {
   row.cells.push_back(Cell::of_text(class_of(static_cast<double>(best.reach) / static_cast<double>(trained), best.reach >= best.longest)));
 }
 
-Row row_of(const Results& results, const Arm& own, const ArmReach& arm) {
+Row reach_row(const Results& results, const Arm& own, const ArmReach& arm) {
   const std::int64_t trained = train_length_of(results, own);
   const double far = least_of(arm.usable);
   const double multiple = trained > 0 ? far / static_cast<double>(trained) : NAN;
@@ -250,7 +250,7 @@ Section context_extension_section(const Results& results, Palette&) {
   const std::vector<ArmReach> arms = gather(results);
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
     any = any || !arms[arm].usable.empty() || arms[arm].extended;
-    table.rows.push_back(row_of(results, results.arms[arm], arms[arm]));
+    table.rows.push_back(reach_row(results, results.arms[arm], arms[arm]));
   }
   if (!any) return section;
   section.paragraphs.push_back("Classes by usable over training length: below 2 none beyond training, below 4 limited, below 8 moderate, else large. The rule is chosen on "

@@ -11,12 +11,12 @@ namespace {
 
 using support::cat;
 
-struct Timing {
+struct ComponentTiming {
   std::vector<double> median, low, high;
   std::string status = "ok";
 };
 
-Cell timing_cell(const Timing* timing) {
+Cell timing_cell(const ComponentTiming* timing) {
   if (timing == nullptr || timing->median.empty()) {
     const std::string status = timing == nullptr || timing->status == "ok" ? "not_measured" : timing->status;
     return Cell::missing(mark_of(status), reason_of(status));
@@ -72,7 +72,7 @@ Table cost_table(const Results& results, const std::string& path) {
   table.columns = arm_columns(results);
   std::set<std::int64_t> lengths;
   std::set<std::string> devices;
-  std::map<std::tuple<std::size_t, std::int64_t, std::string>, Timing> timings;
+  std::map<std::tuple<std::size_t, std::int64_t, std::string>, ComponentTiming> timings;
   std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>> peaks;
   double batch = 1, repetitions = 0;
   bool trains = false;   // a step was measured
@@ -82,7 +82,7 @@ Table cost_table(const Results& results, const std::string& path) {
     const std::int64_t length = read.whole(row, "T");
     lengths.insert(length);
     devices.insert(cat(read.text(row, "device"), ", ", read.text(row, "dtype")));
-    Timing& timing = timings[{arm, length, read.text(row, "component")}];
+    ComponentTiming& timing = timings[{arm, length, read.text(row, "component")}];
     if (read.text(row, "status") != "ok") {
       timing.status = read.text(row, "status");
       return;
@@ -115,13 +115,13 @@ Table cost_table(const Results& results, const std::string& path) {
     if (!any) continue;
     Row row{.cells = arm_cells(results, results.arms[arm])};
     for (const std::int64_t length : lengths) {
-      const auto find = [&](const char* component) -> const Timing* {
+      const auto find = [&](const char* component) -> const ComponentTiming* {
         const auto found = timings.find({arm, length, component});
         return found == timings.end() ? nullptr : &found->second;
       };
-      const Timing* forward = find("forward");
-      const auto timing = [&](const char* component) {   // a length without positions says so once, for all of its cells
-        const Timing* own = find(component);
+      const ComponentTiming* forward = find("forward");
+      const auto timing = [&](const char* component) {  // a length without positions says so once, for all of its cells
+        const ComponentTiming* own = find(component);
         return timing_cell(own == nullptr && forward != nullptr && forward->status != "ok" ? forward : own);
       };
       const Cell encode = timing("encode"), attention = timing("attention"), pass = timing("forward"), none = timing("forward_none");

@@ -69,8 +69,8 @@ std::string noise_words(std::size_t fewest_seeds) {
   return cat("documents alone, with ", seeds_in_words(fewest_seeds), " the noise of training is unknown");
 }
 
-Table table_of(const Results& results, const std::vector<Pair>& pairs, const std::string& id, const std::string& title,
-               const std::string& against) {
+Table differences_table(const Results& results, const std::vector<Pair>& pairs, const std::string& id,
+                        const std::string& title, const std::string& against) {
   Table table{.id = id, .title = title};
   table.columns = arm_columns(results);
   table.columns.insert(table.columns.end(),
@@ -194,7 +194,8 @@ Section differences_section(const Results& results, Palette& palette) {
     const std::string against = cat(results.baseline, tells_variants(results) ? " of the same variant" : "");
     const auto pairs = pairs_of(results, arms);
     section.figures.push_back(forest_of(results, pairs, headline, "differences", against, palette));
-    section.tables.push_back(table_of(results, pairs, "differences", cat("Paired differences from ", results.baseline), against));
+    section.tables.push_back(
+        differences_table(results, pairs, "differences", cat("Paired differences from ", results.baseline), against));
   }
 
   // A drop is compared with the same new schedule without a drop, or it is confounded with warming up again.
@@ -210,8 +211,8 @@ Section differences_section(const Results& results, Palette& palette) {
     const auto pairs = pairs_of(results, drops);
     section.figures.push_back(
         forest_of(results, pairs, headline, "drop_effect", "the control that keeps its encoding", palette));
-    section.tables.push_back(table_of(results, pairs, "drop_effect", "What dropping the encoding does",
-                                      "the control that keeps its encoding under the same schedule"));
+    section.tables.push_back(differences_table(results, pairs, "drop_effect", "What dropping the encoding does",
+                                               "the control that keeps its encoding under the same schedule"));
   }
   section.figures.erase(
       std::remove_if(section.figures.begin(), section.figures.end(), [](const Figure& f) { return f.panels.empty(); }),

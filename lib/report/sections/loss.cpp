@@ -24,7 +24,7 @@ bool drops_encoding(const Curve& branch, const Curve* trunk) {
   return encoding.is_object() && encoding.value("kind", "") == "none" && branch.run.encoding != "none";
 }
 
-Figure figure_of(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
+Figure loss_figure(const Results& results, const std::vector<const Curve*>& curves, Palette& palette) {
   Figure figure{.id = "loss_tokens",
                 .title = "Loss against training tokens",
                 .x = {.title = "Tokens seen", .ticks = TickStyle::kCount},
@@ -161,7 +161,7 @@ Figure figure_of(const Results& results, const std::vector<const Curve*>& curves
   return figure;
 }
 
-Table table_of(const Results& results, const std::vector<const Curve*>& curves) {
+Table loss_table(const Results& results, const std::vector<const Curve*>& curves) {
   Table table{.id = "final_loss", .title = "Validation loss at the end of training"};
   std::vector<std::string> variants;
   for (const Curve* curve : curves) {
@@ -237,9 +237,9 @@ Section loss_section(const Results& results, Palette& palette) {
   const bool points = std::any_of(curves.begin(), curves.end(),
                                   [](const Curve* c) { return !c->train.empty() || !c->validation.empty(); });
   if (!points) return section;
-  Figure figure = figure_of(results, curves, palette);
+  Figure figure = loss_figure(results, curves, palette);
   if (!figure.panels.empty()) section.figures.push_back(std::move(figure));
-  section.tables.push_back(table_of(results, curves));
+  section.tables.push_back(loss_table(results, curves));
   return section;
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using support::cat;
 
-struct Timing {
+struct TimesAndPeak {
   std::vector<double> median, low, high, peak;
 };
 
@@ -20,13 +20,13 @@ struct Timing {
 Section overhead_section(const Results& results, Palette& palette) {
   Section section{.id = "cost", .title = "Cost"};
   if (!results.tables.count("cost")) return section;
-  std::map<std::tuple<std::size_t, std::int64_t, std::string>, Timing> timings;   // arm, length, component
+  std::map<std::tuple<std::size_t, std::int64_t, std::string>, TimesAndPeak> timings;  // arm, length, component
   std::set<std::int64_t> lengths;
   std::set<std::string> devices;
   double repetitions = 0;
   each_row(results, "cost", [&](std::size_t run, const TableReader& read, std::size_t row) {
     if (read.text(row, "path") != "best" || read.text(row, "status") != "ok") return;
-    Timing& timing = timings[{arm_of(results, run), read.whole(row, "T"), read.text(row, "component")}];
+    TimesAndPeak& timing = timings[{arm_of(results, run), read.whole(row, "T"), read.text(row, "component")}];
     timing.median.push_back(read.real(row, "median_ms"));
     timing.low.push_back(read.real(row, "p25_ms"));
     timing.high.push_back(read.real(row, "p75_ms"));

@@ -75,7 +75,7 @@ Cell score_cell(const ArmScore& score) {
   return cell;
 }
 
-Figure figure_of(const Results& results, Palette& palette) {
+Figure perplexity_figure(const Results& results, Palette& palette) {
   Figure figure{.id = "perplexity_length",
                 .title = "Perplexity against context length",
                 .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
@@ -138,7 +138,7 @@ Figure figure_of(const Results& results, Palette& palette) {
   return figure;
 }
 
-Table table_of(const Results& results) {
+Table perplexity_table(const Results& results) {
   Table table{.id = "perplexity_length", .title = "Perplexity against context length"};
   table.columns = arm_columns(results);
   table.columns.push_back({.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount});
@@ -194,7 +194,7 @@ Table table_of(const Results& results) {
   return table;
 }
 
-Table seeds_table(const Results& results) {
+Table perplexity_seeds_table(const Results& results) {
   Table table{.id = "perplexity_seeds", .title = "Perplexity of every seed"};
   table.columns = arm_columns(results);
   table.columns.push_back({.id = "seed", .header = "Seed", .text = true});
@@ -330,11 +330,12 @@ Findings findings_of(const Results& results) {
 Section perplexity_section(const Results& results, Palette& palette) {
   Section section{.id = "perplexity", .title = "Perplexity against context length"};
   if (results.lm.empty()) return section;
-  if (Figure figure = figure_of(results, palette); !figure.panels.empty()) section.figures.push_back(std::move(figure));
-  section.tables.push_back(table_of(results));
+  if (Figure figure = perplexity_figure(results, palette); !figure.panels.empty())
+    section.figures.push_back(std::move(figure));
+  section.tables.push_back(perplexity_table(results));
   const bool repeated =
       std::any_of(results.arms.begin(), results.arms.end(), [](const Arm& arm) { return arm.runs.size() > 1; });
-  if (repeated) section.tables.push_back(seeds_table(results));
+  if (repeated) section.tables.push_back(perplexity_seeds_table(results));
   if (Table bits = bits_table(results); !bits.rows.empty()) section.tables.push_back(std::move(bits));
   Findings findings = findings_of(results);
   section.findings = std::move(findings.sentences);

@@ -36,7 +36,7 @@ std::string sentence_of(const Results& results, const ObservedNoise& seen) {
              " and more, with a power of 80 %.");
 }
 
-Table table_of(const std::vector<ObservedNoise>& all) {
+Table power_table(const std::vector<ObservedNoise>& all) {
   Table table{.id = "power", .title = "Differences that can be shown"};
   // pe-pipeline power reads the columns up to item_sd.
   table.columns = {{.id = "measure", .header = "Measure", .text = true},
@@ -84,7 +84,7 @@ Section power_section(const Results& results, Palette&) {
   const std::vector<ObservedNoise> all = observed_noise(results);
   if (all.empty()) return section;
   section.findings.push_back(sentence_of(results, leading(results, all)));
-  section.tables.push_back(table_of(all));
+  section.tables.push_back(power_table(all));
   return section;
 }
 

@@ -41,15 +41,15 @@ Summary summary_of(const Results& results, const std::string& task, std::size_t 
 }
 
 /// An arm over its seeds.
-struct Cells {
+struct RetrievalCells {
   std::vector<double> gain, exact;   ///< of each seed
   TwoLevel share;                    ///< of exact answers; the same items in every seed
   std::string status = "ok";
 };
 
-Cells cells_of(const Results& results, const std::string& task, const Arm& arm, std::int64_t length,
-               std::optional<double> depth = {}) {
-  Cells cells;
+RetrievalCells retrieval_cells(const Results& results, const std::string& task, const Arm& arm, std::int64_t length,
+                               std::optional<double> depth = {}) {
+  RetrievalCells cells;
   std::vector<std::map<std::string, double>> seeds;
   for (const std::size_t run : arm.runs) {
     Summary one = summary_of(results, task, run, length, depth);
@@ -73,7 +73,7 @@ Cells cells_of(const Results& results, const std::string& task, const Arm& arm, 
   return cells;
 }
 
-Cell gain_cell(const Cells& cells) {
+Cell gain_cell(const RetrievalCells& cells) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
   const SeedSummary summary = summarise_seeds(cells.gain);
   Cell cell = Cell::of_number(summary.mean);
@@ -83,7 +83,7 @@ Cell gain_cell(const Cells& cells) {
   return cell;
 }
 
-Cell exact_cell(const Cells& cells) {
+Cell exact_cell(const RetrievalCells& cells) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
   Cell cell = Cell::of_number(summarise_seeds(cells.exact).mean);
   cell.few = cells.share.items < kFewItems;
@@ -93,9 +93,9 @@ Cell exact_cell(const Cells& cells) {
 }
 
 /// One task of the section, and what its captions share.
-class TaskView {
+class RetrievalView {
  public:
-  TaskView(const Results& results, std::string task) : results_(results), task_(std::move(task)) {
+  RetrievalView(const Results& results, std::string task) : results_(results), task_(std::move(task)) {
     std::map<std::size_t, std::map<std::pair<std::int64_t, double>, std::size_t>> counts;   // run → cell → trials
     for (const Trial& trial : results.trials) {
       if (trial.task != task_) continue;
@@ -130,7 +130,7 @@ class TaskView {
       const std::int64_t trained = train_length_of(results_, arm);
       for (const std::int64_t length : lengths_) {
         if (trained > 0 && length > trained) continue;
-        const Cells cells = cells_of(results_, task_, arm, length);
+        const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
         if (!cells.exact.empty() && mean_of_finite(cells.exact) < 0.05) return false;
       }
     }
@@ -181,7 +181,7 @@ class TaskView {
     std::vector<Interval> intervals;
     for (const std::size_t run : arm.runs) seeds.push_back(results_.runs[run].seed);
     for (const std::int64_t length : lengths_) {
-      const Cells cells = cells_of(results_, task_, arm, length);
+      const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
       if (cells.status != "ok") continue;
       xs.push_back(static_cast<double>(length));
       for (std::size_t s = 0; s < values.size(); ++s) values[s].push_back(exact_leads_ ? cells.exact[s] : cells.gain[s]);
@@ -239,7 +239,7 @@ class TaskView {
 
   HeatCell heat_cell(const Arm& arm, std::int64_t length, double depth, int column, int row) const {
     HeatCell cell{.column = column, .row = row, .value = kUnknown, .text = "n/a"};
-    const Cells cells = cells_of(results_, task_, arm, length, depth);
+    const RetrievalCells cells = retrieval_cells(results_, task_, arm, length, depth);
     if (cells.status != "ok") return cell;
     const double value = summarise_seeds(exact_leads_ ? cells.exact : cells.gain).mean;
     if (!std::isfinite(value)) return cell;
@@ -271,7 +271,7 @@ class TaskView {
       last = arm.variant;
       std::vector<Cell> exact;
       for (const std::int64_t length : lengths_) {
-        const Cells cells = cells_of(results_, task_, arm, length);
+        const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
         row.cells.push_back(gain_cell(cells));
         exact.push_back(exact_cell(cells));
       }
@@ -303,7 +303,7 @@ Section retrieval_section(const Results& results, Palette& palette) {
   for (const TaskCell& cell : results.retrieval) add(cell.task);
   for (const Trial& trial : results.trials) add(trial.task);
   for (const std::string& task : tasks) {
-    if (const TaskView view(results, task); !view.empty()) view.add_to(section, palette);
+    if (const RetrievalView view(results, task); !view.empty()) view.add_to(section, palette);
   }
   return section;
 }

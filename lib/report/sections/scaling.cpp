@@ -26,7 +26,7 @@ double flops_of(const std::vector<const Curve*>& curves, const Curve& curve) {
 }
 
 /// The distinct values, those within a thousandth of each other counted once.
-std::size_t places_of(std::vector<double> values) {
+std::size_t distinct_count(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   std::size_t places = 0;
   double last = -1;
@@ -92,8 +92,10 @@ Section scaling_section(const Results& results, Palette& palette) {
     figure.description = cat("Line chart of validation loss against ", axis, ".");
     section.figures.push_back(std::move(figure));
   };
-  if (places_of(sizes) > 1) figure_over(&End::parameters, "loss_parameters", "Loss against parameters", "Parameters");
-  if (places_of(computes) > 1 && computes.size() == sizes.size()) figure_over(&End::flops, "loss_flops", "Loss against compute", "Training FLOPs, estimated");
+  if (distinct_count(sizes) > 1)
+    figure_over(&End::parameters, "loss_parameters", "Loss against parameters", "Parameters");
+  if (distinct_count(computes) > 1 && computes.size() == sizes.size())
+    figure_over(&End::flops, "loss_flops", "Loss against compute", "Training FLOPs, estimated");
   return section;
 }
 

@@ -128,7 +128,7 @@ Table parts_table(const Results& results, const std::vector<AtLength>& lengths, 
   return table;
 }
 
-Table seeds_table(const std::vector<AtLength>& lengths, const std::string& protocol) {
+Table noise_table(const std::vector<AtLength>& lengths, const std::string& protocol) {
   Table table{.id = "seeds_needed", .title = "What so many seeds can show"};
   table.columns = {{.id = "length", .header = "Length", .style = NumberStyle::kCount},
                    {.id = "seed_sd", .header = "sd of a difference, nats", .style = NumberStyle::kNats},
@@ -195,7 +195,7 @@ Section seed_noise_section(const Results& results, Palette& palette) {
   }
   if (lengths.empty()) return section;
   section.figures.push_back(spread_figure(results, lengths, protocol, palette));
-  section.tables.push_back(seeds_table(lengths, protocol));
+  section.tables.push_back(noise_table(lengths, protocol));
   section.tables.push_back(parts_table(results, lengths, protocol));
   const AtLength& last = lengths.back();
   if (!last.any_seeds.empty()) {

@@ -13,14 +13,14 @@ namespace {
 
 using support::cat;
 
-struct Cells {
+struct TaskCells {
   std::vector<double> exact, tokens, nll;
   double items = 0;
   std::string status = "ok";
 };
 
-Cells cells_of(const Results& results, const std::string& task, const Arm& arm, std::int64_t length) {
-  Cells cells;
+TaskCells task_cells(const Results& results, const std::string& task, const Arm& arm, std::int64_t length) {
+  TaskCells cells;
   for (const std::size_t run : arm.runs) {
     const TaskCell* found = results.find_task(run, task, length);
     if (!found || found->status != "ok") {
@@ -35,7 +35,7 @@ Cells cells_of(const Results& results, const std::string& task, const Arm& arm, 
   return cells;
 }
 
-Cell mean_cell(const Cells& cells, const std::vector<double>& values) {
+Cell mean_cell(const TaskCells& cells, const std::vector<double>& values) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
   const SeedSummary summary = summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
@@ -120,7 +120,7 @@ class TaskView {
     return cat(task_ == "copy" ? "Copy: distinct pieces, a newline, and the same pieces again; the second half is scored with the true pieces fed. " : "", as_one(parts));
   }
 
-  std::vector<double> Cells::* leading() const { return algorithmic_ ? &Cells::exact : &Cells::tokens; }
+  std::vector<double> TaskCells::*leading() const { return algorithmic_ ? &TaskCells::exact : &TaskCells::tokens; }
 
   Figure figure(Palette& palette) const {
     Figure figure{.id = cat(task_, "_length"),
@@ -156,7 +156,7 @@ class TaskView {
     std::vector<std::string> seeds;
     for (const std::size_t run : arm.runs) seeds.push_back(results_.runs[run].seed);
     for (const std::int64_t length : lengths_) {
-      const Cells cells = cells_of(results_, task_, arm, length);
+      const TaskCells cells = task_cells(results_, task_, arm, length);
       if (cells.status != "ok") continue;
       xs.push_back(static_cast<double>(length));
       for (std::size_t s = 0; s < values.size(); ++s) {
@@ -176,12 +176,12 @@ class TaskView {
       const char* group;
       NumberStyle style;
       Direction direction;
-      std::vector<double> Cells::*values;
+      std::vector<double> TaskCells::*values;
     };
     std::vector<Measure> measures = {
-        {"accuracy", "token accuracy, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::tokens},
-        {"exact", "exact match, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &Cells::exact},
-        {"nll", "nats per token", NumberStyle::kNats, Direction::kLowerIsBetter, &Cells::nll}};
+        {"accuracy", "token accuracy, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &TaskCells::tokens},
+        {"exact", "exact match, %", NumberStyle::kPercent, Direction::kHigherIsBetter, &TaskCells::exact},
+        {"nll", "nats per token", NumberStyle::kNats, Direction::kLowerIsBetter, &TaskCells::nll}};
     if (algorithmic_) std::swap(measures[0], measures[1]);
     for (const Measure& measure : measures) {
       for (const std::int64_t length : lengths_) {
@@ -198,7 +198,7 @@ class TaskView {
       last = arm.variant;
       for (const Measure& measure : measures) {
         for (const std::int64_t length : lengths_) {
-          const Cells cells = cells_of(results_, task_, arm, length);
+          const TaskCells cells = task_cells(results_, task_, arm, length);
           row.cells.push_back(mean_cell(cells, cells.*measure.values));
         }
       }
