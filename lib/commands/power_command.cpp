@@ -92,7 +92,7 @@ Json power_of_report(const Json& report, const PowerQuestion& question) {
     const auto json_of = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
     Json measure{{"measure", word("measure")},
                  {"unit", word("unit")},
-                 {"length", static_cast<std::int64_t>(number("length"))},
+                 {"length", std::isfinite(number("length")) ? Json(static_cast<std::int64_t>(number("length"))) : Json()},
                  {"seeds", seeds},
                  {"items", items},
                  {"seed_sd", json_of(noise.seed)},
@@ -124,7 +124,7 @@ std::string power_text(const Json& measures, const PowerQuestion& question) {
                     : fmt::format(", {:.1f} points", 100 * least);
     }
     unknown = unknown || each["detectable"].is_null();
-    rows.push_back({cli::harmless(each["measure"].get<std::string>()), support::with_commas(each["length"].get<std::int64_t>()),
+    rows.push_back({cli::harmless(each["measure"].get<std::string>()), each["length"].is_null() ? std::string("-") : support::with_commas(each["length"].get<std::int64_t>()),
                     each["seeds"].dump(), each["items"].dump(), number("seed_sd"), number("item_sd"), shown});
     if (question.difference)
       rows.back().push_back(!each.contains("seeds_needed")   ? "-"
@@ -170,7 +170,8 @@ int power_command(const cli::CommandLine& line) {
                 {"level", 0.05},
                 {"measures", measures}});
   else if (measures.empty())
-    print(cat(cli::harmless(name), " compares nothing: an encoding and a baseline with results of one measure are needed\n"));
+    print(cat(cli::harmless(name), " compares nothing: it takes an encoding and the baseline with results of one measure, or one model with and without a rule of "
+              "extension\n"));
   else
     print(power_text(measures, question));
   return pipeline::kRunDone;

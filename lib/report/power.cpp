@@ -6,9 +6,11 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "report/comparison.h"
 #include "report/section.h"
+#include "report/table_reader.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -61,12 +63,10 @@ std::optional<TwoLevel> difference_of(const Answers& a, const Answers& b) {
   return two_level(differences);
 }
 
-/// Medians over the pairs; nothing where none can be compared or nothing varied.
-std::optional<ObservedNoise> noise_over(const std::vector<std::pair<const Arm*, const Arm*>>& pairs, ObservedNoise observed,
-                                        const std::function<std::optional<TwoLevel>(const Arm&, const Arm&)>& compared) {
+/// Medians over differences; nothing where none could be taken or nothing varied.
+std::optional<ObservedNoise> noise_over(const std::vector<std::optional<TwoLevel>>& differences, ObservedNoise observed) {
   std::vector<double> of_seeds, of_items;
-  for (const auto& [arm, base] : pairs) {
-    const auto difference = compared(*arm, *base);
+  for (const std::optional<TwoLevel>& difference : differences) {
     if (!difference || !std::isfinite(difference->estimate)) continue;
     observed.seeds = of_items.empty() ? difference->seeds : std::min(observed.seeds, difference->seeds);
     observed.items = of_items.empty() ? difference->items : std::min(observed.items, difference->items);
@@ -82,13 +82,88 @@ std::optional<ObservedNoise> noise_over(const std::vector<std::pair<const Arm*, 
   return observed;
 }
 
+using Noises = std::vector<ObservedNoise>;
+
+void add_noise(Noises& all, ObservedNoise observed, const std::vector<std::optional<TwoLevel>>& differences) {
+  if (auto noise = noise_over(differences, std::move(observed))) all.push_back(*std::move(noise));
+}
+
+/// Rules of extension beside the plain model, over its seeds: losses of documents of the test.
+void add_extensions(const Results& results, Noises& all) {
+  struct Sums {
+    double nll = 0, tokens = 0;
+  };
+  std::vector<std::size_t> arm_of_run;
+  for (std::size_t run = 0; run < results.runs.size(); ++run) arm_of_run.push_back(arm_of(results, run));
+  std::map<std::int64_t, std::map<std::string, std::map<std::size_t, std::map<std::string, std::map<std::string, Sums>>>>> sums;
+  each_row(results, "lm_extension_doc", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    if (arm_of_run[run] >= results.arms.size() || read.text(row, "corpus") == "validation") return;
+    Sums& of = sums[read.whole(row, "L")][read.text(row, "variant")][arm_of_run[run]][results.runs[run].seed][read.text(row, "doc_id")];
+    of.nll += read.real(row, "nll_sum", true);
+    of.tokens += read.real(row, "tokens_scored", true);
+  });
+  std::map<std::int64_t, std::map<std::string, std::map<std::size_t, Answers>>> losses;   // by length, rule and arm
+  for (const auto& [length, rules] : sums) {
+    for (const auto& [rule, arms] : rules) {
+      for (const auto& [arm, seeds] : arms) {
+        for (const auto& [seed, documents] : seeds) {
+          for (const auto& [document, of] : documents) {
+            if (of.tokens > 0) losses[length][rule][arm][seed][document] = of.nll / of.tokens;
+          }
+        }
+      }
+    }
+  }
+  for (const auto& [length, rules] : losses) {
+    const auto plain = rules.find("plain");
+    if (plain == rules.end()) continue;
+    std::vector<std::optional<TwoLevel>> differences;
+    for (const auto& [rule, arms] : rules) {
+      if (rule == "plain") continue;
+      for (const auto& [arm, answers] : arms) {
+        if (const auto own = plain->second.find(arm); own != plain->second.end())
+          differences.push_back(difference_of(answers, own->second));
+      }
+    }
+    add_noise(all, {.measure = "NLL, extended against plain", .length = length}, differences);
+  }
+}
+
+/// Losses on structured rows after the last epoch; a training is one item.
+void add_structured_rows(const Results& results, Noises& all) {
+  using Network = std::tuple<std::string, std::string, std::int64_t>;   // mode, network, depth
+  std::map<Network, std::int64_t> last;
+  for (const DummyCell& cell : results.dummy) {
+    std::int64_t& epochs = last[{cell.mode, cell.network, cell.depth}];
+    epochs = std::max(epochs, cell.epochs);
+  }
+  std::map<Network, std::map<std::string, Answers>> losses;   // by encoding
+  for (const DummyCell& cell : results.dummy) {
+    const Network network{cell.mode, cell.network, cell.depth};
+    if (cell.epochs == last[network] && std::isfinite(cell.headline))
+      losses[network][results.runs[cell.run].encoding][cell.seed][""] = cell.headline;
+  }
+  for (const auto& [network, encodings] : losses) {
+    const auto base = encodings.find(results.baseline);
+    if (base == encodings.end()) continue;
+    std::vector<std::optional<TwoLevel>> differences;
+    for (const auto& [encoding, answers] : encodings) {
+      if (encoding != results.baseline) differences.push_back(difference_of(answers, base->second));
+    }
+    const auto& [mode, name, depth] = network;
+    add_noise(all, {.measure = cat("loss, rows in mode ", mode, ", ", name, ", ", depth, depth == 1 ? " layer" : " layers")}, differences);
+  }
+}
+
 }  // namespace
 
 std::vector<ObservedNoise> observed_noise(const Results& results) {
-  std::vector<ObservedNoise> all;
+  Noises all;
   const auto pairs = pairs_of(results);
   const auto add = [&](ObservedNoise observed, const std::function<std::optional<TwoLevel>(const Arm&, const Arm&)>& compared) {
-    if (auto noise = noise_over(pairs, std::move(observed), compared)) all.push_back(*std::move(noise));
+    std::vector<std::optional<TwoLevel>> differences;
+    for (const auto& [arm, base] : pairs) differences.push_back(compared(*arm, *base));
+    add_noise(all, std::move(observed), differences);
   };
   if (!results.lm.empty()) {
     const std::string protocol = headline_protocol(results);
@@ -126,6 +201,8 @@ std::vector<ObservedNoise> observed_noise(const Results& results) {
     add({.measure = cat("exact match, ", task), .nats = false, .length = length},
         [&](const Arm& arm, const Arm& base) { return difference_of(answers(arm), answers(base)); });
   }
+  add_extensions(results, all);
+  add_structured_rows(results, all);
   return all;
 }
 

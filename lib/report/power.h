@@ -15,13 +15,14 @@ namespace pe::report {
 struct ObservedNoise {
   std::string measure;  ///< "NLL, anchored", "exact match, passkey"
   bool nats = true;     ///< else a share
-  std::int64_t length = 0;
+  std::int64_t length = 0;           ///< 0: the measure has none
   NoiseLevels noise;                 ///< medians over the encodings; `seed` is NaN below three seeds
   std::size_t seeds = 0, items = 0;  ///< the fewest of any encoding
 };
 
-/// NLL under the headline protocol, then tasks of retrieval and algorithmic ones, each by length. What had no noise at all (nobody
-/// answered anything, say) is left out: it says nothing about a study in which something is answered.
+/// NLL under the headline protocol, tasks of retrieval and algorithmic ones, and rules of extension against the plain model, each by
+/// length; then losses on structured rows by network. What had no noise at all (nobody answered anything, say) is left out: it says
+/// nothing about a study in which something is answered.
 std::vector<ObservedNoise> observed_noise(const Results& results);
 
 }  // namespace pe::report

@@ -89,4 +89,65 @@ BOOST_AUTO_TEST_CASE(studies_of_the_difference_that_is_said_find_it_as_often_as_
   }
 }
 
+BOOST_AUTO_TEST_CASE(rules_of_extension_are_beside_the_model_that_they_extend) {
+  using artifact::ColumnType;
+  report::Results results = report::sample::perplexities({.encodings = {"rope"}});   // nothing but the baseline
+  results.lm.clear();
+  BOOST_TEST(report_of(results)["sections"][0]["tables"].empty());
+  for (std::size_t run = 0; run < results.runs.size(); ++run) {
+    std::vector<std::vector<artifact::Cell>> rows;
+    for (int document = 0; document < 12; ++document) {
+      const double base = 3 + 0.1 * document + 0.01 * static_cast<double>(run);
+      const double better = 0.2 + 0.03 * (document % 3) + 0.02 * static_cast<double>(run);
+      for (const int half : {0, 1}) {   // in two windows, of which one alone would say something else
+        const double shift = half == 0 ? 1 : -1;
+        rows.push_back({"test", "plain", 512, document, 10, 10 * (base + shift)});
+        rows.push_back({"test", "yarn", 512, document, 10, 10 * (base - better + shift)});
+        rows.push_back({"validation", "yarn", 512, document, 10, 900.0});
+      }
+    }
+    report::sample::add(results, run, "lm_extension_doc",
+                        {{"corpus", ColumnType::kText, ""}, {"variant", ColumnType::kText, ""}, {"L", ColumnType::kInteger, ""},
+                         {"doc_id", ColumnType::kInteger, ""}, {"tokens_scored", ColumnType::kInteger, ""}, {"nll_sum", ColumnType::kReal, ""}},
+                        rows);
+  }
+  const Json own = power_of_report(report_of(results), {});
+  BOOST_TEST_REQUIRE(own.size() == 1u);
+  BOOST_TEST(own[0]["measure"] == "NLL, extended against plain");
+  BOOST_TEST(own[0]["length"] == 512);
+  BOOST_TEST(own[0]["seeds"] == 3);
+  BOOST_TEST(own[0]["items"] == 12);
+  // Seeds are 0.02 nats apart, and nothing else is.
+  BOOST_TEST(own[0]["seed_sd"].get<double>() == 0.02, tt::tolerance(1e-6));
+}
+
+BOOST_AUTO_TEST_CASE(structured_rows_are_compared_within_a_network) {
+  report::Results results;
+  results.baseline = "rope";
+  const std::vector<double> noise{-0.05, 0, 0.05};
+  for (const char* encoding : {"rope", "learned"}) {
+    for (int seed = 0; seed < 3; ++seed) {
+      results.runs.push_back({.encoding = encoding, .seed = std::to_string(seed)});
+      for (const std::int64_t depth : {1, 4}) {
+        for (const std::int64_t epochs : {1, 16}) {
+          const double off = std::string(encoding) == "rope" ? 0 : noise[static_cast<std::size_t>(seed)] * static_cast<double>(depth);
+          results.dummy.push_back({.run = results.runs.size() - 1, .mode = "seed", .network = "bare", .depth = depth, .epochs = epochs,
+                                   .seed = std::to_string(seed), .headline = epochs == 1 ? 4.0 : 1.0 + off});
+        }
+      }
+    }
+  }
+  const Json own = power_of_report(report_of(results), {.difference = 0.1});
+  BOOST_TEST_REQUIRE(own.size() == 2u);
+  BOOST_TEST(own[0]["measure"] == "loss, rows in mode seed, bare, 1 layer");
+  BOOST_TEST(own[1]["measure"] == "loss, rows in mode seed, bare, 4 layers");
+  BOOST_TEST(own[0]["length"].is_null());
+  BOOST_TEST(own[0]["items"] == 1);
+  BOOST_TEST(own[0]["seed_sd"].get<double>() == 0.05, tt::tolerance(1e-9));
+  BOOST_TEST(own[1]["seed_sd"].get<double>() == 0.2, tt::tolerance(1e-9));
+  BOOST_TEST(own[1]["seeds_needed"].get<std::size_t>() > own[0]["seeds_needed"].get<std::size_t>());
+  const std::string text = power_text(own, {.difference = 0.1});
+  BOOST_TEST(text.find("4 layers") != std::string::npos, text);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

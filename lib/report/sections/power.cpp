@@ -23,9 +23,10 @@ const ObservedNoise& leading(const Results& results, const std::vector<ObservedN
 
 std::string sentence_of(const Results& results, const ObservedNoise& seen) {
   const bool documents = seen.measure.rfind("NLL", 0) == 0;
-  const std::string who =
-      cat(seeds_in_words(seen.seeds), seen.items > 1 ? cat(" and ", seen.items, documents ? " documents" : " items") : "", " at ",
-          length_header(results, seen.length), documents ? " tokens" : "", " (", seen.measure, ")");
+  const std::string where =
+      seen.length > 0 ? cat(" at ", length_header(results, seen.length), documents ? " tokens" : "") : std::string();
+  const std::string who = cat(seeds_in_words(seen.seeds), seen.items > 1 ? cat(" and ", seen.items, documents ? " documents" : " items") : "",
+                              where, " (", seen.measure, ")");
   if (seen.seeds < kSeedsForNoise)
     return cat(who, " can show no difference between encodings: the noise of training takes three seeds to know.");
   const double least = detectable_difference(seen.noise, seen.seeds, seen.items);
@@ -59,7 +60,7 @@ Table power_table(const std::vector<ObservedNoise>& all) {
   for (const ObservedNoise& seen : all) {
     const auto number = [&](double value) { return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", unknown); };
     Row row{.cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
-                      Cell::of_number(static_cast<double>(seen.length)), Cell::of_number(static_cast<double>(seen.seeds)),
+                      seen.length > 0 ? Cell::of_number(static_cast<double>(seen.length)) : Cell::missing("–", "the measure has no length"), Cell::of_number(static_cast<double>(seen.seeds)),
                       Cell::of_number(static_cast<double>(seen.items)), number(seen.noise.seed), number(seen.noise.item),
                       number(detectable_difference(seen.noise, seen.seeds, seen.items))},
             .rule_above = !table.rows.empty() && table.rows.back().cells.front().text != seen.measure};
@@ -71,7 +72,7 @@ Table power_table(const std::vector<ObservedNoise>& all) {
     table.rows.push_back(std::move(row));
   }
   table.caption =
-      "Of differences from the baseline, in nats a token or as shares of answers; sd: medians over the encodings, from the scores "
+      "Of differences from the baseline (extended: from the same model as it was trained), in nats a token or as shares of answers; sd: medians over the encodings, from the scores "
       "of this report. "
       "Two-sided test at 5 %, as many items as here; 1 % is of perplexity, or one point of exact match.";
   return table;
