@@ -35,6 +35,14 @@ std::size_t arm_of(const Results& results, std::size_t run) {
   return results.arms.size();
 }
 
+std::vector<const Arm*> arms_with(const Results& results, const std::set<std::size_t>& runs) {
+  std::vector<const Arm*> arms;
+  for (const Arm& arm : results.arms) {
+    if (std::any_of(arm.runs.begin(), arm.runs.end(), [&](std::size_t run) { return runs.count(run) != 0; })) arms.push_back(&arm);
+  }
+  return arms;
+}
+
 double mean_of_finite(const std::vector<double>& values) {
   double sum = 0, count = 0;
   for (const double value : values) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ void each_row(const Results& results, const std::string& table,
               const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use);
 /// The arm that a run belongs to.
 std::size_t arm_of(const Results& results, std::size_t run);
+/// The arms with a run among these: those that were asked a task, say.
+std::vector<const Arm*> arms_with(const Results& results, const std::set<std::size_t>& runs);
 /// Sentences as one: "A; b; c."
 std::string as_one(const std::vector<std::string>& sentences);
 /// Adds `tail` to a line of Section::lines unless it becomes too long.

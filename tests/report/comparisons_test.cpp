@@ -183,6 +183,27 @@ BOOST_AUTO_TEST_CASE(trials_are_counted_in_their_own_task) {
   BOOST_TEST(contains(table_of(section, "ruler_mk").caption, "20 trials per length,"), table_of(section, "ruler_mk").caption);
 }
 
+BOOST_AUTO_TEST_CASE(tables_of_a_task_hold_the_models_that_were_asked) {
+  Results results = retrieval({3}, 12, {0.0, 0.5});
+  results.variants = {"text", "copies", "sums"};
+  results.arms[0].variant = "text";
+  for (const char* task : {"copies", "sums"}) {
+    results.arms.push_back({"rope", task, {results.runs.size()}});
+    results.tasks.push_back({.run = results.runs.size(), .task = task, .length = 10, .n = 100, .exact = 0.5, .token_accuracy = 0.6, .nll = 1});
+    results.runs.push_back({.encoding = "rope", .variant = task, .seed = "0"});
+  }
+  results.tasks.back().status = "na_positions";   // was asked, and has no answer
+  const Section tasks = section_of("tasks", results), found = section_of("retrieval", results);
+  for (const char* task : {"copies", "sums"}) {
+    const Table& table = table_of(tasks, task);
+    BOOST_TEST_REQUIRE(table.rows.size() == 1u);
+    BOOST_TEST(table.rows[0].cells[1].text == task);
+  }
+  BOOST_TEST(table_of(found, "passkey").rows.size() == 1u);
+  BOOST_TEST_REQUIRE(found.figures.size() == 2u);
+  BOOST_TEST(found.figures[1].panels.size() == 1u);   // the map by length and depth
+}
+
 BOOST_AUTO_TEST_CASE(the_training_length_is_that_of_the_run) {
   Results results = perplexities({.encodings = {"rope", "alibi", "t5"}});
   // A model that was trained on at 512 tokens stands beside one of 128.

@@ -103,9 +103,14 @@ class RetrievalView {
       if (std::isfinite(trial.depth)) depths_.insert(trial.depth);
       ++counts[trial.run][{trial.length, std::isfinite(trial.depth) ? trial.depth : -1}];
     }
+    std::set<std::size_t> asked;
     for (const TaskCell& cell : results.retrieval) {
-      if (cell.task == task_) lengths_.insert(cell.length);
+      if (cell.task != task_) continue;
+      lengths_.insert(cell.length);
+      asked.insert(cell.run);
     }
+    for (const auto& [run, cells] : counts) asked.insert(run);
+    asked_ = arms_with(results, asked);
     for (const auto& [run, cells] : counts) {
       for (const auto& [cell, trials] : cells) {
         fewest_ = fewest_ == 0 ? trials : std::min(fewest_, trials);
@@ -211,7 +216,8 @@ class RetrievalView {
     for (const double depth : ordered) map.y_names.push_back(cat(std::llround(depth * 100)));
     map.heat_low = 0;
     map.heat_high = exact_leads_ ? 1 : 0.1;
-    for (const Arm& arm : results_.arms) {
+    for (const Arm* each : asked_) {
+      const Arm& arm = *each;
       Panel panel{.title = arm_name(arm, tells_variants(results_)), .encoding = arm.encoding, .variant = arm.variant};
       const std::int64_t trained = train_length_of(results_, arm);
       int column = 0;
@@ -265,8 +271,9 @@ class RetrievalView {
                                .style = NumberStyle::kPercent,
                                .direction = Direction::kHigherIsBetter});
     }
-    std::string last = results_.variants.front();
-    for (const Arm& arm : results_.arms) {
+    std::string last = asked_.empty() ? "" : asked_.front()->variant;
+    for (const Arm* each : asked_) {
+      const Arm& arm = *each;
       Row row{.cells = arm_cells(results_, arm), .rule_above = arm.variant != last};
       last = arm.variant;
       std::vector<Cell> exact;
@@ -287,6 +294,7 @@ class RetrievalView {
   std::string task_;
   std::set<std::int64_t> lengths_;
   std::set<double> depths_;
+  std::vector<const Arm*> asked_;       ///< models that were asked this task
   std::size_t fewest_ = 0, most_ = 0;   ///< trials in a cell
   bool exact_leads_ = false;
 };

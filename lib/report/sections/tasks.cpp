@@ -72,9 +72,11 @@ std::map<std::size_t, Reach> reach_of(const Results& results, const std::string&
 class TaskView {
  public:
   TaskView(const Results& results, std::string task) : results_(results), task_(std::move(task)), reach_(reach_of(results, task_)) {
+    std::set<std::size_t> asked;
     for (const TaskCell& cell : results.tasks) {
       if (cell.task != task_) continue;
       lengths_.insert(cell.length);
+      asked.insert(cell.run);
       if (std::isfinite(cell.n)) items_ = std::max(items_, cell.n);
       if (std::isfinite(cell.chance)) {
         chance_low_ = std::min(chance_low_, cell.chance);
@@ -84,6 +86,7 @@ class TaskView {
     for (const auto& [run, own] : reach_) {
       if (std::isfinite(own.trained)) trained_.insert(own.trained);
     }
+    asked_ = arms_with(results, asked);
     algorithmic_ = !reach_.empty();
   }
 
@@ -192,8 +195,9 @@ class TaskView {
                                  .direction = measure.direction});
       }
     }
-    std::string last = results_.variants.front();
-    for (const Arm& arm : results_.arms) {
+    std::string last = asked_.empty() ? "" : asked_.front()->variant;
+    for (const Arm* each : asked_) {
+      const Arm& arm = *each;
       Row row{.cells = arm_cells(results_, arm), .rule_above = arm.variant != last};
       last = arm.variant;
       for (const Measure& measure : measures) {
@@ -225,7 +229,8 @@ class TaskView {
       table.columns.push_back({.id = measure.id, .header = measure.header, .style = measure.style, .direction = Direction::kHigherIsBetter});
     }
     table.columns.push_back({.id = "seeds", .header = "exact match beyond, by seed", .text = true});
-    for (const Arm& arm : results_.arms) {
+    for (const Arm* each : asked_) {
+      const Arm& arm = *each;
       Row row{.cells = arm_cells(results_, arm)};
       std::vector<std::string> by_seed;
       for (const Measure& measure : measures) {
@@ -255,6 +260,7 @@ class TaskView {
   const Results& results_;
   std::string task_;
   std::map<std::size_t, Reach> reach_;
+  std::vector<const Arm*> asked_;   ///< models that were asked this task
   std::set<std::int64_t> lengths_;
   std::set<double> trained_;
   double items_ = 0, chance_low_ = 1, chance_high_ = 0;
