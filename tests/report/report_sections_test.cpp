@@ -218,6 +218,21 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   BOOST_TEST(cell_of(table, 0, "rescaled_class").text == "limited");
   BOOST_TEST(!cell_of(table, 1, "rescaled").number.has_value());
   BOOST_TEST(!cell_of(table, 0, "passkey").number.has_value());
+  // Where documents of validation were scored, these choose, and all of the test is reported.
+  items.clear();
+  const auto validated = [&](const char* name, std::vector<double> losses) {
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      for (int d = 0; d < 4; ++d) items.push_back({"validation", name, static_cast<std::int64_t>(128 << i), d, 10, 10 * losses[i]});
+    }
+  };
+  validated("plain", {3.0, 4.0, 5.0});
+  validated("yarn", {3.0, 3.02, 3.02});
+  validated("ntk", {3.0, 4.0, 4.0});
+  add(results, 0, "lm_extension_doc", documents, items);
+  const Section held_out = section_of("context_extension", results);
+  const Table& chosen = table_of(held_out, "context_extension");
+  BOOST_TEST(cell_of(chosen, 0, "rule").text == "yarn");   // ntk reaches farther in the test
+  BOOST_TEST(*cell_of(chosen, 0, "rescaled").number == 256);   // where yarn's 3.3 at 512 is in the test
 }
 
 BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
