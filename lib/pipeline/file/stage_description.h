@@ -75,7 +75,7 @@ struct StageDescription {
 
 /// Reads a `pe-stage/1` document. `source` is what messages call it.
 /// @throws ConfigError when it is none, or of a newer schema.
-StageDescription parse_description(const Json& document, const std::string& source);
+StageDescription parse_description(Json document, const std::string& source);
 
 /// Finds executables and reads what they say, each once.
 class StageCatalog {
