@@ -93,19 +93,18 @@ const Command* find_command(const CommandTable& table, const std::string& name) 
 }
 
 const char* const kSummary =
-    "Runs pipelines of pe- stages: makes what is missing, reuses what is there, and can say why.";
+    "Runs pipelines of pe- stages: makes what is missing, reuses existing results, and explains why.";
 
 const char* const kExitCodes =
     "0 done or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure; 4 store or "
     "file "
-    "system; 5 a mismatch in verify, or a conflict under --strict; 10 plan --exit-code and there is work; 130 "
-    "interrupted twice.";
+    "system; 5 a mismatch in verify, or a conflict under --strict; 10 there is work (plan --exit-code); 130 "
+    "interrupted "
+    "twice.";
 
 const char* const kEnvironment =
-    "PE_STORE names the store. NO_COLOR, CLICOLOR, CLICOLOR_FORCE, FORCE_COLOR and TERM=dumb decide on colour. "
-    "CUDA_VISIBLE_DEVICES names "
-    "the GPUs "
-    "that may be used.";
+    "PE_STORE names the store. NO_COLOR, CLICOLOR, CLICOLOR_FORCE, FORCE_COLOR and TERM=dumb control colour. "
+    "CUDA_VISIBLE_DEVICES names the GPUs that may be used.";
 
 std::vector<std::string> command_names(const CommandTable& table) {
   std::vector<std::string> names;

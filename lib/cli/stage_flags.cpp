@@ -66,23 +66,23 @@ std::string help(const StageText& text, int columns) {
 }  // namespace
 
 const char* const kStageExitCodes =
-    "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 our mistake; 73 an "
+    "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 an internal error; "
+    "73 an "
     "output cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 the task is "
     "for another version; 130 interrupted.";
 
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> table = {
       text("--task", "FILE", "Run from a task file, as pe-pipeline does", &StageFlags::task),
-      list("--config", "FILE", "Read config values from a YAML file; later files lie over earlier ones",
+      list("--config", "FILE", "Read config values from a YAML file; later files override earlier ones",
            &StageFlags::config_files),
-      list("--set", "KEY=VALUE", "Set one config value, parsed as YAML; lies over all files", &StageFlags::sets),
+      list("--set", "KEY=VALUE", "Set one config value, parsed as YAML; overrides all files", &StageFlags::sets),
       list("--input", "ROLE=PATH", "Where an input is", &StageFlags::inputs),
       list("--output", "ROLE=PATH", "Where an output goes", &StageFlags::outputs),
       text("--work", "DIR", "Folder of checkpoints and logs, to resume in", &StageFlags::work),
-      toggle("--describe", "Print the stage's description as JSON and end", &StageFlags::describe),
-      toggle("--check", "Check configs, JSON lines on stdin, and end",
-             &StageFlags::check),
-      text("--color", "auto|always|never", "Colour; auto heeds NO_COLOR, CLICOLOR_FORCE and the terminal",
+      toggle("--describe", "Print the stage's description as JSON and exit", &StageFlags::describe),
+      toggle("--check", "Check configs given as JSON lines on stdin, and exit", &StageFlags::check),
+      text("--color", "auto|always|never", "Colour; auto honours NO_COLOR, CLICOLOR_FORCE and the terminal",
            &StageFlags::color),
       text("--progress", "auto|plain|none", "How to show progress", &StageFlags::progress)};
   return table;

@@ -55,9 +55,10 @@ std::vector<Flag> capacity_flags() {
 }
 
 constexpr const char* kSelection =
-    "SELECT names tasks: a stage's label, label[axis=value,axis=value], * or [axis=*]; +SELECT takes what it needs "
-    "too, SELECT+ "
-    "what needs it. Several are a union; none means every task. Quote them, since shells read brackets as patterns.";
+    "SELECT names tasks: a stage's label, label[axis=value,axis=value], * or [axis=*]; +SELECT adds the tasks it "
+    "depends "
+    "on, SELECT+ those that depend on it. Several SELECTs are a union; none means every task. Quote them, since shells "
+    "read brackets as patterns.";
 
 }  // namespace
 
@@ -82,13 +83,14 @@ const cli::CommandTable& command_table() {
                  toggle("--keep-going", "After a failure, continue with tasks that do not depend on it (the default)",
                         &CommandLine::fail_fast, false),
                  toggle("--fail-fast", "After a failure, start no further task", &CommandLine::fail_fast),
-                 toggle("--strict", "Exit with 5 when a task produced other contents than before", &CommandLine::strict),
+                 toggle("--strict", "Exit with 5 when a task produced different contents than before",
+                        &CommandLine::strict),
                  choice("--resume", {"auto", "never"}, "Whether stages continue from what earlier attempts saved",
                         &CommandLine::resume),
                  {"--grace", "TIME", "How long stages may take to save after the first Ctrl-C (2m)",
                   [](CommandLine& line, const std::string& given) { line.grace_s = time_of("--grace", given); }},
-                 toggle("--trust-store", "Do not checksum inputs before a stage reads them",
-                        &CommandLine::check_inputs, false),
+                 toggle("--trust-store", "Do not checksum inputs before a stage reads them", &CommandLine::check_inputs,
+                        false),
                  choice("--wait-lease", {"always", "never"},
                         "Whether to wait for tasks that another run is working on; never skips them and exits with 3",
                         &CommandLine::wait_lease),
@@ -101,26 +103,28 @@ const cli::CommandTable& command_table() {
           {"pe-pipeline run grid.yml --axis seed=42 -j 8 --gpus 0,1", "a slice, on two GPUs"},
           {"pe-pipeline run fineweb.yml --set fetch.path=texts/", "another input folder"}},
          "0 done, or nothing to do; 1 a task failed; 2 usage or pipeline file; 3 incomplete without a failure "
-         "(interrupted, "
-         "an input missing, another run at work); 4 store or file system; 5 a conflict under --strict; 130 "
-         "interrupted twice.",
+         "(interrupted, an input missing, another run is working on it); 4 store or file system; 5 a conflict under "
+         "--strict; 130 interrupted twice.",
          run_command});
     out.push_back(
         {"submit",
          "FILE [SELECT...] [flags]",
-         "Hand what is missing to Slurm, and return",
-         cat("Sends every task whose result is not in the store as elements of job arrays that wait for each other, and "
-             "returns; nothing has to go on running. What is sent is frozen: later edits of the file do not reach it. "
-             "Submitting again sends only what is neither there nor in the queue, with more memory for what ran out "
-             "of it. The file's block `slurm` says partitions, accounts and more.\n\n",
+         "Submit what is missing to Slurm, and return",
+         cat("Sends every task whose result is not in the store as elements of job arrays that wait for each other, "
+             "and "
+             "returns; no process has to stay alive. A submission is frozen: later edits of the file do not affect it. "
+             "Submitting again sends only tasks that have no result and are not queued, with more memory for those "
+             "that "
+             "ran out of it. Partitions, accounts and more are set in the file's block `slurm`.\n\n",
              kSelection),
          reading_flags() +
              std::vector<Flag>{
                  toggle("--print", "Print the sbatch commands and scripts, and send nothing", &CommandLine::dry_run),
-                 text("--continue", "RUN", "Send what did not fit into the queue, or end a run whose last job is gone",
+                 text("--continue", "RUN",
+                      "Submit what did not fit into the queue, or close a run whose last job is gone",
                       &CommandLine::run),
                  choice("--progress", {"auto", "tty", "plain", "json", "none"},
-                        "How to show what runs here (slurm.where) first", &CommandLine::progress)},
+                        "How to show the tasks that run on this machine first (slurm.where)", &CommandLine::progress)},
          {{"pe-pipeline submit pipelines/fineweb_grid.yml", ""},
           {"pe-pipeline submit grid.yml --print | less", "what would be sent"},
           {"pe-pipeline submit grid.yml --set slurm.mode=lane --set slurm.partition=gpu", ""}},
@@ -131,15 +135,17 @@ const cli::CommandTable& command_table() {
         {"cancel",
          "[FILE] [RUN] [SELECT...] [flags]",
          "Cancel jobs of a submission, or stop a run",
-         "Marks the tasks first, so that no job of them is queued again, then cancels the jobs. Jobs that run may save "
-         "what they have. Of a run that is no submission and runs on this machine, the process is asked to save and "
-         "stop. Without SELECT everything of the run is cancelled. FILE (ending in .yml) finds the store.",
-         {store_flag(), text("--run", "RUN", "Which run; default: the newest that goes on", &CommandLine::run),
+         "Marks the tasks first, so that none of their jobs is queued again, then cancels the jobs. Running jobs may "
+         "save "
+         "their progress. If the run is not a submission but a process on this machine, that process is asked to save "
+         "and "
+         "stop. Without SELECT the whole run is cancelled. With FILE (ending in .yml), that pipeline's store is used.",
+         {store_flag(), text("--run", "RUN", "Which run; default: the newest active run", &CommandLine::run),
           color_flag()},
-         {{"pe-pipeline cancel", "the newest run that goes on"},
-          {"pe-pipeline cancel grid.yml 'trunk[seed=42]'", ""}},
-         "0 done; 2 usage, or nothing of that name goes on; 3 Slurm does not answer: the marks stand, and jobs end when "
-         "they look at them; 4 the store cannot be written.",
+         {{"pe-pipeline cancel", "the newest active run"}, {"pe-pipeline cancel grid.yml 'trunk[seed=42]'", ""}},
+         "0 done; 2 usage, or no active run or task of that name; 3 Slurm does not answer: the tasks stay marked, and "
+         "their "
+         "jobs end when they see it; 4 the store cannot be written.",
          cancel_command});
     out.push_back({"plan",
                    "FILE [SELECT...] [flags]",
@@ -161,29 +167,30 @@ const cli::CommandTable& command_table() {
          cat("Compares each task with earlier results, down to the field, input or version that differs.\n\n",
              kSelection),
          reading_flags() +
-             std::vector<Flag>{text("--against", "RUN|KEY|FILE",
-                                    "Compare with that run, result or pipeline file, as it was with FILE@REV; default: "
-                                    "the newest earlier result of the same task",
-                                    &CommandLine::against),
-                               json_flag(), toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
+             std::vector<Flag>{
+                 text("--against", "RUN|KEY|FILE",
+                      "Compare with this run, result or pipeline file (FILE@REV: the file at a git revision); "
+                      "default: the newest earlier result of the same task",
+                      &CommandLine::against),
+                 json_flag(), toggle("--all", "Every task, not only the first 20", &CommandLine::all)},
          {{"pe-pipeline explain grid.yml 'trunk[seed=42]'", ""},
           {"pe-pipeline explain grid.yml '*' --set trunk.train.lr=1e-3", "what if"},
-          {"pe-pipeline explain grid.yml trunk --against grid.yml@HEAD~3", "what an edit did"}},
+          {"pe-pipeline explain grid.yml trunk --against grid.yml@HEAD~3", "what an edit changed"}},
          reads,
          explain_command});
     out.push_back(
         {"status",
          "[FILE] [RUN] [flags]",
          "Show a run, active or finished",
-         "Reads the journal of a run, which may belong to another process. FILE finds the store; without it the store is "
-         "--store, "
-         "$PE_STORE or ./store.",
+         "Reads the journal of a run, which may belong to another process. With FILE, that pipeline's store is used; "
+         "without "
+         "it, --store, $PE_STORE or ./store.",
          {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
           toggle("--failed", "Only what failed or is blocked", &CommandLine::failed),
-          toggle("--stale", "Instead, list leases held by processes of this host that have ended, in all runs", &CommandLine::stale),
-          toggle("--watch", "Show it again as it changes, until the run ends", &CommandLine::watch), json_flag(),
-          color_flag()},
-         {{"pe-pipeline status --watch", "until it is over"},
+          toggle("--stale", "Instead, list leases held by processes of this host that have ended, in all runs",
+                 &CommandLine::stale),
+          toggle("--watch", "Update the display until the run ends", &CommandLine::watch), json_flag(), color_flag()},
+         {{"pe-pipeline status --watch", "until the run ends"},
           {"pe-pipeline status", "the newest run of ./store"},
           {"pe-pipeline status grid.yml --json | jq .counts", ""}},
          reads,
@@ -191,31 +198,33 @@ const cli::CommandTable& command_table() {
     out.push_back(
         {"logs",
          "[FILE] SELECT... [flags]",
-         "Show what stages wrote",
-         cat("The log of the latest attempt of each task of a run. FILE (ending in .yml) finds the store.\n\n",
+         "Show the logs of tasks",
+         cat("Prints the log of the latest attempt of each task of a run. With FILE (ending in .yml), that pipeline's "
+             "store is "
+             "used.\n\n",
              kSelection),
          {store_flag(), text("--run", "RUN", "Which run; default: the newest that has the task", &CommandLine::run),
           number("--attempt", "N", "Which attempt; default: the latest", &CommandLine::attempt),
           number("--tail", "N", "Only the last N lines", &CommandLine::tail, support::Suffixes::kNone, 0),
-          toggle("-f,--follow", "Follow the log until the run ends", &CommandLine::follow), json_flag(),
-          color_flag()},
+          toggle("-f,--follow", "Follow the log until the run ends", &CommandLine::follow), json_flag(), color_flag()},
          {{"pe-pipeline logs 'trunk[encoding=rope,seed=42]' -f", ""}, {"pe-pipeline logs grid.yml decay --tail 5", ""}},
          reads,
          logs_command});
     out.push_back(
         {"graph",
          "FILE [SELECT...] [flags]",
-         "Draw the tasks and what they need",
+         "Draw the tasks and their dependencies",
          cat("Prints Graphviz, SVG, Mermaid or JSON.\n\n", kSelection),
          reading_flags() +
-             std::vector<Flag>{
-                 choice("--format", {"dot", "svg", "mermaid", "json"}, "What to print; svg needs Graphviz",
-                        &CommandLine::format),
-                 {"--json", "", "The same as --format json",
-                  [](CommandLine& line, const std::string&) { line.format = "json"; }},
-                 list("--collapse", "AXIS", "Draw tasks that differ in this axis alone as one; 'all' draws stages",
-                      &CommandLine::collapse),
-                 toggle("--cached", "Colour by what is in the store and what would run", &CommandLine::cached)},
+             std::vector<Flag>{choice("--format", {"dot", "svg", "mermaid", "json"},
+                                      "What to print; svg needs Graphviz", &CommandLine::format),
+                               {"--json", "", "The same as --format json",
+                                [](CommandLine& line, const std::string&) { line.format = "json"; }},
+                               list("--collapse", "AXIS",
+                                    "Draw tasks that differ only in this axis as one; 'all' draws one node per stage",
+                                    &CommandLine::collapse),
+                               toggle("--cached", "Colour tasks by whether they are in the store or would run",
+                                      &CommandLine::cached)},
          {{"pe-pipeline graph grid.yml --collapse seed --format svg > grid.svg", ""},
           {"pe-pipeline graph grid.yml --collapse all --format mermaid", ""}},
          reads,
@@ -224,12 +233,12 @@ const cli::CommandTable& command_table() {
         {"show",
          "[FILE] KEY|PATH|ID|encoding [NAME] [flags]",
          "Show where an artifact comes from, or what an encoding is",
-         "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, whose "
-         "own header "
-         "answers; ID a task, as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
+         "KEY is the beginning of a task key, plan key or digest (4 digits or more); PATH an artifact, read from its "
+         "own "
+         "header; ID a task, such as evaluate[encoding=rope]. `encoding NAME` shows a positional encoding: formula, "
          "options with defaults and units, what it is known for, its errata.",
-         {store_flag(), toggle("--tree", "Also show what it was made from", &CommandLine::tree),
-          toggle("--preimage", "The document that the key is the hash of", &CommandLine::preimage), json_flag(),
+         {store_flag(), toggle("--tree", "Also show the results it was made from", &CommandLine::tree),
+          toggle("--preimage", "Print the document whose hash is the key", &CommandLine::preimage), json_flag(),
           color_flag()},
          {{"pe-pipeline show 3fa9c2d1", ""},
           {"pe-pipeline show out/grid/trunk/seed=42.model.h5", ""},
@@ -242,7 +251,7 @@ const cli::CommandTable& command_table() {
                    "List stages, tasks, artifacts, runs or encodings",
                    cat("Stages and tasks are those of FILE (without it, the stage programs that were found); artifacts "
                        "are the store's, "
-                       "or with FILE those of its tasks. Encodings are all that models can have.\n\n",
+                       "or with FILE those of its tasks. Encodings are all that a model can use.\n\n",
                        kSelection),
                    reading_flags() + std::vector<Flag>{json_flag()},
                    {{"pe-pipeline list tasks grid.yml 'decay[seed=42]'", ""},
@@ -277,19 +286,19 @@ const cli::CommandTable& command_table() {
          forget_command});
     const std::string results =
         "SELECT without FILE names results in the store: a key, plan key or digest (its first 4 digits or more), a "
-        "task's id, label, label[axis=value,axis=*] or *; @step picks a snapshot; +SELECT takes what it was made from "
-        "too, "
-        "SELECT+ what was made from it. With FILE it names that pipeline's tasks, as for run.";
+        "task's id, label, label[axis=value,axis=*] or *; @step picks a snapshot; +SELECT adds what it was made "
+        "from, SELECT+ what was made from it. With FILE it names that pipeline's tasks, as for run.";
     out.push_back(
         {"verify",
          "[FILE] [SELECT...] [flags]",
          "Check results, by checksum or by running them again",
          cat("Rehashes every object and compares it with its name, its record and its own header. With --rerun each "
              "task "
-             "runs once more in scratch and its contents are compared; a difference is told by dataset, with the "
-             "number of "
-             "elements and the largest distance in units of the last place. A folder that 'pe-pipeline capsule' made stands for its report: its "
-             "files are checked and the report is computed again.\n\n",
+             "runs once more in scratch and its contents are compared; differences are listed per dataset, with the "
+             "number "
+             "of elements and the largest distance in units in the last place. For a folder made by 'pe-pipeline "
+             "capsule', "
+             "its files are checked and its report is computed again.\n\n",
              results),
          reading_flags() +
              std::vector<Flag>{
@@ -299,89 +308,101 @@ const cli::CommandTable& command_table() {
                  toggle("--keep", "With --rerun, keep the new contents even if they are the same", &CommandLine::keep),
                  toggle("--repair", "Move what is damaged to the trash, so that the next run makes it again",
                         &CommandLine::repair),
-                 {"--gpus", "IDS", "GPUs for results that were made on one, as 0,1",
+                 {"--gpus", "IDS", "GPUs for results that were made on one, such as 0,1",
                   [](CommandLine& line, const std::string& given) { line.gpus = given == "none" ? "" : given; }},
                  json_flag()},
          {{"pe-pipeline verify", "every result of ./store"},
           {"pe-pipeline verify grid.yml 'evaluate[suite=passkey]' --rerun", ""},
           {"pe-pipeline verify --rerun --sample 5%", "a random share"}},
-         "0 everything intact and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store cannot be "
+         "0 everything intact and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store "
+         "cannot be "
          "read; "
          "5 something is damaged or differs.",
          verify_command});
-    out.push_back({"diff",
-                   "[FILE] A B [flags]",
-                   "Compare two artifacts, results or runs",
-                   "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared "
-                   "first (config, "
-                   "inputs), then the contents: per dataset how many elements differ and by how much. Two runs are "
-                   "compared task by "
-                   "task, grouped by what differs. Two reports are compared number by number, in units of the 95 % noise of both.",
-                   {store_flag(),
-                    number("--ulp", "N", "Numbers up to N units in the last place apart count as equal",
-                           &CommandLine::ulp, support::Suffixes::kNone, 0),
-                    list("--only", "PATH", "Only this dataset, group or member, as /model/embedding or report.md",
-                         &CommandLine::only),
-                    json_flag(), color_flag()},
-                   {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
-                    {"pe-pipeline diff a.h5 b.h5 --ulp 4 --only /model", ""},
-                    {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
-                   "0 the same content; 1 different; 2 usage; 4 something cannot be read.",
-                   diff_command});
-    out.push_back({"capsule",
-                   "[FILE] SELECT DIR [flags]",
-                   "Put a report with all that it was made from into one folder",
-                   "The folder holds the report, a store with it and the results that it read, every task behind them with its whole config, "
-                   "versions, the pipeline file where one is named, and RO-Crate metadata. 'pe-pipeline verify DIR' checks every file and "
-                   "computes figures and tables again. SELECT names one report: as for run with FILE, as for verify without.",
-                   reading_flags() + std::vector<Flag>{json_flag()},
-                   {{"pe-pipeline capsule grid.yml report grid-capsule", ""}, {"pe-pipeline verify grid-capsule", "figures and tables once more"}},
-                   "0 made; 2 usage, no report or several, or DIR is there; 4 something cannot be read or written.",
-                   capsule_command});
+    out.push_back(
+        {"diff",
+         "[FILE] A B [flags]",
+         "Compare two artifacts, results or runs",
+         "A and B are paths of artifacts, keys or ids of results, or runs. How they were made is compared "
+         "first (config, inputs), then the contents: per dataset how many elements differ and by how much. Two "
+         "runs are compared task by task, grouped by what differs. Two reports are compared number by number, in units "
+         "of the 95 % noise of both.",
+         {store_flag(),
+          number("--ulp", "N", "Numbers up to N units in the last place apart count as equal", &CommandLine::ulp,
+                 support::Suffixes::kNone, 0),
+          list("--only", "PATH", "Only this dataset, group or member, such as /model/embedding or report.md",
+               &CommandLine::only),
+          json_flag(), color_flag()},
+         {{"pe-pipeline diff 'trunk[seed=1]' 'trunk[seed=2]'", ""},
+          {"pe-pipeline diff a.h5 b.h5 --ulp 4 --only /model", ""},
+          {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
+         "0 the same content; 1 different; 2 usage; 4 something cannot be read.",
+         diff_command});
+    out.push_back(
+        {"capsule",
+         "[FILE] SELECT DIR [flags]",
+         "Pack a report and everything it was made from into one folder",
+         "The folder holds the report, a store with the report and the results it read, the complete config and the "
+         "versions of every task behind them, the pipeline file if one is given, and RO-Crate metadata. "
+         "'pe-pipeline verify DIR' checks every file and computes figures and tables again. SELECT names one "
+         "report: with FILE as for run, without it as for verify.",
+         reading_flags() + std::vector<Flag>{json_flag()},
+         {{"pe-pipeline capsule grid.yml report grid-capsule", ""},
+          {"pe-pipeline verify grid-capsule", "check and recompute it"}},
+         "0 made; 2 usage, no report or several, or DIR exists; 4 something cannot be read or written.",
+         capsule_command});
     out.push_back(
         {"power",
          "[FILE] REPORT [flags]",
-         "Say which differences so many seeds and documents can show",
-         "From the noise of seeds and of documents that a report has seen, the smallest true difference between two encodings that "
-         "a "
-         "two-sided test at 5 % finds in 80 % of studies (doc/statistics.md). REPORT is a folder with a report, or a result of the "
-         "store: "
-         "as for run with FILE, as for verify without. Three seeds of two encodings are enough to begin with.",
+         "Show which differences a study can detect",
+         "From the noise between seeds and between documents in a report, computes the smallest true difference "
+         "between two "
+         "encodings that a two-sided test at 5 % detects in 80 % of studies (doc/statistics.md). REPORT is a folder "
+         "with a "
+         "report, or a result in the store: with FILE as for run, without it as for verify. Three seeds of two "
+         "encodings are "
+         "enough to start with.",
          reading_flags() +
              std::vector<Flag>{
-                 number("--seeds", "N", "With so many seeds; default: as the report has", &CommandLine::seeds),
-                 number("--items", "N", "With so many documents or trials; default: as the report has", &CommandLine::items),
+                 number("--seeds", "N", "Assume N seeds; default: as many as the report has", &CommandLine::seeds),
+                 number("--items", "N", "Assume N documents or trials; default: as many as the report has",
+                        &CommandLine::items),
                  {"--difference", "SHARE",
-                  "Also how many seeds find a difference of so much: nats a token, or a share of answers, as 0.01 or 1%",
-                  [](CommandLine& line, const std::string& given) { line.difference = share_of("--difference", given); }},
+                  "Also show how many seeds detect this difference, in nats per token or as a share of answers: 0.01 "
+                  "or 1%",
+                  [](CommandLine& line, const std::string& given) {
+                    line.difference = share_of("--difference", given);
+                  }},
                  json_flag()},
          {{"pe-pipeline power grid.yml report", ""},
-          {"pe-pipeline power reports/grid/latest --seeds 5 --items 200", "were there as many"},
-          {"pe-pipeline power reports/grid/latest --difference 0.01", "how many seeds show 0.01 nats"}},
+          {"pe-pipeline power reports/grid/latest --seeds 5 --items 200", "if there were that many"},
+          {"pe-pipeline power reports/grid/latest --difference 0.01", "how many seeds detect 0.01 nats"}},
          "0 done; 2 usage, no report or several; 4 something cannot be read.",
          power_command});
     out.push_back(
         {"gc",
          "[FILE] [flags]",
          "Drop what the store does not need",
-         "Without a limit only leftovers go: unfinished files, objects that no record names, attempts that are over. "
-         "--max-size and --keep-last drop results too, but never what a pin names, a live run or a lease needs, the "
-         "newest "
-         "run of each pipeline used, or what is younger than the grace. With --max-size, checkpoints of finished "
-         "trainings go "
-         "first, then results that are cheapest to make again for their size. Everything goes to the store's trash, "
-         "and "
-         "leaves it after the grace.",
+         "Without a limit, only leftovers are dropped: unfinished files, objects that no record names, finished "
+         "attempts. "
+         "--max-size and --keep-last drop results too, but never what is pinned, needed by a live run or a lease, used "
+         "by the "
+         "newest run of each pipeline, or younger than the grace period. With --max-size, checkpoints of finished "
+         "trainings "
+         "go first, then the results that are cheapest to recompute for their size. Everything goes to the store's "
+         "trash, and "
+         "leaves it after the grace period.",
          {store_flag(),
           toggle("-n,--dry-run", "List what would be dropped, and drop nothing", &CommandLine::dry_run),
-          number("--max-size", "SIZE", "Drop results until objects and work folders fit, as 500G",
+          number("--max-size", "SIZE", "Drop results until objects and work folders fit, such as 500G",
                  &CommandLine::max_size, support::Suffixes::kBytes, 0),
           number("--keep-last", "N", "Keep what the newest N runs of each pipeline used, drop other results",
                  &CommandLine::keep_last),
           {"--grace", "TIME", "How old leftovers must be, and how long the trash keeps them (24h)",
            [](CommandLine& line, const std::string& given) { line.trash_grace_s = time_of("--grace", given); }},
           choice("--policy", {"cost", "age"},
-                 "Which results go first: the cheapest to recompute for their size, or the oldest", &CommandLine::policy),
+                 "Which results go first: the cheapest to recompute for their size, or the oldest",
+                 &CommandLine::policy),
           choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability),
           json_flag(),
           color_flag()},
@@ -390,17 +411,17 @@ const cli::CommandTable& command_table() {
           {"pe-pipeline gc --keep-last 3 --grace 7d", ""}},
          "0 done; 2 usage; 3 cannot get below --max-size: everything left is in use; 4 the store cannot be written.",
          gc_command});
-    out.push_back(
-        {"pin",
-         "[FILE] [NAME SELECT...] [flags]",
-         "Keep results whatever gc is asked to drop",
-         cat("Without words it lists the pins. A pin keeps what is named; take +SELECT to keep what it was made from "
-             "as well.\n\n",
-             results),
-         reading_flags() + std::vector<Flag>{json_flag()},
-         {{"pe-pipeline pin paper 'evaluate[size=tiny]' report", ""}, {"pe-pipeline pin", "the pins"}},
-         "0 done; 2 usage, or nothing of that name; 4 the store cannot be written.",
-         pin_command});
+    out.push_back({"pin",
+                   "[FILE] [NAME SELECT...] [flags]",
+                   "Protect results from gc",
+                   cat("Without arguments, lists the pins. A pin keeps only the results it names; use +SELECT to keep "
+                       "what they were "
+                       "made from as well.\n\n",
+                       results),
+                   reading_flags() + std::vector<Flag>{json_flag()},
+                   {{"pe-pipeline pin paper 'evaluate[size=tiny]' report", ""}, {"pe-pipeline pin", "the pins"}},
+                   "0 done; 2 usage, or no such result; 4 the store cannot be written.",
+                   pin_command});
     out.push_back({"unpin",
                    "NAME... [flags]",
                    "Remove pins",
@@ -413,10 +434,9 @@ const cli::CommandTable& command_table() {
       out.push_back(
           {push ? "push" : "pull", "[FILE] SELECT... DIR [flags]",
            push ? "Copy results to another store" : "Copy results from another store",
-           cat("DIR is a store, or a folder that holds one as store/. Results go with their records, and every object "
-               "is "
-               "checked on the way; for their inputs only the records are copied, so that a pipeline on the other side "
-               "reuses them without it.\n\n",
+           cat("DIR is a store, or a folder that holds one as store/. Results are copied with their records, and every "
+               "object is checked on the way; of their inputs only the records are copied, so that a pipeline at the "
+               "destination can reuse the results without them.\n\n",
                results),
            reading_flags() +
                std::vector<Flag>{
@@ -429,40 +449,43 @@ const cli::CommandTable& command_table() {
                 : std::vector<
                       std::pair<std::string, std::string>>{{"pe-pipeline pull 'evaluate[size=tiny]' /mnt/box/project",
                                                             ""},
-                                                           {"pe-pipeline run grid.yml report", "then, from what came"}},
-           "0 done; 2 usage, or nothing of that name; 4 a store cannot be read or written, or an object is damaged; 5 "
-           "the "
-           "other store has other contents under a key.",
+                                                           {"pe-pipeline run grid.yml report",
+                                                            "then, from the copied results"}},
+           "0 done; 2 usage, or no such result; 4 a store cannot be read or written, or an object is damaged; 5 the "
+           "other "
+           "store has different contents for a key.",
            push ? push_command : pull_command});
     }
     out.push_back(
         {"doctor",
          "[FILE] [flags]",
          "Check that the store and the machine are ready for work",
-         "Store and index, leases and dead runs, whether the file system links, renames and syncs as results rest on, "
-         "free space, clocks, GPUs, and Slurm's limits where there is Slurm.",
+         "Checks the store and its index, leases and dead runs, whether links, renames and syncs of the file system "
+         "are "
+         "reliable, free space, clocks, GPUs, and Slurm's limits if there is Slurm.",
          {store_flag(), toggle("--fix", "Repair what can be repaired without losing anything", &CommandLine::fix),
           json_flag(), color_flag()},
          {{"pe-pipeline doctor", ""}, {"pe-pipeline doctor --fix --store /data/store", ""}},
          "0 ready; 2 usage; 4 something is wrong.",
          doctor_command});
-    out.push_back(
-        {"timeline",
-         "[FILE] [RUN] [flags]",
-         "Write the page that shows how a run went",
-         "Which task ran when and in which slot, what waited, what was reused, the critical path, peak memory: "
-         "one HTML page, made from the journal alone, so it also works for a run that died or is active. `run` writes it at "
-         "its end. FILE finds the store, as for status.",
-         {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
-          text("--out", "DIR",
-               "Where to write timeline.html, or - for standard output; default: the run's folder "
-               "in reports/",
-               &CommandLine::out),
-          json_flag(), color_flag()},
-         {{"pe-pipeline timeline", "the newest run of ./store"},
-          {"pe-pipeline timeline grid.yml 20261121-194512 --out /tmp", ""}},
-         reads,
-         timeline_command});
+    out.push_back({"timeline",
+                   "[FILE] [RUN] [flags]",
+                   "Write the timeline of a run as a page",
+                   "Shows on one HTML page which task ran when and in which slot, what waited, what was reused, the "
+                   "critical path and "
+                   "peak memory. It is made from the journal alone, so it also works for a run that died or is active. "
+                   "`run` writes it "
+                   "at its end. With FILE, that pipeline's store is used, as for status.",
+                   {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
+                    text("--out", "DIR",
+                         "Where to write timeline.html, or - for standard output; default: the run's folder "
+                         "in reports/",
+                         &CommandLine::out),
+                    json_flag(), color_flag()},
+                   {{"pe-pipeline timeline", "the newest run of ./store"},
+                    {"pe-pipeline timeline grid.yml 20261121-194512 --out /tmp", ""}},
+                   reads,
+                   timeline_command});
     out.push_back({"man",
                    "[COMMAND|PROGRAM] [flags]",
                    "Show the manual of a command or stage",
@@ -473,17 +496,18 @@ const cli::CommandTable& command_table() {
                     {"pe-pipeline man --out ~/.local/share/man/man1", "then also: man pe-train"}},
                    "0 done; 2 there is no such manual; 4 the folder cannot be written.",
                    man_command});
-    out.push_back({"completion",
-                   "bash|zsh|fish",
-                   "Print a script that completes commands in a shell",
-                   "It completes commands, flags, pipeline files, and of the given file stages, axes, labels, scales "
-                   "and config keys; the flags and config keys of the stages, too.",
-                   {},
-                   {{"source <(pe-pipeline completion bash)", "for this shell"},
-                    {"pe-pipeline completion fish > ~/.config/fish/completions/pe-pipeline.fish", "permanently"}},
-                   "0 done; 2 no such shell.",
-                   completion_command});
-    out.push_back({"help", "[COMMAND]", "Show help, of a command if one is named", "", {}, {}, "0."});
+    out.push_back(
+        {"completion",
+         "bash|zsh|fish",
+         "Print a script that completes commands in a shell",
+         "The script completes commands, flags and pipeline files; stages, axes, labels, scales and config keys of "
+         "the given file; and flags, config keys and help topics of the stages.",
+         {},
+         {{"source <(pe-pipeline completion bash)", "for this shell"},
+          {"pe-pipeline completion fish > ~/.config/fish/completions/pe-pipeline.fish", "permanently"}},
+         "0 done; 2 no such shell.",
+         completion_command});
+    out.push_back({"help", "[COMMAND]", "Show help, or the help of a command", "", {}, {}, "0."});
     return out;
   }();
   return table;

@@ -177,7 +177,7 @@ class Builder : public YAML::EventHandler {
     }
     if (node.text == "<<" && node.plain) {
       diagnostics_.add("merge keys ('<<') are not read", node.place(),
-                       "list several files under 'config: {file: [a.yml, b.yml]}'; later ones lie over earlier ones");
+                       "list several files under 'config: {file: [a.yml, b.yml]}'; later ones override earlier ones");
       return;
     }
     if (const Node::Member* first = frame.node.find_member(node.text)) {
