@@ -91,10 +91,10 @@ Manifest Manifest::parse(std::string_view text, const std::string& where) {
       member.content_digest = item.at("content_digest").get<std::string>();
       if (!valid_member_name(member.name)) fail(cat("invalid member name ", quote(member.name)));
       if (!support::is_sha256(member.file_digest) || !support::is_sha256(member.content_digest)) {
-        fail(cat("member ", quote(member.name), " has a digest that is no SHA-256"));
+        fail(cat("member ", quote(member.name), " has a digest that is not a SHA-256"));
       }
       if (!manifest.members.empty() && manifest.members.back().name >= member.name) {
-        fail(cat("member ", quote(member.name), " is out of order or there twice"));
+        fail(cat("member ", quote(member.name), " is out of order or listed twice"));
       }
       manifest.members.push_back(std::move(member));
     }
@@ -129,7 +129,7 @@ CollectionWriter::CollectionWriter(fs::path folder, Kind kind, Recipe recipe) : 
   manifest_.recipe = std::move(recipe);
   std::error_code ignored;
   if (fs::exists(folder_, ignored) && !(fs::is_directory(folder_, ignored) && fs::is_empty(folder_, ignored))) {
-    throw IoError(cat("cannot write a collection as ", quote(folder_.string()), ": something of that name is there already"), true);
+    throw IoError(cat("cannot write a collection as ", quote(folder_.string()), ": it exists already"), true);
   }
   building_ = support::unique_sibling(folder_);
   support::make_folders(building_);

@@ -27,7 +27,7 @@ bool finish_collection(const fs::path& folder, Kind kind, const Recipe& recipe) 
     if (fs::is_directory(status)) continue;
     const std::string name = at->path().lexically_relative(folder).generic_string();
     if (!fs::is_regular_file(status))
-      throw ArtifactError(cat(quote(at->path().string()), " is no file, so it cannot be published"));
+      throw ArtifactError(cat(quote(at->path().string()), " is not a regular file, so it cannot be published"));
     if (!valid_member_name(name))
       throw ArtifactError(cat(quote(at->path().string()), " has a name that cannot be published"));
     Member member;

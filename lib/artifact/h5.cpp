@@ -701,7 +701,8 @@ File File::open(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path, error)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
   const std::uint64_t size = std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
   if (error || !std::filesystem::is_regular_file(path)) {
-    throw ArtifactError(cat(quote(path.string()), ": expected an HDF5 file, found something that is no file"));
+    throw ArtifactError(
+        cat(quote(path.string()), ": expected an HDF5 file, found something that is not a regular file"));
   }
   if (!looks_like_hdf5(path)) {
     throw ArtifactError(cat(quote(path.string()), ": expected an HDF5 file, found ",

@@ -54,7 +54,8 @@ void write_header(h5::File& file, Kind kind, int format, const Recipe& recipe) {
 Header read_header(const h5::File& file) {
   const h5::Group root = file.root();
   if (!root.has("pe")) {
-    throw ArtifactError(cat(quote(file.path().string()), ": group /pe is missing, so this is no artifact of ours"));
+    throw ArtifactError(
+        cat(quote(file.path().string()), ": group /pe is missing, so this is not an artifact of pe-pipeline"));
   }
   const h5::Group group = root.open_group("pe");
   if (const std::string schema = group.text("schema"); schema != kArtifactSchema) {
@@ -72,7 +73,7 @@ Recipe read_recipe(const h5::File& file) {
   const h5::Group root = file.root();
   const std::string text = root.read_text("pe/made_by");
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw ArtifactError(cat(quote(file.path().string()), ": /pe/made_by is no JSON"));
+  if (json.is_discarded()) throw ArtifactError(cat(quote(file.path().string()), ": /pe/made_by is not JSON"));
   return recipe_from_json(json);
 }
 

@@ -51,7 +51,7 @@ Table::Table(std::string name, std::vector<ColumnSpec> columns)
   std::set<std::string> seen;
   for (const ColumnSpec& column : columns_) {
     if (!valid_name(column.name) || !seen.insert(column.name).second) {
-      bug(cat("table ", name_, ": column ", quote(column.name), " is named badly or twice"));
+      bug(cat("table ", name_, ": column ", quote(column.name), " has an invalid or duplicate name"));
     }
   }
 }
@@ -199,11 +199,11 @@ struct TableIo {
     std::vector<ColumnSpec> specs;
     std::set<std::string> seen;
     if (!order.is_array() || !attributes.is_object() || rows < 0) {
-      throw ArtifactError(cat(group.where(), ": 'columns', 'attributes' or 'rows' is not what a table has"));
+      throw ArtifactError(cat(group.where(), ": 'columns', 'attributes' or 'rows' has the wrong type"));
     }
     for (const Json& item : order) {
       if (!item.is_string() || !valid_name(item.get<std::string>()) || !seen.insert(item.get<std::string>()).second) {
-        throw ArtifactError(cat(group.where(), ": 'columns' names a column badly or twice"));
+        throw ArtifactError(cat(group.where(), ": 'columns' holds an invalid or duplicate name"));
       }
       const h5::Dataset column = group.open_dataset("data/" + item.get<std::string>());
       const std::string word = column.text("type");
@@ -266,7 +266,7 @@ Tables read_tables(const std::filesystem::path& path, Kind kind) {
   tables.facts = Json::parse(root.read_text("facts"), nullptr, false);
   const Json order = Json::parse(root.read_text("order"), nullptr, false);
   if (tables.facts.is_discarded() || !order.is_array()) {
-    throw ArtifactError(cat(quote(path.string()), ": /facts or /order is not the JSON it should be"));
+    throw ArtifactError(cat(quote(path.string()), ": /facts or /order holds unexpected JSON"));
   }
   const h5::Group group = root.open_group("tables");
   for (const Json& name : order) {

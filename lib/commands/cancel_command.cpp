@@ -70,9 +70,10 @@ std::set<std::string> selected_keys(const RunStatus& status, const std::vector<s
 /// A run of a process on this machine.
 int stop_process(const Store& store, const RunStatus& status, const std::vector<std::string>& words) {
   if (!words.empty())
-    throw ConfigError("of a run that is no submission only the whole can be stopped", {"pe-pipeline cancel", 0, 0, "", 1});
+    throw ConfigError("this run is not a submission, so it can only be stopped as a whole",
+                      {"pe-pipeline cancel", 0, 0, "", 1});
   if (!pipeline::run_is_alive(store, status.run_id))
-    throw ConfigError(cat("run ", status.run_id, " is over"), {"pe-pipeline cancel", 0, 0, "", 1});
+    throw ConfigError(cat("run ", status.run_id, " has ended"), {"pe-pipeline cancel", 0, 0, "", 1});
   if (status.host != pipeline::host_name()) {
     throw ConfigError(cat("run ", status.run_id, " is process ", status.pid, " on ", status.host),
                       {"pe-pipeline cancel", 0, 0, "", 1}, "stop it there");
@@ -125,7 +126,7 @@ int cancel_command(const cli::CommandLine& given) {
   const std::string run = run_to_cancel(store, line);
   const RunStatus status = pipeline::read_run(store, run);
   if (status.cluster.empty()) return stop_process(store, status, line.words);
-  if (status.ended > 0) throw ConfigError(cat("run ", run, " is over"), {"pe-pipeline cancel", 0, 0, "", 1});
+  if (status.ended > 0) throw ConfigError(cat("run ", run, " has ended"), {"pe-pipeline cancel", 0, 0, "", 1});
   const auto submission = pipeline::read_submission(store, run);
   if (!submission) throw support::ArtifactError(cat("run ", run, " has lost its submission"));
   const std::set<std::string> keys = selected_keys(status, line.words);

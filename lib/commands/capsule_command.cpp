@@ -121,7 +121,7 @@ int capsule_command(const cli::CommandLine& given) {
   const fs::path folder = fs::absolute(line.words.back());
   line.words.pop_back();
   if (fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder)))
-    throw ConfigError(cat(quote(folder.string()), " exists already"), {}, "name a folder that is not there, or an empty one");
+    throw ConfigError(cat(quote(folder.string()), " exists already"), {}, "name a new or empty folder");
   const Scope scope = scope_of(line);
   Store store = open_for_reading(scope.store);
   const Inventory inventory = pipeline::read_inventory(store);
@@ -194,12 +194,13 @@ int verify_capsule(const cli::CommandLine& given) {
   for (const Json& file : index["files"]) {
     const std::string name = file.at("path");
     named.insert(name);
-    if (!artifact::valid_member_name(name)) problem(name, "is no name of a file in a capsule");
+    if (!artifact::valid_member_name(name))
+      problem(name, "is not a valid file name in a capsule");
     else if (!fs::is_regular_file(folder / name)) problem(name, "is gone");
     else if (support::sha256_file(folder / name) != file.at("sha256")) problem(name, "has other bytes than when the capsule was made");
   }
   for (const std::string& name : files_of(folder)) {
-    if (!named.count(name)) problem(name, "was not there when the capsule was made");
+    if (!named.count(name)) problem(name, "was not part of the capsule when it was made");
   }
   cli::CommandLine line = given;
   line.words = {index.at("report").get<std::string>()};

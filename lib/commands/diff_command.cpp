@@ -394,7 +394,7 @@ int diff_command(const cli::CommandLine& line) {
     const auto x = run_called(open_store(), first, "A"), y = run_called(open_store(), second, "B");
     if (x && y) return diff_runs(line, *store, *x, *y);
     if (x || y)
-      throw ConfigError(cat(quote(x ? second : first), " is no run, and ", quote(x ? first : second), " is one"), {},
+      throw ConfigError(cat(quote(x ? second : first), " is not a run, but ", quote(x ? first : second), " is"), {},
                         support::suggestion(x ? second : first, store->runs()));
   }
   const auto side = [&](const std::string& word) {

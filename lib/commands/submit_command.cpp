@@ -118,8 +118,8 @@ int told(const pipeline::SendReport& report, const std::string& run) {
   if (!report.failed.empty()) {
     say(cat("pe-pipeline: Slurm refused: ", report.failed, "\n",
             report.refusal == pipeline::Refusal::kFinal
-                ? "what was sent goes on; correct the file's block 'slurm' and submit again\n"
-                : cat("`pe-pipeline submit --continue ", run, "` goes on from here\n")));
+                ? "jobs that were submitted continue; correct the file's block 'slurm' and submit again\n"
+                : cat("`pe-pipeline submit --continue ", run, "` submits the rest\n")));
     return report.refusal == pipeline::Refusal::kFinal ? pipeline::kRunUsage : pipeline::kRunIncomplete;
   }
   if (report.waiting > 0) {
@@ -198,7 +198,7 @@ int continue_command(const cli::CommandLine& given) {
   const pipeline::LastReport report = pipeline::go_on(store, run, slurm, "");
   for (const std::string& warning : report.warnings) say(cat("pe-pipeline: warning: ", warning, "\n"));
   if (report.ended) {
-    print(cat("run ", run, " is over: ", report.summary, "\n"));
+    print(cat("run ", run, " has ended: ", report.summary, "\n"));
     return report.exit_code;
   }
   print(cat("run ", run, ": ", counted(report.sent.elements, "element"), " sent\n"));
@@ -333,7 +333,7 @@ int last_command(const std::vector<std::string>& arguments) {
   const auto job = pipeline::own_environment("SLURM_ARRAY_JOB_ID");
   const pipeline::LastReport report = pipeline::go_on(store, arguments[1], slurm, job.value_or(""));
   for (const std::string& warning : report.warnings) print(cat("warning: ", warning, "\n"));
-  print(report.ended ? cat("run ", arguments[1], " is over: ", report.summary, "\n")
+  print(report.ended ? cat("run ", arguments[1], " has ended: ", report.summary, "\n")
                      : cat("run ", arguments[1], ": ", counted(report.sent.elements, "element"), " sent\n"));
   if (report.ended) {
     try {

@@ -214,7 +214,7 @@ class ByteLevel final : public ByteLevelTokenizer {
       if (!value.is_number_integer()) fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": expected an id, found ", value.type_name()));
       const std::int64_t id = value.get<std::int64_t>();
       if (id < 0 || id >= size) fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": id ", id, " does not fit ", size, " pieces without holes"));
-      if (taken[static_cast<std::size_t>(id)]) fail(cat("vocab.json: id ", id, " is there twice"));
+      if (taken[static_cast<std::size_t>(id)]) fail(cat("vocab.json: id ", id, " occurs twice"));
       taken[static_cast<std::size_t>(id)] = true;
       pieces_[static_cast<std::size_t>(id)] = piece;
       ids_.emplace(piece, static_cast<std::int32_t>(id));
@@ -251,7 +251,7 @@ class ByteLevel final : public ByteLevelTokenizer {
       const auto bytes = bytes_of(left + right);
       if (!bytes) bad("a letter stands for no byte");
       bytes_[static_cast<std::size_t>(joined->second)] = *bytes;
-      if (!merges_.add(a->second, b->second, {rank++, joined->second})) bad("the pair is there twice");
+      if (!merges_.add(a->second, b->second, {rank++, joined->second})) bad("the pair occurs twice");
       pairs_.emplace_back(a->second, b->second);
     }
   }

@@ -86,7 +86,8 @@ std::unique_ptr<Tokenizer> make_symbol_tokenizer(const std::string& model, const
     throw ArtifactError(cat(quote(where), ": the tokenizer of a task holds no list of symbols"), "the file is damaged");
   }
   for (const Json& name : json["symbols"]) {
-    if (!name.is_string()) throw ArtifactError(cat(quote(where), ": a symbol is no text: ", name.dump()), "the file is damaged");
+    if (!name.is_string())
+      throw ArtifactError(cat(quote(where), ": a symbol is not a string: ", name.dump()), "the file is damaged");
   }
   return std::make_unique<SymbolTokenizer>(json);
 }

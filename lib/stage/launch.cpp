@@ -136,7 +136,7 @@ int judge(std::int64_t rank, std::int64_t count, int code, bool asked_to_stop) {
   std::fprintf(stderr, "%s %s, and the other%s ended%s\n",
                rank < 0 ? cat("one of ", count, " ranks").c_str() : cat("rank ", rank, " of ", count).c_str(),
                end_of(code).c_str(), count == 2 ? " was" : "s were",
-               code > 128 ? "; the same command goes on from the newest checkpoint" : "");
+               code > 128 ? "; the same command resumes from the newest checkpoint" : "");
   return code;
 }
 

@@ -208,7 +208,7 @@ int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& fla
     body(order.config, order.workspace);
   } catch (const support::Stopped& stopped) {
     tell_memory();
-    progress->note(stopped.resumable() ? "stopped at a checkpoint; the same command goes on from there" : "interrupted");
+    progress->note(stopped.resumable() ? "stopped at a checkpoint; the same command resumes from it" : "interrupted");
     return stopped.resumable() ? support::kExitCheckpointed : support::kExitInterrupted;
   }
   tell_memory();

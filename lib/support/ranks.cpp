@@ -30,7 +30,8 @@ std::int64_t number(const Lookup& environment, const char* name) {
   const std::optional<std::string> text = environment(name);
   if (!text) throw ConfigError(cat("this process is one of several, but ", name, " is not set"));
   const auto value = parse_integer(*text);
-  if (!value || *value < 0) throw ConfigError(cat(name, " is ", quote(*text), ", which is no number of a process"));
+  if (!value || *value < 0)
+    throw ConfigError(cat(name, " is ", quote(*text), ", which is not the number of a process"));
   return *value;
 }
 
@@ -259,7 +260,7 @@ std::vector<std::string> expand_hosts(const std::string& list) {
         const bool digits = !first.empty() && !last.empty() && first.size() <= 9 && last.size() <= 9 &&
                             (first + last).find_first_not_of("0123456789") == std::string::npos;
         if (!digits || std::stoll(first) > std::stoll(last) || std::stoll(last) - std::stoll(first) > 100'000) {
-          refuse(cat(quote(part), " is no range of numbers"));
+          refuse(cat(quote(part), " is not a range of numbers"));
         }
         for (std::int64_t n = std::stoll(first); n <= std::stoll(last); ++n) numbers.push_back(padded(n, first.size()));
       }

@@ -55,7 +55,7 @@ class Patience {
   throw support::Error(support::kExitUnavailable,
                        support::Diagnostic{cat("rank ", rank, " of ", count, ": ", what),
                                            {},
-                                           "the same command goes on from the newest checkpoint",
+                                           "the same command resumes from the newest checkpoint",
                                            {}});
 }
 
@@ -306,7 +306,7 @@ void require_agreement(Communicator& communicator, double mine, std::int64_t ste
       support::Diagnostic{cat("after step ", step, " the parameters of rank ", apart, " differ from those of rank 0"),
                           {},
                           "their machines compute differently: set compute.isa: portable, or use machines of "
-                          "one kind; the same command goes on from the newest checkpoint",
+                          "one kind; the same command resumes from the newest checkpoint",
                           {}});
 }
 

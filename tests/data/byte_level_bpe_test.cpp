@@ -180,10 +180,10 @@ BOOST_AUTO_TEST_CASE(files_that_do_not_fit_are_refused_by_line) {
   vocab["zz"] = 300;
   says(vocab, "", "id 300 does not fit");
   vocab["zz"] = 3;
-  says(vocab, "", "id 3 is there twice");
+  says(vocab, "", "id 3 occurs twice");
   vocab["zz"] = "3";
   says(vocab, "", "expected an id, found string");
-  says(small_vocab({"ab"}), "a b\na b\n", "merges.txt:2: the pair is there twice");
+  says(small_vocab({"ab"}), "a b\na b\n", "merges.txt:2: the pair occurs twice");
   says(small_vocab({"ab"}), "a b\na c\n", "merges.txt:2: vocab.json lacks a piece");
   says(small_vocab({"ab"}), "a b c\n", "expected two pieces");
   says(small_vocab({"ab"}), "ab\n", "expected two pieces");

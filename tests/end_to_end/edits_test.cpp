@@ -96,7 +96,7 @@ stages:
   const fs::path text = project.root() / "text.txt";
   write_old(text, "one");
   BOOST_TEST(run_and_edit(project, [&] { write_old(text, "two"); }) == 1);
-  CHECK_HAS(output_of(project), "text.txt' is not what it was when the run was planned");
+  CHECK_HAS(output_of(project), "text.txt' changed after the run was planned");
   BOOST_TEST(project.contents().empty());
   CHECK_HAS(project.call("run").out, "toy: 1 made");
   const auto two = project.contents();

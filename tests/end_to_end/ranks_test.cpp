@@ -295,7 +295,7 @@ BOOST_AUTO_TEST_CASE(a_killed_rank_ends_the_others_soon_and_the_last_checkpoint_
     BOOST_TEST(seconds_since(begin) < 8);
     CHECK_HAS(
         training.text(),
-        "one of 2 ranks was killed by signal 9 (Killed), and the other was ended; the same command goes on from the "
+        "one of 2 ranks was killed by signal 9 (Killed), and the other was ended; the same command resumes from the "
         "newest checkpoint");
     BOOST_TEST(gone(training));
     const auto steps = training.checkpoints();

@@ -93,7 +93,7 @@ BOOST_AUTO_TEST_CASE(what_a_batch_script_starts_is_no_rank_of_its_job) {
 BOOST_AUTO_TEST_CASE(a_word_that_is_missing_or_no_number_is_named) {
   BOOST_TEST(message([] {
                from({{"RANK", "x"}, {"WORLD_SIZE", "2"}});
-             }) == "RANK is 'x', which is no number of a process");
+             }) == "RANK is 'x', which is not the number of a process");
   BOOST_TEST(message([] { from({{"RANK", "2"}, {"WORLD_SIZE", "2"}}); }) == "RANK is 2, but WORLD_SIZE is 2");
   BOOST_TEST(message([] {
                from({{"OMPI_COMM_WORLD_SIZE", "2"}});
@@ -113,7 +113,7 @@ BOOST_AUTO_TEST_CASE(lists_of_machines_are_expanded_as_slurm_writes_them) {
   BOOST_TEST(message([] { expand_hosts("n[1-2"); }) == "the list of machines 'n[1-2' cannot be read: '[' without ']'");
   BOOST_TEST(message([] { expand_hosts("n1]"); }) == "the list of machines 'n1]' cannot be read: ']' without '['");
   BOOST_TEST(message([] { expand_hosts("n[3-1]"); }) ==
-             "the list of machines 'n[3-1]' cannot be read: '3-1' is no range of numbers");
+             "the list of machines 'n[3-1]' cannot be read: '3-1' is not a range of numbers");
   BOOST_TEST(message([] { expand_hosts("n[1-9999999]"); }).find("no range") != std::string::npos);
 }
 

@@ -237,8 +237,11 @@ class Downloader {
   [[noreturn]] void fail(const HttpAnswer& answer, const std::string& what, bool good, const Part& part, const LockedFile& file) {
     if (good) {
       throw support::Error(support::kExitUnavailable,
-                           support::Diagnostic{cat(what, " from ", answer.host, ": ended after ", part.bytes(), " of ", file.bytes, " bytes"), {},
-                                               "what is there already is kept; run again to go on", {}});
+                           support::Diagnostic{cat(what, " from ", answer.host, ": ended after ", part.bytes(), " of ",
+                                                   file.bytes, " bytes"),
+                                               {},
+                                               "finished downloads are kept; run again to continue",
+                                               {}});
     }
     fail_hub(answer, what, file.url.empty() && !options_.hub.token.empty());
   }

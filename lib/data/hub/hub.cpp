@@ -110,7 +110,8 @@ void fail_hub(const HttpAnswer& answer, const std::string& what, bool has_token)
   const std::string text = cat(what, ": ", describe(answer));
   const std::string code = answer.header("x-error-code");
   if (worth_a_retry(answer)) {
-    throw support::Error(support::kExitUnavailable, support::Diagnostic{text, {}, "what is there already is kept; run again to go on", {}});
+    throw support::Error(support::kExitUnavailable,
+                         support::Diagnostic{text, {}, "finished downloads are kept; run again to continue", {}});
   }
   std::string hint;
   if (code == "GatedRepo") hint = "its owner gives access on the repository's page; HF_TOKEN then opens it";
@@ -131,7 +132,8 @@ std::vector<HubFile> parse_listing(std::string_view body, const std::string& whe
     HubFile file;
     file.path = text(item, "path");
     if (type != "file" || file.path.empty() || !item.contains("size") || !item["size"].is_number_integer()) {
-      throw ArtifactError(cat(where, ": an entry is no file with path and size: ", support::escaped(item.dump(-1, ' ', true), 120)));
+      throw ArtifactError(
+          cat(where, ": an entry is not a file with path and size: ", support::escaped(item.dump(-1, ' ', true), 120)));
     }
     file.bytes = item["size"].get<std::int64_t>();
     if (item.contains("lfs")) file.sha256 = text(item["lfs"], "oid");

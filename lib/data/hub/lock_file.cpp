@@ -40,7 +40,7 @@ void check(FetchLock& lock, const std::string& where) {
   const LockedFile* before = nullptr;
   for (const LockedFile& file : lock.files) {
     if (!valid_name(file.path)) fail(cat("invalid file name ", quote(file.path.substr(0, 200))));
-    if (before != nullptr && before->path == file.path) fail(cat("file ", quote(file.path), " is there twice"));
+    if (before != nullptr && before->path == file.path) fail(cat("file ", quote(file.path), " is listed twice"));
     if (!is_hex(file.sha256, 64)) fail(cat("file ", quote(file.path), ": ", quote(file.sha256.substr(0, 80)), " is not a SHA-256 (64 lower-case hexadecimal digits)"));
     if (file.bytes < -1) fail(cat("file ", quote(file.path), ": ", file.bytes, " bytes"));
     if (!file.url.empty() && origin_of(file.url).empty()) fail(cat("file ", quote(file.path), ": expected an http or https address, found ", shown_url(file.url)));

@@ -67,9 +67,11 @@ StopDecision decide_after_stop(const StopFacts& facts) {
   using Kind = StopDecision::Kind;
   if (facts.cancelled) return {Kind::kEnd, "it was cancelled with `pe-pipeline cancel`"};
   if (!facts.row)
-    return {Kind::kUnknown, "Slurm does not answer whether the job was cancelled; `pe-pipeline submit` goes on from here"};
+    return {Kind::kUnknown,
+            "Slurm does not answer whether the job was cancelled; `pe-pipeline submit` continues from here"};
   if (facts.row->state != "RUNNING") {
-    return {Kind::kEnd, cat("Slurm calls the job ", facts.row->state, ": it was cancelled, its time is over, or Slurm "
+    return {Kind::kEnd, cat("Slurm calls the job ", facts.row->state,
+                            ": it was cancelled, its time limit was reached, or Slurm "
                             "queues it again by itself")};
   }
   if (facts.restarts >= kMostRestarts)

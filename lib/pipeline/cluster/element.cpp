@@ -41,12 +41,12 @@ struct Orders {
 Orders read_orders(const fs::path& path, const ElementOrder& order) {
   const std::string text = support::read_file(path);
   if (support::sha256_hex(text) != order.digest) {
-    throw support::ArtifactError(cat("'", path.string(), "' is not what was submitted"),
+    throw support::ArtifactError(cat("'", path.string(), "' differs from what was submitted"),
                                  "something has changed it; submit again");
   }
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object() || json.value("schema", "") != "pe-array/1")
-    throw support::ArtifactError(cat("'", path.string(), "' is no array of a submission (pe-array/1)"));
+    throw support::ArtifactError(cat("'", path.string(), "' is not an array of a submission (pe-array/1)"));
   Orders orders;
   try {
     orders.graph = thaw(json.at("graph"));

@@ -84,7 +84,7 @@ void add_jobs(RunStatus& status, const Store& store, const Submission& submissio
         }
         if (id.empty()) {
           ++unsent;
-          task.reason = "not submitted yet: `pe-pipeline submit --continue` goes on";
+          task.reason = "not submitted yet: `pe-pipeline submit --continue` submits it";
           continue;
         }
         if (!jobs.rows || !array.live_job.empty()) continue;
@@ -114,8 +114,8 @@ void add_jobs(RunStatus& status, const Store& store, const Submission& submissio
                                   : account != ended.end()   ? account->second->state
                                                              : std::string();
           if (at_work(task)) task.phase = "lost";
-          task.reason = cat("its job ", task.job, " is over", how.empty() ? "" : cat(" (", how, ")"),
-                            "; `pe-pipeline submit` goes on");
+          task.reason = cat("its job ", task.job, " has ended", how.empty() ? "" : cat(" (", how, ")"),
+                            "; `pe-pipeline submit` continues");
         }
       }
     }

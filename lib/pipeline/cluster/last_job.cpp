@@ -47,7 +47,7 @@ class GoingOn {
       : store_(store), run_(run), slurm_(slurm), own_job_(own_job), folder_(store.runs_folder() / run) {
     auto submission = read_submission(store, run);
     if (!submission)
-      throw support::ArtifactError(cat("run ", run, " is no submission"), "`pe-pipeline run` goes on with it");
+      throw support::ArtifactError(cat("run ", run, " is not a submission"), "`pe-pipeline run` continues it");
     submission_ = *std::move(submission);
     graph_ = thaw(Json::parse(support::read_file(folder_ / "graph.json"), nullptr, false));
     status_ = read_run(store, run);

@@ -38,14 +38,15 @@ std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords&
   if (!type.empty() && type != "preempt/none") {
     const bool signal = mentions(value(config, "SlurmctldParameters"), "preempt_send_user_signal");
     findings.push_back(
-        {!signal, signal ? cat("preempted jobs are told with USR1 (", type, ")")
-                         : cat("preempted jobs are not told early (", type, " without preempt_send_user_signal)"),
+        {!signal,
+         signal ? cat("preempted jobs are notified with USR1 (", type, ")")
+                : cat("preempted jobs are not notified in advance (", type, " without preempt_send_user_signal)"),
          signal ? "" : "a job loses what it did since its last checkpoint; set checkpoint.every accordingly"});
     for (const auto& partition : partitions) {
       const std::string mode = value(partition, "PreemptMode"), name = value(partition, "PartitionName");
       if (mentions(mode, "CANCEL")) {
         findings.push_back({true, cat("partition ", name, " cancels preempted jobs (PreemptMode ", mode, ")"),
-                            "`submit` again goes on from their checkpoints"});
+                            "`submit` again continues from their checkpoints"});
       }
       if (mentions(mode, "REQUEUE") && value(partition, "GraceTime") == "0") {
         findings.push_back({true, cat("partition ", name, " gives preempted jobs no time (GraceTime 0)"),

@@ -94,7 +94,7 @@ std::optional<std::vector<JobRow>> Slurm::queue(std::vector<std::string> argumen
   if (!answer) return std::nullopt;
   QueueAnswer parsed = parse_queue(*answer);
   if (parsed.damaged > 0) {  // half of an answer is none
-    trouble_ = cat("squeue gives ", parsed.damaged, " lines that are no jobs");
+    trouble_ = cat("squeue gives ", parsed.damaged, " lines that do not describe jobs");
     return std::nullopt;
   }
   return std::move(parsed.rows);

@@ -180,7 +180,7 @@ std::optional<Submission> read_submission(const Store& store, const std::string&
   if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
   const Json json = Json::parse(support::read_file(path), nullptr, false);
   if (!json.is_object() || json.value("schema", "") != kSchema)
-    throw support::ArtifactError(cat("'", path.string(), "' is no submission (", kSchema, ")"));
+    throw support::ArtifactError(cat("'", path.string(), "' is not a submission (", kSchema, ")"));
   try {
     Submission submission;
     submission.run = json.at("run");

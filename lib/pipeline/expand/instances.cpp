@@ -208,8 +208,9 @@ std::vector<Instance> Enumerator::instances_of(Stage& stage) {
     for (const Binding& binding : seed.bindings) {
       const bool twice = std::any_of(over.begin(), over.end(), [&](const Axis* axis) { return axis->name == binding.axis; });
       if (twice) {
-        mistakes_.report(cat("axis ", quote(binding.axis), " of stage ", quote(node.label), " comes with `each` and stands in `over`"),
-               node.mark.place(), "take it out of `over`");
+        mistakes_.report(cat("axis ", quote(binding.axis), " of stage ", quote(node.label),
+                             " is given by `each` and also listed in `over`"),
+                         node.mark.place(), "take it out of `over`");
         stage.broken = true;
         return {};
       }

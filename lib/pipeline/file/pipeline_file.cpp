@@ -229,7 +229,7 @@ void Reader::stage(const Node::Member& member) {
     std::set<std::string> seen;
     for (const Node& axis : scalars(*over, "'over'")) {
       if (!seen.insert(axis.text).second) {
-        diagnostics_.add(cat("axis ", quote(axis.text), " stands twice in 'over'"), axis.place());
+        diagnostics_.add(cat("axis ", quote(axis.text), " is listed twice in 'over'"), axis.place());
         continue;
       }
       stage.over.emplace_back(axis.text, axis.mark);
@@ -313,9 +313,9 @@ PipelineFile Reader::read(const Node& document) {
     diagnostics_.add("the file lacks 'schema'", document.place(), cat("begin it with `schema: ", kSchema, "`"));
   } else if (const std::string found = text(*schema, "'schema'"); !found.empty() && found != kSchema) {
     const bool newer = found.rfind("pe-pipeline/", 0) == 0;
-    diagnostics_.add(cat(newer ? "this pe-pipeline does not know schema " : "this is no pipeline file: schema ",
-                         quote(found)),
-                     schema->place(), cat("expected ", kSchema));
+    diagnostics_.add(
+        cat(newer ? "this pe-pipeline does not know schema " : "this is not a pipeline file: schema ", quote(found)),
+        schema->place(), cat("expected ", kSchema));
   }
   const Node* name = document.find("name");
   if (!name) {
@@ -434,7 +434,7 @@ std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const 
                           " does not match [A-Za-z0-9_.+-]{1,64}"),
                       where.place(), node.is_list() ? cat("give it a label: `", name, ": {label: value}`") : "");
     } else if (axis.find(label)) {
-      diagnostics.add(cat("label ", quote(label), " stands twice in axis ", quote(name)), where.place());
+      diagnostics.add(cat("label ", quote(label), " occurs twice in axis ", quote(name)), where.place());
     } else {
       axis.values.push_back({label, value});
     }
@@ -502,7 +502,7 @@ std::optional<Reference> parse_reference(const std::string& text, const Mark& ma
       const std::string_view pin = support::trim(part);
       const std::size_t equals = pin.find('=');
       if (equals == std::string_view::npos || equals == 0 || equals + 1 == pin.size()) {
-        return fail(cat(quote(pin), " is no axis=label"));
+        return fail(cat(quote(pin), " is not of the form axis=label"));
       }
       reference.pins.emplace_back(support::trim(pin.substr(0, equals)), support::trim(pin.substr(equals + 1)));
     }

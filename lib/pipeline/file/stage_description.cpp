@@ -36,7 +36,7 @@ const Json& member(const Json& object, const char* key, const std::string& sourc
 
 std::string text_member(const Json& object, const char* key, const std::string& source) {
   const Json& value = member(object, key, source);
-  if (!value.is_string()) bad(source, cat("'", key, "' in the description is no text"));
+  if (!value.is_string()) bad(source, cat("'", key, "' in the description is not a string"));
   return value.get<std::string>();
 }
 
@@ -53,9 +53,9 @@ artifact::Kind kind_member(const Json& object, const std::string& source) {
 
 const Json& list_member(const Json& object, const char* key, const std::string& source) {
   const Json& value = member(object, key, source);
-  if (!value.is_array()) bad(source, cat("'", key, "' in the description is no list"));
+  if (!value.is_array()) bad(source, cat("'", key, "' in the description is not a list"));
   for (const Json& item : value) {
-    if (!item.is_object()) bad(source, cat("'", key, "' in the description holds something that is no map"));
+    if (!item.is_object()) bad(source, cat("'", key, "' in the description holds something that is not a map"));
   }
   return value;
 }
@@ -99,7 +99,7 @@ std::vector<std::string> StageDescription::output_names() const {
 
 StageDescription parse_description(Json document, const std::string& source) {
   if (!document.is_object() || !document.contains("schema") || !document["schema"].is_string()) {
-    bad(source, "this is no stage description");
+    bad(source, "this is not a stage description");
   }
   const std::string schema = document["schema"].get<std::string>();
   const auto number = schema.rfind(kSchemaPrefix, 0) == 0
@@ -114,7 +114,7 @@ StageDescription parse_description(Json document, const std::string& source) {
   stage.name = text_member(document, "name", source);
   stage.program = document.contains("program") ? text_member(document, "program", source) : cat("pe-", stage.name);
   const Json& version = member(document, "version", source);
-  if (!version.is_number_integer()) bad(source, "'version' in the description is no integer");
+  if (!version.is_number_integer()) bad(source, "'version' in the description is not an integer");
   stage.version = version.get<int>();
   stage.summary = document.value("summary", std::string());
   stage.build_id = stage.program_digest = document.value("build_id", std::string());
@@ -132,7 +132,7 @@ StageDescription parse_description(Json document, const std::string& source) {
   });
   if (document.contains("plugins")) {
     for (const Json& plugin : document["plugins"]) {
-      if (!plugin.is_string()) bad(source, "'plugins' in the description holds something that is no text");
+      if (!plugin.is_string()) bad(source, "'plugins' in the description holds something that is not a string");
       stage.plugins.push_back(plugin.get<std::string>());
     }
   }
@@ -143,9 +143,9 @@ StageDescription parse_description(Json document, const std::string& source) {
     TrajectoryDescription described;
     described.horizon = text_member(trajectory, "horizon", source);
     const Json& factors = member(trajectory, "tokens_per_step", source);
-    if (!factors.is_array()) bad(source, "'tokens_per_step' in the description is no list");
+    if (!factors.is_array()) bad(source, "'tokens_per_step' in the description is not a list");
     for (const Json& key : factors) {
-      if (!key.is_string()) bad(source, "'tokens_per_step' in the description holds something that is no text");
+      if (!key.is_string()) bad(source, "'tokens_per_step' in the description holds something that is not a string");
       described.tokens_per_step.push_back(key.get<std::string>());
     }
     if (trajectory.contains("free_when") && trajectory["free_when"].is_object()) {
@@ -171,10 +171,10 @@ StageDescription parse_description(Json document, const std::string& source) {
     }
   }
   if (document.contains("costs") && document["costs"].is_object()) stage.costs = document["costs"];
-  const bool has_build = document.erase("build_id") > 0;   // a rebuild that describes the same leaves plans valid
+  const bool has_build = document.erase("build_id") > 0;  // a rebuild that describes the same leaves plans valid
   stage.digest = support::sha256_hex(document.dump());
   if (has_build) document["build_id"] = stage.build_id;
-  stage.document = std::move(document);   // a training's is 280 KB, which shells wait for: no copy is made
+  stage.document = std::move(document);  // a training's is 280 KB, which shells wait for: no copy is made
   return stage;
 }
 

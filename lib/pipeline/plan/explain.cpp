@@ -236,9 +236,12 @@ class Explainer {
       explanation.causes = compare(index, *before);
       if (explanation.causes.empty() && explanation.follows.empty()) {
         // The recipe is as it was: a step of the trajectory that nobody asked for yet, or a result that was forgotten.
-        explanation.causes.push_back({ReasonKind::kNew,
-                                      task.is_trajectory() ? "a snapshot that was not made yet" : "its result is not recorded",
-                                      {}, {}, {}});
+        explanation.causes.push_back(
+            {ReasonKind::kNew,
+             task.is_trajectory() ? "a snapshot that does not exist yet" : "its result is not recorded",
+             {},
+             {},
+             {}});
       }
     } else if (!explain_by_another_name(index, explanation) && explanation.follows.empty()) {
       explanation.causes.push_back({ReasonKind::kNew, "no result yet", {}, {}, {}});

@@ -300,8 +300,9 @@ void Attempts::tend_leases() {
     const std::size_t i = attempt.task;
     if (std::find(lost.begin(), lost.end(), run_.task(i).plan_key) != lost.end()) {
       attempt.lease_lost = true;
-      run_.warn(i, attempt.number,
-                "another run took it over while this one was stopped; it goes on, and counts if it is the first to end");
+      run_.warn(
+          i, attempt.number,
+          "another run took it over while this one was stopped; it continues, and its result counts if it ends first");
     }
     if (attempt.lease_lost && !attempt.superseded && !attempt.stop_sent && !run_.states->at(i).forced &&
         results_there(i)) {

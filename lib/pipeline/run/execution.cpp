@@ -193,7 +193,7 @@ void Execution::refresh(std::size_t i) {
   const Task& task = run_.task(i);
   TaskInputs inputs = states.inputs_of(i);
   if (task.allow_partial && inputs.nothing_there) {
-    states.block(i, "nothing that it gathers is there");
+    states.block(i, "none of the results that it gathers is present");
     return;
   }
   state.key = keys_->task_key(task, inputs.digests);

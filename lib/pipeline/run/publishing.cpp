@@ -123,12 +123,12 @@ void Publishing::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
   }
   if (!answer.changed.empty()) {
     attempt.changed = cat("its input file ", support::quote(answer.changed),
-                          " is not what it was when the run was planned; start the run again to use it as it is now");
+                          " changed after the run was planned; start the run again to use its present contents");
     return;
   }
   if (!answer.damaged.empty()) {
     attempt.broken = answer.damaged;
-    if (is_snapshot) run_.warn(i, attempt.number, cat("snapshot ", label, " is not whole: ", answer.damaged));
+    if (is_snapshot) run_.warn(i, attempt.number, cat("snapshot ", label, " is incomplete: ", answer.damaged));
     return;
   }
   Json detail = Json::object();

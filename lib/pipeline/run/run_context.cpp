@@ -22,7 +22,8 @@ void RunContext::emit(RunEvent event) {
   if (states) shown.counts = states->counts();
   if (folder && !folder->add(graph, event) && !journal_failed_) {
     journal_failed_ = true;
-    listener_.on_event({"warn", -1, 0, {{"text", "the journal of this run cannot be written; the run goes on"}}}, shown);
+    listener_.on_event({"warn", -1, 0, {{"text", "the journal of this run cannot be written; the run continues"}}},
+                       shown);
   }
   listener_.on_event(event, shown);
 }
@@ -44,7 +45,7 @@ void RunContext::store_failed(const std::string& why) {
 
 void RunContext::cache_failed(const std::string& why) {
   if (std::exchange(cache_failed_, true)) return;
-  warn(cat("something that can be made again could not be written, the run goes on: ", why));
+  warn(cat("a file that can be recreated could not be written; the run continues: ", why));
 }
 
 }  // namespace pe::pipeline

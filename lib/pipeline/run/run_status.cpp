@@ -61,7 +61,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   const std::filesystem::path folder = store.runs_folder() / run_id;
   const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
   if (!plan.is_object() || plan.value("schema", "") != "pe-run/1") {
-    throw support::ArtifactError(cat("'", (folder / "plan.json").string(), "' is no plan of a run (pe-run/1)"));
+    throw support::ArtifactError(cat("'", (folder / "plan.json").string(), "' is not a plan of a run (pe-run/1)"));
   }
   RunStatus status;
   status.run_id = run_id;

@@ -100,7 +100,7 @@ void View::show(const ViewItem& item) {
   fs::path at = given_path(task, item.output.role, item.snapshot, item.output.collection);
   if (!at.empty()) {
     const std::string name = task.output_names.at(item.output.role) + (item.snapshot.empty() ? "" : "@" + item.snapshot);
-    const std::string why = !artifact::valid_member_name(name) ? "is no name for a file"
+    const std::string why = !artifact::valid_member_name(name) ? "is not a valid file name"
                             : takers_[at] > 1                  ? "stands for several artifacts"
                                                                : "";
     if (!why.empty()) {

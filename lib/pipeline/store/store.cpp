@@ -332,7 +332,7 @@ struct Store::State {
     try {
       const std::string text = support::read_file(path);
       const Json json = Json::parse(text, nullptr, false);
-      if (json.is_discarded()) throw ArtifactError(cat("'", path.string(), "' is no JSON"));
+      if (json.is_discarded()) throw ArtifactError(cat("'", path.string(), "' is not JSON"));
       Record found = record_from_json(json, path.string());
       if (found.key != key)
         throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
@@ -390,7 +390,7 @@ Store::Store(fs::path root, StoreOptions options) : state_(std::make_unique<Stat
     // Judged by the look that found no VERSION: by now another run may have written it.
     for (const std::string& name : names) {
       if (name == "run.lock" || name == "memo" || name == "lost+found" || name.rfind("VERSION.tmp.", 0) == 0) continue;
-      throw IoError(cat("'", folder.string(), "' is no store: it holds '", name,
+      throw IoError(cat("'", folder.string(), "' is not a store: it holds '", name,
                         "' but no file VERSION; name a store or an empty folder with --store"));
     }
     if (state_->options.create) {
@@ -687,7 +687,7 @@ fs::path Store::move_to_trash(const fs::path& path) {
 }
 
 void Store::import_object(const fs::path& from, const std::string& digest) {
-  if (!support::is_sha256(digest)) throw ArtifactError(cat(support::quote(digest), " is no digest"));
+  if (!support::is_sha256(digest)) throw ArtifactError(cat(support::quote(digest), " is not a digest"));
   const fs::path copy = support::unique_sibling(state_->root / "work" / cat("import-", digest.substr(0, 12)));
   support::make_folders(copy.parent_path());
   try {

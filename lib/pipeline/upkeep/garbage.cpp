@@ -346,7 +346,7 @@ class Collector {
       announce(name);
       if (!options_.dry_run) strip_attempt(attempt, keep && *keep == attempt);
       live_bytes_ -= std::min(live_bytes_, freed);
-      add({Dropped::What::kLeftover, name, "", -1, freed, 0, "of an attempt that is over"});
+      add({Dropped::What::kLeftover, name, "", -1, freed, 0, "of a finished attempt"});
     }
   }
 
@@ -566,7 +566,7 @@ class Collector {
         if (!seen || seen->ctime > cut) continue;
         const std::uint64_t bytes = measure(path).bytes;
         if (!options_.dry_run) support::remove_tree(path);
-        add({Dropped::What::kTrash, cat("trash/", day, "/", name), "", -1, bytes, 0, "its grace is over"});
+        add({Dropped::What::kTrash, cat("trash/", day, "/", name), "", -1, bytes, 0, "its grace period has ended"});
       }
       if (!options_.dry_run) ::rmdir((trash / day).c_str());  // only when it is empty
     }

@@ -80,7 +80,7 @@ class Examination {
     std::error_code error;
     const bool exists = fs::exists(root_ / "VERSION", error);
     if (!exists) {
-      add(Level::kNote, "store", cat("there is none at ", quote(root_.string()), " yet"), "the first run makes it");
+      add(Level::kNote, "store", cat("no store at ", quote(root_.string()), " yet"), "the first run creates it");
     } else {
       store();
     }
@@ -178,7 +178,7 @@ class Examination {
     if (died > 0)
       add(Level::kNote, "store",
           cat(died, died == 1 ? " run" : " runs", " ended without a summary (killed, or the machine went down)"),
-          "nothing is needed: the same command goes on");
+          "nothing to do: the same command resumes it");
   }
 
   void leases(const Store& store) {

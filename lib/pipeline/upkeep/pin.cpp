@@ -23,7 +23,7 @@ fs::path file_of(const Store& store, const std::string& name) {
                     std::all_of(name.begin(), name.end(),
                                 [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '_' || c == '-'; });
   if (!good) {
-    throw support::ConfigError(cat(quote(name), " is no name for a pin"), {},
+    throw support::ConfigError(cat(quote(name), " is not a valid pin name"), {},
                                "letters, digits, '.', '_' and '-', not beginning with '.' or '-'");
   }
   return store.root() / "roots" / (name + ".json");

@@ -342,7 +342,7 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
     const Json& config = record.config;
     const bool cuda = config.is_object() && config.contains("compute") && config["compute"].is_object() &&
                       config["compute"].value("device", "") == "cuda";
-    if (cuda && options.gpus.empty()) throw Cannot{"it was made on a GPU, and there is none here (--gpus)"};
+    if (cuda && options.gpus.empty()) throw Cannot{"it was made on a GPU, and none is available here (--gpus)"};
     launch.environment = stage_environment(cuda ? options.gpus : std::vector<std::string>(), stage->name);
     runner.start(launch);
     for (bool over = false; !over;) {

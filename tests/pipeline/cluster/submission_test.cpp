@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(status_says_what_the_queue_says_and_nothing_where_it_is_sil
   status = read_run(it.store, it.submission().run);
   add_jobs(status, it.store, slurm);
   BOOST_TEST(status.state == "incomplete");
-  BOOST_TEST(status.tasks.front().reason.find("is over (FAILED)") != std::string::npos);
+  BOOST_TEST(status.tasks.front().reason.find("has ended (FAILED)") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(a_job_is_narrowed_to_what_slurm_gave_it) {

@@ -68,7 +68,7 @@ BOOST_AUTO_TEST_CASE(mistakes_of_the_top_level_are_told) {
   check(kStages, "the file lacks 'name'");
   check(kHead, "the file lacks 'stages'");
   check("schema: pe-pipeline/2\nname: a\n" + kStages, "a.yml:1:9: this pe-pipeline does not know schema 'pe-pipeline/2'");
-  check("schema: something\nname: a\n" + kStages, "this is no pipeline file: schema 'something'");
+  check("schema: something\nname: a\n" + kStages, "this is not a pipeline file: schema 'something'");
   check("schema: pe-pipeline/1\nname: A b\n" + kStages, "a.yml:2:7: name 'A b' does not match [a-z0-9_-]+");
   check("schema: pe-pipeline/1\nname: golden\n" + kStages, "a pipeline cannot be called 'golden'");
   check(kHead + "axis: {}\n" + kStages, "did you mean 'axes'?");
@@ -85,7 +85,7 @@ BOOST_AUTO_TEST_CASE(mistakes_of_axes_vars_and_scales_are_told) {
   check(kHead + "axes: {from: [1]}\n" + kStages, "an axis cannot be called 'from'");
   check(kHead + "axes: {seed: []}\n" + kStages, "axis 'seed' has no values");
   check(kHead + "axes: {seed: 4}\n" + kStages, "expected a list of labels or a map label -> value for axis 'seed', found '4'");
-  check(kHead + "axes: {seed: [1, 1]}\n" + kStages, "label '1' stands twice in axis 'seed'");
+  check(kHead + "axes: {seed: [1, 1]}\n" + kStages, "label '1' occurs twice in axis 'seed'");
   check(kHead + "axes: {seed: [a b]}\n" + kStages, "give it a label: `seed: {label: value}`");
   check(kHead + "axes: {seed: [{a: 1}]}\n" + kStages, "a list holds scalars");
   check(kHead + "axes: {a: [1]}\nvars: {a: 1}\n" + kStages, "'a' is an axis and a var");
@@ -99,7 +99,7 @@ BOOST_AUTO_TEST_CASE(mistakes_of_stages_are_told) {
   check(kHead + "stages: {A: {run: x}}\n", "stage label 'A' does not match [a-z][a-z0-9_]*");
   check(kHead + "stages: {vars: {run: x}}\n", "a stage cannot be called 'vars'");
   check(kHead + "stages: {a: 3}\n", "expected a map for stage 'a', found '3'");
-  check(stage("over: [b, b]"), "axis 'b' stands twice in 'over'");
+  check(stage("over: [b, b]"), "axis 'b' is listed twice in 'over'");
   check(stage("needs: {x: [b, c]}"), "expected one reference for role 'x', found a list");
   check(stage("needs: {x: [b, c]}"), "`gather` takes several artifacts");
   check(stage("each: {x: b, y: c}"), "'each' of stage 'a' has 2 roles; it takes one");
@@ -144,8 +144,8 @@ BOOST_AUTO_TEST_CASE(references_are_read_part_by_part) {
   BOOST_TEST(reference_error("a.") == "reference 'a.': no output after '.'");
   BOOST_TEST(reference_error("a@[x=1]") == "reference 'a@[x=1]': no snapshot after '@'");
   BOOST_TEST(reference_error("a[x=1") == "reference 'a[x=1': ']' is missing at the end");
-  BOOST_TEST(reference_error("a[x]") == "reference 'a[x]': 'x' is no axis=label");
-  BOOST_TEST(reference_error("a[]") == "reference 'a[]': '' is no axis=label");
+  BOOST_TEST(reference_error("a[x]") == "reference 'a[x]': 'x' is not of the form axis=label");
+  BOOST_TEST(reference_error("a[]") == "reference 'a[]': '' is not of the form axis=label");
 }
 
 BOOST_AUTO_TEST_CASE(the_root_is_the_nearest_folder_with_configs) {

@@ -58,12 +58,13 @@ BOOST_AUTO_TEST_CASE(the_digest_moves_with_the_description_but_not_with_a_rebuil
   const std::string digest = parse_description(document, "x").digest;
   document["build_id"] = "abcd";
   BOOST_TEST(parse_description(document, "x").digest == digest);
+  BOOST_TEST((parse_description(document, "x").document == document));
   document["version"] = 4;
   BOOST_TEST(parse_description(document, "x").digest != digest);
 }
 
 BOOST_AUTO_TEST_CASE(what_is_no_description_is_refused) {
-  BOOST_TEST(refusal(Json::array()) == "pe-train: this is no stage description");
+  BOOST_TEST(refusal(Json::array()) == "pe-train: this is not a stage description");
   Json document = train();
   document["schema"] = "pe-stage/2";
   BOOST_TEST(refusal(document) == "pe-train speaks pe-stage/2; this pe-pipeline knows pe-stage/1");

@@ -294,7 +294,7 @@ BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStor
   BOOST_TEST(error_of([&] { open(); }).find("expected the number of a store format") != std::string::npos);
   fs::create_directories(folder / "home");
   support::write_file_atomically(folder / "home/thesis.tex", "", false);
-  BOOST_TEST(error_of([&] { Store(folder / "home", options); }).find("is no store: it holds 'thesis.tex'") !=
+  BOOST_TEST(error_of([&] { Store(folder / "home", options); }).find("is not a store: it holds 'thesis.tex'") !=
              std::string::npos);
 }
 
