@@ -615,9 +615,13 @@ Dataset Group::write_texts(const std::string& name, const std::vector<std::strin
 
 Dataset Group::open_dataset(const std::string& name) const {
   const Locked lock;
-  if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": dataset ", core_->child(name), " is missing"));
+  check_name(name);
   Id id(H5Dopen2(core_->id, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!id.ok()) core_->fail(cat("opening dataset ", quote(name)));
+  if (!id.ok()) {
+    const std::string reason = hdf5_reason();
+    if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": dataset ", core_->child(name), " is missing"));
+    core_->fail(cat("opening dataset ", quote(name)), reason);
+  }
   auto core = std::make_shared<Core>(core_->file, std::move(id), core_->child(name));
   const Id type(H5Dget_type(core->id), H5Tclose);
   const Id space(H5Dget_space(core->id), H5Sclose);

@@ -197,6 +197,7 @@ struct TableIo {
     const Json attributes = Json::parse(group.read_text("attributes"), nullptr, false);
     const std::int64_t rows = group.integer("rows");
     std::vector<ColumnSpec> specs;
+    std::vector<h5::Dataset> columns;   // opened once: opening takes longer than reading
     std::set<std::string> seen;
     if (!order.is_array() || !attributes.is_object() || rows < 0) {
       throw ArtifactError(cat(group.where(), ": 'columns', 'attributes' or 'rows' has the wrong type"));
@@ -210,6 +211,7 @@ struct TableIo {
       const auto type = find_column_type(word);
       if (!type) throw ArtifactError(cat(column.where(), ": unknown column type ", quote(word)));
       specs.push_back({item.get<std::string>(), *type, column.text("unit")});
+      columns.push_back(column);
     }
     Table table(name, specs);
     table.rows_ = static_cast<std::size_t>(rows);
@@ -219,8 +221,7 @@ struct TableIo {
     const h5::Shape shape{static_cast<std::uint64_t>(rows)};
     for (std::size_t i = 0; i < specs.size(); ++i) {
       Table::Data& data = table.data_[i];
-      const std::string path = "data/" + specs[i].name;
-      const h5::Dataset column = group.open_dataset(path);
+      const h5::Dataset& column = columns[i];
       switch (specs[i].type) {
         case ColumnType::kInteger:
           column.require(h5::Type::kI64, shape);
@@ -232,7 +233,7 @@ struct TableIo {
           break;
         case ColumnType::kText:
           column.require(h5::Type::kText, shape);
-          data.texts = group.read_texts(path);
+          data.texts = group.read_texts("data/" + specs[i].name);
           break;
       }
       if (group.has("missing/" + specs[i].name)) {
