@@ -388,7 +388,8 @@ class Script {
       for (const Point& p : series.points) {
         if (visible(p)) points.push_back(p);
       }
-      return thin(points, 400);
+      // Grey lines are many, and thin ones.
+      return thin(points, series.role == Series::Role::kContext ? 120 : 400);
     };
     // Bands lie lowest, then what is faint, then the lines that are named.
     for (const Series& series : panel.series) {

@@ -145,18 +145,31 @@ struct Drawn {
   std::string png;
 };
 
-/// Every figure of the report. Programs do the work, so several are asked at once.
+/// What drawing a figure takes, about: its points, and the frames of its panels.
+std::size_t size_of(const Figure& figure) {
+  std::size_t points = 0;
+  for (const Panel& panel : figure.panels) {
+    points += 100 + panel.cells.size();
+    for (const Series& series : panel.series) points += series.points.size();
+  }
+  return points;
+}
+
+/// Every figure of the report. Programs do the work, so several are asked at once, and the largest first.
 std::map<const Figure*, Drawn> draw(const std::vector<Section>& sections, support::Progress& progress) {
   std::map<const Figure*, Drawn> drawn;
-  std::vector<std::function<void()>> jobs;
+  std::vector<const Figure*> figures;
   for (const Section& section : sections) {
-    for (const Figure& figure : section.figures) {
-      Drawn& own = drawn[&figure];  // a place of its own: maps do not move what they hold
-      jobs.push_back([&figure, &own] {
-        own.pictures = render(figure, std::min(figure.panels.size(), kPanelsOnPage), figure.id);
-        own.png = render_png(own.pictures.svg);
-      });
-    }
+    for (const Figure& figure : section.figures) figures.push_back(&figure);
+  }
+  std::stable_sort(figures.begin(), figures.end(), [](const Figure* a, const Figure* b) { return size_of(*a) > size_of(*b); });
+  std::vector<std::function<void()>> jobs;
+  for (const Figure* figure : figures) {
+    Drawn& own = drawn[figure];  // a place of its own: maps do not move what they hold
+    jobs.push_back([figure, &own] {
+      own.pictures = render(*figure, std::min(figure->panels.size(), kPanelsOnPage), figure->id);
+      own.png = render_png(own.pictures.svg);
+    });
   }
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
