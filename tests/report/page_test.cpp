@@ -95,6 +95,15 @@ constexpr const char* kReader = R"(<script>
     told.unfiltered = rows.every(function (r) { return !r.hidden; });
     told.hostile = typeof window.hostile === 'undefined';
     told.requests = performance.getEntriesByType('resource').length;
+    function light(colour) {   // of 0 to 255
+      var parts = colour.match(/\d+/g).map(Number);
+      return 0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2];
+    }
+    var body = getComputedStyle(document.body), picture = document.querySelector('.panels svg');
+    told.darkAsked = matchMedia('(prefers-color-scheme: dark)').matches;
+    told.paper = light(body.backgroundColor) > 128 ? 'light' : 'dark';
+    told.readable = Math.abs(light(body.color) - light(body.backgroundColor)) > 125;
+    told.pictureOnPaper = !told.darkAsked || light(getComputedStyle(picture).backgroundColor) > 200;   // its ink is dark
     told.wide = document.documentElement.scrollWidth > document.documentElement.clientWidth + 1;
   } catch (e) { told.errors.push(String(e)); }
   document.body.setAttribute('data-told', JSON.stringify(told));
@@ -105,10 +114,16 @@ struct Shown {
   std::string dom, log;
 };
 
-Shown show(const std::filesystem::path& folder, int width) {
+struct Screen {
+  int width;
+  bool dark = false;
+};
+
+Shown show(const std::filesystem::path& folder, const Screen& screen) {
   const auto done = support::capture({"timeout", "120", *browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                                       "--enable-logging=stderr", "--user-data-dir=" + (folder / "profile").string(),
-                                      "--window-size=" + std::to_string(width) + ",900", "--dump-dom", "file://" + (folder / "driven.html").string()});
+                                      "--window-size=" + std::to_string(screen.width) + ",900",
+                                      screen.dark ? "--force-dark-mode" : "--no-first-run", "--dump-dom", "file://" + (folder / "driven.html").string()});
   return {done.out, done.err};
 }
 
@@ -128,8 +143,9 @@ BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_requ
   std::string page = support::read_file(folder / "report" / "report.html");
   page.replace(page.rfind("</body>"), 7, kReader);
   support::write_file_atomically(folder / "driven.html", page, false);
-  for (const int width : {1280, 500}) {
-    const Shown shown = show(folder.path(), width);
+  for (const Screen& screen : {Screen{1280}, Screen{500}, Screen{1280, true}}) {
+    const Shown shown = show(folder.path(), screen);
+    const std::string where = std::to_string(screen.width) + (screen.dark ? " dark" : "");
     const auto at = shown.dom.find("data-told=\"");
     BOOST_TEST_REQUIRE(at != std::string::npos, shown.log);
     const std::string told = shown.dom.substr(at, shown.dom.find('>', at) - at);
@@ -138,8 +154,9 @@ BOOST_AUTO_TEST_CASE(a_reader_wakes_sorts_and_filters_without_an_error_or_a_requ
                              "chipHides&quot;:true", "chipShows&quot;:true", "seedHides&quot;:true", "drawerRuns&quot;:true",
                              "drawerCommand&quot;:&quot;pe-pipeline verify --rerun aaaaaaaaaaaa bbbbbbbbbbbb cccccccccccc&quot;",
                              "drawerDiffers&quot;:true", "drawerShut&quot;:true", "filtered&quot;:true", "unfiltered&quot;:true", "hostile&quot;:true", "requests&quot;:0",
-                             "wide&quot;:false"}) {
-      BOOST_TEST(told.find(good) != std::string::npos, width << ": " << good << " is not in " << told);
+                             "wide&quot;:false", "readable&quot;:true", "pictureOnPaper&quot;:true",
+                             screen.dark ? "paper&quot;:&quot;dark" : "paper&quot;:&quot;light"}) {
+      BOOST_TEST(told.find(good) != std::string::npos, where << ": " << good << " is not in " << told);
     }
     BOOST_TEST(shown.log.find("CONSOLE") == std::string::npos, shown.log);
   }
