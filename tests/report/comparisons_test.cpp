@@ -399,6 +399,16 @@ BOOST_AUTO_TEST_CASE(two_seeds_are_printed_both_and_bits_per_byte_by_length) {
       boost::test_tools::tolerance(1e-12));
 }
 
+BOOST_AUTO_TEST_CASE(what_the_config_notes_stands_in_captions) {
+  Results results = perplexities({.better = 0.3});
+  const char* note = "one learning rate serves all";
+  BOOST_TEST(!contains(section_of("perplexity", results).tables[0].caption, note));
+  results.notes = {note};
+  const Section section = section_of("perplexity", results);
+  BOOST_TEST(contains(section.tables[0].caption, note), section.tables[0].caption);
+  for (const Figure& figure : section.figures) BOOST_TEST(contains(figure.caption, note), figure.caption);
+}
+
 BOOST_AUTO_TEST_CASE(captions_of_perplexity_have_three_sentences) {
   const auto sentences = [](const std::string& text) {
     std::size_t count = 0;
