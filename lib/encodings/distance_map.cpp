@@ -63,7 +63,7 @@ class DistanceMap : public PositionalEncoding {
     facts.length_dependent = stretches() && !given_stretch();
     return facts;
   }
-  Traits traits(const Span& span) const override { return {.own_logits = true, .live_logits = 9}; }
+  Traits traits(const Span& span) const override { return {.own_logits = true}; }
 
   void begin(State& state) override {
     if (state.span.training) {
@@ -89,18 +89,20 @@ class DistanceMap : public PositionalEncoding {
     return turned;
   }
 
+  /// Keys in one part of the reach of all rows are multiplied once, with that part's positions; the few that are near to some
+  /// rows and far from others by both.
   Tensor logits(const Rows& rows) override {
-    const auto product = [&](std::size_t map) {
-      Rows part = rows;
-      part.q = rows.inputs.at(2 * map).narrow(2, rows.begin, rows.count());
-      part.k = rows.inputs.at(2 * map + 1).narrow(2, 0, rows.keys);
-      return PositionalEncoding::logits(part);
-    };
-    if (options_.rule == DistanceRule::kDca) {
-      const Tensor chunks = in_chunks(rows);   // how many chunks back
-      return at::where(chunks.le(0), product(0), at::where(chunks.eq(1), product(1), product(2)));
+    const Reach reach = reach_of(rows);
+    std::vector<Tensor> parts;
+    for (const Columns& columns : columns_of(reach)) {
+      Tensor s = product(rows, columns.nearest, columns);
+      for (std::size_t map = columns.nearest + 1; map <= columns.farthest; ++map) {
+        const Tensor beyond = reach.between(columns.begin, columns.count()).ge(reach.from[map - 1]);
+        s = at::where(beyond, product(rows, map, columns), s);
+      }
+      parts.push_back(s);
     }
-    const Tensor s = at::where(rows.distances().lt(window_), product(0), product(1));
+    const Tensor s = parts.size() == 1 ? parts[0] : at::cat(parts, -1);
     if (options_.rule != DistanceRule::kLmInfinite) return s;
     return s.masked_fill(out_of_sight(rows), -std::numeric_limits<double>::infinity());
   }
@@ -159,10 +161,60 @@ class DistanceMap : public PositionalEncoding {
     return over_->tables_for(elsewhere, type);
   }
 
-  Tensor in_chunks(const Rows& rows) const {
-    const Tensor back = at::floor_divide(rows.query_positions, chunk_).unsqueeze(-1) -
-                        at::floor_divide(rows.key_positions, chunk_).unsqueeze(-2);
-    return back.dim() == 3 ? back.unsqueeze(1) : back;
+  /// How far back a key is, which says by which of the maps it is seen: map m from a distance of from[m − 1] on.
+  struct Reach {
+    Tensor queries, keys;   // [rows] or [B,rows], [keys] or [B,keys]
+    std::vector<std::int64_t> from;
+
+    /// [rows,count] or [B,1,rows,count]
+    Tensor between(std::int64_t begin, std::int64_t count) const {
+      const Tensor d = queries.unsqueeze(-1) - keys.narrow(-1, begin, count).unsqueeze(-2);
+      return d.dim() == 3 ? d.unsqueeze(1) : d;
+    }
+  };
+
+  /// Neighbouring keys that the same maps see, `nearest` to `farthest`, whichever the row.
+  struct Columns {
+    std::int64_t begin = 0, end = 0;
+    std::size_t nearest = 0, farthest = 0;
+
+    std::int64_t count() const { return end - begin; }
+  };
+
+  /// In tokens, dca: in chunks.
+  Reach reach_of(const Rows& rows) const {
+    if (options_.rule != DistanceRule::kDca) return {rows.query_positions, rows.key_positions, {window_}};
+    return {at::floor_divide(rows.query_positions, chunk_), at::floor_divide(rows.key_positions, chunk_), {1, 2}};
+  }
+
+  static std::vector<Columns> columns_of(const Reach& reach) {
+    const std::int64_t keys = reach.keys.size(-1);
+    const auto maps_at = [&](const Tensor& distance, bool farthest) {   // [keys]; [B,keys] over its sequences
+      Tensor passed = at::zeros({keys}, at::TensorOptions(at::kLong).device(distance.device()));
+      for (const std::int64_t from : reach.from) {
+        const Tensor beyond = distance.ge(from);
+        passed = passed + (beyond.dim() == 1 ? beyond : farthest ? beyond.any(0) : beyond.all(0));
+      }
+      return passed.to(at::kCPU);
+    };
+    const Tensor near = maps_at(reach.queries.amin(-1, /*keepdim=*/true) - reach.keys, false);
+    const Tensor far = maps_at(reach.queries.amax(-1, /*keepdim=*/true) - reach.keys, true);
+    const auto *nearest = near.const_data_ptr<std::int64_t>(), *farthest = far.const_data_ptr<std::int64_t>();
+    std::vector<Columns> columns;
+    for (std::int64_t key = 0; key < keys; ++key) {
+      const auto low = static_cast<std::size_t>(nearest[key]), high = static_cast<std::size_t>(farthest[key]);
+      if (columns.empty() || columns.back().nearest != low || columns.back().farthest != high) columns.push_back({key, key, low, high});
+      columns.back().end = key + 1;
+    }
+    return columns;
+  }
+
+  /// scale·q·kᵀ of some keys, turned by one of the maps.
+  Tensor product(const Rows& rows, std::size_t map, const Columns& columns) {
+    Rows part = rows;
+    part.q = rows.inputs.at(2 * map).narrow(2, rows.begin, rows.count());
+    part.k = rows.inputs.at(2 * map + 1).narrow(2, columns.begin, columns.count());
+    return PositionalEncoding::logits(part);
   }
 
   /// Neither within the window, by rows, nor among the first keys of the document.

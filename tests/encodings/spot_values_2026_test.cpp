@@ -1,5 +1,7 @@
 // The encodings of 2025 and 2026, and relatives that came with them: numbers from two independent programs in double
 // precision, and what each must be for special options.
+#include <functional>
+
 #include "encodings/rotary.h"
 #include "encodings/sight.h"
 #include "encodings/token_reader.h"
@@ -316,6 +318,64 @@ BOOST_AUTO_TEST_CASE(mapped_distances) {
   // Beyond window and sinks nothing is seen.
   BOOST_TEST(std::isinf(score_at(rule("lm_infinite", R"(, "window": 16, "sinks": 10)"), 94, 94 - 10, 64)));
   BOOST_TEST(std::isfinite(score_at(rule("lm_infinite", R"(, "window": 16, "sinks": 10)"), 94, 94 - 9, 64)));
+}
+
+BOOST_AUTO_TEST_CASE(whole_passes_see_mapped_distances) {
+  struct Case {
+    std::string options;
+    std::function<double(std::int64_t i, std::int64_t j)> distance;   // nan: out of sight
+  };
+  const auto up_to = [](std::int64_t w) { return [w](std::int64_t i, std::int64_t j) { return static_cast<double>(std::min(i - j, w)); }; };
+  const std::vector<Case> cases = {
+      {R"("rule": "rerope", "window": 9)", up_to(9)},
+      {R"("rule": "leaky_rerope", "window": 6, "factor": 4)",
+       [](std::int64_t i, std::int64_t j) { return i - j < 6 ? static_cast<double>(i - j) : 6 + (static_cast<double>(i - j) - 6) / 4; }},
+      {R"("rule": "self_extend", "window": 8, "group": 3)",
+       [](std::int64_t i, std::int64_t j) { return static_cast<double>(i - j < 8 ? i - j : i / 3 - j / 3 + 8 - 8 / 3); }},
+      {R"("rule": "dca", "chunk": 10, "cap": 12)",
+       [](std::int64_t i, std::int64_t j) {
+         const std::int64_t back = i / 10 - j / 10;
+         return static_cast<double>((back == 0 ? i % 10 : back == 1 ? std::min<std::int64_t>(i % 10 + 10, 12) : 12) - j % 10);
+       }},
+      {R"("rule": "lm_infinite", "window": 9, "sinks": 3)",
+       [&](std::int64_t i, std::int64_t j) { return i - j >= 9 && j >= 3 ? std::nan("") : up_to(9)(i, j); }}};
+  const std::int64_t length = 50;
+  const Tensor q = normals("queries", {1, 1, length, 4}), k = normals("keys", {1, 1, length, 4});
+  const auto turned = [](const Tensor& at, double angle, int pair) {   // half layout: channels pair and pair + 2
+    const double c = std::cos(angle), s = std::sin(angle), a = value(at[pair]), b = value(at[pair + 2]);
+    return std::pair(a * c - b * s, a * s + b * c);
+  };
+  for (const Case& one : cases) {
+    const auto encoding = make("{\"kind\": \"distance_map\", " + one.options + "}",
+                               {.width = 4, .head_width = 4, .train_length = 16, .dtype = at::kDouble});
+    Span span = Span::whole(1, length);
+    span.pe_len = length;
+    State state = begin_pass(*encoding, span);
+    LayerContext context = layer_context(*encoding, state, 0);
+    double worst = 0;
+    std::int64_t seen = 0;
+    const RowWitness look = [&](const SeenRows& rows) {
+      for (std::int64_t i = rows.rows.begin; i < rows.rows.end; ++i) {
+        for (std::int64_t j = 0; j <= i; ++j) {
+          const double found = value(rows.logits[0][0][i - rows.rows.begin][j]), distance = one.distance(i, j);
+          ++seen;
+          if (std::isnan(distance)) {
+            BOOST_TEST(std::isinf(found), one.options << ": key " << j << " is in sight of " << i);
+            continue;
+          }
+          double expected = 0;
+          for (int pair = 0; pair < 2; ++pair) {
+            const auto [a, b] = turned(q[0][0][i], distance * std::pow(10000.0, -0.5 * pair), pair);
+            expected += a * value(k[0][0][j][pair]) + b * value(k[0][0][j][pair + 2]);
+          }
+          worst = std::max(worst, std::abs(found - expected));
+        }
+      }
+    };
+    attend(*encoding, context, {.q = q, .k = k, .v = k, .scale = 1}, {.chunk_rows = 7, .witness = &look});   // strips across borders
+    BOOST_TEST(seen == length * (length + 1) / 2);
+    BOOST_TEST(worst < 1e-11, one.options);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(distances_within_reach_are_not_mapped) {
