@@ -2,6 +2,10 @@
 // the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens, and of an evaluation at 4,096.
 //
 //     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--report]
+//     encodings --beside BASE --only NAME,NAME [--rounds N] [--threads N]
+//
+// The second form is for narrow goals and busy machines: each NAME and BASE take turns in one process, N rounds (5) of a step
+// and of an evaluation, by processor time and on one thread unless --threads says otherwise; the median of the ratios counts.
 //
 // Each measurement runs in a process of its own. What was measured is appended to FILE (encodings-benchmark.jsonl), and a
 // second run goes on where the first stopped: first the attention of all encodings (some three minutes on two cores), then
@@ -18,10 +22,13 @@
 #include <ATen/ops/randn.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <thread>
@@ -255,6 +262,55 @@ Json measure(const std::string& name, const std::string& part, at::Device device
   return result;
 }
 
+// ---------------------------------------------------------------- two beside each other
+
+/// Seconds that processors worked for this process.
+double worked() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+double seconds_worked(const std::function<void()>& body) {
+  const double start = worked();
+  body();
+  return worked() - start;
+}
+
+/// Ratios of rounds in which both take turns; who begins changes from round to round.
+std::string ratio_of(int rounds, const std::function<void()>& one, const std::function<void()>& base) {
+  one();
+  base();
+  std::vector<double> ratios;
+  for (int round = 0; round < rounds; ++round) {
+    const double early = round % 2 == 0 ? seconds_worked(one) : 0, of_base = seconds_worked(base);
+    ratios.push_back((round % 2 == 0 ? early : seconds_worked(one)) / of_base);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  char text[96];
+  std::snprintf(text, sizeof text, "%.3f (%.3f to %.3f)", ratios[ratios.size() / 2], ratios.front(), ratios.back());
+  return text;
+}
+
+void print_beside(const std::string& name, const std::string& base, int rounds, at::Device device) {
+  Subject one(name, device), other(base, device);
+  one.open_model();
+  other.open_model();
+  const auto part = [&](const char* what, const std::function<void()>& of_one, const std::function<void()>& of_base) {
+    std::string found;
+    try {
+      found = ratio_of(rounds, of_one, of_base);
+    } catch (const support::ConfigError&) {
+      found = "n/a";   // it trains nothing, or its table ends before
+    } catch (const encodings::RangeError&) {
+      found = "n/a";
+    }
+    std::cout << name << " over " << base << ", " << what << ": " << found << std::endl;
+  };
+  part("step at 1,024 tokens", [&] { one.train(); }, [&] { other.train(); });
+  part("evaluation at 4,096", [&] { one.evaluate(); }, [&] { other.evaluate(); });
+}
+
 // ---------------------------------------------------------------- the table
 
 constexpr const char* kKeys[] = {"forward", "forward_backward", "forward_long", "step", "evaluation"};
@@ -355,7 +411,9 @@ std::vector<Json> read_state(const std::string& path, const std::string& device)
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string state = "encodings-benchmark.jsonl", device_name = "cpu", only, child, only_part;
+  std::string state = "encodings-benchmark.jsonl", device_name = "cpu", only, child, only_part, base;
+  int rounds = 5;
+  std::int64_t threads = 0;
   bool report = false;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -366,18 +424,29 @@ int main(int argc, char** argv) {
     else if (flag == "--part") only_part = next();
     else if (flag == "--report") report = true;
     else if (flag == "--measure") child = next();
+    else if (flag == "--beside") base = next();
+    else if (flag == "--rounds") rounds = std::max(1, std::atoi(next().c_str()));
+    else if (flag == "--threads") threads = std::atoll(next().c_str());
     else {
-      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--report]\n";
+      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--report]\n"
+                   "       encodings --beside BASE --only NAME,NAME [--rounds N] [--threads N]\n";
       return 2;
     }
   }
   try {
     model::ComputeConfig compute = model::resolve({});
     compute.device = device_name == "cuda" ? model::DeviceKind::kCuda : model::DeviceKind::kCpu;
-    compute.threads = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+    compute.threads = threads > 0       ? threads
+                      : !base.empty() ? 1
+                                      : static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     if (!child.empty()) {
       model::set_threads(*compute.threads);
       std::cout << measure(child, only_part, model::open_device(compute)).dump() << "\n";
+      return 0;
+    }
+    if (!base.empty()) {
+      model::set_threads(*compute.threads);
+      for (const std::string& name : support::split(only, ',')) print_beside(name, base, rounds, model::open_device(compute));
       return 0;
     }
     std::vector<std::string> names;
