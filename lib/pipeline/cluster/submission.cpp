@@ -241,23 +241,25 @@ Cancelled read_cancelled(const Store& store, const std::string& run) {
 // ---- what is in the queue ------------------------------------------------------------------------------------------------
 
 JobTable::JobTable(const std::vector<JobRow>& rows) {
-  for (const JobRow& row : rows) by_name_[row.name].push_back(&row);
+  for (const JobRow& row : rows) {
+    Rows& of_name = by_name_[row.name];
+    of_name.all.push_back(&row);
+    // Of several with one index the last one counts: a job that came twice, or was queued again under a new id.
+    const JobRow*& counts = of_name.by_index[row.index];
+    if (!counts || !is_live(*counts)) counts = &row;
+  }
 }
 
 const JobRow* JobTable::find(const SentArray& array, std::int64_t index) const {
   const auto rows = by_name_.find(array.name());
   if (rows == by_name_.end()) return nullptr;
-  const JobRow* found = nullptr;
-  // Of several with one index the last one counts: a job that came twice, or was queued again under a new id.
-  for (const JobRow* row : rows->second) {
-    if (row->index == index && (!found || !is_live(*found))) found = row;
-  }
-  return found;
+  const auto found = rows->second.by_index.find(index);
+  return found == rows->second.by_index.end() ? nullptr : found->second;
 }
 
 std::vector<const JobRow*> JobTable::rows_of(const SentArray& array) const {
   const auto rows = by_name_.find(array.name());
-  return rows == by_name_.end() ? std::vector<const JobRow*>() : rows->second;
+  return rows == by_name_.end() ? std::vector<const JobRow*>() : rows->second.all;
 }
 
 bool is_live(const JobRow& row) {

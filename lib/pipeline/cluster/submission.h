@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "pipeline/cluster/batch.h"
@@ -98,7 +99,11 @@ class JobTable {
   std::vector<const JobRow*> rows_of(const SentArray& array) const;
 
  private:
-  std::map<std::string, std::vector<const JobRow*>> by_name_;
+  struct Rows {
+    std::vector<const JobRow*> all;
+    std::unordered_map<std::int64_t, const JobRow*> by_index;
+  };
+  std::map<std::string, Rows> by_name_;
 };
 
 /// Whether a job will run or runs: neither ended, nor ending, nor for ever waiting for what failed.

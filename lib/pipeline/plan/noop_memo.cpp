@@ -10,13 +10,13 @@
 #include <future>
 #include <map>
 #include <set>
-#include <thread>
 
 #include "pipeline/plan/externals.h"
 #include "pipeline/store/index.h"
 #include "pipeline/store/packing.h"
 #include "support/hash.h"
 #include "support/sha256_text.h"
+#include "support/share_out.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -76,23 +76,13 @@ class ObjectStats {
 
 /// A stat costs two microseconds, nearly all of them in the kernel, so thousands of them are shared out.
 bool all_stand(int folder, std::string_view objects) {
-  const std::size_t count = objects.size() / kObjectBytes;
-  constexpr std::size_t kChunk = 1024;
-  std::atomic<std::size_t> next = 0;
   std::atomic<bool> good = true;
-  const auto work = [&] {
+  support::share_out(objects.size() / kObjectBytes, 1024, [&](std::size_t begin, std::size_t end) {
     ObjectStats stats(folder);
-    for (std::size_t from = next.fetch_add(kChunk); from < count && good; from = next.fetch_add(kChunk)) {
-      for (std::size_t i = from; i < std::min(count, from + kChunk); ++i) {
-        if (!stats.stands(objects.data() + i * kObjectBytes)) good = false;
-      }
+    for (std::size_t i = begin; i < end && good; ++i) {
+      if (!stats.stands(objects.data() + i * kObjectBytes)) good = false;
     }
-  };
-  std::vector<std::thread> helpers;
-  const std::size_t most = std::min<std::size_t>(std::thread::hardware_concurrency(), 8);
-  for (std::size_t i = 1; i < most && i * kChunk < count; ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  });
   return good;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <unordered_map>
 
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/task_phase.h"
@@ -72,7 +73,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   status.started = plan.value("started", 0.0);
   status.command = plan.value("command", std::vector<std::string>());
   if (::access((folder / "submission.json").c_str(), F_OK) == 0) status.cluster = "slurm";
-  std::map<std::string, std::size_t> by_id;
+  std::unordered_map<std::string, std::size_t> by_id;
   for (const Json& json : plan.at("tasks")) {
     TaskStatus task;
     task.id = json.value("id", "");
@@ -84,45 +85,43 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
     status.tasks.push_back(std::move(task));
   }
   bool stopped = false;
-  for (const Json& event : read_journal(folder, &status.damaged_lines)) {
-    const std::string name = event.value("event", "");
+  for (const JournalEvent& event : read_journal_events(folder, &status.damaged_lines)) {
+    const std::string& name = event.event;
     if (name == "stop") stopped = true;
-    const auto found = by_id.find(event.value("task", ""));
+    const auto found = by_id.find(event.task);
     if (found == by_id.end()) continue;
     TaskStatus& task = status.tasks[found->second];
-    const double time = event.value("time", 0.0);
     if (name == "start") {
       task.phase = "running";
-      task.attempt = event.value("attempt", 0);
-      task.log = event.value("log", "");
-      task.task_key = event.value("key", task.task_key);
-      if (task.started == 0) task.started = time;
+      task.attempt = event.attempt;
+      task.log = event.log;
+      if (!event.key.empty()) task.task_key = event.key;
+      if (task.started == 0) task.started = event.time;
       task.ended = 0;
     } else if (name == "reuse") {
       task.phase = "reused";
-      task.task_key = event.value("key", task.task_key);
+      if (!event.key.empty()) task.task_key = event.key;
     } else if (name == "publish") {
-      task.task_key = event.value("key", task.task_key);
+      if (!event.key.empty()) task.task_key = event.key;
       // A snapshot is published while the training goes on; the exit decides there.
-      if (!event.contains("snapshot") || task.phase != "running") task.phase = "done";
-      task.ended = time;
+      if (!event.snapshot || task.phase != "running") task.phase = "done";
+      task.ended = event.time;
     } else if (name == "exit") {
-      const std::string outcome = event.value("class", "");
-      if (outcome == "done" || outcome == "diverged")
+      if (event.outcome == "done" || event.outcome == "diverged")
         task.phase = "done";
       else
-        task.phase = outcome == "interrupted" || outcome == "checkpointed" ? "interrupted" : "waiting";
-      task.ended = time;
+        task.phase = event.outcome == "interrupted" || event.outcome == "checkpointed" ? "interrupted" : "waiting";
+      task.ended = event.time;
     } else if (name == "retry" || name == "requeue") {
       task.phase = "waiting";
     } else if (name == "fail") {
       task.phase = "failed";
-      task.reason = event.value("reason", "");
-      if (task.log.empty()) task.log = event.value("log", "");
-      task.ended = time;
+      task.reason = event.reason;
+      if (task.log.empty()) task.log = event.log;
+      task.ended = event.time;
     } else if (name == "block") {
       task.phase = "blocked";
-      task.reason = event.value("reason", "");
+      task.reason = event.reason;
     }
   }
   const auto read_json = [&](const char* name) {

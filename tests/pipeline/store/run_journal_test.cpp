@@ -60,4 +60,58 @@ BOOST_AUTO_TEST_CASE(journals_of_several_processes_merge_by_time) {
   BOOST_TEST(events[1].at("time") == 2.0);
 }
 
+BOOST_AUTO_TEST_CASE(events_read_without_a_tree_are_those_of_the_tree) {
+  test::TempFolder folder;
+  // More files than one thread takes, times that meet, fields that are missing, nested or of another type, bad lines.
+  const std::vector<Json> shapes = {
+      {{"event", "start"}, {"task", "trunk[seed=42]"}, {"attempt", 3}, {"log", "/a \"b\"/stage.log"}, {"key", "00ff"}},
+      {{"event", "publish"},
+       {"task", "t"},
+       {"snapshot", "s10"},
+       {"detail", {{"task", "inner"}, {"seq", 7}, {"key", "x"}}}},
+      {{"event", "exit"}, {"task", "t"}, {"class", "done"}, {"list", {"event", {{"event", "no"}}, 5}}},
+      {{"event", "fail"}, {"reason", "line\nbreak \u00e9 \xff"}, {"attempt", -1}, {"task", nullptr}},
+      {{"event", 5}, {"key", true}, {"attempt", 2.0}},
+      Json::object()};
+  std::size_t lines = 0;
+  for (int file = 0; file < 300; ++file) {
+    std::string text;
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      Json event = shapes[(i + static_cast<std::size_t>(file)) % shapes.size()];
+      event["seq"] = i;
+      if (i % 2)
+        event["time"] = 1.7e9 + static_cast<double>((file * 7 + static_cast<int>(i)) % 40) / 8;
+      else
+        event["time"] = 1700000000 + file % 5;
+      text += journal_line(event);
+      ++lines;
+    }
+    if (file % 50 == 0) text += "torn {\n" + journal_line({{"seq", 1}}) + journal_line(Json::array({1, 2, 3}));
+    support::write_file_atomically(folder / ("journal.h." + std::to_string(file) + ".jsonl"), text, false);
+  }
+  std::size_t skipped_trees = 0, skipped = 0;
+  const auto trees = read_journal(folder.path(), &skipped_trees);
+  const auto events = read_journal_events(folder.path(), &skipped);
+  BOOST_TEST(skipped_trees == 18u);
+  BOOST_TEST(skipped == skipped_trees);
+  BOOST_TEST_REQUIRE(trees.size() == lines);
+  BOOST_TEST_REQUIRE(events.size() == lines);
+  const auto text = [](const Json& tree, const char* name) {
+    return tree.contains(name) && tree[name].is_string() ? tree[name].get<std::string>() : std::string();
+  };
+  for (std::size_t i = 0; i < lines; ++i) {
+    const Json& tree = trees[i];
+    BOOST_REQUIRE(events[i].time == tree.at("time").get<double>());
+    BOOST_REQUIRE(events[i].seq == tree.at("seq").get<std::int64_t>());
+    BOOST_REQUIRE(events[i].event == text(tree, "event"));
+    BOOST_REQUIRE(events[i].task == text(tree, "task"));
+    BOOST_REQUIRE(events[i].key == text(tree, "key"));
+    BOOST_REQUIRE(events[i].log == text(tree, "log"));
+    BOOST_REQUIRE(events[i].reason == text(tree, "reason"));
+    BOOST_REQUIRE(events[i].outcome == text(tree, "class"));
+    BOOST_REQUIRE(events[i].attempt == (tree.contains("attempt") ? tree["attempt"].get<int>() : 0));
+    BOOST_REQUIRE(events[i].snapshot == tree.contains("snapshot"));
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
