@@ -3,16 +3,16 @@
 /// (`pe-task/1`) or from flags; a stage sees no difference.
 ///
 /// task.json:
-///     {"schema": "pe-task/1", "stage": "train", "key": "<task key, hex, or empty>", "config": {complete},
+///     {"schema": "pe-task/1", "stage": "train", "version": 8, "key": "<task key, hex, or empty>", "config": {complete},
 ///      "inputs":  {"data": [{"path": "…", "kind": "token-shards", "digest": "<content digest>", "labels": {"seed": "42"}}]},
 ///      "outputs": {"model": "<temporary path>", "metrics": "<temporary path>"},
 ///      "snapshots": [{"label": "b25", "step": 100, "outputs": {"model": "<path>", "metrics": "<path>"}}],
 ///      "earlier": {"label": "b12", "step": 50, "outputs": {"model": "<path>", "metrics": "<path>"}},
+///      "missing": {"data": [{"producer": "trunk[seed=7]", "labels": {"seed": "7"}, "reason": "failed"}]},
 ///      "work": "<folder>", "resume": "<folder of an earlier attempt>" or null, "events_fd": 3 or null}
-///
-/// An input or output of a collection kind is a folder that holds `manifest.json` (artifact/collection.h); any other is a
-/// file. A stage with snapshots writes those that are asked for and ends after the last; `outputs` is then empty. `earlier`
-/// is there when the store holds a snapshot of the same trajectory before all of them.
+/// Also: "build_id", for people; "build" where `code: build` binds the program; "checkpoint"; "status" of a diverged input.
+/// Of a collection kind an input or output is a folder with a `manifest.json` (artifact/collection.h); any other is a file.
+/// Of snapshots those asked for are written, and `outputs` is empty; `earlier`: the store has one before all of them.
 #pragma once
 
 #include <filesystem>
@@ -31,7 +31,7 @@ struct Input {
   std::filesystem::path path;
   Kind kind;
   std::string digest;                          ///< content digest; empty when a person named the path
-  std::map<std::string, std::string> labels;   ///< axis → label, and "from" → stage label
+  std::map<std::string, std::string> labels;   ///< axis → label, and "stage" → stage label
 };
 
 struct Snapshot {
