@@ -7,6 +7,7 @@
 
 #include "artifact/h5.h"
 #include "artifact/header.h"
+#include "data/widen.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -76,18 +77,8 @@ struct Stream {
   std::uint64_t documents = 0;
 };
 
-/// Copies stored ids into a wider type; returns the largest.
-template <typename Stored, typename T>
-std::uint32_t widen(const std::byte* from, std::size_t count, T* out) {
-  Stored largest = 0;
-  for (std::size_t i = 0; i < count; ++i) {
-    Stored id;
-    std::memcpy(&id, from + i * sizeof(Stored), sizeof(Stored));
-    largest = std::max(largest, id);
-    out[i] = static_cast<T>(id);
-  }
-  return largest;
-}
+/// Of a window; more would push the first lines out again.
+constexpr std::size_t kMostPrefetched = 16 << 10;
 
 [[noreturn]] void past_the_end(Split split, std::uint64_t end, std::uint64_t tokens) {
   throw support::Error(support::kExitBug, support::Diagnostic{cat("token ", end, " of split ", artifact::split_name(split),
@@ -155,8 +146,7 @@ struct TokenDataset::State {
                           "the file is damaged");
     }
     if (shard.count > 0) {
-      const std::uint64_t width = wide ? 4 : 2;
-      if (!offset || shard.map.size() < *offset + shard.count * width) {
+      if (!offset || shard.map.size() < *offset + shard.count * width()) {
         throw ArtifactError(cat(quote(path.string()), ": the file is shorter than its ", shard.count, " tokens"));
       }
       shard.tokens = shard.map.data() + *offset;
@@ -170,26 +160,41 @@ struct TokenDataset::State {
     return shard;
   }
 
-  template <typename T>
-  void read(Split split, std::uint64_t first, std::span<T> out) const {
+  /// Calls part(shard, address, ids) for each shard that tokens [first, first + count) lie in, in order.
+  template <typename Part>
+  void each_part(Split split, std::uint64_t first, std::size_t count, Part&& part) const {
     const Stream& from = stream(split);
-    if (out.size() > from.tokens || first > from.tokens - out.size()) past_the_end(split, first + out.size(), from.tokens);
-    if (out.empty()) return;
+    if (count > from.tokens || first > from.tokens - count) past_the_end(split, first + count, from.tokens);
+    if (count == 0) return;
     auto shard = std::upper_bound(from.shards.begin(), from.shards.end(), first,
                                   [](std::uint64_t wanted, const Shard& s) { return wanted < s.first; }) - 1;
-    std::size_t done = 0;
-    for (; done < out.size(); ++shard) {
+    for (std::size_t done = 0; done < count; ++shard) {
       const std::uint64_t start = first + done - shard->first;
-      const std::size_t count = static_cast<std::size_t>(std::min<std::uint64_t>(shard->count - start, out.size() - done));
-      const std::uint32_t largest = wide ? widen<std::uint32_t>(shard->tokens + start * 4, count, out.data() + done)
-                                         : widen<std::uint16_t>(shard->tokens + start * 2, count, out.data() + done);
-      // Said here, an id beyond the vocabulary is a damaged shard; in a model it is an index error without a name.
-      if (largest >= static_cast<std::uint64_t>(tokenizer.vocabulary)) {
-        throw ArtifactError(cat(quote(shard->path.string()), ": /tokens holds id ", largest, ", the vocabulary has ", tokenizer.vocabulary),
-                            "the file is damaged");
-      }
-      done += count;
+      const auto ids = static_cast<std::size_t>(std::min<std::uint64_t>(shard->count - start, count - done));
+      part(*shard, shard->tokens + start * width(), ids);
+      done += ids;
     }
+  }
+
+  std::size_t width() const { return wide ? 4 : 2; }
+
+  template <typename T>
+  void read(Split split, std::uint64_t first, std::span<T> out) const {
+    each_part(split, first, out.size(),
+              [&, to = out.data()](const Shard& shard, const std::byte* ids, std::size_t count) mutable {
+                // All lines at once: the processor follows a window only to the end of its page.
+                prefetch(ids, std::min(count * width(), kMostPrefetched));
+                const std::uint32_t largest =
+                    wide ? widen<std::uint32_t>(ids, count, to) : widen<std::uint16_t>(ids, count, to);
+                // Said here, an id beyond the vocabulary is a damaged shard; in a model it is an index error without a
+                // name.
+                if (largest >= static_cast<std::uint64_t>(tokenizer.vocabulary)) {
+                  throw ArtifactError(cat(quote(shard.path.string()), ": /tokens holds id ", largest,
+                                          ", the vocabulary has ", tokenizer.vocabulary),
+                                      "the file is damaged");
+                }
+                to += count;
+              });
   }
 };
 
@@ -293,6 +298,13 @@ void TokenDataset::window(Split split, std::int64_t length, std::uint64_t w, std
     throw support::Error(support::kExitBug, support::Diagnostic{cat("a window of ", length, " + 1 tokens does not fit ", out.size())});
   }
   state_->read(split, w * static_cast<std::uint64_t>(length), out);
+}
+
+void TokenDataset::expect_window(Split split, std::int64_t length, std::uint64_t w) const {
+  state_->each_part(split, w * static_cast<std::uint64_t>(length), static_cast<std::size_t>(length) + 1,
+                    [&](const Shard&, const std::byte* ids, std::size_t count) {
+                      prefetch(ids, std::min(count * state_->width(), kMostPrefetched));
+                    });
 }
 
 TokenDataset::Document TokenDataset::document(Split split, std::uint64_t number) const {

@@ -48,6 +48,8 @@ class TokenDataset {
   /// once. There are ⌊(tokens − 1) / T⌋.
   std::uint64_t windows(Split split, std::int64_t length) const;
   void window(Split split, std::int64_t length, std::uint64_t w, std::span<std::int64_t> out) const;
+  /// Window w is read after the one that is read now: its memory is asked for meanwhile.
+  void expect_window(Split split, std::int64_t length, std::uint64_t w) const;
 
   struct Document {
     std::uint64_t first = 0;    ///< of its tokens in the split's stream; that is its BOS if documents begin with one

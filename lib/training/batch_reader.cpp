@@ -23,8 +23,13 @@ Batch BatchReader::read(std::int64_t count, const WindowOf& window_of, bool coun
   auto* targets = batch.targets.data_ptr<std::int64_t>();
   const auto length = static_cast<std::size_t>(length_);
   std::vector<std::int64_t> tokens(length + 1);
+  std::uint64_t next = count > 0 ? window_of(0) : 0;
   for (std::int64_t row = 0; row < count; ++row) {
-    const std::uint64_t window = window_of(row), first = window * static_cast<std::uint64_t>(length_);
+    const std::uint64_t window = next, first = window * static_cast<std::uint64_t>(length_);
+    if (row + 1 < count) {
+      next = window_of(row + 1);
+      dataset_.expect_window(split_, length_, next);
+    }
     dataset_.window(split_, length_, window, tokens);
     if (batch.doc_start.defined()) {
       document_starts(dataset_, split_, first, {batch.doc_start.data_ptr<std::int64_t>() + row * length_, length});
