@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <limits>
 #include <optional>
-#include <queue>
+#include <span>
 #include <unordered_map>
 
+#include "data/pair_merges.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/hash.h"
@@ -95,49 +95,6 @@ std::optional<std::string> bytes_of(std::string_view piece) {
   return bytes;
 }
 
-struct Merge {
-  std::uint32_t rank = 0;
-  std::int32_t id = -1;
-};
-
-/// Pairs of ids to merges: open addressing, since this is looked up for every pair of every word.
-class MergeTable {
- public:
-  void reserve(std::size_t merges) {
-    std::size_t size = 64;
-    while (size < 2 * merges) size *= 2;
-    slots_.assign(size, {kFree, {}});
-  }
-  /// False when the pair is there already.
-  bool add(std::int32_t left, std::int32_t right, Merge merge) {
-    Slot& slot = slots_[place(key(left, right))];
-    if (slot.key != kFree) return false;
-    slot = {key(left, right), merge};
-    return true;
-  }
-  const Merge* find(std::int32_t left, std::int32_t right) const {
-    const Slot& slot = slots_[place(key(left, right))];
-    return slot.key == kFree ? nullptr : &slot.merge;
-  }
-
- private:
-  static constexpr std::uint64_t kFree = std::numeric_limits<std::uint64_t>::max();
-  struct Slot {
-    std::uint64_t key;
-    Merge merge;
-  };
-  static std::uint64_t key(std::int32_t left, std::int32_t right) {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 | static_cast<std::uint32_t>(right);
-  }
-  std::size_t place(std::uint64_t wanted) const {
-    std::uint64_t h = wanted * 0x9E3779B97F4A7C15ULL;
-    std::size_t at = (h ^ h >> 32) & (slots_.size() - 1);
-    while (slots_[at].key != kFree && slots_[at].key != wanted) at = (at + 1) & (slots_.size() - 1);
-    return at;
-  }
-  std::vector<Slot> slots_;
-};
-
 class ByteLevel final : public ByteLevelTokenizer {
  public:
   ByteLevel(std::string model, const std::string& where) : where_(where) {
@@ -156,11 +113,10 @@ class ByteLevel final : public ByteLevelTokenizer {
   }
 
   void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const override {
-    if (word.size() <= kShort) {
-      merge_short(word, ids);
-    } else {
-      merge_long(word, ids);
-    }
+    if (word.size() > kLongestWord) fail(cat("a word of ", word.size(), " bytes is longer than 4 GiB"));
+    const std::size_t first = ids.size();
+    for (const char byte : word) ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+    ids.resize(first + merges_.join(std::span(ids).subspan(first)));
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -187,7 +143,7 @@ class ByteLevel final : public ByteLevelTokenizer {
   artifact::TokenizerRecord record() const override { return record_; }
 
  private:
-  static constexpr std::size_t kShort = 48;
+  static constexpr std::size_t kLongestWord = std::numeric_limits<std::uint32_t>::max();
 
   [[noreturn]] void fail(const std::string& what) const { throw ArtifactError(cat(quote(where_), ": ", what)); }
 
@@ -251,7 +207,7 @@ class ByteLevel final : public ByteLevelTokenizer {
       const auto bytes = bytes_of(left + right);
       if (!bytes) bad("a letter stands for no byte");
       bytes_[static_cast<std::size_t>(joined->second)] = *bytes;
-      if (!merges_.add(a->second, b->second, {rank++, joined->second})) bad("the pair occurs twice");
+      if (!merges_.add(a->second, b->second, rank++, joined->second)) bad("the pair occurs twice");
       pairs_.emplace_back(a->second, b->second);
     }
   }
@@ -291,72 +247,11 @@ class ByteLevel final : public ByteLevelTokenizer {
     std::vector<std::pair<std::int32_t, std::int32_t>>().swap(pairs_);
   }
 
-  /// Joins the best pair again and again; of equal ones the first.
-  void merge_short(std::string_view word, std::vector<std::int32_t>& ids) const {
-    std::int32_t symbols[kShort];
-    std::size_t count = word.size();
-    for (std::size_t i = 0; i < count; ++i) symbols[i] = byte_ids_[static_cast<unsigned char>(word[i])];
-    while (count > 1) {
-      Merge best{std::numeric_limits<std::uint32_t>::max(), -1};
-      std::size_t at = 0;
-      for (std::size_t i = 0; i + 1 < count; ++i) {
-        const Merge* merge = merges_.find(symbols[i], symbols[i + 1]);
-        if (merge != nullptr && merge->rank < best.rank) best = *merge, at = i;
-      }
-      if (best.id < 0) break;
-      symbols[at] = best.id;
-      std::copy(symbols + at + 2, symbols + count, symbols + at + 1);
-      --count;
-    }
-    ids.insert(ids.end(), symbols, symbols + count);
-  }
-
-  /// The same with a queue and a linked list: a word of a million bytes takes n log n.
-  void merge_long(std::string_view word, std::vector<std::int32_t>& ids) const {
-    struct Symbol {
-      std::int32_t id;
-      std::uint32_t previous, next;
-    };
-    struct Pair {
-      std::uint32_t rank, at;
-      std::int32_t left, right;
-      bool operator>(const Pair& other) const { return rank != other.rank ? rank > other.rank : at > other.at; }
-    };
-    constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
-    if (word.size() >= kNone) fail(cat("a word of ", word.size(), " bytes is longer than 4 GiB"));
-    const auto count = static_cast<std::uint32_t>(word.size());
-    std::vector<Symbol> symbols(count);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      symbols[i] = {byte_ids_[static_cast<unsigned char>(word[i])], i == 0 ? kNone : i - 1, i + 1 == count ? kNone : i + 1};
-    }
-    std::priority_queue<Pair, std::vector<Pair>, std::greater<>> queue;
-    const auto consider = [&](std::uint32_t at) {
-      if (at == kNone || symbols[at].next == kNone) return;
-      const std::int32_t left = symbols[at].id, right = symbols[symbols[at].next].id;
-      if (const Merge* merge = merges_.find(left, right)) queue.push({merge->rank, at, left, right});
-    };
-    for (std::uint32_t i = 0; i < count; ++i) consider(i);
-    while (!queue.empty()) {
-      const Pair pair = queue.top();
-      queue.pop();
-      Symbol& left = symbols[pair.at];
-      if (left.id != pair.left || left.next == kNone || symbols[left.next].id != pair.right) continue;   // joined meanwhile
-      Symbol& right = symbols[left.next];
-      left.id = merges_.find(pair.left, pair.right)->id;
-      right.id = -1;
-      left.next = right.next;
-      if (left.next != kNone) symbols[left.next].previous = pair.at;
-      consider(left.previous);
-      consider(pair.at);
-    }
-    for (std::uint32_t at = 0; at != kNone; at = symbols[at].next) ids.push_back(symbols[at].id);
-  }
-
   std::string where_;
   std::vector<std::string> pieces_, bytes_;   // by id; bytes empty for what no text gives
   std::unordered_map<std::string, std::int32_t> ids_;
   std::array<std::int32_t, 256> byte_ids_{};
-  MergeTable merges_;
+  PairMerges merges_;
   std::vector<std::pair<std::int32_t, std::int32_t>> pairs_;
   artifact::TokenizerRecord record_;
 };

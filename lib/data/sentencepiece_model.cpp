@@ -96,11 +96,17 @@ ParsedModel parse_model(std::string_view bytes, const std::string& where) {
         if (inner.field() == 2) model.charsmap_bytes = inner.payload().size();
         if (inner.field() == 3) model.add_dummy_prefix = inner.value() != 0;
         if (inner.field() == 4) model.remove_extra_whitespaces = inner.value() != 0;
+        if (inner.field() == 5) model.escape_whitespaces = inner.value() != 0;
       }
     }
   }
   if (model.pieces.empty()) wire.fail();
   return model;
+}
+
+bool takes_text_as_it_is(const ParsedModel& model) {
+  return model.charsmap_bytes == 0 && !model.remove_extra_whitespaces && model.escape_whitespaces &&
+         !model.whitespace_as_suffix;
 }
 
 std::string content_hash(const ParsedModel& model) {

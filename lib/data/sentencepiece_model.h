@@ -30,7 +30,11 @@ struct ParsedModel {
   std::size_t charsmap_bytes = 0;    ///< 0: text is taken as it is
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
+  bool escape_whitespaces = true;  ///< a space becomes a space mark
 };
+
+/// The model sees the text itself, but for space marks and a dummy prefix.
+bool takes_text_as_it_is(const ParsedModel& model);
 
 /// @throws ArtifactError that names `where` when the bytes are no such model.
 ParsedModel parse_model(std::string_view bytes, const std::string& where);

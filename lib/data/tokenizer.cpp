@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <mutex>
+#include <optional>
 
 #include "data/sentencepiece_model.h"
+#include "data/sentencepiece_words.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -90,12 +93,19 @@ class SentencePieceTokenizer : public Tokenizer {
   }
   artifact::TokenizerRecord record() const override { return record_; }
   const ParsedModel& parsed() const { return parsed_; }
+  /// Made when first asked for, then shared by all threads; nothing where words need the library.
+  const SentencePieceWords* words() const {
+    std::call_once(words_made_, [this] { words_ = SentencePieceWords::of(parsed_); });
+    return words_ ? &*words_ : nullptr;
+  }
 
  private:
   std::string where_;
   ParsedModel parsed_;
   sentencepiece::SentencePieceProcessor processor_;
   artifact::TokenizerRecord record_;
+  mutable std::once_flag words_made_;
+  mutable std::optional<SentencePieceWords> words_;
 };
 
 class ByteTokenizer : public Tokenizer {
@@ -195,6 +205,7 @@ struct CachedEncoder::State {
 
   const Tokenizer& tokenizer;
   const ByteLevelTokenizer* byte_level = nullptr;   // whose words are those of its pattern
+  const SentencePieceWords* piece_words = nullptr;
   bool sound = false;
   bool mark_is_space = true;   // a space mark in the text itself reads as a space does
   bool dummy_prefix = false;
@@ -217,8 +228,7 @@ struct CachedEncoder::State {
     const ParsedModel& parsed = model->parsed();
     dummy_prefix = parsed.add_dummy_prefix;
     // Only where cutting before spaces cannot change what merges: BPE, text taken as it is, no piece across the cut.
-    sound = parsed.model_type == ModelType::kBpe && parsed.charsmap_bytes == 0 && !parsed.remove_extra_whitespaces &&
-            !parsed.whitespace_as_suffix;
+    sound = parsed.model_type == ModelType::kBpe && takes_text_as_it_is(parsed);
     for (const ModelPiece& piece : parsed.pieces) {
       std::string_view rest = piece.text;
       if (rest == kSpaceMark) space_id = static_cast<std::int32_t>(&piece - parsed.pieces.data());
@@ -228,7 +238,9 @@ struct CachedEncoder::State {
       if (rest.find(kSpaceMark) != std::string_view::npos || rest.find(' ') != std::string_view::npos) sound = false;
     }
     sound = sound && space_id >= 0;
-    if (sound) slots.resize(kSlots);
+    if (!sound) return;
+    slots.resize(kSlots);
+    piece_words = model->words();
   }
 
   static std::uint64_t hash_of(std::string_view word) {
@@ -247,9 +259,12 @@ struct CachedEncoder::State {
   }
 
   void encode_word(std::string_view word) {
-    if (byte_level == nullptr) return tokenizer.encode(word, scratch);
-    scratch.clear();
-    byte_level->encode_word(word, scratch);
+    if (byte_level != nullptr) {
+      scratch.clear();
+      byte_level->encode_word(word, scratch);
+    } else if (piece_words == nullptr || !piece_words->encode(word, scratch)) {
+      tokenizer.encode(word, scratch);
+    }
   }
 
   void append(std::string_view word, std::vector<std::int32_t>& out) {

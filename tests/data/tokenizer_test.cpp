@@ -2,15 +2,19 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "data/sentencepiece_model.h"
+#include "data/sentencepiece_words.h"
 #include "data/stories.h"
 #include "data/tokenizer_training.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/random.h"
 #include "support/test_data.h"
 #include "support/text.h"
 
@@ -98,6 +102,124 @@ BOOST_AUTO_TEST_CASE(the_word_cache_gives_the_same_ids) {
       }
     }
   }
+}
+
+namespace {
+
+/// Protobuf by hand: the library's classes for it are not installed.
+std::string field(int number, std::string_view bytes) {
+  std::string out;
+  const auto varint = [&](std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+    out += static_cast<char>(value);
+  };
+  varint(static_cast<std::uint64_t>(number) << 3 | 2);
+  varint(bytes.size());
+  return out.append(bytes);
+}
+std::string flag(int number, bool value) {
+  std::string out;
+  for (const unsigned tag = static_cast<unsigned>(number) << 3; out.empty();) {
+    if (tag >= 0x80)
+      out += static_cast<char>(tag | 0x80), out += static_cast<char>(tag >> 7);
+    else
+      out += static_cast<char>(tag);
+  }
+  return out += static_cast<char>(value);
+}
+
+std::string write_model(const std::vector<data::ModelPiece>& pieces, bool byte_fallback, bool dummy_prefix) {
+  std::string out;
+  for (const data::ModelPiece& piece : pieces) {
+    std::string score(4, '\0');
+    std::memcpy(score.data(), &piece.score, 4);
+    out += field(1, field(1, piece.text) + "\x15" + score + "\x18" + static_cast<char>(piece.type));
+  }
+  out += field(2, std::string("\x18\x02") + flag(35, byte_fallback));
+  return out + field(3, flag(3, dummy_prefix) + flag(4, false) + flag(5, true));
+}
+
+/// Pieces of two or three characters over few characters, some of which are no pieces themselves; many equal scores.
+std::vector<data::ModelPiece> random_pieces(support::Xoshiro& random, bool byte_fallback) {
+  using data::PieceType;
+  std::vector<data::ModelPiece> pieces = {
+      {"<unk>", 0, PieceType::kUnknown}, {"<s>", 0, PieceType::kControl}, {"</s>", 0, PieceType::kControl}};
+  for (int byte = 0; byte < 256 && byte_fallback; ++byte)
+    pieces.push_back({fmt::format("<0x{:02X}>", byte), 0, PieceType::kByte});
+  std::set<std::string> texts = {"\xe2\x96\x81"};
+  const std::vector<std::string> characters = {"a", "b", "c", "\xc3\xa9", "\xe4\xb8\xad", "<"};
+  const auto any = [&] { return characters[random.below(characters.size())]; };
+  for (const std::string& character : characters) {
+    if (random.below(4) > 0) texts.insert(character);
+  }
+  for (int i = 0; i < 40; ++i) {
+    std::string text = random.below(3) == 0 ? "\xe2\x96\x81" : any();
+    for (std::uint64_t more = 1 + random.below(3); more > 0; --more) text += any();
+    texts.insert(text);
+  }
+  for (const std::string& text : texts)
+    pieces.push_back({text, -static_cast<float>(random.below(12)), PieceType::kNormal});
+  if (random.below(2)) pieces.push_back({"\n", 0, PieceType::kUserDefined});
+  if (random.below(2) && texts.insert("cb").second) pieces.push_back({"cb", 0, PieceType::kUserDefined});
+  return pieces;
+}
+
+}  // namespace
+
+/// Models that nobody trained: ids of words are the library's, whatever joins, stays alone or is unknown.
+BOOST_AUTO_TEST_CASE(words_of_odd_models_have_the_ids_of_the_library) {
+  support::Xoshiro random(11);
+  const std::vector<std::string> parts = {"a", "b",  "c",  "\xc3\xa9", "\xe4\xb8\xad",     "<",   "cb",    " ",
+                                          " ", "  ", "\n", "z",        "\xf0\x9f\x98\x80", "<s>", "<0x0A>"};
+  std::size_t direct = 0;
+  for (int model = 0; model < 60; ++model) {
+    const bool byte_fallback = model % 2 == 0, dummy_prefix = model % 3 > 0;
+    const std::string bytes = write_model(random_pieces(random, byte_fallback), byte_fallback, dummy_prefix);
+    const auto tokenizer = data::make_sentencepiece(bytes, "odd");
+    const auto words = data::SentencePieceWords::of(data::parse_model(bytes, "odd"));
+    BOOST_REQUIRE(words.has_value());
+    CachedEncoder cached(*tokenizer);
+    BOOST_TEST(cached.caches());
+    std::vector<std::int32_t> ids;
+    for (int i = 0; i < 60; ++i) {
+      std::string text;
+      for (std::uint64_t length = random.below(i % 10 == 0 ? 300 : 12); length > 0; --length)
+        text += parts[random.below(parts.size())];
+      BOOST_REQUIRE(words->encode(text, ids));
+      BOOST_REQUIRE_MESSAGE(ids == tokenizer->encode(text), "model " << model << ", text " << support::quote(text));
+      cached.encode(text, ids);
+      BOOST_REQUIRE_MESSAGE(ids == tokenizer->encode(text), "model " << model << ", text " << support::quote(text));
+      direct += !ids.empty();
+    }
+  }
+  BOOST_TEST(direct > 2000u);
+}
+
+BOOST_AUTO_TEST_CASE(what_words_cannot_do_is_left_to_the_library) {
+  const auto of = [](const std::vector<data::ModelPiece>& further) {
+    std::vector<data::ModelPiece> pieces = {{"<unk>", 0, data::PieceType::kUnknown}, {"\xe2\x96\x81", -1}, {"a", -1}};
+    pieces.insert(pieces.end(), further.begin(), further.end());
+    return data::SentencePieceWords::of(data::parse_model(write_model(pieces, false, true), "x"));
+  };
+  BOOST_TEST(of({}).has_value());
+  BOOST_TEST(!of({{"b", 0, data::PieceType::kControl}}).has_value());  // found before any other piece
+  BOOST_TEST(!of({{"aa", 0, data::PieceType::kUnused}}).has_value());  // taken apart again
+  BOOST_TEST(!of({{"\xe2\x96\x81"
+                   "b",
+                   0, data::PieceType::kUserDefined}})
+                  .has_value());
+  BOOST_TEST(!of({{"b\xff", 0}}).has_value());
+  BOOST_TEST(!of({{"<0x41>", 0, data::PieceType::kByte}}).has_value());  // one byte of 256
+  std::vector<std::int32_t> ids;
+  BOOST_TEST(!of({})->encode("a\xff", ids));  // the library puts U+FFFD there
+  const auto unigram =
+      data::parse_model(write_model({{"<unk>", 0, data::PieceType::kUnknown}, {"\xe2\x96\x81", -1}}, false, true), "x");
+  data::ParsedModel changed = unigram;
+  changed.model_type = data::ModelType::kUnigram;
+  BOOST_TEST(!data::SentencePieceWords::of(changed).has_value());
+  changed = unigram;
+  changed.charsmap_bytes = 10;
+  BOOST_TEST(!data::SentencePieceWords::of(changed).has_value());
 }
 
 BOOST_AUTO_TEST_CASE(token_bytes_add_up_to_the_text) {
