@@ -1,3 +1,8 @@
+#include <arrow/io/file.h>
+#include <parquet/column_writer.h>
+#include <parquet/file_writer.h>
+#include <parquet/properties.h>
+#include <parquet/schema.h>
 #include <time.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -11,10 +16,11 @@
 #include "data/reading/document_source.h"
 #include "data/reading/parquet_text.h"
 #include "support/error.h"
-#include "support/files.h"
 #include "support/file_listing.h"
+#include "support/files.h"
 #include "support/json.h"
 #include "support/peak_memory.h"
+#include "support/random.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 #include "support/text.h"
@@ -78,6 +84,28 @@ std::string zstd(const std::string& text) {
   std::string out(ZSTD_compressBound(text.size()), '\0');
   out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
   return out;
+}
+
+/// A column `text`, a page a document.
+void write_parquet(const fs::path& path, const std::vector<std::string>& texts, parquet::Compression::type codec) {
+  const auto column = parquet::schema::PrimitiveNode::Make("text", parquet::Repetition::REQUIRED,
+                                                           parquet::LogicalType::String(), parquet::Type::BYTE_ARRAY);
+  const auto schema = std::static_pointer_cast<parquet::schema::GroupNode>(
+      parquet::schema::GroupNode::Make("schema", parquet::Repetition::REQUIRED, {column}));
+  const auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
+  const auto properties = parquet::WriterProperties::Builder()
+                              .compression(codec)
+                              ->disable_dictionary()
+                              ->data_pagesize(1000)
+                              ->write_batch_size(1)
+                              ->build();
+  const auto file = parquet::ParquetFileWriter::Open(out, schema, properties);
+  auto* writer = static_cast<parquet::ByteArrayWriter*>(file->AppendRowGroup()->NextColumn());
+  for (const std::string& text : texts) {
+    const parquet::ByteArray value(text);
+    writer->WriteBatch(1, nullptr, nullptr, &value);
+  }
+  file->Close();
 }
 
 /// The processor's time of this thread, which other work on the machine does not count against.
@@ -475,7 +503,10 @@ BOOST_AUTO_TEST_CASE(long_documents_stay_within_twice_the_limit) {
     put(folder / "d.txt", word);
     put(folder / "d.txt.gz", gzip(word));
     put(folder / "d.txt.zst", zstd(word));
-    for (const char* name : {"d.txt", "d.txt.gz", "d.txt.zst"}) {
+    const std::string line = "{\"id\": 1, \"text\": \"\\u0078" + word.substr(1) + "\", \"n\": 2}\n";
+    put(folder / "d.jsonl", line + line);  // two, so that the first is still held when the second is read
+    put(folder / "d.jsonl.zst", zstd(line + line));
+    for (const char* name : {"d.txt", "d.txt.gz", "d.txt.zst", "d.jsonl", "d.jsonl.zst"}) {
       const auto source = data::make_file_source({{folder / name, name}}, {});
       Outcome first = Outcome::kEnd;
       const std::int64_t grown = test::peak_growth([&] {
@@ -487,6 +518,28 @@ BOOST_AUTO_TEST_CASE(long_documents_stay_within_twice_the_limit) {
       BOOST_TEST((first == (bytes < limit ? Outcome::kDocument : Outcome::kBad)), name);
       BOOST_TEST(grown < 2 * limit + (8 << 20), name << " with " << bytes << " bytes took " << grown);
     }
+  }
+}
+
+/// Pages of a document each. One above the limit costs its page, which is unpacked whole.
+BOOST_AUTO_TEST_CASE(long_documents_of_parquet_stay_within_twice_the_limit) {
+  const test::TempFolder folder;
+  const std::int64_t limit = data::TextOptions().longest_document;
+  std::string word(static_cast<std::size_t>(limit) - 10, 'x');
+  support::Xoshiro random(1);
+  for (char& byte : word) byte = static_cast<char>('a' + random.below(26));  // so that compression saves little
+  for (const auto codec :
+       {parquet::Compression::UNCOMPRESSED, parquet::Compression::SNAPPY, parquet::Compression::ZSTD}) {
+    const fs::path path = folder / "d.parquet";
+    write_parquet(path, {word, "short", word}, codec);
+    std::uint64_t documents = 0;
+    const std::int64_t grown = test::peak_growth([&] {
+      const auto source = data::make_file_source({{path, "d.parquet"}}, {});
+      DocumentSource::Item item;
+      while (source->next(item) == Outcome::kDocument) ++documents;
+    });
+    BOOST_TEST(documents == 3u);
+    BOOST_TEST(grown < 2 * limit + (16 << 20), "codec " << codec << " took " << grown);
   }
 }
 

@@ -20,6 +20,8 @@ class ParquetFile : public FileReader {
       : path_(path), options_(options), rows_(path, options.column, filter) {}
 
   Outcome next(Item& item) override {
+    // A long document is not kept while the page of the next one is unpacked.
+    if (item.text.capacity() > (1 << 20)) std::string().swap(item.text);
     std::optional<std::string_view> text;
     if (!rows_.next(text)) return Outcome::kEnd;
     item.row = row_++;
