@@ -56,9 +56,13 @@ BranchPoint open_branch_point(const artifact::Workspace& workspace, const data::
                             dataset.tokenizer_digest()));
   }
   if (needs.same_data && meta.data_digest != dataset.content_digest()) {
-    throw ArtifactError(cat(file.string(), ": trained on token shards ", meta.data_digest, ", but the input is ",
-                            dataset.content_digest()),
-                        "a branch continues the order of the same data");
+    const std::string& rule = dataset.splits().rule;
+    throw ArtifactError(
+        cat(file.string(), ": trained on token shards ", meta.data_digest, ", but the input is ",
+            dataset.content_digest(),
+            meta.split_rule == rule ? ""
+                                    : cat("; its data was split into ", meta.split_rule, ", this data into ", rule)),
+        "a branch continues the order of the same data");
   }
   if (needs.moments && from.checkpoint.find("optim/m/embedding") == nullptr) {
     throw ArtifactError(

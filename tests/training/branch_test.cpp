@@ -260,14 +260,21 @@ BOOST_AUTO_TEST_CASE(a_horizon_before_the_snapshot_is_told) {
                         [](const auto& error) { return says(error, {"step 16", "step 10"}); });
 }
 
-BOOST_AUTO_TEST_CASE(other_data_and_other_tokenizers_are_refused_with_both_names) {
-  artifact::Workspace workspace = branch("a", "s16");
-  workspace.inputs["data"] = {{write_shards(folder / "other", 40, 2), artifact::Kind::kTokenShards, "", {}}};
-  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), workspace), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"token shards"}); });
-  workspace.inputs["data"] = {{write_shards(folder / "third", 40, 1, "another"), artifact::Kind::kTokenShards, "", {}}};
-  BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), workspace), support::ArtifactError,
-                        [](const auto& error) { return says(error, {"tokenizer"}); });
+BOOST_AUTO_TEST_CASE(other_data_splits_and_tokenizers_are_refused_with_both_values) {
+  const data::TokenDataset own(data);
+  const auto refused = [&](const std::filesystem::path& shards, const std::vector<std::string>& parts) {
+    artifact::Workspace workspace = branch("a", "s16");
+    workspace.inputs["data"] = {{shards, artifact::Kind::kTokenShards, "", {}}};
+    BOOST_CHECK_EXCEPTION(training::branch_decay(decay(1.0, 0.2), workspace), support::ArtifactError,
+                          [&](const auto& error) { return says(error, parts); });
+  };
+  const auto other = write_shards(folder / "other", 40, 2);
+  refused(other, {"token shards", own.content_digest(), data::TokenDataset(other).content_digest()});
+  const auto split = write_shards(folder / "split", 40, 1, "test", "every ninth");
+  refused(split, {own.content_digest(), data::TokenDataset(split).content_digest(),
+                  "split into every eighth for validation, this data into every ninth"});
+  const auto third = write_shards(folder / "third", 40, 1, "another");
+  refused(third, {"tokenizer", own.tokenizer_digest(), data::TokenDataset(third).tokenizer_digest()});
 }
 
 BOOST_AUTO_TEST_CASE(the_end_of_a_decay_and_a_damaged_file_are_no_snapshots) {

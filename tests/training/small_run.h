@@ -23,7 +23,8 @@ inline constexpr std::int64_t kVocabulary = 23;
 
 /// Documents of a walk in which the next token follows from the last but for a little noise.
 inline std::filesystem::path write_shards(const std::filesystem::path& folder, std::int64_t documents = 40,
-                                          std::uint64_t seed = 1, const std::string& tokenizer = "test") {
+                                          std::uint64_t seed = 1, const std::string& tokenizer = "test",
+                                          const std::string& split_rule = "every eighth for validation") {
   artifact::TokenizerRecord record;
   record.kind = "bytes";
   record.vocabulary = kVocabulary;
@@ -34,7 +35,7 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
   record.content_hash = tokenizer;
   record.library = "test";
   artifact::TokenShardsWriter writer(folder, {}, record, 1 << 20);
-  artifact::SplitRecord splits{.rule = "every eighth for validation", .documents = {}};
+  artifact::SplitRecord splits{.rule = split_rule, .documents = {}};
   support::Xoshiro random(seed);
   for (std::int64_t document = 0; document < documents; ++document) {
     std::vector<std::int32_t> ids{0};
