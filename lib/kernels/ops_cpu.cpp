@@ -1,5 +1,6 @@
 // By the kernels of cpu.h: rows are split among threads, sums over rows in a fixed number of parts.
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 

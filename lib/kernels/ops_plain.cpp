@@ -1,4 +1,5 @@
 // The definitions, in LibTorch's operators.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/log_softmax.h>
