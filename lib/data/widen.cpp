@@ -25,6 +25,16 @@ Stored widen_each(const std::byte* from, std::size_t first, std::size_t count, T
 
 #if defined(__x86_64__)
 
+/// The first four of `ids`; and the larger of each two. The last argument tells the width.
+__attribute__((target("avx2"))) inline __m256i four(__m128i ids, std::uint16_t) { return _mm256_cvtepu16_epi64(ids); }
+__attribute__((target("avx2"))) inline __m256i four(__m128i ids, std::uint32_t) { return _mm256_cvtepu32_epi64(ids); }
+__attribute__((target("avx2"))) inline __m128i larger(__m128i a, __m128i b, std::uint16_t) {
+  return _mm_max_epu16(a, b);
+}
+__attribute__((target("avx2"))) inline __m128i larger(__m128i a, __m128i b, std::uint32_t) {
+  return _mm_max_epu32(a, b);
+}
+
 /// 16 bytes of ids at a time: eight of 16 bits, four of 32.
 template <typename Stored>
 __attribute__((target("avx2"))) Stored widen_avx2(const std::byte* from, std::size_t count, std::int64_t* out) {
@@ -34,17 +44,12 @@ __attribute__((target("avx2"))) Stored widen_avx2(const std::byte* from, std::si
   for (; i + kStep <= count; i += kStep) {
     const __m128i ids = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * sizeof(Stored)));
     auto* to = reinterpret_cast<__m256i*>(out + i);
-    if constexpr (sizeof(Stored) == 2) {
-      most = _mm_max_epu16(most, ids);
-      _mm256_storeu_si256(to, _mm256_cvtepu16_epi64(ids));
-      _mm256_storeu_si256(to + 1, _mm256_cvtepu16_epi64(_mm_srli_si128(ids, 8)));
-    } else {
-      most = _mm_max_epu32(most, ids);
-      _mm256_storeu_si256(to, _mm256_cvtepu32_epi64(ids));
-    }
+    most = larger(most, ids, Stored());
+    _mm256_storeu_si256(to, four(ids, Stored()));
+    if constexpr (kStep == 8) _mm256_storeu_si256(to + 1, four(_mm_srli_si128(ids, 8), Stored()));
   }
-  Stored lanes[kStep];
-  std::memcpy(lanes, &most, sizeof lanes);
+  Stored lanes[kStep];  // stored at the end: with its address taken, GCC keeps `most` in memory all along
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(lanes), most);
   return widen_each(from, i, count, out, *std::max_element(lanes, lanes + kStep));
 }
 
