@@ -84,7 +84,6 @@ void SentencePieceWords::add_merges(const ParsedModel& model) {
   for (const ModelPiece& piece : model.pieces) texts_.push_back(piece.text);
   std::unordered_map<std::string_view, std::int32_t> normal;  // what pairs are made of
   std::unordered_set<std::string_view> further;               // characters of pieces that are none themselves
-  std::size_t splits = 0;
   std::vector<float> scores;
   for (std::size_t i = 0; i < model.pieces.size(); ++i) {
     if (model.pieces[i].type != PieceType::kNormal) continue;
@@ -92,7 +91,7 @@ void SentencePieceWords::add_merges(const ParsedModel& model) {
     scores.push_back(model.pieces[i].score);
   }
   for (const auto& [text, id] : normal) {
-    for (std::size_t at = 0; at < text.size(); ++splits) {
+    for (std::size_t at = 0; at < text.size();) {
       const std::string_view character = text.substr(at, character_bytes(text.substr(at)));
       if (normal.find(character) == normal.end()) further.insert(character);
       at += character.size();
@@ -118,7 +117,11 @@ void SentencePieceWords::add_merges(const ParsedModel& model) {
   // The best score is rank 0; equal scores have one rank, as the first of them in the text is joined.
   std::sort(scores.begin(), scores.end(), std::greater<>());
   scores.erase(std::unique(scores.begin(), scores.end()), scores.end());
-  merges_.reserve(splits);
+  struct Pair {
+    std::int32_t left, right, joined;
+    std::uint32_t rank;
+  };
+  std::vector<Pair> pairs;  // counted before the table is made, which is then no larger than needed
   for (std::int32_t id = 0; id < pieces_; ++id) {
     const ModelPiece& piece = model.pieces[static_cast<std::size_t>(id)];
     if (piece.type != PieceType::kNormal) continue;
@@ -127,9 +130,11 @@ void SentencePieceWords::add_merges(const ParsedModel& model) {
     const std::string_view text = piece.text;
     for (std::size_t at = character_bytes(text); at < text.size(); at += character_bytes(text.substr(at))) {
       const auto left = normal.find(text.substr(0, at)), right = normal.find(text.substr(at));
-      if (left != normal.end() && right != normal.end()) merges_.add(left->second, right->second, rank, id);
+      if (left != normal.end() && right != normal.end()) pairs.push_back({left->second, right->second, id, rank});
     }
   }
+  merges_.reserve(pairs.size());
+  for (const Pair& pair : pairs) merges_.add(pair.left, pair.right, pair.rank, pair.joined);
 }
 
 std::size_t SentencePieceWords::take_user_defined(std::string_view rest) const {
