@@ -5,8 +5,12 @@
 #include <nccl.h>
 #endif
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <memory>
 
 #include "cuda/kernels.h"
 #include "cuda/plugin.h"
@@ -64,13 +68,33 @@ struct Communicator {
   ncclComm_t nccl = nullptr;
   cudaStream_t stream = nullptr;
   cudaEvent_t event = nullptr;
+  double timeout_s = 0;
+
+  ~Communicator() {
+    if (event != nullptr) cudaEventDestroy(event);
+    if (stream != nullptr) cudaStreamDestroy(stream);
+  }
 };
 
 /// CUDA's errors as negative numbers, so that they are not taken for NCCL's.
 int cuda_status(cudaError_t status) { return status == cudaSuccess ? 0 : -static_cast<int>(status); }
 
-int nccl_open(const char id[128], int ranks, int rank, int device, void** communicator, char* problem, std::size_t size) {
-  auto* made = new Communicator;
+/// What a call that does not block ends with; ncclInProgress when that took longer than the communicator waits.
+ncclResult_t settled(const Communicator& self, ncclResult_t result) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (result == ncclInProgress) {
+    const ncclResult_t asked = ncclCommGetAsyncError(self.nccl, &result);
+    if (asked != ncclSuccess) return asked;
+    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() > self.timeout_s) break;
+    if (result == ncclInProgress) usleep(200);
+  }
+  return result;
+}
+
+int nccl_open(const char id[128], int ranks, int rank, int device, double timeout_s, void** communicator, char* problem,
+              std::size_t size) {
+  auto made = std::make_unique<Communicator>();
+  made->timeout_s = timeout_s;
   cudaError_t status = cudaSetDevice(device);
   if (status == cudaSuccess) status = cudaStreamCreateWithFlags(&made->stream, cudaStreamNonBlocking);
   if (status == cudaSuccess) status = cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming);
@@ -80,10 +104,17 @@ int nccl_open(const char id[128], int ranks, int rank, int device, void** commun
   }
   ncclUniqueId given;
   std::memcpy(&given, id, sizeof given);
-  const ncclResult_t result = ncclCommInitRank(&made->nccl, ranks, given, rank);
-  if (result != ncclSuccess) say(ncclGetErrorString(result), problem, size);
-  *communicator = made;
-  return result;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;   // a rank that died must not hold the others for ever
+  const ncclResult_t result = settled(*made, ncclCommInitRankConfig(&made->nccl, ranks, given, rank, &config));
+  if (result != ncclSuccess) {
+    say(result == ncclInProgress ? "the other ranks did not come within compute.rank_timeout" : ncclGetErrorString(result), problem,
+        size);
+    if (made->nccl != nullptr) ncclCommAbort(made->nccl);
+    return result;
+  }
+  *communicator = made.release();
+  return 0;
 }
 
 /// The communicator's stream waits for what `stream` holds now.
@@ -95,14 +126,14 @@ cudaError_t follow(const Communicator& communicator, void* stream) {
 int nccl_start_sum(void* communicator, void* data, std::int64_t count, bool is_double, void* stream) {
   const auto& self = *static_cast<Communicator*>(communicator);
   if (const cudaError_t status = follow(self, stream); status != cudaSuccess) return cuda_status(status);
-  return ncclAllReduce(data, data, static_cast<std::size_t>(count), is_double ? ncclDouble : ncclFloat, ncclSum,
-                       self.nccl, self.stream);
+  return settled(self, ncclAllReduce(data, data, static_cast<std::size_t>(count), is_double ? ncclDouble : ncclFloat, ncclSum,
+                                     self.nccl, self.stream));
 }
 
 int nccl_start_broadcast(void* communicator, void* data, std::int64_t bytes, int root, void* stream) {
   const auto& self = *static_cast<Communicator*>(communicator);
   if (const cudaError_t status = follow(self, stream); status != cudaSuccess) return cuda_status(status);
-  return ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclChar, root, self.nccl, self.stream);
+  return settled(self, ncclBroadcast(data, data, static_cast<std::size_t>(bytes), ncclChar, root, self.nccl, self.stream));
 }
 
 int nccl_join(void* communicator, void* stream) {
@@ -131,12 +162,12 @@ int nccl_done(void* communicator, int* done, char* problem, std::size_t size) {
 void nccl_close(void* communicator, bool agreed) {
   auto* self = static_cast<Communicator*>(communicator);
   if (self == nullptr) return;
-  if (agreed)
+  if (agreed) {
+    settled(*self, ncclCommFinalize(self->nccl));
     ncclCommDestroy(self->nccl);
-  else
+  } else {
     ncclCommAbort(self->nccl);
-  if (self->event != nullptr) cudaEventDestroy(self->event);
-  if (self->stream != nullptr) cudaStreamDestroy(self->stream);
+  }
   delete self;
 }
 #endif
@@ -147,8 +178,6 @@ PeCudaTable make_table() {
   table.device_properties = device_properties;
   table.set_device = set_device;
   table.current_stream = current_stream;
-  table.embedding_gradient = pe::cuda::launch_embedding_gradient;
-  table.cross_entropy = pe::cuda::launch_cross_entropy;
   pe::cuda::fill_row_kernels(table);
   pe::cuda::fill_attention_kernels(table);
 #if defined(PE_HAVE_NCCL)

@@ -8,83 +8,6 @@
 namespace pe::cuda {
 namespace {
 
-__device__ inline float to_float(float value) { return value; }
-__device__ inline float to_float(__nv_bfloat16 value) { return __bfloat162float(value); }
-__device__ inline void from_float(float value, float& to) { to = value; }
-__device__ inline void from_float(float value, __nv_bfloat16& to) { to = __float2bfloat16(value); }
-
-// A block for each place of the sorted order; the first of a run of equal ids adds the run, in order, column by column.
-// No atomics: two runs of the program add in the same order.
-template <typename Row>
-__global__ void embedding_gradient(const std::int64_t* ids, const std::int64_t* order, const Row* rows, float* gradient,
-                                   std::int64_t count, std::int64_t width, float scale) {
-  const std::int64_t at = blockIdx.x;
-  const std::int64_t id = ids[order[at]];
-  if (id < 0 || (at > 0 && ids[order[at - 1]] == id)) return;
-  for (std::int64_t column = threadIdx.x; column < width; column += blockDim.x) {
-    float sum = 0;
-    for (std::int64_t i = at; i < count && ids[order[i]] == id; ++i) sum += to_float(rows[order[i] * width + column]);
-    gradient[id * width + column] += scale * sum;
-  }
-}
-
-struct Partial {
-  float top;
-  float total;   // of exp(x - top)
-};
-
-__device__ inline Partial merge(Partial a, Partial b) {
-  const float top = fmaxf(a.top, b.top);
-  if (top == -INFINITY) return {top, 0};
-  return {top, a.total * __expf(a.top - top) + b.total * __expf(b.top - top)};
-}
-
-constexpr int kThreads = 256;
-
-// A block for each row: the maximum and the sum in one pass, the gradient in place in a second.
-template <typename Logit>
-__global__ void cross_entropy(Logit* logits, const std::int64_t* targets, float* loss, std::int64_t vocabulary,
-                              bool gradient) {
-  const std::int64_t row = blockIdx.x;
-  Logit* values = logits + row * vocabulary;
-  const std::int64_t target = targets[row];
-  if (target < 0) {
-    if (threadIdx.x == 0) loss[row] = 0;
-    if (gradient) {
-      for (std::int64_t i = threadIdx.x; i < vocabulary; i += kThreads) from_float(0, values[i]);
-    }
-    return;
-  }
-  Partial mine{-INFINITY, 0};
-  for (std::int64_t i = threadIdx.x; i < vocabulary; i += kThreads) {
-    const float x = to_float(values[i]);
-    if (x > mine.top) {
-      mine.total = mine.total * __expf(mine.top - x) + 1;
-      mine.top = x;
-    } else {
-      mine.total += __expf(x - mine.top);   // NaN goes on into the sum
-    }
-  }
-  __shared__ Partial partials[kThreads];
-  partials[threadIdx.x] = mine;
-  __syncthreads();
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) partials[threadIdx.x] = merge(partials[threadIdx.x], partials[threadIdx.x + half]);
-    __syncthreads();
-  }
-  const Partial all = partials[0];
-  if (threadIdx.x == 0) loss[row] = logf(all.total) + all.top - to_float(values[target]);
-  if (!gradient) return;
-  __syncthreads();   // the target's logit is read before it is overwritten
-  const float scale = 1 / all.total;
-  for (std::int64_t i = threadIdx.x; i < vocabulary; i += kThreads) {
-    const float probability = __expf(to_float(values[i]) - all.top) * scale;
-    from_float(i == target ? probability - 1 : probability, values[i]);
-  }
-}
-
-// ---- Bodies of rows.h -----------------------------------------------------------------------------------------------
-
 constexpr int kTeams = 8;   // rows of a block
 
 /// A warp for each row.
@@ -109,6 +32,57 @@ template <typename Body>
 __global__ void run_line(Body body, std::int64_t columns) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < columns; i += step) body(0, i);
+}
+
+/// A block for each row.
+template <typename Body>
+__global__ void __launch_bounds__(Body::kThreads) run_lines(Body body) {
+  const std::int64_t row = blockIdx.x;
+  const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
+  typename Body::Own own;
+  LogSum mine = body.begin(row, thread, own);
+  const auto fold = [&](LogSum sum, int lanes) {
+    for (int half = lanes / 2; half > 0; half /= 2) {
+      const LogSum other{__shfl_xor_sync(0xffffffffU, sum.top, half), __shfl_xor_sync(0xffffffffU, sum.total, half)};
+      sum = merge(sum, other);
+    }
+    return sum;
+  };
+  constexpr int kWarps = Body::kThreads / kLanes;
+  __shared__ LogSum of_warps[kWarps];
+  mine = fold(mine, kLanes);
+  if (lane == 0) of_warps[warp] = mine;
+  __syncthreads();   // all of the row has been read, too
+  body.finish(row, thread, own, fold(of_warps[lane % kWarps], kWarps));
+}
+
+/// A warp for each tile of tokens.
+template <typename Body>
+__global__ void __launch_bounds__(kTeams* kLanes) run_heads(Body body, std::int64_t tiles) {
+  const std::int64_t tile = static_cast<std::int64_t>(blockIdx.x) * kTeams + threadIdx.x / kLanes;
+  if (tile >= tiles) return;   // the whole warp
+  const int lane = threadIdx.x % kLanes;
+  typename Body::Own own;
+  body.open(own);
+  const std::int64_t first = tile * body.per_tile, end = first + body.per_tile < body.tokens ? first + body.per_tile : body.tokens;
+  for (std::int64_t token = first; token < end; ++token) {
+    PE_UNROLL   // a part's number must be a constant, or sums and parameters would not lie in registers
+        for (int part = 0; part < 3; ++part) {
+      if (part >= body.parts()) break;
+      body.begin(token, part, lane, own);
+      for (std::uint32_t slot = 0; slot < body.slots(part); ++slot) {
+        float sum = body.partial(part, slot, lane, own);
+        for (int half = static_cast<int>(body.at.lanes) / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, half);
+        body.finish(part, slot, lane, own, sum);
+      }
+    }
+  }
+  PE_UNROLL
+  for (int i = 0; i < Body::kSums; ++i) {
+    for (int half = static_cast<int>(body.at.lanes); half < kLanes; half *= 2)
+      own.sums[i] += __shfl_xor_sync(0xffffffffU, own.sums[i], half);
+  }
+  body.close(tile, lane, own);
 }
 
 struct OnDevice {
@@ -136,36 +110,25 @@ struct OnDevice {
     }
     return cudaGetLastError();
   }
+
+  template <typename Body>
+  static int lines(const Body& body, std::int64_t rows, void* stream) {
+    if (rows == 0) return cudaSuccess;
+    run_lines<<<static_cast<unsigned>(rows), Body::kThreads, 0, static_cast<cudaStream_t>(stream)>>>(body);
+    return cudaGetLastError();
+  }
+
+  template <typename Body>
+  static int heads(const Body& body, std::int64_t tiles, void* stream) {
+    if (tiles == 0) return cudaSuccess;
+    const auto blocks = static_cast<unsigned>((tiles + kTeams - 1) / kTeams);
+    run_heads<<<blocks, kTeams * kLanes, 0, static_cast<cudaStream_t>(stream)>>>(body, tiles);
+    return cudaGetLastError();
+  }
 };
 
 }  // namespace
 
 void fill_row_kernels(PeCudaTable& table) { Launchers<OnDevice>::fill(table); }
-
-int launch_embedding_gradient(const std::int64_t* ids, const std::int64_t* order, const void* rows, bool rows_bf16,
-                              float* gradient, std::int64_t count, std::int64_t width, float scale, void* stream) {
-  if (count == 0) return cudaSuccess;
-  const auto on = static_cast<cudaStream_t>(stream);
-  const unsigned blocks = static_cast<unsigned>(count);
-  if (rows_bf16) {
-    embedding_gradient<<<blocks, 256, 0, on>>>(ids, order, static_cast<const __nv_bfloat16*>(rows), gradient, count, width, scale);
-  } else {
-    embedding_gradient<<<blocks, 256, 0, on>>>(ids, order, static_cast<const float*>(rows), gradient, count, width, scale);
-  }
-  return cudaGetLastError();
-}
-
-int launch_cross_entropy(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
-                         std::int64_t vocabulary, bool gradient, void* stream) {
-  if (rows == 0) return cudaSuccess;
-  const auto on = static_cast<cudaStream_t>(stream);
-  const unsigned blocks = static_cast<unsigned>(rows);
-  if (logits_bf16) {
-    cross_entropy<<<blocks, kThreads, 0, on>>>(static_cast<__nv_bfloat16*>(logits), targets, loss, vocabulary, gradient);
-  } else {
-    cross_entropy<<<blocks, kThreads, 0, on>>>(static_cast<float*>(logits), targets, loss, vocabulary, gradient);
-  }
-  return cudaGetLastError();
-}
 
 }  // namespace pe::cuda

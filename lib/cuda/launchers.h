@@ -1,9 +1,14 @@
 /// @file
-/// Which body of rows.h runs for which call of the plug-in's table. `On` runs them: on a GPU (kernels.cu), or on the CPU
-/// in the tests. It has `rows(body, rows, stream)`, `cells(body, rows, columns, stream)`, both 0 on success, and `Half`.
+/// Which body of rows.h, heads.h and loss.h runs for which call of the plug-in's table. `On` runs them: on a GPU (kernels.cu), or
+/// on the CPU in the tests. It has `rows(body, rows, stream)`, `cells(body, rows, columns, stream)`, `lines(body, rows, stream)`
+/// and `heads(body, tiles, stream)`, all 0 on success, and `Half`.
 #pragma once
 
-#include "cuda/rows.h"
+#include <utility>
+
+#include "cuda/draws.h"
+#include "cuda/heads.h"
+#include "cuda/loss.h"
 
 namespace pe::cuda {
 
@@ -45,26 +50,144 @@ struct Launchers {
     });
   }
 
-  static int split_heads(const void* packed, const float* weight, float eps, const PeCudaTurn* turn, void* out, float* rstd,
-                         const PeCudaHeads* shape, std::int64_t tokens, bool bf16, void* stream) {
-    const HeadRows rows{*shape, turn == nullptr ? PeCudaTurn{} : *turn};
-    return typed(bf16, 1, [&]<typename Value, int>() {
-      return On::rows(HeadsForward<Value>{rows, static_cast<const Value*>(packed), weight, static_cast<Value*>(out), rstd, eps},
-                      tokens * shape->heads, stream);
+  /// Whether packs of n values, and of n cosines, can be read at their places.
+  static bool aligned(const void* at, std::int64_t bytes) {
+    return reinterpret_cast<std::uintptr_t>(at) % static_cast<std::uintptr_t>(bytes) == 0;
+  }
+  template <int n>
+  static bool packs_of(const PeCudaTurn& turn, std::int64_t width) {
+    if (turn.pairs % n != 0 || width % n != 0) return false;
+    constexpr std::int64_t wide = n >= 4 ? 4 : n;
+    return turn.pairs == 0 ||
+           (turn.by_sequence % wide == 0 && turn.by_row % wide == 0 && aligned(turn.cos, 4 * wide) && aligned(turn.sin, 4 * wide));
+  }
+  template <typename Value, int n>
+  static bool packs_of(const PeCudaPart& part) {
+    return part.heads == 0 || (part.column % n == 0 && part.by_sequence % n == 0 && part.by_head % n == 0 && part.by_row % n == 0 &&
+                               aligned(part.values, sizeof(Value) * n) && aligned(part.weight, 4 * (n >= 4 ? 4 : n)));
+  }
+
+  /// The power of two that holds so many units with `units` of them in each lane.
+  template <int n, int units>
+  static HeadUnits<n> units_of(const PeCudaTurn& turn, std::int64_t width) {
+    HeadUnits<n> at{static_cast<std::uint32_t>(width), static_cast<std::uint32_t>(turn.pairs), turn.half, 1};
+    while (static_cast<std::int64_t>(at.lanes) * 2 * n * units < width) at.lanes *= 2;
+    return at;
+  }
+
+  /// Calls with(value, values of a pack, packs of a lane), the largest packs that shape and places allow.
+  template <typename With>
+  static int typed_heads(const PeCudaSplit& of, const void* packed, const void* dpacked, bool bf16, const With& with) {
+    if (of.width > 512) return 1;
+    const auto fits = [&]<typename Value, int n>() {
+      return packs_of<n>(of.turn, of.width) && of.packed_row % n == 0 && packs_of<Value, n>(of.q) && packs_of<Value, n>(of.k) &&
+             packs_of<Value, n>(of.v) && aligned(packed, sizeof(Value) * n) && aligned(dpacked, sizeof(Value) * n);
+    };
+    if (bf16) {
+      return fits.template operator()<Half, 8>() ? with.template operator()<Half, 8, 1>() : with.template operator()<Half, 1, 8>();
+    }
+    return fits.template operator()<float, 4>() ? with.template operator()<float, 4, 2>() : with.template operator()<float, 1, 8>();
+  }
+
+  static int split_heads(const void* packed, const PeCudaSplit* split, bool bf16, void* stream) {
+    PeCudaSplit of = *split;
+    of.v = {};
+    return typed_heads(of, packed, nullptr, bf16, [&]<typename Value, int n, int units>() {
+      return On::heads(
+          SplitHeads<Value, n, units, false>{of, units_of<n, units>(of.turn, of.width), static_cast<const Value*>(packed), nullptr,
+                                             nullptr, of.tokens, 1, of.tokens},
+          of.tokens, stream);
     });
   }
 
-  static int split_heads_backward(const void* dout, const void* packed, const float* weight, const float* rstd,
-                                  const PeCudaTurn* turn, void* dpacked, float* dweight, float* scratch,
-                                  const PeCudaHeads* shape, std::int64_t tokens, bool bf16, void* stream) {
-    const HeadRows rows{*shape, turn == nullptr ? PeCudaTurn{} : *turn};
-    return typed(bf16, 1, [&]<typename Value, int>() {
-      const HeadsBackward<Value> body{rows, static_cast<const Value*>(dout), static_cast<const Value*>(packed), weight, rstd,
-                                      static_cast<Value*>(dpacked)};
-      const std::int64_t count = tokens * shape->heads;
-      if (const int status = On::rows(body, count, stream); status != 0 || dweight == nullptr || weight == nullptr) return status;
-      return add_over_rows(HeadsWeightTerm<Value>{body}, dweight, scratch, count, shape->width, stream);
+  static int split_heads_backward(const void* packed, void* dpacked, const PeCudaSplit* split, float* scratch, bool bf16,
+                                  void* stream) {
+    const PeCudaSplit& of = *split;
+    const std::int64_t per_tile = scratch == nullptr ? 1 : pe_cuda_head_tile, tiles = (of.tokens + per_tile - 1) / per_tile;
+    return typed_heads(of, packed, dpacked, bf16, [&]<typename Value, int n, int units>() {
+      const SplitHeads<Value, n, units, true> body{of,
+                                                   units_of<n, units>(of.turn, of.width),
+                                                   static_cast<const Value*>(packed),
+                                                   static_cast<Value*>(dpacked),
+                                                   scratch,
+                                                   of.tokens,
+                                                   per_tile,
+                                                   tiles};
+      if (const int status = On::heads(body, tiles, stream); status != 0 || scratch == nullptr) return status;
+      for (const auto& [part, partials] : {std::pair{&of.q, scratch}, std::pair{&of.k, scratch + tiles * of.width}}) {
+        if (part->weight == nullptr || part->dweight == nullptr) continue;
+        if (const int status = On::rows(FoldParts{partials, part->dweight, tiles, of.width}, of.width, stream)) return status;
+      }
+      return 0;
     });
+  }
+
+  static int rotate(const void* x, void* out, const PeCudaRotation* rotation, bool bf16, void* stream) {
+    const PeCudaRotation& of = *rotation;
+    const auto fits = [&]<typename Value, int n>() {
+      const auto strides = [](const PeCudaStrides& s) { return s.by_sequence % n == 0 && s.by_head % n == 0 && s.by_row % n == 0; };
+      return packs_of<n>(of.turn, of.width) && of.by_group % (n >= 4 ? 4 : n) == 0 && strides(of.from) && strides(of.to) &&
+             aligned(x, sizeof(Value) * n) && aligned(out, sizeof(Value) * n);
+    };
+    const auto run = [&]<typename Value, int n>() {
+      const RotateHeads<Value, n> body{of, units_of<n, 1>(of.turn, of.width), static_cast<const Value*>(x),
+                                       static_cast<Value*>(out)};
+      return On::cells(body, of.batch * of.heads * of.length, (of.width + 2 * n - 1) / (2 * n), stream);
+    };
+    if (bf16) return fits.template operator()<Half, 8>() ? run.template operator()<Half, 8>() : run.template operator()<Half, 1>();
+    return fits.template operator()<float, 4>() ? run.template operator()<float, 4>() : run.template operator()<float, 1>();
+  }
+
+  static int cross_entropy(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
+                           std::int64_t vocabulary, bool gradient, const PeCudaLogits* shape, void* stream) {
+    return typed(logits_bf16, vocabulary, [&]<typename Value, int n>() {
+      const auto run = [&]<int kHeld, bool kCapped>() {
+        return On::lines(CrossEntropyLine<Value, n, kHeld, kCapped>{static_cast<Value*>(logits), targets, loss, vocabulary,
+                                                                    gradient, shape->softcap, shape->z_loss},
+                         rows, stream);
+      };
+      const auto held = [&]<int kHeld>() {
+        return shape->softcap > 0 ? run.template operator()<kHeld, true>() : run.template operator()<kHeld, false>();
+      };
+      // What a small vocabulary would leave empty are registers that keep other blocks off the multiprocessor.
+      const std::int64_t packs = (vocabulary / n + kLineThreads - 1) / kLineThreads;
+      if constexpr (n == 1)
+        return held.template operator()<4>();
+      else
+        return packs <= 4   ? held.template operator()<4>()
+               : packs <= 8 ? held.template operator()<8>()
+                            : held.template operator()<16>();
+    });
+  }
+
+  static int embedding_gradient(const std::int64_t* sorted, const std::int64_t* order, const void* rows, bool rows_bf16,
+                                float* gradient, float* scratch, std::int64_t count, std::int64_t width, float scale,
+                                void* stream) {
+    return typed(rows_bf16, width, [&]<typename Value, int n>() {
+      const std::int64_t pieces = (count + kEmbeddingPiece - 1) / kEmbeddingPiece;
+      const EmbeddingPieces<Value, n> body{sorted, order, static_cast<const Value*>(rows), gradient, scratch, count, width, scale};
+      if (const int status = On::cells(body, pieces, width / n, stream)) return status;
+      return On::cells(EmbeddingRuns{sorted, gradient, scratch, count, width, scale}, pieces, width, stream);
+    });
+  }
+
+  static int dropout_mask(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p, bool bf16,
+                          void* stream) {
+    const auto run = [&]<typename Value>() {
+      const auto threshold = static_cast<std::uint32_t>(std::ceil(p * 0x1p24));   // a draw of 24 bits lies below p
+      return On::cells(DropoutMask<Value>{static_cast<Value*>(mask), keys, count, threshold, static_cast<float>(1 / (1 - p))},
+                       samples, (count + 3) / 4, stream);
+    };
+    return bf16 ? run.template operator()<Half>() : run.template operator()<float>();
+  }
+
+  static int gather_gradient(const void* gradient, const std::int64_t* index, void* to, std::int64_t rows, std::int64_t keys,
+                             std::int64_t positions, bool bf16, void* stream) {
+    const auto run = [&]<typename Value>() {
+      return On::cells(GatherGradient<Value>{static_cast<const Value*>(gradient), index, static_cast<Value*>(to), keys, positions},
+                       rows, positions, stream);
+    };
+    return bf16 ? run.template operator()<Half>() : run.template operator()<float>();
   }
 
   static int swiglu(const void* gate_up, void* a, std::int64_t rows, std::int64_t inner, bool bf16, void* stream) {
@@ -96,6 +219,11 @@ struct Launchers {
     table.rms_norm_backward = rms_norm_backward;
     table.split_heads = split_heads;
     table.split_heads_backward = split_heads_backward;
+    table.rotate = rotate;
+    table.dropout_mask = dropout_mask;
+    table.gather_gradient = gather_gradient;
+    table.cross_entropy = cross_entropy;
+    table.embedding_gradient = embedding_gradient;
     table.swiglu = swiglu;
     table.swiglu_backward = swiglu_backward;
     table.adam = adam;

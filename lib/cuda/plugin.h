@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-inline constexpr int kPeCudaAbi = 4;                              ///< raised whenever PeCudaTable changes
+inline constexpr int kPeCudaAbi = 5;                              ///< raised whenever PeCudaTable changes
 inline constexpr const char* kPeCudaEntry = "pe_cuda_table";      ///< const PeCudaTable* pe_cuda_table()
 
 struct PeCudaDevice {
@@ -16,21 +16,51 @@ struct PeCudaDevice {
   std::uint64_t memory_bytes = 0;
 };
 
-/// Heads of a projection: head h of token (b, t) begins at h · width in row b · length + t of the packed matrix, and at
-/// b · by_sequence + h · by_head + t · by_row among the heads; `width` values follow each other in both.
-struct PeCudaHeads {
-  std::int64_t length = 0;       ///< T
-  std::int64_t heads = 0;
-  std::int64_t width = 0;        ///< d_h
-  std::int64_t packed_row = 0;   ///< columns of the packed matrix
-  std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
-};
-
 /// A rotation of the first 2 · pairs values of each head: cosine and sine of pair p at b · by_sequence + t · by_row + p.
 struct PeCudaTurn {
   const float *cos = nullptr, *sin = nullptr;
   std::int64_t by_sequence = 0, by_row = 0, pairs = 0;
   bool half = true;   ///< pair p is (p, p + pairs); else (2p, 2p + 1)
+};
+
+/// From a sequence, a head and a row to the next, in values; those of a head's row follow each other.
+struct PeCudaStrides {
+  std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
+};
+
+/// The queries, keys or values of a packed projection: head h of a token begins at column + h · width of its packed row, and at
+/// b · by_sequence + h · by_head + t · by_row of `values`.
+struct PeCudaPart {
+  std::int64_t heads = 0;          ///< 0: this part is not touched
+  std::int64_t column = 0;
+  void* values = nullptr;          ///< written; of the backward pass the gradients, read, null: zeros
+  std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
+  const float* weight = nullptr;   ///< of the norm, [width]; null: none
+  float* rstd = nullptr;           ///< [tokens, heads]
+  float* dweight = nullptr;        ///< [width]; null: not wanted
+};
+
+/// Heads of q and k are normed, then rotated. `v` is for the backward pass alone: its gradient goes where the others' do.
+struct PeCudaSplit {
+  PeCudaPart q, k, v;
+  PeCudaTurn turn;
+  std::int64_t tokens = 0, length = 0, width = 0;   ///< B · T, T, d_h, at most 512
+  std::int64_t packed_row = 0;                      ///< columns of the packed matrix
+  float eps = 0;
+};
+
+/// A rotation of x [B, H, T, width] by a table [B or 1, G, T, pairs]: head h reads group ⌊h · G / H⌋, `by_group` apart.
+struct PeCudaRotation {
+  PeCudaTurn turn;
+  std::int64_t batch = 0, heads = 0, length = 0, width = 0, groups = 1, by_group = 0;
+  PeCudaStrides from, to;
+  float sign = 1;   ///< −1: back
+};
+
+/// What shapes the logits of a cross-entropy; 0: nothing.
+struct PeCudaLogits {
+  float softcap = 0;   ///< logits are softcap · tanh(logit / softcap)
+  float z_loss = 0;    ///< the gradient is also that of z_loss · logsumexp²; the loss that is told is not
 };
 
 struct PeCudaAdam {
@@ -43,11 +73,6 @@ struct PeCudaAdam {
   float correction1 = 1, correction2 = 1;   ///< 1 − betaᵗ
   float divisor = 1;             ///< of the gradients: clipping
   bool coupled = false;          ///< decay goes into the gradient (Adam), not past it (AdamW)
-};
-
-/// From a sequence, a head and a row to the next, in values; those of a head's row follow each other.
-struct PeCudaStrides {
-  std::int64_t by_sequence = 0, by_head = 0, by_row = 0;
 };
 
 /// Causal attention of q [B, H, T, d_h] to k and v [B, G, S, d_h], bf16, H a multiple of G and 0 < T <= S < 2³⁰: query row t
@@ -79,6 +104,19 @@ constexpr std::int64_t pe_cuda_parts(std::int64_t rows) {
   return parts < 1 ? 1 : parts > 4096 ? 4096 : parts;
 }
 
+/// Tokens that a team takes one after the other in the heads' backward pass: sums over tokens begin there.
+inline constexpr std::int64_t pe_cuda_head_tile = 16;
+/// Floats of scratch memory for split_heads_backward with gradients by weights.
+constexpr std::int64_t pe_cuda_head_scratch(std::int64_t tokens, std::int64_t width) {
+  return 2 * ((tokens + pe_cuda_head_tile - 1) / pe_cuda_head_tile) * width;
+}
+
+/// Places of the sorted order that one team takes in embedding_gradient, and floats of its scratch memory.
+inline constexpr std::int64_t pe_cuda_embedding_piece = 64;
+constexpr std::int64_t pe_cuda_embedding_scratch(std::int64_t count, std::int64_t width) {
+  return 2 * ((count + pe_cuda_embedding_piece - 1) / pe_cuda_embedding_piece) * width;
+}
+
 /// Functions that return int give 0 on success; `problem` (may be null) receives a text otherwise.
 struct PeCudaTable {
   int abi = kPeCudaAbi;
@@ -89,15 +127,16 @@ struct PeCudaTable {
   int (*set_device)(int device);         ///< of the calling thread, from here on
   void* (*current_stream)(int device);   ///< LibTorch's
 
-  /// gradient[ids[i], :] += scale · rows[i, :], in the order of i for every row of the table, so that two runs agree.
-  /// `order` lists 0 … count − 1 sorted stably by id. fp32 table; rows fp32, or bf16 with `rows_bf16`.
-  int (*embedding_gradient)(const std::int64_t* ids, const std::int64_t* order, const void* rows, bool rows_bf16,
-                            float* gradient, std::int64_t count, std::int64_t width, float scale, void* stream);
+  /// gradient[ids[i], :] += scale · rows[i, :], in an order that two runs share. `sorted` are the ids in rising order, `order`
+  /// their places, those of equal ids rising; negative ids count for nothing. fp32 table; rows fp32, or bf16 with `rows_bf16`.
+  /// Scratch memory: see pe_cuda_embedding_scratch.
+  int (*embedding_gradient)(const std::int64_t* sorted, const std::int64_t* order, const void* rows, bool rows_bf16, float* gradient,
+                            float* scratch, std::int64_t count, std::int64_t width, float scale, void* stream);
 
-  /// Per row: loss = logsumexp − logit of the target; with `gradient` the row becomes softmax − one-hot, in place.
-  /// Negative targets: loss 0, zero row. logits fp32, or bf16 with `logits_bf16`.
+  /// Per row: loss = logsumexp − logit of the target; with `gradient` the row becomes softmax − one-hot, in place, each with what
+  /// `shape` says. Negative targets: loss 0, zero row. logits fp32, or bf16 with `logits_bf16`; fewer than 2³² in a row.
   int (*cross_entropy)(void* logits, bool logits_bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
-                       std::int64_t vocabulary, bool gradient, void* stream);
+                       std::int64_t vocabulary, bool gradient, const PeCudaLogits* shape, void* stream);
 
   /// Values of the following are fp32, or bf16 with `bf16`; norms' weights and their gradients fp32. All lie one row behind
   /// the other. Scratch memory: see pe_cuda_parts. Sums have one order, so that two runs agree.
@@ -110,15 +149,19 @@ struct PeCudaTable {
   int (*rms_norm_backward)(const void* dy, const void* x, const float* weight, const float* rstd, const void* add, void* dx,
                            float* dweight, float* scratch, std::int64_t rows, std::int64_t width, bool bf16, void* stream);
 
-  /// Heads out of a packed projection, each normed where `weight` [d_h] is not null (rstd [tokens, heads]) and then turned
-  /// where `turn` is not null.
-  int (*split_heads)(const void* packed, const float* weight, float eps, const PeCudaTurn* turn, void* out, float* rstd,
-                     const PeCudaHeads* shape, std::int64_t tokens, bool bf16, void* stream);
-  /// The inverse for gradients: dpacked from dout, and dweight += where neither it nor `weight` is null. Scratch memory
-  /// for tokens · heads rows of d_h.
-  int (*split_heads_backward)(const void* dout, const void* packed, const float* weight, const float* rstd,
-                              const PeCudaTurn* turn, void* dpacked, float* dweight, float* scratch, const PeCudaHeads* shape,
-                              std::int64_t tokens, bool bf16, void* stream);
+  /// Heads of q and k out of a packed projection. Fewer than 2³¹ tokens, and not 0 where heads are wider than 512.
+  int (*split_heads)(const void* packed, const PeCudaSplit* split, bool bf16, void* stream);
+  /// The inverse for gradients: the columns of q, k and v of dpacked, and dweight +=. Scratch memory: see pe_cuda_head_scratch;
+  /// null where no dweight is wanted.
+  int (*split_heads_backward)(const void* packed, void* dpacked, const PeCudaSplit* split, float* scratch, bool bf16, void* stream);
+  /// Rotates by a table of any shape. Fewer than 2³¹ rows of heads.
+  int (*rotate)(const void* x, void* out, const PeCudaRotation* rotation, bool bf16, void* stream);
+
+  /// mask [samples, count]: 0 with probability p, else 1 / (1 − p), drawn as support/random.h does by the key of each sample.
+  int (*dropout_mask)(void* mask, const std::int64_t* keys, std::int64_t samples, std::int64_t count, double p, bool bf16, void* stream);
+  /// to [rows, positions]: the gradient of what a gather by `index` [rows, keys] read, summed in the order of the keys.
+  int (*gather_gradient)(const void* gradient, const std::int64_t* index, void* to, std::int64_t rows, std::int64_t keys,
+                         std::int64_t positions, bool bf16, void* stream);
 
   /// a [rows, inner] = silu(gate) · up, where a row of gate_up [rows, 2 · inner] is gate, then up.
   int (*swiglu)(const void* gate_up, void* a, std::int64_t rows, std::int64_t inner, bool bf16, void* stream);
@@ -146,7 +189,9 @@ struct PeCudaTable {
   /// NCCL; null where the build found no nccl.h. `id` is 128 bytes made by rank 0 and given to all. A communicator has a
   /// stream of its own, so that sums of gradients run beside the backward pass.
   int (*nccl_unique_id)(char id[128]);
-  int (*nccl_open)(const char id[128], int ranks, int rank, int device, void** communicator, char* problem, std::size_t size);
+  /// Waits at most `timeout_s` for the other ranks, then and in every later call.
+  int (*nccl_open)(const char id[128], int ranks, int rank, int device, double timeout_s, void** communicator, char* problem,
+                   std::size_t size);
   /// Begin once what `stream` holds by now is done; every rank begins the same ones in the same order.
   int (*nccl_start_sum)(void* communicator, void* data, std::int64_t count, bool is_double, void* stream);
   int (*nccl_start_broadcast)(void* communicator, void* data, std::int64_t bytes, int root, void* stream);

@@ -3,11 +3,12 @@
 /// what happens to one cell; kernels.cu runs bodies on a GPU, the tests run the same ones on the CPU.
 ///
 /// A row body has `partial(row, lane)`, what the lane adds to the row's sum, and `finish(row, lane, sum)`. A cell body has
-/// `operator()(row, column)`. Sums are taken lane by lane and then in pairs, so that their order never changes.
+/// `operator()(row, column)`. heads.h and loss.h have bodies of other forms. Sums are taken lane by lane and then in pairs, so that their order never changes.
 /// Values are fp32 or bf16; sums, weights of norms and everything between reading and writing are fp32.
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -15,8 +16,10 @@
 
 #if defined(__CUDACC__)
 #define PE_BOTH __host__ __device__ __forceinline__
+#define PE_UNROLL _Pragma("unroll")   // so that indices are constants, and arrays lie in registers
 #else
 #define PE_BOTH inline
+#define PE_UNROLL
 #endif
 
 namespace pe::cuda {
@@ -29,21 +32,40 @@ struct alignas(sizeof(Value) * n) Pack {
   Value at[n];
 };
 
+#if defined(__CUDACC__)
+/// What the hardware moves at once. Packs go through it, since their members one by one would be moved one by one.
+template <std::size_t bytes>
+struct Word;
+template <>
+struct Word<2> { using Type = unsigned short; };
+template <>
+struct Word<4> { using Type = unsigned; };
+template <>
+struct Word<8> { using Type = uint2; };
+template <>
+struct Word<16> { using Type = uint4; };
+#endif
+
 template <int n, typename Value>
 PE_BOTH Pack<Value, n> load(const Value* from) {
-#if defined(__CUDA_ARCH__)
-  return *reinterpret_cast<const Pack<Value, n>*>(from);
-#else
   Pack<Value, n> pack;
+#if defined(__CUDA_ARCH__)
+  using Moved = typename Word<sizeof pack>::Type;
+  const Moved word = *reinterpret_cast<const Moved*>(from);
+  std::memcpy(static_cast<void*>(&pack), &word, sizeof pack);
+#else
   std::memcpy(static_cast<void*>(&pack), from, sizeof pack);
-  return pack;
 #endif
+  return pack;
 }
 
 template <int n, typename Value>
 PE_BOTH void store(Value* to, const Pack<Value, n>& pack) {
 #if defined(__CUDA_ARCH__)
-  *reinterpret_cast<Pack<Value, n>*>(to) = pack;
+  using Moved = typename Word<sizeof pack>::Type;
+  Moved word;
+  std::memcpy(&word, static_cast<const void*>(&pack), sizeof pack);
+  __stwb(reinterpret_cast<Moved*>(to), word);   // an assignment may be taken apart again
 #else
   std::memcpy(static_cast<void*>(to), &pack, sizeof pack);
 #endif
@@ -188,117 +210,6 @@ struct RowProducts {
   }
   PE_BOTH void finish(std::int64_t row, int lane, float sum) const {
     if (lane == 0) delta[row] = dlse == nullptr ? sum : sum - dlse[row];
-  }
-};
-
-// ---- Heads: out of the packed projection, with their norm and their rotation ------------------------------------------
-
-/// Rows are (token, head). Pair p of a head is (p, p + pairs) or (2p, 2p + 1).
-struct HeadRows {
-  PeCudaHeads shape;
-  PeCudaTurn turn;   ///< of no pairs where nothing turns
-
-  PE_BOTH std::int64_t packed(std::int64_t row) const {
-    return row / shape.heads * shape.packed_row + row % shape.heads * shape.width;
-  }
-  PE_BOTH std::int64_t split(std::int64_t row) const {
-    const std::int64_t token = row / shape.heads;
-    return token / shape.length * shape.by_sequence + row % shape.heads * shape.by_head + token % shape.length * shape.by_row;
-  }
-  PE_BOTH bool turns(std::int64_t i) const { return i < 2 * turn.pairs; }
-  PE_BOTH bool is_first(std::int64_t i) const { return turn.half ? i < turn.pairs : i % 2 == 0; }
-  PE_BOTH std::int64_t partner(std::int64_t i) const {
-    const std::int64_t gap = turn.half ? turn.pairs : 1;
-    return is_first(i) ? i + gap : i - gap;
-  }
-  PE_BOTH std::int64_t angle(std::int64_t row, std::int64_t i) const {
-    const std::int64_t token = row / shape.heads, pair = turn.half ? i % turn.pairs : i / 2;
-    return token / shape.length * turn.by_sequence + token % shape.length * turn.by_row + pair;
-  }
-};
-
-/// out = turn(norm(packed)), the norm where there is a weight.
-template <typename Value>
-struct HeadsForward {
-  HeadRows rows;
-  const Value* packed;
-  const float* weight;
-  Value* out;
-  float* rstd;
-  float eps;
-
-  PE_BOTH float partial(std::int64_t row, int lane) const {
-    if (weight == nullptr) return 0;
-    const Value* in = packed + rows.packed(row);
-    float squares = 0;
-    for (std::int64_t i = lane; i < rows.shape.width; i += kLanes) squares += static_cast<float>(in[i]) * static_cast<float>(in[i]);
-    return squares;
-  }
-  PE_BOTH float normed(const Value* in, std::int64_t i, float scale) const {
-    const float value = static_cast<float>(in[i]);
-    return weight == nullptr ? value : value * scale * weight[i];
-  }
-  PE_BOTH void finish(std::int64_t row, int lane, float squares) const {
-    const Value* in = packed + rows.packed(row);
-    Value* to = out + rows.split(row);
-    const float scale = weight == nullptr ? 1.0F : 1.0F / sqrtf(squares / static_cast<float>(rows.shape.width) + eps);
-    if (weight != nullptr && lane == 0) rstd[row] = scale;
-    for (std::int64_t i = lane; i < rows.shape.width; i += kLanes) {
-      float value = normed(in, i, scale);
-      if (rows.turns(i)) {
-        const std::int64_t at = rows.angle(row, i);
-        const float other = normed(in, rows.partner(i), scale);
-        const float c = rows.turn.cos[at], s = rows.turn.sin[at];
-        value = rows.is_first(i) ? value * c - other * s : other * s + value * c;
-      }
-      to[i] = static_cast<Value>(value);
-    }
-  }
-};
-
-/// The gradient by the packed projection from that by the heads.
-template <typename Value>
-struct HeadsBackward {
-  HeadRows rows;
-  const Value *dout, *packed;
-  const float *weight, *rstd;
-  Value* dpacked;
-
-  /// Turned back.
-  PE_BOTH float gradient(std::int64_t row, std::int64_t i) const {
-    const Value* from = dout + rows.split(row);
-    const float own = static_cast<float>(from[i]);
-    if (!rows.turns(i)) return own;
-    const std::int64_t at = rows.angle(row, i);
-    const float other = static_cast<float>(from[rows.partner(i)]);
-    const float c = rows.turn.cos[at], s = rows.turn.sin[at];
-    return rows.is_first(i) ? own * c + other * s : own * c - other * s;
-  }
-  PE_BOTH float partial(std::int64_t row, int lane) const {
-    if (weight == nullptr) return 0;
-    const Value* in = packed + rows.packed(row);
-    float dot = 0;
-    for (std::int64_t i = lane; i < rows.shape.width; i += kLanes) dot += gradient(row, i) * weight[i] * static_cast<float>(in[i]);
-    return dot;
-  }
-  PE_BOTH void finish(std::int64_t row, int lane, float dot) const {
-    const Value* in = packed + rows.packed(row);
-    Value* to = dpacked + rows.packed(row);
-    const float scale = weight == nullptr ? 1.0F : rstd[row];
-    const float pull = dot * scale * scale * scale / static_cast<float>(rows.shape.width);
-    for (std::int64_t i = lane; i < rows.shape.width; i += kLanes) {
-      const float g = gradient(row, i);
-      to[i] = static_cast<Value>(weight == nullptr ? g : g * weight[i] * scale - static_cast<float>(in[i]) * pull);
-    }
-  }
-};
-
-/// What a row adds to the gradient by the weight of the heads' norm.
-template <typename Value>
-struct HeadsWeightTerm {
-  HeadsBackward<Value> heads;
-  PE_BOTH float operator()(std::int64_t row, std::int64_t i) const {
-    return heads.gradient(row, i) * static_cast<float>(heads.packed[heads.rows.packed(row) + i]) * heads.rstd[row];
   }
 };
 

@@ -465,11 +465,27 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
   return encoding.finish(context, mixed.out, mixed.extra);
 }
 
+namespace {
+
+/// On a GPU LibTorch has several kernels for attention without a bias, and takes one by shape, dtype and settings.
+std::string bare_route(const PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad) {
+  if (!span.device.is_cuda()) return "fused";
+  const Shape& shape = encoding.shape();
+  const auto options = at::TensorOptions(dtype).device(span.device);
+  const auto like = [&](std::int64_t heads, std::int64_t rows) {
+    return at::empty({span.batch, heads, rows, shape.head_width}, options).requires_grad_(needs_grad);
+  };
+  const Tensor q = like(shape.query_heads, span.queries), k = like(shape.key_value_heads, span.keys);
+  return support::cat("fused, LibTorch's ", backend_name(attention_backend(q, k, k, std::nullopt, span.causal, 1)), " attention");
+}
+
+}  // namespace
+
 std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
                        const AttendOptions& options) {
   const std::int64_t window = window_of(encoding, 0);
   switch (make_plan(encoding, span, window > 0 && window < span.keys, dtype, needs_grad, options).kernel) {
-    case Kernel::kBare: return "fused";
+    case Kernel::kBare: return bare_route(encoding, span, dtype, needs_grad);
     case Kernel::kCausal:
       return encoding.traits(span).bias != BiasKind::kNone ? "fused, distance table"
              : encoding.traits(span).sink                  ? "fused, sink"

@@ -1,11 +1,16 @@
 #include "encodings/attend_rows.h"
 
+#include <ATen/SDPBackend.h>
+#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <malloc.h>
 
 #include <algorithm>
 
 #include "encodings/sight.h"
+#include "kernels/dispatch.h"
+#include "support/error.h"
+#include "support/text.h"
 
 namespace pe::encodings {
 
@@ -85,13 +90,47 @@ Tensor padded_to(const Tensor& t, std::int64_t width) {
   return t.size(-1) == width ? t : at::constant_pad_nd(t, {0, width - t.size(-1)});
 }
 
+void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked) {
+  const bool is_fused = backend > static_cast<std::int64_t>(at::SDPBackend::math);
+  if (is_fused || !kernels::uses_fused() || q.scalar_type() == at::kDouble) return;
+  throw support::ConfigError(
+      support::cat("LibTorch has no fused attention for heads of width ", q.size(-1), " in ", c10::toString(q.scalar_type()),
+                   masked ? " with a mask" : "", " on this GPU; its plain one would keep every score in memory"),
+      {}, "change model.head_width or compute.dtype, or set compute.kernels: plain to have it all the same");
+}
+
+std::string backend_name(std::int64_t backend) {
+  switch (static_cast<at::SDPBackend>(backend)) {
+    case at::SDPBackend::flash_attention: return "flash";
+    case at::SDPBackend::efficient_attention: return "memory-efficient";
+    case at::SDPBackend::cudnn_attention: return "cuDNN";
+    case at::SDPBackend::overrideable: return "the device's own";
+    default: return "plain";
+  }
+}
+
+namespace {
+
+/// With a mask LibTorch knows no shared keys, and would fall back to its plain form.
+bool shares_keys(const Tensor& q, const Tensor& k, const std::optional<Tensor>& mask) { return q.size(1) != k.size(1) && !mask; }
+
+}  // namespace
+
+std::int64_t attention_backend(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
+                               double scale) {
+  return at::_fused_sdp_choice(q, k, v, mask, 0.0, causal, scale, shares_keys(q, k, mask));
+}
+
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
              double scale) {
   if (v.size(-1) < q.size(-1)) {   // PoPE's q and k are twice as wide
     return fused(q, k, padded_to(v, q.size(-1)), mask, causal, scale).narrow(-1, 0, v.size(-1));
   }
   if (q.is_cuda()) {
-    return at::scaled_dot_product_attention(q, k, v, mask, 0.0, causal, scale, q.size(1) != k.size(1));
+    const bool shared = shares_keys(q, k, mask);
+    const Tensor keys = shared ? k : repeat_groups(k, q.size(1)), values = shared ? v : repeat_groups(v, q.size(1));
+    require_fused_backend(attention_backend(q, keys, values, mask, causal, scale), q, mask.has_value());
+    return at::scaled_dot_product_attention(q, keys, values, mask, 0.0, causal, scale, shared);
   }
   return at::scaled_dot_product_attention(q, repeat_groups(k, q.size(1)), repeat_groups(v, q.size(1)), mask, 0.0,
                                           causal, scale, false);

@@ -45,6 +45,15 @@ Tensor from_key(const Tensor& t, std::int64_t first);
 /// The kernels want q, k and v of one width; zeros at the end change nothing.
 Tensor padded_to(const Tensor& t, std::int64_t width);
 
+/// What LibTorch would take for these, as at::SDPBackend counts.
+std::int64_t attention_backend(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
+                               double scale);
+/// "flash", "memory-efficient", "cuDNN", "plain".
+std::string backend_name(std::int64_t backend);
+/// @throws ConfigError where LibTorch would fall back to its plain form on a GPU, and `compute.kernels` does not ask for plain ones.
+/// float64 has no other.
+void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked);
+
 /// A fused kernel of LibTorch. @param causal top-left aligned, so as many queries as keys.
 Tensor fused(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, bool causal,
              double scale);

@@ -1,6 +1,7 @@
 // CoPE: a position is a count of gates that a query opens on the keys before it; a trained table gives each count its
 // logit.
 #include "encodings/head_vectors.h"
+#include "encodings/ordered_gather.h"
 #include "encodings/registry.h"
 
 namespace pe::encodings {
@@ -64,7 +65,7 @@ class Cope : public PositionalEncoding, public HoldsHeadVectors {
     const Tensor low = floor.to(at::kLong), high = (low + 1).clamp_max(options_.positions - 1);
     const Tensor& reader = options_.z == Reading::kRaw ? rows.raw_q : rows.q;
     const Tensor z = at::matmul(reader.to(type), rows.inputs.at(0).to(type));   // [B,H,rows,positions]
-    const Tensor added = weight * z.gather(-1, high) + (1 - weight) * z.gather(-1, low);
+    const Tensor added = weight * gather_in_order(z, high) + (1 - weight) * gather_in_order(z, low);
     return options_.cope_div ? s + added * rows.scale : s + added;
   }
 

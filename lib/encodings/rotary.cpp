@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/ops.h"
 #include "support/text.h"
 
 namespace pe::encodings {
@@ -78,6 +79,8 @@ void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayo
 
 /// `sign` −1 turns back, which is also the transpose and so the gradient.
 Tensor rotate_values(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout, double sign) {
+  const auto by_kernel = kernels::operations_for(x).rotate;
+  if (by_kernel != nullptr && cos.scalar_type() == at::kFloat) return by_kernel(x, {cos, sin, layout == PairLayout::kHalf}, sign);
   if (!x.is_cpu() || x.scalar_type() != cos.scalar_type()) {
     return rotate_with_operators(x, cos, sign < 0 ? -sin : sin, layout);
   }

@@ -1,6 +1,7 @@
 // Shaw et al.: a trained vector for each distance joins the key, and another the value, up to a distance beyond which all
 // are alike.
 #include "encodings/distance_vectors.h"
+#include "encodings/ordered_gather.h"
 #include "encodings/registry.h"
 #include "encodings/weight_mix.h"
 
@@ -44,7 +45,7 @@ class Shaw : public DistanceVectors, public MixesByWeights {
 
   Tensor bias(const Rows& rows) override {
     const Tensor scores = rows.inputs.at(0).narrow(2, rows.begin, rows.count());
-    return scores.gather(-1, classes(rows, scores));
+    return gather_in_order(scores, classes(rows, scores));
   }
 
   bool mixes() const override { return options_.values; }

@@ -16,6 +16,7 @@ const PeCudaTable* stand_in = nullptr;
 }  // namespace
 
 void use_fused(bool wanted) { fused = wanted; }
+bool uses_fused() { return fused; }
 void set_plugin(const PeCudaTable* table) { loaded = table; }
 const PeCudaTable* plugin() { return loaded; }
 void stand_in_for_plugin(const PeCudaTable* table) { stand_in = table; }

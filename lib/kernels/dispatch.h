@@ -13,6 +13,7 @@ namespace pe::kernels {
 
 /// Whether the fused kernels are to be used at all (`compute.kernels`).
 void use_fused(bool fused);
+bool uses_fused();
 
 /// What the plug-in offers; null until a CUDA device was opened.
 void set_plugin(const PeCudaTable* table);

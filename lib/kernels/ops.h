@@ -7,7 +7,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
+#include <vector>
 
 namespace pe::kernels {
 
@@ -48,6 +50,29 @@ struct AdamRates {
   bool coupled = false;    ///< Adam; else AdamW
 };
 
+/// The queries or keys of a packed projection on their way out of it.
+struct SplitPart {
+  PackedHeads from;
+  Tensor weight;   ///< [d_h] of the norm by head, or undefined
+};
+
+/// The way back. No heads: nothing to do.
+struct SplitGradient {
+  PackedHeads from;
+  Tensor dout;                ///< [B, heads, T, d_h]; undefined: zeros
+  Tensor weight, rstd;        ///< of the norm, or undefined
+  Tensor weight_gradient;     ///< added to where it is defined
+};
+
+/// What shapes logits on their way into a cross-entropy; 0: nothing.
+struct LogitShape {
+  double softcap = 0;   ///< logits are softcap · tanh(logit / softcap)
+  double z_loss = 0;    ///< weight of (log Σ exp)² in the gradients; the losses are without it
+};
+
+/// Wider heads are split without a rotation.
+inline constexpr std::int64_t kWidestRotatedHead = 512;
+
 struct Operations {
   const char* name;   ///< "plain", "cpu" or "plug-in"
   /// Whether `split_heads` takes a rotation.
@@ -61,11 +86,19 @@ struct Operations {
   Tensor (*rms_norm_backward)(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& add,
                               const Tensor& weight_gradient);
 
-  /// [B, heads, T, d_h], normed by head where `weight` [d_h] is defined, then rotated.
-  Normed (*split_heads)(const PackedHeads& from, const Tensor& weight, double eps, const Rotation& rotation);
-  /// The inverse for gradients: writes these heads' columns of `dpacked`.
-  void (*split_heads_backward)(const Tensor& dout, const PackedHeads& from, const Tensor& weight, const Tensor& rstd,
-                               const Tensor& weight_gradient, const Rotation& rotation, const Tensor& dpacked);
+  /// Heads [B, heads, T, d_h] of queries and of keys, normed by head, then rotated.
+  std::array<Normed, 2> (*split_heads)(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation);
+  /// The inverse for gradients: writes the columns of queries, keys and values (whose heads are neither normed nor rotated).
+  void (*split_heads_backward)(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
+                               const Tensor& dpacked);
+  /// Heads x [B, H, T, d_h], rotated by fp32 tables [T, n], [B, T, n] or [B or 1, G, T, n], back with `sign` −1. Null: not by one kernel.
+  Tensor (*rotate)(const Tensor& x, const Rotation& rotation, double sign);
+
+  /// The gradient [..., positions] of what gather(-1, index) read, in an order that is always the same; for some hundred positions at most,
+  /// since each looks at all keys. Null: LibTorch's is as good.
+  Tensor (*gather_gradient)(const Tensor& g, const Tensor& index, std::int64_t positions);
+  /// 0 with probability p, else 1 / (1 − p), like `like` [samples, ...], by a key for each sample. Null: drawn on the host.
+  Tensor (*dropout_mask)(const Tensor& like, double p, const std::vector<std::uint64_t>& keys);
 
   /// silu(gate) · up, where a row of gate_up is gate, then up.
   Tensor (*swiglu)(const Tensor& gate_up);
@@ -74,8 +107,8 @@ struct Operations {
   /// gradient[ids] += scale · g, in an order that is always the same. @param g [..., d]. @param ids as many.
   void (*add_embedding_gradient)(const Tensor& g, const Tensor& ids, const Tensor& gradient, double scale);
 
-  /// Losses of rows of logits [rows, V]; with `gradient`, logits become softmax − one-hot. Negative targets: 0.
-  void (*cross_entropy)(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient);
+  /// Losses of rows of logits [rows, V]; with `gradient`, logits become softmax − one-hot, as `shape` has it. Negative targets: 0.
+  void (*cross_entropy)(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape);
 
   /// One update, shadows included; null where LibTorch's fused optimizers are as good.
   void (*adam)(const AdamBuffers& buffers, const AdamRates& rates);
@@ -85,6 +118,13 @@ extern const Operations kPlainOperations, kCpuOperations, kPluginOperations;
 
 /// The forms for tensors like x.
 const Operations& operations_for(const Tensor& x);
+
+/// logits ← cap · tanh(logits / cap)
+void cap_logits(const Tensor& logits, double cap);
+
+/// `bare`, a cross-entropy without a shape, with one: more passes over the logits, paid only by those who ask.
+void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape,
+                          void (*bare)(Tensor&, const Tensor&, const Tensor&, bool));
 
 /// What is computed at least in fp32.
 inline at::ScalarType at_least_fp32(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }

@@ -77,7 +77,8 @@ Tensor rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   return dx;
 }
 
-Normed split_heads(const PackedHeads& from, const Tensor& weight, double eps, const Rotation&) {
+Normed split_part(const SplitPart& part, double eps) {
+  const auto& [from, weight] = part;
   const Tensor& packed = from.packed;
   Tensor out = at::empty({from.batch, from.heads, from.length(), from.width}, packed.options());
   Tensor rstd = weight.defined() ? at::empty({from.rows(), from.heads}, packed.options()) : Tensor();
@@ -90,18 +91,32 @@ Normed split_heads(const PackedHeads& from, const Tensor& weight, double eps, co
   return {out, rstd, {}};
 }
 
-void split_heads_backward(const Tensor& dout, const PackedHeads& from, const Tensor& weight, const Tensor& rstd,
-                          const Tensor& weight_gradient, const Rotation&, const Tensor& dpacked) {
+std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation&) {
+  return {split_part(q, eps), split_part(k, eps)};
+}
+
+void split_part_backward(const SplitGradient& of, const Tensor& dpacked) {
+  const auto& [from, dout, weight, rstd, weight_gradient] = of;
+  if (from.heads == 0) return;
+  if (!dout.defined()) {
+    from.columns_of(dpacked).zero_();
+    return;
+  }
   const Tensor g = dout.stride(3) == 1 ? dout : dout.contiguous();
   std::vector<float> parts = parts_of(from.width);
   const float *pg = g.data_ptr<float>(), *pp = from.packed.data_ptr<float>() + from.column;
   const float *pw = floats_of(weight), *pr = weight.defined() ? rstd.data_ptr<float>() : nullptr;
   float* to = dpacked.data_ptr<float>() + from.column;
   const HeadShape layout{from.length(), from.heads, from.width, from.packed.size(1)};
+  const std::int64_t width = from.width;
   over_parts(from.rows(), [&](std::int64_t first, std::int64_t last, std::int64_t part) {
-    cpu_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * from.width, layout, first, last);
+    cpu_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * width, layout, first, last);
   });
-  if (weight.defined()) add_parts(weight_gradient, parts, from.width);
+  if (weight.defined()) add_parts(weight_gradient, parts, width);
+}
+
+void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation&, const Tensor& dpacked) {
+  for (const SplitGradient* part : {&q, &k, &v}) split_part_backward(*part, dpacked);
 }
 
 Tensor swiglu(const Tensor& gate_up) {
@@ -140,13 +155,17 @@ void add_embedding_gradient(const Tensor& g, const Tensor& ids, const Tensor& gr
   }
 }
 
-void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
+void bare_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
   const std::int64_t rows = logits.size(0), vocabulary = logits.size(1);
   float *values = logits.data_ptr<float>(), *loss = losses.data_ptr<float>();
   const std::int64_t* target = targets.data_ptr<std::int64_t>();
   over_rows(rows, 4 * vocabulary, [&](std::int64_t first, std::int64_t last) {
     cpu_table().cross_entropy(values + first * vocabulary, target + first, loss + first, last - first, vocabulary, gradient);
   });
+}
+
+void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape) {
+  shaped_cross_entropy(logits, targets, losses, gradient, shape, bare_cross_entropy);
 }
 
 }  // namespace
@@ -158,6 +177,9 @@ const Operations kCpuOperations = {.name = "cpu",
                                    .rms_norm_backward = rms_norm_backward,
                                    .split_heads = split_heads,
                                    .split_heads_backward = split_heads_backward,
+                                   .rotate = nullptr,
+                                   .gather_gradient = nullptr,
+                                   .dropout_mask = nullptr,
                                    .swiglu = swiglu,
                                    .swiglu_backward = swiglu_backward,
                                    .add_embedding_gradient = add_embedding_gradient,

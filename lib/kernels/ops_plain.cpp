@@ -33,21 +33,35 @@ Tensor rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   return dx.to(x.scalar_type());
 }
 
-Normed split_heads(const PackedHeads& from, const Tensor& weight, double eps, const Rotation&) {
-  const Tensor part = from.columns_of(from.packed).reshape({from.batch, from.length(), from.heads, from.width});
-  if (!weight.defined()) return {part.transpose(1, 2).contiguous(), {}, {}};
-  const Normed normed = rms_norm(part, weight, eps, {});
+Normed split_part(const SplitPart& part, double eps) {
+  const PackedHeads& from = part.from;
+  const Tensor heads = from.columns_of(from.packed).reshape({from.batch, from.length(), from.heads, from.width});
+  if (!part.weight.defined()) return {heads.transpose(1, 2).contiguous(), {}, {}};
+  const Normed normed = rms_norm(heads, part.weight, eps, {});
   return {normed.y.transpose(1, 2).contiguous(), normed.rstd, {}};
 }
 
-void split_heads_backward(const Tensor& dout, const PackedHeads& from, const Tensor& weight, const Tensor& rstd,
-                          const Tensor& weight_gradient, const Rotation&, const Tensor& dpacked) {
-  Tensor gradient = dout.transpose(1, 2);
-  if (weight.defined()) {
+std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation&) {
+  return {split_part(q, eps), split_part(k, eps)};
+}
+
+void split_part_backward(const SplitGradient& of, const Tensor& dpacked) {
+  const PackedHeads& from = of.from;
+  if (from.heads == 0) return;
+  if (!of.dout.defined()) {
+    from.columns_of(dpacked).zero_();
+    return;
+  }
+  Tensor gradient = of.dout.transpose(1, 2);
+  if (of.weight.defined()) {
     const Tensor part = from.columns_of(from.packed).reshape({from.batch, from.length(), from.heads, from.width});
-    gradient = rms_norm_backward(gradient, part, weight, rstd, {}, weight_gradient);
+    gradient = rms_norm_backward(gradient, part, of.weight, of.rstd, {}, of.weight_gradient);
   }
   from.columns_of(dpacked).copy_(gradient.reshape({from.rows(), from.heads * from.width}));
+}
+
+void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation&, const Tensor& dpacked) {
+  for (const SplitGradient* part : {&q, &k, &v}) split_part_backward(*part, dpacked);
 }
 
 Tensor swiglu(const Tensor& gate_up) {
@@ -70,7 +84,7 @@ void add_embedding_gradient(const Tensor& g, const Tensor& ids, const Tensor& gr
   gradient.add_(at::embedding_dense_backward(wide, ids.reshape({-1}), gradient.size(0), -1, false), scale);
 }
 
-void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
+void bare_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
   const Tensor counted = targets.ge(0), index = targets.clamp_min(0).unsqueeze(1);
   const Tensor log_probabilities = at::log_softmax(logits, 1);
   losses.copy_(log_probabilities.gather(1, index).squeeze(1).neg().mul(counted));
@@ -80,7 +94,35 @@ void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, 
   logits.mul_(counted.unsqueeze(1));
 }
 
+void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape) {
+  shaped_cross_entropy(logits, targets, losses, gradient, shape, bare_cross_entropy);
+}
+
 }  // namespace
+
+void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul_(cap); }
+
+void shaped_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape,
+                          void (*bare)(Tensor&, const Tensor&, const Tensor&, bool)) {
+  if (shape.softcap <= 0 && shape.z_loss <= 0) return bare(logits, targets, losses, gradient);
+  const Tensor index = targets.clamp_min(0).unsqueeze(1);
+  Tensor slope, of_target;
+  if (shape.softcap > 0) {
+    cap_logits(logits, shape.softcap);
+    if (gradient) slope = (logits / shape.softcap).square_().neg_().add_(1);
+  }
+  if (gradient && shape.z_loss > 0) of_target = logits.gather(1, index);
+  bare(logits, targets, losses, gradient);
+  if (!gradient) return;
+  if (shape.z_loss > 0) {
+    // logits hold p − one-hot, and the z-loss has the gradient 2·z·lse·p.
+    const Tensor counted = targets.ge(0).unsqueeze(1);
+    const Tensor factor = (losses.unsqueeze(1) + of_target).mul_(2 * shape.z_loss).mul_(counted);
+    logits.mul_(factor + 1);
+    logits.scatter_add_(1, index, factor);
+  }
+  if (slope.defined()) logits.mul_(slope);
+}
 
 const Operations kPlainOperations = {.name = "plain",
                                      .rotates_heads = false,
@@ -89,6 +131,9 @@ const Operations kPlainOperations = {.name = "plain",
                                      .rms_norm_backward = rms_norm_backward,
                                      .split_heads = split_heads,
                                      .split_heads_backward = split_heads_backward,
+                                     .rotate = nullptr,
+                                     .gather_gradient = nullptr,
+                                     .dropout_mask = nullptr,
                                      .swiglu = swiglu,
                                      .swiglu_backward = swiglu_backward,
                                      .add_embedding_gradient = add_embedding_gradient,

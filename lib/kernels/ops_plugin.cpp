@@ -1,9 +1,10 @@
 // By the plug-in's kernels (cuda/plugin.h), on a GPU's current stream.
-#include <ATen/ops/argsort.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/sort.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "cuda/plugin.h"
 #include "kernels/dispatch.h"
@@ -21,20 +22,12 @@ Tensor scratch_for(std::int64_t rows, std::int64_t width, const Tensor& like) {
   return at::empty({pe_cuda_parts(rows) * width}, like.options().dtype(at::kFloat));
 }
 
-PeCudaHeads layout_of(const Tensor& heads, const Tensor& packed) {
-  return {heads.size(2), heads.size(1), heads.size(3), packed.size(1), heads.stride(0), heads.stride(1), heads.stride(2)};
-}
-
 /// Of no pairs where nothing rotates.
 PeCudaTurn rotation_of(const Rotation& rotation) {
   if (!rotation.cos.defined()) return {};
   const Tensor& cos = rotation.cos;
   return {cos.data_ptr<float>(), rotation.sin.data_ptr<float>(), cos.dim() == 3 && cos.size(0) > 1 ? cos.stride(0) : 0,
           cos.stride(-2), cos.size(-1), rotation.half};
-}
-
-const void* column_of(const Tensor& packed, std::int64_t column) {
-  return static_cast<const char*>(packed.data_ptr()) + column * static_cast<std::int64_t>(packed.element_size());
 }
 
 Normed rms_norm(const Tensor& x, const Tensor& weight, double eps, const Tensor& delta) {
@@ -65,33 +58,111 @@ Tensor rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   return dx;
 }
 
-Normed split_heads(const PackedHeads& from, const Tensor& weight, double eps, const Rotation& rotation) {
-  const Tensor& packed = from.packed;
-  const PeCudaTable* plugin = plugin_for(packed);
-  const Tensor out = at::empty({from.batch, from.heads, from.length(), from.width}, packed.options());
-  const Tensor rstd = weight.defined() ? at::empty({from.rows(), from.heads}, packed.options().dtype(at::kFloat)) : Tensor();
-  const PeCudaHeads layout = layout_of(out, packed);
-  const PeCudaTurn turn = rotation_of(rotation);
-  require_launched(plugin->split_heads(column_of(packed, from.column), floats_of(weight), static_cast<float>(eps), &turn,
-                                       out.data_ptr(), floats_of(rstd), &layout, from.rows(), is_bf16(packed),
-                                       stream_of(plugin, packed)),
-                   "split_heads");
-  return {out, rstd, {}};
+PeCudaPart part_of(const PackedHeads& from, const Tensor& heads, const Tensor& weight, const Tensor& rstd, const Tensor& dweight) {
+  PeCudaPart part{.heads = from.heads, .column = from.column};
+  if (heads.defined()) {
+    part.values = heads.data_ptr();
+    part.by_sequence = heads.stride(0);
+    part.by_head = heads.stride(1);
+    part.by_row = heads.stride(2);
+  }
+  part.weight = floats_of(weight);
+  part.rstd = floats_of(rstd);
+  part.dweight = floats_of(dweight);
+  return part;
 }
 
-void split_heads_backward(const Tensor& dout, const PackedHeads& from, const Tensor& weight, const Tensor& rstd,
-                          const Tensor& weight_gradient, const Rotation& rotation, const Tensor& dpacked) {
-  const Tensor& packed = from.packed;
+PeCudaSplit split_of(const PackedHeads& from, const Rotation& rotation) {
+  return {.turn = rotation_of(rotation),
+          .tokens = from.rows(),
+          .length = from.length(),
+          .width = from.width,
+          .packed_row = from.packed.size(1)};
+}
+
+std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation) {
+  const Tensor& packed = q.from.packed;
+  if (q.from.width > kWidestRotatedHead) return kPlainOperations.split_heads(q, k, eps, {});
   const PeCudaTable* plugin = plugin_for(packed);
-  const Tensor typed = dout.to(packed.scalar_type()), g = typed.stride(3) == 1 ? typed : typed.contiguous();
-  const PeCudaHeads layout = layout_of(g, packed);
-  const PeCudaTurn turn = rotation_of(rotation);
-  const Tensor scratch = weight_gradient.defined() ? scratch_for(from.rows() * from.heads, from.width, packed) : Tensor();
-  require_launched(plugin->split_heads_backward(g.data_ptr(), column_of(packed, from.column), floats_of(weight), floats_of(rstd),
-                                                &turn, const_cast<void*>(column_of(dpacked, from.column)),
-                                                floats_of(weight_gradient), floats_of(scratch), &layout, from.rows(),
-                                                is_bf16(packed), stream_of(plugin, packed)),
+  const auto fresh = [&](const SplitPart& part) {
+    const PackedHeads& from = part.from;
+    Normed made{at::empty({from.batch, from.heads, from.length(), from.width}, packed.options()), {}, {}};
+    if (part.weight.defined()) made.rstd = at::empty({from.rows(), from.heads}, packed.options().dtype(at::kFloat));
+    return made;
+  };
+  std::array<Normed, 2> out{fresh(q), fresh(k)};
+  PeCudaSplit split = split_of(q.from, rotation);
+  split.eps = static_cast<float>(eps);
+  split.q = part_of(q.from, out[0].y, q.weight, out[0].rstd, {});
+  split.k = part_of(k.from, out[1].y, k.weight, out[1].rstd, {});
+  require_launched(plugin->split_heads(packed.data_ptr(), &split, is_bf16(packed), stream_of(plugin, packed)), "split_heads");
+  return out;
+}
+
+void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
+                          const Tensor& dpacked) {
+  const Tensor& packed = q.from.packed;
+  if (q.from.width > kWidestRotatedHead) return kPlainOperations.split_heads_backward(q, k, v, {}, dpacked);
+  const PeCudaTable* plugin = plugin_for(packed);
+  const auto rows_together = [&](const Tensor& dout) {
+    if (!dout.defined()) return dout;
+    const Tensor typed = dout.to(packed.scalar_type());
+    return typed.stride(3) == 1 ? typed : typed.contiguous();
+  };
+  const Tensor dq = rows_together(q.dout), dk = rows_together(k.dout), dv = rows_together(v.dout);
+  const bool sums = q.weight_gradient.defined() || k.weight_gradient.defined();
+  const Tensor scratch =
+      sums ? at::empty({pe_cuda_head_scratch(q.from.rows(), q.from.width)}, packed.options().dtype(at::kFloat)) : Tensor();
+  PeCudaSplit split = split_of(q.from, rotation);
+  split.q = part_of(q.from, dq, q.weight, q.rstd, q.weight_gradient);
+  split.k = part_of(k.from, dk, k.weight, k.rstd, k.weight_gradient);
+  split.v = part_of(v.from, dv, {}, {}, {});
+  require_launched(plugin->split_heads_backward(packed.data_ptr(), dpacked.data_ptr(), &split, floats_of(scratch), is_bf16(packed),
+                                                stream_of(plugin, packed)),
                    "split_heads_backward");
+}
+
+Tensor rotate(const Tensor& x, const Rotation& rotation, double sign) {
+  const PeCudaTable* plugin = plugin_for(x);
+  const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
+  Tensor out = at::empty(from.sizes(), from.options());
+  const Tensor& cos = rotation.cos;
+  PeCudaRotation of{.turn = rotation_of(rotation), .batch = x.size(0), .heads = x.size(1), .length = x.size(2), .width = x.size(3)};
+  if (cos.dim() == 4) {
+    of.turn.by_sequence = cos.size(0) > 1 ? cos.stride(0) : 0;
+    of.groups = cos.size(1);
+    of.by_group = cos.stride(1);
+  }
+  of.from = {from.stride(0), from.stride(1), from.stride(2)};
+  of.to = {out.stride(0), out.stride(1), out.stride(2)};
+  of.sign = static_cast<float>(sign);
+  require_launched(plugin->rotate(from.data_ptr(), out.data_ptr(), &of, is_bf16(x), stream_of(plugin, x)), "rotate");
+  return out;
+}
+
+Tensor gather_gradient(const Tensor& g, const Tensor& index, std::int64_t positions) {
+  const PeCudaTable* plugin = plugin_for(g);
+  const Tensor values = g.contiguous(), keys = index.contiguous();
+  std::vector<std::int64_t> shape = g.sizes().vec();
+  const std::int64_t count = shape.back(), rows = g.numel() / count;
+  shape.back() = positions;
+  Tensor to = at::empty(shape, g.options());
+  require_launched(plugin->gather_gradient(values.data_ptr(), keys.data_ptr<std::int64_t>(), to.data_ptr(), rows, count, positions,
+                                           is_bf16(g), stream_of(plugin, g)),
+                   "gather_gradient");
+  return to;
+}
+
+Tensor dropout_mask(const Tensor& like, double p, const std::vector<std::uint64_t>& keys) {
+  const PeCudaTable* plugin = plugin_for(like);
+  Tensor mask = at::empty(like.sizes(), like.options());
+  Tensor host = at::empty({std::ssize(keys)}, at::TensorOptions(at::kLong));
+  std::memcpy(host.data_ptr(), keys.data(), keys.size() * sizeof keys[0]);
+  const Tensor there = host.to(like.device());
+  require_launched(plugin->dropout_mask(mask.data_ptr(), there.data_ptr<std::int64_t>(), std::ssize(keys),
+                                        mask.numel() / std::ssize(keys), p, is_bf16(like), stream_of(plugin, like)),
+                   "dropout_mask");
+  return mask;
 }
 
 Tensor swiglu(const Tensor& gate_up) {
@@ -118,19 +189,22 @@ void add_embedding_gradient(const Tensor& g, const Tensor& ids, const Tensor& gr
   if (gradient.scalar_type() != at::kFloat) return kPlainOperations.add_embedding_gradient(g, ids, gradient, scale);
   const PeCudaTable* plugin = plugin_for(g);
   const Tensor values = g.contiguous(), index = ids.reshape({-1}).contiguous();
-  const Tensor order = at::argsort(index, /*stable=*/true, 0, false);
-  require_launched(plugin->embedding_gradient(index.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(), values.data_ptr(),
-                                              is_bf16(values), gradient.data_ptr<float>(), index.numel(), gradient.size(1),
+  const auto [sorted, order] = at::sort(index, /*stable=*/true, 0, false);
+  const std::int64_t count = index.numel(), width = gradient.size(1);
+  const Tensor scratch = at::empty({pe_cuda_embedding_scratch(count, width)}, gradient.options());
+  require_launched(plugin->embedding_gradient(sorted.data_ptr<std::int64_t>(), order.data_ptr<std::int64_t>(), values.data_ptr(),
+                                              is_bf16(values), gradient.data_ptr<float>(), scratch.data_ptr<float>(), count, width,
                                               static_cast<float>(scale), stream_of(plugin, values)),
                    "embedding_gradient");
 }
 
-void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
+void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape) {
   const PeCudaTable* plugin = plugin_for(logits);
-  require_launched(plugin->cross_entropy(logits.data_ptr(), is_bf16(logits), targets.data_ptr<std::int64_t>(),
-                                         losses.data_ptr<float>(), logits.size(0), logits.size(1), gradient,
-                                         stream_of(plugin, logits)),
-                   "cross_entropy");
+  const PeCudaLogits shaped{static_cast<float>(shape.softcap), static_cast<float>(shape.z_loss)};
+  require_launched(
+      plugin->cross_entropy(logits.data_ptr(), is_bf16(logits), targets.data_ptr<std::int64_t>(), losses.data_ptr<float>(),
+                            logits.size(0), logits.size(1), gradient, &shaped, stream_of(plugin, logits)),
+      "cross_entropy");
 }
 
 void adam(const AdamBuffers& buffers, const AdamRates& rates) {
@@ -164,6 +238,9 @@ const Operations kPluginOperations = {.name = "plug-in",
                                       .rms_norm_backward = rms_norm_backward,
                                       .split_heads = split_heads,
                                       .split_heads_backward = split_heads_backward,
+                                      .rotate = rotate,
+                                      .gather_gradient = gather_gradient,
+                                      .dropout_mask = dropout_mask,
                                       .swiglu = swiglu,
                                       .swiglu_backward = swiglu_backward,
                                       .add_embedding_gradient = add_embedding_gradient,

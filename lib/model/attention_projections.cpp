@@ -1,5 +1,6 @@
 #include <ATen/ops/empty_like.h>
 
+#include <array>
 #include <vector>
 
 #include "model/node.h"
@@ -30,23 +31,44 @@ Tensor in_place(const PackedHeads& heads) {
 /// Whether a norm is over all heads of a token together.
 bool over_all_heads(const Tensor& weight, std::int64_t head_width) { return weight.defined() && weight.numel() != head_width; }
 
-/// `rotation` only where rotates_with_heads() says so.
-Normed split(const PackedHeads& from, const Tensor& weight, double eps, const Rotation& rotation) {
-  if (!over_all_heads(weight, from.width)) return operations_for(from.packed).split_heads(from, weight, eps, rotation);
+Normed norm_over_all_heads(const PackedHeads& from, const Tensor& weight, double eps) {
   const Normed normed = rms_norm_of(from.columns_of(from.packed).contiguous(), weight, eps);
   return {normed.y.view({from.batch, from.length(), from.heads, from.width}).transpose(1, 2).contiguous(), normed.rstd, {}};
 }
 
-void split_gradient(const Tensor& dout, const PackedHeads& from, const Weight& weight, const Tensor& rstd,
-                    const Rotation& rotation, const Tensor& dpacked) {
-  if (!dout.defined()) {
-    from.columns_of(dpacked).zero_();
-  } else if (over_all_heads(weight.value, from.width)) {
-    const Tensor rows = dout.transpose(1, 2).reshape({from.rows(), from.heads * from.width});
-    from.columns_of(dpacked).copy_(rms_norm_gradient(rows, from.columns_of(from.packed).contiguous(), weight, rstd));
-  } else {
-    operations_for(from.packed).split_heads_backward(dout, from, weight.value, rstd, weight.gradient, rotation, dpacked);
+/// `rotation` only where rotates_with_heads() says so.
+std::array<Normed, 2> split(const Packed& heads, const Tensor& query_norm, const Tensor& key_norm, double eps, const Rotation& rotation) {
+  if (!over_all_heads(query_norm, heads.q.width) && !over_all_heads(key_norm, heads.k.width)) {
+    return operations_for(heads.q.packed).split_heads({heads.q, query_norm}, {heads.k, key_norm}, eps, rotation);
   }
+  return {norm_over_all_heads(heads.q, query_norm, eps), norm_over_all_heads(heads.k, key_norm, eps)};
+}
+
+struct HeadGradient {
+  Tensor dout;
+  Weight norm;
+  Tensor rstd;
+};
+
+void norm_over_all_heads_gradient(const HeadGradient& of, const PackedHeads& from, const Tensor& dpacked) {
+  const Tensor rows = of.dout.transpose(1, 2).reshape({from.rows(), from.heads * from.width});
+  from.columns_of(dpacked).copy_(rms_norm_gradient(rows, from.columns_of(from.packed).contiguous(), of.norm, of.rstd));
+}
+
+void split_gradient(const HeadGradient& q, const HeadGradient& k, const Tensor& dv, const Packed& heads, const Rotation& rotation,
+                    const Tensor& dpacked) {
+  const auto by_kernel = [&](const HeadGradient& of, PackedHeads from) {
+    kernels::SplitGradient made{from, of.dout, of.norm.value, of.rstd, of.norm.gradient};
+    if (!over_all_heads(of.norm.value, from.width)) return made;
+    if (of.dout.defined()) {
+      norm_over_all_heads_gradient(of, from, dpacked);
+      made.from.heads = 0;   // done
+    }
+    made.weight = made.rstd = made.weight_gradient = made.dout = Tensor();
+    return made;
+  };
+  operations_for(heads.q.packed)
+      .split_heads_backward(by_kernel(q, heads.q), by_kernel(k, heads.k), {heads.v, dv, {}, {}, {}}, rotation, dpacked);
 }
 
 class NormProject : public Function<NormProject> {
@@ -58,8 +80,7 @@ class NormProject : public Function<NormProject> {
     const Normed normed = rms_norm_of(x, norm.value, shape.eps);
     const Tensor projected = product(rows_of(normed.y), packed.value.t());
     const Packed heads(projected, batch, shape);
-    const Normed q = split(heads.q, query_norm.value, shape.eps, rotation);
-    const Normed k = split(heads.k, key_norm.value, shape.eps, rotation);
+    const auto [q, k] = split(heads, query_norm.value, key_norm.value, shape.eps, rotation);
     const Tensor v = in_place(heads.v);
     if (context != nullptr) {
       context->set_materialize_grads(false);
@@ -95,9 +116,7 @@ class NormProject : public Function<NormProject> {
     const Rotation rotation{tables[0], tables[1], data["rotation_half"].toBool()};
     const Tensor dprojected = at::empty_like(projected);
     const Packed heads(projected, x.size(0), shape);
-    split_gradient(gradients[1], heads.q, query_norm, saved[4], rotation, dprojected);
-    split_gradient(gradients[2], heads.k, key_norm, saved[5], rotation, dprojected);
-    split_gradient(gradients[3], heads.v, {}, {}, {}, dprojected);
+    split_gradient({gradients[1], query_norm, saved[4]}, {gradients[2], key_norm, saved[5]}, gradients[3], heads, rotation, dprojected);
     add_product(data["packed_gradient"].toTensor(), dprojected, rows_of(normed));
     Tensor dnormed = product(dprojected, weights[1]).view(x.sizes());
     if (gradients[0].defined()) dnormed.add_(gradients[0]);
@@ -137,8 +156,8 @@ class ProjectResidual : public Function<ProjectResidual> {
 }  // namespace
 
 bool rotates_with_heads(const Tensor& x, const Weight& query_norm, const Weight& key_norm, const AttentionShape& shape) {
-  return operations_for(x).rotates_heads && !over_all_heads(query_norm.value, shape.head_width) &&
-         !over_all_heads(key_norm.value, shape.head_width);
+  return operations_for(x).rotates_heads && shape.head_width <= kernels::kWidestRotatedHead &&
+         !over_all_heads(query_norm.value, shape.head_width) && !over_all_heads(key_norm.value, shape.head_width);
 }
 
 Projected norm_project(const Tensor& x, const Weight& norm, const Weight& packed, const Weight& query_norm,

@@ -76,22 +76,15 @@ struct FeedForwardParts {
 /// The same for who needs y alone.
 FeedForwardParts feed_forward_parts(const Tensor& x, const Weight& norm, const Weight& gate_up, const Weight& down, double eps);
 
-/// What happens to logits between the head and the loss.
-struct LogitOptions {
-  double softcap = 0;   ///< c: logits become c · tanh(logit / c); 0: they stay
-  /// z: z · (log Σ exp)² is added to the loss of each row (Chowdhery et al. 2022). It shapes gradients alone: the value
-  /// stays the cross entropy, so that curves with and without compare.
-  double z_loss = 0;
-};
+/// What happens to logits between the head and the loss: a cap, and a z-loss (Chowdhery et al. 2022). That one shapes gradients
+/// alone: the value stays the cross entropy, so that curves with and without compare.
+using LogitOptions = kernels::LogitShape;
 
 /// Sum over rows of −log softmax(hidden · Wᵀ + bias)[target], a float64 scalar; rows with negative targets do not count.
 /// Logits exist for a chunk of rows at a time; with gradients enabled the chunk's gradients are taken at once.
 /// @param hidden [N, d_m]. @param head [V, d_m]. @param bias [V], or undefined.
 Tensor linear_cross_entropy(const Tensor& hidden, const Tensor& targets, const Weight& head,
                             const LogitOptions& options = {}, const Weight& bias = {});
-
-/// c · tanh(logits / c), in place.
-void cap_logits(const Tensor& logits, double cap);
 
 /// The same for each row, fp32 (float64 for float64) [N], without gradients.
 Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& head, const LogitOptions& options = {},

@@ -11,6 +11,7 @@
 #include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
 #include "encodings/token_reader.h"
+#include "kernels/ops.h"
 #include "kernels/product.h"
 #include "model/block.h"
 #include "model/flat_zeros.h"
@@ -49,18 +50,25 @@ void fill_drawn(const Tensor& to, std::uint64_t seed, const std::string& name, c
 }
 
 /// 0 with probability p, else 1 / (1 − p); keyed by step, place and sample, so that neither micro-batches nor a resumed
-/// run change it. Drawn on the host.
+/// run change it. A GPU draws the same bits as the host.
 Tensor dropout_mask(const Tensor& like, double p, std::uint64_t seed, std::int64_t step, std::int64_t place,
                     const std::vector<std::int64_t>& samples) {
   const std::int64_t batch = like.size(0), count = like.numel() / batch;
+  const auto key_of = [&](std::int64_t row) {
+    return encodings::draw_key(seed, "dropout", step, place, samples.empty() ? row : samples[static_cast<std::size_t>(row)]);
+  };
+  if (const auto on_device = kernels::operations_for(like).dropout_mask) {
+    std::vector<std::uint64_t> keys;
+    for (std::int64_t row = 0; row < batch; ++row) keys.push_back(key_of(row));
+    return on_device(like, p, keys);
+  }
   const auto kept = static_cast<float>(1 / (1 - p));
   Tensor mask = at::empty(like.sizes(), at::TensorOptions(at::kFloat));
   float* to = mask.data_ptr<float>();
   at::parallel_for(0, batch, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<double> draws(static_cast<std::size_t>(count));
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t sample = samples.empty() ? row : samples[static_cast<std::size_t>(row)];
-      support::philox_uniform(encodings::draw_key(seed, "dropout", step, place, sample), draws.data(), draws.size());
+      support::philox_uniform(key_of(row), draws.data(), draws.size());
       for (std::int64_t i = 0; i < count; ++i) to[row * count + i] = draws[static_cast<std::size_t>(i)] < p ? 0.0F : kept;
     }
   });
@@ -320,7 +328,7 @@ Tensor LanguageModel::logits(const Tensor& hidden) const {
   shape.back() = state_->config.vocabulary;
   const Tensor logits = kernels::product(rows, state_->head.value.t()).to(state_->master()).view(shape);
   if (state_->head_bias.value.defined()) logits.add_(state_->head_bias.value);
-  if (state_->config.logit_softcap > 0) cap_logits(logits, state_->config.logit_softcap);
+  if (state_->config.logit_softcap > 0) kernels::cap_logits(logits, state_->config.logit_softcap);
   return logits;
 }
 

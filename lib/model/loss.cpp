@@ -23,31 +23,8 @@ struct CrossEntropy {
   Tensor dhead, dbias;
 };
 
-/// The same with a cap and a z-loss, around the operation: more passes over the chunk, paid only by those who ask.
-void shaped_chunk_losses(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient,
-                         const LogitOptions& options) {
-  const Tensor index = targets.clamp_min(0).unsqueeze(1);
-  Tensor slope, of_target;
-  if (options.softcap > 0) {
-    cap_logits(logits, options.softcap);
-    if (gradient) slope = (logits / options.softcap).square_().neg_().add_(1);
-  }
-  if (gradient && options.z_loss > 0) of_target = logits.gather(1, index);
-  operations_for(logits).cross_entropy(logits, targets, losses, gradient);
-  if (!gradient) return;
-  if (options.z_loss > 0) {
-    // logits hold p − one-hot, and the z-loss has the gradient 2·z·lse·p.
-    const Tensor counted = targets.ge(0).unsqueeze(1);
-    const Tensor factor = (losses.unsqueeze(1) + of_target).mul_(2 * options.z_loss).mul_(counted);
-    logits.mul_(factor + 1);
-    logits.scatter_add_(1, index, factor);
-  }
-  if (slope.defined()) logits.mul_(slope);
-}
-
 CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, const Tensor& bias, bool gradient,
                            bool head_gradient, const LogitOptions& options) {
-  const bool shaped = options.softcap > 0 || options.z_loss > 0;
   const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0));
   const auto precise = hidden.options().dtype(kernels::at_least_fp32(hidden));
   CrossEntropy result;
@@ -63,11 +40,8 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
     const Tensor part = hidden.narrow(0, first, count);
     Tensor logits = product(part, head.t());
     add_bias(logits, bias);
-    if (shaped || !operations_for(logits).takes_low_precision_logits) logits = logits.to(precise.dtype());
-    const Tensor losses = result.losses.narrow(0, first, count);
-    const Tensor wanted = index.narrow(0, first, count);
-    if (shaped) shaped_chunk_losses(logits, wanted, losses, gradient, options);
-    else operations_for(logits).cross_entropy(logits, wanted, losses, gradient);
+    if (!operations_for(logits).takes_low_precision_logits) logits = logits.to(precise.dtype());
+    operations_for(logits).cross_entropy(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count), gradient, options);
     if (!gradient) continue;
     const Tensor dlogits = logits.to(hidden.scalar_type());
     Tensor to = result.dhidden.narrow(0, first, count);
@@ -111,7 +85,5 @@ Tensor row_losses(const Tensor& hidden, const Tensor& targets, const Tensor& hea
                   const Tensor& bias) {
   return cross_entropy(hidden.contiguous(), targets, head, bias, false, false, options).losses;
 }
-
-void cap_logits(const Tensor& logits, double cap) { logits.div_(cap).tanh_().mul_(cap); }
 
 }  // namespace pe::model

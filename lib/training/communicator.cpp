@@ -51,7 +51,11 @@ class Patience {
   double timeout_s_;
 };
 
+/// A rank that has given up on the others does not meet them at the end either.
+bool gave_up = false;
+
 [[noreturn]] void lost(std::int64_t rank, std::int64_t count, const std::string& what) {
+  gave_up = true;
   throw support::Error(support::kExitUnavailable,
                        support::Diagnostic{cat("rank ", rank, " of ", count, ": ", what),
                                            {},
@@ -109,7 +113,7 @@ class Mpi final : public Communicator {
   Mpi(const PeMpiTable& table, std::int64_t rank, std::int64_t count, double timeout_s)
       : Communicator(rank, count), table_(table), timeout_s_(timeout_s) {}
   ~Mpi() override {
-    if (std::uncaught_exceptions() == 0 || agreed_) table_.close();
+    if ((std::uncaught_exceptions() == 0 && !gave_up) || agreed_) table_.close();
   }
 
   void start_sum(const at::Tensor& data) override {
@@ -256,7 +260,7 @@ std::unique_ptr<Communicator> open_nccl(std::int64_t ranks, at::Device device, d
   void* handle = nullptr;
   char problem[256] = {};
   if (id.size() != 128 || table->nccl_open(id.data(), static_cast<int>(ranks), static_cast<int>(own.rank),
-                                           device.index(), &handle, problem, sizeof problem) != 0) {
+                                           device.index(), timeout_s, &handle, problem, sizeof problem) != 0) {
     lost(own.rank, ranks, cat("NCCL does not start: ", problem));
   }
   return std::make_unique<Nccl>(*table, handle, own.rank, ranks, device, timeout_s);

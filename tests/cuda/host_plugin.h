@@ -1,12 +1,12 @@
 /// @file
 /// The plug-in's kernels run on the CPU: the same bodies and the same choice among them as on a GPU, by loops in place of
-/// warps and grids, attention by simt.h. What remains unproved without a GPU are the loops of lib/cuda/kernels.cu and the
+/// warps, blocks and grids, attention by simt.h. What remains unproved without a GPU are the loops of lib/cuda/kernels.cu and the
 /// instructions of lib/cuda/attention.cu.
 #pragma once
 
 #include <c10/util/BFloat16.h>
 
-#include <cmath>
+#include <algorithm>
 #include <vector>
 
 #include "cuda/launchers.h"
@@ -17,8 +17,8 @@ namespace pe::test {
 struct OnHost {
   using Half = c10::BFloat16;
 
-  /// How often something ran on rows with a rotation.
-  static inline int turned = 0;
+  /// How often a rotation went with the heads, and alone.
+  static inline int rotated_with_heads = 0, rotated_alone = 0;
 
   template <typename Body>
   static int rows(const Body& body, std::int64_t rows, void*) {
@@ -40,27 +40,60 @@ struct OnHost {
       for (std::int64_t column = 0; column < columns; ++column) body(row, column);
     return 0;
   }
-};
 
-inline int host_split_heads(const void* packed, const float* weight, float eps, const PeCudaTurn* turn, void* out, float* rstd,
-                            const PeCudaHeads* shape, std::int64_t tokens, bool bf16, void* stream) {
-  OnHost::turned += turn != nullptr && turn->pairs > 0;
-  return cuda::Launchers<OnHost>::split_heads(packed, weight, eps, turn, out, rstd, shape, tokens, bf16, stream);
-}
-
-template <typename Value>
-void host_cross_entropy(Value* logits, const std::int64_t* targets, float* loss, std::int64_t rows, std::int64_t vocabulary,
-                        bool gradient) {
-  for (std::int64_t r = 0; r < rows; ++r, logits += vocabulary) {
-    double total = 0;
-    for (std::int64_t i = 0; i < vocabulary; ++i) total += std::exp(static_cast<double>(static_cast<float>(logits[i])));
-    loss[r] = targets[r] < 0 ? 0 : static_cast<float>(std::log(total) - static_cast<double>(static_cast<float>(logits[targets[r]])));
-    for (std::int64_t i = 0; gradient && i < vocabulary; ++i) {
-      const double p = std::exp(static_cast<double>(static_cast<float>(logits[i]))) / total - (i == targets[r] ? 1 : 0);
-      logits[i] = static_cast<Value>(static_cast<float>(targets[r] < 0 ? 0 : p));
+  template <typename Body>
+  static int lines(const Body& body, std::int64_t rows, void*) {
+    std::vector<typename Body::Own> own(Body::kThreads);
+    std::vector<cuda::LogSum> sums(Body::kThreads), next(Body::kThreads);
+    // As in a block: threads of a warp in pairs, then the warps' sums in pairs.
+    const auto fold = [&](int begin, int step, int count) {
+      for (int half = count / 2; half > 0; half /= 2) {
+        for (int i = 0; i < count; ++i) next[begin + i * step] = merge(sums[begin + i * step], sums[begin + (i ^ half) * step]);
+        for (int i = 0; i < count; ++i) sums[begin + i * step] = next[begin + i * step];
+      }
+    };
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (int thread = 0; thread < Body::kThreads; ++thread) sums[thread] = body.begin(row, thread, own[thread]);
+      for (int warp = 0; warp < Body::kThreads; warp += cuda::kLanes) fold(warp, 1, cuda::kLanes);
+      fold(0, cuda::kLanes, Body::kThreads / cuda::kLanes);
+      const cuda::LogSum all = sums[0];
+      for (int thread = 0; thread < Body::kThreads; ++thread) body.finish(row, thread, own[thread], all);
     }
+    return 0;
   }
-}
+
+  template <typename Body>
+  static int heads(const Body& body, std::int64_t tiles, void*) {
+    const int lanes = static_cast<int>(body.at.lanes);
+    rotated_with_heads += body.at.pairs > 0;
+    for (std::int64_t tile = 0; tile < tiles; ++tile) {
+      std::vector<typename Body::Own> own(cuda::kLanes);
+      float sums[cuda::kLanes], next[cuda::kLanes];
+      for (auto& one : own) body.open(one);
+      for (std::int64_t token = tile * body.per_tile; token < std::min(body.tokens, (tile + 1) * body.per_tile); ++token) {
+        for (int part = 0; part < body.parts(); ++part) {
+          for (int lane = 0; lane < cuda::kLanes; ++lane) body.begin(token, part, lane, own[lane]);
+          for (std::uint32_t slot = 0; slot < body.slots(part); ++slot) {
+            for (int lane = 0; lane < cuda::kLanes; ++lane) sums[lane] = body.partial(part, slot, lane, own[lane]);
+            for (int half = lanes / 2; half > 0; half /= 2) {
+              for (int lane = 0; lane < cuda::kLanes; ++lane) next[lane] = sums[lane] + sums[lane ^ half];
+              std::copy(std::begin(next), std::end(next), sums);
+            }
+            for (int lane = 0; lane < cuda::kLanes; ++lane) body.finish(part, slot, lane, own[lane], sums[lane]);
+          }
+        }
+      }
+      for (int i = 0; i < Body::kSums; ++i) {
+        for (int half = lanes; half < cuda::kLanes; half *= 2) {
+          for (int lane = 0; lane < cuda::kLanes; ++lane) next[lane] = own[lane].sums[i] + own[lane ^ half].sums[i];
+          for (int lane = 0; lane < cuda::kLanes; ++lane) own[lane].sums[i] = next[lane];
+        }
+      }
+      for (int lane = 0; lane < cuda::kLanes; ++lane) body.close(tile, lane, own[lane]);
+    }
+    return 0;
+  }
+};
 
 /// Enters attention, by simt.h (cuda_attention_test.cpp, which has compiled it anyway).
 void fill_attention(PeCudaTable& table);
@@ -71,24 +104,9 @@ inline const PeCudaTable& host_plugin() {
     made.current_stream = [](int) -> void* { return nullptr; };
     cuda::Launchers<OnHost>::fill(made);
     fill_attention(made);
-    made.split_heads = host_split_heads;
-    // These two have kernels of their own, which are no bodies; naive loops stand for them.
-    made.embedding_gradient = [](const std::int64_t* ids, const std::int64_t* order, const void* rows, bool bf16, float* gradient,
-                                 std::int64_t count, std::int64_t width, float scale, void*) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        for (std::int64_t j = 0; j < width; ++j) {
-          const std::int64_t from = order[i] * width + j;
-          gradient[ids[order[i]] * width + j] += scale * (bf16 ? static_cast<float>(static_cast<const c10::BFloat16*>(rows)[from])
-                                                               : static_cast<const float*>(rows)[from]);
-        }
-      }
-      return 0;
-    };
-    made.cross_entropy = [](void* logits, bool bf16, const std::int64_t* targets, float* loss, std::int64_t rows,
-                            std::int64_t vocabulary, bool gradient, void*) {
-      if (bf16) host_cross_entropy(static_cast<c10::BFloat16*>(logits), targets, loss, rows, vocabulary, gradient);
-      else host_cross_entropy(static_cast<float*>(logits), targets, loss, rows, vocabulary, gradient);
-      return 0;
+    made.rotate = [](const void* x, void* out, const PeCudaRotation* rotation, bool bf16, void* stream) {
+      ++OnHost::rotated_alone;
+      return cuda::Launchers<OnHost>::rotate(x, out, rotation, bf16, stream);
     };
     return made;
   }();

@@ -1,10 +1,13 @@
 // Attention with an encoding against naive loops in double precision, and the choice of routes.
+#include <ATen/SDPBackend.h>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "encodings/attend_rows.h"
 #include "encodings/toeplitz.h"
 #include "fixture.h"
 #include "kernels/dispatch.h"
+#include "support/error.h"
 
 namespace data = boost::unit_test::data;
 using namespace pe;
@@ -213,6 +216,30 @@ struct Inputs {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(attend)
+
+BOOST_AUTO_TEST_CASE(a_gpu_must_not_fall_back_to_plain_attention_unasked) {
+  const Tensor q = at::empty({1, 2, 3, 20}, at::kBFloat16);
+  const auto refused = [&](std::int64_t backend, const Tensor& of) {
+    try {
+      require_fused_backend(backend, of, true);
+    } catch (const support::ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto plain = static_cast<std::int64_t>(at::SDPBackend::math);
+  BOOST_TEST(refused(plain, q).find("no fused attention for heads of width 20 in BFloat16 with a mask") != std::string::npos);
+  BOOST_TEST(refused(plain, q).find("compute.kernels: plain") != std::string::npos);
+  BOOST_TEST(refused(plain, q.to(at::kDouble)) == "");   // that has no other
+  for (const auto backend :
+       {at::SDPBackend::flash_attention, at::SDPBackend::efficient_attention, at::SDPBackend::cudnn_attention}) {
+    BOOST_TEST(refused(static_cast<std::int64_t>(backend), q) == "");
+  }
+  kernels::use_fused(false);
+  BOOST_TEST(refused(plain, q) == "");
+  kernels::use_fused(true);
+  BOOST_TEST(backend_name(plain) == "plain");
+}
 
 BOOST_DATA_TEST_CASE(every_route_gives_what_naive_loops_give, data::make(kFormulas), text) {
   const Json config = json(text);

@@ -3,7 +3,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "fixture.h"
-#include "model/device.h"
+#include "gpu/has_gpu.h"
 
 namespace data = boost::unit_test::data;
 using namespace pe;
@@ -11,21 +11,6 @@ using namespace pe::encodings;
 using namespace pe::test;
 
 namespace {
-
-struct HasGpu {
-  model::DeviceKind kind = model::DeviceKind::kCuda;
-  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    try {
-      model::ComputeConfig compute;
-      compute.device = kind;
-      return model::open_device(model::resolve(compute)).is_cuda();
-    } catch (const std::exception& error) {
-      boost::test_tools::assertion_result result(false);
-      result.message() << error.what();
-      return result;
-    }
-  }
-};
 
 struct BothDevices {
   std::unique_ptr<PositionalEncoding> cpu, gpu;
@@ -72,6 +57,35 @@ BOOST_DATA_TEST_CASE(all_routes_agree_with_the_reference_on_the_cpu, data::make(
       BOOST_TEST(relative_difference(got.gradients[i], expected.gradients[i]) <= allowed, "gradient " << i);
     }
   }
+}
+
+// At the length and width of real models, where attention has many tiles.
+BOOST_DATA_TEST_CASE(attention_at_real_lengths_agrees_with_float64,
+                     data::make({"none", "rope", "alibi", "t5", "kerple_log"}) * data::make({64, 128}), name, width) {
+  const Shape shape{.width = 8 * width,
+                    .layers = 1,
+                    .query_heads = 8,
+                    .key_value_heads = 2,
+                    .head_width = width,
+                    .train_length = 1024,
+                    .seed = 5,
+                    .device = at::Device(at::kCUDA, 0)};
+  Toy toy(shape, 2, 1024);
+  for (Tensor Toy::*member : {&Toy::wq, &Toy::wk, &Toy::wv}) (toy.*member).zero_();
+  const Toy rounded = toy.to(at::kBFloat16);
+  Span span = Span::whole(2, 1024);
+  span.pe_len = 1024;
+  span.device = shape.device;
+  const auto encoding = make_encoding(name, shape);
+  stir(*encoding);
+  const Evaluated expected = evaluate(*encoding, rounded.to(at::kDouble).on(shape.device), span, {.route = Route::kReference});
+  const Evaluated got = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
+  BOOST_TEST(relative_difference(got.out, expected.out) <= 2e-2);
+  for (std::size_t i = 0; i < got.gradients.size(); ++i)
+    BOOST_TEST(relative_difference(got.gradients[i], expected.gradients[i]) <= 3e-2, "gradient " << i);
+  const Evaluated again = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
+  BOOST_TEST(again.out.equal(got.out));
+  for (std::size_t i = 0; i < got.gradients.size(); ++i) BOOST_TEST(again.gradients[i].equal(got.gradients[i]), "gradient " << i);
 }
 
 // A mask that needs a gradient while q, k and v are frozen would have the fused kernel write where it must not.

@@ -1,0 +1,185 @@
+/// @file
+/// Cross-entropy, and the embedding's gradient: what reads whole vocabularies. See rows.h for how bodies run.
+///
+/// A line body has `begin(row, thread, own)`, whose results are merged over the threads of a block in pairs, and
+/// `finish(row, thread, own, all)`.
+#pragma once
+
+#include "cuda/rows.h"
+
+namespace pe::cuda {
+
+#if defined(__CUDA_ARCH__)
+PE_BOTH float exponential(float x) { return __expf(x); }
+#else
+PE_BOTH float exponential(float x) { return expf(x); }
+#endif
+
+/// The logarithm of a sum of exponentials, as its largest term and the rest.
+struct LogSum {
+  float top;
+  float total;   ///< of exp(x − top)
+};
+
+PE_BOTH LogSum merge(LogSum a, LogSum b) {
+  const float top = a.top > b.top ? a.top : b.top;
+  if (top == -INFINITY) return {top, a.total + b.total};
+  return {top, a.total * exponential(a.top - top) + b.total * exponential(b.top - top)};
+}
+
+inline constexpr int kLineThreads = 512;
+
+/// A row of logits is read once: its first packs stay with the threads until the gradient takes their place, and only what a
+/// vocabulary has beyond them is read again. softcap: logits are cap · tanh(logit / cap). z_loss: adds z · lse² to what the
+/// gradient is of, not to the loss that is told.
+template <typename Value, int n, int kHeld, bool kCapped>
+struct CrossEntropyLine {
+  static constexpr int kThreads = kLineThreads;
+  Value* logits;
+  const std::int64_t* targets;
+  float* loss;
+  std::int64_t vocabulary;
+  bool gradient;
+  float softcap, z_loss;
+
+  struct Own {
+    Pack<Value, n> held[kHeld];
+  };
+
+  PE_BOTH float shaped(Value logit) const {
+    const float x = static_cast<float>(logit);
+    return kCapped ? softcap * tanhf(x / softcap) : x;
+  }
+  PE_BOTH void take(const Pack<Value, n>& pack, LogSum& mine) const {
+    float top = mine.top, x[n];
+    PE_UNROLL
+    for (int j = 0; j < n; ++j) {
+      x[j] = shaped(pack.at[j]);
+      if (x[j] > top) top = x[j];
+    }
+    float total = top == -INFINITY ? mine.total : mine.total * exponential(mine.top - top);
+    PE_UNROLL
+    for (int j = 0; j < n; ++j)
+      total += top == -INFINITY && x[j] == x[j] ? 0 : exponential(x[j] - top);   // NaN goes on into the sum
+    mine = {top, total};
+  }
+
+  PE_BOTH LogSum begin(std::int64_t row, int thread, Own& own) const {
+    LogSum mine{-INFINITY, 0};
+    if (targets[row] < 0) return mine;
+    const Value* values = logits + row * vocabulary;
+    const auto packs = static_cast<std::uint32_t>(vocabulary / n);
+    PE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const std::uint32_t pack = thread + i * kThreads;
+      if (pack < packs) own.held[i] = load<n>(values + pack * n);
+    }
+    PE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      if (static_cast<std::uint32_t>(thread + i * kThreads) < packs) take(own.held[i], mine);
+    }
+    for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads) take(load<n>(values + pack * n), mine);
+    return mine;
+  }
+
+  PE_BOTH void finish(std::int64_t row, int thread, const Own& own, LogSum all) const {
+    const std::int64_t target = targets[row];
+    Value* values = logits + row * vocabulary;
+    const auto packs = static_cast<std::uint32_t>(vocabulary / n);
+    if (target < 0) {
+      if (thread == 0) loss[row] = 0;
+      for (std::uint32_t pack = thread; gradient && pack < packs; pack += kThreads) store<n>(values + pack * n, Pack<Value, n>{});
+      return;
+    }
+    const float lse = logf(all.total) + all.top, scale = 1.0F / all.total, stretch = 1.0F + 2.0F * z_loss * lse;
+    const auto give = [&](std::uint32_t pack, const Pack<Value, n>& in) {
+      Pack<Value, n> out;
+      float of_target = 0;
+      PE_UNROLL
+      for (int j = 0; j < n; ++j) {
+        const float x = shaped(in.at[j]);
+        const bool is_target = pack * n + j == static_cast<std::uint32_t>(target);
+        if (is_target) of_target = x;
+        float d = exponential(x - all.top) * scale * stretch - (is_target ? 1.0F : 0.0F);
+        if (kCapped) d *= 1.0F - x / softcap * (x / softcap);
+        out.at[j] = static_cast<Value>(d);
+      }
+      if (pack == static_cast<std::uint32_t>(target) / n) loss[row] = lse - of_target;
+      store<n>(values + pack * n, out);
+    };
+    if (!gradient) {   // only the target's own
+      const auto pack = static_cast<std::uint32_t>(target) / n;
+      if (pack % kThreads == static_cast<std::uint32_t>(thread)) loss[row] = lse - shaped(values[target]);
+      return;
+    }
+    PE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      if (static_cast<std::uint32_t>(thread + i * kThreads) < packs) give(thread + i * kThreads, own.held[i]);
+    }
+    for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads) give(pack, load<n>(values + pack * n));
+  }
+};
+
+// ---- The embedding's gradient ------------------------------------------------------------------------------------------
+
+/// Places of the sorted order that a cell walks through. A token that stands in thousands of places is shared by many.
+inline constexpr std::int64_t kEmbeddingPiece = pe_cuda_embedding_piece;
+
+/// gradient[id] += scale · the rows of every run of equal ids that lies within one piece; of runs that go on before or behind it
+/// the piece's own sum goes to `edges` [pieces, 2, width]: what it begins with, and what it ends with.
+template <typename Value, int n>
+struct EmbeddingPieces {
+  const std::int64_t *sorted, *order;
+  const Value* rows;
+  float *gradient, *edges;
+  std::int64_t count, width;
+  float scale;
+
+  PE_BOTH void operator()(std::int64_t piece, std::int64_t column) const {
+    const std::int64_t first = piece * kEmbeddingPiece, end = first + kEmbeddingPiece < count ? first + kEmbeddingPiece : count;
+    for (std::int64_t i = first; i < end;) {
+      const std::int64_t id = sorted[i], begin = i;
+      float sum[n] = {};
+      for (; i < end && sorted[i] == id; ++i) {
+        const Pack<Value, n> row = load<n>(rows + order[i] * width + column * n);
+        PE_UNROLL
+        for (int j = 0; j < n; ++j) sum[j] += static_cast<float>(row.at[j]);
+      }
+      const bool before = begin == first && first > 0 && sorted[first - 1] == id,
+                 behind = i == end && end < count && sorted[end] == id;
+      float* to = before ? edges + 2 * piece * width : behind ? edges + (2 * piece + 1) * width : gradient + id * width;
+      if (!before && !behind && id < 0) continue;
+      PE_UNROLL
+      for (int j = 0; j < n; ++j) {
+        if (before || behind)
+          to[column * n + j] = sum[j];
+        else
+          to[column * n + j] += scale * sum[j];
+      }
+    }
+  }
+};
+
+/// Puts together the runs that begin in a piece and end in a later one, piece by piece in their order.
+struct EmbeddingRuns {
+  const std::int64_t* sorted;
+  float* gradient;
+  const float* edges;
+  std::int64_t count, width;
+  float scale;
+
+  PE_BOTH void operator()(std::int64_t piece, std::int64_t column) const {
+    const std::int64_t first = piece * kEmbeddingPiece, end = first + kEmbeddingPiece;
+    if (end >= count) return;
+    const std::int64_t id = sorted[end - 1];
+    const bool begun_before = first > 0 && sorted[first] == id && sorted[first - 1] == id;
+    if (id < 0 || sorted[end] != id || begun_before) return;
+    float sum = edges[(2 * piece + 1) * width + column];
+    for (std::int64_t next = piece + 1; next * kEmbeddingPiece < count && sorted[next * kEmbeddingPiece] == id; ++next) {
+      sum += edges[2 * next * width + column];
+    }
+    gradient[id * width + column] += scale * sum;
+  }
+};
+
+}  // namespace pe::cuda

@@ -1,0 +1,247 @@
+#include "gpu/kernel_checks.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "encodings/rotary.h"
+#include "kernels/ops.h"
+#include "support/random.h"
+
+namespace pe::test {
+namespace {
+
+using at::Tensor;
+using kernels::kPlainOperations;
+using kernels::kPluginOperations;
+
+/// Of values that bf16 holds, so that only arithmetic differs.
+Tensor values(std::uint64_t key, std::vector<std::int64_t> shape, at::Device device, double scale = 1) {
+  Tensor made = at::empty(shape, at::kDouble);
+  support::philox_normal(key, made.data_ptr<double>(), static_cast<std::size_t>(made.numel()));
+  return (made * scale).to(at::kBFloat16).to(at::kDouble).to(device);
+}
+
+struct Found {
+  std::string name;
+  Tensor value;
+};
+
+/// Of a kernel in fp32 its own rounding is seen, in bf16 that of what it writes.
+constexpr struct {
+  at::ScalarType type;
+  double allowed;
+} kTypes[] = {{at::kFloat, 2e-5}, {at::kBFloat16, 1e-2}};
+
+/// @param run what a table of operations makes of inputs in a type
+template <typename Run>
+void compare(const std::string& what, const Run& run) {
+  const std::vector<Found> expected = run(kPlainOperations, at::kDouble);
+  for (const auto& [type, allowed] : kTypes) {
+    const std::vector<Found> found = run(kPluginOperations, type), again = run(kPluginOperations, type);
+    BOOST_REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      BOOST_TEST_CONTEXT(what << ": " << found[i].name << " in " << type) {
+        const Tensor there = found[i].value.to(at::kDouble), reference = expected[i].value.to(at::kDouble);
+        BOOST_REQUIRE((there.sizes() == reference.sizes()));
+        const double scale = std::max(1.0, reference.abs().max().item<double>());
+        BOOST_TEST((there - reference).abs().max().item<double>() <= allowed * scale);
+        BOOST_TEST(found[i].value.equal(again[i].value));
+      }
+    }
+  }
+}
+
+/// Weights of norms, and sums into gradients, are never narrower than fp32.
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+
+}  // namespace
+
+void check_norms(at::Device device, const KernelShapes& shapes) {
+  for (const std::int64_t width : {shapes.width, shapes.width + 1}) {   // with room for packs, and without
+    const std::vector<std::int64_t> sizes{shapes.batch, shapes.length, width};
+    const Tensor x = values(1, sizes, device), delta = values(2, sizes, device), dy = values(3, sizes, device),
+                 w = values(4, {width}, device);
+    for (const bool with_delta : {false, true}) {
+      compare(with_delta ? "norm of a sum" : "norm", [&](const kernels::Operations& by, at::ScalarType type) {
+        const Tensor weight = w.to(wide(type)), gradient = at::zeros_like(weight);
+        const kernels::Normed out = by.rms_norm(x.to(type), weight, 1e-6, with_delta ? delta.to(type) : Tensor());
+        const Tensor dx = by.rms_norm_backward(dy.to(type), out.input, weight, out.rstd, delta.to(type), gradient);
+        // A sum over thousands of rows is as exact as its terms.
+        return std::vector<Found>{{"y", out.y},
+                                  {"rstd", out.rstd},
+                                  {"dx", dx},
+                                  {"dweight", gradient / static_cast<double>(shapes.batch * shapes.length)}};
+      });
+    }
+  }
+}
+
+void check_heads(at::Device device, const KernelShapes& shapes) {
+  struct Case {
+    std::int64_t width, pairs;
+    bool half, norm, by_sequence;
+  };
+  const std::int64_t d = shapes.head_width;
+  for (const Case& of : {Case{d, d / 2, true, true, false},
+                         {2 * d, d, true, true, false},
+                         {d, d / 4, false, true, true},
+                         {d, d / 2, true, false, false},
+                         {d, 0, true, true, false},
+                         {d + 2, 5, true, true, false}}) {
+    const std::int64_t rows = shapes.batch * shapes.length, columns = (shapes.heads + 2 * shapes.kv_heads) * of.width;
+    const Tensor packed = values(1, {rows, columns}, device), wq = values(2, {of.width}, device),
+                 wk = values(3, {of.width}, device);
+    const auto like = [&](std::uint64_t key, std::int64_t heads) {   // as the output's product leaves gradients: by token
+      return values(key, {shapes.batch, shapes.length, heads, of.width}, device).transpose(1, 2);
+    };
+    const Tensor dq = like(4, shapes.heads), dk = like(5, shapes.kv_heads), dv = like(6, shapes.kv_heads);
+    std::vector<std::int64_t> sizes{shapes.length, of.pairs};
+    if (of.by_sequence) sizes.insert(sizes.begin(), shapes.batch);
+    const Tensor angles = values(7, sizes, device), cos = angles.cos().to(at::kFloat), sin = angles.sin().to(at::kFloat);
+    const auto layout = of.half ? encodings::PairLayout::kHalf : encodings::PairLayout::kInterleaved;
+    compare("heads", [&](const kernels::Operations& by, at::ScalarType type) {
+      const Tensor in = packed.to(type);
+      const kernels::PackedHeads q{in, 0, shapes.batch, shapes.heads, of.width},
+          k{in, shapes.heads * of.width, shapes.batch, shapes.kv_heads, of.width},
+          v{in, (shapes.heads + shapes.kv_heads) * of.width, shapes.batch, shapes.kv_heads, of.width};
+      const Tensor nq = of.norm ? wq.to(wide(type)) : Tensor(), nk = of.norm ? wk.to(wide(type)) : Tensor();
+      const Tensor gq = of.norm ? at::zeros_like(nq) : Tensor(), gk = of.norm ? at::zeros_like(nk) : Tensor();
+      const bool rotates = of.pairs > 0, here = by.rotates_heads;   // the definition rotates in a second step
+      const kernels::Rotation rotation = rotates && here ? kernels::Rotation{cos, sin, of.half} : kernels::Rotation{};
+      const Tensor c = cos.to(at::kDouble), s = sin.to(at::kDouble);
+      const auto turned = [&](const Tensor& heads, double sign) {
+        return rotates && !here ? encodings::rotate(heads, c, s * sign, layout) : heads;
+      };
+      const auto out = by.split_heads({q, nq}, {k, nk}, 1e-6, rotation);
+      const Tensor dpacked = at::zeros_like(in);
+      by.split_heads_backward({q, turned(dq.to(type), -1), nq, out[0].rstd, gq}, {k, turned(dk.to(type), -1), nk, out[1].rstd, gk},
+                              {v, dv.to(type), {}, {}, {}}, rotation, dpacked);
+      std::vector<Found> found{{"q", turned(out[0].y, 1)}, {"k", turned(out[1].y, 1)}, {"dpacked", dpacked}};
+      if (of.norm)
+        found.insert(found.end(), {{"dquery_norm", gq / static_cast<double>(rows)}, {"dkey_norm", gk / static_cast<double>(rows)}});
+      return found;
+    });
+  }
+}
+
+void check_rotations(at::Device device, const KernelShapes& shapes) {
+  const std::int64_t d = shapes.head_width, pairs = d / 2;
+  const Tensor x = values(1, {shapes.batch, shapes.length, shapes.heads, d}, device).transpose(1, 2);
+  for (const auto& sizes : std::vector<std::vector<std::int64_t>>{
+           {shapes.length, pairs}, {shapes.batch, shapes.length, pairs}, {1, shapes.kv_heads, shapes.length, pairs}}) {
+    const Tensor cos = values(2, sizes, device).to(at::kFloat), sin = values(3, sizes, device).to(at::kFloat);
+    compare("rotation", [&](const kernels::Operations& by, at::ScalarType type) {
+      const auto once = [&](double sign) {
+        if (by.rotate != nullptr) return by.rotate(x.to(type), {cos, sin, true}, sign);
+        return encodings::rotate(x.to(type), cos.to(at::kDouble), sin.to(at::kDouble) * sign, encodings::PairLayout::kHalf);
+      };
+      return std::vector<Found>{{"forth", once(1)}, {"back", once(-1)}};
+    });
+  }
+}
+
+void check_swiglu(at::Device device, const KernelShapes& shapes) {
+  for (const std::int64_t inner : {shapes.inner, shapes.inner + 3}) {
+    const std::int64_t rows = shapes.batch * shapes.length;
+    const Tensor gate_up = values(1, {rows, 2 * inner}, device), da = values(2, {rows, inner}, device);
+    compare("swiglu", [&](const kernels::Operations& by, at::ScalarType type) {
+      return std::vector<Found>{{"a", by.swiglu(gate_up.to(type))},
+                                {"dgate_up", by.swiglu_backward(da.to(type), gate_up.to(type))}};
+    });
+  }
+}
+
+void check_cross_entropy(at::Device device, const KernelShapes& shapes) {
+  const std::int64_t rows = shapes.length / 4;
+  for (const std::int64_t vocabulary : {shapes.vocabulary, shapes.odd_vocabulary, 2 * shapes.vocabulary}) {
+    const Tensor logits = values(1, {rows, vocabulary}, device, 3);
+    std::vector<std::int64_t> chosen(static_cast<std::size_t>(rows));
+    for (std::int64_t r = 0; r < rows; ++r) chosen[static_cast<std::size_t>(r)] = r % 7 == 3 ? -1 : r * 104729 % vocabulary;
+    const Tensor targets = at::tensor(chosen).to(device);
+    for (const kernels::LogitShape& shape : {kernels::LogitShape{}, {15, 1e-2}}) {
+      compare("cross-entropy over " + std::to_string(vocabulary), [&](const kernels::Operations& by, at::ScalarType type) {
+        Tensor in = logits.to(type).clone(), losses = at::empty({rows}, in.options().dtype(wide(type)));
+        by.cross_entropy(in, targets, losses, true, shape);
+        return std::vector<Found>{{"losses", losses}, {"gradient", in}};
+      });
+    }
+  }
+}
+
+void check_embedding_gradient(at::Device device, const KernelShapes& shapes) {
+  const std::int64_t tokens = 4 * shapes.batch * shapes.length;
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(tokens));
+  support::Xoshiro random(3);
+  for (std::int64_t& id : ids) {   // as in text: one token in twenty is the same, few are frequent, most are rare
+    const std::uint64_t draw = random.below(20);
+    id = draw == 0 ? 7 : static_cast<std::int64_t>(random.below(draw < 10 ? 50 : static_cast<std::uint64_t>(shapes.vocabulary)));
+  }
+  const Tensor index = at::tensor(ids).to(device), rows = values(1, {tokens, shapes.width}, device);
+  compare("embedding", [&](const kernels::Operations& by, at::ScalarType type) {
+    const Tensor gradient = at::zeros({shapes.vocabulary, shapes.width}, at::TensorOptions(wide(type)).device(device));
+    by.add_embedding_gradient(rows.to(type), index, gradient, 0.5);
+    return std::vector<Found>{{"gradient", gradient}};
+  });
+}
+
+void check_adam(at::Device device, const KernelShapes& shapes) {
+  const Tensor w = values(1, {shapes.weights}, device), g = values(2, {shapes.weights}, device),
+               m = values(3, {shapes.weights}, device, 0.1), v = values(4, {shapes.weights}, device).square();
+  for (const bool coupled : {false, true}) {
+    const kernels::AdamRates rates{
+        .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .decay = 0.1, .eps = 1e-8, .step = 7, .divisor = 2.5, .coupled = coupled};
+    const auto fresh = [](const Tensor& t) { return t.to(at::kFloat).clone(); };
+    const auto run = [&] {
+      kernels::AdamBuffers with{fresh(w), fresh(g), fresh(m), fresh(v),
+                                at::zeros({shapes.weights}, at::TensorOptions(at::kBFloat16).device(device))};
+      kPluginOperations.adam(with, rates);
+      return with;
+    };
+    const kernels::AdamBuffers found = run(), again = run();
+    Tensor gradient = g / 2.5, value = w;
+    if (coupled)
+      gradient = gradient + 0.1 * value;
+    else
+      value = value * (1 - 0.01 * 0.1);
+    const Tensor first = 0.9 * m + 0.1 * gradient, second = 0.95 * v + 0.05 * gradient * gradient;
+    value = value - 0.01 * (first / (1 - std::pow(0.9, 7))) / ((second / (1 - std::pow(0.95, 7))).sqrt() + 1e-8);
+    BOOST_TEST((found.values - value).abs().max().item<double>() <= 4e-6);
+    BOOST_TEST((found.first - first).abs().max().item<double>() <= 4e-6);
+    BOOST_TEST((found.second - second).abs().max().item<double>() <= 4e-6 * second.max().item<double>());
+    BOOST_TEST(found.shadow.equal(found.values.to(at::kBFloat16)));
+    BOOST_TEST(found.values.equal(again.values));
+  }
+}
+
+void check_draws_and_gathers(at::Device device, const KernelShapes& shapes) {
+  const std::vector<std::uint64_t> keys{5, 0xFEDCBA9876543210};
+  const Tensor like = at::empty({2, shapes.length, shapes.width}, at::TensorOptions(at::kFloat).device(device));
+  const Tensor mask = kPluginOperations.dropout_mask(like, 0.1, keys).to(at::kCPU).view({2, -1});
+  std::vector<double> draws(static_cast<std::size_t>(mask.size(1)));
+  for (std::int64_t row = 0; row < 2; ++row) {
+    support::philox_uniform(keys[static_cast<std::size_t>(row)], draws.data(), draws.size());
+    std::int64_t wrong = 0;
+    const auto* bits = mask.data_ptr<float>() + row * mask.size(1);
+    for (std::size_t i = 0; i < draws.size(); ++i) wrong += bits[i] != (draws[i] < 0.1 ? 0.0F : static_cast<float>(1 / 0.9));
+    BOOST_TEST(wrong == 0);
+  }
+  const std::vector<std::int64_t> sizes{2, shapes.heads, 16, shapes.length};
+  const Tensor index =
+      (values(1, sizes, device).abs() * (static_cast<double>(shapes.positions) / 4)).to(at::kLong).clamp_max(shapes.positions - 1);
+  const Tensor g = values(2, sizes, device);
+  compare("gather", [&](const kernels::Operations& by, at::ScalarType type) {
+    if (by.gather_gradient != nullptr) return std::vector<Found>{{"dz", by.gather_gradient(g.to(type), index, shapes.positions)}};
+    const Tensor z = at::zeros({2, shapes.heads, 16, shapes.positions}, at::TensorOptions(type).device(device));
+    return std::vector<Found>{{"dz", z.scatter_add(-1, index, g.to(type))}};
+  });
+}
+
+}  // namespace pe::test

@@ -1,0 +1,24 @@
+// Every kernel of the plug-in on a GPU at the shapes of real models; skipped where there is none.
+#include "gpu/has_gpu.h"
+#include "gpu/kernel_checks.h"
+
+using namespace pe::test;   // NOLINT
+
+namespace {
+
+at::Device gpu() { return pe::model::open_device(pe::model::resolve(on_gpu())); }
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(kernels_gpu, *boost::unit_test::precondition(HasGpu{}))
+
+BOOST_AUTO_TEST_CASE(norms) { check_norms(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(heads) { check_heads(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(rotations) { check_rotations(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(swiglu) { check_swiglu(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(cross_entropy) { check_cross_entropy(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(embedding_gradient) { check_embedding_gradient(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(adam) { check_adam(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(draws_and_gathers) { check_draws_and_gathers(gpu(), {}); }
+
+BOOST_AUTO_TEST_SUITE_END()
