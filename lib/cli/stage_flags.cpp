@@ -66,10 +66,8 @@ std::string help(const StageText& text, int columns) {
 }  // namespace
 
 const char* const kStageExitCodes =
-    "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 an internal error; "
-    "73 an "
-    "output cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 the task is "
-    "for another version; 130 interrupted.";
+    "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 an internal error; 73 an output "
+    "cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 wrong version; 130 interrupted.";
 
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> table = {

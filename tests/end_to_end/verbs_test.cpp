@@ -288,7 +288,7 @@ BOOST_AUTO_TEST_CASE(the_doctor_finds_and_mends_what_is_wrong_with_a_store) {
   const Place place;
   Answer answer = place.call({"doctor"});
   BOOST_TEST(answer.code == 0);
-  CHECK_HAS(answer.out, "there is none at");
+  CHECK_HAS(answer.out, "no store at");
   BOOST_REQUIRE(place.run().code == 0);
   answer = place.call({"doctor"});
   CHECK_HAS(answer.out, "8 results");
