@@ -67,7 +67,8 @@ std::string help(const StageText& text, int columns) {
 
 const char* const kStageExitCodes =
     "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 an internal error; 73 an output "
-    "cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 wrong version; 130 interrupted.";
+    "cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 a task of another version; 130 "
+    "interrupted.";
 
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> table = {
@@ -79,7 +80,7 @@ const std::vector<StageFlag>& stage_flags() {
       list("--output", "ROLE=PATH", "Where an output goes", &StageFlags::outputs),
       text("--work", "DIR", "Folder of checkpoints and logs, to resume in", &StageFlags::work),
       toggle("--describe", "Print the stage's description as JSON and exit", &StageFlags::describe),
-      toggle("--check", "Check configs given as JSON lines on stdin, and exit", &StageFlags::check),
+      toggle("--check", "Check configs, JSON lines on stdin, and exit", &StageFlags::check),
       text("--color", "auto|always|never", "Colour; auto honours NO_COLOR, CLICOLOR_FORCE and the terminal",
            &StageFlags::color),
       text("--progress", "auto|plain|none", "How to show progress", &StageFlags::progress)};
