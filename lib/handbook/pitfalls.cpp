@@ -111,7 +111,7 @@ std::string mismatch() {
       "An encoding may be defined beyond the training length and still mean nothing there. A table ends:\n\n```\n",
       refusal,
       "\n```\n\n"
-      "A rotation goes on, into angles that the model never met. A head of width ",
+      "Beyond the training length, rotary encodings use angles that the model never saw in training. A head of width ",
       kPitfallHeadWidth, " has ", kPairs, " pairs. Trained with `rope` on ", kPitfallTrainLength,
       " tokens and used on ", 4 * kPitfallTrainLength,
       ", this many of them meet an angle more than 0.1 radians from every angle that training showed to them:\n\n"

@@ -104,14 +104,21 @@ BOOST_AUTO_TEST_CASE(two_runs_give_the_same_bytes_and_so_does_one_that_was_stopp
   }
 }
 
-// One rank: what NCCL needs to start, sum and end, without another.
-BOOST_AUTO_TEST_CASE(nccl_sums_with_one_rank) {
-  const at::Device device = model::open_device(model::resolve(on_gpu()));
+/// What a process needs before it opens NCCL.
+struct Nccl {
+  at::Device device = model::open_device(model::resolve(on_gpu()));
   const PeCudaTable& plugin = *kernels::plugin();
-  BOOST_TEST_REQUIRE((plugin.nccl_open != nullptr), "the build found no nccl.h");
-  char id[128], problem[256] = {};
-  BOOST_TEST_REQUIRE(plugin.nccl_unique_id(id) == 0);
+  char id[128] = {}, problem[256] = {};
   void* communicator = nullptr;
+
+  Nccl() {
+    BOOST_TEST_REQUIRE((plugin.nccl_open != nullptr), "the build found no nccl.h");
+    BOOST_TEST_REQUIRE(plugin.nccl_unique_id(id) == 0);
+  }
+};
+
+// One rank: what NCCL needs to start, sum and end, without another.
+BOOST_FIXTURE_TEST_CASE(nccl_sums_with_one_rank, Nccl) {
   BOOST_TEST_REQUIRE(plugin.nccl_open(id, 1, 0, device.index(), 60, &communicator, problem, sizeof problem) == 0, problem);
   const at::Tensor data = at::arange(1000, at::TensorOptions(at::kFloat).device(device)), before = data.clone();
   void* stream = plugin.current_stream(device.index());
@@ -126,13 +133,7 @@ BOOST_AUTO_TEST_CASE(nccl_sums_with_one_rank) {
 }
 
 // Nobody else comes: the wait ends when it was told to.
-BOOST_AUTO_TEST_CASE(nccl_gives_up_on_ranks_that_do_not_come) {
-  const at::Device device = model::open_device(model::resolve(on_gpu()));
-  const PeCudaTable& plugin = *kernels::plugin();
-  BOOST_TEST_REQUIRE((plugin.nccl_open != nullptr), "the build found no nccl.h");
-  char id[128], problem[256] = {};
-  BOOST_TEST_REQUIRE(plugin.nccl_unique_id(id) == 0);
-  void* communicator = nullptr;
+BOOST_FIXTURE_TEST_CASE(nccl_gives_up_on_ranks_that_do_not_come, Nccl) {
   BOOST_TEST(plugin.nccl_open(id, 2, 0, device.index(), 1, &communicator, problem, sizeof problem) != 0);
   BOOST_TEST(std::string(problem).find("compute.rank_timeout") != std::string::npos, problem);
 }
