@@ -10,10 +10,10 @@
 #include "artifact/h5.h"
 #include "artifact/header.h"
 #include "artifact/metrics.h"
+#include "artifact/missing_input.h"
 #include "report/table_reader.h"
 #include "report/text_escape.h"
 #include "support/error.h"
-#include "support/files.h"
 #include "support/missing.h"
 #include "support/text.h"
 
@@ -304,20 +304,12 @@ std::string labels_text(const std::string& role, const Labels& labels) {
   return cat(role, " ", support::join(parts, ","));
 }
 
-// Reasons for what a partial gather lacks, by the text of its labels: the task's document lists them.
-std::map<std::string, std::string> missing_reasons(const artifact::Workspace& workspace) {
-  std::map<std::string, std::string> reasons;
-  const auto document = workspace.work / "task.json";
-  if (workspace.work.empty() || !std::filesystem::exists(document)) return reasons;
-  const Json task = Json::parse(support::read_file(document), nullptr, false);
-  if (!task.is_object() || !task.contains("missing") || !task["missing"].is_object()) return reasons;
-  for (const auto& [role, list] : task["missing"].items()) {
-    for (const Json& item : list) {
-      if (!item.is_object() || !item.contains("labels")) continue;
-      reasons[labels_text(role, item["labels"].get<Labels>())] = item.value("reason", "");
-    }
+// Why the artifact with these labels was not made.
+std::string reason_of(const std::vector<artifact::MissingInput>& missing, const Labels& labels) {
+  for (const artifact::MissingInput& input : missing) {
+    if (input.labels == labels && !input.reason.empty()) return input.reason;
   }
-  return reasons;
+  return "it was not made";
 }
 
 // Labels of a role's artifacts. The config's list, part of the report's key, names all that were asked for, in order;
@@ -334,17 +326,14 @@ std::vector<Labels> labels_of(const ReportConfig& config, const artifact::Worksp
   for (const artifact::Input& input : inputs) carried.push_back(input.labels);
   if (labels.empty()) return carried;
   if (labels.size() == inputs.size()) return labels;
-  const auto reasons = missing_reasons(workspace);
+  const auto lacking = artifact::missing_inputs(workspace.work)[role];
   std::size_t found = 0;
   for (const Labels& own : labels) {
     if (std::find(carried.begin(), carried.end(), own) != carried.end()) {
       ++found;
       continue;
     }
-    const std::string text = labels_text(role, own);
-    const auto reason = reasons.find(text);
-    missing.push_back(
-        cat(text, ": ", reason == reasons.end() || reason->second.empty() ? "it was not made" : reason->second));
+    missing.push_back(cat(labels_text(role, own), ": ", reason_of(lacking, own)));
   }
   if (found != inputs.size()) {
     throw support::ConfigError(cat("'labels' names ", labels.size(), " artifacts of the role '", role, "', but ",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "artifact/missing_input.h"
 #include "support/files.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -107,6 +108,7 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
         workspace.inputs[role].push_back(std::move(input));
       }
     }
+    for (const auto& entry : artifact::missing_inputs(task)) find_input(info, entry.first, file.string());
     for (const auto& [role, path] : task.at("outputs").items()) {
       require_output(info, role, file.string());
       workspace.outputs[role] = path.get<std::string>();

@@ -105,6 +105,14 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_the_stage_is_refused) {
   json = task();
   json.erase("work");
   BOOST_TEST(contains(mistake(json), "not a task file"));
+  json = task();
+  json["missing"]["scores"] = {{{"producer", "trunk[seed=7]"}, {"labels", {{"seed", "7"}}}, {"reason", "failed"}}};
+  BOOST_TEST(mistake(json) == "");
+  json["missing"]["score"] = json["missing"]["scores"];
+  BOOST_TEST(contains(mistake(json), "did you mean 'scores'?"));
+  json = task();
+  json["missing"]["scores"] = {{{"producer", "trunk[seed=7]"}}};
+  BOOST_TEST(contains(mistake(json), "not a task file"));
 }
 
 BOOST_AUTO_TEST_CASE(flags_make_the_same_order) {
