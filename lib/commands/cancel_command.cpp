@@ -14,7 +14,7 @@
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/host.h"
-#include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/suggest.h"
@@ -149,7 +149,7 @@ int cancel_command(const cli::CommandLine& given) {
             counted(ids.size(), "order"), " to Slurm\n"));
   if (!keys.empty()) return pipeline::kRunDone;
   const Json json{{"schema", "pe-run-summary/1"}, {"run", run},        {"exit_code", pipeline::kRunIncomplete},
-                  {"cancelled", true},            {"ended", pipeline::unix_time()}};
+                  {"cancelled", true},            {"ended", support::unix_time()}};
   support::write_file_atomically(store.runs_folder() / run / "summary.json", json.dump(1) + "\n", store.durable());
   return pipeline::kRunDone;
 }

@@ -7,7 +7,7 @@
 #include "commands/display_panel.h"
 #include "commands/display_text.h"
 #include "commands/session.h"
-#include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -78,7 +78,7 @@ class JsonLines : public Display {
   void on_event(const RunEvent& event, const RunState& state) override {
     Json line = event.detail;
     line["event"] = event.name;
-    line["time"] = pipeline::unix_time();
+    line["time"] = support::unix_time();
     line["schema_version"] = 1;
     if (event.task >= 0) {
       line["task"] = id_of(state, event);
@@ -93,14 +93,14 @@ class JsonLines : public Display {
     for (const auto& [phase, count] : state.counts) {
       if (count) counts[std::string(pipeline::phase_name(phase))] = count;
     }
-    Json line{{"event", "state"}, {"schema_version", 1}, {"time", pipeline::unix_time()}, {"counts", std::move(counts)}};
+    Json line{{"event", "state"}, {"schema_version", 1}, {"time", support::unix_time()}, {"counts", std::move(counts)}};
     if (state.eta_s >= 0) line["eta_s"] = state.eta_s;
     emit(line);
     for (const auto& running : state.running) {
       if (running.progress.empty()) continue;
       emit({{"event", "progress"},
             {"schema_version", 1},
-            {"time", pipeline::unix_time()},
+            {"time", support::unix_time()},
             {"task", state.graph->tasks[running.task].id},
             {"attempt", running.attempt},
             {"progress", running.progress}});

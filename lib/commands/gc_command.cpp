@@ -5,9 +5,9 @@
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
-#include "pipeline/store/journal.h"
 #include "pipeline/upkeep/garbage.h"
 #include "pipeline/upkeep/pin.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -148,7 +148,7 @@ int pin_command(const cli::CommandLine& line) {
     pin.keys.push_back(inventory.results[i].key);
     pin.tasks.push_back(inventory.results[i].name());
   }
-  pin.created = pipeline::utc_text(pipeline::unix_time());
+  pin.created = support::utc_text(support::unix_time());
   pipeline::write_pin(store, pin);
   if (line.json)
     print_json({{"schema", "pe-pins/1"},

@@ -12,6 +12,7 @@
 #include "commands/commands.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
+#include "support/clock.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -37,11 +38,7 @@ std::string manual_date() {
     const auto time = fs::last_write_time(support::own_executable());
     when = std::chrono::system_clock::to_time_t(std::chrono::file_clock::to_sys(time));
   }
-  std::tm parts{};
-  ::gmtime_r(&when, &parts);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", &parts);
-  return text;
+  return support::utc_date(static_cast<double>(when));
 }
 
 std::string stage_page(pipeline::StageCatalog& catalog, const std::string& program) {

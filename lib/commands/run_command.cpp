@@ -20,7 +20,6 @@
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
-#include "pipeline/store/journal.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/text.h"

@@ -23,8 +23,8 @@
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/host.h"
-#include "pipeline/store/journal.h"
 #include "pipeline/store/lease.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/suggest.h"
@@ -73,7 +73,7 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
             !status.cluster.empty()        ? " (jobs of Slurm)"
             : status.state == "running" ? cat(" (process ", status.pid, " on ", status.host, ")")
                                         : "", "  began ",
-            pipeline::utc_text(status.started),
+            support::utc_text(status.started),
             status.ended > 0 ? cat(", took ", support::short_duration(status.ended - status.started)) : "", "\n");
   if (!only_failed) {
     std::vector<std::vector<std::string>> rows;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -199,7 +199,7 @@ std::string render_timeline(const Timeline& timeline) {
       "content=\"width=device-width, initial-scale=1\">\n<title>Timeline of ",
       html(timeline.pipeline), ", run ", html(timeline.run_id), "</title>\n<style>\n", kStyle,
       "</style>\n</head>\n<body>\n<header>\n<h1>", html(title), "</h1>\n<p class=\"lead\">Run ", html(timeline.run_id), ", ",
-      html(timeline.state), ", on ", html(timeline.host), " since ", html(pipeline::utc_text(timeline.started)), "</p>\n",
+      html(timeline.state), ", on ", html(timeline.host), " since ", html(support::utc_text(timeline.started)), "</p>\n",
       cards(timeline), "</header>\n<main>\n<section aria-labelledby=\"chart\">\n<h2 id=\"chart\">Who ran when</h2>\n",
       "<noscript><p class=\"note\">The chart and the list of tasks need JavaScript; the tables below do not.</p></noscript>\n",
       "<div class=\"needs-script\" hidden>\n<div class=\"tools\"><button id=\"slots\" aria-pressed=\"true\">Slots</button>"

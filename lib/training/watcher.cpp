@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <ctime>
 
+#include "support/clock.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/text.h"
@@ -15,19 +15,6 @@ namespace {
 using support::cat;
 
 constexpr double kSpeedWindow = 10;   // seconds that a speed is taken over
-
-double unix_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-/// "2026-11-23T14:05:09Z"
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  ::gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
 
 /// The same for all attempts of a task. By hand there is no task key; config and inputs stand for it.
 std::string run_id_of(const artifact::Recipe& recipe) {
@@ -59,11 +46,11 @@ Watcher::Watcher(const artifact::Workspace& workspace, const WatchFiles& files, 
   if (files_.tensorboard != WatchFiles::Axis::kNone) {
     support::make_folders(chart_folder(work_));
     adopt_events(work_, workspace.resume);
-    events_.emplace(chart_folder(work_), unix_time());
+    events_.emplace(chart_folder(work_), support::unix_time());
     // The first row of this attempt is the next step's.
     if (about_.step > about_.first_step) {
       const std::int64_t next = about_.step + 1;
-      events_->restart(unix_time(), files_.tensorboard == WatchFiles::Axis::kSteps ? next : tokens(next));
+      events_->restart(support::unix_time(), files_.tensorboard == WatchFiles::Axis::kSteps ? next : tokens(next));
     }
   }
   progress_record_ = {{"schema", "pe-training/1"}, {"run_id", run_id_},       {"stage", stage_},
@@ -140,7 +127,7 @@ void Watcher::validation(const ValidationRow& row) {
                  {"bytes_scored", row.bytes_scored}});
   // Under the names that plotting scripts ask a record of a validation for.
   record.update(
-      {{"timestamp", utc_now()}, {"val_loss", json_number(row.loss)}, {"perplexity", json_number(std::exp(row.loss))}});
+      {{"timestamp", support::utc_text(support::unix_time())}, {"val_loss", json_number(row.loss)}, {"perplexity", json_number(std::exp(row.loss))}});
   record["train_loss"] = progress_record_.value("loss", Json());
   log_.add(std::move(record));
   chart(row.step, {{"validation/loss", row.loss}, {"validation/bits_per_byte", row.bpb}});
@@ -164,7 +151,7 @@ void Watcher::end(const std::string& state) { write_progress(state); }
 
 void Watcher::write_progress(const std::string& state) {
   progress_record_["state"] = state;
-  progress_record_["time"] = unix_time();
+  progress_record_["time"] = support::unix_time();
   support::write_file_atomically(work_ / "progress.json", progress_record_.dump(1) + "\n", false);
   written_ = Clock::now();
 }
@@ -172,7 +159,7 @@ void Watcher::write_progress(const std::string& state) {
 void Watcher::chart(std::int64_t step, std::initializer_list<Scalar> scalars) {
   if (!events_) return;
   const std::int64_t at = files_.tensorboard == WatchFiles::Axis::kSteps ? step : tokens(step);
-  events_->add(unix_time(), at, {scalars.begin(), scalars.size()});
+  events_->add(support::unix_time(), at, {scalars.begin(), scalars.size()});
 }
 
 std::string mfu_formula(double flops_per_token, std::optional<double> peak, const std::string& device) {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <map>
 
-#include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -104,7 +104,7 @@ void add_jobs(RunStatus& status, const Store& store, const Submission& submissio
           ++working;
           if (const auto state = state_of(store, status.run_id, array, index)) {
             add_progress(task, *state);
-            const double silent = unix_time() - state->value("time", unix_time());
+            const double silent = support::unix_time() - state->value("time", support::unix_time());
             if (silent > kSilence)
               task.reason = cat("suspect: its job runs, but gave no sign for ", support::short_duration(silent));
           }

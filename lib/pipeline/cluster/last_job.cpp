@@ -13,7 +13,7 @@
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
-#include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -154,7 +154,7 @@ class GoingOn {
     }
     summary.interrupted = open;
     summary.exit_code = summary.failed > 0 ? kRunFailed : summary.blocked + open > 0 ? kRunIncomplete : kRunDone;
-    summary.wall_s = unix_time() - status_.started;
+    summary.wall_s = support::unix_time() - status_.started;
     const std::vector<ViewItem> items = items_of(graph_, plan_);
     const fs::path root = graph_.root;
     report_.warnings = write_view(graph_, store_, items, root / "out");

@@ -10,6 +10,7 @@
 #include "pipeline/cluster/subgraph.h"
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -82,7 +83,7 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
   submission.pipeline = graph.name;
   submission.file = graph.file;
   submission.max_in_queue = order.max_in_queue;
-  submission.created = unix_time();
+  submission.created = support::unix_time();
   std::map<std::size_t, std::size_t> places;
   const fs::path folder = fs::absolute(order.store) / "runs" / order.run;
   BatchPlace place{order.run, "", folder.string(), {}};
@@ -214,9 +215,9 @@ std::optional<Submission> read_submission(const Store& store, const std::string&
 void mark_cancelled(const Store& store, const std::string& run, const std::set<std::string>& plan_keys) {
   const fs::path folder = folder_of(store, run) / "cancelled";
   support::make_folders(folder);
-  const Json json{{"time", unix_time()}, {"all", plan_keys.empty()}, {"tasks", plan_keys}};
+  const Json json{{"time", support::unix_time()}, {"all", plan_keys.empty()}, {"tasks", plan_keys}};
   support::write_file_atomically(
-      folder / cat("mark.", static_cast<std::int64_t>(unix_time() * 1000), ".", ::getpid(), ".json"), dumped(json),
+      folder / cat("mark.", static_cast<std::int64_t>(support::unix_time() * 1000), ".", ::getpid(), ".json"), dumped(json),
       store.durable());
 }
 
@@ -297,7 +298,7 @@ std::filesystem::path job_log(const Store& store, const Submission& submission, 
 void end_abandoned(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows) {
   constexpr double kJustMade = 600;  // seconds; somebody may be about to send it
   for (const Submission& submission : open) {
-    if (unix_time() - submission.created < kJustMade) continue;
+    if (support::unix_time() - submission.created < kJustMade) continue;
     const std::string last = submission.last.name();
     std::set<std::string> names;
     for (const SentArray& array : submission.arrays) names.insert(array.name());
@@ -306,7 +307,7 @@ void end_abandoned(const Store& store, const std::vector<Submission>& open, cons
     });
     if (there) continue;
     const Json json{{"schema", "pe-run-summary/1"}, {"run", submission.run}, {"exit_code", 3},
-                    {"abandoned", true},            {"ended", unix_time()}};
+                    {"abandoned", true},            {"ended", support::unix_time()}};
     support::write_file_atomically(folder_of(store, submission.run) / "summary.json", dumped(json, 1), store.durable());
   }
 }

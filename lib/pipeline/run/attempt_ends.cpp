@@ -5,6 +5,7 @@
 #include "pipeline/run/attempts.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/whole_write.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -246,7 +247,7 @@ void Attempts::write_exit(const ActiveAttempt& attempt) const {
                   {"cpu_s", attempt.exit.cpu_s},
                   {"peak_rss_bytes", attempt.exit.peak_rss_bytes},
                   {"mem_bytes", attempt.slot.mem_bytes},
-                  {"ended", utc_text(unix_time())},
+                  {"ended", support::utc_text(support::unix_time())},
                   {"step", attempt.step}};
   try {
     write_new_file(attempt.folder / "exit.json", json.dump(1) + "\n", false);

@@ -8,6 +8,7 @@
 #include "pipeline/run/local_runner.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/whole_write.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -153,7 +154,7 @@ ActiveAttempt Attempts::make_attempt(std::size_t i, const Slot& slot) {
   if (tried.first_number == 0) tried.first_number = attempt.number;
   attempt.inputs = run_.states->inputs_of(i);
   attempt.started_s = run_.runner.now();
-  attempt.started_unix = unix_time();
+  attempt.started_unix = support::unix_time();
   attempt.started_step = attempt.step = tried.tries.last_step;
   attempt.snapshots = checks_.wanted_snapshots(i);
   return attempt;

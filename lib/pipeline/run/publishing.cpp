@@ -6,6 +6,7 @@
 #include "artifact/kind.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/run/task_file_writer.h"
+#include "support/clock.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -35,8 +36,8 @@ Record Publishing::record_for(const ActiveAttempt& attempt, std::int64_t step, R
   const double spent_s = ran ? attempt.spent_before_s + run_.runner.now() - attempt.started_s : 0;
   record.occasion = {{"run", run_.summary.run_id},
                      {"host", host_name()},
-                     {"started", utc_text(attempt.started_unix)},
-                     {"ended", utc_text(unix_time(), true)},
+                     {"started", support::utc_text(attempt.started_unix)},
+                     {"ended", support::utc_text(support::unix_time(), true)},
                      {"wall_s", rounded_ms(spent_s)},
                      {"attempts", attempt.number},
                      {"resumed", attempt.resumed},
@@ -177,7 +178,7 @@ Result Publishing::announce(const ActiveAttempt& attempt, const Published& publi
 bool Publishing::inherit_divergence(std::size_t i, TaskInputs inputs) {
   ActiveAttempt none;
   none.task = i;
-  none.started_unix = unix_time();
+  none.started_unix = support::unix_time();
   none.inputs = std::move(inputs);
   const std::string parent = none.inputs.diverged_parent;
   const Task& task = run_.task(i);

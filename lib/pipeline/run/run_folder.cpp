@@ -9,6 +9,7 @@
 #include <random>
 
 #include "pipeline/store/lease.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -19,7 +20,7 @@ using support::cat;
 
 std::string new_run_id() {
   // Runs are told apart and put in order by their ids: down to the millisecond, since toys take less than a second.
-  const double now = unix_time();
+  const double now = support::unix_time();
   const auto whole = static_cast<std::time_t>(now);
   std::tm parts{};
   ::gmtime_r(&whole, &parts);
@@ -91,7 +92,7 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
                   {"machine", this_host().machine},
                   {"boot", this_host().boot},
                   {"pids", this_host().pids},
-                  {"started", unix_time()},
+                  {"started", support::unix_time()},
                   {"command", options.command},
                   {"capacity", describe(options.capacity)},
                   {"tasks", plan_json(graph, plan)}};
@@ -125,7 +126,7 @@ Json to_json(const Graph& graph, const RunState& state) {
                        {"seconds", state.now_s - task.started_s},
                        {"progress", task.progress}});
   }
-  Json json{{"schema", "pe-progress/1"},   {"run", state.run_id},           {"time", unix_time()},
+  Json json{{"schema", "pe-progress/1"},   {"run", state.run_id},           {"time", support::unix_time()},
             {"counts", std::move(counts)}, {"running", std::move(running)}, {"stopping", state.stopping}};
   if (state.eta_s >= 0) json["eta_s"] = state.eta_s;
   for (const auto& [task, owner] : state.elsewhere)
@@ -158,7 +159,7 @@ Json to_json(const Graph& graph, const RunSummary& summary) {
             {"reused", summary.reused},       {"failed", summary.failed},
             {"blocked", summary.blocked},     {"interrupted", summary.interrupted},
             {"conflicts", summary.conflicts}, {"wall_s", summary.wall_s},
-            {"ended", unix_time()},           {"failures", std::move(failures)},
+            {"ended", support::unix_time()},           {"failures", std::move(failures)},
             {"reports", summary.reports}};
   if (!summary.store_error.empty()) json["store_error"] = summary.store_error;
   return json;

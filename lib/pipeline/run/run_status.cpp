@@ -11,6 +11,7 @@
 #include "pipeline/run/task_phase.h"
 #include "pipeline/store/journal.h"
 #include "pipeline/store/lease.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -36,7 +37,7 @@ bool is_alive(const std::filesystem::path& folder, const Json& plan) {
     const Json progress = Json::parse(support::read_file(path), nullptr, false);
     if (progress.is_object()) told = std::max(told, progress.value("time", 0.0));
   }
-  return unix_time() - told < 120;
+  return support::unix_time() - told < 120;
 }
 
 }  // namespace

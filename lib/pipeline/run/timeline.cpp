@@ -8,6 +8,7 @@
 
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
+#include "support/clock.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -104,7 +105,7 @@ class Reader {
   }
 
   void close_open_spans() {
-    if (out_.length_s <= 0) out_.length_s = running_ ? std::max(last_s_, unix_time() - out_.started) : last_s_;
+    if (out_.length_s <= 0) out_.length_s = running_ ? std::max(last_s_, support::unix_time() - out_.started) : last_s_;
     for (TimelineTask& task : out_.tasks) {
       for (TimelineSpan& span : task.spans) {
         if (span.end_s >= 0) continue;

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
-#include <ctime>
 #include <optional>
 #include <utility>
 
 #include "pipeline/store/whole_write.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/share_out.h"
@@ -172,24 +171,6 @@ std::vector<Event> merged(const std::filesystem::path& run_folder, std::size_t* 
 
 }  // namespace
 
-double unix_time() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string utc_text(double unix_seconds, bool milliseconds) {
-  const auto whole = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  ::gmtime_r(&whole, &parts);
-  char text[40];
-  const std::size_t size = std::strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
-  const int fraction = static_cast<int>((unix_seconds - static_cast<double>(whole)) * 1000);
-  if (milliseconds)
-    std::snprintf(text + size, sizeof text - size, ".%03dZ", fraction);
-  else
-    std::snprintf(text + size, sizeof text - size, "Z");
-  return text;
-}
-
 std::string journal_line(const Json& event) {
   // A stage's text may hold bytes that are no UTF-8; a journal must not fail for it.
   std::string text = event.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -208,7 +189,7 @@ Journal::Journal(const std::filesystem::path& run_folder, std::function<void(std
 bool Journal::append(Json event) {
   if (!file_) return false;
   event["seq"] = ++seq_;
-  event["time"] = unix_time();
+  event["time"] = support::unix_time();
   // Behind a torn line a new one begins, or two would be lost.
   const std::string line = (torn_ ? "\n" : "") + journal_line(event);
   if (before_step_) before_step_("append journal");

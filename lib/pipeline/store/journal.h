@@ -18,11 +18,6 @@
 
 namespace pe::pipeline {
 
-/// Seconds since 1970, UTC.
-double unix_time();
-/// "2026-11-21T19:45:12Z", or "2026-11-21T19:45:12.345Z" where the order of quick tasks counts.
-std::string utc_text(double unix_seconds, bool milliseconds = false);
-
 class Journal {
  public:
   Journal() = default;

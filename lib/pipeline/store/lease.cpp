@@ -12,8 +12,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "pipeline/store/journal.h"
+#include "pipeline/store/host.h"
 #include "pipeline/store/whole_write.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -56,7 +57,7 @@ std::string LeaseOwner::describe() const {
   std::string text =
       slurm_job.empty() ? cat("process ", pid, " on ", where.host) : cat("job ", slurm_job, " on ", where.host);
   if (!pipeline.empty()) text += cat(", running ", support::quote(pipeline));
-  if (started > 0) text += cat(" since ", utc_text(started));
+  if (started > 0) text += cat(" since ", support::utc_text(started));
   return text;
 }
 
@@ -110,7 +111,7 @@ Leases::Leases(fs::path folder, LeaseOptions options) : folder_(std::move(folder
   self.pipeline = options_.pipeline;
   self.slurm_job = environment("SLURM_JOB_ID");
   self.slurm_restart = environment("SLURM_RESTART_COUNT");
-  self.started = unix_time();
+  self.started = support::unix_time();
   tail_ = to_json(self).dump(-1, ' ', false, Json::error_handler_t::replace);
   tail_.pop_back();  // each claim adds its number, so that no two leases are the same bytes
 }

@@ -14,6 +14,7 @@
 #include "pipeline/store/journal.h"
 #include "pipeline/upkeep/inventory.h"
 #include "pipeline/upkeep/pin.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
@@ -108,7 +109,7 @@ RunRoots roots_of_run(const Store& store, const std::string& id) {
 
 class Collector {
  public:
-  Collector(Store& store, const GarbageOptions& options) : store_(store), options_(options), now_(unix_time()) {}
+  Collector(Store& store, const GarbageOptions& options) : store_(store), options_(options), now_(support::unix_time()) {}
 
   GarbageReport go() {
     // Objects are listed before records are read: what is published meanwhile is in no list, and stays.
@@ -557,7 +558,7 @@ class Collector {
   void empty_trash() {
     const fs::path trash = store_.root() / "trash";
     // Just moved there: these count only when there is no grace at all.
-    const double cut = unix_time() - options_.grace_s;
+    const double cut = support::unix_time() - options_.grace_s;
     for (const std::string& day : support::names_in(trash)) {
       for (const std::string& name : support::names_in(trash / day)) {
         const fs::path path = trash / day / name;

@@ -18,11 +18,11 @@
 #include "pipeline/plan/capacity.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/run/run_status.h"
-#include "pipeline/store/journal.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/upkeep/garbage.h"
 #include "pipeline/upkeep/inventory.h"
 #include "pipeline/upkeep/pin.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/capture_within.h"
@@ -299,7 +299,7 @@ class Examination {
     if (::stat((probe / "clock").c_str(), &status) == 0) {
       const double file_time =
           static_cast<double>(status.st_mtim.tv_sec) + static_cast<double>(status.st_mtim.tv_nsec) * 1e-9;
-      const double apart = file_time - unix_time();
+      const double apart = file_time - support::unix_time();
       if (std::abs(apart) > 5)
         add(Level::kWarning, "clock",
             cat("the file system's clock is ", support::short_duration(std::abs(apart)),

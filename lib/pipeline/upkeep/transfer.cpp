@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "pipeline/store/journal.h"
+#include "pipeline/store/host.h"
 #include "support/error.h"
 #include "support/text.h"
 

@@ -1,0 +1,29 @@
+#include "support/clock.h"
+
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+namespace pe::support {
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string utc_text(double unix_seconds, bool milliseconds) {
+  const auto whole = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  ::gmtime_r(&whole, &parts);
+  char text[40];
+  const std::size_t size = std::strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
+  const int fraction = static_cast<int>((unix_seconds - static_cast<double>(whole)) * 1000);
+  if (milliseconds)
+    std::snprintf(text + size, sizeof text - size, ".%03dZ", fraction);
+  else
+    std::snprintf(text + size, sizeof text - size, "Z");
+  return text;
+}
+
+std::string utc_date(double unix_seconds) { return utc_text(unix_seconds).substr(0, 10); }
+
+}  // namespace pe::support

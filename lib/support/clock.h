@@ -1,0 +1,16 @@
+/// @file
+/// The time of day, and how it is written. Durations are measured with `std::chrono::steady_clock` instead.
+#pragma once
+
+#include <string>
+
+namespace pe::support {
+
+/// Seconds since 1970, UTC.
+double unix_time();
+/// "2026-11-21T19:45:12Z", or "2026-11-21T19:45:12.345Z" where the order of quick events counts.
+std::string utc_text(double unix_seconds, bool milliseconds = false);
+/// "2026-11-21"
+std::string utc_date(double unix_seconds);
+
+}  // namespace pe::support
