@@ -150,7 +150,7 @@ class ElementRun {
       detail["restarts"] = job_->restarts;
       detail["node"] = job_->node;
     }
-    Journal(folder_, store_.before_step()).append(std::move(detail));
+    Journal(folder_).append(std::move(detail));
   }
 
   int end(int code, const std::string& why) {

@@ -365,7 +365,7 @@ class Sending {
         options_(options),
         folder_(folder_of(store, submission.run) / "sent"),
         sent_(read_sent(folder_)),
-        journal_(folder_, store.before_step()) {}
+        journal_(folder_) {}
 
   SendReport go() {
     const bool again = !sent_.jobs.empty() || !sent_.intents.empty();

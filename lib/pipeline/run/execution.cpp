@@ -50,7 +50,6 @@ void Execution::begin() {
   lease_options.run = run_.summary.run_id;
   lease_options.pipeline = run_.graph.name;
   if (!lease_options.now) lease_options.now = [this] { return run_.runner.now(); };
-  lease_options.before_step = run_.store.before_step();
   run_.leases = std::make_unique<Leases>(run_.store.leases_folder(), lease_options);
   publisher_ = std::make_unique<Publisher>(run_.store, options.publish_threads, [this] { run_.runner.wake(); });
   if (!options.join) names_ = std::make_unique<FriendlyNames>(run_);

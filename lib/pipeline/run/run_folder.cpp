@@ -77,7 +77,7 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
       joined_(options.join) {
   support::make_folders(path_);
   if (joined_) {
-    journal_ = Journal(path_, store.before_step());
+    journal_ = Journal(path_);
     return;
   }
   const Json json{{"schema", "pe-run/1"},
@@ -98,7 +98,7 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
                   {"tasks", plan_json(graph, plan)}};
   support::write_file_atomically(path_ / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
                                  store.durable());
-  journal_ = Journal(path_, store.before_step());
+  journal_ = Journal(path_);
 }
 
 bool RunFolder::add(const Graph& graph, const RunEvent& event) {

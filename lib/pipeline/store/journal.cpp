@@ -12,6 +12,7 @@
 #include "pipeline/store/whole_write.h"
 #include "support/clock.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/hash.h"
 #include "support/share_out.h"
 #include "support/text.h"
@@ -179,9 +180,8 @@ std::string journal_line(const Json& event) {
   return support::cat(text, kCrcKey, crc, "\"}\n");
 }
 
-Journal::Journal(const std::filesystem::path& run_folder, std::function<void(std::string_view)> before_step)
-    : path_(run_folder / support::cat("journal.", host_name(), ".", ::getpid(), ".jsonl")),
-      before_step_(std::move(before_step)) {
+Journal::Journal(const std::filesystem::path& run_folder)
+    : path_(run_folder / support::cat("journal.", host_name(), ".", ::getpid(), ".jsonl")) {
   file_ = support::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) support::throw_errno("create", path_.string(), true);
 }
@@ -192,7 +192,7 @@ bool Journal::append(Json event) {
   event["time"] = support::unix_time();
   // Behind a torn line a new one begins, or two would be lost.
   const std::string line = (torn_ ? "\n" : "") + journal_line(event);
-  if (before_step_) before_step_("append journal");
+  support::fault_point("append journal");
   const bool whole = write_whole(file_.get(), line);
   torn_ = !whole;
   return whole;

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,9 +20,7 @@ namespace pe::pipeline {
 class Journal {
  public:
   Journal() = default;
-  /// `before_step` is called before every write; tests end the process in it.
-  explicit Journal(const std::filesystem::path& run_folder,
-                   std::function<void(std::string_view step)> before_step = {});
+  explicit Journal(const std::filesystem::path& run_folder);
   /// Adds "seq", "time" and "crc". A full disk is not fatal: the journal tells, it does not decide. False then.
   bool append(Json event);
   const std::filesystem::path& path() const { return path_; }
@@ -33,7 +30,6 @@ class Journal {
   support::Descriptor file_;
   std::int64_t seq_ = 0;
   bool torn_ = false;  // the last line was not written whole
-  std::function<void(std::string_view)> before_step_;
 };
 
 /// A line as readers of very many want it: no tree of JSON is made. What a line lacks, or has in another type, is

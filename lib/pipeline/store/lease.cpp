@@ -16,6 +16,7 @@
 #include "pipeline/store/whole_write.h"
 #include "support/clock.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -23,6 +24,7 @@ namespace pe::pipeline {
 namespace fs = std::filesystem;
 using support::cat;
 using support::Descriptor;
+using support::fault_point;
 using support::throw_errno;
 
 namespace {
@@ -235,7 +237,7 @@ bool Leases::break_lease(const std::string& key, const Watch& seen, const std::s
   if (!breaking.alone()) return false;
   const auto still = look(key);
   if (!still || still->inode != seen.inode || still->bytes != seen.bytes) return false;
-  step("break lease");
+  fault_point("break lease");
   // Only one breaker's rename succeeds; a reply that was lost reads as a failure, and the next look tells the truth.
   if (::rename(path(key).c_str(), away.c_str()) != 0) {
     const int error = errno;
@@ -248,12 +250,12 @@ bool Leases::break_lease(const std::string& key, const Watch& seen, const std::s
   const auto moved = look(away.filename().string());
   if (moved && (moved->inode != seen.inode || moved->bytes != seen.bytes)) {
     // Someone broke it and acquired it since we looked: theirs goes back, unless a third one is there already.
-    step("put lease back");
+    fault_point("put lease back");
     if (::link(away.c_str(), path(key).c_str()) != 0) errno = 0;
     ::unlink(away.c_str());
     return false;
   }
-  step("remove broken lease");
+  fault_point("remove broken lease");
   ::unlink(away.c_str());
   watched_.erase(key);
   return true;
@@ -261,7 +263,7 @@ bool Leases::break_lease(const std::string& key, const Watch& seen, const std::s
 
 bool Leases::claim(const std::string& key) {
   Held held;
-  step("write claim");
+  fault_point("write claim");
   const fs::path name = new_claim(held.file);
   const std::string text = first_line(held) + tail_ + cat(",\"claim\":", count_, "}\n");
   if (!write_whole(held.file.get(), text)) {
@@ -270,13 +272,13 @@ bool Leases::claim(const std::string& key) {
     errno = error;
     throw_errno("write", name.string(), true);
   }
-  step("link lease");
+  fault_point("link lease");
   const int linked = ::link(name.c_str(), path(key).c_str());
   const int error = errno;
   struct stat status {};
   const bool known = ::fstat(held.file.get(), &status) == 0;
   const bool ours = known ? status.st_nlink == 2 : linked == 0;
-  step("remove claim");
+  fault_point("remove claim");
   ::unlink(name.c_str());
   if (!ours) {
     if (linked != 0 && error != EEXIST && error != ENOENT && error != ESTALE) {
@@ -348,7 +350,7 @@ void Leases::release(const std::string& key) {
   if (!ours) return;
   if (fresh) {
     // Nobody can have judged it stale yet.
-    step("release lease");
+    fault_point("release lease");
     ::unlink(path(key).c_str());
     return;
   }
@@ -371,7 +373,7 @@ std::vector<std::string> Leases::beat() {
     }
     ++held.counter;
     const std::string line = first_line(held);
-    step("beat");
+    fault_point("beat");
     // A heartbeat that fails is tried again with the next one; only after four of them is the lease in danger.
     if (::pwrite(held.file.get(), line.data(), line.size(), 0) < 0) errno = 0;
     held.beat_s = time;

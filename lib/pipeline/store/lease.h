@@ -57,8 +57,6 @@ struct LeaseOptions {
   std::function<double()> now;  ///< seconds on a clock that only goes forward; absent: the machine's
   /// Whether the owner's job (of a cluster) is known to have ended.
   std::function<bool(const LeaseOwner&)> job_ended;
-  /// Called between any two steps that change the disk. Tests end the process in it.
-  std::function<void(std::string_view step)> before_step;
 };
 
 class Leases {
@@ -114,9 +112,6 @@ class Leases {
 
   class Breaking;
 
-  void step(std::string_view name) const {
-    if (options_.before_step) options_.before_step(name);
-  }
   double now() const;
   std::filesystem::path path(const std::string& key) const { return folder_ / key; }
   std::string own_prefix(std::string_view what) const;

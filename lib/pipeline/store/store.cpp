@@ -30,6 +30,7 @@
 #include "pipeline/store/object_memo.h"
 #include "pipeline/store/whole_write.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
@@ -41,6 +42,7 @@ namespace pe::pipeline {
 using support::ArtifactError;
 using support::cat;
 using support::Descriptor;
+using support::fault_point;
 using support::IoError;
 using support::throw_errno;
 
@@ -172,10 +174,6 @@ struct Store::State {
   };
   mutable std::array<Shard, 256> shards;  // tasks/ab, by its two digits
 
-  void step(std::string_view name) const {
-    if (options.before_step) options.before_step(name);
-  }
-
   void warn(const std::string& text) const {
     const std::lock_guard lock(warnings_mutex);
     if (warned.insert(text).second) warnings.push_back(text);
@@ -268,11 +266,11 @@ struct Store::State {
     const std::string& digest = read.sha256;
     const fs::path to = object(digest);
     folder_of(to);
-    step("chmod");
+    fault_point("chmod");
     if (::chmod(from.c_str(), 0444) != 0) throw_errno("protect", from.string());
-    step("sync object");
+    fault_point("sync object");
     if (options.durable) support::sync_path(from);
-    step("link object");
+    fault_point("link object");
     // Nobody has written it since it was hashed.
     const support::FileStamp now = support::stamp_of(from);
     const bool untouched =
@@ -285,7 +283,7 @@ struct Store::State {
       else
         replace_object(from, to, digest);
     }
-    step("sync objects");
+    fault_point("sync objects");
     sync_folder(to);
     if (untouched) object_memo->note_published(to, digest);
     else object_memo->forget(digest);
@@ -351,7 +349,7 @@ struct Store::State {
     const fs::path folder = root / "trash" / utc_date();
     support::make_folders(folder);
     const fs::path to = support::unique_sibling(folder / path.filename());
-    step("trash");
+    fault_point("trash");
     if (::rename(path.c_str(), to.c_str()) != 0) {
       if (errno == ENOENT) return {};
       throw_errno("move to the trash", path.string());
@@ -427,7 +425,6 @@ Store& Store::operator=(Store&&) noexcept = default;
 
 const fs::path& Store::root() const { return state_->root; }
 bool Store::durable() const { return state_->options.durable; }
-const std::function<void(std::string_view)>& Store::before_step() const { return state_->options.before_step; }
 
 std::optional<Result> Store::find(const ResultKey& key) const {
   const auto found = state_->index.results.find(key);
@@ -532,7 +529,7 @@ OutputRecord Store::publish_output(const Produced& produced, const artifact::Rec
   output.kind = std::string(artifact::kind_name(produced.kind));
   output.is_volatile = produced.is_volatile;
   output.collection = artifact::is_collection(produced.kind);
-  state_->step("check");
+  fault_point("check");
   if (output.collection) {
     artifact::check_artifact(produced.path, produced.kind);
   } else {
@@ -589,7 +586,7 @@ Published Store::commit(const Record& record) {
 void Store::remember(const Published& published) {
   state_->forgets = false;
   Result result = to_result(published.record);
-  state_->step("append index");
+  fault_point("append index");
   state_->append_index(encode_result(published.record.key, result));
   state_->index.results[published.record.key] = std::move(result);
 }
@@ -612,7 +609,7 @@ Published Store::place_record(const Record& record) const {
           fs::path beside = path;
           beside.replace_extension(cat("conflict.", n, ".json"));
           if (::access(beside.c_str(), F_OK) == 0) continue;
-          state_->step("write conflict");
+          fault_point("write conflict");
           support::write_file_atomically(beside, text, state_->options.durable);
           published.conflict_file = beside;
           break;
@@ -621,9 +618,9 @@ Published Store::place_record(const Record& record) const {
       published.record = *std::move(existing);
       break;
     }
-    state_->step("write record");
+    fault_point("write record");
     const fs::path fresh = write_sibling(path, text, state_->options.durable);
-    state_->step("commit record");
+    fault_point("commit record");
     if (occupied) {
       // Damaged, or its objects are gone: it says nothing worth keeping.
       state_->move_to_trash(path);
@@ -640,7 +637,7 @@ Published Store::place_record(const Record& record) const {
       errno = error;
       throw_errno("publish record", path.string(), true);
     }
-    state_->step("sync record");
+    fault_point("sync record");
     state_->sync_folder(path);
     published.record = record;
     break;
@@ -653,7 +650,7 @@ void Store::set_hint(const std::string& plan_key, const std::string& key) {
   if (known != state_->index.hints.end() && known->second == key) return;
   const fs::path path = state_->hint(plan_key);
   if (::access(path.parent_path().c_str(), F_OK) != 0) support::make_folders(path.parent_path());
-  state_->step("write hint");
+  fault_point("write hint");
   support::write_file_atomically(path, key + "\n", false);  // a hint: losing it costs a look-up
   state_->append_index(encode_hint(plan_key, key));
   state_->index.hints[plan_key] = key;
@@ -719,7 +716,7 @@ std::vector<std::string> Store::damaged(const OutputRecord& output, Reread rerea
   std::vector<std::string> bad;
   bool given_up = false;
   const auto block = [&](std::uint64_t bytes) {
-    state_->step("read object");
+    fault_point("read object");
     given_up = given_up || (go_on && !go_on(bytes));
     return !given_up;
   };
@@ -774,9 +771,7 @@ void Store::tidy_index() {
   std::vector<std::string> names = support::names_in(folder);
   const bool wasteful = state_->index.entries > 2 * (state_->index.results.size() + state_->index.hints.size()) + 1000;
   if (names.size() <= kTooManyIndexFiles && state_->index.damaged == 0 && !wasteful) return;
-  LeaseOptions options;
-  options.before_step = state_->options.before_step;
-  Leases leases(leases_folder(), options);
+  Leases leases(leases_folder(), {});
   if (!leases.acquire(kMergedIndex).acquired) return;  // one at a time
   state_->index_file.close();
   for (const std::vector<std::string>& run : mergeable(names, in_use)) {
@@ -785,11 +780,11 @@ void Store::tidy_index() {
     IndexContent content;
     for (const std::string& name : run) read_index_file(folder / name, content);
     // It stands where they stood; should we die before they are removed, reading them again changes nothing.
-    state_->step("write merged index");
+    fault_point("write merged index");
     support::write_file_atomically(folder / merged, render_index(content, !first), state_->options.durable);
     for (const std::string& name : run) {
       if (name == merged) continue;
-      state_->step("remove index file");
+      fault_point("remove index file");
       ::unlink((folder / name).c_str());
     }
   }

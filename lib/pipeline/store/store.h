@@ -47,9 +47,6 @@ inline constexpr int kStoreVersion = 2;
 struct StoreOptions {
   bool durable = true;  ///< false (`--durability=off`): no fsync; for tests and throw-away stores
   bool create = true;   ///< false: a store that is not there is an empty one, and nothing is written
-  /// Called between any two steps that change the disk, with the name of the step that comes next. Tests end the
-  /// process in it.
-  std::function<void(std::string_view step)> before_step;
 };
 
 /// What the index holds of a record: enough to reuse the result without opening the record.
@@ -165,7 +162,6 @@ class Store {
   fs::path leases_folder() const { return root() / "leases"; }
 
   bool durable() const;
-  const std::function<void(std::string_view step)>& before_step() const;
   /// What was odd while reading: damaged records, a torn index. For people; each once.
   std::vector<std::string> take_warnings() const;
 

@@ -16,6 +16,7 @@
 #include "pipeline/upkeep/pin.h"
 #include "support/clock.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/sha256_text.h"
@@ -253,10 +254,6 @@ class Collector {
     report_.dropped.push_back(std::move(dropped));
   }
 
-  void announce(const std::string& name) {
-    if (options_.before_drop && !options_.dry_run) options_.before_drop(name);
-  }
-
   /// Moves an object away unless someone published it again since it was listed.
   bool drop_object(const std::string& digest) {
     const auto listed = objects_.find(digest);
@@ -295,7 +292,7 @@ class Collector {
           unused.push_back(digest);
       }
       for (const std::string& digest : unused) {
-        announce(digest);
+        support::fault_point("drop");
         const std::uint64_t bytes = objects_.at(digest).bytes;
         if (drop_object(digest))
           add({Dropped::What::kLeftover, cat("objects/", digest.substr(0, 2), "/", digest), "", -1, bytes, 0,
@@ -320,7 +317,7 @@ class Collector {
   void drop_path(const fs::path& path, std::uint64_t bytes, const std::string& why,
                  Dropped::What what = Dropped::What::kLeftover, std::string name = {}) {
     if (name.empty()) name = path.lexically_relative(store_.root()).string();
-    announce(name);
+    support::fault_point("drop");
     if (!options_.dry_run && store_.move_to_trash(path).empty()) return;
     live_bytes_ -= std::min(live_bytes_, bytes);
     add({what, name, "", -1, bytes, 0, why});
@@ -344,7 +341,7 @@ class Collector {
       const std::uint64_t freed = strippable(attempt, keep && *keep == attempt);
       if (freed == 0) continue;
       const std::string name = attempt.lexically_relative(store_.root()).string();
-      announce(name);
+      support::fault_point("drop");
       if (!options_.dry_run) strip_attempt(attempt, keep && *keep == attempt);
       live_bytes_ -= std::min(live_bytes_, freed);
       add({Dropped::What::kLeftover, name, "", -1, freed, 0, "of a finished attempt"});
@@ -444,7 +441,7 @@ class Collector {
               });
     for (const Candidate& candidate : candidates) {
       if (!full()) return;
-      announce(candidate.plan_key);
+      support::fault_point("drop");
       if (!options_.dry_run) {
         for (const fs::path& attempt : store_.attempts(candidate.plan_key)) strip_attempt(attempt, false);
       }
@@ -484,7 +481,7 @@ class Collector {
         if (object != objects_.end() && references_[digest] <= count) freed += object->second.bytes;
       }
       if (!options_.keep_last && freed == 0) continue;  // dropping it would cost and free nothing
-      announce(result->name());
+      support::fault_point("drop");
       if (!options_.dry_run) {
         if (wanted_by_new_run(result->key.key)) continue;
         // The record first: one whose objects are gone says nothing, objects without a record harm nobody.

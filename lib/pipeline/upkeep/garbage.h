@@ -14,7 +14,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,8 +30,6 @@ struct GarbageOptions {
   std::size_t keep_memos = 200;            ///< remembered plans (a dropped one costs reading everything once)
   bool by_age = false;                     ///< oldest first, instead of cheapest to make again
   bool dry_run = false;
-  /// Called before each drop, with what it is; tests let a run begin there.
-  std::function<void(const std::string& name)> before_drop;
 };
 
 struct Dropped {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "pipeline/run/run_fixture.h"
+#include "support/fault_point.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -74,13 +75,12 @@ struct SlowDisk : test::SmallRun {
   }
 
   RunSummary run_slowly(const StopFunction& stop) {
-    StoreOptions store_options;
-    store_options.before_step = [this](std::string_view step) {
+    const support::FaultHook hook([this](std::string_view step) {
       if (step != "read object") return;
       std::this_thread::sleep_for(std::chrono::milliseconds(40));
       ++reads;
-    };
-    Store slow(folder / "store", store_options);
+    });
+    Store slow(folder / "store");
     options.publish_threads = 2;
     compute_plan_keys(graph);
     const Plan planned = make_plan(graph, StoreReader(slow));

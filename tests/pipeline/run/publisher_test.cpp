@@ -11,6 +11,7 @@
 #include "artifact/collection.h"
 #include "pipeline/run/run.h"
 #include "support/fake_runner.h"
+#include "support/fault_point.h"
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/temp_folder.h"
@@ -31,21 +32,17 @@ struct SlowSync {
   int syncing = 0, most = 0;
   int wanted = 1;  ///< a sync lasts until as many have been seen side by side, or a second has passed
 
-  StoreOptions options() {
-    StoreOptions options;
-    options.before_step = [this](std::string_view step) {
-      if (step != "sync object") return;
-      std::unique_lock lock(mutex);
-      most = std::max(most, ++syncing);
-      changed.notify_all();
-      changed.wait_for(lock, std::chrono::seconds(1), [this] { return most >= wanted; });
-      lock.unlock();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      lock.lock();
-      --syncing;
-    };
-    return options;
-  }
+  const support::FaultHook hook{[this](std::string_view step) {
+    if (step != "sync object") return;
+    std::unique_lock lock(mutex);
+    most = std::max(most, ++syncing);
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::seconds(1), [this] { return most >= wanted; });
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    lock.lock();
+    --syncing;
+  }};
 
   fs::path output(int number, bool collection) const {
     const fs::path path = folder / support::cat("out", number);
@@ -61,7 +58,7 @@ struct SlowSync {
 
   /// Publishes them all; the answers.
   std::vector<PublishAnswer> publish(bool collections) {
-    Store store(folder / "store", options());
+    Store store(folder / "store");
     std::vector<PublishAnswer> answers;
     Publisher publisher(store, kPublishThreads, {});
     for (int i = 0; i < kJobs; ++i) {
@@ -116,7 +113,7 @@ BOOST_FIXTURE_TEST_CASE(two_large_outputs_at_most_are_hashed_at_once, SlowSync) 
 }
 
 BOOST_FIXTURE_TEST_CASE(without_threads_all_is_done_at_once, SlowSync) {
-  Store store(folder / "store", options());
+  Store store(folder / "store");
   Publisher publisher(store, 0, {});
   PublishJob job;
   job.outputs.push_back({"out", artifact::Kind::kMetrics, false, folder / "nothing"});

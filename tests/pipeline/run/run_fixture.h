@@ -52,7 +52,6 @@ class SmallRun {
   void open() {
     pipeline::StoreOptions store_options;
     store_options.durable = false;
-    store_options.before_step = before_step;
     store = std::make_unique<pipeline::Store>(folder / "store", store_options);
   }
 
@@ -115,7 +114,6 @@ class SmallRun {
   pipeline::RunOptions options;
   std::map<std::string, FakeRunner::Stage> behaviour;  ///< by config "name"
   std::vector<pipeline::RunEvent> events;
-  std::function<void(std::string_view)> before_step;
   int code_on_term = 75;
 
  private:

@@ -4,11 +4,13 @@
 #include <boost/test/unit_test.hpp>
 
 #include <fstream>
+#include <optional>
 #include <set>
 
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -110,16 +112,16 @@ BOOST_FIXTURE_TEST_CASE(names_appear_as_tasks_finish, Chain) {
 BOOST_FIXTURE_TEST_CASE(a_cache_that_cannot_be_written_is_a_warning, Chain) {
   for (const std::string failing : {"append index", "write hint"}) {
     fs::remove_all(folder / "store");
-    before_step = [&](std::string_view step) {
+    std::optional<support::FaultHook> failure([&](std::string_view step) {
       if (step == failing) throw support::IoError("cannot write 'x': Input/output error");
-    };
+    });
     const RunSummary summary = run();
     BOOST_TEST(summary.exit_code == kRunDone);
     BOOST_TEST(summary.executed == 2u);
     std::size_t warnings = 0;
     for (const RunEvent& event : events) warnings += event.name == "warn";
     BOOST_TEST(warnings == 1u);
-    before_step = nullptr;
+    failure.reset();
     open();
     // A missing hint costs a look-up, a missing index entry the reading of a record.
     if (failing == "append index") BOOST_TEST(plan().nothing_to_do());

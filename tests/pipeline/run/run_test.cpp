@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/process.h"
 
 using namespace pe;            // NOLINT
@@ -620,15 +622,15 @@ BOOST_FIXTURE_TEST_CASE(tasks_with_one_plan_key_never_run_at_once, SmallRun) {
 }
 
 BOOST_FIXTURE_TEST_CASE(a_full_disk_while_publishing_ends_with_4_and_leaves_no_record, Diamond) {
-  before_step = [](std::string_view step) {
+  std::optional<support::FaultHook> failure([](std::string_view step) {
     if (step == "write record") throw support::IoError("cannot write 'x': No space left on device");
-  };
+  });
   const RunSummary summary = run();
   BOOST_TEST(summary.exit_code == kRunStore);
   BOOST_TEST(summary.store_error.find("No space left") != std::string::npos);
   BOOST_TEST(store->keys().empty());
   BOOST_TEST((runner->started == Names{"a"}));
-  before_step = nullptr;
+  failure.reset();
   BOOST_TEST(run().exit_code == kRunDone);
 }
 
@@ -644,9 +646,9 @@ BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_of_publishing_recovers_to_t
     const pid_t child = ::fork();
     if (child == 0) {
       int left = n;
-      before_step = [&left](std::string_view) {
+      const support::FaultHook hook([&left](std::string_view) {
         if (--left == 0) ::_exit(99);
-      };
+      });
       run();
       ::_exit(0);
     }

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
 
@@ -250,13 +251,12 @@ BOOST_FIXTURE_TEST_CASE(containers_of_one_host_name_never_open_the_same_claim, F
   first.where.pids = "pid:[4026531836]";
   second.where.pids = "pid:[4026532201]";
   std::set<std::string> claims;
-  const auto note_claim = [&](std::string_view step) {
+  const support::FaultHook note_claim([&](std::string_view step) {
     if (step != "link lease") return;
     for (const std::string& name : names()) {
       if (name.rfind(".claim.", 0) == 0) claims.insert(name);
     }
-  };
-  first.before_step = second.before_step = note_claim;
+  });
   {
     Leases a(leases, first), b(leases, second);   // the same process number and count
     a.acquire(std::string(64, 'a'));
@@ -278,12 +278,11 @@ BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_leaves_a_key_that_can_be_le
     acquire_and_die();
     const pid_t child = ::fork();
     if (child == 0) {
-      auto options = on();
       int left = n;
-      options.before_step = [&](std::string_view) {
+      const support::FaultHook hook([&](std::string_view) {
         if (--left == 0) ::_exit(99);
-      };
-      Leases theirs(leases, options);
+      });
+      Leases theirs(leases, on());
       if (!theirs.acquire(kKey).acquired) ::_exit(1);
       theirs.name_stage(kKey, ::getpid());
       clock += 31;
@@ -308,17 +307,16 @@ BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_leaves_a_key_that_can_be_le
 BOOST_FIXTURE_TEST_CASE(a_lease_that_changed_hands_while_it_was_judged_goes_back, Folder) {
   acquire_and_die();
   Leases third(leases, on("third", "b"));
-  auto options = on();
   // Between our look and our rename another breaker is faster.
   bool once = true;
-  options.before_step = [&](std::string_view step) {
+  const support::FaultHook hook([&](std::string_view step) {
     if (step == "break lease" && once) {
       once = false;
       fs::remove(leases / kKey);
       BOOST_REQUIRE(third.acquire(kKey).acquired);
     }
-  };
-  Leases ours(leases, options);
+  });
+  Leases ours(leases, on());
   BOOST_TEST(!ours.acquire(kKey).acquired);
   BOOST_TEST(third.holds(kKey));
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
 
+#include <optional>
 #include <set>
 
 #include "pipeline/store/journal.h"
@@ -11,6 +12,7 @@
 #include "pipeline/run/run_status.h"
 #include "pipeline/run/run_fixture.h"
 #include "support/error.h"
+#include "support/fault_point.h"
 #include "support/files.h"
 
 using namespace pe;            // NOLINT
@@ -233,12 +235,12 @@ BOOST_FIXTURE_TEST_CASE(an_object_without_a_record_goes_and_one_that_is_publishe
   test::write_fake_output(file, "orphan");
   const OutputRecord orphan = store->publish_output({"out", artifact::Kind::kMetrics, false, file});
   age(folder / "store/objects");
-  GarbageOptions options_;
-  options_.before_drop = [&](const std::string&) {
+  std::optional<support::FaultHook> hook([&](std::string_view step) {
     // Somebody publishes the same bytes between the look and the move.
-    store->publish_output({"out", artifact::Kind::kMetrics, false, file});
-  };
-  GarbageReport report = collect_garbage(*store, options_);
+    if (step == "drop") store->publish_output({"out", artifact::Kind::kMetrics, false, file});
+  });
+  GarbageReport report = collect_garbage(*store, {});
+  hook.reset();
   BOOST_TEST(store->has_object(orphan.object));
   BOOST_TEST(count(report, Dropped::What::kLeftover) == 0u);
   age(folder / "store/objects");
@@ -251,8 +253,8 @@ BOOST_FIXTURE_TEST_CASE(a_run_that_begins_meanwhile_gets_its_results_back, SomeR
   GarbageOptions options_;
   options_.keep_last = 1;
   std::size_t drops = 0;
-  options_.before_drop = [&](const std::string&) {
-    if (++drops != 2) return;
+  const support::FaultHook hook([&](std::string_view step) {
+    if (step != "drop" || ++drops != 2) return;
     // One result is gone already when a run appears that wants both.
     const fs::path later = folder / "store/runs/20270101-000000-0003";
     fs::create_directories(later);
@@ -261,7 +263,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_that_begins_meanwhile_gets_its_results_back, SomeR
     for (const std::string& key : old_keys)
       lines += journal_line({{"seq", 1}, {"time", 1.0}, {"event", "reuse"}, {"key", key}});
     support::write_file_atomically(later / "journal.h.1.jsonl", lines, false);
-  };
+  });
   const GarbageReport report = collect(options_);
   BOOST_TEST(drops >= 2u);
   BOOST_TEST(report.restored == 1u);
