@@ -7,15 +7,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "pipeline/store/digits.h"
 #include "pipeline/store/host.h"
 #include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/json.h"
 #include "support/text.h"
 
@@ -60,6 +63,37 @@ void write_owner(const fs::path& attempt, std::int64_t pid, double spent_s) {
                   {"process_start", process_start(pid)},
                   {"spent_s", spent_s}};
   write_new_file(attempt / "owner.json", json.dump() + "\n", false);
+}
+
+std::vector<fs::path> attempts_below(const fs::path& work) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  for (const std::string& name : support::names_in(work)) {
+    if (name.size() >= 8 || name[0] != 'a') continue;
+    if (const auto number = number_in_name(std::string_view(name).substr(1))) found.emplace_back(*number, work / name);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<fs::path> paths;
+  for (auto& [number, path] : found) paths.push_back(std::move(path));
+  return paths;
+}
+
+fs::path make_attempt(const fs::path& work, int* number) {
+  int next = 1;
+  if (::mkdir(work.c_str(), 0777) != 0) {
+    support::make_folders(work);
+    const auto before = attempts_below(work);
+    if (!before.empty()) next = std::stoi(before.back().filename().string().substr(1)) + 1;
+  }
+  for (;; ++next) {
+    char name[16];
+    std::snprintf(name, sizeof name, "a%02d", next);
+    const fs::path path = work / name;
+    if (::mkdir(path.c_str(), 0777) == 0) {
+      if (number) *number = next;
+      return path;
+    }
+    if (errno != EEXIST) support::throw_errno("create folder", path.string(), true);
+  }
 }
 
 double seconds_spent(const fs::path& attempt) {

@@ -11,6 +11,12 @@
 
 namespace pe::pipeline {
 
+/// Attempt folders aNN in a task's work folder, oldest first.
+std::vector<std::filesystem::path> attempts_below(const std::filesystem::path& work);
+
+/// Makes the next one, and the work folder where there is none. `number` counts from 1.
+std::filesystem::path make_attempt(const std::filesystem::path& work, int* number = nullptr);
+
 struct Orphan {
   std::int64_t pid = 0;
   std::filesystem::path folder;

@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "pipeline/store/record.h"
-#include "pipeline/store/store.h"
 
 namespace pe::pipeline {
 

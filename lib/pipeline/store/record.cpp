@@ -99,6 +99,13 @@ OutputRecord output_from_json(const Json& json, const std::string& where) {
   return output;
 }
 
+const OutputRecord* find_output(const std::vector<OutputRecord>& outputs, std::string_view role) {
+  for (const OutputRecord& output : outputs) {
+    if (output.role == role) return &output;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string ResultKey::short_name() const {
@@ -107,12 +114,8 @@ std::string ResultKey::short_name() const {
   return name;
 }
 
-const OutputRecord* Record::output(std::string_view role) const {
-  for (const OutputRecord& output : outputs) {
-    if (output.role == role) return &output;
-  }
-  return nullptr;
-}
+const OutputRecord* Record::output(std::string_view role) const { return find_output(outputs, role); }
+const OutputRecord* Result::output(std::string_view role) const { return find_output(outputs, role); }
 
 std::string_view status_name(ResultStatus status) { return status == ResultStatus::kDone ? "done" : "diverged"; }
 

@@ -73,6 +73,15 @@ struct Record {
   const OutputRecord* output(std::string_view role) const;
 };
 
+/// What the index holds of a record: enough to reuse the result without opening the record.
+struct Result {
+  ResultStatus status = ResultStatus::kDone;
+  std::string plan_key;
+  double wall_s = 0;  ///< how long making it took; orders later runs
+  std::vector<OutputRecord> outputs;
+  const OutputRecord* output(std::string_view role) const;
+};
+
 std::string_view status_name(ResultStatus status);  ///< "done", "diverged"
 
 /// With a "check", the CRC-32C of the rest, so that a record with a flipped bit is no record.

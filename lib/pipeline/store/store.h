@@ -29,55 +29,14 @@
 #include <string_view>
 #include <vector>
 
-#include "artifact/kind.h"
+#include "pipeline/store/objects.h"
 #include "pipeline/store/record.h"
-
-namespace pe::artifact {
-struct Recipe;
-}
+#include "pipeline/store/records.h"
+#include "pipeline/store/store_folder.h"
 
 namespace pe::pipeline {
 
 namespace fs = std::filesystem;
-
-/// 1: the first. 2: records carry a checksum of themselves. Older stores are brought up when they are opened for writing
-/// (migrate.h); newer ones are refused.
-inline constexpr int kStoreVersion = 2;
-
-struct StoreOptions {
-  bool durable = true;  ///< false (`--durability=off`): no fsync; for tests and throw-away stores
-  bool create = true;   ///< false: a store that is not there is an empty one, and nothing is written
-};
-
-/// What the index holds of a record: enough to reuse the result without opening the record.
-struct Result {
-  ResultStatus status = ResultStatus::kDone;
-  std::string plan_key;
-  double wall_s = 0;  ///< how long making it took; orders later runs
-  std::vector<OutputRecord> outputs;
-  const OutputRecord* output(std::string_view role) const;
-};
-
-/// A file or a collection's folder that a stage has written and closed.
-struct Produced {
-  std::string role;
-  artifact::Kind kind = artifact::Kind::kReport;
-  bool is_volatile = false;
-  fs::path path;
-};
-
-/// How publishing a record ended. A forced run that gives other contents is a conflict too; `forget` first to replace.
-struct Published {
-  bool existed = false;   ///< the key had a record already, with the same contents
-  bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
-  fs::path conflict_file;
-  Record record;  ///< the one that holds now
-};
-
-enum class Reread {
-  kAll,
-  kUnknown,  ///< only what this Store has neither read nor published before
-};
 
 class Store {
  public:
@@ -166,8 +125,8 @@ class Store {
   std::vector<std::string> take_warnings() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace pe::pipeline

@@ -16,7 +16,7 @@ using support::quote;
 
 namespace {
 
-constexpr const char* kSchema = "pe-pin/1";
+constexpr const char* kPinSchema = "pe-pin/1";
 
 fs::path file_of(const Store& store, const std::string& name) {
   const bool good = !name.empty() && name.size() <= 128 && name.front() != '.' && name.front() != '-' &&
@@ -39,7 +39,7 @@ void write_pin(const Store& store, const Pin& pin) {
     if (key.is_snapshot()) each["step"] = key.step;
     keys.push_back(std::move(each));
   }
-  const Json json{{"schema", kSchema},
+  const Json json{{"schema", kPinSchema},
                   {"name", pin.name},
                   {"created", pin.created},
                   {"keys", std::move(keys)},
@@ -56,7 +56,7 @@ std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged
     if (at->path().extension() != ".json") continue;
     try {
       const Json json = Json::parse(support::read_file(at->path(), 256u << 20));
-      if (json.at("schema") != kSchema) throw support::ArtifactError("another schema");
+      if (json.at("schema") != kPinSchema) throw support::ArtifactError("another schema");
       Pin pin;
       pin.name = at->path().stem().string();
       pin.created = json.value("created", "");

@@ -1,0 +1,61 @@
+/// @file
+/// The records of a store: one file each, written last of all. A result without a record does not exist.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "pipeline/store/objects.h"
+#include "pipeline/store/record.h"
+#include "pipeline/store/store_folder.h"
+
+namespace pe::pipeline {
+
+/// How publishing a record ended. A forced run that gives other contents is a conflict too; `forget` first to replace.
+struct Published {
+  bool existed = false;   ///< the key had a record already, with the same contents
+  bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
+  std::filesystem::path conflict_file;
+  Record record;  ///< the one that holds now
+};
+
+/// `read` and `place` may be called on any thread, beside everything else.
+class Records {
+ public:
+  Records(const StoreFolder& folder, const Objects& objects) : folder_(folder), objects_(objects) {}
+
+  /// Empty when there is none; a damaged one counts as none, with a warning. `strict`: one that cannot be read just now
+  /// is an error, not a record that is missing.
+  std::optional<Record> read(const ResultKey& key, bool strict = false) const;
+  /// Whether there is one now: one look at its name.
+  bool exists(const ResultKey& key) const;
+  /// The same of very many: the folder of a record is listed once, which is far cheaper than a look at each; what came
+  /// later is asked for.
+  bool listed(const ResultKey& key);
+  /// The commit point. Keeps a record that exists and whose objects are there; see Published.
+  Published place(const Record& record) const;
+  /// Moves it to the trash.
+  void drop(const ResultKey& key);
+
+  /// Steps of a trajectory that have records, ascending.
+  std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
+  /// Keys of all, sorted.
+  std::vector<ResultKey> keys() const;
+
+ private:
+  struct Shard {
+    bool listed = false;
+    std::unordered_set<std::string> names;
+  };
+
+  const StoreFolder& folder_;
+  const Objects& objects_;
+  std::array<Shard, 256> shards_;  // tasks/ab, by its two digits
+};
+
+}  // namespace pe::pipeline

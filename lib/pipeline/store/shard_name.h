@@ -1,0 +1,25 @@
+/// @file
+/// "ab/abcd…": where objects, and hints, of 64 digits lie in their folder. Looking there by this short name costs a third
+/// of a whole path.
+#pragma once
+
+#include <algorithm>
+#include <string_view>
+
+namespace pe::pipeline {
+
+class ShardName {
+ public:
+  /// Of 64 digits.
+  explicit ShardName(std::string_view digits) {
+    std::copy_n(digits.begin(), 2, text_);
+    text_[2] = '/';
+    std::copy_n(digits.begin(), 64, text_ + 3);
+  }
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[68] = {};
+};
+
+}  // namespace pe::pipeline

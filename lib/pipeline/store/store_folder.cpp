@@ -1,0 +1,146 @@
+#include "pipeline/store/store_folder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <utility>
+
+#include "pipeline/store/group_rights.h"
+#include "pipeline/store/migrate.h"
+#include "support/clock.h"
+#include "support/error.h"
+#include "support/fault_point.h"
+#include "support/files.h"
+#include "support/folders.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+using support::IoError;
+
+namespace {
+
+constexpr int kFewFolders = 4;
+
+/// Whether a store was begun here; if not, `names` is what the folder holds. Another host may be making it just now: over
+/// a network a name can be listed a while before its file opens.
+bool is_made(const fs::path& folder, std::vector<std::string>& names) {
+  for (int tries = 0; ::access((folder / "VERSION").c_str(), F_OK) != 0; ++tries) {
+    names = support::names_in(folder);
+    if (std::find(names.begin(), names.end(), "VERSION") == names.end()) return false;
+    if (tries == 240) break;   // reading it says why
+    ::usleep(250000);
+  }
+  return true;
+}
+
+}  // namespace
+
+StoreFolder::StoreFolder(fs::path root, StoreOptions options)
+    : root_(fs::absolute(root).lexically_normal()), options_(options) {
+  if (!root_.has_filename()) root_ = root_.parent_path();
+  if (options_.create) share_with_group(root_);
+  open_or_begin();
+  if (!options_.create) return;
+  bool fresh = false;
+  for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs", "leases"}) {
+    const fs::path sub = root_ / name;
+    if (::access(sub.c_str(), F_OK) == 0) continue;
+    support::make_folders(sub);
+    fresh = true;
+  }
+  if (fresh && options_.durable) {   // their names, and that of the store
+    support::sync_path(root_);
+    support::sync_path(root_.parent_path());
+  }
+}
+
+void StoreFolder::open_or_begin() const {
+  const fs::path version_file = root_ / "VERSION";
+  std::vector<std::string> names;
+  if (is_made(root_, names)) {
+    const std::string text = support::read_file(version_file, 4096);
+    std::string why;
+    const auto version = support::parse_integer(support::trim(text), support::Suffixes::kNone, &why);
+    if (!version)
+      throw IoError(cat("'", version_file.string(), "' holds ", support::quote(support::trim(text)),
+                        ", expected the number of a store format"));
+    if (*version > kStoreVersion) {
+      throw IoError(cat("the store '", root_.string(), "' has format ", *version, "; this pe-pipeline knows formats up to ",
+                        kStoreVersion, ": use the newer program, or another --store"));
+    }
+    if (*version < kStoreVersion && options_.create) {
+      migrate_store(root_, static_cast<int>(*version), options_.durable);
+    }
+    return;
+  }
+  // What a lock, the plan memo or an interrupted creation leave may be there; anything else is somebody's folder.
+  // Judged by the look that found no VERSION: by now another run may have written it.
+  for (const std::string& name : names) {
+    if (name == "run.lock" || name == "memo" || name == "lost+found" || name.rfind("VERSION.tmp.", 0) == 0) continue;
+    throw IoError(cat("'", root_.string(), "' is not a store: it holds '", name,
+                      "' but no file VERSION; name a store or an empty folder with --store"));
+  }
+  if (!options_.create) return;
+  support::make_folders(root_);
+  support::write_file_atomically(version_file, cat(kStoreVersion, "\n"), options_.durable);
+}
+
+fs::path StoreFolder::object(const std::string& digest) const {
+  return root_ / "objects" / digest.substr(0, 2) / digest;
+}
+
+fs::path StoreFolder::record(const ResultKey& key) const {
+  if (key.is_snapshot()) return root_ / "tracks" / key.key / (std::to_string(key.step) + ".json");
+  return root_ / "tasks" / key.key.substr(0, 2) / (key.key + ".json");
+}
+
+fs::path StoreFolder::hint(const std::string& plan_key) const {
+  return root_ / "plans" / plan_key.substr(0, 2) / plan_key;
+}
+
+void StoreFolder::make_folder_of(const fs::path& path) const {
+  const fs::path folder = path.parent_path();
+  const std::lock_guard lock(folders_mutex_);
+  if (::access(folder.c_str(), F_OK) == 0) return;
+  support::make_folders(folder);
+  const fs::path parent = folder.parent_path();
+  if (options_.durable && folder.filename().native().size() == 2 && ++folders_made_[parent.native()] == kFewFolders) {
+    static constexpr char kDigits[] = "0123456789abcdef";
+    for (int i = 0; i < 256; ++i) support::make_folders(parent / std::string{kDigits[i >> 4], kDigits[i & 15]});
+  }
+  if (options_.durable) support::sync_path(parent);
+}
+
+void StoreFolder::sync_folder_of(const fs::path& path) const {
+  if (options_.durable) support::sync_path(path.parent_path());
+}
+
+fs::path StoreFolder::move_to_trash(const fs::path& path) const {
+  const fs::path folder = root_ / "trash" / support::utc_date(support::unix_time());
+  support::make_folders(folder);
+  const fs::path to = support::unique_sibling(folder / path.filename());
+  support::fault_point("trash");
+  if (::rename(path.c_str(), to.c_str()) != 0) {
+    if (errno == ENOENT) return {};
+    support::throw_errno("move to the trash", path.string());
+  }
+  sync_folder_of(path);
+  return to;
+}
+
+void StoreFolder::warn(const std::string& text) const {
+  const std::lock_guard lock(warnings_mutex_);
+  if (warned_.insert(text).second) warnings_.push_back(text);
+}
+
+std::vector<std::string> StoreFolder::take_warnings() const {
+  const std::lock_guard lock(warnings_mutex_);
+  return std::exchange(warnings_, {});
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,63 @@
+/// @file
+/// The folder of a store: where each thing in it lies, how it is begun and opened, and what all its parts share: syncing,
+/// the trash, and warnings.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "pipeline/store/record.h"
+
+namespace pe::pipeline {
+
+/// 1: the first. 2: records carry a checksum of themselves. Older stores are brought up when they are opened for writing
+/// (migrate.h); newer ones are refused.
+inline constexpr int kStoreVersion = 2;
+
+struct StoreOptions {
+  bool durable = true;  ///< false (`--durability=off`): no fsync; for tests and throw-away stores
+  bool create = true;   ///< false: a store that is not there is an empty one, and nothing is written
+};
+
+class StoreFolder {
+ public:
+  /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
+  /// than this program knows.
+  StoreFolder(std::filesystem::path root, StoreOptions options);
+
+  const std::filesystem::path& root() const { return root_; }
+  bool durable() const { return options_.durable; }
+
+  std::filesystem::path object(const std::string& digest) const;
+  std::filesystem::path record(const ResultKey& key) const;
+  std::filesystem::path hint(const std::string& plan_key) const;
+
+  /// Makes the folder of a record or an object, and has its name synced before anybody relies on it. In a store that
+  /// fills, all the folders beside it are made too: 256 of them cost as much as one sync. Any thread.
+  void make_folder_of(const std::filesystem::path& path) const;
+  /// Syncs the folder that holds `path`, where the store is durable.
+  void sync_folder_of(const std::filesystem::path& path) const;
+  /// Moves a file or folder to trash/<date>/. Where it is now; empty when it was gone already.
+  std::filesystem::path move_to_trash(const std::filesystem::path& path) const;
+
+  /// What was odd; each once. Any thread.
+  void warn(const std::string& text) const;
+  std::vector<std::string> take_warnings() const;
+
+ private:
+  void open_or_begin() const;
+
+  std::filesystem::path root_;
+  StoreOptions options_;
+  mutable std::mutex warnings_mutex_;
+  mutable std::vector<std::string> warnings_;
+  mutable std::set<std::string> warned_;
+  mutable std::mutex folders_mutex_;  // held until a new folder's name is synced: another thread may want it at once
+  mutable std::map<std::string, int> folders_made_;  // by this process, below objects/ and tasks/
+};
+
+}  // namespace pe::pipeline

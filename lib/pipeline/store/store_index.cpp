@@ -1,0 +1,167 @@
+#include "pipeline/store/store_index.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <utility>
+
+#include "pipeline/store/digits.h"
+#include "pipeline/store/lease.h"
+#include "pipeline/store/whole_write.h"
+#include "support/clock.h"
+#include "support/error.h"
+#include "support/fault_point.h"
+#include "support/folders.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+using support::Descriptor;
+using support::fault_point;
+using support::throw_errno;
+
+namespace {
+
+constexpr std::size_t kTooManyIndexFiles = 16;
+constexpr std::string_view kMergedEnding = "-merged.log";
+constexpr const char* kMergedIndex = "0000000000000000-merged.log";   ///< sorts before every other
+
+/// "<16 digits>-merged.log": of no process.
+bool is_merged_index(std::string_view name) {
+  return name.size() == 16 + kMergedEnding.size() && name.substr(16) == kMergedEnding;
+}
+
+}  // namespace
+
+StoreIndex::StoreIndex(const StoreFolder& folder) : folder_(folder), content_(read_index(folder.root() / "index")) {
+  if (content_.damaged != 0) {
+    folder_.warn(cat("the index of '", folder_.root().string(), "' is damaged in ", content_.damaged,
+                     " file(s); records answer in its place"));
+  }
+}
+
+const Result* StoreIndex::result(const ResultKey& key) const {
+  const auto found = content_.results.find(key);
+  return found == content_.results.end() ? nullptr : &found->second;
+}
+
+const std::string* StoreIndex::hint(const std::string& plan_key) const {
+  const auto found = content_.hints.find(plan_key);
+  return found == content_.hints.end() ? nullptr : &found->second;
+}
+
+void StoreIndex::add_result(const ResultKey& key, Result result) {
+  forgets_ = false;
+  fault_point("append index");
+  append(encode_result(key, result));
+  content_.results[key] = std::move(result);
+}
+
+void StoreIndex::add_hint(const std::string& plan_key, const std::string& key) {
+  append(encode_hint(plan_key, key));
+  content_.hints[plan_key] = key;
+}
+
+void StoreIndex::forget(const ResultKey& key) {
+  // In a file that is newer than those of all other processes, which may hold the result.
+  if (!forgets_) file_.close();
+  append(encode_forgotten(key), true);
+  forgets_ = true;
+  content_.results.erase(key);
+}
+
+void StoreIndex::append(const std::string& entry, bool sync, bool retried) {
+  struct stat status {};
+  // Another process may have merged it away, taking us for dead.
+  if (file_ && ::fstat(file_.get(), &status) == 0 && status.st_nlink == 0) file_.close();
+  if (!file_) begin_file();
+  if (const int error = write(entry); error != 0) {
+    // Merged away by another host, which a network file system tells at the write alone: once more into a new file.
+    if (error == ESTALE && !retried) return append(entry, sync, true);
+    errno = error;
+    throw_errno("append to", (folder_.root() / "index").string());
+  }
+  if (sync && folder_.durable() && ::fsync(file_.get()) != 0) throw_errno("sync", "the index");
+}
+
+void StoreIndex::begin_file() {
+  const fs::path folder = folder_.root() / "index";
+  support::make_folders(folder);
+  auto now = static_cast<std::int64_t>(support::unix_time() * 1e6);
+  // Later than every file that is there, whatever the clocks of their hosts say: files are read in this order, and
+  // what is forgotten now must come after what was recorded before.
+  for (const std::string& name : support::names_in(folder)) {
+    if (name.size() <= 17 || name[16] != '-') continue;
+    if (const auto theirs = number_in_name(std::string_view(name).substr(0, 16))) now = std::max(now, *theirs + 1);
+  }
+  char stamp[32];
+  std::snprintf(stamp, sizeof stamp, "%016lld", static_cast<long long>(now));
+  const fs::path path = folder / cat(stamp, "-", host_name(), "-", ::getpid(), ".log");
+  file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file_) throw_errno("create", path.string(), true);
+  if (const int error = write(index_header()); error != 0) {
+    errno = error;
+    throw_errno("append to", path.string());
+  }
+}
+
+/// 0, or what errno said.
+int StoreIndex::write(const std::string& bytes) {
+  // One write per entry: what a crash leaves is a torn tail, which readers ignore. An entry that could not be written
+  // whole (full disk) leaves one in the middle, so nothing more may be appended to that file.
+  if (write_whole(file_.get(), bytes)) return 0;
+  const int error = errno;
+  file_.close();
+  return error;
+}
+
+void StoreIndex::tidy() {
+  const fs::path folder = folder_.root() / "index";
+  // Files of processes that still write are left alone: of those that live here, and of other hosts' for ten minutes
+  // after their last entry. Should one write again, it finds its file gone and begins another; what falls between costs
+  // a look-up.
+  const auto in_use = [&](const std::string& name) {
+    if (is_merged_index(name)) return false;
+    const std::string mine = cat("-", host_name(), "-");
+    const auto at = name.find(mine);
+    if (at == 16) {
+      const auto pid = std::atoll(name.c_str() + at + mine.size());
+      return pid != ::getpid() && process_start(pid) != 0;
+    }
+    struct stat status {};
+    constexpr std::time_t kQuiet = 600;
+    return name.size() > 16 && name[16] == '-' && ::stat((folder / name).c_str(), &status) == 0 &&
+           std::time(nullptr) - status.st_mtime < kQuiet;
+  };
+  std::vector<std::string> names = support::names_in(folder);
+  const bool wasteful = content_.entries > 2 * (content_.results.size() + content_.hints.size()) + 1000;
+  if (names.size() <= kTooManyIndexFiles && content_.damaged == 0 && !wasteful) return;
+  Leases leases(folder_.root() / "leases", {});
+  if (!leases.acquire(kMergedIndex).acquired) return;  // one at a time
+  file_.close();
+  for (const std::vector<std::string>& run : mergeable(names, in_use)) {
+    const bool first = run.front() == names.front();
+    const std::string merged = first ? kMergedIndex : cat(run.front().substr(0, 16), kMergedEnding);
+    IndexContent content;
+    for (const std::string& name : run) read_index_file(folder / name, content);
+    // It stands where they stood; should we die before they are removed, reading them again changes nothing.
+    fault_point("write merged index");
+    support::write_file_atomically(folder / merged, render_index(content, !first), folder_.durable());
+    for (const std::string& name : run) {
+      if (name == merged) continue;
+      fault_point("remove index file");
+      ::unlink((folder / name).c_str());
+    }
+  }
+  content_ = read_index(folder);
+}
+
+}  // namespace pe::pipeline
