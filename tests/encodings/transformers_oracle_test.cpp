@@ -1,11 +1,10 @@
 // Our frequencies and attention factors beside those of the transformers package, where a Python on this machine has it.
-#include <sys/wait.h>
-
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>
 #include <fstream>
 
 #include "spot_values.h"
+#include "support/installed.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 
@@ -78,22 +77,17 @@ BOOST_AUTO_TEST_CASE(frequencies_are_those_that_the_package_gave_when_they_were_
   compare(Json::parse(file).at("results"));
 }
 
-BOOST_AUTO_TEST_CASE(frequencies_are_those_that_the_package_gives_here) {
+BOOST_AUTO_TEST_CASE(frequencies_are_those_that_the_package_gives_here,
+                     *boost::unit_test::precondition(PythonHas{"torch, transformers", chosen_python()})) {
   const TempFolder folder;
   Json input = Json::array();
   for (const Case& c : cases()) input.push_back(c.theirs);
   std::ofstream(folder / "cases.json") << input;
-  const char* const chosen = std::getenv("PE_TEST_PYTHON");
-  const std::string python = chosen ? chosen : "python3";
-  const std::string command = python + " \"" +
+  const std::string command = chosen_python() + " \"" +
                               (source_root() / "tests/encodings/oracles/transformers_frequencies.py").string() + "\" < \"" +
                               (folder / "cases.json").string() + "\" > \"" + (folder / "results.json").string() + "\" 2> \"" +
                               (folder / "log").string() + "\"";
   const int status = std::system(command.c_str());
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
-    BOOST_TEST_MESSAGE("skipped: " << python << " has no transformers and torch (PE_TEST_PYTHON names another)");
-    return;
-  }
   std::ifstream log(folder / "log");
   BOOST_TEST_REQUIRE(status == 0, std::string(std::istreambuf_iterator<char>(log), {}));
   std::ifstream results(folder / "results.json");

@@ -1,6 +1,5 @@
 // tools/replay_metrics.py: attempts of a training joined, over tokens, in every tracker that the Python at hand has, offline.
 #include <boost/test/unit_test.hpp>
-#include <cstdlib>
 
 #include "support/files.h"
 #include "support/installed.h"
@@ -13,11 +12,6 @@
 using namespace pe;
 
 namespace {
-
-std::string python() {
-  const char* chosen = std::getenv("PE_TEST_PYTHON");
-  return chosen ? chosen : "python3";
-}
 
 std::string record(int attempt, const char* phase, int step, double loss) {
   const Json json{{"run_id", std::string(64, 'a')}, {"attempt", attempt}, {"phase", phase}, {"step", step}, {"tokens", 100 * step}, {"loss", loss},
@@ -43,16 +37,12 @@ void write_attempts(const std::filesystem::path& work) {
 std::string script() { return (test::source_root() / "tools/replay_metrics.py").string(); }
 
 std::vector<std::string> in_folder(const std::filesystem::path& folder, std::vector<std::string> words) {
-  std::vector<std::string> command = {"env", "WANDB_MODE=offline", "WANDB_SILENT=true", "HF_HUB_OFFLINE=1", "TRACKIO_DIR=" + (folder / "out").string(), "HOME=" + folder.string(), python()};
+  std::vector<std::string> command = {"env", "WANDB_MODE=offline", "WANDB_SILENT=true", "HF_HUB_OFFLINE=1", "TRACKIO_DIR=" + (folder / "out").string(), "HOME=" + folder.string(), test::chosen_python()};
   command.insert(command.end(), words.begin(), words.end());
   return command;
 }
 
-void is_replayed_to(const std::string& tracker, const std::string& module) {
-  if (!module.empty() && support::capture({python(), "-c", "import " + module}).status.code != 0) {
-    BOOST_TEST_MESSAGE("skipped: " << python() << " has no " << module << " (PE_TEST_PYTHON names another)");
-    return;
-  }
+void is_replayed_to(const std::string& tracker) {
   const test::TempFolder folder;
   write_attempts(folder / "work");
   for (const bool follow : {false, true}) {
@@ -78,29 +68,26 @@ void is_replayed_to(const std::string& tracker, const std::string& module) {
   }
 }
 
-struct HasPython {
-  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    boost::test_tools::assertion_result result(support::find_program(python()).has_value());
-    if (!result) result.message() << python() << " is not installed";
-    return result;
-  }
-};
+/// A Python with these modules; with `sys`, any Python.
+auto with(const std::string& modules) {
+  return boost::unit_test::precondition(test::PythonHas{modules, test::chosen_python()});
+}
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(replay_metrics, *boost::unit_test::precondition(HasPython{}))
+BOOST_AUTO_TEST_SUITE(replay_metrics, *with("sys"))
 
-BOOST_AUTO_TEST_CASE(csv) { is_replayed_to("csv", ""); }
-BOOST_AUTO_TEST_CASE(tensorboard) { is_replayed_to("tensorboard", "tensorboard.backend.event_processing.event_accumulator"); }
-BOOST_AUTO_TEST_CASE(wandb) { is_replayed_to("wandb", "wandb"); }
-BOOST_AUTO_TEST_CASE(trackio) { is_replayed_to("trackio", "trackio"); }
+BOOST_AUTO_TEST_CASE(csv) { is_replayed_to("csv"); }
+BOOST_AUTO_TEST_CASE(tensorboard, *with("tensorboard.backend.event_processing.event_accumulator")) { is_replayed_to("tensorboard"); }
+BOOST_AUTO_TEST_CASE(wandb, *with("wandb")) { is_replayed_to("wandb"); }
+BOOST_AUTO_TEST_CASE(trackio, *with("trackio")) { is_replayed_to("trackio"); }
 
 BOOST_AUTO_TEST_CASE(what_is_not_there_is_named) {
   const test::TempFolder folder;
-  const auto none = support::capture({python(), script(), (folder / "nothing").string(), "--to", "csv"});
+  const auto none = support::capture({test::chosen_python(), script(), (folder / "nothing").string(), "--to", "csv"});
   BOOST_TEST(none.status.code == 1);
   BOOST_TEST(none.err.find("there is no " + (folder / "nothing").string()) != std::string::npos, none.err);
-  const auto empty = support::capture({python(), script(), folder.path().string(), "--to", "csv"});
+  const auto empty = support::capture({test::chosen_python(), script(), folder.path().string(), "--to", "csv"});
   BOOST_TEST(empty.err.find("found no metrics.jsonl with records") != std::string::npos, empty.err);
 }
 

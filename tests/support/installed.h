@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "support/error.h"
 #include "support/process.h"
@@ -41,6 +42,20 @@ struct PythonHas {
     boost::test_tools::assertion_result result(there);
     if (!result) result.message() << python << " has no " << modules;
     return result;
+  }
+};
+
+/// The same of at least one of several modules, "entmax", "transformers".
+struct PythonHasOneOf {
+  std::vector<std::string> modules;
+  std::string python = chosen_python();
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id unit) const {
+    boost::test_tools::assertion_result none(false);
+    for (const std::string& module : modules) {
+      if (PythonHas{module, python}(unit)) return true;
+      none.message() << (none.has_empty_message() ? python + " has none of " : ", ") << module;
+    }
+    return none;
   }
 };
 
