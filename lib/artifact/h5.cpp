@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <hdf5.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <mutex>
 
@@ -701,10 +701,10 @@ File File::create(const std::filesystem::path& path, const CreateOptions& option
 }
 
 File File::open(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
-  const std::uint64_t size = std::filesystem::is_regular_file(path, error) ? std::filesystem::file_size(path, error) : 0;
-  if (error || !std::filesystem::is_regular_file(path)) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) throw ArtifactError(cat(quote(path.string()), ": there is no such file"));
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (!S_ISREG(status.st_mode)) {
     throw ArtifactError(
         cat(quote(path.string()), ": expected an HDF5 file, found something that is not a regular file"));
   }
@@ -759,10 +759,10 @@ void File::close(bool durable) {
 }
 
 bool looks_like_hdf5(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
+  const support::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   char head[8] = {};
-  in.read(head, sizeof head);
-  return in.gcount() == sizeof head && std::memcmp(head, "\x89HDF\r\n\x1a\n", sizeof head) == 0;
+  return file && ::read(file.get(), head, sizeof head) == sizeof head &&
+         std::memcmp(head, "\x89HDF\r\n\x1a\n", sizeof head) == 0;
 }
 
 }  // namespace pe::artifact::h5
