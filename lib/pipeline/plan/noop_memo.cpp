@@ -26,43 +26,50 @@ using support::cat;
 
 namespace {
 
-constexpr std::string_view kMagic = "pe-noop-memo/1\n";
+constexpr std::string_view kMagic = "pe-noop-memo/2\n";
 constexpr std::uint64_t kSmallFile = 4u << 20;
 constexpr const char* kOwnProgram = "/proc/self/exe";   ///< a stat follows it to the very file, deleted or not
 
 // ---- objects, as a plan needs them ----------------------------------------------------------------------------------
 
 constexpr std::size_t kObjectBytes = 32 + sizeof(std::uint64_t);
+constexpr std::size_t kResultBytes = 32 + sizeof(std::int64_t);
 constexpr std::uint64_t kAnySize = ~std::uint64_t{0};   ///< of collections and their members: only their being there
 
-std::string pack_object(const std::string& hex, std::uint64_t size) {
-  std::string packed;
-  support::append_sha256(packed, hex);
-  packed.append(reinterpret_cast<const char*>(&size), sizeof size);
-  return packed;
+/// 32 bytes and a number: a digest and a size, or a key and a step.
+std::string packed(const std::string& hex, std::uint64_t number) {
+  std::string bytes;
+  support::append_sha256(bytes, hex);
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+  return bytes;
+}
+
+/// The 64 digits that 32 bytes stand for.
+void write_hex(const char* bytes, char* digits) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  for (int i = 0; i < 32; ++i) {
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    digits[2 * i] = kDigits[byte >> 4];
+    digits[2 * i + 1] = kDigits[byte & 15];
+  }
 }
 
 /// Looks at objects in the order of their names, with the folder that they share held open: half the way to a file.
 class ObjectStats {
  public:
   explicit ObjectStats(int objects) : objects_(objects) {}
-  bool stands(const char* packed) {
-    static constexpr char kDigits[] = "0123456789abcdef";
+  bool stands(const char* object) {
     char name[65];
-    for (int i = 0; i < 32; ++i) {
-      const auto byte = static_cast<unsigned char>(packed[i]);
-      name[2 * i] = kDigits[byte >> 4];
-      name[2 * i + 1] = kDigits[byte & 15];
-    }
+    write_hex(object, name);
     name[64] = '\0';
-    if (!folder_ || shard_ != packed[0]) {
-      shard_ = packed[0];
+    if (!folder_ || shard_ != object[0]) {
+      shard_ = object[0];
       const char of[3] = {name[0], name[1], '\0'};
       folder_ = support::Descriptor(::openat(objects_, of, O_PATH | O_DIRECTORY | O_CLOEXEC));
       if (!folder_) return false;
     }
     std::uint64_t size = 0;
-    std::memcpy(&size, packed + 32, sizeof size);
+    std::memcpy(&size, object + 32, sizeof size);
     struct stat status {};
     return ::fstatat(folder_.get(), name, &status, 0) == 0 &&
            (size == kAnySize || static_cast<std::uint64_t>(status.st_size) == size);
@@ -136,8 +143,10 @@ std::optional<NoopMemo> NoopMemo::find(const fs::path& store, const fs::path& pi
     memo.name_ = unpacker.text();
     memo.task_count_ = unpacker.number();
     memo.objects_ = unpacker.text();
-    memo.packed_entries_ = unpacker.text();
-    if (!unpacker.good() || memo.objects_.size() % kObjectBytes != 0) return std::nullopt;
+    memo.results_ = unpacker.text();
+    if (!unpacker.good() || memo.objects_.size() % kObjectBytes != 0 || memo.results_.size() % kResultBytes != 0) {
+      return std::nullopt;
+    }
     memo.store_ = store;
     memo.path_ = path;
     memo.index_ = std::async(std::launch::async, [store] { return index_mark(store); });
@@ -147,18 +156,16 @@ std::optional<NoopMemo> NoopMemo::find(const fs::path& store, const fs::path& pi
   return memo;
 }
 
-std::vector<NoopMemo::Entry> NoopMemo::entries() const {
-  std::vector<Entry> entries;
-  Unpacker unpacker(packed_entries_);
-  while (unpacker.good() && unpacker.left() > 0) {
-    Entry entry;
-    entry.id = unpacker.text();
-    entry.plan_key = unpacker.text();
-    entry.key = unpacker.text();
-    entry.step = static_cast<std::int64_t>(unpacker.number());
-    if (unpacker.good()) entries.push_back(entry);
+std::vector<ResultKey> NoopMemo::results() const {
+  std::vector<ResultKey> keys(results_.size() / kResultBytes);
+  const char* at = results_.data();
+  for (ResultKey& key : keys) {
+    key.key.resize(64);
+    write_hex(at, key.key.data());
+    std::memcpy(&key.step, at + 32, sizeof key.step);
+    at += kResultBytes;
   }
-  return entries;
+  return keys;
 }
 
 bool NoopMemo::objects_stand() const {
@@ -176,10 +183,7 @@ bool NoopMemo::objects_stand() const {
 }
 
 bool NoopMemo::everything_present(const StoreView& store) const {
-  ResultKey key;
-  for (const Entry& entry : entries()) {
-    key.key = entry.key;
-    key.step = entry.step;
+  for (const ResultKey& key : results()) {
     const auto result = store.find(key);
     if (!result || !store.complete(*result)) return false;
   }
@@ -235,28 +239,23 @@ void NoopMemo::remember(const fs::path& store, const fs::path& pipeline_file, co
     }
     packer.text(graph.name);
     packer.number(graph.tasks.size());
-    Packer entries;
+    std::string results;
     std::set<std::string> objects;   // sorted: neighbours share a folder
     for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
       const PlannedTask& planned = plan.tasks[i];
       const auto add = [&](std::int64_t step, const std::optional<Result>& result) {
-        entries.text(graph.tasks[i].id);
-        entries.text(graph.tasks[i].plan_key);
-        entries.text(planned.task_key);
-        entries.number(static_cast<std::uint64_t>(step));
+        results += packed(planned.task_key, static_cast<std::uint64_t>(step));
         if (!result) return;
         for (const OutputRecord& output : result->outputs) {
-          objects.insert(pack_object(output.object, output.collection ? kAnySize : output.bytes));
-          for (const std::string& member : output.members) objects.insert(pack_object(member, kAnySize));
+          objects.insert(packed(output.object, output.collection ? kAnySize : output.bytes));
+          for (const std::string& member : output.members) objects.insert(packed(member, kAnySize));
         }
       };
       if (planned.snapshots.empty()) add(-1, planned.result);
       for (const PlannedSnapshot& snapshot : planned.snapshots) add(snapshot.step, snapshot.result);
     }
-    std::string packed;
-    for (const std::string& object : objects) packed += object;
-    packer.text(packed);
-    packer.text(entries.bytes());
+    packer.text(support::join(std::vector<std::string>(objects.begin(), objects.end()), ""));
+    packer.text(results);
     const fs::path path = memo_path(store, pipeline_file, options);
     support::make_folders(path.parent_path());
     support::write_file_atomically(path, packer.take(kMagic), false);

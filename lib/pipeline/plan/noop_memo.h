@@ -13,6 +13,7 @@
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/graph.h"
 #include "pipeline/plan/plan.h"
+#include "pipeline/store/record.h"
 #include "support/files.h"
 
 namespace pe::pipeline {
@@ -21,25 +22,19 @@ namespace pe::pipeline {
 /// store's index.
 ///
 ///     <store>/memo/noop-<id>         files it was made from (stat and digest of when they were read), then every
-///                                    object that it needs, then tasks
+///                                    object that it needs, then the keys of all results
 ///     <store>/memo/noop-<id>.index   what the index looked like when every record was last seen to be there
 class NoopMemo {
  public:
-  struct Entry {
-    std::string_view id;
-    std::string_view plan_key;
-    std::string_view key;                    ///< task or trajectory key
-    std::int64_t step = -1;                  ///< of a snapshot
-  };
-
   /// The memo of this pipeline and these options, if every file that it depends on is as it was: one stat each; a small
   /// file whose stat differs is hashed. `store` is the store's folder.
   static std::optional<NoopMemo> find(const std::filesystem::path& store, const std::filesystem::path& pipeline_file,
                                       const ExpandOptions& options);
 
   std::string_view pipeline_name() const { return name_; }
-  std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; entries count snapshots singly
-  std::vector<Entry> entries() const;
+  std::size_t task_count() const { return task_count_; }   ///< tasks of the graph; results count snapshots singly
+  /// Keys of the results of all tasks.
+  std::vector<ResultKey> results() const;
 
   /// True when no record was added or dropped since `renew` (the index files are the same) and every object is there,
   /// with its size where it is a file: one stat each. False says nothing: ask `everything_present`.
@@ -61,7 +56,7 @@ class NoopMemo {
   std::filesystem::path store_, path_;
   std::shared_future<std::string> index_;   ///< what the index looks like since this memo was found
   std::string_view objects_;   ///< 40 bytes each: digest, then size or all ones
-  std::string_view packed_entries_;
+  std::string_view results_;   ///< 40 bytes each: key, then step
   std::size_t task_count_ = 0;
   std::string_view name_;
 };

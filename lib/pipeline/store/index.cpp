@@ -253,27 +253,43 @@ std::string render_index(const IndexContent& content, bool with_forgotten) {
   return bytes;
 }
 
+namespace {
+
+/// An index file, or a folder of records, seen from outside.
+struct Look {
+  std::string name;
+  std::uint64_t inode = 0;
+  std::int64_t change = 0;  ///< size of a file, nanoseconds of a folder
+};
+
+}  // namespace
+
 std::string index_mark(const std::filesystem::path& store) {
   support::Sha256 hash;
   std::size_t index_files = 0;
   for (const char* part : {"index", "tasks", "tracks"}) {
-    std::vector<std::string> lines;
+    std::vector<Look> looks;
     if (DIR* dir = ::opendir((store / part).c_str())) {
       while (const dirent* entry = ::readdir(dir)) {
         struct stat status {};
         if (entry->d_name[0] == '.' || ::fstatat(::dirfd(dir), entry->d_name, &status, 0) != 0) continue;
         // An index file only grows; a folder's time moves with every name that comes or goes.
         const bool is_folder = S_ISDIR(status.st_mode);
-        lines.push_back(support::cat(entry->d_name, ' ', status.st_ino, ' ',
-                                     is_folder ? status.st_mtim.tv_sec : status.st_size, ' ',
-                                     is_folder ? status.st_mtim.tv_nsec : 0, '\n'));
+        looks.push_back({entry->d_name, status.st_ino,
+                         is_folder ? status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec : status.st_size});
         index_files += part[0] == 'i';
       }
       ::closedir(dir);
     }
-    std::sort(lines.begin(), lines.end());
-    hash.update(part);
-    for (const std::string& line : lines) hash.update(line);
+    std::sort(looks.begin(), looks.end(), [](const Look& a, const Look& b) { return a.name < b.name; });
+    std::string bytes = part;
+    bytes.push_back('\0');
+    for (const Look& look : looks) {
+      bytes.append(look.name).push_back('\0');
+      bytes.append(reinterpret_cast<const char*>(&look.inode), sizeof look.inode);
+      bytes.append(reinterpret_cast<const char*>(&look.change), sizeof look.change);
+    }
+    hash.update(bytes);
   }
   return index_files == 0 ? std::string() : hash.hex();
 }

@@ -73,9 +73,8 @@ BOOST_FIXTURE_TEST_CASE(a_plan_is_found_again_while_nothing_changed, Remembered)
   BOOST_REQUIRE(memo.has_value());
   BOOST_TEST(memo->pipeline_name() == "fineweb_grid");
   BOOST_TEST(memo->task_count() == 37u);
-  BOOST_TEST(memo->entries().size() == 35u + 2u * 5u);
-  BOOST_TEST(memo->entries()[0].id == "fetch");
-  BOOST_TEST(memo->entries()[0].plan_key == graph.tasks[0].plan_key);
+  BOOST_TEST(memo->results().size() == 35u + 2u * 5u);
+  BOOST_TEST((memo->results()[0] == ResultKey{make_plan(graph, store).tasks[0].task_key, -1}));
   BOOST_TEST(memo->everything_present(store));
   store.objects.begin()->second = false;
   BOOST_TEST(!memo->everything_present(store));
