@@ -176,12 +176,14 @@ void fill(const Graph& graph, Store& store) {
   }
 }
 
-/// The same shape for ninja and make: a file a task, made from the files of its producers.
+/// The same shape for ninja and make: a file a task, made from the files of its producers. The files are there already, of
+/// one age, so the command that lets ninja write its log has nothing to make: a hundred thousand of them take a minute.
 void write_peers(const Graph& graph, const fs::path& folder) {
   fs::create_directories(folder / "f");
   std::ofstream ninja(folder / "build.ninja"), make(folder / "Makefile"), snake(folder / "Snakefile");
   Json edges = Json::array();
-  ninja << "rule t\n  command = touch $out\n";
+  const auto made = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  ninja << "rule t\n  command = :\n";
   make << "all: f/" << graph.tasks.size() - 1 << "\n";
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     std::string inputs;
@@ -191,6 +193,9 @@ void write_peers(const Graph& graph, const fs::path& folder) {
       files.push_back("f/" + std::to_string(edge.producer));
     }
     edges.push_back(std::move(files));
+    const fs::path file = folder / "f" / std::to_string(i);
+    std::ofstream{file};
+    fs::last_write_time(file, made);
     ninja << "build f/" << i << ": t" << inputs << "\n";
     make << "f/" << i << ":" << inputs << "\n\ttouch $@\n";
   }
