@@ -350,7 +350,7 @@ void ReportConfig::describe(support::FieldVisitor& v) {
   v.field(
       "labels", labels,
       "Labels of the gathered artifacts in their order, each 'role axis=label,axis=label'; written by pe-pipeline.");
-  v.field("missing", missing, "Gathered artifacts that are not there, with the reason; written by pe-pipeline.");
+  v.field("missing", missing, "More artifacts to list as missing, each with the reason; pe-pipeline names its own in task.json.");
   v.field("left_out", left_out,
           "Labels of the pipeline's axes that --axis or a scale leaves out, each 'axis=label'; written by pe-pipeline.",
           {.neutral = Json::array()});
