@@ -19,6 +19,15 @@ Tensor normals(std::uint64_t key, std::vector<std::int64_t> shape, double scale 
   return t * scale;
 }
 
+struct HasAvx512 {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(table_for("AVX512").gemm != nullptr && __builtin_cpu_supports("avx512f") &&
+                                               __builtin_cpu_supports("avx512vl"));
+    if (!result) result.message() << "this machine lacks AVX-512";
+    return result;
+  }
+};
+
 constexpr double kUnit = 0x1p-24;  // the unit roundoff of float32
 
 /// How far sums of products of `a`'s rows and `b`'s columns, each added to `c`, may be from the exact ones: a few units
@@ -29,15 +38,6 @@ Tensor product_bound(const Tensor& a, const Tensor& b, const Tensor& c) {
   const Tensor norms = a.pow(2).sum(1).sqrt().unsqueeze(1) * b.pow(2).sum(0).sqrt().unsqueeze(0);
   return (norms + c.abs()) * (kUnits * kUnit);
 }
-
-struct HasAvx512 {
-  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    boost::test_tools::assertion_result result(table_for("AVX512").gemm != nullptr && __builtin_cpu_supports("avx512f") &&
-                                               __builtin_cpu_supports("avx512vl"));
-    if (!result) result.message() << "this machine lacks AVX-512";
-    return result;
-  }
-};
 
 }  // namespace
 
