@@ -122,6 +122,7 @@ std::vector<Candidate> complete(const std::vector<std::string>& words, Completio
     at = 2;
   } else if (const ToolText* tool = find_tool(context.program)) {
     for (const ToolFlag& flag : tool->flags) {
+      if (flag.plain) places.push_back({flag.type, false, false});
       flags.push_back({{flag.name}, flag.choices.empty() ? flag.type : support::join(flag.choices, "|"), flag.help, flag.many});
     }
     flags.push_back({{"--version"}, "", "Show the version", false});

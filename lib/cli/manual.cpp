@@ -188,7 +188,8 @@ std::string tool_manual(const ToolText& tool, const std::string& date) {
   out += section("SYNOPSIS") + cat(".B ", escaped(tool.program), "\n");
   if (!tool.verbs.empty()) out += escaped(support::join(tool.verbs, "|")) + "\n";
   for (const ToolFlag& flag : tool.flags) {
-    const std::string shown = cat("\\fB", escaped(flag.name), "\\fR", flag.type.empty() ? "" : cat(" \\fI", escaped(flag.type), "\\fR"));
+    const std::string name = cat("\\fB", escaped(flag.name), "\\fR");
+    const std::string shown = cat(flag.plain ? cat("[", name, "]") : name, flag.type.empty() ? "" : cat(" \\fI", escaped(flag.type), "\\fR"));
     out += flag.required ? shown + "\n" : cat("[", shown, "]\n");
   }
   out += section("DESCRIPTION") + paragraphs(tool.summary) + (tool.epilogue.empty() ? "" : ".PP\n" + paragraphs(tool.epilogue));

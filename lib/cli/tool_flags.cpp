@@ -41,7 +41,8 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
     std::string help = flag.help;
     if (!flag.fallback.empty()) help += cat(" [default: ", flag.fallback, "]");
     // CLI11 would say "is required" itself, before the flag that was misspelt; we ask afterwards.
-    app.add_option(flag.name, values.values_[flag.name], help)->type_name(flag.type)->allow_extra_args(false);
+    const std::string names_of_it = flag.plain ? cat(flag.name, ",", flag.name.substr(2)) : flag.name;
+    app.add_option(names_of_it, values.values_[flag.name], help)->type_name(flag.type)->allow_extra_args(false);
   }
   std::vector<std::string> words;
   if (!text.verbs.empty()) app.add_option("verb", words, support::join(text.verbs, ", "))->type_name("");
@@ -74,7 +75,7 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
       continue;
     }
     if (given.empty() && flag.required) {
-      throw ConfigError(cat(flag.name, " is missing"), {}, cat("add ", flag.name, " ", flag.type));
+      throw ConfigError(cat(flag.name, " is missing"), {}, cat("add ", flag.plain ? "" : flag.name + " ", flag.type));
     }
     if (given.empty() && !flag.fallback.empty()) given = {flag.fallback};
     if (given.size() > 1 && !flag.many) {

@@ -65,7 +65,7 @@ const std::vector<ToolText>& tools() {
       {.program = "pe-data",
        .summary = "Print what raw text, a tokenizer or token shards hold: totals, lengths, the first documents.",
        .version = PE_VERSION,
-       .flags = {{"--in", "PATH", "The artifact's folder, or a file in it", true},
+       .flags = {{"--in", "PATH", "The artifact's folder, or a file in it", true, false, {}, "", true},
                  {"--documents", "N", "How many documents to show, from the first", false, false, {}, "3"},
                  {"--characters", "N", "Most characters (or tokens) shown of each", false, false, {}, "400"},
                  {"--split",
@@ -77,8 +77,8 @@ const std::vector<ToolText>& tools() {
                   "train"},
                  {"--export-tokenizer", "FOLDER",
                   "Write the tokenizer's own files there: tokenizer.model, or vocab.json and merges.txt"}},
-       .examples = {"pe-data --in store/…/data", "pe-data --in raw --documents 10",
-                    "pe-data --in tokenizer.h5 --export-tokenizer ."},
+       .examples = {"pe-data store/…/data", "pe-data raw --documents 10",
+                    "pe-data tokenizer.h5 --export-tokenizer ."},
        .exits = "0 done; 2 flags; 3 not such an artifact, or damaged; 70 an internal error; 73 a file cannot be "
                 "created; 74 it cannot "
                 "be read or written."},

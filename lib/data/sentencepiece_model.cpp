@@ -1,6 +1,8 @@
 #include "data/sentencepiece_model.h"
 
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "support/error.h"
 #include "support/hash.h"
@@ -67,10 +69,65 @@ class Wire {
   std::string_view payload_;
 };
 
+/// A table of normalisation: the size of a trie in bytes, the trie (a double array of Darts-clone), and the texts that its
+/// leaves name. The library believes it, and has room for 32 prefixes of a text.
+class Charsmap {
+ public:
+  explicit Charsmap(std::string_view table) {
+    if (table.size() < 8) return;
+    const std::size_t bytes = number(table, 0);
+    if (bytes % 4 != 0 || bytes < 4 || bytes >= table.size() - 4) return;
+    trie_ = table.substr(4, bytes);
+    texts_ = table.size() - 4 - bytes;
+    leaves_.assign(bytes / 4, kUnknown);
+  }
+  bool whole() { return !leaves_.empty() && leaves_below(offset(number(trie_, 0)), 0) <= kMostPrefixes; }
+
+ private:
+  static constexpr int kMostPrefixes = 32, kUnknown = -1, kUnderWay = -2, kWrong = kMostPrefixes + 1, kLongestKey = 1000;
+
+  static std::uint32_t number(std::string_view bytes, std::size_t at) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      value |= static_cast<std::uint32_t>(static_cast<unsigned char>(bytes[4 * at + i])) << (8 * i);
+    }
+    return value;
+  }
+  static std::size_t offset(std::uint32_t unit) { return std::size_t{unit >> 10} << ((unit & (1U << 9)) >> 6); }
+
+  /// The most leaves that a key meets after the unit whose followers lie around `base`.
+  int leaves_below(std::size_t base, int depth) {
+    if ((base | 255) >= leaves_.size() || depth > kLongestKey || leaves_[base] == kUnderWay) return kWrong;
+    if (leaves_[base] != kUnknown) return leaves_[base];
+    leaves_[base] = kUnderWay;
+    int most = 0;
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const std::uint32_t unit = number(trie_, base ^ byte);
+      if ((unit & 0x800000FF) != byte) continue;
+      const std::size_t next = base ^ byte ^ offset(unit);
+      const int below = leaves_below(next, depth + 1);
+      if (below > kMostPrefixes) return kWrong;
+      const bool leaf = (unit >> 8 & 1) != 0;
+      if (leaf && (number(trie_, next) & 0x7FFFFFFF) >= texts_) return kWrong;
+      most = std::max(most, below + (leaf ? 1 : 0));
+    }
+    return leaves_[base] = most;
+  }
+
+  std::string_view trie_;
+  std::size_t texts_ = 0;
+  std::vector<int> leaves_;   // by base
+};
+
 }  // namespace
 
 ParsedModel parse_model(std::string_view bytes, const std::string& where) {
   ParsedModel model;
+  const auto check_charsmap = [&](std::string_view table) {
+    if (!table.empty() && !Charsmap(table).whole()) {
+      throw support::ArtifactError(support::cat(support::quote(where), ": the model's table of normalisation is damaged"));
+    }
+  };
   Wire wire(bytes, where);
   while (wire.next()) {
     if (wire.field() == 1) {
@@ -93,10 +150,18 @@ ParsedModel parse_model(std::string_view bytes, const std::string& where) {
       Wire inner(wire.payload(), where);
       while (inner.next()) {
         if (inner.field() == 1) model.normalizer_name = inner.payload();
-        if (inner.field() == 2) model.charsmap_bytes = inner.payload().size();
+        if (inner.field() == 2) {
+          check_charsmap(inner.payload());
+          model.charsmap_bytes = inner.payload().size();
+        }
         if (inner.field() == 3) model.add_dummy_prefix = inner.value() != 0;
         if (inner.field() == 4) model.remove_extra_whitespaces = inner.value() != 0;
         if (inner.field() == 5) model.escape_whitespaces = inner.value() != 0;
+      }
+    } else if (wire.field() == 5) {   // what decoding changes
+      Wire inner(wire.payload(), where);
+      while (inner.next()) {
+        if (inner.field() == 2) check_charsmap(inner.payload());
       }
     }
   }

@@ -57,6 +57,7 @@ def train_by_program(texts):
             [program, f"--input={path}", f"--model_prefix={folder}/model", "--model_type=bpe", "--vocab_size=32000",
              "--character_coverage=0.9999", "--byte_fallback=true", "--normalization_rule_name=identity",
              "--remove_extra_whitespaces=false", "--split_digits=true", "--allow_whitespace_only_pieces=true",
+             "--user_defined_symbols=\n",
              "--max_sentence_length=1073741824", "--num_threads=1", "--minloglevel=2"], check=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     say(f"spm_train {version[-1] if version else ''}", used.ru_utime + used.ru_stime, "s")

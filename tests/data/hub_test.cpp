@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
+#include <ctime>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/peak_memory.h"
 #include "support/temp_folder.h"
 #include "support/test_data.h"
 #include "support/text.h"
@@ -166,7 +168,33 @@ BOOST_AUTO_TEST_CASE(locks_and_lists_of_addresses_say_what_is_wrong) {
   says(R"({"schema": "pe-fetch-lock/1", "files": [{"path": "a", "sha256": "12"}]})", "is not a SHA-256");
   says(R"({"schema": "pe-fetch-lock/1", "files": [{"path": "a", "sha256": ")" + digest + R"("}]})", "no url");
   says(R"({"schema": "pe-fetch-lock/1", "files": [{"path": "a", "sha256": ")" + digest + R"(", "url": "file:///etc/passwd"}]})", "expected an http");
+  const std::string large = R"({"bytes": 1000000000000000000, "commit": "", "url": "http://h/", "sha256": ")" + digest + R"(", "path": ")";
+  says(R"({"schema": "pe-fetch-lock/1", "files": [)" + large + R"(a"}, )" + large + R"(b"}]})", "more than 2^60 bytes together");
   BOOST_CHECK_THROW(data::parse_url_list("abc", "list"), support::ConfigError);
+  BOOST_CHECK_THROW(data::parse_url_list(digest + "  http://h/a?\xff\n", "list"), support::ConfigError);   // a lock holds UTF-8
+}
+
+BOOST_AUTO_TEST_CASE(listings_that_are_bombs_end_in_a_message_within_a_second_and_100_mb) {
+  std::string wide = "[";
+  while (wide.size() < 8'000'000) wide += "1,";
+  for (const std::string& bomb : {std::string(8'000'000, '['), wide + "1]", R"([{"type": "file", "size": 1, "path": )" + std::string(8'000'000, '[')}) {
+    const std::clock_t started = std::clock();   // of the processor: other work on it does not count
+    Failure failed;
+    const std::int64_t memory = test::peak_growth([&] {
+      failed = failure_of([&] { data::parse_listing(bomb, "files of owner/name"); });
+    });
+    BOOST_TEST(failed.code == 3);
+    BOOST_TEST(memory < 100 << 20);
+    BOOST_TEST(static_cast<double>(std::clock() - started) / CLOCKS_PER_SEC < 1);
+  }
+  // What no hub has as an answer is not read to its end.
+  const std::string endless(9 << 20, ' ');
+  WebServer server([&](const WebRequest&) -> WebAnswer { return {.body = endless}; });
+  const Failure failed = failure_of([&] {
+    data::Hub(options_for(server.url(), "unused").hub).lock({"owner/name", "main", {"*"}}, {}, support::silent_progress());
+  });
+  BOOST_TEST(failed.code == support::kExitUnavailable);
+  BOOST_TEST(has(failed.text, "longer than expected"), failed.text);
 }
 
 BOOST_AUTO_TEST_CASE(locks_beside_the_pipelines_are_whole) {
@@ -231,7 +259,7 @@ BOOST_AUTO_TEST_CASE(progress_says_how_far_each_file_is) {
       rises = rises && done >= last && all >= done;
       last = done;
       total = all;
-      now.push_back(detail.at("now"));
+      now.push_back(detail.value("now", ""));
     }
     void event(const Json&) override {}
   } steps;
@@ -303,6 +331,7 @@ BOOST_FIXTURE_TEST_CASE(rate_limits_and_busy_servers_are_waited_for, OneFile) {
     if (n == 2) return {.status = 503, .headers = {"Retry-After: 1"}};
     return ranged(request, body);
   };
+  BOOST_TEST(data::wait_before({.status = 429, .headers = {{"ratelimit", "\"api\";r=0;t=9223372036854775807"}}}, 1, {}).count() == -1);
   const auto started = std::chrono::steady_clock::now();
   BOOST_TEST(fetched() == body);
   BOOST_TEST(std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count() > 1.9);   // t + 1, and 1

@@ -259,6 +259,29 @@ BOOST_AUTO_TEST_CASE(what_is_no_model_is_refused) {
   }
 }
 
+/// The library looks up such a table without asking whether it ends, so a damaged one must not reach it.
+BOOST_AUTO_TEST_CASE(damaged_tables_of_normalisation_are_refused, *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
+  const std::string model = support::read_file(*test::test_data("models/spm-test-unigram-1000.model"));
+  const auto parsed = data::parse_model(model, "whole");
+  BOOST_TEST(parsed.charsmap_bytes == 237'484u);
+  const std::size_t at = model.find(std::string("\0\xB4\x02\0", 4));   // the table begins with the size of its trie
+  BOOST_REQUIRE(at != std::string::npos);
+  support::Xoshiro random(5);
+  int refused = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::string damaged = model;
+    for (int k = 0; k < 50; ++k) damaged[at + random.below(i < 30 ? 4 : 177'156)] = static_cast<char>(random.below(256));
+    try {
+      const auto tokenizer = data::make_sentencepiece(damaged, "damaged.model");
+      for (const std::string& text : odd_texts()) tokenizer->encode(text);   // ids are as they are, and nothing else happens
+    } catch (const support::ArtifactError& error) {
+      ++refused;
+      BOOST_TEST(std::string(error.what()).find("'damaged.model': the model's table of normalisation is damaged") != std::string::npos, error.what());
+    }
+  }
+  BOOST_TEST(refused > 30);
+}
+
 BOOST_AUTO_TEST_CASE(ids_are_the_golden_ones, *boost::unit_test::precondition(HasData{"models/golden-ids.tsv"})) {
   std::ifstream in(*test::test_data("models/golden-ids.tsv"));
   std::string line;

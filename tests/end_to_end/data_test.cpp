@@ -1,5 +1,5 @@
-// Data by the real programs: from a hub to the first training step without a network, and kill -9 at any moment of fetch and
-// tokenize. PE_TEST_KILLS says how often (soak: hundreds).
+// Data by the real programs: from a hub to the first training step without a network, how often the bytes of shards are
+// read until then, and kill -9 at any moment of fetch and tokenize. PE_TEST_KILLS says how often (soak: hundreds).
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -115,6 +115,12 @@ stages:
             train.warmup_steps: 0, train.validate_windows: 2, compute.threads: 1}
 )";
 
+/// Bytes that this process and the children it waited for have read by calls, pages of mapped files not counted.
+std::int64_t bytes_read() {
+  const std::string io = support::read_file("/proc/self/io");
+  return std::stoll(io.substr(io.find("rchar:") + 6));
+}
+
 /// How long an undisturbed run takes, and what it makes.
 struct Work {
   std::vector<std::string> words;
@@ -170,6 +176,54 @@ BOOST_AUTO_TEST_CASE(a_sample_goes_from_a_lock_to_the_first_step_without_a_netwo
   BOOST_TEST(trained == 1);
 }
 
+/// Two passes: one when a shard is closed, which computes the digests of the file and of its content and so reads each
+/// byte twice while it is in memory, and one when it is published. Whoever trains on it believes these.
+BOOST_AUTO_TEST_CASE(shards_are_digested_in_two_passes_until_the_first_step) {
+  const Project project(R"(schema: pe-pipeline/1
+name: passes
+stages:
+  fetch:
+    run: pe-fetch
+    config: {set: {source: generated, generated.words: 4M}}
+  tokenize:
+    run: pe-tokenize
+    needs: {raw: fetch}
+    config: {set: {tokenizer: bytes, shard_tokens: 5M}}
+  train:
+    run: pe-train
+    needs: {data: tokenize}
+    config:
+      set: {model.width: 16, model.layers: 1, model.heads: 2, model.encoding: rope, train.length: 32, train.batch: 2, train.tokens: 64,
+            train.warmup_steps: 0, train.validate_windows: 2, compute.threads: 1}
+)",
+                        "passes.yml");
+  // Each by a process of its own, which knows of the others what the store says.
+  const auto read_by = [&](const std::string& stage) {
+    const std::int64_t before = bytes_read();
+    const test::Answer run = project.call("run", {stage, "--progress", "none"});
+    BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
+    return static_cast<double>(bytes_read() - before);
+  };
+  read_by("fetch");
+  const double tokenized = read_by("tokenize"), trained = read_by("train");
+  double raw = 0, shards = 0;
+  const pipeline::Store store = project.store();
+  for (const auto& key : store.keys()) {
+    const auto record = store.read(key);
+    BOOST_REQUIRE(record);
+    for (const auto& output : record->outputs) {
+      if (record->stage == "fetch") raw += static_cast<double>(output.bytes);
+      if (record->stage == "tokenize") shards += static_cast<double>(output.bytes);
+    }
+  }
+  BOOST_REQUIRE(shards > 30e6);
+  BOOST_TEST_MESSAGE("read by calls: " << tokenized / shards << " and " << trained / shards << " times the shards, raw text "
+                                       << raw / shards);
+  BOOST_TEST(tokenized > 2.9 * shards);   // the measure sees all three
+  BOOST_TEST(tokenized < 3.3 * shards + raw);
+  BOOST_TEST(trained < 0.3 * shards);
+}
+
 BOOST_AUTO_TEST_CASE(fetch_and_tokenize_killed_at_any_moment_make_the_same) {
   const test::TempFolder folder;
   const char* wanted = std::getenv("PE_TEST_KILLS");
@@ -196,6 +250,9 @@ BOOST_AUTO_TEST_CASE(fetch_and_tokenize_killed_at_any_moment_make_the_same) {
     BOOST_REQUIRE(support::wait_for(start(whole)).code == 0);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const artifact::Manifest expected = artifact::Manifest::read(whole.output);
+    const support::Captured told = call({program("pe-data"), whole.output.string(), "--documents", "1"});
+    BOOST_TEST(told.status.code == 0, told.err);
+    BOOST_TEST(told.out.find("document 0") != std::string::npos, told.out);
     const Work killed = make("killed");
     fs::create_directories(killed.output.parent_path());
     for (int i = 0; i < kills; ++i) {

@@ -8,6 +8,7 @@
 #include "data/reading/document_source.h"
 #include "data/sentencepiece_model.h"
 #include "data/sentencepiece_words.h"
+#include "data/tokenizer.h"
 #include "fuzz/answers.h"
 #include "fuzz/targets.h"
 
@@ -57,6 +58,18 @@ void read_sentencepiece(std::string_view bytes) {
     std::vector<std::int32_t> ids;
     if (const auto words = data::SentencePieceWords::of(model)) words->encode(bytes, ids);
   });
+  // The library reads what our own reader let through; words that are remembered have its ids.
+  expect_answer([&] {
+    const auto tokenizer = data::make_sentencepiece(std::string(bytes), "fuzz.model");
+    data::CachedEncoder cached(*tokenizer);
+    std::vector<std::int32_t> expected, found;
+    for (const std::string text : {"Hello  w\u00f6rld", " 12\n\u2581a b\tab abab \ufb01 \U0001F600", "</s>"}) {
+      tokenizer->encode(text, expected);
+      cached.encode(text, found);
+      if (found != expected) throw std::logic_error("a word has other ids than the library gives");
+      tokenizer->decode(found);
+    }
+  });
 }
 
 void read_byte_level(std::string_view bytes) {
@@ -76,7 +89,7 @@ void read_hub_answer(std::string_view bytes) {
     if (data::FetchLock::parse(lock.render(), "again").render() != lock.render())
       throw std::logic_error("a lock did not come back");
   });
-  expect_answer([&] { data::parse_url_list(bytes, "fuzz.txt"); });
+  expect_answer([&] { data::parse_url_list(bytes, "fuzz.txt").render(); });
   data::next_page(std::string(bytes));
   data::HttpAnswer answer;
   answer.status = 429;

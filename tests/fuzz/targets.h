@@ -16,7 +16,7 @@ void read_text_file(std::string_view bytes);      ///< documents of a .txt, cut 
 void read_gzip(std::string_view bytes);           ///< documents of a .jsonl.gz
 void read_zstd(std::string_view bytes);           ///< documents of a .jsonl.zst
 void read_parquet(std::string_view bytes);        ///< documents of a .parquet, with a filter
-void read_sentencepiece(std::string_view bytes);  ///< a sentencepiece model
+void read_sentencepiece(std::string_view bytes);  ///< a sentencepiece model, and words encoded by it
 void read_byte_level(std::string_view bytes);     ///< the halves as vocab.json and merges.txt
 void read_hub_answer(std::string_view bytes);     ///< a listing, a Link header, a lock, a list of addresses
 

@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -57,6 +59,46 @@ fs::path find_complete(const DownloadOptions& options, const LockedFile& file) {
   return {};
 }
 
+/// SHA-256 on another thread than the one that receives: blocks are hashed while the next one is filled.
+class HashBeside {
+ public:
+  void update(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const std::string_view piece = bytes.substr(0, kBlock - filled_.size());
+      filled_ += piece;
+      bytes.remove_prefix(piece.size());
+      if (filled_.size() == kBlock) hand_over();
+    }
+  }
+  void restart() {
+    wait();
+    filled_.clear();
+    hash_ = support::Sha256();
+  }
+  std::string hex() {
+    hand_over();
+    wait();
+    return hash_.hex();
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 1 << 20;
+  void wait() {
+    if (under_way_.valid()) under_way_.get();
+  }
+  void hand_over() {
+    wait();
+    hashed_.swap(filled_);
+    filled_.clear();
+    filled_.reserve(kBlock);
+    under_way_ = std::async(std::launch::async, [this] { hash_.update(hashed_); });
+  }
+
+  support::Sha256 hash_;
+  std::string filled_, hashed_;
+  std::future<void> under_way_;   // it alone touches hash_ and hashed_ until it is ready; its end is waited for
+};
+
 /// One file on its way: the part, what is there of it, and its hash so far.
 class Part {
  public:
@@ -88,9 +130,10 @@ class Part {
       const ssize_t got = ::read(fd_.get(), piece.data(), piece.size());
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) support::throw_errno("read", path_.string());
-      hash_.update(piece.data(), static_cast<std::size_t>(got));
+      hash_.update({piece.data(), static_cast<std::size_t>(got)});
       bytes_ += got;
     }
+    on_disk_ = bytes_;
     done_ += bytes_;
   }
 
@@ -98,8 +141,8 @@ class Part {
     if (::ftruncate(fd_.get(), 0) != 0) support::throw_errno("write", path_.string());
     ::lseek(fd_.get(), 0, SEEK_SET);
     done_ -= bytes_;
-    bytes_ = 0;
-    hash_ = support::Sha256();
+    bytes_ = on_disk_ = 0;
+    hash_.restart();
   }
 
   void append(std::string_view bytes) {
@@ -112,6 +155,11 @@ class Part {
     hash_.update(bytes);
     bytes_ += static_cast<std::int64_t>(bytes.size());
     done_ += static_cast<std::int64_t>(bytes.size());
+    // The disk begins while the network goes on, so that little is left to sync at the end.
+    if (bytes_ - on_disk_ >= kWriteBehind) {
+      ::sync_file_range(fd_.get(), on_disk_, bytes_ - on_disk_, SYNC_FILE_RANGE_WRITE);
+      on_disk_ = bytes_;
+    }
   }
 
   std::int64_t bytes() const { return bytes_; }
@@ -125,9 +173,11 @@ class Part {
  private:
   fs::path path_;
   std::atomic<std::int64_t>& done_;
+  static constexpr std::int64_t kWriteBehind = 8 << 20;
   support::Descriptor fd_;
-  support::Sha256 hash_;
+  HashBeside hash_;
   std::int64_t bytes_ = 0;
+  std::int64_t on_disk_ = 0;   // or on its way there
 };
 
 /// Position and total of "bytes 10-99/100".
@@ -364,20 +414,27 @@ std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions&
   };
   const auto threads = static_cast<std::size_t>(std::clamp<int>(options.parallel, 1, static_cast<int>(std::min<std::size_t>(lock.files.size(), 64))));
   std::vector<std::thread> helpers;
-  std::atomic<std::size_t> running = threads;
-  for (std::size_t i = 0; i < threads; ++i) helpers.emplace_back([&] { work(); --running; });
+  std::size_t running = threads;
+  std::condition_variable ended;
+  for (std::size_t i = 0; i < threads; ++i) {
+    helpers.emplace_back([&] {
+      work();
+      const std::lock_guard guard(mutex);
+      if (--running == 0) ended.notify_one();
+    });
+  }
   const auto started = std::chrono::steady_clock::now();
   const std::int64_t here = lock.bytes() - plan.missing_bytes;
-  while (running > 0) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  for (bool over = false; !over;) {
+    std::unique_lock guard(mutex);
+    over = ended.wait_for(guard, std::chrono::milliseconds(20), [&] { return running == 0; });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     std::int64_t all = 0;
     for (const auto& of_file : done) all += of_file;
-    const std::lock_guard guard(mutex);
-    progress.advance("bytes", all, std::max(lock.bytes(), all),
-                     {{"megabytes_per_second", static_cast<double>(all - here) / 1e6 / std::max(seconds, 1e-3)},
-                      {"files", cat(finished.load(), "/", lock.files.size())},
-                      {"now", under_way(lock, done)}});
+    Json detail = {{"megabytes_per_second", static_cast<double>(all - here) / 1e6 / std::max(seconds, 1e-3)},
+                   {"files", cat(finished.load(), "/", lock.files.size())}};
+    if (std::string now = under_way(lock, done); !now.empty()) detail["now"] = std::move(now);
+    progress.advance("bytes", all, std::max(lock.bytes(), all), detail);
   }
   for (std::thread& helper : helpers) helper.join();
   if (failure) std::rethrow_exception(failure);

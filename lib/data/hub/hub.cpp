@@ -26,6 +26,9 @@ namespace {
 constexpr std::string_view kDefaultEndpoint = "https://huggingface.co";
 constexpr int kMostPages = 10'000;
 constexpr std::size_t kSmallFile = 64 << 20;
+constexpr std::size_t kLargestAnswer = 8 << 20;   // a page of a listing has at most a thousand files
+constexpr int kDeepestAnswer = 16;
+constexpr std::int64_t kLargestFile = 1LL << 60;   // so that sums hold
 
 struct Alias {
   const char *name, *repository, *pattern;
@@ -56,6 +59,20 @@ std::string find_token() {
 std::string at_endpoint(std::string url, const std::string& endpoint) {
   if (endpoint != kDefaultEndpoint && url.starts_with(cat(kDefaultEndpoint, "/"))) url.replace(0, kDefaultEndpoint.size(), endpoint);
   return url;
+}
+
+/// Discarded when the text is no JSON, or nested so deep that no hub says it: that is found before a tree grows.
+Json parse_answer(std::string_view text) {
+  struct TooDeep {};
+  const auto shallow = [](int depth, Json::parse_event_t, const Json&) {
+    if (depth > kDeepestAnswer) throw TooDeep();
+    return true;
+  };
+  try {
+    return Json::parse(text, shallow, false);
+  } catch (const TooDeep&) {
+    return Json(Json::value_t::discarded);
+  }
 }
 
 /// The folder in front of the first part with a wildcard.
@@ -122,7 +139,7 @@ void fail_hub(const HttpAnswer& answer, const std::string& what, bool has_token)
 }
 
 std::vector<HubFile> parse_listing(std::string_view body, const std::string& where) {
-  const Json json = Json::parse(body, nullptr, false);
+  const Json json = parse_answer(body);
   if (!json.is_array()) throw ArtifactError(cat(where, ": expected a list of files (JSON), found something else"));
   std::vector<HubFile> files;
   for (const Json& item : json) {
@@ -138,7 +155,7 @@ std::vector<HubFile> parse_listing(std::string_view body, const std::string& whe
     file.bytes = item["size"].get<std::int64_t>();
     if (item.contains("lfs")) file.sha256 = text(item["lfs"], "oid");
     if (file.sha256.starts_with("sha256:")) file.sha256.erase(0, 7);
-    if (file.bytes < 0) throw ArtifactError(cat(where, ": file ", quote(file.path), " has ", file.bytes, " bytes"));
+    if (file.bytes < 0 || file.bytes > kLargestFile) throw ArtifactError(cat(where, ": file ", quote(file.path), " has ", file.bytes, " bytes"));
     files.push_back(std::move(file));
   }
   return files;
@@ -153,17 +170,17 @@ std::string next_page(const std::string& link) {
   return {};
 }
 
-Json Hub::get_json(const std::string& url, HttpAnswer& answer, const std::string& what) {
+HttpAnswer Hub::ask(const std::string& url, const std::string& what) {
   if (options_.offline) {
     throw support::Error(support::kExitUnavailable, support::Diagnostic{cat(what, ": not asked, since HF_HUB_OFFLINE is set"), {}, {}, {}});
   }
   for (int attempt = 1;; ++attempt) {
-    answer = http_.get({url, options_.token});
+    HttpAnswer answer = http_.get({url, options_.token}, {}, kLargestAnswer);
     if (answer.problem.empty() && answer.status == 200) {
       if (answer.header("content-type").starts_with("text/html")) {
         throw ArtifactError(cat(what, ": expected JSON, found a web page from ", answer.host), "a proxy or login page may stand in between");
       }
-      return Json::parse(answer.body, nullptr, false);
+      return answer;
     }
     if (support::stop_requested()) throw support::Stopped(true);
     if (!worth_a_retry(answer) || attempt >= options_.retry.attempts) fail_hub(answer, what, !options_.token.empty());
@@ -174,9 +191,9 @@ Json Hub::get_json(const std::string& url, HttpAnswer& answer, const std::string
 }
 
 std::string Hub::commit_of(const std::string& repository, const std::string& revision) {
-  HttpAnswer answer;
   const std::string what = cat("repository ", repository, " at ", revision);
-  const Json json = get_json(cat(options_.endpoint, "/api/datasets/", repository, "/revision/", percent_encoded(revision, false)), answer, what);
+  const HttpAnswer answer = ask(cat(options_.endpoint, "/api/datasets/", repository, "/revision/", percent_encoded(revision, false)), what);
+  const Json json = parse_answer(answer.body);
   if (!json.is_object() || !json.contains("sha") || !json["sha"].is_string()) throw ArtifactError(cat(what, ": the answer of ", answer.host, " names no commit"));
   return json["sha"];
 }
@@ -189,9 +206,8 @@ std::vector<HubFile> Hub::list(const std::string& repository, const std::string&
   const std::string origin = origin_of(options_.endpoint);
   for (int page = 0; !url.empty(); ++page) {
     if (page >= kMostPages) throw ArtifactError(cat(what, ": more than ", kMostPages, " pages"));
-    HttpAnswer answer;
-    const Json json = get_json(url, answer, what);
-    for (HubFile& file : parse_listing(json.is_discarded() ? std::string() : json.dump(), what)) files.push_back(std::move(file));
+    const HttpAnswer answer = ask(url, what);
+    for (HubFile& file : parse_listing(answer.body, what)) files.push_back(std::move(file));
     url = at_endpoint(next_page(answer.header("link")), options_.endpoint);
     if (!url.empty() && origin_of(url) != origin) throw ArtifactError(cat(what, ": the next page is at another host: ", shown_url(url)));
   }
@@ -220,7 +236,7 @@ FetchLock Hub::lock(const HubRequest& request, const Limits& limits, support::Pr
       progress.note(cat("limits leave out ", files.size() - lock.files.size(), " of ", files.size(), " files"));
       break;
     }
-    bytes += file.bytes;
+    bytes = std::min(bytes + file.bytes, kLargestFile);
     LockedFile locked{file.path, file.bytes, file.sha256, ""};
     if (locked.sha256.empty()) {
       const std::string what = cat("file ", quote(file.path), " of ", request.repository);

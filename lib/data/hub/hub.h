@@ -55,7 +55,7 @@ class Hub {
   FetchLock lock(const HubRequest& request, const Limits& limits, support::Progress& progress);
 
  private:
-  Json get_json(const std::string& url, HttpAnswer& answer, const std::string& what);
+  HttpAnswer ask(const std::string& url, const std::string& what);   ///< an answer 200, after retries
   HubOptions options_;
   Http http_;
 };

@@ -15,6 +15,8 @@ namespace {
 
 std::string size_of(std::int64_t bytes) { return bytes < 0 ? "size unknown" : support::short_bytes(static_cast<double>(bytes)); }
 
+std::string count_of(std::size_t files) { return cat(files, files == 1 ? " file" : " files"); }
+
 DownloadOptions options_of(const HubOrder& order) {
   DownloadOptions options = DownloadOptions::from_environment();
   options.hub.offline = options.hub.offline || order.offline;
@@ -45,7 +47,7 @@ void write_lock(const HubOrder& order, support::Progress& progress) {
     lock = Hub(options_of(order).hub).lock(request, limits_of(order), progress);
   }
   for (const LockedFile& file : lock.files) progress.note(cat(support::escaped(file.path, 200), ", ", size_of(file.bytes)));
-  progress.note(cat(lock.files.size(), " files, ", size_of(lock.bytes()), lock.commit.empty() ? "" : cat(", commit ", lock.commit)));
+  progress.note(cat(count_of(lock.files.size()), ", ", size_of(lock.bytes()), lock.commit.empty() ? "" : cat(", commit ", lock.commit)));
   if (!order.dry_run) support::write_file_atomically(order.lock, lock.render(), true);
 }
 
@@ -58,11 +60,11 @@ void fetch_lock(const HubOrder& order, support::Progress& progress) {
     for (std::size_t i = 0; i < lock.files.size(); ++i) {
       progress.note(cat(support::escaped(lock.files[i].path, 200), ", ", size_of(lock.files[i].bytes), plan.here[i].empty() ? ", to be downloaded" : ", here"));
     }
-    progress.note(cat(plan.missing_files, " of ", lock.files.size(), " files are to be downloaded, ", size_of(plan.missing_bytes)));
+    progress.note(cat(plan.missing_files, " of ", count_of(lock.files.size()), " to be downloaded, ", size_of(plan.missing_bytes)));
     return;
   }
   download_all(lock, options, progress);
-  progress.note(cat(lock.files.size(), " files are here, ", size_of(lock.bytes())));
+  progress.note(cat(count_of(lock.files.size()), " here, ", size_of(lock.bytes())));
 }
 
 }  // namespace pe::data

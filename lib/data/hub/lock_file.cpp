@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view kSchema = "pe-fetch-lock/1";
 constexpr std::size_t kLargest = 256u << 20;
+constexpr std::int64_t kMostBytes = 1LL << 60;   // of all files together, so that sums hold
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -38,12 +39,16 @@ void check(FetchLock& lock, const std::string& where) {
   if (lock.files.empty()) fail("it names no files");
   std::sort(lock.files.begin(), lock.files.end(), [](const LockedFile& a, const LockedFile& b) { return a.path < b.path; });
   const LockedFile* before = nullptr;
+  std::int64_t bytes = 0;
   for (const LockedFile& file : lock.files) {
     if (!valid_name(file.path)) fail(cat("invalid file name ", quote(file.path.substr(0, 200))));
     if (before != nullptr && before->path == file.path) fail(cat("file ", quote(file.path), " is listed twice"));
     if (!is_hex(file.sha256, 64)) fail(cat("file ", quote(file.path), ": ", quote(file.sha256.substr(0, 80)), " is not a SHA-256 (64 lower-case hexadecimal digits)"));
-    if (file.bytes < -1) fail(cat("file ", quote(file.path), ": ", file.bytes, " bytes"));
-    if (!file.url.empty() && origin_of(file.url).empty()) fail(cat("file ", quote(file.path), ": expected an http or https address, found ", shown_url(file.url)));
+    if (file.bytes < -1 || file.bytes > kMostBytes) fail(cat("file ", quote(file.path), ": ", file.bytes, " bytes"));
+    bytes += std::max<std::int64_t>(0, file.bytes);
+    if (bytes > kMostBytes) fail("its files have more than 2^60 bytes together");
+    const bool strange = support::find_invalid_utf8(file.url) != std::string_view::npos;
+    if (!file.url.empty() && (strange || origin_of(file.url).empty())) fail(cat("file ", quote(file.path), ": expected an http or https address, found ", shown_url(file.url)));
     if (file.url.empty() && (!valid_repository(lock.repository) || !is_hex(lock.commit, 40))) {
       fail(cat("file ", quote(file.path), " has no url, and the lock no repository with a commit of 40 digits"));
     }

@@ -32,7 +32,7 @@ std::optional<std::int64_t> parameter(const std::string& header, std::string_vie
 std::optional<std::int64_t> seconds_asked(const HttpAnswer& answer) {
   const std::string limit = answer.header("ratelimit");
   if (answer.status == 429 && parameter(limit, "r") == 0) {
-    if (const auto left = parameter(limit, "t")) return *left + 1;
+    if (const auto left = parameter(limit, "t")) return std::clamp<std::int64_t>(*left, 0, 1LL << 40) + 1;
   }
   const std::string after = answer.header("retry-after");
   if (after.empty()) return std::nullopt;
