@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/SDPBackend.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -74,6 +75,11 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
   v.choice("kernels", kernels, {{"fused", Kernels::kFused}, {"plain", Kernels::kPlain}},
            "What runs between matrix products: kernels of our own, or LibTorch's operators one by one, slower, to compare with.",
            {.neutral = Json("fused")});
+  v.choice("deterministic", deterministic,
+           {{"auto", Determinism::kAuto}, {"on", Determinism::kOn}, {"off", Determinism::kOff}},
+           "Whether two runs give the same bytes. off, on cuda alone, lets LibTorch, cuDNN and NCCL sum in any order, which may be faster. "
+           "auto: on.",
+           {.neutral = Json("on")});
   v.field("threads", threads,
           "CPU threads of a rank. auto: the CPUs of the stage's resources, shared among the ranks; 1 by hand.",
           {.min = 1, .max = 1024});
@@ -109,6 +115,11 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
       throw ConfigError("compute.kernels is plain, but products in bf16 on a CPU are a kernel of our own", {},
                         "set compute.kernels: fused, or compute.dtype: fp32");
     }
+  }
+  if (result.deterministic == Determinism::kAuto) result.deterministic = Determinism::kOn;
+  if (!cuda && result.deterministic == Determinism::kOff) {
+    throw ConfigError("compute.deterministic is off, but what runs on a CPU is always deterministic", {},
+                      "set compute.deterministic: auto, or compute.device: cuda");
   }
   if (!result.threads) result.threads = 1;
   if (!result.ranks) result.ranks = support::own_ranks().count;
@@ -148,7 +159,10 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
   const ComputeConfig compute = resolve(alone);
   const std::string threads = std::to_string(*compute.threads);
   std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE", kSpins,
-                                  "MKL_DYNAMIC=FALSE", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"};
+                                  "MKL_DYNAMIC=FALSE"};
+  if (compute.deterministic == Determinism::kOn) {
+    result.insert(result.end(), {"CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"});
+  }
   switch (compute.isa) {
     case Isa::kAvx512:
       result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx512", "MKL_CBWR=AVX512",
@@ -174,12 +188,27 @@ void set_threads(std::int64_t threads) {
       // Parallel work has begun; nothing of ours runs between operators, so the number does not matter then.
     }
   }
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  set_deterministic(true);
   // Large blocks stay with the process: a fresh mapping for every activation costs a page fault for each 4 KiB.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void set_deterministic(bool on) {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(on, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  static std::vector<std::int64_t> own;   // LibTorch's order of attention's forms, kept while it is another
+  if (!on && own.empty()) {
+    for (const at::SDPBackend backend : context.sDPPriorityOrder()) own.push_back(static_cast<std::int64_t>(backend));
+    std::vector<std::int64_t> order = own;
+    const auto cudnn = std::find(order.begin(), order.end(), static_cast<std::int64_t>(at::SDPBackend::cudnn_attention));
+    std::rotate(order.begin(), cudnn, cudnn + 1);
+    context.setSDPPriorityOrder(order);
+  } else if (on && !own.empty()) {
+    context.setSDPPriorityOrder(std::exchange(own, {}));
+  }
 }
 
 void prepare(const Json& config, int argc, char** argv) {

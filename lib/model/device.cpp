@@ -79,7 +79,10 @@ at::Device open_device(const ComputeConfig& compute) {
                       {}, "set compute.dtype: fp32, or use a GPU");
   }
   kernels::multiply_in_bf16(bf16_on_cpu);
-  if (compute.device != DeviceKind::kCuda) return at::kCPU;
+  if (compute.device != DeviceKind::kCuda) {
+    set_deterministic(true);
+    return at::kCPU;
+  }
   const PeCudaTable& table = load_plugin();
   char problem[256] = {};
   const int devices = table.device_count(problem, sizeof problem);
@@ -90,6 +93,7 @@ at::Device open_device(const ComputeConfig& compute) {
     throw ConfigError("a GPU was asked for, but LibTorch's CUDA backend did not come up", {}, kWayOut);
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
+  set_deterministic(compute.deterministic != Determinism::kOff);   // it asks CUDA, which has to be there by now
   // Each rank of a machine has a GPU of its own: the one of its number, or the only one that it was given.
   const support::Ranks& own = support::own_ranks();
   const int index = devices == 1 && own.count > 1 ? 0 : static_cast<int>(own.local);
@@ -127,6 +131,7 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
                {"onednn", at::get_mkldnn_version()},
                {"threads", compute.threads.value_or(1)}};
   if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
+  if (compute.deterministic == Determinism::kOff) json["deterministic"] = false;
   if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = kernels::bf16_unit();
   if (!device.is_cuda()) return json;
   const auto& cuda = at::detail::getCUDAHooks();
@@ -138,7 +143,9 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
 
 std::string device_summary(const ComputeConfig& compute, at::Device device) {
   const char* dtype = compute.dtype == Precision::kBf16 ? "bf16" : "fp32";
-  if (device.is_cuda()) return cat(device_name(device), ", ", dtype);
+  if (device.is_cuda()) {
+    return cat(device_name(device), ", ", dtype, compute.deterministic == Determinism::kOff ? ", not deterministic" : "");
+  }
   const std::int64_t threads = compute.threads.value_or(1);
   return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(), ", ",
              dtype, compute.dtype == Precision::kBf16 ? cat(" (", kernels::bf16_unit(), ")") : std::string());

@@ -71,6 +71,7 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
       found != compute.end() && found->is_number_integer() ? std::max<std::int64_t>(1, found->get<std::int64_t>()) : 1;
   resolve("threads", [&](const auto&) -> Json { return std::max<std::int64_t>(1, resources.cpus / ranks); });
   resolve("dtype", [&](const auto&) -> Json { return cuda ? "bf16" : "fp32"; });
+  resolve("deterministic", [&](const auto&) -> Json { return "on"; });
   resolve("micro_batch", [&](const auto&) -> Json {
     const std::int64_t whole = batch_of(stage, config),
                        batch = whole % ranks == 0 ? whole / ranks : whole;  // of a rank

@@ -82,6 +82,30 @@ BOOST_AUTO_TEST_CASE(the_instruction_set_falls_to_one_that_the_field_accepts) {
   BOOST_TEST(config["compute"]["isa"] == "avx2");
 }
 
+BOOST_AUTO_TEST_CASE(what_can_be_deterministic_is_unless_told_otherwise) {
+  Json document = test::stage_documents().at(2);
+  for (Json& field : document["fields"]) {
+    if (field["name"] != "compute") continue;
+    Json row = *std::find_if(field["fields"].begin(), field["fields"].end(), [](const Json& f) { return f["name"] == "isa"; });
+    row["name"] = "deterministic";
+    row["choices"] = {"auto", "on", "off"};
+    row["neutral"] = "on";
+    field["fields"].push_back(row);
+  }
+  const StageDescription stage = parse_description(document, "x");
+  const auto of = [&](const char* word) {
+    Json config = support::defaults(stage.fields);
+    config["compute"]["deterministic"] = word;
+    Resources resources;
+    resources.gpus = 1;
+    resolve_compute(stage, resources, "avx512", config);
+    return std::pair(config["compute"]["deterministic"], support::hashed_config(stage.fields, config)["compute"]);
+  };
+  BOOST_TEST(of("auto").first == "on");
+  BOOST_TEST(!of("auto").second.contains("deterministic"));   // keys from before this field stay
+  BOOST_TEST(of("off").second["deterministic"] == "off");
+}
+
 BOOST_AUTO_TEST_CASE(the_machine_has_one_of_three) {
   const std::string isa = machine_isa();
   BOOST_TEST((isa == "avx512" || isa == "avx2" || isa == "portable"));
