@@ -13,7 +13,7 @@
 namespace pe::model {
 
 enum class DeviceKind { kAuto, kCpu, kCuda };
-enum class Isa { kAuto, kNative, kAvx512, kAvx2, kPortable };
+enum class Isa { kAuto, kNative, kAmx, kAvx512, kAvx2, kPortable };
 enum class Precision { kAuto, kFp32, kBf16 };
 enum class Kernels { kFused, kPlain };
 enum class Determinism { kAuto, kOn, kOff };
@@ -36,7 +36,7 @@ struct ComputeConfig {
 };
 
 /// The same without `auto`; `batch` is the sequences of a step. @throws ConfigError for what cannot go together:
-/// bf16 on a CPU with plain kernels or narrower instruction sets than avx512, `deterministic: off` on a CPU, a batch that ranks and
+/// bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx without bf16, `deterministic: off` on a CPU, a batch that ranks and
 /// micro-batches do not divide.
 /// A rank's part of a batch is `batch` / ranks sequences, its micro-batches divide that.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1);

@@ -59,6 +59,12 @@ const PeCudaTable& load_plugin() {
   return *table;
 }
 
+/// What multiplies in bf16 on the CPU, if that is asked for.
+kernels::Bf16Unit bf16_unit(const ComputeConfig& compute) {
+  if (compute.device == DeviceKind::kCuda || compute.dtype != Precision::kBf16) return kernels::Bf16Unit::kNone;
+  return compute.isa == Isa::kAmx ? kernels::Bf16Unit::kAmx : kernels::Bf16Unit::kAvx512;
+}
+
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -73,12 +79,12 @@ std::string cpu_name() {
 
 at::Device open_device(const ComputeConfig& compute) {
   kernels::use_fused(compute.kernels == Kernels::kFused);
-  const bool bf16_on_cpu = compute.device != DeviceKind::kCuda && compute.dtype == Precision::kBf16;
-  if (bf16_on_cpu && !kernels::can_multiply_in_bf16()) {
-    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no AVX512-BF16"),
+  const kernels::Bf16Unit unit = bf16_unit(compute);
+  if (!kernels::can_multiply_in_bf16(unit)) {
+    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no ", name_of(unit)),
                       {}, "set compute.dtype: fp32, or use a GPU");
   }
-  kernels::multiply_in_bf16(bf16_on_cpu);
+  kernels::multiply_in_bf16(unit);
   if (compute.device != DeviceKind::kCuda) {
     set_deterministic(true);
     return at::kCPU;
@@ -132,7 +138,7 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
                {"threads", compute.threads.value_or(1)}};
   if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
   if (compute.deterministic == Determinism::kOff) json["deterministic"] = false;
-  if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = kernels::bf16_unit();
+  if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = name_of(bf16_unit(compute));
   if (!device.is_cuda()) return json;
   const auto& cuda = at::detail::getCUDAHooks();
   json["cuda"] = cuda.versionCUDART();
@@ -148,7 +154,7 @@ std::string device_summary(const ComputeConfig& compute, at::Device device) {
   }
   const std::int64_t threads = compute.threads.value_or(1);
   return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(), ", ",
-             dtype, compute.dtype == Precision::kBf16 ? cat(" (", kernels::bf16_unit(), ")") : std::string());
+             dtype, compute.dtype == Precision::kBf16 ? cat(" (", name_of(bf16_unit(compute)), ")") : std::string());
 }
 
 double memory_in_use(at::Device device) {

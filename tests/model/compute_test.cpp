@@ -7,6 +7,7 @@
 #include "model/compute.h"
 #include "model/device.h"
 #include "support/error.h"
+#include "support/instruction_sets.h"
 
 namespace {
 
@@ -60,11 +61,31 @@ BOOST_AUTO_TEST_CASE(bf16_on_a_cpu_needs_the_widest_instructions_and_our_kernels
   } catch (const pe::support::ConfigError&) {
     return;   // this machine has no AVX-512
   }
-  const auto environment = pe::model::environment_of(config);
-  BOOST_TEST((std::find(environment.begin(), environment.end(), "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX") != environment.end()));
   config.kernels = pe::model::Kernels::kPlain;
   BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,
                         [](const auto& error) { return mentions(error, "compute.kernels is plain"); });
+}
+
+// AMX and AVX512-BF16 sum in different orders, so the key says which it is; and no key has amx where nothing uses it.
+BOOST_AUTO_TEST_CASE(amx_is_for_products_in_bf16_on_machines_that_have_it) {
+  const bool has = pe::support::widest_instruction_set() == std::string("amx");
+  ComputeConfig config;
+  BOOST_TEST((pe::model::resolve(config).isa != pe::model::Isa::kAmx));   // fp32
+  config.isa = pe::model::Isa::kAmx;
+  BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [&](const auto& error) {
+    return mentions(error, has ? "compute.isa is amx, which only products in bf16" : "compute.isa is amx, but this machine has no more than");
+  });
+  config.dtype = pe::model::Precision::kBf16;
+  if (!has) {
+    BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,
+                          [](const auto& error) { return mentions(error, "compute.isa is amx, but this machine has no more than"); });
+    return;
+  }
+  BOOST_TEST((pe::model::resolve(config).isa == pe::model::Isa::kAmx));
+  const auto environment = pe::model::environment_of(config);
+  BOOST_TEST((std::find(environment.begin(), environment.end(), "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX") != environment.end()));
+  config.isa = pe::model::Isa::kAuto;
+  BOOST_TEST((pe::model::resolve(config).isa == pe::model::Isa::kAmx));
 }
 
 BOOST_AUTO_TEST_CASE(only_a_gpu_may_be_told_to_be_faster_than_deterministic) {
