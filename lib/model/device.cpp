@@ -160,12 +160,16 @@ std::string device_summary(const ComputeConfig& compute, at::Device device) {
 double memory_in_use(at::Device device) {
   if (device.is_cuda()) {
     const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.has_index() ? device.index() : 0);
-    return static_cast<double>(stats.allocated_bytes[0].current);
+    return static_cast<double>(stats.allocated_bytes[0].peak);
   }
   std::ifstream file("/proc/self/statm");
   double whole = 0, resident = 0;
   file >> whole >> resident;
   return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+void reset_peak_memory(at::Device device) {
+  if (device.is_cuda()) c10::getDeviceAllocator(device.type())->resetPeakStats(device.has_index() ? device.index() : 0);
 }
 
 std::optional<double> peak_flops(at::Device device, const std::string& name) {

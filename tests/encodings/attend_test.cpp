@@ -1,4 +1,5 @@
 // Attention with an encoding against naive loops in double precision, and the choice of routes.
+#include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
