@@ -1,5 +1,6 @@
 #include "encodings/attend_rows.h"
 
+#include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -91,6 +92,11 @@ Tensor padded_to(const Tensor& t, std::int64_t width) {
 }
 
 void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked) {
+  if (backend == static_cast<std::int64_t>(at::SDPBackend::cudnn_attention) && at::globalContext().deterministicAlgorithms()) {
+    throw support::Error(support::kExitBug,
+                         support::Diagnostic{"compute.deterministic is on, but LibTorch chose the attention of cuDNN, whose "
+                                             "gradients differ from run to run"});
+  }
   const bool is_fused = backend > static_cast<std::int64_t>(at::SDPBackend::math);
   if (is_fused || !kernels::uses_fused() || q.scalar_type() == at::kDouble) return;
   throw support::ConfigError(

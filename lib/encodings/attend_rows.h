@@ -51,7 +51,7 @@ std::int64_t attention_backend(const Tensor& q, const Tensor& k, const Tensor& v
 /// "flash", "memory-efficient", "cuDNN", "plain".
 std::string backend_name(std::int64_t backend);
 /// @throws ConfigError where LibTorch would fall back to its plain form on a GPU, and `compute.kernels` does not ask for plain ones.
-/// float64 has no other.
+/// float64 has no other. @throws Error (a bug) where it would take cuDNN's, which is not deterministic, although it must be.
 void require_fused_backend(std::int64_t backend, const Tensor& q, bool masked);
 
 /// A fused kernel of LibTorch. @param causal top-left aligned, so as many queries as keys.

@@ -24,6 +24,17 @@ struct HeadShape {
   std::int64_t packed_row = 0;   ///< columns of the packed matrix
 };
 
+/// Wider heads are split without a rotation.
+inline constexpr std::int64_t kWidestRotatedHead = 512;
+
+/// A rotation of heads: token t of sequence b has `pairs` cosines from cos[b · batch + t · row] on, and sines. Null: none.
+struct HeadRotation {
+  const float *cos = nullptr, *sin = nullptr;
+  std::int64_t pairs = 0;
+  std::int64_t batch = 0, row = 0;
+  bool half = true;   ///< pair p is (p, p + pairs); else (2p, 2p + 1)
+};
+
 /// C[rows, columns] = A[rows, depth] · B[depth, columns]; element (i, j) of A is a[i · a_row + j · a_depth], and so on.
 /// C is row-major.
 struct GemmShape {
@@ -77,13 +88,14 @@ struct Table {
                             float* dx, float* dw, std::int64_t rows, std::int64_t width);
 
   /// Heads out of a packed projection: out[b, h, t, :] = norm(packed[row, h · d_h …]), rows [first, last).
-  /// `w` null: copied. rstd [rows, heads], unused without w.
+  /// `w` null: copied. rstd [rows, heads], unused without w. Then rotated, by products and sums that are each rounded, as
+  /// encodings/rotary.cpp does: the same bytes with every instruction set.
   void (*split_heads)(const float* packed, const float* w, float eps, float* out, HeadStrides out_strides, float* rstd,
-                      HeadShape shape, std::int64_t first, std::int64_t last);
+                      HeadShape shape, HeadRotation rotation, std::int64_t first, std::int64_t last);
   /// The inverse for gradients: dpacked from dout, and dw +=.
   void (*split_heads_backward)(const float* dout, HeadStrides dout_strides, const float* packed, const float* w,
-                               const float* rstd, float* dpacked, float* dw, HeadShape shape, std::int64_t first,
-                               std::int64_t last);
+                               const float* rstd, float* dpacked, float* dw, HeadShape shape,
+                               HeadRotation rotation, std::int64_t first, std::int64_t last);
 
   /// a = silu(gate) · up, where a row of gate_up is gate, then up.
   void (*swiglu)(const float* gate_up, float* a, std::int64_t rows, std::int64_t inner);

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu.h"
+
 namespace pe::kernels {
 
 using at::Tensor;
@@ -69,9 +71,6 @@ struct LogitShape {
   double softcap = 0;   ///< logits are softcap · tanh(logit / softcap)
   double z_loss = 0;    ///< weight of (log Σ exp)² in the gradients; the losses are without it
 };
-
-/// Wider heads are split without a rotation.
-inline constexpr std::int64_t kWidestRotatedHead = 512;
 
 struct Operations {
   const char* name;   ///< "plain", "cpu" or "plug-in"

@@ -77,7 +77,14 @@ Tensor rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight
   return dx;
 }
 
-Normed split_part(const SplitPart& part, double eps) {
+HeadRotation rotation_of(const Rotation& tables, std::int64_t batch) {
+  if (!tables.cos.defined()) return {};
+  const Tensor& cos = tables.cos;
+  const bool by_sequence = cos.dim() == 3 && cos.size(0) > 1 && batch > 1;
+  return {cos.data_ptr<float>(), tables.sin.data_ptr<float>(), cos.size(-1), by_sequence ? cos.stride(0) : 0, cos.stride(-2), tables.half};
+}
+
+Normed split_part(const SplitPart& part, double eps, const Rotation& tables) {
   const auto& [from, weight] = part;
   const Tensor& packed = from.packed;
   Tensor out = at::empty({from.batch, from.heads, from.length(), from.width}, packed.options());
@@ -85,17 +92,18 @@ Normed split_part(const SplitPart& part, double eps) {
   const float *w = floats_of(weight), *rows = packed.data_ptr<float>() + from.column;
   float *scale = floats_of(rstd), *to = out.data_ptr<float>();
   const HeadShape layout{from.length(), from.heads, from.width, packed.size(1)};
+  const HeadRotation rotation = rotation_of(tables, from.batch);
   over_rows(from.rows(), from.heads * from.width, [&](std::int64_t first, std::int64_t last) {
-    cpu_table().split_heads(rows, w, static_cast<float>(eps), to, strides_of(out), scale, layout, first, last);
+    cpu_table().split_heads(rows, w, static_cast<float>(eps), to, strides_of(out), scale, layout, rotation, first, last);
   });
   return {out, rstd, {}};
 }
 
-std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation&) {
-  return {split_part(q, eps), split_part(k, eps)};
+std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double eps, const Rotation& rotation) {
+  return {split_part(q, eps, rotation), split_part(k, eps, rotation)};
 }
 
-void split_part_backward(const SplitGradient& of, const Tensor& dpacked) {
+void split_part_backward(const SplitGradient& of, const Rotation& tables, const Tensor& dpacked) {
   const auto& [from, dout, weight, rstd, weight_gradient] = of;
   if (from.heads == 0) return;
   if (!dout.defined()) {
@@ -109,14 +117,18 @@ void split_part_backward(const SplitGradient& of, const Tensor& dpacked) {
   float* to = dpacked.data_ptr<float>() + from.column;
   const HeadShape layout{from.length(), from.heads, from.width, from.packed.size(1)};
   const std::int64_t width = from.width;
+  const HeadRotation rotation = rotation_of(tables, from.batch);
   over_parts(from.rows(), [&](std::int64_t first, std::int64_t last, std::int64_t part) {
-    cpu_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * width, layout, first, last);
+    cpu_table().split_heads_backward(pg, strides_of(g), pp, pw, pr, to, parts.data() + part * width, layout, rotation, first, last);
   });
   if (weight.defined()) add_parts(weight_gradient, parts, width);
 }
 
-void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation&, const Tensor& dpacked) {
-  for (const SplitGradient* part : {&q, &k, &v}) split_part_backward(*part, dpacked);
+void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
+                          const Tensor& dpacked) {
+  split_part_backward(q, rotation, dpacked);
+  split_part_backward(k, rotation, dpacked);
+  split_part_backward(v, {}, dpacked);
 }
 
 Tensor swiglu(const Tensor& gate_up) {
@@ -171,7 +183,7 @@ void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, 
 }  // namespace
 
 const Operations kCpuOperations = {.name = "cpu",
-                                   .rotates_heads = false,
+                                   .rotates_heads = true,
                                    .takes_low_precision_logits = false,
                                    .rms_norm = rms_norm,
                                    .rms_norm_backward = rms_norm_backward,

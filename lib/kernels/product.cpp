@@ -1,6 +1,7 @@
 #include "kernels/product.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
@@ -66,8 +67,13 @@ Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {
 
 void add_product(const Tensor& gradient, const Tensor& a, const Tensor& b) {
   if (!gradient.defined()) return;
-  if (gradient.scalar_type() != a.scalar_type()) gradient.add_(at::mm(a.t(), b));
-  else if (!by_own_kernel(a.t(), b, gradient, true)) gradient.addmm_(a.t(), b);
+  const bool widens = gradient.scalar_type() != a.scalar_type();
+  if (widens && a.is_cuda()) {   // summed where the product is, so that it is never rounded to bf16
+    Tensor sum = gradient;
+    at::addmm_out(sum, gradient, a.t(), b, gradient.scalar_type());
+  } else if (widens) {
+    gradient.add_(at::mm(a.t(), b));
+  } else if (!by_own_kernel(a.t(), b, gradient, true)) gradient.addmm_(a.t(), b);
 }
 
 }  // namespace pe::kernels

@@ -16,15 +16,10 @@ namespace {
 using at::BFloat16;
 using at::Tensor;
 
-bool wanted = false;
+Bf16Unit unit = Bf16Unit::kNone;
 
 /// The sums of a block begin anew so often: what a block reads of both operands stays in a core's caches.
 constexpr std::int64_t kPairs = 256;
-
-bool has_amx() {
-  static const bool has = bf16_table() != nullptr && at::native::cpublas::could_pack(at::kBFloat16);
-  return has;
-}
 
 void multiply_by_amx(const Bf16Block& block) {
   at::native::cpublas::brgemm(block.rows, block.columns, 2 * block.pairs, 2 * block.a_row, kBf16Columns, block.c_row,
@@ -47,13 +42,16 @@ Tensor pairs_memory(std::int64_t rows, std::int64_t pairs, const Tensor& like) {
 
 }  // namespace
 
-bool can_multiply_in_bf16() { return bf16_table() != nullptr; }
+bool can_multiply_in_bf16(Bf16Unit by) {
+  if (by == Bf16Unit::kNone) return true;
+  return bf16_table() != nullptr && (by != Bf16Unit::kAmx || at::native::cpublas::could_pack(at::kBFloat16));
+}
 
-const char* bf16_unit() { return has_amx() ? "AMX" : can_multiply_in_bf16() ? "AVX512-BF16" : ""; }
+void multiply_in_bf16(Bf16Unit by) { unit = by; }
 
-void multiply_in_bf16(bool yes) { wanted = yes; }
+const char* name_of(Bf16Unit by) { return by == Bf16Unit::kAmx ? "AMX" : "AVX512-BF16"; }
 
-bool multiplies_in_bf16(const Tensor& x) { return wanted && cpu_for(x) != nullptr; }
+bool multiplies_in_bf16(const Tensor& x) { return unit != Bf16Unit::kNone && cpu_for(x) != nullptr; }
 
 void product_in_bf16(const Tensor& left, const Tensor& right, const Tensor& c, bool accumulate) {
   const Tensor a = readable(left), b = readable(right);
@@ -79,7 +77,7 @@ void product_in_bf16(const Tensor& left, const Tensor& right, const Tensor& c, b
   at::parallel_for(0, panels, grain(kBf16Columns * depth),
                    [&](std::int64_t first, std::int64_t last) { table.pack_columns(shape, from_b, pb, first, last); });
   float* to = c.data_ptr<float>();
-  const bool amx = has_amx();
+  const bool amx = unit == Bf16Unit::kAmx;
   // Each element is summed by one thread, over stretches of the depth in their order: threads change no bits.
   at::parallel_for(0, panels * blocks, grain(kBf16Rows * kBf16Columns * depth / 16),
                    [&](std::int64_t first, std::int64_t last) {

@@ -7,14 +7,17 @@
 
 namespace pe::kernels {
 
-/// Whether this CPU has AVX512-BF16, alone or beside AMX.
-bool can_multiply_in_bf16();
+/// What multiplies. The two sum in different orders.
+enum class Bf16Unit { kNone, kAvx512, kAmx };
 
-/// What multiplies: "AMX" or "AVX512-BF16"; empty where the CPU has neither.
-const char* bf16_unit();
+/// Whether this CPU has AVX512-BF16 or AMX with what packs for it, as LibTorch may use it. kNone: always.
+bool can_multiply_in_bf16(Bf16Unit by = Bf16Unit::kAvx512);
 
-/// Whether the products of product.h do so from here on. The device that was opened last decides (model/device.h).
-void multiply_in_bf16(bool yes);
+/// By what the products of product.h do so from here on. The device that was opened last decides (model/device.h).
+void multiply_in_bf16(Bf16Unit by);
+
+/// "AMX" or "AVX512-BF16".
+const char* name_of(Bf16Unit unit);
 
 /// Whether products of x do: fp32 on the CPU, where it was asked for.
 bool multiplies_in_bf16(const at::Tensor& x);

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/SDPBackend.h>
 #include <malloc.h>
 #include <unistd.h>
 
@@ -9,10 +10,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "support/error.h"
+#include "support/instruction_sets.h"
 #include "support/ranks.h"
 #include "support/text.h"
 
@@ -24,23 +28,16 @@ namespace {
 using support::cat;
 using support::ConfigError;
 
+constexpr std::pair<Isa, const char*> kIsas[] = {
+    {Isa::kAmx, "amx"}, {Isa::kAvx512, "avx512"}, {Isa::kAvx2, "avx2"}, {Isa::kPortable, "portable"}};
+
 Isa best_isa() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl")) {
-    return Isa::kAvx512;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::kAvx2;
-#endif
-  return Isa::kPortable;
+  const std::string_view best = support::widest_instruction_set();
+  return std::find_if(std::begin(kIsas), std::end(kIsas), [&](const auto& isa) { return isa.second == best; })->first;
 }
 
 const char* isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::kAvx512: return "avx512";
-    case Isa::kAvx2: return "avx2";
-    default: return "portable";
-  }
+  return std::find_if(std::begin(kIsas), std::end(kIsas), [&](const auto& known) { return known.first == isa; })->second;
 }
 
 /// Names that change what libraries compute, and that a stage therefore sets itself.
@@ -65,15 +62,21 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
   v.choice("device", device, {{"auto", DeviceKind::kAuto}, {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}},
            "Where tensors live. auto: cuda where the stage's resources ask for GPUs, else cpu.");
   v.choice("isa", isa,
-           {{"auto", Isa::kAuto}, {"native", Isa::kNative}, {"avx512", Isa::kAvx512}, {"avx2", Isa::kAvx2},
+           {{"auto", Isa::kAuto}, {"native", Isa::kNative}, {"amx", Isa::kAmx}, {"avx512", Isa::kAvx512}, {"avx2", Isa::kAvx2},
             {"portable", Isa::kPortable}},
-           "Instruction sets of the CPU. portable gives the same bytes on every x86-64; auto and native: the machine's.");
+           "Instruction sets of the CPU. portable gives the same bytes on every x86-64; amx is for products in bf16; auto and native: the "
+           "machine's.");
   v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
-           "Of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 on a CPU needs AVX512-BF16. "
+           "Of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 on a CPU needs AVX512-BF16 or AMX. "
            "auto: bf16 on cuda, else fp32.");
   v.choice("kernels", kernels, {{"fused", Kernels::kFused}, {"plain", Kernels::kPlain}},
            "What runs between matrix products: kernels of our own, or LibTorch's operators one by one, slower, to compare with.",
            {.neutral = Json("fused")});
+  v.choice("deterministic", deterministic,
+           {{"auto", Determinism::kAuto}, {"on", Determinism::kOn}, {"off", Determinism::kOff}},
+           "Whether two runs give the same bytes. off, on cuda alone, lets LibTorch, cuDNN and NCCL sum in any order, which may be faster. "
+           "auto: on.",
+           {.neutral = Json("on")});
   v.field("threads", threads,
           "CPU threads of a rank. auto: the CPUs of the stage's resources, shared among the ranks; 1 by hand.",
           {.min = 1, .max = 1024});
@@ -94,21 +97,31 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
   const bool cuda = result.device == DeviceKind::kCuda;
   if (result.dtype == Precision::kAuto) result.dtype = cuda ? Precision::kBf16 : Precision::kFp32;
   const Isa best = best_isa();
-  if (result.isa == Isa::kAuto || result.isa == Isa::kNative) result.isa = best;
+  const bool uses_amx = !cuda && result.dtype == Precision::kBf16;
+  if (result.isa == Isa::kAuto || result.isa == Isa::kNative) result.isa = best == Isa::kAmx && !uses_amx ? Isa::kAvx512 : best;
   if (result.isa < best) {   // enumerators go from the widest set to the narrowest
     throw ConfigError(cat("compute.isa is ", isa_name(result.isa), ", but this machine has no more than ", isa_name(best)),
                       {}, "use 'portable' for results that every machine can give");
   }
+  if (result.isa == Isa::kAmx && !uses_amx) {
+    throw ConfigError("compute.isa is amx, which only products in bf16 on a CPU use", {},
+                      "set compute.isa: avx512 or native, or compute.dtype: bf16");
+  }
   if (!cuda && result.dtype == Precision::kBf16) {
-    if (result.isa != Isa::kAvx512) {
+    if (result.isa > Isa::kAvx512) {
       throw ConfigError(cat("compute.dtype is bf16 and compute.isa is ", isa_name(result.isa),
-                            "; products in bf16 on a CPU need avx512 and AVX512-BF16"),
-                        {}, "set compute.isa: native on a CPU with AVX512-BF16, or compute.dtype: fp32");
+                            "; products in bf16 on a CPU need avx512 with AVX512-BF16, or amx"),
+                        {}, "set compute.isa: native on a CPU with AVX512-BF16 or AMX, or compute.dtype: fp32");
     }
     if (result.kernels == Kernels::kPlain) {
       throw ConfigError("compute.kernels is plain, but products in bf16 on a CPU are a kernel of our own", {},
                         "set compute.kernels: fused, or compute.dtype: fp32");
     }
+  }
+  if (result.deterministic == Determinism::kAuto) result.deterministic = Determinism::kOn;
+  if (!cuda && result.deterministic == Determinism::kOff) {
+    throw ConfigError("compute.deterministic is off, but what runs on a CPU is always deterministic", {},
+                      "set compute.deterministic: auto, or compute.device: cuda");
   }
   if (!result.threads) result.threads = 1;
   if (!result.ranks) result.ranks = support::own_ranks().count;
@@ -148,13 +161,15 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
   const ComputeConfig compute = resolve(alone);
   const std::string threads = std::to_string(*compute.threads);
   std::vector<std::string> result{"OMP_NUM_THREADS=" + threads, "MKL_NUM_THREADS=" + threads, "OMP_DYNAMIC=FALSE", kSpins,
-                                  "MKL_DYNAMIC=FALSE", "CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"};
+                                  "MKL_DYNAMIC=FALSE"};
+  if (compute.deterministic == Determinism::kOn) {
+    result.insert(result.end(), {"CUBLAS_WORKSPACE_CONFIG=:4096:8", "NCCL_ALGO=Ring"});
+  }
   switch (compute.isa) {
+    case Isa::kAmx:
     case Isa::kAvx512:
       result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx512", "MKL_CBWR=AVX512",
-                                   compute.device == DeviceKind::kCpu && compute.dtype == Precision::kBf16
-                                       ? "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX"
-                                       : "ONEDNN_MAX_CPU_ISA=AVX512_CORE"});
+                                   compute.isa == Isa::kAmx ? "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX" : "ONEDNN_MAX_CPU_ISA=AVX512_CORE"});
       break;
     case Isa::kAvx2:
       result.insert(result.end(), {"ATEN_CPU_CAPABILITY=avx2", "MKL_CBWR=AVX2", "ONEDNN_MAX_CPU_ISA=AVX2"});
@@ -174,12 +189,27 @@ void set_threads(std::int64_t threads) {
       // Parallel work has begun; nothing of ours runs between operators, so the number does not matter then.
     }
   }
-  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  set_deterministic(true);
   // Large blocks stay with the process: a fresh mapping for every activation costs a page fault for each 4 KiB.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 64 << 20);
+}
+
+void set_deterministic(bool on) {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(on, /*warn_only=*/false);
+  context.setDeterministicFillUninitializedMemory(false);
+  static std::vector<std::int64_t> own;   // LibTorch's order of attention's forms, kept while it is another
+  if (!on && own.empty()) {
+    for (const at::SDPBackend backend : context.sDPPriorityOrder()) own.push_back(static_cast<std::int64_t>(backend));
+    std::vector<std::int64_t> order = own;
+    const auto cudnn = std::find(order.begin(), order.end(), static_cast<std::int64_t>(at::SDPBackend::cudnn_attention));
+    std::rotate(order.begin(), cudnn, cudnn + 1);
+    context.setSDPPriorityOrder(order);
+  } else if (on && !own.empty()) {
+    context.setSDPPriorityOrder(std::exchange(own, {}));
+  }
 }
 
 void prepare(const Json& config, int argc, char** argv) {

@@ -13,18 +13,20 @@
 namespace pe::model {
 
 enum class DeviceKind { kAuto, kCpu, kCuda };
-enum class Isa { kAuto, kNative, kAvx512, kAvx2, kPortable };
+enum class Isa { kAuto, kNative, kAmx, kAvx512, kAvx2, kPortable };
 enum class Precision { kAuto, kFp32, kBf16 };
 enum class Kernels { kFused, kPlain };
+enum class Determinism { kAuto, kOn, kOff };
 
 /// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
-/// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), one thread, one rank, micro-batches of the
-/// whole batch (64 sequences on cuda). Under mpirun, srun or torchrun, ranks are the processes that were started.
+/// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), deterministic, one thread, one rank, micro-batches of
+/// the whole batch (64 sequences on cuda). Under mpirun, srun or torchrun, ranks are the processes that were started.
 struct ComputeConfig {
   DeviceKind device = DeviceKind::kAuto;
   Isa isa = Isa::kAuto;
   Precision dtype = Precision::kAuto;
   Kernels kernels = Kernels::kFused;
+  Determinism deterministic = Determinism::kAuto;
   std::optional<std::int64_t> threads;
   std::optional<std::int64_t> ranks;
   std::optional<std::int64_t> micro_batch;   ///< sequences of one forward and backward pass of a rank
@@ -34,7 +36,8 @@ struct ComputeConfig {
 };
 
 /// The same without `auto`; `batch` is the sequences of a step. @throws ConfigError for what cannot go together:
-/// bf16 on a CPU with plain kernels or narrower instruction sets than avx512, a batch that ranks and micro-batches do not divide.
+/// bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx without bf16, `deterministic: off` on a CPU, a batch that ranks and
+/// micro-batches do not divide.
 /// A rank's part of a batch is `batch` / ranks sequences, its micro-batches divide that.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1);
 
@@ -51,7 +54,11 @@ void prepare(const Json& config, int argc, char** argv);
 /// What the environment must hold for a config, in the order "NAME=value"; for tests and records.
 std::vector<std::string> environment_of(const ComputeConfig& config);
 
-/// Threads and determinism of this process, without touching the environment. Tests use it.
+/// Threads of this process, which is deterministic from here on, without touching the environment. Tests use it.
 void set_threads(std::int64_t threads);
+
+/// Whether what LibTorch computes is the same from run to run. Where it is not, cuDNN's attention comes first among LibTorch's forms
+/// on a GPU; the order of forms is LibTorch's own otherwise. The device that was opened last decides (model/device.h).
+void set_deterministic(bool on);
 
 }  // namespace pe::model

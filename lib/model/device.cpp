@@ -59,6 +59,12 @@ const PeCudaTable& load_plugin() {
   return *table;
 }
 
+/// What multiplies in bf16 on the CPU, if that is asked for.
+kernels::Bf16Unit bf16_unit(const ComputeConfig& compute) {
+  if (compute.device == DeviceKind::kCuda || compute.dtype != Precision::kBf16) return kernels::Bf16Unit::kNone;
+  return compute.isa == Isa::kAmx ? kernels::Bf16Unit::kAmx : kernels::Bf16Unit::kAvx512;
+}
+
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
@@ -73,13 +79,16 @@ std::string cpu_name() {
 
 at::Device open_device(const ComputeConfig& compute) {
   kernels::use_fused(compute.kernels == Kernels::kFused);
-  const bool bf16_on_cpu = compute.device != DeviceKind::kCuda && compute.dtype == Precision::kBf16;
-  if (bf16_on_cpu && !kernels::can_multiply_in_bf16()) {
-    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no AVX512-BF16"),
+  const kernels::Bf16Unit unit = bf16_unit(compute);
+  if (!kernels::can_multiply_in_bf16(unit)) {
+    throw ConfigError(cat("compute.dtype is bf16, but ", cpu_name(), " has no ", name_of(unit)),
                       {}, "set compute.dtype: fp32, or use a GPU");
   }
-  kernels::multiply_in_bf16(bf16_on_cpu);
-  if (compute.device != DeviceKind::kCuda) return at::kCPU;
+  kernels::multiply_in_bf16(unit);
+  if (compute.device != DeviceKind::kCuda) {
+    set_deterministic(true);
+    return at::kCPU;
+  }
   const PeCudaTable& table = load_plugin();
   char problem[256] = {};
   const int devices = table.device_count(problem, sizeof problem);
@@ -90,6 +99,7 @@ at::Device open_device(const ComputeConfig& compute) {
     throw ConfigError("a GPU was asked for, but LibTorch's CUDA backend did not come up", {}, kWayOut);
   }
   at::globalContext().lazyInitDevice(at::kCUDA);
+  set_deterministic(compute.deterministic != Determinism::kOff);   // it asks CUDA, which has to be there by now
   // Each rank of a machine has a GPU of its own: the one of its number, or the only one that it was given.
   const support::Ranks& own = support::own_ranks();
   const int index = devices == 1 && own.count > 1 ? 0 : static_cast<int>(own.local);
@@ -127,7 +137,8 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
                {"onednn", at::get_mkldnn_version()},
                {"threads", compute.threads.value_or(1)}};
   if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
-  if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = kernels::bf16_unit();
+  if (compute.deterministic == Determinism::kOff) json["deterministic"] = false;
+  if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = name_of(bf16_unit(compute));
   if (!device.is_cuda()) return json;
   const auto& cuda = at::detail::getCUDAHooks();
   json["cuda"] = cuda.versionCUDART();
@@ -138,21 +149,27 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
 
 std::string device_summary(const ComputeConfig& compute, at::Device device) {
   const char* dtype = compute.dtype == Precision::kBf16 ? "bf16" : "fp32";
-  if (device.is_cuda()) return cat(device_name(device), ", ", dtype);
+  if (device.is_cuda()) {
+    return cat(device_name(device), ", ", dtype, compute.deterministic == Determinism::kOff ? ", not deterministic" : "");
+  }
   const std::int64_t threads = compute.threads.value_or(1);
   return cat(device_name(device), ", ", threads, threads == 1 ? " thread, " : " threads, ", at::get_cpu_capability(), ", ",
-             dtype, compute.dtype == Precision::kBf16 ? cat(" (", kernels::bf16_unit(), ")") : std::string());
+             dtype, compute.dtype == Precision::kBf16 ? cat(" (", name_of(bf16_unit(compute)), ")") : std::string());
 }
 
 double memory_in_use(at::Device device) {
   if (device.is_cuda()) {
     const auto stats = c10::getDeviceAllocator(device.type())->getDeviceStats(device.has_index() ? device.index() : 0);
-    return static_cast<double>(stats.allocated_bytes[0].current);
+    return static_cast<double>(stats.allocated_bytes[0].peak);
   }
   std::ifstream file("/proc/self/statm");
   double whole = 0, resident = 0;
   file >> whole >> resident;
   return resident * static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
+
+void reset_peak_memory(at::Device device) {
+  if (device.is_cuda()) c10::getDeviceAllocator(device.type())->resetPeakStats(device.has_index() ? device.index() : 0);
 }
 
 std::optional<double> peak_flops(at::Device device, const std::string& name) {

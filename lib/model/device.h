@@ -30,8 +30,11 @@ Json fingerprint(const ComputeConfig& compute, at::Device device);
 /// "AMD EPYC 9R14, 2 threads, avx512" or "NVIDIA H200, bf16"; for the first line of a log.
 std::string device_summary(const ComputeConfig& compute, at::Device device);
 
-/// Bytes that tensors hold on a GPU; on the CPU what the process has resident.
+/// On a GPU the most bytes that tensors have held at once, since the process began or `reset_peak_memory`; on the CPU what the
+/// process has resident now.
 double memory_in_use(at::Device device);
+/// Begins anew with what tensors hold now; the CPU has nothing to reset.
+void reset_peak_memory(at::Device device);
 
 /// Dense peak in the compute dtype, floating-point operations a second, where the vendor states one.
 std::optional<double> peak_flops(at::Device device, const std::string& name);

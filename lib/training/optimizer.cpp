@@ -3,14 +3,19 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/baddbmm.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
+#include "kernels/dispatch.h"
 #include "kernels/ops.h"
 #include "model/flat_zeros.h"
 #include "support/error.h"
@@ -43,6 +48,18 @@ at::Tensor orthogonalised(const at::Tensor& g) {
     x = at::addmm(x, b, x, 3.4445, 1.0);
   }
   return tall ? x.t() : x;
+}
+
+at::Tensor orthogonalised_in_bf16(const at::Tensor& matrices) {
+  const bool tall = matrices.size(1) > matrices.size(2);
+  const at::Tensor g = tall ? matrices.transpose(1, 2) : matrices;
+  at::Tensor x = (g / (at::linalg_vector_norm(g, 2.0, at::IntArrayRef{1, 2}, /*keepdim=*/true, at::kFloat) + 1e-7)).to(at::kBFloat16);
+  for (int i = 0; i < 5; ++i) {
+    const at::Tensor a = at::bmm(x, x.transpose(1, 2));
+    const at::Tensor b = at::baddbmm(a, a, a, -4.7750, 2.0315);
+    x = at::baddbmm(x, b, x, 3.4445, 1.0);
+  }
+  return tall ? x.transpose(1, 2) : x;
 }
 
 double muon_scale(std::int64_t rows, std::int64_t columns) {
@@ -114,13 +131,20 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
   }
   const double divisor = result.clipped ? result.grad_norm / settings_.clip : 1.0;
   bool shadows_written = true;
+  std::map<std::vector<std::int64_t>, std::vector<const Part*>> at_once;   // Muon's, by shape
   for (const Part& part : parts_) {
     const double rate = part.encoding ? lr * settings_.encoding_lr_scale : lr;
+    if (!part.muon.empty() && kernels::plugin_for(model_.groups()[part.group].values) != nullptr) {
+      at_once[part.muon].push_back(&part);
+      shadows_written = false;
+      continue;
+    }
     if (part.muon.empty() && adam_with_shadows(part, step, rate, divisor)) continue;
     shadows_written = false;
     if (part.muon.empty()) adam(part, step, rate, scale);
     else muon(part, rate, scale);
   }
+  for (const auto& [shape, parts] : at_once) muon(parts, lr, scale);
   model_.after_step(shadows_written);
   for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].lerp_(model_.groups()[i].values, 1 - settings_.ema);
   return result;
@@ -155,16 +179,35 @@ void Optimizer::adam(const Part& part, std::int64_t step, double lr, const std::
   }
 }
 
-void Optimizer::muon(const Part& part, double lr, const std::optional<at::Tensor>& scale) {
-  const model::FlatGroup& group = model_.groups()[part.group];
+at::Tensor Optimizer::muon_gradient(const Part& part, const std::optional<at::Tensor>& scale) {
   const auto cut = [&](const at::Tensor& flat) { return flat.narrow(0, part.begin, part.count).view(part.muon); };
-  const at::Tensor values = cut(group.values);
-  at::Tensor gradient = cut(group.gradients);
+  at::Tensor gradient = cut(model_.groups()[part.group].gradients);
   if (scale) gradient = gradient / *scale;
   const at::Tensor momentum = cut(first_[part.group]).mul_(settings_.momentum).add_(gradient);
-  const at::Tensor direction = orthogonalised(gradient.add(momentum, settings_.momentum));   // Nesterov's
+  return gradient.add(momentum, settings_.momentum);
+}
+
+void Optimizer::apply_muon(const Part& part, const at::Tensor& direction, double lr) {
+  const at::Tensor values = model_.groups()[part.group].values.narrow(0, part.begin, part.count).view(part.muon);
   if (part.decay) values.mul_(1 - lr * settings_.weight_decay);
   values.sub_(direction, lr * muon_scale(part.muon[0], part.muon[1]));
+}
+
+void Optimizer::muon(const Part& part, double lr, const std::optional<at::Tensor>& scale) {
+  apply_muon(part, orthogonalised(muon_gradient(part, scale)), lr);
+}
+
+void Optimizer::muon(const std::vector<const Part*>& parts, double lr, const std::optional<at::Tensor>& scale) {
+  constexpr std::int64_t kNumbers = std::int64_t{1} << 27;   // at a time, which take half a gibibyte
+  const std::vector<std::int64_t>& shape = parts.front()->muon;
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, kNumbers / (shape[0] * shape[1])));
+  for (std::size_t first = 0; first < parts.size(); first += most) {
+    const std::size_t count = std::min(most, parts.size() - first);
+    std::vector<at::Tensor> gradients;
+    for (std::size_t i = 0; i < count; ++i) gradients.push_back(muon_gradient(*parts[first + i], scale));
+    const at::Tensor directions = orthogonalised_in_bf16(at::stack(gradients));
+    for (std::size_t i = 0; i < count; ++i) apply_muon(*parts[first + i], directions[static_cast<std::int64_t>(i)].to(at::kFloat), lr);
+  }
 }
 
 Json to_json(const OptimizerSettings& settings, std::int64_t start) {

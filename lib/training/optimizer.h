@@ -19,6 +19,8 @@ namespace pe::training {
 /// Five Newton-Schulz steps x ← a·x + (b·A + c·A²)·x, A = x·xᵀ, with Jordan's (a, b, c) = (3.4445, −4.7750, 2.0315), from
 /// g / (‖g‖ + 1e-7), along the shorter side: singular values of g move to about 1 (0.7 to 1.2). @param g [m, n].
 at::Tensor orthogonalised(const at::Tensor& g);
+/// The same for matrices [k, m, n] at once, by products in bf16 with fp32 sums, as on a GPU; in bf16.
+at::Tensor orthogonalised_in_bf16(const at::Tensor& matrices);
 
 /// What Muon's update is multiplied by, so that it has AdamW's usual size and shares its learning rate and weight decay:
 /// 0.2 · √max(m, n) (Liu et al. 2025, arXiv:2502.16982).
@@ -68,6 +70,11 @@ class Optimizer {
   bool adam_with_shadows(const Part& part, std::int64_t step, double lr, double divisor);
   void adam(const Part& part, std::int64_t step, double lr, const std::optional<at::Tensor>& scale);
   void muon(const Part& part, double lr, const std::optional<at::Tensor>& scale);
+  /// Of parts whose matrices have one shape, where the plug-in is: all at once, in bf16.
+  void muon(const std::vector<const Part*>& parts, double lr, const std::optional<at::Tensor>& scale);
+  /// What the momentum, Nesterov's, has of the gradient. @param scale that gradients are divided by
+  at::Tensor muon_gradient(const Part& part, const std::optional<at::Tensor>& scale);
+  void apply_muon(const Part& part, const at::Tensor& direction, double lr);
 
   model::LanguageModel model_;
   OptimizerSettings settings_;

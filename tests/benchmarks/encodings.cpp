@@ -1,7 +1,7 @@
 // What each encoding costs, beside `none`: time and peak memory of the attention alone and of a whole training step of
 // the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens, and of an evaluation at 4,096.
 //
-//     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--report]
+//     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N] [--report]
 //     encodings --beside BASE --only NAME,NAME [--rounds N] [--threads N]
 //
 // The second form is for narrow goals and busy machines: each NAME and BASE take turns in one process, N rounds (5) of a step
@@ -13,9 +13,12 @@
 // the two that it stands between, so that a machine that slows down slows both. The Markdown table goes to standard
 // output; --report prints it without measuring.
 //
-// One sequence, and one timed step after one that warms up: on two CPU cores a step of tiny takes some 3 s, an evaluation
-// at 4,096 tokens some 4, and seventy encodings have to fit into twenty minutes. The attention alone is cheap and is
-// measured up to nine times; the smallest counts, since everything that disturbs a measurement makes it longer.
+// One sequence unless --sequences says otherwise, and one timed step after one that warms up: on two CPU cores a step of tiny takes
+// some 3 s, an evaluation at 4,096 tokens some 4, and seventy encodings have to fit into twenty minutes. The attention alone is
+// cheap and is measured up to nine times; the smallest counts, since everything that disturbs a measurement makes it longer.
+//
+// On a GPU: eight sequences, in bf16 as trainings are, every measurement up to nine times; each ends when the GPU has done its work, and
+// memory is the peak of LibTorch's allocator over what it held before.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
@@ -103,10 +106,16 @@ double resident() {
   return 0;
 }
 
-/// What `body` adds to the resident set at its height. Freed buffers go back to the system while this runs; afterwards
-/// large ones are kept, as malloc does by itself in a process that has run for a while.
+/// What `body` adds at its height to what tensors hold on a GPU, on the CPU to the resident set. There freed buffers go back to the
+/// system while this runs; afterwards large ones are kept, as malloc does by itself in a process that has run for a while.
 template <typename Body>
-double peak_memory(const Body& body) {
+double peak_memory(at::Device device, const Body& body) {
+  if (device.is_cuda()) {
+    model::reset_peak_memory(device);
+    const double before = model::memory_in_use(device);
+    body();
+    return model::memory_in_use(device) - before;
+  }
   ::mallopt(M_MMAP_THRESHOLD, 1 << 18);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 18);
   ::malloc_trim(0);
@@ -123,7 +132,10 @@ double peak_memory(const Body& body) {
 
 class Subject {
  public:
-  Subject(std::string name, at::Device device) : name_(std::move(name)), encoding_(config_of(name_)), device_(device) {}
+  Subject(std::string name, at::Device device, at::ScalarType type, std::int64_t sequences)
+      : name_(std::move(name)), encoding_(config_of(name_)), device_(device), type_(type), sequences_(sequences) {}
+
+  at::Device device() const { return device_; }
 
   void open_attention() {
     const encodings::Shape shape{.width = 512, .layers = 6, .query_heads = 8, .key_value_heads = 8, .head_width = 64,
@@ -134,14 +146,15 @@ class Subject {
   /// What attention is given, drawn once: that takes longer than some attention, and is nobody's memory.
   void draw(std::int64_t length, bool gradients) {
     const auto options = at::TensorOptions(at::kFloat).device(device_);
-    const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, options).requires_grad_(gradients); };
-    in_ = {make({1, attention_->projected_heads(), length, 64}), make({1, 8, length, 64}), make({1, 8, length, 64}),
-           make({1, length, 512})};
+    const auto make = [&](at::IntArrayRef sizes) { return at::randn(sizes, options).to(type_).requires_grad_(gradients); };
+    const std::int64_t n = sequences_;
+    in_ = {make({n, attention_->projected_heads(), length, 64}), make({n, 8, length, 64}), make({n, 8, length, 64}),
+           make({n, length, 512})};
   }
 
   void attend(std::int64_t length, bool gradients) {
     at::AutoGradMode mode(gradients);
-    Span span = Span::whole(1, length);
+    Span span = Span::whole(sequences_, length);
     span.training = gradients;
     span.pe_len = length;
     span.device = device_;
@@ -149,26 +162,27 @@ class Subject {
     encodings::give_example_numbers(*attention_, state);
     encodings::LayerContext context = encodings::layer_context(*attention_, state, 2, in_.x);
     const Tensor out = encodings::attend(*attention_, context, {.q = in_.q, .k = in_.k, .v = in_.v, .scale = 0.125});
-    if (!gradients) return;
+    if (!gradients) return wait_for(out);
     for (Tensor t : {in_.q, in_.k, in_.v, in_.x}) t.mutable_grad() = Tensor();
     out.sum().backward();
+    wait_for(out);
   }
 
   std::string route(std::int64_t length, bool gradients) {
-    Span span = Span::whole(1, length);
+    Span span = Span::whole(sequences_, length);
     span.training = gradients;
     span.pe_len = length;
     span.device = device_;
     encodings::State state = encodings::begin_pass(*attention_, span);
-    return encodings::route_name(*attention_, span, at::kFloat, gradients);
+    return encodings::route_name(*attention_, span, type_, gradients);
   }
 
   void open_model() {
-    model_.emplace(model::LanguageModel::make(tiny(encoding_, name_), 0, 42, device_));
+    model_.emplace(model::LanguageModel::make(tiny(encoding_, name_), 0, 42, device_, type_));
     encodings::read_examples(model_->encoding());
     training::OptimizerSettings settings;
     optimizer_.emplace(*model_, settings, 0);
-    ids_ = at::randint(0, 65536, {1, kLong + 1}, at::TensorOptions(at::kLong)).to(device_);
+    ids_ = at::randint(0, 65536, {sequences_, kLong + 1}, at::TensorOptions(at::kLong)).to(device_);
   }
 
   void train() {
@@ -178,25 +192,33 @@ class Subject {
     options.step = steps_;
     const Tensor hidden = model_->forward(ids_.narrow(1, 0, kShort), options);
     const Tensor targets = ids_.narrow(1, 1, kShort).reshape({-1});
-    const Tensor loss = model_->loss_sum(hidden.reshape({-1, 512}), targets) * (1.0 / kShort);
+    const Tensor loss = model_->loss_sum(hidden.reshape({-1, 512}), targets) * (1.0 / static_cast<double>(targets.numel()));
     loss.backward();
     if (!std::isfinite(loss.item<double>())) throw std::runtime_error("the loss is not finite");
     optimizer_->step(steps_++, 1e-4);
+    wait_for(model_->groups().front().values);
   }
 
   void evaluate() {
     at::NoGradGuard no_grad;
     const Tensor hidden = model_->forward(ids_.narrow(1, 0, kLong), {.pe_len = kLong});
-    model_->losses(hidden.reshape({-1, 512}), ids_.narrow(1, 1, kLong).reshape({-1}));
+    wait_for(model_->losses(hidden.reshape({-1, 512}), ids_.narrow(1, 1, kLong).reshape({-1})));
   }
 
  private:
+  /// Until a GPU has done all that was given to it so far: a value of what came last is read.
+  void wait_for(const Tensor& last) const {
+    if (device_.is_cuda() && last.defined()) last.reshape({-1})[0].item<double>();
+  }
+
   struct Inputs {
     Tensor q, k, v, x;
   };
   std::string name_;
   Json encoding_;
   at::Device device_;
+  at::ScalarType type_;
+  std::int64_t sequences_;
   Inputs in_;
   std::unique_ptr<encodings::PositionalEncoding> attention_;
   std::optional<model::LanguageModel> model_;
@@ -220,15 +242,17 @@ double seconds_of(int rounds, double budget, const Body& body) {
 }
 
 template <typename Body>
-Json cost_of(int rounds, double budget, const Body& body) {
-  const double bytes = peak_memory(body);   // warms up, too
+Json cost_of(at::Device device, int rounds, double budget, const Body& body) {
+  const double bytes = peak_memory(device, body);   // warms up, too
   return {{"seconds", seconds_of(rounds, budget, body)}, {"bytes", bytes}};
 }
 
 /// In a process of its own.
-Json measure(const std::string& name, const std::string& part, at::Device device) {
-  Subject subject(name, device);
-  Json result = {{"encoding", name}, {"part", part}, {"device", device.is_cpu() ? "cpu" : "cuda"}};
+Json measure(const std::string& part, Subject subject, const Json& what) {
+  Json result = what;
+  // A GPU takes milliseconds for what takes a CPU seconds.
+  const at::Device device = subject.device();
+  const double budget = device.is_cuda() ? 1 : 0;
   // Past a bounded table there is no evaluation at 4,096, and what evaluates models of other encodings does not train.
   const auto unless_refused = [&](const char* key, const auto& measured) {
     try {
@@ -244,17 +268,17 @@ Json measure(const std::string& name, const std::string& part, at::Device device
     unless_refused("route", [&] { return subject.route(kShort, true); });
     unless_refused("route_long", [&] { return subject.route(kLong, false); });
     subject.draw(kShort, false);
-    result["forward"] = cost_of(3, 0.3, [&] { subject.attend(kShort, false); });
+    result["forward"] = cost_of(device, 3, 0.3, [&] { subject.attend(kShort, false); });
     subject.draw(kShort, true);
-    unless_refused("forward_backward", [&] { return cost_of(2, 0.5, [&] { subject.attend(kShort, true); }); });
+    unless_refused("forward_backward", [&] { return cost_of(device, 2, 0.5, [&] { subject.attend(kShort, true); }); });
     subject.draw(kLong, false);
-    unless_refused("forward_long", [&] { return cost_of(1, 0.3, [&] { subject.attend(kLong, false); }); });
+    unless_refused("forward_long", [&] { return cost_of(device, 1, 0.3, [&] { subject.attend(kLong, false); }); });
   } else {
     subject.open_model();
-    unless_refused("step", [&] { return cost_of(1, 0, [&] { subject.train(); }); });
+    unless_refused("step", [&] { return cost_of(device, 1, budget, [&] { subject.train(); }); });
     unless_refused("evaluation", [&] {
       Json cost;
-      const double bytes = peak_memory([&] { cost = {{"seconds", seconds_of(1, 0, [&] { subject.evaluate(); })}}; });
+      const double bytes = peak_memory(device, [&] { cost = {{"seconds", seconds_of(1, budget, [&] { subject.evaluate(); })}}; });
       cost["bytes"] = bytes;
       return cost;
     });
@@ -292,8 +316,9 @@ std::string ratio_of(int rounds, const std::function<void()>& one, const std::fu
   return text;
 }
 
-void print_beside(const std::string& name, const std::string& base, int rounds, at::Device device) {
-  Subject one(name, device), other(base, device);
+void print_beside(const std::string& name, const std::string& base, int rounds, at::Device device, at::ScalarType type,
+                  std::int64_t sequences) {
+  Subject one(name, device, type, sequences), other(base, device, type, sequences);
   one.open_model();
   other.open_model();
   const auto part = [&](const char* what, const std::function<void()>& of_one, const std::function<void()>& of_base) {
@@ -370,9 +395,10 @@ std::vector<Row> rows_of(const std::vector<Json>& lines) {
   return rows;
 }
 
-void print_table(const std::vector<Json>& lines, const std::string& device) {
-  std::cout << "Times and peak memory over those of `none`, on " << device
-            << "; fwd: forward, f+b: forward and backward, attention of one layer (8 heads of width 64, one sequence); step: a "
+void print_table(const std::vector<Json>& lines, const std::string& device, std::int64_t sequences) {
+  std::cout << "Times and peak memory over those of `none`, on " << device << ", "
+            << (sequences == 1 ? std::string("one sequence") : cat(sequences, " sequences"))
+            << "; fwd: forward, f+b: forward and backward, attention of one layer (8 heads of width 64); step: a "
                "whole training step of tiny at 1,024 tokens; eval: its evaluation at 4,096. n/a: the encoding ends before.\n\n";
   std::cout << "| encoding | route in training | fwd 1,024 | f+b 1,024 | fwd 4,096 | step | eval 4,096 | memory fwd 1,024 | memory "
                "f+b | memory fwd 4,096 | memory step | memory eval |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
@@ -398,12 +424,12 @@ void print_table(const std::vector<Json>& lines, const std::string& device) {
   std::cout << "\n";
 }
 
-std::vector<Json> read_state(const std::string& path, const std::string& device) {
+std::vector<Json> read_state(const std::string& path, const std::string& device, std::int64_t sequences) {
   std::vector<Json> results;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && json.value("device", "") == device) results.push_back(json);   // a line cut short is measured again
+    if (json.is_object() && json.value("device", "") == device && json.value("sequences", std::int64_t{1}) == sequences) results.push_back(json);   // a line cut short is measured again
   }
   return results;
 }
@@ -413,7 +439,7 @@ std::vector<Json> read_state(const std::string& path, const std::string& device)
 int main(int argc, char** argv) {
   std::string state = "encodings-benchmark.jsonl", device_name = "cpu", only, child, only_part, base;
   int rounds = 5;
-  std::int64_t threads = 0;
+  std::int64_t threads = 0, sequences = 0;
   bool report = false;
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
@@ -427,43 +453,52 @@ int main(int argc, char** argv) {
     else if (flag == "--beside") base = next();
     else if (flag == "--rounds") rounds = std::max(1, std::atoi(next().c_str()));
     else if (flag == "--threads") threads = std::atoll(next().c_str());
+    else if (flag == "--sequences") sequences = std::max(1LL, std::atoll(next().c_str()));
     else {
-      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--report]\n"
+      std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N] [--report]\n"
                    "       encodings --beside BASE --only NAME,NAME [--rounds N] [--threads N]\n";
       return 2;
     }
   }
   try {
-    model::ComputeConfig compute = model::resolve({});
+    model::ComputeConfig compute;
     compute.device = device_name == "cuda" ? model::DeviceKind::kCuda : model::DeviceKind::kCpu;
+    compute = model::resolve(compute);
+    const at::ScalarType type = model::compute_type(compute);
+    if (sequences == 0) sequences = device_name == "cuda" ? 8 : 1;
     compute.threads = threads > 0       ? threads
                       : !base.empty() ? 1
                                       : static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
     if (!child.empty()) {
       model::set_threads(*compute.threads);
-      std::cout << measure(child, only_part, model::open_device(compute)).dump() << "\n";
+      const Json what = {{"encoding", child}, {"part", only_part}, {"device", device_name}, {"sequences", sequences}};
+      std::cout << measure(only_part, Subject(child, model::open_device(compute), type, sequences), what).dump() << "\n";
       return 0;
     }
     if (!base.empty()) {
       model::set_threads(*compute.threads);
-      for (const std::string& name : support::split(only, ',')) print_beside(name, base, rounds, model::open_device(compute));
+      for (const std::string& name : support::split(only, ',')) {
+        print_beside(name, base, rounds, model::open_device(compute), type, sequences);
+      }
       return 0;
     }
+    const at::Device device = model::open_device(compute);   // or one line that says why not, before anything is measured
     std::vector<std::string> names;
     for (const encodings::EncodingEntry& entry : encodings::encodings()) {
       if (entry.name != "none") names.push_back(entry.name);
     }
     names.insert(names.end(), model_options().begin(), model_options().end());
     if (!only.empty()) names = support::split(only, ',');
-    std::vector<Json> lines = read_state(state, device_name);
+    std::vector<Json> lines = read_state(state, device_name, sequences);
     const double begin = now();
     const auto run = [&](const std::string& name, const std::string& part) {
       const support::Captured answer = support::capture(
-          {support::own_executable().string(), "--measure", name, "--part", part, "--device", device_name});
+          {support::own_executable().string(), "--measure", name, "--part", part, "--device", device_name, "--sequences",
+           std::to_string(sequences)});
       Json line = Json::parse(answer.out, nullptr, false);
       if (answer.status.code != 0 || !line.is_object()) {
         std::string why = answer.err.substr(0, answer.err.find('\n'));
-        line = {{"encoding", name}, {"part", part}, {"device", device_name}, {"error", why.empty() ? "failed" : why}};
+        line = {{"encoding", name}, {"part", part}, {"device", device_name}, {"sequences", sequences}, {"error", why.empty() ? "failed" : why}};
       } else {
         support::append_file(state, line.dump() + "\n");
       }
@@ -490,8 +525,11 @@ int main(int argc, char** argv) {
       }
       if (ran) run("none", part);   // the last of them stand between two as well
     }
-    print_table(lines, device_name == "cpu" ? cat(*compute.threads, " CPU threads") : "a GPU");
+    print_table(lines, model::device_summary(compute, device), sequences);
     return 0;
+  } catch (const support::Error& error) {
+    std::cerr << "encodings: " << error.what() << "\n";
+    return error.exit_code();
   } catch (const std::exception& error) {
     std::cerr << "encodings: " << error.what() << "\n";
     return 1;

@@ -1,10 +1,17 @@
 // How fast training is on the CPU, two threads, beside the same model in PyTorch (training_peer.py), eager and compiled;
-// what a step waits for data; and how much of the CPU's own product peak it reaches. One run, ours before and after theirs.
+// what a step waits for data; and how much of the machine's own product peak it reaches. One run, ours before and after theirs.
 //
 //     training [SECONDS] [--dtype fp32|bf16] [--size NAME] [--beside] [--alone]
+//     training [SECONDS] [--dtype fp32|bf16] [--size NAME] --forms [--device cpu|cuda] [--encoding NAME,NAME]
 //
 // SECONDS of each measurement, 15 by default. --beside: while one other process is busy. --alone: without the peer, whose
-// Python, with torch, PE_TEST_PYTHON names.
+// Python, with torch, PE_TEST_PYTHON names. The product peak is the best of several shapes, by our product and by LibTorch's,
+// taken before and after each size.
+//
+// --forms, which --device cuda implies: without the peer, each size with our kernels and with plain ones, on a GPU
+// deterministic and not, then other encodings with our kernels; a line each as soon as it is known, and one that fails says
+// why and ends nothing.
+#include <ATen/ops/mm.h>
 #include <ATen/ops/rand.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
@@ -25,6 +32,7 @@
 #include "model/compute.h"
 #include "model/device.h"
 #include "model/model_config.h"
+#include "support/error.h"
 #include "support/files.h"
 #include "support/process.h"
 #include "support/progress.h"
@@ -44,11 +52,14 @@ struct Size {
 };
 constexpr Size kSizes[] = {{"1.3M", 128, 4, 4, 2048, 16, 128}, {"7.3M", 256, 6, 8, 4096, 8, 256},
                            {"42M", 512, 6, 8, 32768, 4, 512}};
+/// Of a GPU, the most telling first: 163.6M, 58.7M and 469.8M parameters.
+constexpr Size kGpuSizes[] = {{"small", 768, 12, 12, 65536, 32, 1024}, {"tiny", 512, 6, 8, 65536, 64, 1024},
+                              {"medium", 1024, 24, 16, 65536, 16, 1024}};
 
 struct Options {
   double seconds = 15;
-  std::string dtype = "fp32", size;
-  bool beside = false, alone = false;
+  std::string dtype = "auto", size, device = "cpu", encodings;
+  bool beside = false, alone = false, forms = false;
 };
 
 Options options_of(int argc, char** argv) {
@@ -59,9 +70,26 @@ Options options_of(int argc, char** argv) {
     else if (word == "--alone") options.alone = true;
     else if (word == "--dtype" && i + 1 < argc) options.dtype = argv[++i];
     else if (word == "--size" && i + 1 < argc) options.size = argv[++i];
+    else if (word == "--device" && i + 1 < argc) options.device = argv[++i];
+    else if (word == "--encoding" && i + 1 < argc) options.encodings = argv[++i];
+    else if (word == "--forms") options.forms = true;
     else options.seconds = std::atof(argv[i]);
   }
+  if (options.device == "cuda") options.forms = true;
+  if (options.encodings.empty()) options.encodings = options.device == "cuda" ? "rope,none,t5,alibi,kerple_log" : "rope";
   return options;
+}
+
+std::vector<Size> sizes_of(const Options& options) {
+  std::vector<Size> sizes;
+  const auto add = [&](const auto& known, bool by_name_alone) {
+    for (const Size& size : known) {
+      if (options.size.empty() ? !by_name_alone : options.size == size.name) sizes.push_back(size);
+    }
+  };
+  add(kSizes, options.device == "cuda");
+  add(kGpuSizes, options.device != "cuda");
+  return sizes;
 }
 
 /// Another process that does nothing but work, while this lives.
@@ -84,17 +112,47 @@ class BusyProcess {
   ::pid_t child_ = -1;
 };
 
-/// FLOP a second of our own product at a shape that suits it, the best of many.
-double product_peak() {
-  const at::Tensor a = at::rand({1024, 1024}), b = at::rand({1024, 1024});
-  double best = 1e9;
-  for (int i = 0; i < 30; ++i) {
-    const auto begin = Clock::now();
-    kernels::product(a, b);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// The fastest product that was seen, in FLOP a second: of several shapes, by our product and by LibTorch's.
+class ProductPeak {
+ public:
+  ProductPeak(at::Device device, at::ScalarType type) : device_(device), type_(type) { measure(); }
+
+  void measure() {
+    if (device_.is_cuda()) return try_shape(8192, 8192, 8192);
+    try_shape(2048, 256, 256);    // what a core keeps
+    try_shape(1024, 1024, 1024);
+    try_shape(2048, 2048, 2048);
   }
-  return 2.0 * 1024 * 1024 * 1024 / best;
-}
+  double flops() const { return best_; }
+  const std::string& what() const { return what_; }
+
+ private:
+  void try_shape(std::int64_t rows, std::int64_t depth, std::int64_t columns) {
+    const auto operand = [&](std::int64_t m, std::int64_t n) {
+      return at::rand({m, n}, at::TensorOptions(at::kFloat).device(device_)).to(type_);
+    };
+    const at::Tensor a = operand(rows, depth), b = operand(depth, columns);
+    for (const bool ours : {true, false}) {
+      const auto start = Clock::now();
+      for (int i = 0; i < 4 || seconds_since(start) < 0.3; ++i) {
+        const auto begin = Clock::now();
+        const at::Tensor c = ours ? kernels::product(a, b) : at::mm(a, b);
+        if (c.is_cuda()) c[0][0].item<double>();   // waits for it
+        const double rate = 2.0 * static_cast<double>(rows * depth * columns) / seconds_since(begin);
+        if (rate <= best_) continue;
+        best_ = rate;
+        what_ = fmt::format("{} x {} x {} by {}", rows, depth, columns, ours ? "our product" : "LibTorch");
+      }
+    }
+  }
+
+  at::Device device_;
+  at::ScalarType type_;
+  double best_ = 0;
+  std::string what_;
+};
 
 /// Random tokens: speed does not depend on them.
 std::filesystem::path write_shards(const std::filesystem::path& folder, std::int64_t vocabulary) {
@@ -120,7 +178,10 @@ std::filesystem::path write_shards(const std::filesystem::path& folder, std::int
 class Stopwatch : public support::Progress {
  public:
   explicit Stopwatch(double seconds) : seconds_(seconds) {}
-  void note(std::string_view) override {}
+  void note(std::string_view line) override {
+    constexpr std::string_view kRoute = "attention route: ";
+    if (const auto at = line.find(kRoute); at != line.npos) route = line.substr(at + kRoute.size());
+  }
   void warn(std::string_view line) override { fmt::print(stderr, "{}\n", line); }
   void advance(std::string_view, std::int64_t, std::int64_t, const Json&) override {
     const auto now = Clock::now();
@@ -131,6 +192,7 @@ class Stopwatch : public support::Progress {
   }
   void event(const Json&) override {}
   std::vector<double> times;
+  std::string route;
 
  private:
   double seconds_;
@@ -142,15 +204,18 @@ struct Speed {
   double tokens_per_second = 0;
   double data_share = 0;   ///< of the time, spent on waiting for data
   double flops = 0;        ///< of a token
+  double bytes = 0;        ///< the most that tensors held on a GPU
+  std::string route;       ///< of attention
 };
 
-Speed measure(const Size& size, const Options& options, const model::ComputeConfig& compute) {
+Speed measure(const Size& size, const Options& options, const model::ComputeConfig& compute, at::Device device,
+              const std::string& encoding = "rope") {
   const test::TempFolder folder;
   training::TrainConfig config;
   config.model.width = size.width;
   config.model.layers = size.layers;
   config.model.heads = size.heads;
-  config.model.encoding.json = "rope";
+  config.model.encoding.json = encoding;
   config.train.batch = size.batch;
   config.train.length = size.length;
   config.train.tokens = 1'000'000'000;
@@ -167,11 +232,14 @@ Speed measure(const Size& size, const Options& options, const model::ComputeConf
   Stopwatch watch(options.seconds);
   workspace.progress = &watch;
   support::request_stop(0);
+  model::reset_peak_memory(device);
   try {
     training::train(config, workspace);
   } catch (const support::Stopped&) {
   }
   Speed speed;
+  speed.bytes = model::memory_in_use(device);
+  speed.route = watch.route;
   std::vector<double> shares;
   for (const std::string& line : support::split(support::read_file(workspace.work / "metrics.jsonl"), '\n')) {
     const Json record = Json::parse(line, nullptr, false);
@@ -188,30 +256,65 @@ Speed measure(const Size& size, const Options& options, const model::ComputeConf
   return speed;
 }
 
-}  // namespace
+struct Form {
+  std::string encoding;
+  model::Kernels kernels = model::Kernels::kFused;
+  model::Determinism deterministic = model::Determinism::kOn;
+};
 
-int main(int argc, char** argv) {
-  const Options options = options_of(argc, argv);
-  const Json group = {{"threads", 2}, {"dtype", options.dtype}};
-  model::prepare({{"compute", group}}, argc, argv);   // sets the environment, and starts this program anew
-  const auto compute = support::make_config<model::ComputeConfig>(group, "compute");
-  const at::Device device = model::open_device(model::resolve(compute));
-  const double peak = product_peak();
-  fmt::print("{}; a product of 1,024 x 1,024 x 1,024: {:.0f} GFLOP/s\n", model::device_summary(compute, device), peak / 1e9);
-  const BusyProcess busy(options.beside);
-  std::vector<Size> sizes;
-  for (const Size& size : kSizes) {
-    if (options.size.empty() || options.size == size.name) sizes.push_back(size);
+/// Our kernels and plain ones under the first encoding, then the others.
+std::vector<Form> forms_of(const Options& options) {
+  std::vector<Form> forms;
+  const auto encodings = support::split(options.encodings, ',');
+  const auto add = [&](const std::string& encoding, model::Kernels kernels) {
+    forms.push_back({encoding, kernels, model::Determinism::kOn});
+    if (options.device == "cuda") forms.push_back({encoding, kernels, model::Determinism::kOff});
+  };
+  add(encodings.front(), model::Kernels::kFused);
+  add(encodings.front(), model::Kernels::kPlain);
+  for (std::size_t i = 1; i < encodings.size(); ++i) add(encodings[i], model::Kernels::kFused);
+  return forms;
+}
+
+/// @param peak that shares are of: the vendor's for a GPU, else that of products
+void print_forms(const Options& options, const model::ComputeConfig& compute, at::Device device, double peak) {
+  for (const Size& size : sizes_of(options)) {
+    for (const Form& form : forms_of(options)) {
+      model::ComputeConfig with = compute;
+      with.kernels = form.kernels;
+      with.deterministic = form.deterministic;
+      fmt::print("{} ({}/{}/{}, vocabulary {}, {} x {}), {}, {} kernels, {}: ", size.name, size.width, size.layers, size.heads,
+                 size.vocabulary, size.batch, size.length, form.encoding, form.kernels == model::Kernels::kFused ? "our" : "plain",
+                 form.deterministic == model::Determinism::kOn ? "deterministic" : "not deterministic");
+      try {
+        const Speed speed = measure(size, options, with, device, form.encoding);
+        fmt::print("{:.0f} tokens/s, {:.1f} % of {:.4g} TFLOP/s, ", speed.tokens_per_second, 100 * speed.tokens_per_second * speed.flops / peak,
+                   peak / 1e12);
+        if (device.is_cuda()) fmt::print("peak memory {:.2f} GiB, ", speed.bytes / (1 << 30));
+        fmt::print("{:.3f} % waiting for data, attention {}\n", 100 * speed.data_share, speed.route);
+      } catch (const std::exception& error) {
+        fmt::print("failed: {}\n", support::split(error.what(), '\n').front());
+      }
+      std::fflush(stdout);
+    }
   }
-  std::map<std::string, Speed> ours;
-  for (const Size& size : sizes) ours[size.name] = measure(size, options, compute);
+}
 
+void print_beside_peer(const Options& options, const model::ComputeConfig& compute, at::Device device, ProductPeak& peak) {
+  const BusyProcess busy(options.beside);
+  const std::vector<Size> sizes = sizes_of(options);
+  std::map<std::string, Speed> ours;
+  for (const Size& size : sizes) {
+    ours[size.name] = measure(size, options, compute, device);
+    peak.measure();
+  }
   std::map<std::string, std::map<std::string, double>> theirs;
   if (!options.alone) {
     const char* chosen = std::getenv("PE_TEST_PYTHON");
     const std::string python = chosen ? chosen : "python3";
     const std::string only = options.size.empty() ? "all" : options.size;
-    const auto peer = support::capture({python, PE_PEER, "2", std::to_string(options.seconds), options.dtype, only});
+    const std::string dtype = compute.dtype == model::Precision::kBf16 ? "bf16" : "fp32";
+    const auto peer = support::capture({python, PE_PEER, "2", std::to_string(options.seconds), dtype, only});
     for (const std::string& line : support::split(peer.out, '\n')) {
       const Json record = Json::parse(line, nullptr, false);
       if (!record.is_object()) continue;
@@ -227,13 +330,37 @@ int main(int argc, char** argv) {
   }
   for (const Size& size : sizes) {
     // Before and after the peer; the slower one counts, so that a machine that woke up late does not flatter us.
-    const Speed again = measure(size, options, compute);
+    const Speed again = measure(size, options, compute, device);
+    peak.measure();
     const double own = std::min(ours[size.name].tokens_per_second, again.tokens_per_second);
-    fmt::print("{}: {:.0f} tokens/s ({:.0f}, {:.0f}), {:.0f} % of the product's speed, {:.3f} % of it waiting for data", size.name,
-               own, ours[size.name].tokens_per_second, again.tokens_per_second, 100 * own * again.flops / peak,
-               100 * again.data_share);
+    fmt::print("{}: {:.0f} tokens/s ({:.0f}, {:.0f}), {:.0f} % of {:.0f} GFLOP/s ({}), {:.3f} % of it waiting for data", size.name,
+               own, ours[size.name].tokens_per_second, again.tokens_per_second, 100 * own * again.flops / peak.flops(),
+               peak.flops() / 1e9, peak.what(), 100 * again.data_share);
     for (const auto& [mode, speed] : theirs[size.name]) fmt::print("; {} {:.0f}, ratio {:.2f}", mode, speed, own / speed);
     fmt::print("\n");
+    std::fflush(stdout);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Options options = options_of(argc, argv);
+  const Json group = {{"device", options.device}, {"threads", 2}, {"dtype", options.dtype}};
+  model::prepare({{"compute", group}}, argc, argv);   // sets the environment, and starts this program anew
+  const auto compute = model::resolve(support::make_config<model::ComputeConfig>(group, "compute"));
+  const at::Device device = model::open_device(compute);
+  if (sizes_of(options).empty()) throw support::ConfigError(support::cat("there is no size '", options.size, "'"));
+  ProductPeak peak(device, model::compute_type(compute));
+  const std::string name = model::device_name(device);
+  fmt::print("{}; a product of {}: {:.0f} GFLOP/s\n", model::device_summary(compute, device), peak.what(), peak.flops() / 1e9);
+  std::fflush(stdout);
+  model::ComputeConfig of_each = compute;
+  of_each.micro_batch.reset();   // by the size's own batch
+  if (options.forms) print_forms(options, of_each, device, model::peak_flops(device, name).value_or(peak.flops()));
+  else print_beside_peer(options, of_each, device, peak);
   return 0;
+} catch (const pe::support::Error& error) {
+  fmt::print(stderr, "training: {}\n", error.what());
+  return error.exit_code();
 }

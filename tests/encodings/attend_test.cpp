@@ -1,4 +1,5 @@
 // Attention with an encoding against naive loops in double precision, and the choice of routes.
+#include <ATen/Context.h>
 #include <ATen/SDPBackend.h>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -222,11 +223,13 @@ BOOST_AUTO_TEST_CASE(a_gpu_must_not_fall_back_to_plain_attention_unasked) {
   const auto refused = [&](std::int64_t backend, const Tensor& of) {
     try {
       require_fused_backend(backend, of, true);
-    } catch (const support::ConfigError& error) {
+    } catch (const support::Error& error) {
       return std::string(error.what());
     }
     return std::string();
   };
+  const bool was = at::globalContext().deterministicAlgorithms();
+  at::globalContext().setDeterministicAlgorithms(false, false);
   const auto plain = static_cast<std::int64_t>(at::SDPBackend::math);
   BOOST_TEST(refused(plain, q).find("no fused attention for heads of width 20 in BFloat16 with a mask") != std::string::npos);
   BOOST_TEST(refused(plain, q).find("compute.kernels: plain") != std::string::npos);
@@ -235,6 +238,11 @@ BOOST_AUTO_TEST_CASE(a_gpu_must_not_fall_back_to_plain_attention_unasked) {
        {at::SDPBackend::flash_attention, at::SDPBackend::efficient_attention, at::SDPBackend::cudnn_attention}) {
     BOOST_TEST(refused(static_cast<std::int64_t>(backend), q) == "");
   }
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  BOOST_TEST(refused(static_cast<std::int64_t>(at::SDPBackend::flash_attention), q) == "");
+  BOOST_TEST(refused(static_cast<std::int64_t>(at::SDPBackend::cudnn_attention), q).find("compute.deterministic is on") !=
+             std::string::npos);
+  at::globalContext().setDeterministicAlgorithms(was, false);
   kernels::use_fused(false);
   BOOST_TEST(refused(plain, q) == "");
   kernels::use_fused(true);

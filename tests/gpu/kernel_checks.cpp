@@ -13,6 +13,7 @@
 
 #include "encodings/rotary.h"
 #include "kernels/ops.h"
+#include "kernels/product.h"
 #include "support/random.h"
 
 namespace pe::test {
@@ -218,6 +219,24 @@ void check_adam(at::Device device, const KernelShapes& shapes) {
     BOOST_TEST((found.second - second).abs().max().item<double>() <= 4e-6 * second.max().item<double>());
     BOOST_TEST(found.shadow.equal(found.values.to(at::kBFloat16)));
     BOOST_TEST(found.values.equal(again.values));
+  }
+}
+
+// Products of LibTorch's, which sum in fp32 what a GPU multiplies in bf16: a rounding of the products alone would cost 2e-3.
+void check_weight_gradients(at::Device device, const KernelShapes& shapes) {
+  const std::int64_t tokens = shapes.batch * shapes.length;
+  const Tensor a = values(1, {tokens, shapes.inner}, device), b = values(2, {tokens, shapes.width}, device),
+               base = values(3, {shapes.inner, shapes.width}, device);
+  const Tensor expected = base + a.t().matmul(b);
+  const double scale = expected.abs().max().item<double>();
+  for (const auto& [type, allowed] : kTypes) {
+    const Tensor found = base.to(at::kFloat), again = base.to(at::kFloat);
+    for (const Tensor& gradient : {found, again}) kernels::add_product(gradient, a.to(type), b.to(type));
+    BOOST_TEST_CONTEXT("weight gradients in " << type) {
+      const double most = device.is_cuda() && type == at::kBFloat16 ? 1e-4 : allowed;
+      BOOST_TEST((found.to(at::kDouble) - expected).abs().max().item<double>() <= most * scale);
+      BOOST_TEST(found.equal(again));
+    }
   }
 }
 

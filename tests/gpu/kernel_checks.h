@@ -26,6 +26,7 @@ void check_swiglu(at::Device device, const KernelShapes& shapes);
 void check_cross_entropy(at::Device device, const KernelShapes& shapes);
 void check_embedding_gradient(at::Device device, const KernelShapes& shapes);
 void check_adam(at::Device device, const KernelShapes& shapes);
+void check_weight_gradients(at::Device device, const KernelShapes& shapes);
 void check_draws_and_gathers(at::Device device, const KernelShapes& shapes);
 
 }  // namespace pe::test

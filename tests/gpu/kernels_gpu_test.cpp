@@ -19,6 +19,7 @@ BOOST_AUTO_TEST_CASE(swiglu) { check_swiglu(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(cross_entropy) { check_cross_entropy(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(embedding_gradient) { check_embedding_gradient(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(adam) { check_adam(gpu(), {}); }
+BOOST_AUTO_TEST_CASE(weight_gradients) { check_weight_gradients(gpu(), {}); }
 BOOST_AUTO_TEST_CASE(draws_and_gathers) { check_draws_and_gathers(gpu(), {}); }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,10 +1,14 @@
 // The CPU's products and losses, in every instruction set that this machine has, against float64.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
 #include <boost/test/unit_test.hpp>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
+#include "encodings/rotary.h"
 #include "instruction_sets.h"
 #include "support/random.h"
 
@@ -39,9 +43,58 @@ Tensor product_bound(const Tensor& a, const Tensor& b, const Tensor& c) {
   return (norms + c.abs()) * (kUnits * kUnit);
 }
 
+/// Heads [2, 3, 5, width] out of a packed projection and back: what a form of the kernels makes of them in one pass.
+struct HeadsOnePass {
+  std::int64_t width = 0, pairs = 0;
+  bool half = true, normed = true, by_sequence = false;
+
+  Tensor floats(std::uint64_t key, std::vector<std::int64_t> shape) const { return normals(key, std::move(shape)).to(at::kFloat); }
+  Tensor packed() const { return floats(1, {10, 3 * width}); }
+  Tensor dout() const { return floats(2, {2, 3, 5, width}); }
+  Tensor cos() const { return floats(3, by_sequence ? std::vector<std::int64_t>{2, 5, pairs} : std::vector<std::int64_t>{5, pairs}).cos(); }
+  Tensor sin() const { return floats(3, cos().sizes().vec()).sin(); }
+  Tensor weight() const { return floats(4, {width}); }
+  HeadShape shape() const { return {5, 3, width, 3 * width}; }
+  HeadStrides strides() const { return {15 * width, 5 * width, width}; }
+
+  /// Heads, gradients of the packed projection and of the norm's weight. @param g what comes back
+  std::array<Tensor, 3> run(const Table& table, const Tensor& c, const Tensor& s, const Tensor& g) const {
+    const Tensor from = packed(), w = weight(), out = at::empty({2, 3, 5, width}), rstd = at::empty({10, 3}), back = at::empty_like(from),
+                 dw = at::zeros({width});
+    HeadRotation rotation;
+    if (c.defined()) {
+      rotation = {c.data_ptr<float>(), s.data_ptr<float>(), pairs, by_sequence ? c.stride(0) : 0, pairs, half};
+    }
+    const float* norm = normed ? w.data_ptr<float>() : nullptr;
+    table.split_heads(from.data_ptr<float>(), norm, 1e-6F, out.data_ptr<float>(), strides(), rstd.data_ptr<float>(), shape(), rotation, 0, 10);
+    table.split_heads_backward(g.data_ptr<float>(), strides(), from.data_ptr<float>(), norm, rstd.data_ptr<float>(), back.data_ptr<float>(),
+                               dw.data_ptr<float>(), shape(), rotation, 0, 10);
+    return {out, back, dw};
+  }
+};
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(cpu_kernels)
+
+// Not near them: every form rounds products and sums as the rotation alone does, so that nobody's results changed.
+BOOST_AUTO_TEST_CASE(heads_rotated_while_they_are_split_are_bit_for_bit_those_rotated_after) {
+  for (const HeadsOnePass& of : {HeadsOnePass{64, 32}, {64, 32, false}, {48, 24, true, false}, {40, 7, false, true, true}, {20, 9, true, true, true},
+                                 {33, 16, false, false, true}}) {
+    const auto layout = of.half ? pe::encodings::PairLayout::kHalf : pe::encodings::PairLayout::kInterleaved;
+    const Tensor cos = of.cos(), sin = of.sin();
+    for (const std::string& set : pe::test::instruction_sets()) {
+      BOOST_TEST_CONTEXT(set << ", heads of " << of.width << ", " << of.pairs << " pairs") {
+        const Table& table = table_for(set);
+        const auto found = of.run(table, cos, sin, of.dout());
+        const auto expected = of.run(table, {}, {}, pe::encodings::rotate(of.dout(), cos, -sin, layout));
+        BOOST_TEST(found[0].equal(pe::encodings::rotate(expected[0], cos, sin, layout)));
+        BOOST_TEST(found[1].equal(expected[1]));
+        BOOST_TEST(found[2].equal(expected[2]));
+      }
+    }
+  }
+}
 
 // Shapes with and without remainders, either operand transposed, added to what was there.
 BOOST_AUTO_TEST_CASE(products_are_those_of_a_naive_loop, *boost::unit_test::precondition(HasAvx512{})) {

@@ -30,11 +30,16 @@ struct Sizes {
 };
 constexpr Sizes kSizes[] = {{1, 1, 1}, {33, 65, 7}, {32, 64, 128}, {70, 300, 129}, {128, 40, 2049}, {5, 1000, 64}};
 
-/// In bf16 while it lives.
-struct InBf16 {
-  InBf16() { kernels::multiply_in_bf16(true); }
-  ~InBf16() { kernels::multiply_in_bf16(false); }
-};
+/// Runs `check` in bf16 by each unit that this CPU has.
+template <typename Check>
+void for_each_unit(const Check& check) {
+  for (const auto unit : {kernels::Bf16Unit::kAvx512, kernels::Bf16Unit::kAmx}) {
+    if (!kernels::can_multiply_in_bf16(unit)) continue;
+    kernels::multiply_in_bf16(unit);
+    BOOST_TEST_CONTEXT(name_of(unit)) check();
+    kernels::multiply_in_bf16(kernels::Bf16Unit::kNone);
+  }
+}
 
 struct HasBf16 {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
@@ -78,8 +83,7 @@ BOOST_AUTO_TEST_CASE(fp32_agrees_with_float64) {
 
 // Operands rounded to bf16, whose products are exact in fp32: what is left is the error of sums in fp32.
 BOOST_AUTO_TEST_CASE(bf16_is_the_product_of_rounded_operands, *boost::unit_test::precondition(HasBf16{})) {
-  const InBf16 wanted;
-  for_each_layout([](const Tensor& a, const Tensor& b) {
+  for_each_unit([] { for_each_layout([](const Tensor& a, const Tensor& b) {
     const Tensor exact = at::mm(a.to(at::kBFloat16).to(at::kDouble), b.to(at::kBFloat16).to(at::kDouble));
     const Tensor base = normals(3, {a.size(0), b.size(1)}).to(at::kFloat);
     BOOST_TEST(largest_difference(kernels::product(a, b), exact) <= 1e-3);
@@ -87,24 +91,24 @@ BOOST_AUTO_TEST_CASE(bf16_is_the_product_of_rounded_operands, *boost::unit_test:
     const Tensor gradient = base.clone();
     kernels::add_product(gradient, a.t(), b);
     BOOST_TEST(largest_difference(gradient, exact + base.to(at::kDouble)) <= 1e-3);
-  });
+  }); });
 }
 
 BOOST_AUTO_TEST_CASE(bf16_gives_the_same_bits_in_any_number_of_threads, *boost::unit_test::precondition(HasBf16{})) {
-  const InBf16 wanted;
   const Tensor a = normals(1, {200, 1500}).to(at::kFloat), b = normals(2, {1500, 333}).to(at::kFloat);
-  const int before = at::get_num_threads();
-  const Tensor one = kernels::product(a, b);
-  for (const int threads : {2, 3}) {
-    at::set_num_threads(threads);
-    BOOST_TEST(kernels::product(a, b).equal(one));
-  }
-  at::set_num_threads(before);
+  for_each_unit([&] {
+    const int before = at::get_num_threads();
+    const Tensor one = kernels::product(a, b);
+    for (const int threads : {2, 3}) {
+      at::set_num_threads(threads);
+      BOOST_TEST(kernels::product(a, b).equal(one));
+    }
+    at::set_num_threads(before);
+  });
 }
 
 BOOST_AUTO_TEST_CASE(nothing_to_sum_is_zero, *boost::unit_test::precondition(HasBf16{})) {
-  const InBf16 wanted;
-  BOOST_TEST(kernels::product(at::zeros({3, 0}), at::zeros({0, 4})).equal(at::zeros({3, 4})));
+  for_each_unit([] { BOOST_TEST(kernels::product(at::zeros({3, 0}), at::zeros({0, 4})).equal(at::zeros({3, 4}))); });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,8 +1,13 @@
+#include <ATen/Context.h>
+#include <ATen/SDPBackend.h>
+
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 
 #include "model/compute.h"
 #include "model/device.h"
 #include "support/error.h"
+#include "support/instruction_sets.h"
 
 namespace {
 
@@ -56,18 +61,73 @@ BOOST_AUTO_TEST_CASE(bf16_on_a_cpu_needs_the_widest_instructions_and_our_kernels
   } catch (const pe::support::ConfigError&) {
     return;   // this machine has no AVX-512
   }
-  const auto environment = pe::model::environment_of(config);
-  BOOST_TEST((std::find(environment.begin(), environment.end(), "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX") != environment.end()));
   config.kernels = pe::model::Kernels::kPlain;
   BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,
                         [](const auto& error) { return mentions(error, "compute.kernels is plain"); });
 }
 
+// AMX and AVX512-BF16 sum in different orders, so the key says which it is; and no key has amx where nothing uses it.
+BOOST_AUTO_TEST_CASE(amx_is_for_products_in_bf16_on_machines_that_have_it) {
+  const bool has = pe::support::widest_instruction_set() == std::string("amx");
+  ComputeConfig config;
+  BOOST_TEST((pe::model::resolve(config).isa != pe::model::Isa::kAmx));   // fp32
+  config.isa = pe::model::Isa::kAmx;
+  BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [&](const auto& error) {
+    return mentions(error, has ? "compute.isa is amx, which only products in bf16" : "compute.isa is amx, but this machine has no more than");
+  });
+  config.dtype = pe::model::Precision::kBf16;
+  if (!has) {
+    BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError,
+                          [](const auto& error) { return mentions(error, "compute.isa is amx, but this machine has no more than"); });
+    return;
+  }
+  BOOST_TEST((pe::model::resolve(config).isa == pe::model::Isa::kAmx));
+  const auto environment = pe::model::environment_of(config);
+  BOOST_TEST((std::find(environment.begin(), environment.end(), "ONEDNN_MAX_CPU_ISA=AVX512_CORE_AMX") != environment.end()));
+  config.isa = pe::model::Isa::kAuto;
+  BOOST_TEST((pe::model::resolve(config).isa == pe::model::Isa::kAmx));
+}
+
+BOOST_AUTO_TEST_CASE(only_a_gpu_may_be_told_to_be_faster_than_deterministic) {
+  ComputeConfig config;
+  BOOST_TEST((pe::model::resolve(config).deterministic == pe::model::Determinism::kOn));
+  config.deterministic = pe::model::Determinism::kOff;
+  BOOST_CHECK_EXCEPTION(pe::model::resolve(config), pe::support::ConfigError, [](const auto& error) {
+    return mentions(error, "compute.deterministic is off") && mentions(error, "compute.device: cuda");
+  });
+  config.device = pe::model::DeviceKind::kCuda;
+  const auto has = [&](const char* name) {
+    const auto environment = pe::model::environment_of(config);
+    return std::any_of(environment.begin(), environment.end(), [&](const std::string& entry) { return entry.starts_with(name); });
+  };
+  BOOST_TEST(!has("NCCL_ALGO="));
+  BOOST_TEST(!has("CUBLAS_WORKSPACE_CONFIG="));
+  config.deterministic = pe::model::Determinism::kAuto;
+  BOOST_TEST(has("NCCL_ALGO=Ring"));
+  BOOST_TEST(has("CUBLAS_WORKSPACE_CONFIG=:4096:8"));
+}
+
+BOOST_AUTO_TEST_CASE(attention_of_cudnn_comes_first_where_nothing_needs_to_be_deterministic) {
+  at::Context& context = at::globalContext();
+  const bool was = context.deterministicAlgorithms();
+  const auto order = context.sDPPriorityOrder();
+  for (int i = 0; i < 2; ++i) {
+    pe::model::set_deterministic(false);
+    BOOST_TEST(!context.deterministicAlgorithms());
+    BOOST_TEST((context.sDPPriorityOrder()[0] == at::SDPBackend::cudnn_attention));
+    pe::model::set_deterministic(true);
+    BOOST_TEST(context.deterministicAlgorithms());
+    BOOST_TEST((context.sDPPriorityOrder() == order));
+  }
+  context.setDeterministicAlgorithms(was, false);
+}
+
 BOOST_AUTO_TEST_CASE(the_words_of_the_group_read_back) {
-  const auto config = pe::support::make_config<ComputeConfig>({{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"threads", 3}});
+  const auto config = pe::support::make_config<ComputeConfig>({{"device", "cuda"}, {"isa", "avx2"}, {"dtype", "bf16"}, {"deterministic", "off"}, {"threads", 3}});
   BOOST_TEST((config.device == pe::model::DeviceKind::kCuda));
   BOOST_TEST((config.isa == pe::model::Isa::kAvx2));
   BOOST_TEST((config.dtype == pe::model::Precision::kBf16));
+  BOOST_TEST((config.deterministic == pe::model::Determinism::kOff));
   BOOST_TEST(*config.threads == 3);
   BOOST_TEST(!config.micro_batch.has_value());
 }

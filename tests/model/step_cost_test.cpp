@@ -133,7 +133,7 @@ struct OwnProducts {
 BOOST_AUTO_TEST_SUITE(step_cost)
 
 BOOST_AUTO_TEST_CASE(a_layer_on_the_cpu, *boost::unit_test::precondition(OwnProducts{})) {
-  for (const Limit& limit : {Limit{"none", 103, 45.3}, Limit{"rope", 125, 49.3}, Limit{"alibi", 117, 45.3}})
+  for (const Limit& limit : {Limit{"none", 103, 45.3}, Limit{"rope", 109, 45.3}, Limit{"alibi", 117, 45.3}})
     compare(limit);
 }
 

@@ -42,7 +42,7 @@ TrainConfig config_of(model::Precision dtype, std::int64_t seed) {
 
 /// fp32 again, whatever a test left.
 struct Fp32Again {
-  ~Fp32Again() { kernels::multiply_in_bf16(false); }
+  ~Fp32Again() { kernels::multiply_in_bf16(kernels::Bf16Unit::kNone); }
 };
 
 }  // namespace

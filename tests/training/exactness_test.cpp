@@ -348,6 +348,9 @@ BOOST_AUTO_TEST_CASE(a_fingerprint_names_all_that_decides_bits) {
   BOOST_TEST(model::fingerprint(compute, at::kCPU)["dtype"] == "bf16");
   compute.kernels = model::Kernels::kPlain;
   BOOST_TEST(model::fingerprint(compute, at::kCPU)["kernels"] == "plain");
+  BOOST_TEST(!model::fingerprint(compute, at::kCPU).contains("deterministic"));
+  compute.deterministic = model::Determinism::kOff;
+  BOOST_TEST(model::fingerprint(compute, at::kCPU)["deterministic"] == false);
 }
 
 // The place of a word among its enumerators may move from build to build.

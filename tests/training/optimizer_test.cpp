@@ -5,6 +5,7 @@
 #include <ATen/ops/matmul.h>
 #include <torch/types.h>
 
+#include "cuda/host_plugin.h"
 #include "support/error.h"
 #include "support/random.h"
 #include "training/optimizer.h"
@@ -194,6 +195,44 @@ BOOST_AUTO_TEST_CASE(newton_schulz_moves_singular_values_near_one) {
     BOOST_TEST(values_now.min().item<double>() > 0.65);
     BOOST_TEST(values_now.max().item<double>() < 1.25);
     BOOST_TEST((made - at::diag(values_now)).abs().max().item<double>() < 1e-9);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(many_matrices_at_once_in_bf16_are_orthogonalised_as_each_alone) {
+  for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{24, 40}, {40, 24}}) {
+    std::vector<double> values(static_cast<std::size_t>(3 * rows * columns));
+    pe::support::philox_normal(9, values.data(), values.size());
+    const at::Tensor g = at::from_blob(values.data(), {3, rows, columns}, at::TensorOptions(at::kDouble)).clone();
+    const at::Tensor found = orthogonalised_in_bf16(g.to(at::kFloat)).to(at::kDouble);
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const at::Tensor alone = orthogonalised(g[i]);
+      BOOST_TEST((found[i] - alone).norm().item<double>() < 0.02 * alone.norm().item<double>());
+    }
+  }
+}
+
+// Where the plug-in is, Muon takes the matrices of a shape at once: what it does to weights is the same up to bf16's rounding.
+BOOST_AUTO_TEST_CASE(muon_by_shape_moves_weights_as_muon_by_matrix) {
+  OptimizerSettings settings = kAdamW;
+  settings.kind = OptimizerKind::kMuon;
+  const auto moved = [&] {
+    const LanguageModel model = tiny_model("t5");
+    Optimizer optimizer(model, settings, 0);
+    std::vector<at::Tensor> before, after;
+    for (const auto& parameter : model.parameters()) before.push_back(parameter.tensor.detach().clone());
+    for (int step = 0; step < 2; ++step) {
+      fill_gradients(model, 77 + 50 * static_cast<std::uint64_t>(step), 1.0);
+      optimizer.step(step, 0.01);
+    }
+    for (std::size_t i = 0; i < before.size(); ++i) after.push_back(model.parameters()[i].tensor.detach() - before[i]);
+    return after;
+  };
+  const auto alone = moved();
+  const pe::test::StandIn plugin;
+  const auto at_once = moved();
+  BOOST_REQUIRE(alone.size() == at_once.size());
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    BOOST_TEST((at_once[i] - alone[i]).norm().item<double>() <= 0.03 * alone[i].norm().item<double>() + 1e-6);
   }
 }
 

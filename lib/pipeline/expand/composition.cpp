@@ -315,7 +315,7 @@ std::optional<Json> Composer::config_of(const Stage& stage, const Scope& scope, 
 /// What `compute.isa: auto` becomes: what the stage's block `slurm`, or the file's, says of the machines that will run
 /// it, so that a login node, a laptop and a compute node give the tasks the same keys; else the machine that plans.
 std::string Composer::isa_of(const Stage& stage, Mistakes& mistakes) const {
-  static const std::vector<std::string> kKnown{"avx512", "avx2", "portable"};
+  static const std::vector<std::string> kKnown{"amx", "avx512", "avx2", "portable"};
   for (const Node* block : {&stage.node->slurm, &source_.file.slurm}) {
     const Node* isa = block->is_map() ? block->find("isa") : nullptr;
     if (!isa) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pipeline/file/config_value.h"
+#include "support/instruction_sets.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -38,18 +39,7 @@ bool accepts(const support::Field& field, const std::string& word) {
 
 }  // namespace
 
-std::string machine_isa() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return "avx512";
-  }
-  if (avx2) return "avx2";
-#endif
-  return "portable";
-}
+std::string machine_isa() { return support::widest_instruction_set(); }
 
 void resolve_compute(const StageDescription& stage, const Resources& resources, const std::string& isa, Json& config) {
   const support::Field* group = support::find_field(stage.fields, "compute");
@@ -71,6 +61,7 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
       found != compute.end() && found->is_number_integer() ? std::max<std::int64_t>(1, found->get<std::int64_t>()) : 1;
   resolve("threads", [&](const auto&) -> Json { return std::max<std::int64_t>(1, resources.cpus / ranks); });
   resolve("dtype", [&](const auto&) -> Json { return cuda ? "bf16" : "fp32"; });
+  resolve("deterministic", [&](const auto&) -> Json { return "on"; });
   resolve("micro_batch", [&](const auto&) -> Json {
     const std::int64_t whole = batch_of(stage, config),
                        batch = whole % ranks == 0 ? whole / ranks : whole;  // of a rank
@@ -78,8 +69,11 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
     return batch > 0 ? Json(batch) : Json();   // the stage takes the whole batch of the model that it continues
   });
   resolve("isa", [&](const support::Field& field) -> Json {
-    static const std::vector<std::string> kFallingOrder{"avx512", "avx2", "portable"};
+    static const std::vector<std::string> kFallingOrder{"amx", "avx512", "avx2", "portable"};
     auto at = std::find(kFallingOrder.begin(), kFallingOrder.end(), isa);
+    // Nothing else uses AMX, and keys of the rest must not tell such machines apart.
+    const bool uses_amx = !cuda && compute.contains("dtype") && compute["dtype"] == "bf16";
+    if (isa == "amx" && !uses_amx) ++at;
     for (; at != kFallingOrder.end(); ++at) {
       if (accepts(field, *at)) return *at;
     }

@@ -340,8 +340,11 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
                                    document_of(store, inventory, *stage, records, folder).dump(1) + "\n", false);
     launch.arguments = {stage->executable, "--task", (folder / "task.json").string()};
     const Json& config = record.config;
-    const bool cuda = config.is_object() && config.contains("compute") && config["compute"].is_object() &&
-                      config["compute"].value("device", "") == "cuda";
+    const bool computes = config.is_object() && config.contains("compute") && config["compute"].is_object();
+    const bool cuda = computes && config["compute"].value("device", "") == "cuda";
+    if (computes && config["compute"].value("deterministic", "") == "off") {
+      throw Cannot{"compute.deterministic is off: another run gives other bytes"};
+    }
     if (cuda && options.gpus.empty()) throw Cannot{"it was made on a GPU, and none is available here (--gpus)"};
     launch.environment = stage_environment(cuda ? options.gpus : std::vector<std::string>(), stage->name);
     runner.start(launch);

@@ -82,9 +82,57 @@ BOOST_AUTO_TEST_CASE(the_instruction_set_falls_to_one_that_the_field_accepts) {
   BOOST_TEST(config["compute"]["isa"] == "avx2");
 }
 
-BOOST_AUTO_TEST_CASE(the_machine_has_one_of_three) {
+BOOST_AUTO_TEST_CASE(what_can_be_deterministic_is_unless_told_otherwise) {
+  Json document = test::stage_documents().at(2);
+  for (Json& field : document["fields"]) {
+    if (field["name"] != "compute") continue;
+    Json row = *std::find_if(field["fields"].begin(), field["fields"].end(), [](const Json& f) { return f["name"] == "isa"; });
+    row["name"] = "deterministic";
+    row["choices"] = {"auto", "on", "off"};
+    row["neutral"] = "on";
+    field["fields"].push_back(row);
+  }
+  const StageDescription stage = parse_description(document, "x");
+  const auto of = [&](const char* word) {
+    Json config = support::defaults(stage.fields);
+    config["compute"]["deterministic"] = word;
+    Resources resources;
+    resources.gpus = 1;
+    resolve_compute(stage, resources, "avx512", config);
+    return std::pair(config["compute"]["deterministic"], support::hashed_config(stage.fields, config)["compute"]);
+  };
+  BOOST_TEST(of("auto").first == "on");
+  BOOST_TEST(!of("auto").second.contains("deterministic"));   // keys from before this field stay
+  BOOST_TEST(of("off").second["deterministic"] == "off");
+}
+
+BOOST_AUTO_TEST_CASE(amx_is_in_keys_of_bf16_on_a_cpu_alone) {
+  Json document = test::stage_documents().at(2);
+  for (Json& field : document["fields"]) {
+    if (field["name"] != "compute") continue;
+    for (Json& inner : field["fields"]) {
+      if (inner["name"] == "isa") inner["choices"] = {"auto", "amx", "avx512", "avx2", "portable"};
+    }
+  }
+  const StageDescription stage = parse_description(document, "x");
+  const auto of = [&](double gpus, const char* dtype) {
+    Json config = support::defaults(stage.fields);
+    config["compute"]["dtype"] = dtype;
+    Resources resources;
+    resources.gpus = gpus;
+    resolve_compute(stage, resources, "amx", config);
+    return config["compute"]["isa"];
+  };
+  BOOST_TEST(of(0, "bf16") == "amx");
+  BOOST_TEST(of(0, "auto") == "avx512");
+  BOOST_TEST(of(0, "fp32") == "avx512");
+  BOOST_TEST(of(1, "bf16") == "avx512");
+  BOOST_TEST(resolved({}, "amx", {{"dtype", "bf16"}})["isa"] == "avx512");   // the widest that this stage takes
+}
+
+BOOST_AUTO_TEST_CASE(the_machine_has_one_of_four) {
   const std::string isa = machine_isa();
-  BOOST_TEST((isa == "avx512" || isa == "avx2" || isa == "portable"));
+  BOOST_TEST((isa == "amx" || isa == "avx512" || isa == "avx2" || isa == "portable"));
 }
 
 BOOST_AUTO_TEST_CASE(where_the_file_names_the_machines_that_run_it_the_planning_machine_is_in_no_key) {
@@ -106,7 +154,7 @@ BOOST_AUTO_TEST_CASE(where_the_file_names_the_machines_that_run_it_the_planning_
   BOOST_TEST((avx2 == keys("", "avx2")));
   BOOST_TEST((avx2 != keys("isa: portable", "avx2")));
   const std::string refused = folder.refusal(with("isa: avx"));
-  BOOST_TEST(refused.find("expected one of avx512, avx2, portable as slurm.isa, found 'avx'") != std::string::npos,
+  BOOST_TEST(refused.find("expected one of amx, avx512, avx2, portable as slurm.isa, found 'avx'") != std::string::npos,
              refused);
 }
 

@@ -1,0 +1,41 @@
+#include "support/instruction_sets.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+namespace pe::support {
+
+#if defined(__x86_64__)
+
+namespace {
+
+/// AMX for bf16, and a system that saves its registers. A process asks for them once more, which LibTorch does.
+bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kSavesByXsave = 1U << 27, kBf16 = 1U << 22, kTiles = 1U << 24, kTileState = 3U << 17;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & kSavesByXsave) == 0) return false;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kBf16) == 0 || (d & kTiles) == 0) return false;
+  unsigned low = 0, high = 0;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (low & kTileState) == kTileState;
+}
+
+}  // namespace
+
+const char* widest_instruction_set() {
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  if (avx512) return has_amx() ? "amx" : "avx512";
+  return avx2 ? "avx2" : "portable";
+}
+
+#else
+
+const char* widest_instruction_set() { return "portable"; }
+
+#endif
+
+}  // namespace pe::support

@@ -1,0 +1,11 @@
+/// @file
+/// What the CPU of this machine can do.
+#pragma once
+
+namespace pe::support {
+
+/// The widest set that this machine has, in the words of `compute.isa`: "amx" (AMX's tiles in bf16, with AVX-512 beside them),
+/// "avx512" (F, DQ, BW and VL), "avx2" (with FMA) or "portable".
+const char* widest_instruction_set();
+
+}  // namespace pe::support
