@@ -201,7 +201,7 @@ int run_order(WorkOrder order, const StageInfo& info, const cli::StageFlags& fla
     Json machine = info.machine ? info.machine(order.config) : Json::object();
     machine["event"] = "machine";
     machine["build_id"] = support::own_build_id();
-    progress->event(std::move(machine));
+    progress->event(machine);
   }
   const auto tell_memory = [&] { progress->event({{"event", "memory"}, {"peak_rss_bytes", support::peak_memory()}}); };
   try {

@@ -325,6 +325,15 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   BOOST_TEST(words[0] == "pass");
   BOOST_TEST(words[2] == "pass");
   const auto reason = [&](std::size_t check) { return cell_of(table_of(section_of("checks", results), "checks"), check, "reason").text; };
+  // What goes on from a trunk goes on at its rate: no second value that was tried.
+  BOOST_TEST(reason(3).find("at one learning rate here (") != std::string::npos);
+  results.curves.push_back(results.curves[0]);
+  results.curves.back().first_step = 100;
+  results.curves.back().peak_rate /= 2;
+  BOOST_TEST(reason(3).find("at one learning rate here (") != std::string::npos, reason(3));
+  results.curves.back().first_step = 0;
+  BOOST_TEST(reason(3).find(" was trained at two learning rates here (") != std::string::npos, reason(3));
+  results.curves.pop_back();
   results.curves[1].config["train"]["beta2"] = 0.95;
   BOOST_TEST(verdicts(results)[0] == "pass");
   BOOST_TEST(verdicts(results)[2] == "FAIL");

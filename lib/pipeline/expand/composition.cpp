@@ -236,7 +236,7 @@ void Composer::lay_sets(const Stage& stage, const Scope& scope, Json& config, su
   for (const Flag& flag : flags->second) {
     const support::Field* field = support::find_field(description.fields, flag.key);
     const bool is_path = field && (field->type == support::FieldType::kPath || field->type == support::FieldType::kPathList);
-    const auto absolute = [&](std::string text) {
+    const auto absolute = [&](const std::string& text) {
       return text.empty() || fs::path(text).is_absolute() ? text : (folder_ / text).lexically_normal().string();
     };
     Node value;
@@ -401,7 +401,7 @@ Json Composer::left_out(const Task& task) const {
   }
   Json left = Json::array();
   for (const auto& [axis, labels] : source_.known_labels) {
-    if (std::any_of(task.axes.begin(), task.axes.end(), [&](const auto& own) { return own.first == axis; })) continue;
+    if (std::any_of(task.axes.begin(), task.axes.end(), [&axis = axis](const auto& own) { return own.first == axis; })) continue;
     for (const std::string& label : labels) {
       if (kept[axis].count(label) == 0) left.push_back(cat(axis, "=", label));
     }

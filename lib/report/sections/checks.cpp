@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "report/comparison.h"
 #include "report/section.h"
 #include "support/text.h"
@@ -175,14 +177,20 @@ Check tuned_rates(const Results& results) {
   std::map<std::string, std::set<double>> rates;
   for (const auto* curves : {&results.curves, &results.unselected_curves}) {
     for (const Curve& curve : *curves) {
-      if (std::isfinite(curve.peak_rate)) rates[curve.run.encoding].insert(curve.peak_rate);
+      // A branch goes on at the rate that its trunk had reached.
+      if (std::isfinite(curve.peak_rate) && curve.first_step == 0) rates[curve.run.encoding].insert(curve.peak_rate);
     }
   }
-  if (rates.empty()) return {check.what, Outcome::kUnknown, "no training log was gathered"};
+  if (rates.empty()) {
+    return {check.what, Outcome::kUnknown,
+            results.curves.empty() ? "no training log was gathered" : "no log of a training from scratch was gathered"};
+  }
   for (const auto& [encoding, own] : rates) {
     if (own.size() < 3) {
+      std::vector<std::string> words;
+      for (const double rate : own) words.push_back(fmt::format("{:.4g}", rate));
       return {check.what, Outcome::kFail, cat(encoding, " was trained at ", own.size() == 1 ? "one learning rate" : "two learning rates", " here (",
-                                              support::shortest(*own.begin()), ")")};
+                                              support::join(words, ", "), ")")};
     }
   }
   for (const Selection& selection : results.selections) {
