@@ -17,7 +17,7 @@ RunContext::RunContext(const Graph& graph_in, const Plan& plan_in, Store& store_
   shown.graph = &graph;
 }
 
-void RunContext::emit(RunEvent event) {
+void RunContext::emit(const RunEvent& event) {
   shown.now_s = runner.now();
   if (states) shown.counts = states->counts();
   if (folder && !folder->add(graph, event) && !journal_failed_) {

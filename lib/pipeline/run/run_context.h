@@ -35,7 +35,7 @@ class RunContext {
   const Task& task(std::size_t i) const { return graph.tasks[i]; }
 
   /// Into the journal, and to whoever watches.
-  void emit(RunEvent event);
+  void emit(const RunEvent& event);
   void tell_state() { listener_.on_tick(shown); }
   void warn(std::string text) { emit({"warn", -1, 0, {{"text", std::move(text)}}}); }
   void warn(std::size_t task, int attempt, std::string text);

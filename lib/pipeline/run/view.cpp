@@ -151,7 +151,6 @@ std::vector<std::string> write_reports(const Graph& graph, const Store& store, c
   for (const ViewItem* item : found) contents[place(*item).string()] = item->output.content;
 
   std::error_code error;
-  fs::path current = latest;
   bool same = false;
   if (fs::exists(latest / kSourceNote, error)) {
     same = Json::parse(support::read_file(latest / kSourceNote), nullptr, false) == contents;
