@@ -29,7 +29,7 @@ Result to_result(const Record& record) {
 }  // namespace
 
 struct Store::Parts {
-  Parts(fs::path root, StoreOptions options) : folder(std::move(root), options) {}
+  Parts(const fs::path& root, StoreOptions options) : folder(root, options) {}
 
   StoreFolder folder;
   Objects objects{folder};
@@ -38,7 +38,7 @@ struct Store::Parts {
   Hints hints{folder, index};
 };
 
-Store::Store(fs::path root, StoreOptions options) : parts_(std::make_unique<Parts>(std::move(root), options)) {}
+Store::Store(const fs::path& root, StoreOptions options) : parts_(std::make_unique<Parts>(root, options)) {}
 Store::~Store() = default;
 Store::Store(Store&&) noexcept = default;
 Store& Store::operator=(Store&&) noexcept = default;

@@ -42,7 +42,7 @@ class Store {
  public:
   /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
   /// than this program knows; both end `pe-pipeline` with exit code 4.
-  explicit Store(fs::path root, StoreOptions options = {});
+  explicit Store(const fs::path& root, StoreOptions options = {});
   ~Store();
   Store(Store&&) noexcept;
   Store& operator=(Store&&) noexcept;

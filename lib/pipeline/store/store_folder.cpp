@@ -40,7 +40,7 @@ bool is_made(const fs::path& folder, std::vector<std::string>& names) {
 
 }  // namespace
 
-StoreFolder::StoreFolder(fs::path root, StoreOptions options)
+StoreFolder::StoreFolder(const fs::path& root, StoreOptions options)
     : root_(fs::absolute(root).lexically_normal()), options_(options) {
   if (!root_.has_filename()) root_ = root_.parent_path();
   if (options_.create) share_with_group(root_);

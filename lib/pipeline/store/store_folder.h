@@ -27,7 +27,7 @@ class StoreFolder {
  public:
   /// Opens a store, or makes an empty one. @throws IoError when it cannot be read or made, or when VERSION is newer
   /// than this program knows.
-  StoreFolder(std::filesystem::path root, StoreOptions options);
+  StoreFolder(const std::filesystem::path& root, StoreOptions options);
 
   const std::filesystem::path& root() const { return root_; }
   bool durable() const { return options_.durable; }
