@@ -18,25 +18,27 @@ using namespace pe::test;  // NOLINT
 
 namespace {
 
-/// Keys of finished tasks: what no later run may start again.
-std::set<std::string> finished(const Project& project) {
-  std::set<std::string> keys;
-  for (const auto& [key, content] : project.contents()) {
-    if (!key.is_snapshot()) keys.insert(key.key);
-  }
+/// Keys of results, snapshots of trainings among them: what no later run may make again.
+std::set<pipeline::ResultKey> finished(const Project& project) {
+  std::set<pipeline::ResultKey> keys;
+  for (const auto& [key, content] : project.contents()) keys.insert(key);
   return keys;
 }
 
-/// Keys of the tasks that the runs after `before` started. Run ids of one second do not sort by time.
-std::vector<std::string> started_since(const Project& project, const std::vector<std::string>& before) {
-  std::vector<std::string> keys;
+/// What the runs other than `before` made again of `there`: tasks that they started, results that they published.
+std::vector<std::string> made_again(const Project& project, const std::vector<std::string>& before,
+                                    const std::set<pipeline::ResultKey>& there) {
+  std::vector<std::string> again;
   for (const std::string& run : project.store().runs()) {
     if (std::find(before.begin(), before.end(), run) != before.end()) continue;
     for (const Json& event : pipeline::read_journal(project.root() / "store" / "runs" / run)) {
-      if (event.value("event", "") == "start") keys.push_back(event.value("key", ""));
+      const std::string what = event.value("event", "");
+      if (what != "start" && what != "publish") continue;
+      const pipeline::ResultKey key{event.value("key", ""), event.value("step", std::int64_t{-1})};
+      if (there.count(key)) again.push_back(what + " " + event.value("task", "") + " " + key.short_name());
     }
   }
-  return keys;
+  return again;
 }
 
 enum class Victim { kOrchestrator, kStage, kBoth };
@@ -91,8 +93,8 @@ BOOST_AUTO_TEST_CASE(kills_of_orchestrator_and_stages_at_any_time_recover_to_the
       BOOST_REQUIRE_MESSAGE(status.signal == SIGKILL || status.code == 0,
                             "exit code " << status.code << "\n"
                                          << support::read_file(project.root() / "run.out"));
-      for (const std::string& key : started_since(project, runs_before))
-        BOOST_REQUIRE_MESSAGE(before.count(key) == 0, "a finished task was started again: " << key);
+      for (const std::string& what : made_again(project, runs_before, before))
+        BOOST_REQUIRE_MESSAGE(false, "a finished result was made again: " << what);
     }
     const auto before = finished(project);
     const auto runs_before = project.store().runs();
@@ -100,8 +102,8 @@ BOOST_AUTO_TEST_CASE(kills_of_orchestrator_and_stages_at_any_time_recover_to_the
     BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.err);
     BOOST_REQUIRE_MESSAGE((project.contents() == expected), answer.err);
     BOOST_REQUIRE(!has(answer.err, "conflict"));
-    for (const std::string& key : started_since(project, runs_before))
-      BOOST_REQUIRE_MESSAGE(before.count(key) == 0, "a finished task was started again: " << key);
+    for (const std::string& what : made_again(project, runs_before, before))
+      BOOST_REQUIRE_MESSAGE(false, "a finished result was made again: " << what);
     CHECK_HAS(project.call("run").out, "nothing to do");
   }
   BOOST_TEST_MESSAGE("killed " << orchestrators << " orchestrators and " << stages << " stages");

@@ -46,14 +46,12 @@ StoreFolder::StoreFolder(const fs::path& root, StoreOptions options)
   if (options_.create) share_with_group(root_);
   open_or_begin();
   if (!options_.create) return;
-  bool fresh = false;
   for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs", "leases"}) {
     const fs::path sub = root_ / name;
-    if (::access(sub.c_str(), F_OK) == 0) continue;
-    support::make_folders(sub);
-    fresh = true;
+    if (::access(sub.c_str(), F_OK) != 0) support::make_folders(sub);
   }
-  if (fresh && options_.durable) {   // their names, and that of the store
+  // Their names, and that of the store; also when they are there: whoever made them may have died before.
+  if (options_.durable) {
     support::sync_path(root_);
     support::sync_path(root_.parent_path());
   }
@@ -104,16 +102,23 @@ fs::path StoreFolder::hint(const std::string& plan_key) const {
 }
 
 void StoreFolder::make_folder_of(const fs::path& path) const {
-  const fs::path folder = path.parent_path();
+  const fs::path folder = path.parent_path(), parent = folder.parent_path();
   const std::lock_guard lock(folders_mutex_);
-  if (::access(folder.c_str(), F_OK) == 0) return;
-  support::make_folders(folder);
-  const fs::path parent = folder.parent_path();
-  if (options_.durable && folder.filename().native().size() == 2 && ++folders_made_[parent.native()] == kFewFolders) {
-    static constexpr char kDigits[] = "0123456789abcdef";
-    for (int i = 0; i < 256; ++i) support::make_folders(parent / std::string{kDigits[i >> 4], kDigits[i & 15]});
+  const bool there = ::access(folder.c_str(), F_OK) == 0;
+  if (there && (!options_.durable || synced_names_.count(folder.native()) != 0)) return;
+  if (!there) {
+    support::make_folders(folder);
+    if (!options_.durable) return;
+    if (folder.filename().native().size() == 2 && ++folders_made_[parent.native()] == kFewFolders) {
+      static constexpr char kDigits[] = "0123456789abcdef";
+      for (int i = 0; i < 256; ++i) support::make_folders(parent / std::string{kDigits[i >> 4], kDigits[i & 15]});
+    }
   }
-  if (options_.durable) support::sync_path(parent);
+  // Also of a folder that is there: whoever made it may be about to sync its name, or have died before. One sync serves
+  // all names.
+  const std::vector<std::string> names = support::names_in(parent);
+  support::sync_path(parent);
+  for (const std::string& name : names) synced_names_.insert((parent / name).native());
 }
 
 void StoreFolder::sync_folder_of(const fs::path& path) const {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "pipeline/store/record.h"
@@ -58,6 +59,7 @@ class StoreFolder {
   mutable std::set<std::string> warned_;
   mutable std::mutex folders_mutex_;  // held until a new folder's name is synced: another thread may want it at once
   mutable std::map<std::string, int> folders_made_;  // by this process, below objects/ and tasks/
+  mutable std::unordered_set<std::string> synced_names_;  // folders whose names this process knows to be synced
 };
 
 }  // namespace pe::pipeline

@@ -288,6 +288,31 @@ BOOST_AUTO_TEST_CASE(the_disk_forgets_what_was_not_synced) {
   BOOST_TEST(kept > 0u);
 }
 
+// The other process died before it synced the name, or has not come to it yet.
+BOOST_AUTO_TEST_CASE(a_folder_that_another_process_made_is_synced_before_a_record_in_it_is_told_of) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    RandomChoices choices(seed);
+    Faults peace;
+    peace.change = 0;
+    Play play({{0}, true, Endings::kCalmly, 0}, choices, peace);
+    Record record;
+    record.key = {std::string(64, 'a'), -1};
+    record.plan_key = std::string(64, 'b');
+    record.stage = record.task = "toy";
+    record.preimage = record.config = Json::object();
+    play.world().add("other", [&] {
+      for (const char* folder : {"tasks", "tasks/aa"}) support::make_folders(play.store() / folder);
+      support::write_file_atomically(play.store() / "VERSION", std::to_string(kStoreVersion) + "\n", true);
+    });
+    play.world().run();
+    play.world().add("ours", [&] { Store(play.store()).commit(record); });
+    play.world().run();
+    lose_unsynced(choices);
+    const Store opened(play.store(), {.create = false});
+    BOOST_TEST(opened.read(record.key).has_value(), "seed " << seed);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(whatever_happens_nothing_is_lost_made_twice_or_wrong) {
   if (::getenv("PE_TEST_SEED")) {
     play_schedule(number_from("PE_TEST_SEED", 1));
