@@ -14,6 +14,7 @@
 #include "commands/timeline.h"
 #include "pipeline/cluster/elements.h"
 #include "pipeline/cluster/last_job.h"
+#include "pipeline/cluster/site.h"
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/cluster/submission.h"
 #include "pipeline/file/pipeline_file.h"
@@ -119,7 +120,10 @@ int told(const pipeline::SendReport& report, const std::string& run) {
     say(cat("pe-pipeline: Slurm refused: ", report.failed, "\n",
             report.refusal == pipeline::Refusal::kFinal
                 ? "jobs that were submitted continue; correct the file's block 'slurm' and submit again\n"
-                : cat("`pe-pipeline submit --continue ", run, "` submits the rest\n")));
+                : cat("`pe-pipeline submit --continue ", run, "` submits the rest\n"),
+            report.refusal == pipeline::Refusal::kFull
+                ? "an array larger than this limit never fits: set `slurm.max_in_queue` to the limit and submit again\n"
+                : ""));
     return report.refusal == pipeline::Refusal::kFinal ? pipeline::kRunUsage : pipeline::kRunIncomplete;
   }
   if (report.waiting > 0) {
@@ -218,7 +222,7 @@ int submit_command(const cli::CommandLine& line) {
   Graph& graph = loaded.graph;
   pipeline::Grouping grouping;
   grouping.policies = policies_of(line, file);
-  const pipeline::SlurmPolicy policy = grouping.policies.begin()->second;  // what it says of the file, all have
+  pipeline::SlurmPolicy policy = grouping.policies.begin()->second;  // what it says of the file, all have
   grouping.mode = policy.mode;
   pipeline::PlanOptions plan_options;
   plan_options.selected = pipeline::select(graph, selectors);
@@ -244,7 +248,6 @@ int submit_command(const cli::CommandLine& line) {
   order.store = store_folder;
   order.program = support::own_executable().string();
   order.command = run_words(line);
-  order.max_in_queue = policy.max_in_queue;
   if (line.dry_run) {
     order.run = "RUN";
     const auto made = pipeline::make_submission(graph, pipeline::group(graph, to_run, grouping), order);
@@ -261,6 +264,13 @@ int submit_command(const cli::CommandLine& line) {
   }
   if (const auto most = config->find("MaxArraySize"); most != config->end())
     grouping.largest_array = std::max<std::int64_t>(1, support::parse_integer(most->second).value_or(1001));
+  if (policy.max_in_queue == 0 && pipeline::keeps_account_limits(*config)) {
+    const auto associations = slurm.associations();
+    const std::int64_t most = associations ? pipeline::most_in_queue(*associations, policy.account) : 0;
+    // While the last job of a window sends the next one, it counts as well.
+    if (most > 2) policy.max_in_queue = most - 1;
+  }
+  order.max_in_queue = policy.max_in_queue;
   if (policy.max_in_queue > 0) grouping.largest_array = std::min(grouping.largest_array, policy.max_in_queue - 1);
 
   // What earlier submissions have in the queue is waited for, not sent twice.

@@ -44,7 +44,12 @@ double rounded(double seconds) { return std::round(seconds * 1000) / 1000; }
 
 /// The data of the chart. A '<' would let a task's name end the script element.
 std::string data_of(const Timeline& timeline) {
-  Json tasks = Json::array();
+  const auto text_of = [](const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  // A task after the other: one tree of all would take several times the memory of the page.
+  std::string all = text_of({{"length", rounded(timeline.length_s)}, {"lanes", timeline.lanes}, {"stages", timeline.stages},
+                             {"critical", timeline.critical}});
+  all.back() = ',';
+  all += "\"tasks\":[";
   for (const TimelineTask& task : timeline.tasks) {
     const auto stage = std::find(timeline.stages.begin(), timeline.stages.end(), task.stage) - timeline.stages.begin();
     Json spans = Json::array();
@@ -52,12 +57,18 @@ std::string data_of(const Timeline& timeline) {
       spans.push_back({rounded(span.start_s), rounded(span.end_s), span.lane, span.outcome, span.peak_rss_bytes,
                        rounded(span.cpu_s), span.attempt, span.cpus, support::join(span.gpus, " ")});
     }
-    tasks.push_back({task.id, stage, task.state, rounded(task.ready_s), task.bytes, task.reason, std::move(spans)});
+    if (all.back() != '[') all += ',';
+    all += text_of(Json::array({task.id, stage, task.state, rounded(task.ready_s), task.bytes, task.reason, std::move(spans)}));
   }
-  const Json json{{"length", rounded(timeline.length_s)}, {"lanes", timeline.lanes}, {"stages", timeline.stages},
-                  {"critical", timeline.critical},        {"tasks", tasks}};
+  all += "]}";
   std::string out;
-  for (const char c : json.dump(-1, ' ', false, Json::error_handler_t::replace)) out += c == '<' ? "\\u003c" : std::string(1, c);
+  out.reserve(all.size() + all.size() / 64);
+  for (const char c : all) {
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  }
   return out;
 }
 

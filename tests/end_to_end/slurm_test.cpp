@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "end_to_end/project.h"
+#include "pipeline/cluster/slurm.h"
+#include "pipeline/cluster/submission.h"
 #include "support/error.h"
 #include "support/real_slurm.h"
 #include "support/text.h"
@@ -103,15 +105,21 @@ class InPlaceOf {
 };
 
 /// Ids of arrays by the name of the job.
-std::map<std::string, std::set<std::string>> arrays_in_queue() {
+std::map<std::string, std::set<std::string>> arrays_in_queue(const RealSlurm& of = slurm()) {
   std::map<std::string, std::set<std::string>> ids;
-  for (const std::string& line : support::split(slurm().queue("%F %j"), '\n')) {
+  for (const std::string& line : support::split(of.queue("%F %j"), '\n')) {
     const auto space = line.find(' ');
     // Ours alone, by their names.
     if (space != std::string::npos && line.find('.', space) != std::string::npos)
       ids[line.substr(space + 1)].insert(line.substr(0, space));
   }
   return ids;
+}
+
+void release_held(const RealSlurm& of = slurm()) {
+  for (const std::string& line : support::split(of.queue("%F %r"), '\n')) {
+    if (has(line, "JobHeldUser")) support::capture({"scontrol", "release", line.substr(0, line.find(' '))});
+  }
 }
 
 /// A job that the others of the first node make room for.
@@ -132,6 +140,61 @@ std::vector<pid_t> processes_with(const std::vector<std::string>& words) {
       found.push_back(pid);
   }
   return found;
+}
+
+/// A variable of another process; nothing when it lacks it or has ended.
+std::optional<std::string> variable_of(pid_t pid, const std::string& name) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/environ");
+  const std::string all((std::istreambuf_iterator<char>(file)), {});
+  for (const std::string& entry : support::split(all, '\0')) {
+    if (entry.rfind(name + "=", 0) == 0) return entry.substr(name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+/// Toys with GPUs, as they were at work until all were done.
+struct GpuUse {
+  std::size_t most = 0;  ///< at once
+  struct Seen {
+    std::string visible, given;  ///< CUDA_VISIBLE_DEVICES, and the numbers that Slurm says of the job
+  };
+  std::map<pid_t, Seen> toys;
+
+  std::set<std::string> visible() const {
+    std::set<std::string> all;
+    for (const auto& [pid, seen] : toys) all.insert(seen.visible);
+    return all;
+  }
+};
+
+/// Submits two or three toys of three seconds that ask for `resources`, and watches them.
+GpuUse watch_gpus(const std::string& resources, const std::string& slurm_block, int toys, const std::string& asked) {
+  const Project project("schema: pe-pipeline/1\nname: toy\nresources: {gpu: {cpus: 1, " + resources + "}}\nslurm: {" +
+                        slurm_block + "}\naxes: {seed: [" + (toys == 3 ? "1, 2, 3" : toys == 2 ? "1, 2" : "1") +
+                        "]}\nstages:\n  gpus:\n    run: pe-toy\n    over: [seed]\n    resources: gpu\n"
+                        "    config: {set: {value: $(seed), tokens: 60, step_s: 0.05}}\n");
+  const Answer answer = project.call("submit");
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  for (const std::string& line : support::split(slurm().queue("%j %T %b"), '\n')) {
+    if (line.rfind("gpus.", 0) == 0 && !has(line, "COMPLETED")) CHECK_HAS(line + "\n", " " + asked + "\n");
+  }
+  GpuUse use;
+  const bool done = within(60, [&] {
+    const std::vector<pid_t> now = processes_with({"pe-toy", project.root().string()});
+    use.most = std::max(use.most, now.size());
+    for (const pid_t pid : now) {
+      const auto visible = variable_of(pid, "CUDA_VISIBLE_DEVICES"), job = variable_of(pid, "SLURM_JOB_ID");
+      if (use.toys.count(pid) || !visible || !job) continue;
+      const std::string details = support::capture({"scontrol", "--details", "show", "job", *job}).out;
+      const auto at = details.find("(IDX:");
+      use.toys[pid] = {*visible, at == std::string::npos ? "" : details.substr(at + 5, details.find(')', at) - at - 5)};
+    }
+    return slurm().drain(0.05);
+  });
+  BOOST_TEST(done, job_logs(project));
+  BOOST_TEST(use.toys.size() == static_cast<std::size_t>(toys), job_logs(project));
+  BOOST_TEST(phases(project)["done"] == toys, job_logs(project));
+  return use;
 }
 
 std::size_t lines_with(const std::string& text, const std::string& part) {
@@ -203,7 +266,7 @@ BOOST_AUTO_TEST_CASE(a_failure_blocks_what_follows_it_alone_and_submitting_again
 
 BOOST_AUTO_TEST_CASE(what_is_cancelled_stays_cancelled_by_us_and_by_scancel) {
   slurm();
-  const std::string text = slow_task("", 120);
+  const std::string text = slow_task("", 120) + "  next:\n    run: pe-toy\n    needs: {init: long}\n";
   const Project ours(text), by_scancel(text);
   for (const Project* project : {&ours, &by_scancel}) BOOST_TEST_REQUIRE(project->call("submit").code == 0);
   for (const Project* project : {&ours, &by_scancel})
@@ -476,19 +539,115 @@ BOOST_AUTO_TEST_CASE(an_edit_after_the_submission_does_not_reach_it_and_is_told)
   BOOST_TEST(second.code == 0, second.err);
   CHECK_HAS(second.out,
             "1 task in the queue was submitted from another version of this pipeline, and goes on as submitted");
-  for (const std::string& line : support::split(slurm().queue("%F %T %r"), '\n')) {
-    if (has(line, "JobHeldUser")) support::capture({"scontrol", "release", line.substr(0, line.find(' '))});
-  }
+  release_held();
   BOOST_TEST_REQUIRE(slurm().drain(90), job_logs(project));
   const auto contents = project.contents();
   BOOST_TEST(contents.size() == 2u, job_logs(project));
   for (const auto& [key, content] : undisturbed(slow_task(", text: before", 40))) BOOST_TEST(contents.count(key) == 1u);
 }
 
+BOOST_AUTO_TEST_CASE(what_waits_for_some_elements_or_for_what_there_is_runs_whatever_the_others_do) {
+  slurm();
+  const Project project(R"(schema: pe-pipeline/1
+name: toy
+axes: {a: [1, 2], b: {good: never, bad: exit}}
+stages:
+  x:
+    run: pe-toy
+    over: [a, b]
+    retry: {max: 0}
+    config: {set: {text: $(a) $(b), fail: $(b.value), fail_code: 70}}
+  y:
+    run: pe-toy
+    over: [b]
+    gather: {in: x}
+  all:
+    run: pe-toy-report
+    gather: {in: x}
+    allow_partial: true
+    config: {set: {text: what there is}}
+)");
+  const Answer printed = project.call("submit", {"--print"});
+  CHECK_HAS(printed.out, "(2 elements of it)");
+  CHECK_HAS(printed.out, "--dependency=afterany:<x.");
+  BOOST_TEST(project.call("submit").code == 0);
+  BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  auto counts = phases(project);
+  BOOST_TEST(counts["done"] == 4, job_logs(project));
+  BOOST_TEST(counts["failed"] == 2, job_logs(project));
+  BOOST_TEST(phase_of(project, "y[b=good]") == "done", job_logs(project));
+  BOOST_TEST(phase_of(project, "all") == "done", job_logs(project));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_in_the_queue_is_waited_for_and_not_sent_again) {
+  slurm();
+  const Project project;
+  BOOST_TEST(project.call("submit", {"--set", "slurm.options=--hold", "trunk[seed=1]"}).code == 0);
+  const Answer same = project.call("submit", {"trunk[seed=1]"});
+  BOOST_TEST(same.code == 0, same.err);
+  CHECK_HAS(same.out, "nothing to submit");
+  const Answer all = project.call("submit");
+  BOOST_TEST(all.code == 0, all.err);
+  CHECK_HAS(all.out, "2 tasks are in the queue already");
+  CHECK_HAS(all.out, "toy: 6 elements in ");
+  release_held();
+  BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  BOOST_TEST((project.contents() == undisturbed()), job_logs(project));
+  BOOST_TEST(lines_with(job_logs(project), "its results are in the store") == 0u, job_logs(project));
+}
+
+BOOST_AUTO_TEST_CASE(inputs_that_are_seen_late_are_waited_for) {
+  slurm();
+  const Project project(slow_task("", 10) + "  next:\n    run: pe-toy\n    needs: {init: long}\n    slurm: {options: [--hold]}\n");
+  BOOST_TEST_REQUIRE(project.call("submit").code == 0);
+  BOOST_TEST_REQUIRE(within(30, [&] { return phase_of(project, "long") == "done"; }), job_logs(project));
+  // As a file system shows it that learns late of what another node wrote.
+  std::vector<fs::path> hidden;
+  for (const auto& entry : fs::recursive_directory_iterator(project.root() / "store/objects")) {
+    if (entry.is_regular_file()) hidden.push_back(entry.path());
+  }
+  BOOST_TEST(hidden.size() == 1u);
+  for (const fs::path& path : hidden) fs::rename(path, project.root() / path.filename());
+  release_held();
+  BOOST_TEST_REQUIRE(within(30, [&] { return phase_of(project, "next") == "starting"; }), job_logs(project));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  BOOST_TEST(phase_of(project, "next") == "starting", job_logs(project));
+  for (const fs::path& path : hidden) fs::rename(project.root() / path.filename(), path);
+  BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  BOOST_TEST(status(project).at("state") == "done", job_logs(project));
+}
+
+BOOST_AUTO_TEST_CASE(where_a_job_may_not_requeue_itself_it_ends_with_75_and_submitting_again_resumes) {
+  slurm();
+  const Project project(slow_task(""));
+  {
+    // The job inherits this PATH.
+    const InPlaceOf scontrol("scontrol", "[ \"$1\" = requeue ] && { echo 'Access/permission denied' >&2; exit 1; }\n"
+                                         "exec \"$REAL\" \"$@\"");
+    BOOST_TEST_REQUIRE(project.call("submit").code == 0);
+    BOOST_TEST_REQUIRE(within(30, [&] { return phase_of(project, "long") == "running"; }), job_logs(project));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    const std::string job = status(project).at("tasks").at(0).at("job");
+    // However many signals come, and of which kind, it saves once.
+    for (const char* signal : {"USR1", "CONT", "TERM", "USR1", "TERM"})
+      support::capture({"scancel", std::string("--signal=") + signal, "--batch", job});
+    BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  }
+  CHECK_HAS(job_logs(project), "it could not be queued again: Access/permission denied");
+  BOOST_TEST(lines_with(slurm().queue("%T %j"), "FAILED long.") >= 1u);
+  BOOST_TEST(project.contents().empty());
+  BOOST_TEST(project.call("submit").code == 0);
+  BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  BOOST_TEST((project.contents() == undisturbed(slow_task(""))), job_logs(project));
+  BOOST_TEST(!has(project.call("logs", {"long"}).out, "from step 0 "), job_logs(project));
+}
+
 BOOST_AUTO_TEST_CASE(a_small_window_and_lanes_come_to_the_same_end) {
   slurm();
   for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"--set", "slurm.max_in_queue=3"}, {"--set", "slurm.mode=lane"}}) {
+       std::vector<std::vector<std::string>>{{"--set", "slurm.max_in_queue=3"},
+                                             {"--set", "slurm.mode=lane"},
+                                             {"--set", "slurm.at_once=1"}}) {
     const Project project;
     const Answer answer = project.call("submit", words);
     BOOST_TEST(answer.code == 0, answer.err);
@@ -549,6 +708,29 @@ stages:
   BOOST_TEST(number_after(logs, "resuming at step ") > 0, logs);
   BOOST_TEST(number_after(logs, "resuming at step ") == number_after(logs, "stopped at step "), logs);
   BOOST_TEST((project.contents() == undisturbed(text)), logs);
+}
+
+BOOST_AUTO_TEST_CASE(gpus_are_as_slurm_gave_them_and_none_is_locked_by_its_number,
+                     *boost::unit_test::precondition(CanStartGpus{})) {
+  slurm();  // its first node has two GPUs
+  const GpuUse each = watch_gpus("gpus: 1", "", 3, "gres:gpu:1");
+  BOOST_TEST(each.most == 2u);
+  for (const auto& [pid, seen] : each.toys) BOOST_TEST(seen.visible == seen.given);
+  BOOST_TEST((each.visible() == std::set<std::string>{"0", "1"}));
+  // Where a site shows a job its own devices only, every job has a GPU 0, and they are not the same.
+  const GpuUse hidden = watch_gpus("gpus: 1", "setup: [export CUDA_VISIBLE_DEVICES=0]", 2, "gres:gpu:1");
+  BOOST_TEST(hidden.most == 2u);
+  BOOST_TEST((hidden.visible() == std::set<std::string>{"0"}));
+  // Shares of a GPU in one job, side by side.
+  const GpuUse shared = watch_gpus("gpus: 0.5, pack: 2", "", 2, "gres:gpu:1");
+  BOOST_TEST(shared.most == 2u);
+  BOOST_TEST(shared.visible().size() == 1u);
+  for (const auto& [pid, seen] : shared.toys) BOOST_TEST(seen.visible == seen.given);
+  const GpuUse both = watch_gpus("gpus: 2", "gpus: per-node", 1, "gres:gpu:2");
+  BOOST_TEST((both.visible() == std::set<std::string>{"0,1"}));
+  // A job without GPUs, as some versions of Slurm tell it.
+  const GpuUse none = watch_gpus("gpus: 0", "setup: [export CUDA_VISIBLE_DEVICES=NoDevFiles]", 1, "N/A");
+  BOOST_TEST((none.visible() == std::set<std::string>{""}));
 }
 
 BOOST_AUTO_TEST_CASE(a_refusal_of_the_site_is_told_and_nothing_is_left) {
@@ -726,17 +908,177 @@ BOOST_AUTO_TEST_CASE(a_job_whose_step_daemon_is_gone_is_suspect) {
   slurm().drain(60);
 }
 
+BOOST_AUTO_TEST_CASE(accounting_tells_how_jobs_ended_that_the_queue_forgot_and_whose_ids_others_have,
+                     *boost::unit_test::precondition(CanStartAccounting{})) {
+  // Jobs that are over are forgotten after seconds, and forty ids go round.
+  const RealSlurm own({.more = "MinJobAge=2\nFirstJobId=1\nMaxJobId=40\n", .accounting = true});
+  const Project project(R"(schema: pe-pipeline/1
+name: toy
+slurm: {signal_lead: 30s}
+axes: {how: {good: never, bad: exit}}
+stages:
+  ends:
+    run: pe-toy
+    over: [how]
+    retry: {max: 0}
+    config: {set: {text: $(how), fail: $(how.value), fail_code: 70}}
+  long:
+    run: pe-toy
+    config: {set: {tokens: 400, step_s: 0.05, checkpoint_every: 5}}
+  held:
+    run: pe-toy
+    slurm: {options: [--hold]}
+    config: {set: {text: held}}
+)");
+  const Answer first = project.call("submit");
+  BOOST_TEST_REQUIRE(first.code == 0, first.err);
+  const auto task = [&](const std::string& id) {
+    const Json answer = status(project);
+    for (const Json& one : answer.at("tasks")) {
+      if (one.at("id") == id) return one;
+    }
+    return Json::object();
+  };
+  BOOST_TEST_REQUIRE(within(30, [&] { return phase_of(project, "long") == "running"; }), own.jobs());
+  const std::string job = task("long").at("job"), id = job.substr(0, job.find('_'));
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  // Its first attempt ends as REQUEUED, its second is killed.
+  BOOST_TEST(support::capture({"scontrol", "requeue", job}).status.code == 0);
+  BOOST_TEST_REQUIRE(within(20, [&] { return phase_of(project, "long") != "running"; }), own.jobs());
+  BOOST_TEST_REQUIRE(within(60, [&] { return phase_of(project, "long") == "running"; }), own.jobs());
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  BOOST_TEST(support::capture({"scancel", "--signal=KILL", "--batch", job}).status.code == 0);
+  BOOST_TEST_REQUIRE(within(120, [&] { return !has(own.jobs(), " long.") && !has(own.jobs(), " ends."); }), own.jobs());
+
+  // Each job once, by its name, however often it was queued.
+  const auto store = project.store();
+  const auto submission = pipeline::read_submission(store, store.runs().back());
+  BOOST_TEST_REQUIRE(submission.has_value());
+  std::vector<std::string> names;
+  for (const auto& array : submission->arrays) names.push_back(array.name());
+  const auto accounts = [&] {
+    pipeline::Slurm asked;
+    std::multiset<std::string> all;
+    for (const auto& ended : asked.ended_named(names).value_or(std::vector<pipeline::EndedJob>()))
+      all.insert(support::cat(ended.name.substr(0, ended.name.find('.')), " ", ended.state, " ", ended.code, ":", ended.signal));
+    return all;
+  };
+  const std::multiset<std::string> expected{"ends COMPLETED 0:0", "ends FAILED 1:0", "long FAILED 0:9"};
+  std::multiset<std::string> told;
+  const bool as_expected = within(30, [&] { return (told = accounts()) == expected; });
+  BOOST_TEST_REQUIRE(as_expected, support::join({told.begin(), told.end()}, ", "));
+  const auto lost = [&] {
+    BOOST_TEST(phase_of(project, "long") == "lost", own.jobs());
+    CHECK_HAS(task("long").value("reason", ""), "its job " + job + " has ended (FAILED); `pe-pipeline submit` continues");
+    BOOST_TEST(phase_of(project, "ends[how=good]") == "done");
+    BOOST_TEST(phase_of(project, "ends[how=bad]") == "failed");
+    BOOST_TEST(phase_of(project, "held") == "queued");
+  };
+  lost();
+
+  // A stranger at work under the id of a job of ours.
+  std::string stranger;
+  for (int i = 0; i < 80 && stranger != id; ++i) {
+    const auto sent = support::capture({"sbatch", "--parsable", "--job-name=stranger", "--output=/dev/null", "--wrap=sleep 600"});
+    BOOST_TEST_REQUIRE(sent.status.code == 0, sent.err);
+    stranger = pipeline::parse_submitted(sent.out);
+    if (stranger != id) support::capture({"scancel", stranger});
+  }
+  BOOST_TEST_REQUIRE(stranger == id, own.jobs());
+  const auto stranger_runs = [&] { return has("\n" + own.queue("%i %T %j"), "\n" + id + " RUNNING stranger\n"); };
+  BOOST_TEST_REQUIRE(within(20, stranger_runs), own.jobs());
+  lost();
+  BOOST_TEST((accounts() == expected));
+  const Answer cancelled = project.call("cancel");
+  BOOST_TEST(cancelled.code == 0, cancelled.err);
+  BOOST_TEST(within(20, [&] { return !has(own.queue("%T %j"), "PENDING"); }), own.jobs());
+  BOOST_TEST(stranger_runs(), own.jobs());
+  const Answer again = project.call("submit", {"--set", "ends.fail=never"});
+  BOOST_TEST(again.code == 0, again.err);
+  CHECK_HAS(again.out, "toy: 3 elements in ");
+  release_held(own);
+  BOOST_TEST(within(120, [&] { return status(project).at("state") == "done"; }), own.jobs());
+  BOOST_TEST(stranger_runs(), own.jobs());
+  BOOST_TEST(!has(project.call("logs", {"long"}).out, "from step 0 "));
+  CHECK_HAS(project.call_words({Project::program(), "doctor"}).out, "MinJobAge 2 sec");
+}
+
+BOOST_AUTO_TEST_CASE(limits_of_an_account_are_kept_by_windows_or_told,
+                     *boost::unit_test::precondition(CanStartAccounting{})) {
+  const RealSlurm own({.more = "AccountingStorageEnforce=associations,limits\n", .accounting = true});
+  const auto manage = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"sacctmgr", "--immediate"});
+    const auto answer = support::capture(words);
+    BOOST_TEST_REQUIRE(answer.status.code == 0, answer.out << answer.err);
+  };
+  const std::string user(support::trim(support::capture({"id", "-un"}).out));
+  manage({"add", "account", "lab"});
+  manage({"add", "user", user, "account=lab", "MaxSubmitJobs=4"});
+  manage({"modify", "qos", "normal", "set", "MaxWall=60", "flags=DenyOnLimit"});
+  const Project project;
+  const auto doctor = [&] { return project.call_words({Project::program(), "doctor"}).out; };
+  CHECK_HAS(doctor(), "account lab may have 4 jobs in the queue (MaxSubmit)");
+  CHECK_HAS(doctor(), "`submit` sends no more than that at a time");
+  BOOST_TEST(!has(doctor(), "no accounting"));
+  // Refused however empty the queue is: nothing is left, and nothing is to be continued.
+  const Answer refused = project.call("submit", {"--set", "slurm.account=lab", "--set", "slurm.time=2h"});
+  BOOST_TEST(refused.code == 2, refused.out << refused.err);
+  CHECK_HAS(refused.err, "MaxWallDurationPerJobLimit");
+  BOOST_TEST(project.store().runs().empty());
+  // Seven elements and a last job, of which four may be in the queue.
+  const Answer answer = project.call("submit", {"--set", "slurm.account=lab"});
+  BOOST_TEST(answer.code == 0, answer.out << answer.err);
+  CHECK_HAS(answer.out, "wait for room in the queue: the last job sends them");
+  BOOST_TEST_REQUIRE(within(180, [&] { return own.drain(1) && status(project).at("state") == "done"; }),
+                     own.jobs() << status(project).dump(1));
+  BOOST_TEST((project.contents() == undisturbed()), own.jobs());
+  for (const auto& [name, ids] : arrays_in_queue(own)) BOOST_TEST(ids.size() == 1u, name);
+}
+
 BOOST_AUTO_TEST_CASE(preempted_without_a_signal_it_resumes_from_its_last_checkpoint) {
   const RealSlurm own;
   own.reconfigure("SlurmctldParameters=preempt_send_user_signal\n", "");
-  const Project project(slow_task(""));
+  // With ten seconds between TERM and KILL, and with none.
+  for (const char* grace : {"GraceTime=10", "GraceTime=0"}) {
+    own.reconfigure("GraceTime=10", grace);
+    const Project project(slow_task(""));
+    BOOST_TEST_REQUIRE(project.call("submit").code == 0);
+    BOOST_TEST_REQUIRE(within(40, [&] { return phase_of(project, "long") == "running"; }), own.jobs());
+    std::this_thread::sleep_for(std::chrono::seconds(2));
+    preempt();
+    BOOST_TEST_REQUIRE(own.drain(180), own.jobs());
+    BOOST_TEST(status(project).at("state") == "done", own.jobs());
+    BOOST_TEST((project.contents() == undisturbed(slow_task(""))));
+    BOOST_TEST(!has(project.call("logs", {"long"}).out, "from step 0 "));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_job_that_is_told_only_at_the_end_of_its_time_is_repaired_by_submitting_again) {
+  slurm();
+  const std::string text =
+      "schema: pe-pipeline/1\nname: toy\nslurm: {signal_lead: 0s}\n"
+      "resources: {short: {time: 1m}}\nstages:\n  long:\n    run: pe-toy\n    resources: short\n"
+      "    config: {set: {tokens: 900, step_s: 0.1, checkpoint_every: 50}}\n";
+  const Project project(text);
   BOOST_TEST_REQUIRE(project.call("submit").code == 0);
-  BOOST_TEST_REQUIRE(within(40, [&] { return phase_of(project, "long") == "running"; }), own.jobs());
-  std::this_thread::sleep_for(std::chrono::seconds(1));
-  preempt();
-  BOOST_TEST_REQUIRE(own.drain(120), own.jobs());
-  BOOST_TEST(status(project).at("state") == "done", own.jobs());
-  BOOST_TEST((project.contents() == undisturbed(slow_task(""))));
+  BOOST_TEST_REQUIRE(slurm().drain(200), job_logs(project));
+  BOOST_TEST(lines_with(slurm().queue("%T %j"), "TIMEOUT long.") >= 1u, slurm().jobs());
+  BOOST_TEST(project.contents().empty(), job_logs(project));
+  BOOST_TEST(project.call("submit").code == 0);
+  BOOST_TEST_REQUIRE(slurm().drain(200), job_logs(project));
+  BOOST_TEST((project.contents() == undisturbed(text)), job_logs(project));
+  BOOST_TEST(!has(project.call("logs", {"long"}).out, "from step 0 "), job_logs(project));
+}
+
+BOOST_AUTO_TEST_CASE(hundreds_of_small_elements_come_to_their_end) {
+  slurm();
+  std::string seeds;
+  for (int i = 100; i < 300; ++i) seeds += support::cat(i > 100 ? "," : "", i);
+  const Project project("schema: pe-pipeline/1\nname: toy\naxes: {seed: [" + seeds +
+                        "]}\nstages:\n  many:\n    run: pe-toy\n    over: [seed]\n    config: {set: {value: $(seed)}}\n");
+  BOOST_TEST_REQUIRE(project.call("submit").code == 0);
+  BOOST_TEST_REQUIRE(slurm().drain(600), slurm().log());
+  BOOST_TEST(phases(project)["done"] == 200, job_logs(project));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -72,6 +72,7 @@ void read_slurm_answer(std::string_view bytes) {
   pipeline::parse_submitted(bytes);
   pipeline::parse_config(bytes);
   pipeline::parse_records(bytes);
+  pipeline::parse_table(bytes);
   pipeline::parse_elapsed(bytes);
   pipeline::classify_refusal(bytes);
 }

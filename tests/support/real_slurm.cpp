@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -16,7 +17,9 @@
 
 #include "support/capture_within.h"
 #include "support/files.h"
+#include "support/hash.h"
 #include "support/ranks.h"
+#include "support/temp_folder.h"
 #include "support/text.h"
 
 namespace pe::test {
@@ -46,7 +49,7 @@ std::string own_name() {
   return user ? user->pw_name : "root";
 }
 
-/// Starts a daemon, which leaves for the background by itself, in a session of its own.
+/// Starts a daemon in a session of its own, and waits until the program has left for the background.
 void start(std::vector<std::string> words) {
   words.insert(words.begin(), "setsid");
   support::SpawnOptions options;
@@ -56,6 +59,18 @@ void start(std::vector<std::string> words) {
   const auto status = support::wait_for(support::spawn(options));
   if (status.code != 0) throw std::runtime_error(cat(words[1], " ended with ", status.code));
 }
+
+std::string random_bytes(std::size_t words) {
+  std::random_device chance;
+  std::string bytes;
+  for (std::size_t i = 0; i < words; ++i) {
+    const unsigned word = chance();
+    bytes.append(reinterpret_cast<const char*>(&word), sizeof word);
+  }
+  return bytes;
+}
+
+bool make_gpu(const fs::path& path) { return ::mknod(path.c_str(), S_IFCHR | 0666, ::makedev(1, 3)) == 0; }
 
 std::string host() {
   char name[256] = "localhost";
@@ -75,26 +90,34 @@ std::string RealSlurm::lacks() {
   return "";
 }
 
+std::string RealSlurm::lacks_accounting() {
+  for (const char* name : {"slurmdbd", "mariadbd", "mariadb-install-db"}) {
+    if (program(name).empty()) return cat(name, " was not found (Debian: slurmdbd, mariadb-server)");
+  }
+  for (const char* name : {"sacct", "sacctmgr"}) {
+    if (!support::find_program(name)) return cat(name, " was not found");
+  }
+  return lacks();
+}
+
+std::string RealSlurm::lacks_gpus() {
+  const TempFolder folder;
+  return make_gpu(folder / "gpu0") ? lacks() : "this user cannot make character devices to stand in for GPUs";
+}
+
 RealSlurm::RealSlurm(const RealSlurmOptions& options) {
+  if (const char* conf = ::getenv("SLURM_CONF")) conf_before_ = conf;
   std::string name = (fs::temp_directory_path() / "pe-slurm-XXXXXX").string();
   folder_ = ::mkdtemp(name.data());
   fs::permissions(folder_, fs::perms(0755));
   for (const char* part : {"state", "log", "run", "munge"}) fs::create_directories(folder_ / part);
   fs::permissions(folder_ / "munge", fs::perms(0700));
-  std::random_device chance;
-  std::string key;
-  for (int i = 0; i < 256; ++i) {
-    const unsigned word = chance();
-    key.append(reinterpret_cast<const char*>(&word), sizeof word);
-  }
-  support::write_file_atomically(folder_ / "munge/key", key, false);
+  support::write_file_atomically(folder_ / "munge/key", random_bytes(256), false);
   fs::permissions(folder_ / "munge/key", fs::perms(0400));
   const std::string d = folder_.string(), h = host(), user = own_name();
   for (int i = 1; i <= options.nodes; ++i) nodes_.push_back(options.nodes == 1 ? h : cat("n", i));
   bool gpus = true;
-  for (const char* gpu : {"gpu0", "gpu1"}) {
-    gpus = gpus && ::mknod((folder_ / gpu).c_str(), S_IFCHR | 0666, ::makedev(1, 3)) == 0;
-  }
+  for (const char* gpu : {"gpu0", "gpu1"}) gpus = gpus && make_gpu(folder_ / gpu);
   support::write_file_atomically(folder_ / "cgroup.conf", "CgroupAutomount=no\n", false);
   std::string gres = "AutoDetect=off\n";
   for (const std::string& node : nodes_) {
@@ -104,8 +127,9 @@ RealSlurm::RealSlurm(const RealSlurmOptions& options) {
   }
   if (gpus) support::write_file_atomically(folder_ / "gres.conf", gres, false);
   std::set<int> ports;
-  while (ports.size() < nodes_.size() + 1) ports.insert(support::free_port());
-  const int port = *ports.begin();
+  while (ports.size() < nodes_.size() + 3) ports.insert(support::free_port());
+  auto next_port = ports.begin();
+  const int port = *next_port++, accounting_port = *next_port++, database_port = *next_port++;
   std::string conf;
   for (const auto& [text, value] : std::vector<std::pair<std::string, std::string>>{
            {"ClusterName", "pe-test"},
@@ -131,7 +155,7 @@ RealSlurm::RealSlurm(const RealSlurmOptions& options) {
            {"SwitchType", "switch/none"},
            {"MpiDefault", "none"},
            {"JobAcctGatherType", "jobacct_gather/none"},
-           {"AccountingStorageType", "accounting_storage/none"},
+           {"AccountingStorageType", options.accounting ? "accounting_storage/slurmdbd" : "accounting_storage/none"},
            {"JobCompType", "jobcomp/none"},
            {"SelectType", "select/cons_tres"},
            {"SelectTypeParameters", "CR_CPU_Memory"},
@@ -150,11 +174,14 @@ RealSlurm::RealSlurm(const RealSlurmOptions& options) {
            {"SlurmdParameters", "config_overrides"}}) {
     conf += text + "=" + value + "\n";
   }
+  if (options.accounting) {
+    conf += cat("AccountingStorageHost=127.0.0.1\nAccountingStoragePort=", accounting_port, "\nAccountingStoragePass=", d,
+                "/run/munge.sock\n");
+  }
   conf += options.more;
   if (gpus) conf += "GresTypes=gpu\n";
-  auto node_port = ports.begin();
   for (const std::string& node : nodes_) {
-    conf += cat("NodeName=", node, " NodeHostname=", h, " NodeAddr=127.0.0.1 Port=", *++node_port,
+    conf += cat("NodeName=", node, " NodeHostname=", h, " NodeAddr=127.0.0.1 Port=", *next_port++,
                 " CPUs=8 RealMemory=16000", gpus ? " Gres=gpu:2" : "", " Feature=avx2 State=UNKNOWN\n");
   }
   const std::string gentle = " MaxTime=INFINITE State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=10\n";
@@ -166,6 +193,7 @@ RealSlurm::RealSlurm(const RealSlurmOptions& options) {
   ::setenv("SLURM_CONF", (folder_ / "slurm.conf").c_str(), 1);
   start({program("munged"), "--key-file=" + d + "/munge/key", "--socket=" + d + "/run/munge.sock",
          "--pid-file=" + d + "/run/munged.pid", "--log-file=" + d + "/munge/log", "--seed-file=" + d + "/munge/seed"});
+  if (options.accounting) start_accounting(database_port, accounting_port);
   start({program("slurmctld"), "-i"});
   for (const std::string& node : nodes_) start_node(node);
   if (!idle(20)) throw std::runtime_error("the nodes of the test's Slurm are not idle within 20 s:\n" + log());
@@ -182,6 +210,48 @@ bool RealSlurm::idle(double seconds) const {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   return false;
+}
+
+void RealSlurm::start_accounting(int database_port, int port) const {
+  const std::string d = folder_.string(), user = own_name();
+  const std::string password = support::sha256_hex(random_bytes(8));
+  const auto installed =
+      call({program("mariadb-install-db"), "--no-defaults", "--datadir=" + d + "/database", "--user=" + user,
+            "--auth-root-authentication-method=normal", "--skip-test-db"},
+           120);
+  if (installed.status.code != 0) throw std::runtime_error("mariadb-install-db: " + installed.out + installed.err);
+  support::write_file_atomically(folder_ / "run/users.sql",
+                                 cat("CREATE USER 'slurm'@'127.0.0.1' IDENTIFIED BY '", password,
+                                     "';\nGRANT ALL ON *.* TO 'slurm'@'127.0.0.1';\n"),
+                                 false);
+  // It stays in the foreground, so setsid leaves it behind.
+  start({"--fork", program("mariadbd"), "--no-defaults", "--datadir=" + d + "/database", "--user=" + user,
+         "--socket=" + d + "/run/database.sock", "--pid-file=" + d + "/run/mariadbd.pid", "--bind-address=127.0.0.1",
+         cat("--port=", database_port), "--skip-name-resolve", "--init-file=" + d + "/run/users.sql",
+         "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0", "--innodb-fast-shutdown=2",
+         "--log-error=" + d + "/log/mariadbd.log"});
+  const auto wait = [&](const char* what, const std::function<bool()>& ready) {
+    for (int i = 0; i < 300; ++i) {
+      if (ready()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    throw std::runtime_error(cat(what, " of the test's Slurm is not ready within 30 s:\n", log()));
+  };
+  const fs::path database_log = folder_ / "log/mariadbd.log";
+  wait("the database", [&] {
+    return fs::exists(database_log) &&
+           support::read_file(database_log).find("ready for connections") != std::string::npos;
+  });
+  support::write_file_atomically(
+      folder_ / "slurmdbd.conf",
+      cat("AuthType=auth/munge\nAuthInfo=socket=", d, "/run/munge.sock\nDbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort=",
+          port, "\nSlurmUser=", user, "\nLogFile=", d, "/log/slurmdbd.log\nPidFile=", d,
+          "/run/slurmdbd.pid\nStorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\nStoragePort=", database_port,
+          "\nStorageUser=slurm\nStoragePass=", password, "\nStorageLoc=slurm_accounts\n"),
+      false);
+  fs::permissions(folder_ / "slurmdbd.conf", fs::perms(0600));  // or it refuses
+  start({program("slurmdbd")});
+  wait("slurmdbd", [] { return call({"sacctmgr", "--noheader", "list", "cluster"}, 5).status.code == 0; });
 }
 
 void RealSlurm::start_controller() const { start({program("slurmctld")}); }
@@ -224,12 +294,14 @@ RealSlurm::~RealSlurm() {
     call({"scancel", "--me", "--signal=KILL", "--full"}, 5);
     drain(10);
     for (const std::string& node : nodes_) stop("slurmd-" + node);
-    stop("slurmctld");
-    stop("munged");
+    for (const char* daemon : {"slurmctld", "slurmdbd", "mariadbd", "munged"}) stop(daemon);
   } catch (...) {
     // A test that failed has said so; the folder stays when a daemon still writes there.
   }
-  ::unsetenv("SLURM_CONF");
+  if (conf_before_)
+    ::setenv("SLURM_CONF", conf_before_->c_str(), 1);
+  else
+    ::unsetenv("SLURM_CONF");
   std::error_code ignored;
   fs::remove_all(folder_, ignored);
 }
@@ -253,7 +325,7 @@ std::string RealSlurm::jobs() const { return queue("%i %T %r %j %E"); }
 
 std::string RealSlurm::log() const {
   std::string text;
-  std::vector<std::string> names{"slurmctld.log"};
+  std::vector<std::string> names{"mariadbd.log", "slurmdbd.log", "slurmctld.log"};
   for (const std::string& node : nodes_) names.push_back(cat("slurmd-", node, ".log"));
   for (const std::string& name : names) {
     const fs::path path = folder_ / "log" / name;

@@ -1,8 +1,8 @@
 /// @file
 /// A real Slurm for tests: a controller, a node or several on this machine, and munge, started here and stopped here,
 /// with everything in a folder of its own and on free ports. It needs the programs of Debian's slurm-wlm and munge, and
-/// no rights but this user's; root gets two GPUs that are none. What this machine has of Slurm otherwise is not
-/// touched.
+/// no rights but this user's; root gets two GPUs that are none. With accounting it starts slurmdbd and MariaDB, too. What
+/// this machine has of these otherwise is not touched.
 #pragma once
 
 #include <sys/stat.h>
@@ -21,6 +21,7 @@ namespace pe::test {
 struct RealSlurmOptions {
   std::string more;       ///< lines of slurm.conf, after ours
   int nodes = 1;          ///< the first alone has the partitions `main` and `urgent`; of several, `all` has every one
+  bool accounting = false;  ///< with a slurmdbd over a MariaDB: ten seconds more
 };
 
 class RealSlurm {
@@ -33,6 +34,9 @@ class RealSlurm {
 
   /// Why there can be none here; empty when there can.
   static std::string lacks();
+  /// The same of one with accounting, and of one with GPUs.
+  static std::string lacks_accounting();
+  static std::string lacks_gpus();
   /// Waits until no job but held ones is in the queue. False after `seconds`.
   bool drain(double seconds) const;
   /// What squeue prints of all jobs, also those that are over.
@@ -42,7 +46,7 @@ class RealSlurm {
   const std::filesystem::path& folder() const { return folder_; }
   std::string log() const;
 
-  /// Of "slurmctld", "munged", or "slurmd-" and the name of a node; 0 when it does not run.
+  /// Of "slurmctld", "munged", "slurmdbd", "mariadbd", or "slurmd-" and the name of a node; 0 when it does not run.
   pid_t pid_of(const std::string& daemon) const;
   void signal(const std::string& daemon, int signal) const;
   /// Asks it to end, and waits until it has.
@@ -57,18 +61,25 @@ class RealSlurm {
   bool idle(double seconds) const;
 
  private:
+  void start_accounting(int database_port, int port) const;
+
   std::filesystem::path folder_;
   std::vector<std::string> nodes_;
+  std::optional<std::string> conf_before_;  // SLURM_CONF of this process before: that of another Slurm
 };
 
 /// For BOOST_AUTO_TEST_CASE: the test is left out, saying so, where no Slurm can be started.
-struct CanStartSlurm {
+template <std::string (*kLacks)()>
+struct CanStart {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    const std::string why = RealSlurm::lacks();
+    const std::string why = kLacks();
     boost::test_tools::assertion_result result(why.empty());
     result.message() << why;
     return result;
   }
 };
+using CanStartSlurm = CanStart<RealSlurm::lacks>;
+using CanStartAccounting = CanStart<RealSlurm::lacks_accounting>;
+using CanStartGpus = CanStart<RealSlurm::lacks_gpus>;
 
 }  // namespace pe::test

@@ -105,7 +105,9 @@ void add_jobs(RunStatus& status, const Store& store, const Submission& submissio
           if (const auto state = state_of(store, status.run_id, array, index)) {
             add_progress(task, *state);
             const double silent = support::unix_time() - state->value("time", support::unix_time());
-            if (silent > kSilence)
+            if (row->state == "SUSPENDED")
+              task.reason = "suspended by Slurm";
+            else if (silent > kSilence)
               task.reason = cat("suspect: its job runs, but gave no sign for ", support::short_duration(silent));
           }
         } else {
@@ -113,6 +115,20 @@ void add_jobs(RunStatus& status, const Store& store, const Submission& submissio
           const std::string how = row                        ? row->state
                                   : account != ended.end()   ? account->second->state
                                                              : std::string();
+          const bool said_to_be_over = row || (account != ended.end() && is_final(account->second->state));
+          if (at_work(task) && !said_to_be_over) {
+            // An answer may lack a job for other reasons than its end.
+            const auto state = state_of(store, status.run_id, array, index);
+            const double silent = state ? unix_time() - state->value("time", 0.0) : kSilence;
+            if (silent < kSilence) {
+              task.phase = "running";
+              task.reason = cat("Slurm does not name its job; it gave a sign ", support::short_duration(silent), " ago");
+              add_progress(task, *state);
+              ++working;
+              ++live;
+              continue;
+            }
+          }
           if (at_work(task)) task.phase = "lost";
           task.reason = cat("its job ", task.job, " has ended", how.empty() ? "" : cat(" (", how, ")"),
                             "; `pe-pipeline submit` continues");

@@ -2,6 +2,7 @@
 /// What the settings of a Slurm mean for submissions.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,8 +17,16 @@ struct SiteFinding {
   std::string text, advice;
 };
 
+/// Whether this Slurm refuses jobs above the limits of an account, which Slurm::associations then tells.
+bool keeps_account_limits(const SiteConfig& config);
+
+/// How many jobs a user may have in the queue with this account, or, when none is named, with the one that allows the
+/// fewest; 0: any number.
+std::int64_t most_in_queue(const SiteRecords& associations, const std::string& account);
+
 /// Limits on jobs, what preemption and the end of a job's time do, and whether ended jobs can be asked about; from
-/// scontrol show config and show partition.
-std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords& partitions);
+/// scontrol show config and show partition, and from this user's associations where there is accounting.
+std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords& partitions,
+                                    const SiteRecords& associations = {});
 
 }  // namespace pe::pipeline

@@ -1,5 +1,6 @@
 #include "pipeline/cluster/slurm.h"
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -157,6 +158,15 @@ std::optional<std::vector<std::map<std::string, std::string>>> Slurm::partitions
   const auto answer = ask({"scontrol", "--oneliner", "show", "partition"});
   if (!answer) return std::nullopt;
   return parse_records(*answer);
+}
+
+std::optional<std::vector<std::map<std::string, std::string>>> Slurm::associations() {
+  const passwd* user = ::getpwuid(::geteuid());
+  if (!user) return std::nullopt;
+  const auto answer = ask({"sacctmgr", "--parsable2", "show", "associations", cat("where user=", user->pw_name),
+                           "format=Account,MaxSubmit,GrpSubmit"});
+  if (!answer) return std::nullopt;
+  return parse_table(*answer);
 }
 
 }  // namespace pe::pipeline

@@ -53,6 +53,8 @@ class Slurm {
   std::string requeue(const std::string& id);
   std::optional<std::map<std::string, std::string>> config();
   std::optional<std::vector<std::map<std::string, std::string>>> partitions();
+  /// Accounts of this user with their limits on jobs; nothing where there is no accounting.
+  std::optional<std::vector<std::map<std::string, std::string>>> associations();
 
   std::size_t calls() const { return calls_; }
   /// What the last query that gave nothing was told; for people.

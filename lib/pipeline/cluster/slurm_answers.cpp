@@ -143,6 +143,23 @@ std::vector<std::map<std::string, std::string>> parse_records(std::string_view t
   return records;
 }
 
+std::vector<std::map<std::string, std::string>> parse_table(std::string_view text) {
+  std::vector<std::string> names;
+  std::vector<std::map<std::string, std::string>> records;
+  each_line(text, [&](std::string_view line) {
+    const std::vector<std::string> values = support::split(line, '|');
+    if (names.empty()) {
+      names = values;
+      return;
+    }
+    if (values.size() != names.size()) return;
+    std::map<std::string, std::string> record;
+    for (std::size_t i = 0; i < names.size(); ++i) record.emplace(names[i], values[i]);
+    records.push_back(std::move(record));
+  });
+  return records;
+}
+
 double parse_elapsed(std::string_view text) {
   double days = 0;
   const auto dash = text.find('-');
@@ -166,6 +183,8 @@ double parse_elapsed(std::string_view text) {
 }
 
 Refusal classify_refusal(std::string_view message) {
+  // "AssocMaxWallDurationPerJobLimit", "QOSMinGRES": of this job, however empty the queue is.
+  if (contains(message, "PerJob") || contains(message, "QOSMin")) return Refusal::kFinal;
   for (const char* full : {"SubmitJob", "MaxSubmit", "QOSMaxSubmit", "AssocMaxSubmit", "Job violates accounting/QOS policy",
                            "temporarily unable to accept job", "Job limit", "maximum number of jobs"}) {
     if (contains(message, full)) return Refusal::kFull;

@@ -57,6 +57,9 @@ std::map<std::string, std::string> parse_config(std::string_view text);
 /// Each line of scontrol --oneliner show partition: "Key=Value Key=Value".
 std::vector<std::map<std::string, std::string>> parse_records(std::string_view text);
 
+/// What sacctmgr --parsable2 prints: names between '|' in the first line, values in the others.
+std::vector<std::map<std::string, std::string>> parse_table(std::string_view text);
+
 /// "1-02:03:04", "03:04", "UNLIMITED": seconds; -1 for what is none.
 double parse_elapsed(std::string_view text);
 

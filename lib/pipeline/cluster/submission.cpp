@@ -386,15 +386,10 @@ class Sending {
         continue;
       }
       if (std::find(options_.skip.begin(), options_.skip.end(), k) != options_.skip.end()) continue;
-      if (size > room) {
-        // Never past one that does not fit: what waits for it comes later in the list.
-        for (; k < submission_.arrays.size(); ++k) {
-          const SentArray& left = submission_.arrays[k];
-          if (left.live_job.empty() && !sent_.jobs.count(left.token)) report_.waiting += left.elements.size();
-        }
-        break;
-      }
+      // Never past one that does not fit: what waits for it comes later in the list.
+      if (size > room) return leave_from(k);
       const std::string job = send_once(array, dependency(array.needs, jobs_));
+      if (job.empty() && report_.refusal == Refusal::kFull) return leave_from(k);
       if (job.empty()) return report_;
       jobs_[k] = job;
       room -= size;
@@ -406,6 +401,19 @@ class Sending {
   }
 
  private:
+  /// The queue takes no more: what is left is for the last job, for which there may still be room.
+  SendReport leave_from(std::size_t k) {
+    for (; k < submission_.arrays.size(); ++k) {
+      const SentArray& left = submission_.arrays[k];
+      const bool skipped = std::find(options_.skip.begin(), options_.skip.end(), k) != options_.skip.end();
+      if (left.live_job.empty() && !skipped && !sent_.jobs.count(left.token)) report_.waiting += left.elements.size();
+    }
+    const std::string full = std::exchange(report_.failed, "");
+    send_last();
+    if (!report_.last_is_sent && report_.failed.empty()) report_.failed = full;
+    return report_;
+  }
+
   bool look_around() {
     rows_ = slurm_.own_jobs();
     if (!rows_) return false;

@@ -71,6 +71,27 @@ Json plan_json(const Graph& graph, const Plan& plan) {
 
 }  // namespace
 
+Json read_plan(const std::filesystem::path& run_folder, const std::function<void(const Json&)>& take) {
+  const std::string path = (run_folder / "plan.json").string();
+  std::string member;  // of the plan, which is being read
+  bool tasks = false;
+  const Json plan = Json::parse(
+      support::read_file(path),
+      [&](int depth, Json::parse_event_t event, Json& parsed) {
+        if (event == Json::parse_event_t::key && depth == 1) {
+          member = parsed.get<std::string>();
+          tasks = tasks || member == "tasks";
+        }
+        if (event != Json::parse_event_t::object_end || depth != 2 || member != "tasks") return true;
+        take(parsed);
+        return false;
+      },
+      false);
+  if (!plan.is_object() || plan.value("schema", "") != "pe-run/1" || !tasks)
+    throw support::ArtifactError(cat("'", path, "' is not a plan of a run (pe-run/1)"));
+  return plan;
+}
+
 RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options)
     : run_id_(options.run_id.empty() ? make_run_folder(store.runs_folder()) : options.run_id),
       path_(store.runs_folder() / run_id_),

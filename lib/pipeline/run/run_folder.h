@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "pipeline/file/graph.h"
@@ -20,6 +21,10 @@ namespace pe::pipeline {
 
 /// "20261121-194512-37503f": sorts by time, down to the millisecond; the last two digits are chance.
 std::string new_run_id();
+
+/// What plan.json says, but for its tasks, which are handed to `take` one by one: of 100,000 tasks no tree of JSON is made.
+/// @throws IoError; ArtifactError when it is not a plan of a run, also after `take` was called
+Json read_plan(const std::filesystem::path& run_folder, const std::function<void(const Json& task)>& take);
 
 class RunFolder {
  public:

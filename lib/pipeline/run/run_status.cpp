@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "pipeline/run/exit_code.h"
+#include "pipeline/run/run_folder.h"
 #include "pipeline/run/task_phase.h"
 #include "pipeline/store/journal.h"
 #include "pipeline/store/lease.h"
@@ -45,10 +46,13 @@ bool is_alive(const std::filesystem::path& folder, const Json& plan) {
 bool run_is_alive(const Store& store, const std::string& run_id) {
   const std::filesystem::path folder = store.runs_folder() / run_id;
   if (std::filesystem::exists(folder / "summary.json") || !std::filesystem::exists(folder / "plan.json")) return false;
-  const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
   // Jobs may wait for days, on machines that cannot be asked; `cancel` and the last job end such a run.
   if (::access((folder / "submission.json").c_str(), F_OK) == 0) return true;
-  return plan.is_object() && is_alive(folder, plan);
+  try {
+    return is_alive(folder, read_plan(folder, [](const Json&) {}));
+  } catch (const support::ArtifactError&) {
+    return false;
+  }
 }
 
 std::vector<std::string> live_runs(const Store& store) {
@@ -61,21 +65,9 @@ std::vector<std::string> live_runs(const Store& store) {
 
 RunStatus read_run(const Store& store, const std::string& run_id) {
   const std::filesystem::path folder = store.runs_folder() / run_id;
-  const Json plan = Json::parse(support::read_file(folder / "plan.json"), nullptr, false);
-  if (!plan.is_object() || plan.value("schema", "") != "pe-run/1") {
-    throw support::ArtifactError(cat("'", (folder / "plan.json").string(), "' is not a plan of a run (pe-run/1)"));
-  }
   RunStatus status;
-  status.run_id = run_id;
-  status.pipeline = plan.value("pipeline", "");
-  status.file = plan.value("file", "");
-  status.host = plan.value("host", "");
-  status.pid = plan.value("pid", std::int64_t{0});
-  status.started = plan.value("started", 0.0);
-  status.command = plan.value("command", std::vector<std::string>());
-  if (::access((folder / "submission.json").c_str(), F_OK) == 0) status.cluster = "slurm";
   std::unordered_map<std::string, std::size_t> by_id;
-  for (const Json& json : plan.at("tasks")) {
+  const Json plan = read_plan(folder, [&](const Json& json) {
     TaskStatus task;
     task.id = json.value("id", "");
     task.stage = json.value("stage", "");
@@ -84,13 +76,21 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
     task.phase = json.value("state", "") == "reuse" ? "reused" : "waiting";
     by_id[task.id] = status.tasks.size();
     status.tasks.push_back(std::move(task));
-  }
+  });
+  status.run_id = run_id;
+  status.pipeline = plan.value("pipeline", "");
+  status.file = plan.value("file", "");
+  status.host = plan.value("host", "");
+  status.pid = plan.value("pid", std::int64_t{0});
+  status.started = plan.value("started", 0.0);
+  status.command = plan.value("command", std::vector<std::string>());
+  if (::access((folder / "submission.json").c_str(), F_OK) == 0) status.cluster = "slurm";
   bool stopped = false;
-  for (const JournalEvent& event : read_journal_events(folder, &status.damaged_lines)) {
+  const auto take = [&](const JournalEvent& event) {
     const std::string& name = event.event;
     if (name == "stop") stopped = true;
     const auto found = by_id.find(event.task);
-    if (found == by_id.end()) continue;
+    if (found == by_id.end()) return;
     TaskStatus& task = status.tasks[found->second];
     if (name == "start") {
       task.phase = "running";
@@ -124,7 +124,8 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
       task.phase = "blocked";
       task.reason = event.reason;
     }
-  }
+  };
+  each_journal_event(folder, take, &status.damaged_lines);
   const auto read_json = [&](const char* name) {
     const auto path = folder / name;
     return ::access(path.c_str(), R_OK) == 0 ? Json::parse(support::read_file(path), nullptr, false) : Json();

@@ -6,10 +6,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "support/clock.h"
-#include "support/files.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -31,10 +31,6 @@ class Reader {
     out_.damaged_lines = status.damaged_lines;
     running_ = status.state == "running";
     if (status.ended > status.started) out_.length_s = status.ended - status.started;
-    const Json plan = Json::parse(support::read_file(folder_ / "plan.json"), nullptr, false);
-    out_.title = plan.value("title", "");
-    out_.root = plan.value("root", "");
-    out_.capacity = plan.value("capacity", "");
     for (std::size_t i = 0; i < status.tasks.size(); ++i) {
       const TaskStatus& known = status.tasks[i];
       TimelineTask task;
@@ -47,17 +43,20 @@ class Reader {
         out_.stages.push_back(task.stage);
       out_.tasks.push_back(std::move(task));
     }
-    for (const Json& task : plan.at("tasks")) {
+    const Json plan = read_plan(folder_, [&](const Json& task) {
       const auto found = index_.find(task.value("id", ""));
-      if (found == index_.end() || !task.contains("needs")) continue;
+      if (found == index_.end() || !task.contains("needs")) return;
       for (const Json& need : task["needs"]) {
         if (need.is_string()) needs_[found->second].push_back(need.get<std::string>());
       }
-    }
+    });
+    out_.title = plan.value("title", "");
+    out_.root = plan.value("root", "");
+    out_.capacity = plan.value("capacity", "");
   }
 
   Timeline read() {
-    for (const Json& event : read_journal(folder_)) take(event);
+    each_journal_event(folder_, [&](const JournalEvent& event) { take(event); });
     close_open_spans();
     find_ready_times();
     give_lanes();
@@ -66,39 +65,35 @@ class Reader {
   }
 
  private:
-  void take(const Json& event) {
-    const double time = std::max(0.0, event.value("time", out_.started) - out_.started);
+  void take(const JournalEvent& event) {
+    const double time = std::max(0.0, event.time - out_.started);
     last_s_ = std::max(last_s_, time);
-    const auto found = index_.find(event.value("task", ""));
+    const auto found = index_.find(event.task);
     if (found == index_.end()) return;
     TimelineTask& task = out_.tasks[found->second];
-    const std::string name = event.value("event", "");
+    const std::string& name = event.event;
     if (name == "start") {
       TimelineSpan span;
-      span.attempt = event.value("attempt", 0);
+      span.attempt = event.attempt;
       span.start_s = time;
       span.end_s = -1;
-      span.cpus = event.value("cpus", std::int64_t{0});
-      span.resumed = event.value("resumed", false);
-      if (const auto gpus = event.find("gpus"); gpus != event.end() && gpus->is_array()) {
-        for (const Json& gpu : *gpus) span.gpus.push_back(gpu.is_string() ? gpu.get<std::string>() : gpu.dump());
-      }
+      span.cpus = event.cpus;
+      span.resumed = event.resumed;
+      span.gpus = event.gpus;
       task.spans.push_back(std::move(span));
     } else if (name == "exit") {
-      const int attempt = event.value("attempt", 0);
       for (auto span = task.spans.rbegin(); span != task.spans.rend(); ++span) {
-        if (span->attempt != attempt || span->end_s >= 0) continue;
+        if (span->attempt != event.attempt || span->end_s >= 0) continue;
         span->end_s = time;
-        span->outcome = event.value("class", "");
-        span->cpu_s = event.value("cpu_s", 0.0);
-        span->peak_rss_bytes = event.value("peak_rss_bytes", std::int64_t{0});
+        span->outcome = event.outcome;
+        span->cpu_s = event.cpu_s;
+        span->peak_rss_bytes = event.peak_rss_bytes;
         break;
       }
     } else if (name == "publish") {
       task.published_s = time;
-      task.bytes += event.value("bytes", std::uint64_t{0});
-      const std::string snapshot = event.value("snapshot", "");
-      there_[snapshot.empty() ? task.id : task.id + "@" + snapshot] = time;
+      task.bytes += event.bytes;
+      there_[event.snapshot_label.empty() ? task.id : task.id + "@" + event.snapshot_label] = time;
     } else if (name == "reuse") {
       there_[task.id] = time;
     }

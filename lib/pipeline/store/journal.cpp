@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -40,16 +41,23 @@ class EventReader : public nlohmann::json_sax<Json> {
     if (depth_ != 1) return true;
     static constexpr std::pair<std::string_view, std::string JournalEvent::*> kTexts[] = {
         {"event", &JournalEvent::event}, {"task", &JournalEvent::task},     {"key", &JournalEvent::key},
-        {"log", &JournalEvent::log},     {"reason", &JournalEvent::reason}, {"class", &JournalEvent::outcome}};
+        {"log", &JournalEvent::log},     {"reason", &JournalEvent::reason}, {"class", &JournalEvent::outcome},
+        {"snapshot", &JournalEvent::snapshot_label}};
     const std::string_view view = name;
     text_ = nullptr;
     for (const auto& [text, field] : kTexts) {
       if (view == text) text_ = &(event_.*field);
     }
-    number_ = view == "time"      ? Number::kTime
-              : view == "seq"     ? Number::kSeq
-              : view == "attempt" ? Number::kAttempt
-                                  : Number::kNone;
+    number_ = view == "time"             ? Number::kTime
+              : view == "seq"            ? Number::kSeq
+              : view == "attempt"        ? Number::kAttempt
+              : view == "cpus"           ? Number::kCpus
+              : view == "cpu_s"          ? Number::kCpuTime
+              : view == "peak_rss_bytes" ? Number::kPeak
+              : view == "bytes"          ? Number::kBytes
+                                         : Number::kNone;
+    in_gpus_ = view == "gpus";
+    resumed_ = view == "resumed";
     has_time_ = has_time_ || number_ == Number::kTime;
     has_seq_ = has_seq_ || number_ == Number::kSeq;
     event_.snapshot = event_.snapshot || view == "snapshot";
@@ -57,6 +65,7 @@ class EventReader : public nlohmann::json_sax<Json> {
   }
   bool string(string_t& text) override {
     if (depth_ == 1 && text_) *text_ = std::move(text);
+    if (depth_ == 2 && in_gpus_) event_.gpus.push_back(std::move(text));
     return true;
   }
   bool number_integer(number_integer_t number) override { return take(static_cast<double>(number), number); }
@@ -71,7 +80,10 @@ class EventReader : public nlohmann::json_sax<Json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool null() override { return true; }
-  bool boolean(bool) override { return true; }
+  bool boolean(bool value) override {
+    if (depth_ == 1 && resumed_) event_.resumed = value;
+    return true;
+  }
   bool binary(binary_t&) override { return true; }
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
 
@@ -86,15 +98,20 @@ class EventReader : public nlohmann::json_sax<Json> {
     if (number_ == Number::kTime) event_.time = number;
     if (number_ == Number::kSeq) event_.seq = whole;
     if (number_ == Number::kAttempt) event_.attempt = static_cast<int>(whole);
+    if (number_ == Number::kCpus) event_.cpus = whole;
+    if (number_ == Number::kCpuTime) event_.cpu_s = number;
+    if (number_ == Number::kPeak) event_.peak_rss_bytes = whole;
+    if (number_ == Number::kBytes) event_.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, whole));
     return true;
   }
 
-  enum class Number { kNone, kTime, kSeq, kAttempt };
+  enum class Number { kNone, kTime, kSeq, kAttempt, kCpus, kCpuTime, kPeak, kBytes };
 
   JournalEvent& event_;
   std::string* text_ = nullptr;  // the fields that the key at hand fills
   Number number_ = Number::kNone;
   int depth_ = 0;
+  bool in_gpus_ = false, resumed_ = false;  // whether the key at hand is that
   bool has_seq_ = false, has_time_ = false;
 };
 
@@ -111,18 +128,22 @@ std::optional<JournalEvent> parsed(std::string_view line, const JournalEvent*) {
   return event;
 }
 
+/// The event of a line without its end; nothing when the line is damaged.
+template <typename Event>
+std::optional<Event> event_of(std::string_view line) {
+  const auto at = line.rfind(kCrcKey);
+  const bool whole = at != std::string_view::npos && line.size() == at + kCrcKey.size() + 10 &&
+                     line.substr(at + kCrcKey.size(), 8) == crc_of(line.substr(0, at));
+  return whole ? parsed(line, static_cast<const Event*>(nullptr)) : std::nullopt;
+}
+
 template <typename Event>
 std::vector<Event> parse_lines(std::string_view bytes, std::size_t& skipped) {
   std::vector<Event> events;
   while (!bytes.empty()) {
     const auto end = bytes.find('\n');
-    const std::string_view line = bytes.substr(0, end);
+    auto event = end == std::string_view::npos ? std::nullopt : event_of<Event>(bytes.substr(0, end));
     bytes = end == std::string_view::npos ? std::string_view() : bytes.substr(end + 1);
-    const auto at = line.rfind(kCrcKey);
-    const bool whole = end != std::string_view::npos && at != std::string_view::npos &&
-                       line.size() == at + kCrcKey.size() + 10 &&
-                       line.substr(at + kCrcKey.size(), 8) == crc_of(line.substr(0, at));
-    auto event = whole ? parsed(line, static_cast<const Event*>(nullptr)) : std::nullopt;
     if (event)
       events.push_back(*std::move(event));
     else
@@ -138,16 +159,20 @@ struct Place {
 Place place_of(const Json& event) { return {event.at("time"), event.at("seq")}; }
 Place place_of(const JournalEvent& event) { return {event.time, event.seq}; }
 
-/// Every journal of a run, merged; events of one time and number in the order of their files.
-template <typename Event>
-std::vector<Event> merged(const std::filesystem::path& run_folder, std::size_t* skipped) {
-  constexpr std::size_t kFiles = 64;  // a part for a thread: some milliseconds
+std::vector<std::filesystem::path> journals_of(const std::filesystem::path& run_folder) {
   std::vector<std::filesystem::path> files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(run_folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.rfind("journal.", 0) == 0 && name.ends_with(".jsonl")) files.push_back(entry.path());
   }
+  return files;
+}
+
+/// Journals, merged; events of one time and number in the order of their files.
+template <typename Event>
+std::vector<Event> merged(const std::vector<std::filesystem::path>& files, std::size_t* skipped) {
+  constexpr std::size_t kFiles = 64;  // a part for a thread: some milliseconds
   std::vector<std::vector<Event>> parts(files.size());
   std::atomic<std::size_t> bad = 0;
   support::share_out(files.size(), kFiles, [&](std::size_t begin, std::size_t end) {
@@ -168,6 +193,94 @@ std::vector<Event> merged(const std::filesystem::path& run_folder, std::size_t* 
   events.reserve(order.size());
   for (const auto& [place, event] : order) events.push_back(std::move(*event));
   return events;
+}
+
+/// Where an event stands.
+struct Line {
+  Place place;
+  std::size_t file;
+  std::int64_t offset;
+  std::size_t size;  // without its end
+};
+
+std::string read_at(const support::Descriptor& file, std::int64_t offset, std::size_t size) {
+  std::string bytes(size, '\0');
+  std::size_t have = 0;
+  while (have < size) {
+    const ssize_t got = ::pread(file.get(), bytes.data() + have, size - have, offset + static_cast<std::int64_t>(have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;  // cut off meanwhile, or unreadable: what is missing is damaged
+    have += static_cast<std::size_t>(got);
+  }
+  bytes.resize(have);
+  return bytes;
+}
+
+support::Descriptor opened(const std::filesystem::path& path) {
+  support::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) support::throw_errno("open", path.string(), false);
+  return file;
+}
+
+/// Every line of a file that is one, a block at a time.
+void find_lines(const std::filesystem::path& path, std::size_t number, std::vector<Line>& lines, std::size_t& skipped) {
+  constexpr std::size_t kBlock = 4 << 20;
+  const support::Descriptor file = opened(path);
+  std::string rest;
+  std::int64_t begin = 0;  // of `rest`, in the file
+  while (true) {
+    const std::string block = read_at(file, begin + static_cast<std::int64_t>(rest.size()), kBlock);
+    rest += block;
+    std::size_t from = 0;
+    for (auto end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', from)) {
+      const std::size_t size = end - from;
+      if (const auto event = event_of<JournalEvent>(std::string_view(rest).substr(from, size)))
+        lines.push_back({place_of(*event), number, begin + static_cast<std::int64_t>(from), size});
+      else
+        ++skipped;
+      from = end + 1;
+    }
+    rest.erase(0, from);
+    begin += static_cast<std::int64_t>(from);
+    if (block.empty()) break;
+  }
+  if (!rest.empty()) ++skipped;
+}
+
+/// Of journals that are long: the order first, by their lines' places, then line by line.
+void each_of_long(const std::vector<std::filesystem::path>& files, const std::function<void(const JournalEvent&)>& take,
+                  std::size_t* skipped) {
+  constexpr std::size_t kAtOnce = 1 << 20;  // bytes of lines that follow each other in one file
+  std::vector<Line> lines;
+  std::size_t bad = 0;
+  for (std::size_t i = 0; i < files.size(); ++i) find_lines(files[i], i, lines, bad);
+  if (skipped) *skipped += bad;
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
+    return a.place.time != b.place.time ? a.place.time < b.place.time : a.place.seq < b.place.seq;
+  });
+  support::Descriptor file;
+  std::size_t open = files.size();
+  for (std::size_t i = 0; i < lines.size();) {
+    std::size_t last = i;
+    const auto end_of = [&](std::size_t k) { return lines[k].offset + static_cast<std::int64_t>(lines[k].size) + 1; };
+    while (last + 1 < lines.size() && lines[last + 1].file == lines[i].file &&
+           lines[last + 1].offset == end_of(last) && end_of(last + 1) - lines[i].offset <= static_cast<std::int64_t>(kAtOnce))
+      ++last;
+    if (open != lines[i].file) {
+      open = lines[i].file;
+      file = opened(files[open]);
+    }
+    const std::string bytes = read_at(file, lines[i].offset, static_cast<std::size_t>(end_of(last) - lines[i].offset));
+    for (const std::int64_t begin = lines[i].offset; i <= last; ++i) {
+      const auto from = static_cast<std::size_t>(lines[i].offset - begin);
+      const auto event = from > bytes.size() ? std::nullopt
+                                             : event_of<JournalEvent>(std::string_view(bytes).substr(from, lines[i].size));
+      if (event)
+        take(*event);
+      else if (skipped)
+        ++*skipped;
+    }
+  }
 }
 
 }  // namespace
@@ -206,11 +319,21 @@ std::vector<Json> parse_journal(std::string_view bytes, std::size_t* skipped) {
 }
 
 std::vector<Json> read_journal(const std::filesystem::path& run_folder, std::size_t* skipped) {
-  return merged<Json>(run_folder, skipped);
+  return merged<Json>(journals_of(run_folder), skipped);
 }
 
-std::vector<JournalEvent> read_journal_events(const std::filesystem::path& run_folder, std::size_t* skipped) {
-  return merged<JournalEvent>(run_folder, skipped);
+void each_journal_event(const std::filesystem::path& run_folder, const std::function<void(const JournalEvent&)>& take,
+                        std::size_t* skipped) {
+  constexpr std::uintmax_t kShort = 24 << 20;  // bytes; what they hold takes a few times that, and is parsed once
+  const std::vector<std::filesystem::path> files = journals_of(run_folder);
+  std::uintmax_t bytes = 0;
+  for (const auto& file : files) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(file, error);
+    if (!error) bytes += size;
+  }
+  if (bytes > kShort) return each_of_long(files, take, skipped);
+  for (const JournalEvent& event : merged<JournalEvent>(files, skipped)) take(event);
 }
 
 }  // namespace pe::pipeline

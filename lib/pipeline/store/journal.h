@@ -41,6 +41,13 @@ struct JournalEvent {
   std::string outcome;  ///< "class" of an exit
   int attempt = 0;
   bool snapshot = false;  ///< of a publish: of a snapshot
+  std::string snapshot_label;
+  bool resumed = false;             ///< of a start
+  std::int64_t cpus = 0;            ///< of a start
+  std::vector<std::string> gpus;    ///< of a start
+  double cpu_s = 0;                 ///< of an exit
+  std::int64_t peak_rss_bytes = 0;  ///< of an exit
+  std::uint64_t bytes = 0;          ///< of a publish
 };
 
 std::string journal_line(const Json& event);
@@ -48,7 +55,9 @@ std::string journal_line(const Json& event);
 std::vector<Json> parse_journal(std::string_view bytes, std::size_t* skipped = nullptr);
 /// Every journal of a run, merged.
 std::vector<Json> read_journal(const std::filesystem::path& run_folder, std::size_t* skipped = nullptr);
-/// The same events in the same order. A submission of 10,000 elements has as many journals, of a few lines each.
-std::vector<JournalEvent> read_journal_events(const std::filesystem::path& run_folder, std::size_t* skipped = nullptr);
+/// Hands on the same events in the same order. A submission of 10,000 elements has as many journals, of a few lines each;
+/// of a run of 100,000 tasks, whose journal is long, only a part is in memory at a time.
+void each_journal_event(const std::filesystem::path& run_folder, const std::function<void(const JournalEvent&)>& take,
+                        std::size_t* skipped = nullptr);
 
 }  // namespace pe::pipeline

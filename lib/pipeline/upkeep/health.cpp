@@ -356,7 +356,10 @@ class Examination {
       add(Level::kWarning, "slurm", slurm.trouble(), "is slurmctld running?");
       return;
     }
-    for (SiteFinding& finding : judge_site(*config, slurm.partitions().value_or(SiteRecords()))) {
+    const auto partitions = slurm.partitions();
+    const auto associations = keeps_account_limits(*config) ? slurm.associations() : std::nullopt;
+    for (SiteFinding& finding :
+         judge_site(*config, partitions.value_or(SiteRecords()), associations.value_or(SiteRecords()))) {
       add(finding.warns ? Level::kWarning : Level::kGood, "slurm", std::move(finding.text), std::move(finding.advice));
     }
   }

@@ -64,6 +64,11 @@ BOOST_AUTO_TEST_CASE(ids_times_and_records) {
   const auto records = parse_records("PartitionName=main MaxTime=UNLIMITED GraceTime=10\n");
   BOOST_TEST_REQUIRE(records.size() == 1u);
   BOOST_TEST(records[0].at("GraceTime") == "10");
+  const auto table = parse_table("Account|MaxSubmit|GrpSubmit\nlab|4|\nhalf a line\nroot||\n");
+  BOOST_TEST_REQUIRE(table.size() == 2u);
+  BOOST_TEST(table[0].at("MaxSubmit") == "4");
+  BOOST_TEST(table[1].at("Account") == "root");
+  BOOST_TEST(table[1].at("MaxSubmit") == "");
 }
 
 BOOST_AUTO_TEST_CASE(refusals_are_told_from_answers_that_were_lost) {
@@ -75,6 +80,8 @@ BOOST_AUTO_TEST_CASE(refusals_are_told_from_answers_that_were_lost) {
   is("sbatch: unrecognized option '--foo'", Refusal::kFinal);
   is("sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS "
      "policy (job submit limit, user's size and/or time limits)", Refusal::kFull);
+  is("sbatch: error: AssocMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job violates "
+     "accounting/QOS policy (job submit limit, user's size and/or time limits)", Refusal::kFinal);
   is("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", Refusal::kFull);
   is("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", Refusal::kUnknown);
   is("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Refusal::kUnknown);
@@ -116,6 +123,7 @@ BOOST_AUTO_TEST_CASE(no_text_breaks_a_parser) {
     BOOST_REQUIRE(parse_elapsed(text) >= -1);
     parse_config(text);
     parse_records(text);
+    for (const auto& record : parse_table(text)) BOOST_REQUIRE(!record.empty());
     classify_refusal(text);
   }
 }

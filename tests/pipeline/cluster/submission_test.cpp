@@ -202,6 +202,44 @@ BOOST_AUTO_TEST_CASE(windows_keep_to_the_room_and_the_last_job_of_each_goes_on) 
   BOOST_TEST(windows > it.elements() / 60);
 }
 
+BOOST_AUTO_TEST_CASE(where_a_limit_of_the_site_is_met_the_last_job_goes_on) {
+  Submitted900 it;
+  FakeSlurm fake;
+  // Full for the fourth array, and room for a last job.
+  fake.next = [&] { return fake.submissions == 4 ? FakeSlurm::Answer::kFull : FakeSlurm::Answer::kGood; };
+  const SendReport report = it.send_with(fake);
+  BOOST_TEST(report.failed == "");
+  BOOST_TEST(report.arrays == 3u);
+  BOOST_TEST(report.elements + report.waiting == it.elements());
+  BOOST_TEST(report.last_is_sent);
+  BOOST_TEST(fake.jobs.size() == 4u);
+  fake.end_all("COMPLETED");
+  const SendReport rest = it.send_with(fake);
+  BOOST_TEST(rest.failed == "");
+  BOOST_TEST(rest.waiting == 0u);
+  for (const SentArray& array : it.submission().arrays) BOOST_TEST(fake.named(array.name()).size() == 1u);
+}
+
+BOOST_AUTO_TEST_CASE(without_room_for_a_last_job_the_limit_is_told) {
+  Submitted900 it;
+  FakeSlurm fake;
+  fake.next = [&] { return fake.jobs.size() < 3 ? FakeSlurm::Answer::kGood : FakeSlurm::Answer::kFull; };
+  const SendReport report = it.send_with(fake);
+  BOOST_TEST(report.failed.find("QOSMaxSubmitJobPerUserLimit") != std::string::npos);
+  BOOST_TEST((report.refusal == Refusal::kFull));
+  BOOST_TEST(!report.last_is_sent);
+  BOOST_TEST(fake.submissions == 5u);
+  // Not even the first array: nothing is in the queue that a last job could wait for.
+  Submitted900 none;
+  FakeSlurm full;
+  full.next = [] { return FakeSlurm::Answer::kFull; };
+  BOOST_TEST(none.send_with(full).failed.find("QOSMaxSubmitJobPerUserLimit") != std::string::npos);
+  BOOST_TEST(full.submissions == 1u);
+  full.next = [] { return FakeSlurm::Answer::kGood; };
+  BOOST_TEST(none.send_with(full).failed == "");
+  none.check_once(full);
+}
+
 BOOST_AUTO_TEST_CASE(ten_thousand_elements_are_a_few_calls) {
   // What decides the number of calls is arrays, so elements of nothing will do.
   FakeSlurm fake;
@@ -289,6 +327,49 @@ BOOST_AUTO_TEST_CASE(status_says_what_the_queue_says_and_nothing_where_it_is_sil
   add_jobs(status, it.store, slurm);
   BOOST_TEST(status.state == "incomplete");
   BOOST_TEST(status.tasks.front().reason.find("has ended (FAILED)") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_job_that_no_answer_names_runs_as_long_as_it_gives_signs_of_itself) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  const SentArray& array = it.submission().arrays.front();
+  const auto& [index, tasks] = *array.elements.begin();
+  const std::string id = it.submission().tasks[tasks.front()].id;
+  const auto folder = it.store.runs_folder() / it.submission().run;
+  Journal(folder).append({{"event", "start"}, {"task", id}, {"attempt", 1}});
+  support::make_folders(folder / "state");
+  const auto told = [&, index = index](double silent_s, const std::string& account) {
+    support::write_file_atomically(
+        folder / "state" / (array.token + "_" + std::to_string(index) + ".json"),
+        Json{{"time", unix_time() - silent_s},
+             {"running", Json::array({{{"task", id}, {"progress", {{"step", 7}}}}})}}.dump(),
+        false);
+    JobStates jobs;
+    jobs.rows.emplace();  // squeue answers, and names nothing
+    if (!account.empty()) {
+      EndedJob job;
+      job.index = index;
+      job.state = account;
+      job.name = array.name();
+      jobs.ended = {job};
+    }
+    RunStatus status = read_run(it.store, it.submission().run);
+    add_jobs(status, it.store, it.submission(), jobs);
+    for (const TaskStatus& task : status.tasks) {
+      if (task.id == id) return task;
+    }
+    throw std::runtime_error("no task " + id);
+  };
+  for (const char* account : {"", "RUNNING", "REQUEUED"}) {
+    const TaskStatus task = told(5, account);
+    BOOST_TEST(task.phase == "running");
+    BOOST_TEST(task.reason.find("Slurm does not name its job; it gave a sign ") == 0u, task.reason);
+    BOOST_TEST(task.progress.value("step", 0) == 7);
+  }
+  BOOST_TEST(told(5, "FAILED").phase == "lost");
+  BOOST_TEST(told(5, "FAILED").reason.find("has ended (FAILED)") != std::string::npos);
+  BOOST_TEST(told(300, "").phase == "lost");
 }
 
 BOOST_AUTO_TEST_CASE(a_job_is_narrowed_to_what_slurm_gave_it) {

@@ -50,6 +50,23 @@ BOOST_FIXTURE_TEST_CASE(the_frozen_plan_holds_no_configs, Chain) {
   for (const Json& task : frozen.at("tasks")) BOOST_TEST(!task.contains("config"));
 }
 
+BOOST_FIXTURE_TEST_CASE(a_frozen_plan_is_read_task_by_task, Chain) {
+  const fs::path folder = store->runs_folder() / run().run_id;
+  Json frozen = Json::parse(support::read_file(folder / "plan.json"));
+  // Objects and a member of that name elsewhere are no tasks.
+  frozen["other"] = {{{"id", "no"}}, {{"tasks", Json::array({Json::object()})}}};
+  support::write_file_atomically(folder / "plan.json", frozen.dump(), false);
+  Json tasks = Json::array();
+  const Json rest = read_plan(folder, [&](const Json& task) { tasks.push_back(task); });
+  BOOST_TEST((tasks == frozen["tasks"]));
+  frozen["tasks"] = Json::array();
+  BOOST_TEST((rest == frozen), rest.dump());
+  for (const char* text : {"", "{", "[]", "{\"schema\":\"pe-run/1\"}", "{\"schema\":\"pe-run/2\",\"tasks\":[]}"}) {
+    support::write_file_atomically(folder / "plan.json", text, false);
+    BOOST_CHECK_THROW(read_plan(folder, [](const Json&) {}), support::ArtifactError);
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(time_adds_up_over_the_attempts_that_made_a_result, Chain) {
   int attempts = 0;
   behaviour["a"] = [&](FakeAttempt& attempt) {
