@@ -119,7 +119,7 @@ void add_jobs(RunStatus& status, const Store& store, const Submission& submissio
           if (at_work(task) && !said_to_be_over) {
             // An answer may lack a job for other reasons than its end.
             const auto state = state_of(store, status.run_id, array, index);
-            const double silent = state ? unix_time() - state->value("time", 0.0) : kSilence;
+            const double silent = state ? support::unix_time() - state->value("time", 0.0) : kSilence;
             if (silent < kSilence) {
               task.phase = "running";
               task.reason = cat("Slurm does not name its job; it gave a sign ", support::short_duration(silent), " ago");

@@ -342,7 +342,7 @@ BOOST_AUTO_TEST_CASE(a_job_that_no_answer_names_runs_as_long_as_it_gives_signs_o
   const auto told = [&, index = index](double silent_s, const std::string& account) {
     support::write_file_atomically(
         folder / "state" / (array.token + "_" + std::to_string(index) + ".json"),
-        Json{{"time", unix_time() - silent_s},
+        Json{{"time", support::unix_time() - silent_s},
              {"running", Json::array({{{"task", id}, {"progress", {{"step", 7}}}}})}}.dump(),
         false);
     JobStates jobs;
