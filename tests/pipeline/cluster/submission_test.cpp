@@ -12,6 +12,7 @@
 #include "pipeline/cluster/submission.h"
 #include "pipeline/grid_fixture.h"
 #include "pipeline/run/run_folder.h"
+#include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
 
