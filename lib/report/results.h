@@ -182,7 +182,9 @@ struct Results {
   std::vector<Curve> curves;
   std::vector<Curve> unselected_curves;   ///< of values that were not chosen
   std::vector<Selection> selections;
-  std::map<std::string, std::vector<GatheredTable>> tables;   ///< of the scores, by name, as gathered
+  /// Of the scores, by name, as gathered. Those whose rows are `lm`, `trials`, `retrieval`, `tasks`, `dummy` or `dummy_targets` are kept for
+  /// claims alone.
+  std::map<std::string, std::vector<GatheredTable>> tables;
   std::vector<std::string> missing;
   std::vector<std::string> left_out;  ///< "encoding=alibi"
   std::vector<std::string> notes;
