@@ -12,6 +12,7 @@
 #include "artifact/metrics.h"
 #include "report/table_reader.h"
 #include "report/text_escape.h"
+#include "report/training_curves.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/missing.h"
@@ -586,6 +587,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     for (const std::string& axis : task_axes) run.labels.erase(axis);
   }
 
+  inherit_settings(results.curves);
   const std::vector<std::string> chosen = select_values(config.select, results);
   std::vector<const Labels*> of_runs, of_curves;
   for (const Run& run : results.runs) of_runs.push_back(&run.labels);

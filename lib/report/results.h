@@ -136,6 +136,7 @@ struct Curve {
   std::vector<CurvePoint> validation;
   double peak_rate = std::numeric_limits<double>::quiet_NaN();   ///< largest learning rate that was logged
   Json config;            ///< of the training, as its artifact says: groups model, train, … without compute; null where it does not
+  Json inherited = Json::object();   ///< of a branch, whose config has no group model: that of the training that it continues
   std::string data;       ///< content digests of its data
   double first_step = 0;  ///< where it forked off another training; 0 for one from scratch
   bool diverged = false;

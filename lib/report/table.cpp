@@ -186,7 +186,8 @@ std::vector<std::string> table_notes(const Table& table) {
           cat(row_name, row_name.empty() ? "" : ", ", column.group, column.group.empty() ? "" : " ", column.header);
       auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == reason; });
       if (found == reasons.end()) found = reasons.insert(reasons.end(), {reason, {}});
-      found->second.push_back(where);
+      // Rows that only numbers tell apart are one.
+      if (found->second.empty() || found->second.back() != where) found->second.push_back(where);
     }
   }
   std::vector<std::string> notes;
