@@ -93,6 +93,7 @@ void add_extensions(const Results& results, Noises& all) {
   struct Sums {
     double nll = 0, tokens = 0;
   };
+  if (results.tables.count("lm_extension_doc") == 0) return;
   std::vector<std::size_t> arm_of_run;
   for (std::size_t run = 0; run < results.runs.size(); ++run) arm_of_run.push_back(arm_of(results, run));
   std::map<std::int64_t, std::map<std::string, std::map<std::size_t, std::map<std::string, std::map<std::string, Sums>>>>> sums;

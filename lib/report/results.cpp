@@ -13,6 +13,7 @@
 #include "artifact/missing_input.h"
 #include "report/table_reader.h"
 #include "report/text_escape.h"
+#include "report/training_curves.h"
 #include "support/error.h"
 #include "support/missing.h"
 #include "support/text.h"
@@ -65,41 +66,60 @@ void append_unique(std::vector<std::string>& list, const std::string& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-// Tables of one name from several artifacts as one CSV, with the artifacts' labels in front.
+// Tables of one name from several artifacts as one CSV, with the artifacts' labels in front. Rows become text as they come, since
+// tables take many times the room; labels and columns that only later artifacts have are added where the file is rendered.
 class DataFiles {
  public:
   void add(const std::string& name, const artifact::Table& table, const Labels& labels) {
-    File& file = files_[name];
-    if (std::find(order_.begin(), order_.end(), name) == order_.end()) order_.push_back(name);
+    const auto [at, fresh] = files_.try_emplace(name);
+    if (fresh) order_.push_back(name);
+    File& file = at->second;
     for (const auto& [axis, label] : labels) append_unique(file.axes, axis);
     for (const artifact::ColumnSpec& column : table.columns()) append_unique(file.columns, column.name);
-    file.parts.push_back({table, labels});
+    Part part{.labels = labels, .columns = file.columns.size()};
+    std::vector<std::optional<std::size_t>> places;
+    for (const std::string& column : file.columns) places.push_back(table.find_column(column));
+    for (std::size_t row = 0; row < table.rows(); ++row) {
+      for (std::size_t i = 0; i < places.size(); ++i) {
+        part.rows += i ? "," : "";
+        if (!places[i] || table.missing(row, *places[i])) continue;
+        const artifact::Cell cell = table.cell(row, *places[i]);
+        if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) part.rows += std::to_string(*whole);
+        if (const auto* real = std::get_if<double>(&cell.value())) part.rows += support::shortest(*real);
+        if (const auto* words = std::get_if<std::string>(&cell.value())) part.rows += quote_csv(*words);
+      }
+      part.ends.push_back(part.rows.size());
+    }
+    part.rows.shrink_to_fit();
+    file.parts.push_back(std::move(part));
   }
 
-  std::vector<std::pair<std::string, std::string>> render() const {
+  /// Takes the files.
+  std::vector<std::pair<std::string, std::string>> render() && {
     std::vector<std::pair<std::string, std::string>> result;
     for (const std::string& name : order_) {
-      const File& file = files_.at(name);
+      const File file = std::move(files_.at(name));
       std::vector<std::string> header;
       for (const std::string& axis : file.axes) header.push_back(quote_csv("label_" + axis));
       for (const std::string& column : file.columns) header.push_back(quote_csv(column));
       std::string text = support::join(header, ",") + "\r\n";
-      for (const auto& [table, labels] : file.parts) {
-        std::string front;
-        for (const std::string& axis : file.axes) front += quote_csv(label_of(labels, {axis.c_str()})) + ",";
-        std::vector<std::optional<std::size_t>> places;
-        for (const std::string& column : file.columns) places.push_back(table.find_column(column));
-        for (std::size_t row = 0; row < table.rows(); ++row) {
-          text += front;
-          for (std::size_t i = 0; i < places.size(); ++i) {
-            text += i ? "," : "";
-            if (!places[i] || table.missing(row, *places[i])) continue;
-            const artifact::Cell cell = table.cell(row, *places[i]);
-            if (const auto* whole = std::get_if<std::int64_t>(&cell.value())) text += std::to_string(*whole);
-            if (const auto* real = std::get_if<double>(&cell.value())) text += support::shortest(*real);
-            if (const auto* words = std::get_if<std::string>(&cell.value())) text += quote_csv(*words);
-          }
+      std::vector<std::string> fronts;
+      std::size_t size = text.size();
+      for (const Part& part : file.parts) {
+        fronts.emplace_back();
+        for (const std::string& axis : file.axes) fronts.back() += quote_csv(label_of(part.labels, {axis.c_str()})) + ",";
+        size += part.rows.size() + part.ends.size() * (fronts.back().size() + file.columns.size() - part.columns + 2);
+      }
+      text.reserve(size);
+      for (std::size_t p = 0; p < file.parts.size(); ++p) {
+        const Part& part = file.parts[p];
+        std::size_t begin = 0;
+        for (const std::size_t end : part.ends) {
+          text += fronts[p];
+          text.append(part.rows, begin, end - begin);
+          text.append(file.columns.size() - part.columns, ',');
           text += "\r\n";
+          begin = end;
         }
       }
       result.emplace_back(name + ".csv", std::move(text));
@@ -109,8 +129,10 @@ class DataFiles {
 
  private:
   struct Part {
-    artifact::Table table;
     Labels labels;
+    std::size_t columns = 0;   ///< that the file had when it came
+    std::string rows;          ///< one after the other, without what ends them
+    std::vector<std::size_t> ends = {};
   };
   struct File {
     std::vector<std::string> axes, columns;
@@ -127,6 +149,10 @@ std::string pe_of(const Json& facts) {
   const auto kind = encoding->find("kind");
   return kind != encoding->end() && kind->is_string() ? kind->get<std::string>() : "";
 }
+
+/// Tables whose rows are cells and trials of the results: only claims, which name any table, read them again.
+const std::set<std::string> kHeldOtherwise{"lm_summary",   "lm_doc",     "retrieval_trial", "retrieval_summary",
+                                           "algo_summary", "dummy_grid", "dummy_targets"};
 
 void read_lm(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
   std::map<std::tuple<std::string, std::string, std::int64_t>, std::size_t> cells;
@@ -380,7 +406,12 @@ const std::vector<std::size_t>* Results::places(const std::vector<Item>& items, 
                                                 const Place& place) {
   if (index.first != items.size()) {
     index.second.clear();
-    for (std::size_t i = 0; i < items.size(); ++i) index.second[{items[i].run, items[i].*name, items[i].length}].push_back(i);
+    std::vector<std::size_t>* own = nullptr;   // neighbours are often of one place
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const bool same = own && items[i].run == items[i - 1].run && items[i].length == items[i - 1].length && items[i].*name == items[i - 1].*name;
+      if (!same) own = &index.second[{items[i].run, items[i].*name, items[i].length}];
+      own->push_back(i);
+    }
     index.first = items.size();
   }
   const auto found = index.second.find(place);
@@ -444,6 +475,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   DataFiles data;
   std::set<std::int64_t> lengths;
   std::set<std::string> task_axes;
+  std::map<std::tuple<std::string, std::string, std::string>, std::size_t> models;   // run_id, encoding, seed → run
 
   const auto score_labels = labels_of(config, workspace, "scores", results.missing);
   for (std::size_t i = 0; i < workspace.all_inputs("scores").size(); ++i) {
@@ -478,19 +510,17 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     }
     if (run.train_length > 0) lengths.insert(run.train_length);
     // Several evaluations of one model are one run; the axes that tell them apart say nothing about the model.
-    const auto same = std::find_if(results.runs.begin(), results.runs.end(), [&](const Run& other) {
-      return !run.run_id.empty() && other.run_id == run.run_id && other.encoding == run.encoding &&
-             other.seed == run.seed;
-    });
-    const std::size_t index = static_cast<std::size_t>(same - results.runs.begin());
-    if (same == results.runs.end()) {
+    std::size_t index = results.runs.size();
+    if (!run.run_id.empty()) index = models.try_emplace({run.run_id, run.encoding, run.seed}, index).first->second;
+    if (index == results.runs.size()) {
       results.runs.push_back(std::move(run));
     } else {
+      Run& same = results.runs[index];
       for (const auto& [axis, label] : run.labels) {
-        if (label_of(same->labels, {axis.c_str()}) != label) task_axes.insert(axis);
+        if (label_of(same.labels, {axis.c_str()}) != label) task_axes.insert(axis);
       }
-      same->file += cat(", ", run.file);
-      same->digests.insert(same->digests.end(), run.digests.begin(), run.digests.end());
+      same.file += cat(", ", run.file);
+      same.digests.insert(same.digests.end(), run.digests.begin(), run.digests.end());
     }
     support::with_context(cat("reading ", where), [&] {
       read_lm(tables, where, index, results);
@@ -498,6 +528,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       read_dummy(tables, where, index, results);
       for (artifact::Table& table : tables.tables) {
         const std::string name = table.name();
+        if (results.claims.empty() && kHeldOtherwise.count(name) != 0) continue;
         results.tables[name].push_back({index, cat(where, ": ", name), std::move(table)});
       }
     });
@@ -545,6 +576,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     for (const std::string& axis : task_axes) run.labels.erase(axis);
   }
 
+  inherit_settings(results.curves);
   const std::vector<std::string> chosen = select_values(config.select, results);
   std::vector<const Labels*> of_runs, of_curves;
   for (const Run& run : results.runs) of_runs.push_back(&run.labels);
@@ -561,13 +593,13 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
       append_unique(results.encodings, curve.run.encoding);
     }
   }
+  std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> runs_of;   // variant, encoding
+  for (std::size_t i = 0; i < results.runs.size(); ++i) {
+    if (results.runs[i].selected) runs_of[{results.runs[i].variant, results.runs[i].encoding}].push_back(i);
+  }
   for (const std::string& variant : results.variants) {
     for (const std::string& encoding : results.encodings) {
-      Arm arm{encoding, variant, {}};
-      for (std::size_t i = 0; i < results.runs.size(); ++i) {
-        if (results.runs[i].selected && results.runs[i].encoding == encoding && results.runs[i].variant == variant) arm.runs.push_back(i);
-      }
-      if (!arm.runs.empty()) results.arms.push_back(std::move(arm));
+      if (const auto own = runs_of.find({variant, encoding}); own != runs_of.end()) results.arms.push_back({encoding, variant, std::move(own->second)});
     }
   }
   const bool known = std::any_of(results.runs.begin(), results.runs.end(),
@@ -580,7 +612,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     }
   }
   results.train_length = config.train_length > 0 ? config.train_length : lengths.size() == 1 ? *lengths.begin() : 0;
-  results.data = data.render();
+  results.data = std::move(data).render();
   return results;
 }
 

@@ -136,6 +136,7 @@ struct Curve {
   std::vector<CurvePoint> validation;
   double peak_rate = std::numeric_limits<double>::quiet_NaN();   ///< largest learning rate that was logged
   Json config;            ///< of the training, as its artifact says: groups model, train, … without compute; null where it does not
+  Json inherited = Json::object();   ///< of a branch, whose config has no group model: that of the training that it continues
   std::string data;       ///< content digests of its data
   double first_step = 0;  ///< where it forked off another training; 0 for one from scratch
   bool diverged = false;
@@ -182,7 +183,9 @@ struct Results {
   std::vector<Curve> curves;
   std::vector<Curve> unselected_curves;   ///< of values that were not chosen
   std::vector<Selection> selections;
-  std::map<std::string, std::vector<GatheredTable>> tables;   ///< of the scores, by name, as gathered
+  /// Of the scores, by name, as gathered. Those whose rows are `lm`, `trials`, `retrieval`, `tasks`, `dummy` or `dummy_targets` are kept for
+  /// claims alone.
+  std::map<std::string, std::vector<GatheredTable>> tables;
   std::vector<std::string> missing;
   std::vector<std::string> left_out;  ///< "encoding=alibi"
   std::vector<std::string> notes;

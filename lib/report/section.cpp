@@ -93,6 +93,14 @@ std::vector<std::int64_t> lengths_of(const Results& results, const std::string& 
   return {lengths.begin(), lengths.end()};
 }
 
+std::vector<LmPlace> lm_places(const Results& results) {
+  std::vector<LmPlace> places;
+  for (const std::string& protocol : protocols_of(results)) {
+    for (const std::int64_t length : lengths_of(results, protocol)) places.push_back({protocol, length});
+  }
+  return places;
+}
+
 bool tells_variants(const Results& results) { return results.variants.size() > 1; }
 
 std::string reason_of(const std::string& status) {

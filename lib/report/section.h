@@ -57,6 +57,12 @@ double mean_of_finite(const std::vector<double>& values);
 
 std::vector<std::string> protocols_of(const Results& results);  ///< prefix, blocks, sliding, then others
 std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol);
+/// A protocol and a length that some model was measured at: a column of numbers.
+struct LmPlace {
+  std::string protocol;
+  std::int64_t length = 0;
+};
+std::vector<LmPlace> lm_places(const Results& results);                  ///< by protocol, then length
 bool tells_variants(const Results& results);                             ///< more than one variant
 std::string reason_of(const std::string& status);                        ///< a status in words
 std::string mark_of(const std::string& status);                          ///< "overflow", "n/a", "–"

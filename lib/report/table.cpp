@@ -186,7 +186,8 @@ std::vector<std::string> table_notes(const Table& table) {
           cat(row_name, row_name.empty() ? "" : ", ", column.group, column.group.empty() ? "" : " ", column.header);
       auto found = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == reason; });
       if (found == reasons.end()) found = reasons.insert(reasons.end(), {reason, {}});
-      found->second.push_back(where);
+      // Rows that only numbers tell apart are one.
+      if (found->second.empty() || found->second.back() != where) found->second.push_back(where);
     }
   }
   std::vector<std::string> notes;
@@ -204,12 +205,14 @@ std::vector<std::string> table_notes(const Table& table) {
 
 std::string to_csv(const Table& table) {
   std::vector<std::string> header;
+  std::vector<bool> halves, intervals;   // of each column: some cell has one
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const Column& column = table.columns[i];
     header.push_back(quote_csv(column.id));
-    if (column.text) continue;
-    if (column_uses(table, i, &Cell::half_width)) header.push_back(quote_csv(column.id + "_half_width"));
-    if (column_uses(table, i, &Cell::interval)) {
+    halves.push_back(!column.text && column_uses(table, i, &Cell::half_width));
+    intervals.push_back(!column.text && column_uses(table, i, &Cell::interval));
+    if (halves[i]) header.push_back(quote_csv(column.id + "_half_width"));
+    if (intervals[i]) {
       header.push_back(quote_csv(column.id + "_low"));
       header.push_back(quote_csv(column.id + "_high"));
     }
@@ -222,13 +225,9 @@ std::string to_csv(const Table& table) {
       const Column& column = table.columns[i];
       const Cell& cell = row.cells[i];
       if (!cell.reason.empty()) missing.push_back(cat(column.id, ": ", cell.text, " (", cell.reason, ")"));
-      if (column.text) {
-        fields.push_back(quote_csv(cell.text));
-        continue;
-      }
-      fields.push_back(number_csv(cell.number));
-      if (column_uses(table, i, &Cell::half_width)) fields.push_back(number_csv(cell.half_width));
-      if (column_uses(table, i, &Cell::interval)) {
+      fields.push_back(column.text ? quote_csv(cell.text) : number_csv(cell.number));
+      if (halves[i]) fields.push_back(number_csv(cell.half_width));
+      if (intervals[i]) {
         fields.push_back(cell.interval ? number_csv(cell.interval->low) : "");
         fields.push_back(cell.interval ? number_csv(cell.interval->high) : "");
       }
@@ -255,8 +254,9 @@ std::string to_markdown(const Table& table) {
     }
     text += "\n";
   }
-  for (const std::string& note : table_notes(table)) text += cat("\n- ", escape_markdown(note));
-  if (!table_notes(table).empty()) text += "\n";
+  const auto notes = table_notes(table);
+  for (const std::string& note : notes) text += cat("\n- ", escape_markdown(note));
+  if (!notes.empty()) text += "\n";
   return text;
 }
 

@@ -26,13 +26,61 @@ bool agree(const Labels& a, const Labels& b) {
   });
 }
 
-double number_at(const Json& config, const char* group, const char* key) {
-  if (!config.is_object() || !config.contains(group) || !config[group].is_object()) return NAN;
-  const Json& own = config[group];
-  return own.contains(key) && own[key].is_number() ? own[key].get<double>() : NAN;
+/// By dotted key; null where it is not there.
+Json at_key(const Json& config, const std::string& key) {
+  const Json* at = &config;
+  for (const std::string& part : support::split(key, '.')) {
+    if (!at->is_object() || !at->contains(part)) return {};
+    at = &(*at)[part];
+  }
+  return *at;
+}
+
+double setting_number(const Curve& curve, const char* key) {
+  const Json value = setting_of(curve, key);
+  return value.is_number() ? value.get<double>() : NAN;
 }
 
 }  // namespace
+
+Json setting_of(const Curve& curve, const std::string& key) {
+  const Json own = at_key(curve.config, key);
+  return own.is_null() ? at_key(curve.inherited, key) : own;
+}
+
+void inherit_settings(std::vector<Curve>& curves) {
+  std::map<std::pair<std::string, std::string>, std::vector<const Curve*>> whole;   // encoding, seed → those that say what they trained
+  for (const Curve& curve : curves) {
+    if (at_key(curve.config, "model").is_object()) whole[{curve.run.encoding, curve.run.seed}].push_back(&curve);
+  }
+  for (Curve& curve : curves) {
+    if (!curve.config.is_object() || curve.config.contains("model")) continue;
+    const auto parents = whole.find({curve.run.encoding, curve.run.seed});
+    if (parents == whole.end()) continue;
+    Json model;
+    bool known = true;
+    for (const Curve* parent : parents->second) {
+      if (!agree(parent->run.labels, curve.run.labels)) continue;
+      const Json theirs = at_key(parent->config, "model");
+      known = known && (model.is_null() || model == theirs);
+      model = theirs;
+    }
+    if (known && !model.is_null()) curve.inherited["model"] = model;
+  }
+}
+
+double batch_of(const Curve& curve) {
+  const double told = setting_number(curve, "train.batch");
+  if (std::isfinite(told)) return told;
+  // Each step sees as many tokens, and the log counts both.
+  for (const auto* points : {&curve.train, &curve.validation}) {
+    if (points->size() < 2 || curve.run.train_length <= 0) continue;
+    const CurvePoint &first = points->front(), &last = points->back();
+    const double batch = (last.tokens - first.tokens) / (last.step - first.step) / static_cast<double>(curve.run.train_length);
+    if (batch == std::floor(batch)) return batch;
+  }
+  return NAN;
+}
 
 std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half) {
   std::vector<Point> result;
@@ -43,6 +91,10 @@ std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t h
     result.push_back({.x = points[i].tokens, .y = sum / static_cast<double>(2 * reach + 1)});
   }
   return result;
+}
+
+std::string smoothing_words(std::size_t half) {
+  return half == 0 ? "as logged" : support::cat("centred mean over ", 2 * half + 1, " logged steps");
 }
 
 std::vector<Point> plain(const std::vector<CurvePoint>& points) {
@@ -123,15 +175,14 @@ std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds) {
 
 double flops_per_token(const Curve& curve) {
   const Json& facts = curve.run.facts;
-  const double layers = number_at(curve.config, "model", "layers"), heads = number_at(curve.config, "model", "heads"),
-               width = number_at(curve.config, "model", "width"), vocabulary = number_at(curve.config, "model", "vocabulary");
-  double head_width = number_at(curve.config, "model", "head_width");
+  const double layers = setting_number(curve, "model.layers"), heads = setting_number(curve, "model.heads"), width = setting_number(curve, "model.width"),
+               vocabulary = setting_number(curve, "model.vocabulary");
+  double head_width = setting_number(curve, "model.head_width");
   if (!(head_width > 0)) head_width = width / heads;
   if (!facts.contains("parameters") || !facts["parameters"].is_number()) return NAN;
   double weights = facts["parameters"].get<double>();
   // Rows of an embedding that is no head are looked up and not multiplied.
-  const Json* model = curve.config.is_object() && curve.config.contains("model") ? &curve.config["model"] : nullptr;
-  if (model && model->value("tied", true) == false && vocabulary > 0) weights -= vocabulary * width;
+  if (setting_of(curve, "model.tied") == false && vocabulary > 0) weights -= vocabulary * width;
   return 6 * weights + 12 * layers * heads * head_width * static_cast<double>(curve.run.train_length);
 }
 

@@ -13,6 +13,7 @@ namespace pe::report {
 
 /// A centred mean over up to 2·half + 1 logged steps, truncated at the ends.
 std::vector<Point> smoothed(const std::vector<CurvePoint>& points, std::size_t half);
+std::string smoothing_words(std::size_t half);   ///< "centred mean over 5 logged steps", "as logged"
 std::vector<Point> plain(const std::vector<CurvePoint>& points);
 
 /// Training loss less the other's at the steps that both logged.
@@ -20,6 +21,13 @@ std::vector<CurvePoint> paired_gap(const Curve& curve, const Curve& base);
 
 /// Snapshots of one trunk hold the same training up to different steps: the longest says all.
 std::vector<const Curve*> distinct(const std::vector<Curve>& curves);
+/// A setting of its config by dotted key; of a branch else that of the training that it continues. Null where neither says it.
+Json setting_of(const Curve& curve, const std::string& key);
+/// Gives branches the group model of the trainings that they continue, where these were gathered and agree.
+void inherit_settings(std::vector<Curve>& curves);
+/// Sequences of a step, as it was set or as tokens by step say; NaN where neither does.
+double batch_of(const Curve& curve);
+
 /// The training that a branch forked off; null for one from scratch, or where the trunk was not gathered.
 const Curve* trunk_of(const std::vector<const Curve*>& curves, const Curve& branch);
 double fork_tokens_of(const Curve& branch, const Curve& trunk);

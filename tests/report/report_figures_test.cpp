@@ -5,6 +5,7 @@
 #include "report/gnuplot.h"
 #include "report/report.h"
 #include "report/section_results.h"
+#include "report/training_curves.h"
 #include "support/files.h"
 #include "support/process.h"
 #include "support/temp_folder.h"
@@ -359,6 +360,48 @@ BOOST_AUTO_TEST_CASE(the_setup_states_rates_as_they_were_set_and_the_data) {
   BOOST_TEST(cell_of(section.tables[0], 0, "data").text == "0123456789ab");
   for (Curve& curve : results.curves) curve.config = {};
   BOOST_TEST(cell_of(section_of("setup", results).tables[0], 0, "peak_lr").text == "0.003");   // logged, rounded
+}
+
+BOOST_AUTO_TEST_CASE(the_setup_of_a_branch_is_that_of_the_training_that_it_continues) {
+  test::TempFolder folder;
+  const Results results = read_results({}, write_inputs(folder.path(), {.encodings = {"none", "rope"}, .stages = {"decay", "drop"}, .seeds = {1}, .documents = 8, .configs = true}));
+  Results bare = results;   // logs of branches say what they were told themselves, and no more
+  for (Curve& curve : bare.curves) {
+    if (curve.run.labels.at("stage") == "trunk") continue;
+    curve.config = {{curve.run.labels.at("stage"), {{"horizon_tokens", 600000}}}};
+  }
+  const auto shown = [](const Results& of) {
+    std::vector<std::string> rows;
+    const Table table = section_of("setup", of).tables.at(0);
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      std::string text;
+      for (const char* column : {"width", "layers", "heads", "batch", "vocabulary"}) {
+        const Cell& cell = cell_of(table, row, column);
+        text += (cell.number ? support::shortest(*cell.number) : cell.text) + " ";
+      }
+      rows.push_back(text);
+    }
+    return rows;
+  };
+  inherit_settings(bare.curves);
+  BOOST_TEST(shown(bare) == shown(results), boost::test_tools::per_element());
+  BOOST_TEST(shown(bare).size() == 5u);
+  BOOST_TEST(shown(bare).back() == "64 3 4 16 512 ");
+  const Curve& branch = bare.curves.back();
+  BOOST_TEST(branch.run.labels.at("stage") == "drop");
+  BOOST_TEST(flops_per_token(branch) == flops_per_token(results.curves.back()));
+  // Two parents that differ say nothing, and the tokens of a step still give the batch.
+  Results unclear = bare;
+  Curve other;
+  for (Curve& curve : unclear.curves) {
+    curve.inherited = Json::object();
+    if (curve.run.encoding == "rope" && curve.config.contains("model")) other = curve;
+  }
+  other.config["model"]["width"] = 128;
+  unclear.curves.push_back(other);
+  inherit_settings(unclear.curves);
+  const std::vector<std::string> rows = shown(unclear);
+  BOOST_TEST(std::count(rows.begin(), rows.end(), "– – – 16 – ") == 2);
 }
 
 BOOST_AUTO_TEST_CASE(tables_of_perplexity_state_the_mean_context) {

@@ -43,19 +43,12 @@ void adjust(std::vector<Pair>& pairs) {
 
 std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<const Arm*, const Arm*>>& arms) {
   std::vector<Pair> pairs;
+  const std::vector<LmPlace> places = lm_places(results);
   for (const auto& [arm, base] : arms) {
-    for (const std::string& protocol : protocols_of(results)) {
-      for (const std::int64_t length : lengths_of(results, protocol)) {
-        Pair pair{arm,
-                  base,
-                  protocol,
-                  length,
-                  arm_score(results, *arm, protocol, length),
-                  arm_score(results, *base, protocol, length),
-                  {}};
-        pair.difference = compare(pair.score, pair.base_score);
-        pairs.push_back(std::move(pair));
-      }
+    for (const auto& [protocol, length] : places) {
+      Pair pair{arm, base, protocol, length, arm_score(results, *arm, protocol, length), arm_score(results, *base, protocol, length), {}};
+      pair.difference = compare(pair.score, pair.base_score);
+      pairs.push_back(std::move(pair));
     }
   }
   adjust(pairs);

@@ -10,30 +10,32 @@ namespace {
 
 using support::cat;
 
-// The statuses of a run's cells: "ok", or how many are of which other kind.
-std::string status_of(const Results& results, std::size_t run) {
-  std::map<std::string, int> counts;
-  int cells = 0;
-  const auto count = [&](const std::string& status) {
-    ++cells;
-    if (status != "ok") ++counts[status];
+// The statuses of each run's cells: "ok", or how many are of which other kind.
+std::vector<std::string> statuses_of(const Results& results) {
+  struct Count {
+    std::map<std::string, int> other;
+    int cells = 0;
   };
-  for (const LmCell& cell : results.lm) {
-    if (cell.run == run) count(cell.status);
-  }
+  std::vector<Count> counts(results.runs.size());
+  const auto count = [&](std::size_t run, const std::string& status) {
+    if (run >= counts.size()) return;
+    ++counts[run].cells;
+    if (status != "ok") ++counts[run].other[status];
+  };
+  for (const LmCell& cell : results.lm) count(cell.run, cell.status);
   for (const DummyTargetCell& cell : results.dummy_targets) {
-    if (cell.run == run && cell.target == "all") count(cell.status);
+    if (cell.target == "all") count(cell.run, cell.status);
   }
   for (const auto* list : {&results.retrieval, &results.tasks}) {
-    for (const TaskCell& cell : *list) {
-      if (cell.run == run) count(cell.status);
-    }
+    for (const TaskCell& cell : *list) count(cell.run, cell.status);
   }
-  if (cells == 0) return "no rows";
-  if (counts.empty()) return "ok";
-  std::vector<std::string> parts;
-  for (const auto& [status, number] : counts) parts.push_back(cat(number, " of ", cells, " cells ", status));
-  return support::join(parts, ", ");
+  std::vector<std::string> statuses;
+  for (const Count& own : counts) {
+    std::vector<std::string> parts;
+    for (const auto& [status, number] : own.other) parts.push_back(cat(number, " of ", own.cells, " cells ", status));
+    statuses.push_back(own.cells == 0 ? "no rows" : parts.empty() ? "ok" : support::join(parts, ", "));
+  }
+  return statuses;
 }
 
 std::string labels_text(const Labels& labels) {
@@ -57,6 +59,7 @@ Section inventory_section(const Results& results, Palette&) {
                           {.id = "step", .header = "Step", .style = NumberStyle::kCount},
                           {.id = "tokens", .header = "Tokens seen", .style = NumberStyle::kTokens},
                           {.id = "status", .header = "Status", .text = true}}};
+  const std::vector<std::string> statuses = statuses_of(results);
   for (std::size_t i = 0; i < results.runs.size(); ++i) {
     const Run& run = results.runs[i];
     Row row;
@@ -68,7 +71,7 @@ Section inventory_section(const Results& results, Palette&) {
         run.step >= 0 ? Cell::of_number(static_cast<double>(run.step))
                       : Cell::missing("–", "the artifact does not say"),
         run.tokens_seen > 0 ? Cell::of_number(run.tokens_seen) : Cell::missing("–", "the artifact does not say"),
-        Cell::of_text(status_of(results, i))};
+        Cell::of_text(statuses[i])};
     table.rows.push_back(std::move(row));
   }
   for (const std::string& missing : results.missing) {

@@ -42,7 +42,7 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
     longest = std::max(longest, curve->train.size());
   }
   const std::size_t half = longest / 100;
-  Panel training{.title = "Training, smoothed"}, validation{.title = "Validation, later half"};
+  Panel training{.title = half > 0 ? "Training, smoothed" : "Training"}, validation{.title = "Validation, later half"};
   double early = 0;  // what the loss is once the steep beginning is over
   bool drops = false;
 
@@ -152,8 +152,7 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
     branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ",
                     kBranchDashes[i % kBranchDashes.size()].second);
   }
-  figure.caption = cat("Left: training loss, centred mean over ", 2 * half + 1,
-                       " logged steps; right: validation loss, later half of the tokens, on its own scale. ",
+  figure.caption = cat("Left: training loss, ", smoothing_words(half), "; right: validation loss, later half of the tokens, on its own scale. ",
                        as_one({"Thick: mean over seeds", "thin: single seeds", branches, drops ? "× marks where the encoding is dropped" : ""}), " ",
                        training_sentence(results));
   figure.description = cat("Line charts of loss against tokens for ", support::join(results.encodings, ", "),

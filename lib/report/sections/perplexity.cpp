@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -81,6 +82,8 @@ Figure perplexity_figure(const Results& results, Palette& palette) {
                 .x = {.title = "Context length, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},
                 .y = {.title = "Perplexity, lower is better", .scale = Scale::kLog10}};
   const auto protocols = protocols_of(results);
+  std::map<std::string, std::vector<std::int64_t>> lengths_under;
+  for (const std::string& protocol : protocols) lengths_under[protocol] = lengths_of(results, protocol);
   figure.columns = static_cast<int>(std::min<std::size_t>(3, protocols.size()));
   if (protocols.size() == 1) figure.columns = 2;
   double lowest = INFINITY, highest = 0;
@@ -91,7 +94,7 @@ Figure perplexity_figure(const Results& results, Palette& palette) {
       Panel panel;
       panel.title = tells_variants(results) ? cat(variant, " · ", protocol) : protocol;
       add_training_rules(panel, results, variant);
-      const auto lengths = lengths_of(results, protocol);
+      const auto& lengths = lengths_under.at(protocol);
       for (const Arm& arm : results.arms) {
         if (arm.variant != variant) continue;
         std::vector<double> xs;
@@ -142,24 +145,17 @@ Table perplexity_table(const Results& results) {
   Table table{.id = "perplexity_length", .title = "Perplexity against context length"};
   table.columns = arm_columns(results);
   table.columns.push_back({.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount});
-  struct Place {
-    std::string protocol;
-    std::int64_t length;
-  };
-  std::vector<Place> places;
+  const std::vector<LmPlace> places = lm_places(results);
   bool contexts = false;   // are known
-  for (const std::string& protocol : protocols_of(results)) {
-    for (const std::int64_t length : lengths_of(results, protocol)) {
-      places.push_back({protocol, length});
-      const std::string context = context_words(results, protocol, length);
-      contexts = contexts || !context.empty();
-      table.columns.push_back({.id = cat("ppl_", protocol, "_", length),
-                               .header = length_header(results, length),
-                               .group = protocol,
-                               .note = context,
-                               .style = NumberStyle::kPerplexity,
-                               .direction = Direction::kLowerIsBetter});
-    }
+  for (const auto& [protocol, length] : places) {
+    const std::string context = context_words(results, protocol, length);
+    contexts = contexts || !context.empty();
+    table.columns.push_back({.id = cat("ppl_", protocol, "_", length),
+                             .header = length_header(results, length),
+                             .group = protocol,
+                             .note = context,
+                             .style = NumberStyle::kPerplexity,
+                             .direction = Direction::kLowerIsBetter});
   }
   std::size_t fewest_seeds = 0;
   for (const std::string& variant : results.variants) {
@@ -170,7 +166,7 @@ Table perplexity_table(const Results& results) {
       Row row{.cells = arm_cells(results, arm), .rule_above = table.rows.size() == first && first > 0};
       row.cells.push_back(Cell::of_number(static_cast<double>(arm.runs.size())));
       scores.emplace_back();
-      for (const Place& place : places) {
+      for (const LmPlace& place : places) {
         scores.back().push_back(arm_score(results, arm, place.protocol, place.length));
         row.cells.push_back(score_cell(scores.back().back()));
       }
@@ -198,14 +194,13 @@ Table perplexity_seeds_table(const Results& results) {
   Table table{.id = "perplexity_seeds", .title = "Perplexity of every seed"};
   table.columns = arm_columns(results);
   table.columns.push_back({.id = "seed", .header = "Seed", .text = true});
-  for (const std::string& protocol : protocols_of(results)) {
-    for (const std::int64_t length : lengths_of(results, protocol)) {
-      table.columns.push_back({.id = cat("ppl_", protocol, "_", length),
-                               .header = length_header(results, length),
-                               .group = protocol,
-                               .style = NumberStyle::kPerplexity,
-                               .direction = Direction::kLowerIsBetter});
-    }
+  const std::vector<LmPlace> places = lm_places(results);
+  for (const auto& [protocol, length] : places) {
+    table.columns.push_back({.id = cat("ppl_", protocol, "_", length),
+                             .header = length_header(results, length),
+                             .group = protocol,
+                             .style = NumberStyle::kPerplexity,
+                             .direction = Direction::kLowerIsBetter});
   }
   for (const Arm& arm : results.arms) {
     bool first = !table.rows.empty();
@@ -214,10 +209,7 @@ Table perplexity_seeds_table(const Results& results) {
       first = false;
       row.cells.push_back(Cell::of_text(results.runs[run].seed));
       const Arm alone{arm.encoding, arm.variant, {run}};
-      for (const std::string& protocol : protocols_of(results)) {
-        for (const std::int64_t length : lengths_of(results, protocol))
-          row.cells.push_back(score_cell(arm_score(results, alone, protocol, length)));
-      }
+      for (const auto& [protocol, length] : places) row.cells.push_back(score_cell(arm_score(results, alone, protocol, length)));
       table.rows.push_back(std::move(row));
     }
   }
@@ -230,13 +222,14 @@ Table bits_table(const Results& results) {
   const std::string protocol = headline_protocol(results);
   Table table{.id = "bits_per_byte", .title = cat("Bits per byte, ", protocol)};
   table.columns = arm_columns(results);
-  for (const std::int64_t length : lengths_of(results, protocol)) {
+  const auto lengths = lengths_of(results, protocol);
+  for (const std::int64_t length : lengths) {
     table.columns.push_back({.id = cat("bpb_", length), .header = length_header(results, length), .direction = Direction::kLowerIsBetter});
   }
   bool any = false;
   for (const Arm& arm : results.arms) {
     Row row{.cells = arm_cells(results, arm)};
-    for (const std::int64_t length : lengths_of(results, protocol)) {
+    for (const std::int64_t length : lengths) {
       const ArmScore score = arm_score(results, arm, protocol, length);
       any = any || std::isfinite(score.bpb);
       row.cells.push_back(score.ok() && std::isfinite(score.bpb) ? Cell::of_number(score.bpb)

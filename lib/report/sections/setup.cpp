@@ -6,6 +6,7 @@
 #include <set>
 
 #include "report/section.h"
+#include "report/training_curves.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -13,18 +14,8 @@ namespace {
 
 using support::cat;
 
-/// A setting of a training's config by dotted key; null where it does not have it.
-Json setting(const Curve& curve, const std::string& key) {
-  const Json* at = &curve.config;
-  for (const std::string& part : support::split(key, '.')) {
-    if (!at->is_object() || !at->contains(part)) return {};
-    at = &(*at)[part];
-  }
-  return *at;
-}
-
 Cell number_cell(const Json& value) {
-  return value.is_number() ? Cell::of_number(value.get<double>()) : Cell::missing("–", "the training log does not say");
+  return value.is_number() ? Cell::of_number(value.get<double>()) : Cell::missing("–", "neither its log nor that of the training that it continues says it");
 }
 
 std::string text_of(const Json& value) {
@@ -107,14 +98,14 @@ Section setup_section(const Results& results, Palette&) {
     const Json& facts = first->run.facts;
     const auto fact = [&](const char* name) { return facts.contains(name) ? facts[name] : Json(); };
     row.cells.push_back(number_cell(fact("parameters")));
-    for (const auto& [key, header] : sizes) row.cells.push_back(number_cell(setting(*first, key)));
+    for (const auto& [key, header] : sizes) row.cells.push_back(number_cell(setting_of(*first, key)));
     row.cells.push_back(number_cell(fact("length")));
-    row.cells.push_back(number_cell(setting(*first, "train.batch")));
+    row.cells.push_back(number_cell(batch_of(*first)));
     row.cells.push_back(number_cell(fact("step")));
     row.cells.push_back(tokens > 0 ? Cell::of_number(tokens) : Cell::missing("–", "not logged"));
     row.cells.push_back(Cell::of_text(peak_rate_of(*first)));
     row.cells.push_back(Cell::of_text(text_of(schedule_of(*first))));
-    row.cells.push_back(number_cell(setting(*first, "model.vocabulary").is_number() && setting(*first, "model.vocabulary") != 0 ? setting(*first, "model.vocabulary") : Json()));
+    row.cells.push_back(number_cell(setting_of(*first, "model.vocabulary").is_number() && setting_of(*first, "model.vocabulary") != 0 ? setting_of(*first, "model.vocabulary") : Json()));
     row.cells.push_back(Cell::of_text(data_of(*first)));
     row.cells.push_back(Cell::of_text(support::join(seeds, ", ")));
     table.rows.push_back(std::move(row));
