@@ -81,7 +81,7 @@ std::string short_bytes(double bytes) {
 std::string short_duration(double seconds) {
   if (seconds < 0.0995) return fmt::format("{:.0f} ms", seconds * 1000);
   if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
-  const auto total = static_cast<std::int64_t>(seconds + 0.5);
+  const auto total = static_cast<std::int64_t>(std::llround(seconds));
   if (total < 3600) return fmt::format("{} min {} s", total / 60, total % 60);
   if (total < 48 * 3600) return fmt::format("{} h {} min", total / 3600, total % 3600 / 60);
   return fmt::format("{} d {} h", total / 86400, total % 86400 / 3600);
