@@ -1,4 +1,6 @@
 // Data among blanks: say the data in order.
+#include <cmath>
+
 #include "data/tasks/kit.h"
 
 namespace pe::data {
@@ -16,7 +18,7 @@ class SelectiveCopy final : public QuestionTask {
   std::vector<std::string> symbols() const override { return numbered("d", kData) + std::vector<std::string>{"_"}; }
   std::vector<std::int32_t> answers() const override { return ids_of(0, kData); }
   Symbols ask(support::Xoshiro& random, std::int64_t n) const override {
-    const auto all = static_cast<std::uint64_t>(n) + static_cast<std::uint64_t>(blanks_ * static_cast<double>(n) + 0.5);
+    const auto all = static_cast<std::uint64_t>(n) + static_cast<std::uint64_t>(std::llround(blanks_ * static_cast<double>(n)));
     Symbols input(all, kBlank);
     for (const std::uint64_t place : random.sample(all, static_cast<std::uint64_t>(n))) input[place] = draw(random, kData);
     return input;
