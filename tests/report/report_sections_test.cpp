@@ -327,7 +327,7 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   const auto reason = [&](std::size_t check) { return cell_of(table_of(section_of("checks", results), "checks"), check, "reason").text; };
   // What goes on from a trunk goes on at its rate: no second value that was tried.
   BOOST_TEST(reason(3).find("at one learning rate here (") != std::string::npos);
-  results.curves.push_back(results.curves[0]);
+  results.curves.push_back(results.curves[1]);
   results.curves.back().first_step = 100;
   results.curves.back().peak_rate /= 2;
   BOOST_TEST(reason(3).find("at one learning rate here (") != std::string::npos, reason(3));

@@ -28,6 +28,7 @@ constexpr int kMostPages = 10'000;
 constexpr std::size_t kSmallFile = 64 << 20;
 constexpr std::size_t kLargestAnswer = 8 << 20;   // a page of a listing has at most a thousand files
 constexpr int kDeepestAnswer = 16;
+constexpr int kMostValues = 1 << 20;   // numbers, texts and truths; two characters may be one, and take sixteen bytes
 constexpr std::int64_t kLargestFile = 1LL << 60;   // so that sums hold
 
 struct Alias {
@@ -61,16 +62,18 @@ std::string at_endpoint(std::string url, const std::string& endpoint) {
   return url;
 }
 
-/// Discarded when the text is no JSON, or nested so deep that no hub says it: that is found before a tree grows.
+/// Discarded when the text is no JSON, or deeper or of more values than any hub says: that is found before a tree grows.
 Json parse_answer(std::string_view text) {
-  struct TooDeep {};
-  const auto shallow = [](int depth, Json::parse_event_t, const Json&) {
-    if (depth > kDeepestAnswer) throw TooDeep();
+  struct TooLarge {};
+  int values = 0;
+  const auto bounded = [&](int depth, Json::parse_event_t event, const Json&) {
+    if (event == Json::parse_event_t::value) ++values;
+    if (depth > kDeepestAnswer || values > kMostValues) throw TooLarge();
     return true;
   };
   try {
-    return Json::parse(text, shallow, false);
-  } catch (const TooDeep&) {
+    return Json::parse(text, bounded, false);
+  } catch (const TooLarge&) {
     return Json(Json::value_t::discarded);
   }
 }
