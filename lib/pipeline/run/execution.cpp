@@ -380,7 +380,7 @@ RunSummary Execution::end() {
     const TaskPhase phase = run_.states->phase(i);
     summary.phases.push_back(phase);
     if (phase == TaskPhase::kReused) ++summary.reused;
-    if (phase == TaskPhase::kBlocked) ++summary.blocked;
+    if (phase == TaskPhase::kBlocked && run_.states->is_own(i)) ++summary.blocked;
     if (is_unfinished(phase) || phase == TaskPhase::kInterrupted) ++unfinished;
   }
   if (names_ && summary.store_error.empty()) run_.store_changes([&] { names_->show_all(); });

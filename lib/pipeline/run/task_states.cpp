@@ -129,8 +129,10 @@ void TaskStates::look_again(std::size_t i) {
 /// Counts what a waiting task waits for; producers that nobody wanted so far are added to `producers`.
 void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers) {
   const Task& task = graph_.tasks[i];
-  if (!only_.empty() && !only_[i]) {
-    block(i, "is made by another process of this run");
+  if (!is_own(i)) {   // its own process tells what becomes of it
+    states_[i].reason = "is made by another process of this run";
+    set_phase(i, TaskPhase::kBlocked);
+    spread_lack(i);
     return;
   }
   for (const ExternalInput& external : task.externals) {

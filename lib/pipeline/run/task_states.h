@@ -73,6 +73,8 @@ class TaskStates {
   const ReadyQueue& ready() const { return ready_; }
   const std::map<std::string, Remaining>& remaining() const { return remaining_; }  ///< by stage label
   std::size_t size() const { return states_.size(); }
+  /// Whether this process makes it: an element of a cluster's array makes some of a run's tasks, others wait for those of other processes.
+  bool is_own(std::size_t i) const { return only_.empty() || only_[i]; }
 
   // ---- what happens
   /// The task's result is needed: it waits for its inputs, and what they need is wanted in turn.
