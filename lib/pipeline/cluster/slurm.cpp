@@ -163,7 +163,7 @@ std::optional<std::vector<std::map<std::string, std::string>>> Slurm::partitions
 std::optional<std::vector<std::map<std::string, std::string>>> Slurm::associations() {
   const passwd* user = ::getpwuid(::geteuid());
   if (!user) return std::nullopt;
-  const auto answer = ask({"sacctmgr", "--parsable2", "show", "associations", cat("where user=", user->pw_name),
+  const auto answer = ask({"sacctmgr", "--parsable2", "show", "associations", "where", cat("user=", user->pw_name),
                            "format=Account,MaxSubmit,GrpSubmit"});
   if (!answer) return std::nullopt;
   return parse_table(*answer);
