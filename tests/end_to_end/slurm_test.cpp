@@ -1038,18 +1038,18 @@ BOOST_AUTO_TEST_CASE(limits_of_an_account_are_kept_by_windows_or_told,
 BOOST_AUTO_TEST_CASE(preempted_without_a_signal_it_resumes_from_its_last_checkpoint) {
   const RealSlurm own;
   own.reconfigure("SlurmctldParameters=preempt_send_user_signal\n", "");
-  // With ten seconds between TERM and KILL, and with none.
+  // With ten seconds between TERM and KILL, and with none; the task takes twenty.
   for (const char* grace : {"GraceTime=10", "GraceTime=0"}) {
     own.reconfigure("GraceTime=10", grace);
-    const Project project(slow_task(""));
+    const Project project(slow_task("", 400));
     BOOST_TEST_REQUIRE(project.call("submit").code == 0);
     BOOST_TEST_REQUIRE(within(40, [&] { return phase_of(project, "long") == "running"; }), own.jobs());
     std::this_thread::sleep_for(std::chrono::seconds(2));
     preempt();
     BOOST_TEST_REQUIRE(own.drain(180), own.jobs());
     BOOST_TEST(status(project).at("state") == "done", own.jobs());
-    BOOST_TEST((project.contents() == undisturbed(slow_task(""))));
-    BOOST_TEST(!has(project.call("logs", {"long"}).out, "from step 0 "));
+    BOOST_TEST((project.contents() == undisturbed(slow_task("", 400))));
+    BOOST_TEST(!has(project.call("logs", {"long"}).out, "from step 0 "), grace << "\n" << job_logs(project));
   }
 }
 
