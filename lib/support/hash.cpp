@@ -14,6 +14,7 @@
 #include "support/cbor.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/sha256_text.h"
 
 namespace pe::support {
 
@@ -58,12 +59,8 @@ std::string Sha256::hex() {
 }
 
 std::string to_hex(const std::uint8_t* bytes, std::size_t count) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   std::string text(count * 2, '0');
-  for (std::size_t i = 0; i < count; ++i) {
-    text[2 * i] = kDigits[bytes[i] >> 4];
-    text[2 * i + 1] = kDigits[bytes[i] & 15];
-  }
+  write_hex(bytes, count, text.data());
   return text;
 }
 

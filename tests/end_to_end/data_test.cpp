@@ -198,14 +198,16 @@ stages:
             train.warmup_steps: 0, train.validate_windows: 2, compute.threads: 1}
 )",
                         "passes.yml");
-  const auto read_by = [&](const std::string& stage, const char* option = "--color=never") {
+  const auto read_by = [&](const std::string& stage, const std::vector<std::string>& options = {}) {
     const std::int64_t before = bytes_read();
-    const test::Answer run = project.call("run", {stage, option, "--progress", "none"});
+    std::vector<std::string> words{stage, "--progress", "none"};
+    words.insert(words.end(), options.begin(), options.end());
+    const test::Answer run = project.call("run", words);
     BOOST_REQUIRE_MESSAGE(run.code == 0, run.out << run.err);
     return static_cast<double>(bytes_read() - before);
   };
   read_by("fetch");
-  const double tokenized_and_trained = read_by("train"), trained_again = read_by("train", "--force");
+  const double tokenized_and_trained = read_by("train"), trained_again = read_by("train", {"--force"});
   double raw = 0, shards = 0;
   const pipeline::Store store = project.store();
   for (const auto& key : store.keys()) {

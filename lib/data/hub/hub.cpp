@@ -29,7 +29,6 @@ constexpr std::size_t kSmallFile = 64 << 20;
 constexpr std::size_t kLargestAnswer = 8 << 20;   // a page of a listing has at most a thousand files
 constexpr int kDeepestAnswer = 16;
 constexpr int kMostValues = 1 << 20;   // numbers, texts and truths; two characters may be one, and take sixteen bytes
-constexpr std::int64_t kLargestFile = 1LL << 60;   // so that sums hold
 
 struct Alias {
   const char *name, *repository, *pattern;
@@ -158,7 +157,7 @@ std::vector<HubFile> parse_listing(std::string_view body, const std::string& whe
     file.bytes = item["size"].get<std::int64_t>();
     if (item.contains("lfs")) file.sha256 = text(item["lfs"], "oid");
     if (file.sha256.starts_with("sha256:")) file.sha256.erase(0, 7);
-    if (file.bytes < 0 || file.bytes > kLargestFile) throw ArtifactError(cat(where, ": file ", quote(file.path), " has ", file.bytes, " bytes"));
+    if (file.bytes < 0 || file.bytes > kMostLockedBytes) throw ArtifactError(cat(where, ": file ", quote(file.path), " has ", file.bytes, " bytes"));
     files.push_back(std::move(file));
   }
   return files;
@@ -239,7 +238,7 @@ FetchLock Hub::lock(const HubRequest& request, const Limits& limits, support::Pr
       progress.note(cat("limits leave out ", files.size() - lock.files.size(), " of ", files.size(), " files"));
       break;
     }
-    bytes = std::min(bytes + file.bytes, kLargestFile);
+    bytes = std::min(bytes + file.bytes, kMostLockedBytes);
     LockedFile locked{file.path, file.bytes, file.sha256, ""};
     if (locked.sha256.empty()) {
       const std::string what = cat("file ", quote(file.path), " of ", request.repository);

@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view kSchema = "pe-fetch-lock/1";
 constexpr std::size_t kLargest = 256u << 20;
-constexpr std::int64_t kMostBytes = 1LL << 60;   // of all files together, so that sums hold
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
@@ -44,9 +43,9 @@ void check(FetchLock& lock, const std::string& where) {
     if (!valid_name(file.path)) fail(cat("invalid file name ", quote(file.path.substr(0, 200))));
     if (before != nullptr && before->path == file.path) fail(cat("file ", quote(file.path), " is listed twice"));
     if (!is_hex(file.sha256, 64)) fail(cat("file ", quote(file.path), ": ", quote(file.sha256.substr(0, 80)), " is not a SHA-256 (64 lower-case hexadecimal digits)"));
-    if (file.bytes < -1 || file.bytes > kMostBytes) fail(cat("file ", quote(file.path), ": ", file.bytes, " bytes"));
+    if (file.bytes < -1 || file.bytes > kMostLockedBytes) fail(cat("file ", quote(file.path), ": ", file.bytes, " bytes"));
     bytes += std::max<std::int64_t>(0, file.bytes);
-    if (bytes > kMostBytes) fail("its files have more than 2^60 bytes together");
+    if (bytes > kMostLockedBytes) fail("its files have more than 2^60 bytes together");
     const bool strange = support::find_invalid_utf8(file.url) != std::string_view::npos;
     if (!file.url.empty() && (strange || origin_of(file.url).empty())) fail(cat("file ", quote(file.path), ": expected an http or https address, found ", shown_url(file.url)));
     if (file.url.empty() && (!valid_repository(lock.repository) || !is_hex(lock.commit, 40))) {

@@ -23,6 +23,8 @@ struct LockedFile {
   std::string url;           ///< empty: of the repository
 };
 
+constexpr std::int64_t kMostLockedBytes = 1LL << 60;   ///< of a file and of all together, so that sums hold
+
 struct FetchLock {
   std::string repository;    ///< "owner/name"; empty when all files have addresses
   std::string revision;      ///< as it was asked for

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "pipeline/file/config_value.h"
-#include "support/instruction_sets.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -38,8 +37,6 @@ bool accepts(const support::Field& field, const std::string& word) {
 }
 
 }  // namespace
-
-std::string machine_isa() { return support::widest_instruction_set(); }
 
 void resolve_compute(const StageDescription& stage, const Resources& resources, const std::string& isa, Json& config) {
   const support::Field* group = support::find_field(stage.fields, "compute");

@@ -9,9 +9,6 @@
 
 namespace pe::pipeline {
 
-/// The best instruction set of this machine: "amx", "avx512", "avx2" or "portable".
-std::string machine_isa();
-
 /// Fills `compute.device`, `threads`, `ranks`, `dtype`, `deterministic`, `micro_batch` and `isa` where they are `auto` and the schema has
 /// them. The instruction set is the best of the machine's that the field accepts; amx for bf16 alone.
 void resolve_compute(const StageDescription& stage, const Resources& resources, const std::string& isa, Json& config);

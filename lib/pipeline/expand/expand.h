@@ -11,6 +11,7 @@
 #include "pipeline/file/graph.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/stage_description.h"
+#include "support/instruction_sets.h"
 
 namespace pe::pipeline {
 
@@ -21,7 +22,7 @@ struct ExpandOptions {
   std::vector<std::string> axis;       ///< "encoding=rope,alibi": keeps these labels
   std::string scale;                   ///< name of a scale, or empty for the one marked default
   std::filesystem::path folder;        ///< what paths in `set` are relative to; empty: the current folder
-  std::string isa = machine_isa();     ///< what `compute.isa: auto` becomes
+  std::string isa = support::widest_instruction_set();     ///< what `compute.isa: auto` becomes
 };
 
 /// @throws ConfigError with every mistake that can be told apart.

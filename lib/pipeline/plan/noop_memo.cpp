@@ -44,23 +44,13 @@ std::string packed(const std::string& hex, std::uint64_t number) {
   return bytes;
 }
 
-/// The 64 digits that 32 bytes stand for.
-void write_hex(const char* bytes, char* digits) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  for (int i = 0; i < 32; ++i) {
-    const auto byte = static_cast<unsigned char>(bytes[i]);
-    digits[2 * i] = kDigits[byte >> 4];
-    digits[2 * i + 1] = kDigits[byte & 15];
-  }
-}
-
 /// Looks at objects in the order of their names, with the folder that they share held open: half the way to a file.
 class ObjectStats {
  public:
   explicit ObjectStats(int objects) : objects_(objects) {}
   bool stands(const char* object) {
     char name[65];
-    write_hex(object, name);
+    support::write_hex(object, 32, name);
     name[64] = '\0';
     if (!folder_ || shard_ != object[0]) {
       shard_ = object[0];
@@ -161,7 +151,7 @@ std::vector<ResultKey> NoopMemo::results() const {
   const char* at = results_.data();
   for (ResultKey& key : keys) {
     key.key.resize(64);
-    write_hex(at, key.key.data());
+    support::write_hex(at, 32, key.key.data());
     std::memcpy(&key.step, at + 32, sizeof key.step);
     at += kResultBytes;
   }

@@ -129,10 +129,8 @@ void TaskStates::look_again(std::size_t i) {
 /// Counts what a waiting task waits for; producers that nobody wanted so far are added to `producers`.
 void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers) {
   const Task& task = graph_.tasks[i];
-  if (!is_own(i)) {   // its own process tells what becomes of it
-    states_[i].reason = "is made by another process of this run";
-    set_phase(i, TaskPhase::kBlocked);
-    spread_lack(i);
+  if (!is_own(i)) {   // its own process tells what becomes of it: no news
+    lack(i, TaskPhase::kBlocked, "is made by another process of this run");
     return;
   }
   for (const ExternalInput& external : task.externals) {
@@ -221,16 +219,19 @@ void TaskStates::drop_result(std::size_t i, int snapshot) {
 }
 
 void TaskStates::fail(std::size_t i, const std::string& reason) {
-  states_[i].reason = reason;
-  set_phase(i, TaskPhase::kFailed);
-  spread_lack(i);
+  lack(i, TaskPhase::kFailed, reason);
 }
 
 void TaskStates::block(std::size_t i, const std::string& reason, const std::string& root) {
-  states_[i].reason = reason;
   states_[i].blocked_by = root;
-  set_phase(i, TaskPhase::kBlocked);
   news_.push_back({News::Kind::kBlocked, i});
+  lack(i, TaskPhase::kBlocked, reason);
+}
+
+/// Ends a task without a result.
+void TaskStates::lack(std::size_t i, TaskPhase phase, const std::string& reason) {
+  states_[i].reason = reason;
+  set_phase(i, phase);
   spread_lack(i);
 }
 

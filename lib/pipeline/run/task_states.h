@@ -120,6 +120,7 @@ class TaskStates {
   Input look_at(std::size_t i, const Edge& edge, std::string& reason, std::string& root) const;
   void count_inputs(std::size_t i, std::vector<std::size_t>& producers);
   void settle_input(std::size_t reader, std::size_t edge);
+  void lack(std::size_t i, TaskPhase phase, const std::string& reason);
   void spread_lack(std::size_t i);
   void push_settled(std::size_t i);
   const Result* result(std::size_t i, int snapshot) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "support/fault_point.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/hash.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -110,8 +112,10 @@ void StoreFolder::make_folder_of(const fs::path& path) const {
     support::make_folders(folder);
     if (!options_.durable) return;
     if (folder.filename().native().size() == 2 && ++folders_made_[parent.native()] == kFewFolders) {
-      static constexpr char kDigits[] = "0123456789abcdef";
-      for (int i = 0; i < 256; ++i) support::make_folders(parent / std::string{kDigits[i >> 4], kDigits[i & 15]});
+      for (int i = 0; i < 256; ++i) {
+        const auto byte = static_cast<std::uint8_t>(i);
+        support::make_folders(parent / support::to_hex(&byte, 1));
+      }
     }
   }
   // Also of a folder that is there: whoever made it may be about to sync its name, or have died before. One sync serves
