@@ -11,5 +11,6 @@ inline void write_eval_tables(const std::filesystem::path& path, const Recipe& r
   write_tables(path, Kind::kEvalTable, recipe, tables);
 }
 inline Tables read_eval_tables(const std::filesystem::path& path) { return read_tables(path, Kind::kEvalTable); }
+inline Tables read_eval_tables(const h5::File& file) { return read_tables(file, Kind::kEvalTable); }
 
 }  // namespace pe::artifact

@@ -11,6 +11,7 @@
 #include <limits>
 #include <mutex>
 
+#include "artifact/misuse.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -141,8 +142,9 @@ std::optional<std::pair<Type, std::size_t>> classify(hid_t stored) {
     return std::pair{Type::kText, width};
   }
   if (kind != H5T_INTEGER && kind != H5T_FLOAT) return std::nullopt;
+  const std::size_t bytes = H5Tget_size(stored);
   for (const Type type : kNumberTypes) {
-    if (H5Tequal(stored, file_type(type)) > 0) return std::pair{type, type_bytes(type)};
+    if (type_bytes(type) == bytes && H5Tequal(stored, file_type(type)) > 0) return std::pair{type, bytes};
   }
   return std::nullopt;
 }
@@ -200,6 +202,7 @@ struct FileState {
   hid_t id = -1;
   bool writing = false;
   std::uint64_t size = 0;
+  support::Descriptor bytes;   // of a file that is read: elements are taken from where they lie
 
   ~FileState() {
     if (id < 0) return;
@@ -345,11 +348,12 @@ void Object::set_text(const std::string& name, std::string_view value) {
 
 Object::RawAttribute Object::raw_attribute(const std::string& name) const {
   const Locked lock;
-  if (!has_attribute(name)) {
-    throw ArtifactError(cat(where(), ": attribute ", quote(name), " is missing"));
-  }
   const Id attribute(H5Aopen(core_->id, name.c_str(), H5P_DEFAULT), H5Aclose);
-  if (!attribute.ok()) core_->fail(cat("opening attribute ", quote(name)));
+  if (!attribute.ok()) {
+    const std::string reason = hdf5_reason();
+    if (!has_attribute(name)) throw ArtifactError(cat(where(), ": attribute ", quote(name), " is missing"));
+    core_->fail(cat("opening attribute ", quote(name)), reason);
+  }
   const Id type(H5Aget_type(attribute), H5Tclose);
   const Id space(H5Aget_space(attribute), H5Sclose);
   const auto known = classify(type);
@@ -433,18 +437,12 @@ void Dataset::require_rank(Type type, std::size_t rank) const {
 
 void Dataset::read_raw(void* out, std::uint64_t first, std::uint64_t count) const {
   if (count == 0) return;
-  const Locked lock;
   if (first > core_->count || count > core_->count - first) {
     throw ArtifactError(cat(where(), ": elements ", first, " to ", first + count, " were asked for, it has ", core_->count));
   }
-  const Id type(H5Dget_type(core_->id), H5Tclose);
-  if (first == 0 && count == core_->count) {
-    if (H5Dread(core_->id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out) < 0) core_->fail("reading");
-    return;
-  }
-  // Datasets are contiguous, so a range of elements is a range of bytes, whatever the rank.
-  support::Descriptor fd(::open(core_->file->path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) support::throw_errno("open", core_->file->path.string());
+  if (core_->file->writing) bug(cat(where(), ": is read while it is written"));
+  // Datasets are contiguous, so elements are a range of bytes, whatever the rank.
+  const support::Descriptor& fd = core_->file->bytes;
   auto* to = static_cast<char*>(out);
   std::uint64_t left = count * core_->element_bytes;
   std::uint64_t at = *core_->offset + first * core_->element_bytes;
@@ -457,6 +455,21 @@ void Dataset::read_raw(void* out, std::uint64_t first, std::uint64_t count) cons
     at += static_cast<std::uint64_t>(got);
     left -= static_cast<std::uint64_t>(got);
   }
+}
+
+std::vector<std::string> Dataset::read_texts() const {
+  require_rank(Type::kText, 1);
+  const std::size_t width = element_bytes();
+  std::string padded(width * count(), '\0');
+  read_raw(padded.data());
+  std::vector<std::string> values;
+  values.reserve(count());
+  for (std::size_t i = 0; i < count(); ++i) {
+    std::size_t length = width;
+    while (length > 0 && padded[i * width + length - 1] == '\0') --length;
+    values.emplace_back(padded, i * width, length);
+  }
+  return values;
 }
 
 // ---- groups
@@ -625,8 +638,7 @@ Dataset Group::open_dataset(const std::string& name) const {
   auto core = std::make_shared<Core>(core_->file, std::move(id), core_->child(name));
   const Id type(H5Dget_type(core->id), H5Tclose);
   const Id space(H5Dget_space(core->id), H5Sclose);
-  const Id creation(H5Dget_create_plist(core->id), H5Pclose);
-  if (!type.ok() || !space.ok() || !creation.ok()) core->fail("reading its description");
+  if (!type.ok() || !space.ok()) core->fail("reading its description");
   const auto known = classify(type);
   if (!known) throw ArtifactError(cat(core->where(), ": holds ", describe_stored(type), ", which no artifact of ours does"));
   core->type = known->first;
@@ -637,10 +649,13 @@ Dataset Group::open_dataset(const std::string& name) const {
   core->count = *count;
   if (core->count == 0) return Dataset(core);
 
-  if (H5Pget_layout(creation) != H5D_CONTIGUOUS || H5Pget_external_count(creation) != 0) {
-    throw ArtifactError(cat(core->where(), ": expected contiguous storage, found chunked, compact or external"));
+  const haddr_t offset = H5Dget_offset(core->id);   // only contiguous storage within the file has one
+  if (offset == HADDR_UNDEF) {
+    const Id creation(H5Dget_create_plist(core->id), H5Pclose);
+    if (creation.ok() && (H5Pget_layout(creation) != H5D_CONTIGUOUS || H5Pget_external_count(creation) != 0)) {
+      throw ArtifactError(cat(core->where(), ": expected contiguous storage, found chunked, compact or external"));
+    }
   }
-  const haddr_t offset = H5Dget_offset(core->id);
   const std::uint64_t room = core->file->size;
   if (offset == HADDR_UNDEF || offset > room || core->count > (room - offset) / core->element_bytes) {
     throw ArtifactError(cat(core->where(), ": claims ", type_name(core->type), " ", shape_text(core->shape),
@@ -658,22 +673,6 @@ std::string Group::read_text(const std::string& name) const {
   dataset.read_raw(value.data());
   while (!value.empty() && value.back() == '\0') value.pop_back();
   return value;
-}
-
-std::vector<std::string> Group::read_texts(const std::string& name) const {
-  const Dataset dataset = open_dataset(name);
-  dataset.require_rank(Type::kText, 1);
-  const std::size_t width = dataset.element_bytes();
-  std::string padded(width * dataset.count(), '\0');
-  dataset.read_raw(padded.data());
-  std::vector<std::string> values;
-  values.reserve(dataset.count());
-  for (std::size_t i = 0; i < dataset.count(); ++i) {
-    std::size_t length = width;
-    while (length > 0 && padded[i * width + length - 1] == '\0') --length;
-    values.emplace_back(padded, i * width, length);
-  }
-  return values;
 }
 
 // ---- files
@@ -719,6 +718,8 @@ File File::open(const std::filesystem::path& path) {
   auto state = std::make_shared<FileState>();
   state->path = path;
   state->size = size;
+  state->bytes = support::Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!state->bytes) support::throw_errno("open", path.string());
   state->id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
   if (state->id < 0) {
     throw ArtifactError(cat(quote(path.string()), ": cannot be opened as HDF5: ", hdf5_reason()),

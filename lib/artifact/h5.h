@@ -107,6 +107,8 @@ class Dataset : public Object {
     read_raw(values.data());
     return values;
   }
+  /// All texts of a list of them.
+  std::vector<std::string> read_texts() const;
 
  private:
   explicit Dataset(std::shared_ptr<Core> core) : Object(std::move(core)) {}
@@ -143,7 +145,7 @@ class Group : public Object {
     return open_dataset(name).read<T>();
   }
   std::string read_text(const std::string& name) const;
-  std::vector<std::string> read_texts(const std::string& name) const;
+  std::vector<std::string> read_texts(const std::string& name) const { return open_dataset(name).read_texts(); }
 
  private:
   explicit Group(std::shared_ptr<Core> core) : Object(std::move(core)) {}

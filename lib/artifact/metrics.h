@@ -22,5 +22,6 @@ inline void write_metrics(const std::filesystem::path& path, const Recipe& recip
   write_tables(path, Kind::kMetrics, recipe, tables);
 }
 inline Tables read_metrics(const std::filesystem::path& path) { return read_tables(path, Kind::kMetrics); }
+inline Tables read_metrics(const h5::File& file) { return read_tables(file, Kind::kMetrics); }
 
 }  // namespace pe::artifact

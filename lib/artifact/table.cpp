@@ -219,6 +219,7 @@ struct TableIo {
       if (value.is_string()) table.attributes[key] = value.get<std::string>();
     }
     const h5::Shape shape{static_cast<std::uint64_t>(rows)};
+    const bool any_missing = group.has("missing");
     for (std::size_t i = 0; i < specs.size(); ++i) {
       Table::Data& data = table.data_[i];
       const h5::Dataset& column = columns[i];
@@ -233,10 +234,10 @@ struct TableIo {
           break;
         case ColumnType::kText:
           column.require(h5::Type::kText, shape);
-          data.texts = group.read_texts("data/" + specs[i].name);
+          data.texts = column.read_texts();
           break;
       }
-      if (group.has("missing/" + specs[i].name)) {
+      if (any_missing && group.has("missing/" + specs[i].name)) {
         const h5::Dataset missing = group.open_dataset("missing/" + specs[i].name);
         missing.require(h5::Type::kU8, shape);
         data.missing = missing.read<std::uint8_t>();
@@ -259,8 +260,10 @@ void write_tables(const std::filesystem::path& path, Kind kind, const Recipe& re
   });
 }
 
-Tables read_tables(const std::filesystem::path& path, Kind kind) {
-  const h5::File file = h5::File::open(path);
+Tables read_tables(const std::filesystem::path& path, Kind kind) { return read_tables(h5::File::open(path), kind); }
+
+Tables read_tables(const h5::File& file, Kind kind) {
+  const std::filesystem::path& path = file.path();
   require_kind(file, kind, kTableFormat);
   const h5::Group root = file.root();
   Tables tables;

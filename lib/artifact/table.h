@@ -16,6 +16,10 @@
 #include "artifact/kind.h"
 #include "artifact/workspace.h"
 
+namespace pe::artifact::h5 {
+class File;
+}
+
 namespace pe::artifact {
 
 enum class ColumnType { kInteger, kReal, kText };
@@ -102,5 +106,6 @@ struct Tables {
 void write_tables(const std::filesystem::path& path, Kind kind, const Recipe& recipe, const Tables& tables);
 /// @throws ArtifactError
 Tables read_tables(const std::filesystem::path& path, Kind kind);
+Tables read_tables(const h5::File& file, Kind kind);
 
 }  // namespace pe::artifact

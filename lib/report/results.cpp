@@ -302,8 +302,8 @@ std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* 
 }
 
 // The longest of an algorithmic task's training that an evaluation was told; 0 where it was not.
-std::int64_t told_longest(const std::filesystem::path& path) {
-  const Json config = artifact::read_recipe(artifact::h5::File::open(path)).config;
+std::int64_t told_longest(const artifact::h5::File& file) {
+  const Json config = artifact::read_recipe(file).config;
   const Json* at = &config;
   for (const char* key : {"eval", "algorithmic", "train"}) {
     if (!at->is_object() || !at->contains(key)) return 0;
@@ -313,8 +313,8 @@ std::int64_t told_longest(const std::filesystem::path& path) {
 }
 
 // How it was trained, from the artifact's own account of its making. Where and by how many processes is no part of that.
-void read_training(const std::filesystem::path& path, Curve& curve) {
-  const artifact::Recipe recipe = artifact::read_recipe(artifact::h5::File::open(path));
+void read_training(const artifact::h5::File& file, Curve& curve) {
+  const artifact::Recipe recipe = artifact::read_recipe(file);
   if (recipe.config.is_object() && !recipe.config.empty()) {
     curve.config = recipe.config;
     for (const char* elsewhere : {"compute", "log", "checkpoint"}) curve.config.erase(elsewhere);
@@ -480,7 +480,8 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   const auto score_labels = labels_of(config, workspace, "scores", results.missing);
   for (std::size_t i = 0; i < workspace.all_inputs("scores").size(); ++i) {
     const artifact::Input& input = workspace.all_inputs("scores")[i];
-    artifact::Tables tables = artifact::read_eval_tables(input.path);
+    const auto file = artifact::h5::File::open(input.path);
+    artifact::Tables tables = artifact::read_eval_tables(file);
     const std::string where = input.path.string();
     Run run{.labels = score_labels[i],
             .encoding = label_of(score_labels[i], {"encoding", "pe"}),
@@ -488,7 +489,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
             .file = input.path.filename().string(),
             .facts = tables.facts};
     if (!input.digest.empty()) run.digests.push_back(input.digest);
-    if (const std::int64_t longest = told_longest(input.path); longest > 0) run.facts["task_longest"] = longest;
+    if (const std::int64_t longest = told_longest(file); longest > 0) run.facts["task_longest"] = longest;
     for (const artifact::Table& table : tables.tables) {
       const TableReader read(table, where);
       if (table.rows() > 0) {
@@ -537,7 +538,8 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   const auto curve_labels = labels_of(config, workspace, "curves", results.missing);
   for (std::size_t i = 0; i < workspace.all_inputs("curves").size(); ++i) {
     const artifact::Input& input = workspace.all_inputs("curves")[i];
-    const artifact::Tables tables = artifact::read_metrics(input.path);
+    const auto file = artifact::h5::File::open(input.path);
+    const artifact::Tables tables = artifact::read_metrics(file);
     const std::string where = input.path.string();
     Curve curve;
     curve.run = {.labels = curve_labels[i],
@@ -545,7 +547,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
                  .seed = label_of(curve_labels[i], {"seed"}),
                  .file = input.path.filename().string(),
                  .facts = tables.facts};
-    read_training(input.path, curve);
+    read_training(file, curve);
     if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
     if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", i + 1);
     support::with_context(cat("reading ", where), [&] {
