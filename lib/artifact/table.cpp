@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "artifact/h5.h"
@@ -202,11 +203,12 @@ struct TableIo {
     if (!order.is_array() || !attributes.is_object() || rows < 0) {
       throw ArtifactError(cat(group.where(), ": 'columns', 'attributes' or 'rows' has the wrong type"));
     }
+    const h5::Group data_group = order.empty() ? group : group.open_group("data");   // its name is looked up once
     for (const Json& item : order) {
       if (!item.is_string() || !valid_name(item.get<std::string>()) || !seen.insert(item.get<std::string>()).second) {
         throw ArtifactError(cat(group.where(), ": 'columns' holds an invalid or duplicate name"));
       }
-      const h5::Dataset column = group.open_dataset("data/" + item.get<std::string>());
+      const h5::Dataset column = data_group.open_dataset(item.get<std::string>());
       const std::string word = column.text("type");
       const auto type = find_column_type(word);
       if (!type) throw ArtifactError(cat(column.where(), ": unknown column type ", quote(word)));
@@ -219,7 +221,12 @@ struct TableIo {
       if (value.is_string()) table.attributes[key] = value.get<std::string>();
     }
     const h5::Shape shape{static_cast<std::uint64_t>(rows)};
-    const bool any_missing = group.has("missing");
+    std::optional<h5::Group> missing;
+    std::vector<std::string> with_missing;   // sorted
+    if (group.has("missing")) {
+      missing = group.open_group("missing");
+      with_missing = missing->names();
+    }
     for (std::size_t i = 0; i < specs.size(); ++i) {
       Table::Data& data = table.data_[i];
       const h5::Dataset& column = columns[i];
@@ -237,10 +244,10 @@ struct TableIo {
           data.texts = column.read_texts();
           break;
       }
-      if (any_missing && group.has("missing/" + specs[i].name)) {
-        const h5::Dataset missing = group.open_dataset("missing/" + specs[i].name);
-        missing.require(h5::Type::kU8, shape);
-        data.missing = missing.read<std::uint8_t>();
+      if (std::binary_search(with_missing.begin(), with_missing.end(), specs[i].name)) {
+        const h5::Dataset marks = missing->open_dataset(specs[i].name);
+        marks.require(h5::Type::kU8, shape);
+        data.missing = marks.read<std::uint8_t>();
       } else {
         data.missing.assign(table.rows_, 0);
       }
