@@ -174,6 +174,12 @@ class Loop {
                          support::shortest(std::round(100.0 * static_cast<double>(needed) / static_cast<double>(windows)) / 100),
                          " epochs"));
     }
+    // Settings of a longer run, merged into a short one, leave a schedule that only ever rises.
+    const Schedule& schedule = run_.schedule;
+    if (schedule.warmup > 1 && 2 * schedule.warmup >= schedule.end - schedule.begin) {
+      progress_.warn(cat("the warm-up takes ", schedule.warmup, " of the schedule's ", schedule.end - schedule.begin,
+                         " steps, up to a learning rate of ", support::shortest(schedule.peak)));
+    }
     const std::string device = model::device_name(run_.model.device());
     const std::optional<double> peak = run_.watch_files.peak_tflops > 0
                                            ? std::optional(run_.watch_files.peak_tflops * 1e12)

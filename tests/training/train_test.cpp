@@ -9,6 +9,7 @@
 #include "model/checkpoint_io.h"
 #include "small_run.h"
 #include "support/error.h"
+#include "support/recording_progress.h"
 #include "support/text.h"
 #include "training/run.h"
 #include "watching.h"
@@ -39,6 +40,21 @@ BOOST_AUTO_TEST_CASE(the_loss_falls_and_a_tiny_set_is_learned) {
   BOOST_REQUIRE(losses.size() == 75U);
   BOOST_TEST(losses.front() > 2.9);    // ln 23 = 3.1
   BOOST_TEST(losses.back() < 0.8);
+}
+
+BOOST_AUTO_TEST_CASE(a_warm_up_of_half_a_schedule_is_a_warning) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data", 3);
+  for (const std::int64_t steps : {9, 10}) {
+    TrainConfig config = small_config();
+    config.train.warmup_steps = steps;
+    artifact::Workspace workspace = workspace_in(folder / std::to_string(steps), data);
+    RecordingProgress progress;
+    workspace.progress = &progress;
+    training::train(config, workspace);
+    BOOST_TEST(progress.has("warning: the warm-up takes 10 of the schedule's 20 steps, up to a learning rate of 0.01") == (steps == 10));
+    BOOST_TEST(progress.has("the warm-up takes") == (steps == 10));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(the_same_run_gives_the_same_bytes) {
@@ -354,7 +370,8 @@ BOOST_AUTO_TEST_CASE(the_weights_of_the_best_validation_are_kept_beside_the_last
     Watching notes(-1);
     on.progress = &notes;
     training::train(config, on);
-    BOOST_TEST(notes.warnings.empty());
+    BOOST_REQUIRE(notes.warnings.size() == 1U);   // none of the snapshot
+    BOOST_TEST(notes.warnings[0].starts_with("the warm-up takes 20 of the schedule's 20 steps"));
     BOOST_TEST(notes.advances == 20 - trunk.snapshots[from].step);
     BOOST_TEST((bytes_of(on.snapshots[0].outputs["model"]) == bytes_of(trunk.snapshots[2].outputs["model"])));
   }
