@@ -37,7 +37,7 @@ const PeCudaTable& load_plugin() {
   const std::filesystem::path plugin = support::find_plugin("cuda", "pe-cuda");
   if (plugin.empty()) {
     throw ConfigError("a GPU was asked for, but this build has no CUDA plug-in (pe-cuda.so)", {},
-                      cat("build where nvcc is found, or ", kWayOut));
+                      cat("build it where nvcc is found (./bootstrap --cuda build), or ", kWayOut));
   }
   // In this order, and before the first backward pass: afterwards LibTorch keeps its stubs for the life of the process.
   if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
