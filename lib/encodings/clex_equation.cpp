@@ -92,8 +92,8 @@ struct ClexJob : torch::CustomClassHolder {
 
 class EquationFunction : public torch::autograd::Function<EquationFunction> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& up, const Tensor& down, c10::intrusive_ptr<ClexJob> job,
-                        double t) {
+  static Tensor forward(AutogradContext* context, const Tensor& up, const Tensor& down,
+                        const c10::intrusive_ptr<ClexJob>& job, double t) {
     const Tensor u = up.to(at::kCPU, at::kDouble).contiguous(), d = down.to(at::kCPU, at::kDouble).contiguous();
     const std::size_t n = job->equation.start.size();
     ClexField field(job->equation, u.const_data_ptr<double>(), d.const_data_ptr<double>(), static_cast<std::size_t>(u.size(1)));

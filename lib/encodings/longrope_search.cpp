@@ -20,7 +20,7 @@ struct Genome {
   std::vector<std::int64_t> divisors;
   std::int64_t protected_positions = 0;
   std::int64_t critical = 0;   // of LongRoPE2: pairs before it follow from it
-  auto operator<=>(const Genome&) const = default;
+  auto operator<=>(const Genome&) const = default;   // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a pointer in its 0
 };
 
 struct Scored {

@@ -1,5 +1,7 @@
 #include "encodings/positional_encoding.h"
 
+#include <utility>
+
 #include "encodings/sight.h"
 #include "encodings/toeplitz.h"
 #include "encodings/token_reader.h"
@@ -129,7 +131,8 @@ Tensor drawn(at::IntArrayRef sizes, const std::function<void(double*, std::size_
 
 Tensor PositionalEncoding::add_parameter(const std::string& kind, const std::string& short_name, Tensor initial,
                                          bool weight_decay, int layer) {
-  Tensor value = initial.to(at::TensorOptions(shape_.dtype).device(shape_.device)).contiguous().detach();
+  Tensor value = std::move(initial);
+  value = value.to(at::TensorOptions(shape_.dtype).device(shape_.device)).contiguous().detach();
   value.requires_grad_(true);
   parameters_.push_back({.name = parameter_name(kind, short_name, layer), .short_name = short_name, .layer = layer,
                          .value = value, .weight_decay = weight_decay});

@@ -63,8 +63,8 @@ class Xpos : public Rotary {
     const auto block = static_cast<std::int64_t>(32 * scale_base_);
     const std::int64_t middle = context.span.first_position + context.span.keys / 2;
     const Tensor rates = at::tensor(log_zeta, at::TensorOptions(at::kDouble)).to(context.positions.device());
-    const Tensor place =
-        (context.positions.to(at::kDouble) - static_cast<double>(middle / block * block)) / scale_base_;
+    const std::int64_t origin = middle / block * block;   // a whole number of blocks
+    const Tensor place = (context.positions.to(at::kDouble) - static_cast<double>(origin)) / scale_base_;
     return (place.unsqueeze(-1) * rates).exp().to(type);
   }
 

@@ -57,7 +57,7 @@ void norm_over_all_heads_gradient(const HeadGradient& of, const PackedHeads& fro
 
 void split_gradient(const HeadGradient& q, const HeadGradient& k, const Tensor& dv, const Packed& heads, const Rotation& rotation,
                     const Tensor& dpacked) {
-  const auto by_kernel = [&](const HeadGradient& of, PackedHeads from) {
+  const auto by_kernel = [&](const HeadGradient& of, const PackedHeads& from) {
     kernels::SplitGradient made{from, of.dout, of.norm.value, of.rstd, of.norm.gradient};
     if (!over_all_heads(of.norm.value, from.width)) return made;
     if (of.dout.defined()) {

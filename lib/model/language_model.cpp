@@ -116,7 +116,7 @@ struct LanguageModel::State {
   at::ScalarType master() const { return compute == at::kDouble ? at::kDouble : at::kFloat; }
 
   /// A weight over the flat buffers; several rows of matrices when `rows` spans fused parameters.
-  Weight weight(const std::string& first, std::vector<std::int64_t> shape, bool low_precision) const {
+  Weight weight(const std::string& first, const std::vector<std::int64_t>& shape, bool low_precision) const {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (parameters[i].name != first) continue;
       const Location& at = locations[i];

@@ -179,7 +179,7 @@ std::vector<double> spread_labels(const std::vector<double>& wanted, double gap,
   const double top = high - gap * (n ? static_cast<double>(n - 1) : 0);  // bound of every moved label
   std::size_t k = 0;
   for (const Pool& pool : pools) {
-    for (std::size_t i = 0; i < static_cast<std::size_t>(pool.count + 0.5); ++i, ++k) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(std::lround(pool.count)); ++i, ++k) {
       placed[order[k]] = std::max(low, std::min(top, pool.mean())) + gap * static_cast<double>(k);
     }
   }

@@ -158,7 +158,7 @@ Json json_number(double value) {
   return std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
 }
 
-MetricsLog::MetricsLog(std::filesystem::path work, const std::filesystem::path& resume, std::int64_t step)
+MetricsLog::MetricsLog(const std::filesystem::path& work, const std::filesystem::path& resume, std::int64_t step)
     : file_(work / "metrics.jsonl") {
   const std::filesystem::path earlier = resume.empty() ? file_ : resume / "metrics.jsonl";
   std::error_code ignored;

@@ -59,7 +59,7 @@ Json json_number(double value);
 class MetricsLog {
  public:
   /// @param resume the work folder of an earlier attempt, or empty; its records up to `step` are taken over.
-  MetricsLog(std::filesystem::path work, const std::filesystem::path& resume, std::int64_t step);
+  MetricsLog(const std::filesystem::path& work, const std::filesystem::path& resume, std::int64_t step);
   void add(Json record);
   std::int64_t attempt() const { return attempt_; }
   double wall_before() const { return wall_s_; }   ///< seconds that the records taken over had taken
