@@ -99,7 +99,7 @@ void first_paint(const std::filesystem::path& page, const std::filesystem::path&
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
+  if (argc < 2 || argv[1][0] == '-') {
     fmt::print(stderr, "usage: report WORK-FOLDER [quickstart|grid|evaluations|page]\n");
     return 2;
   }
