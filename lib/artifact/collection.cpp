@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "artifact/closing_note.h"
 #include "artifact/content_digest.h"
 #include "artifact/header.h"
 #include "support/error.h"
@@ -158,16 +159,21 @@ fs::path CollectionWriter::add(const std::string& name) {
 Manifest CollectionWriter::finish(bool durable) {
   std::sort(manifest_.members.begin(), manifest_.members.end(),
             [](const Member& a, const Member& b) { return a.name < b.name; });
+  ClosingNote note;
   for (Member& member : manifest_.members) {
     const fs::path path = building_ / member.name;
+    const support::FileStamp before = support::stamp_of(path);
     member.bytes = fs::file_size(path);
     FileDigests digests = digests_of(path);
+    note.add(member.name, digests.file, before, support::stamp_of(path));
     member.file_digest = std::move(digests.file);
     member.content_digest = std::move(digests.content);
     if (durable) support::sync_path(path);
   }
   support::write_file_atomically(building_ / kManifestName, manifest_.to_json().dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
                                  durable);
+  // Only pe-pipeline reads it, and takes it away with the attempt.
+  if (!manifest_.recipe.task_key.empty()) note.write(folder_);
   support::rename_durably(building_, folder_, durable);
   building_.clear();
   return manifest_;

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "data/byte_level_bpe.h"
 #include "data/sentencepiece_model.h"
 #include "data/tokenizer_training.h"
+#include "support/child_work.h"
 #include "support/error.h"
 #include "support/escaped.h"
 #include "support/files.h"
@@ -107,30 +109,36 @@ std::string train_model(const TokenizerConfig& config, const SplitRule& rule, ar
   const double share = std::min(1.0, static_cast<double>(config.bpe.train_bytes) / of_text);
   const auto expected = static_cast<std::int64_t>(share * of_text);
   tell_training_memory(expected, available_memory(), progress);
-  std::uint64_t taken = 0, bytes = 0;
+  struct Taken {
+    std::uint64_t documents = 0, bytes = 0;
+  } taken;
   const auto started = std::chrono::steady_clock::now();
   const auto next = [&](std::string& text) {
     artifact::RawTextReader::Document document;
     while (reader.next(document)) {
-      if (support::stop_requested()) throw support::Stopped(false);
       if (document.text.empty() || support::find_invalid_utf8(document.text) != std::string_view::npos) continue;
       const TextHash hash = hash_of(document.text);
       if (rule.of(hash, document.source) != artifact::Split::kTrain || fraction(hash, 8) >= share) continue;
       text = document.text;
-      ++taken;
-      bytes += text.size();
+      ++taken.documents;
+      taken.bytes += text.size();
       return true;
     }
     return false;
   };
-  const std::string model = train_bpe(
-      {config.vocabulary, config.bpe.character_coverage, config.bpe.split_digits, config.bpe.dummy_prefix}, next);
+  // The library trains in one call, for minutes.
+  const std::string answer = support::in_child(
+      "training the tokenizer", "the system may have been short of memory: a lower bpe.train_bytes needs less", [&] {
+        const std::string model = train_bpe(
+            {config.vocabulary, config.bpe.character_coverage, config.bpe.split_digits, config.bpe.dummy_prefix}, next);
+        return std::string(reinterpret_cast<const char*>(&taken), sizeof taken) + model;
+      });
+  std::memcpy(&taken, answer.data(), sizeof taken);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   progress.note(cat("tokenizer: ", with_commas(config.vocabulary), " pieces, trained on ",
-                    with_commas(static_cast<std::int64_t>(taken)), " documents (",
-                    support::short_bytes(static_cast<double>(bytes)), ") in ", support::short_duration(seconds)));
-  reader.rewind();
-  return model;
+                    with_commas(static_cast<std::int64_t>(taken.documents)), " documents (",
+                    support::short_bytes(static_cast<double>(taken.bytes)), ") in ", support::short_duration(seconds)));
+  return answer.substr(sizeof taken);
 }
 
 std::string read_named(const char* field, const std::string& path, std::uint64_t most) {

@@ -1,7 +1,7 @@
 // What data cost: encoding, training a tokenizer, reading Parquet, fetching over loopback, windows of tokens, memory;
 // beside peers in the same run.
 //
-//     data [tokenize] [train] [parquet] [fetch] [window] [memory]   all by default
+//     data [tokenize] [train] [train-program] [parquet] [fetch] [window] [memory]   all by default
 //         --seconds S    at least, for each figure; 1
 //         --train-mb N   text that tokenizers are trained on; 10
 //         --text-mb N    text that is tokenised for its memory; may be given several times; 200 and 400
@@ -273,19 +273,24 @@ std::size_t distinct_words(const std::vector<std::string>& texts) {
   return words.size();
 }
 
-void measure_train() {
-  const std::vector<std::string> texts = many_pages(train_bytes);
-  fmt::print("training BPE with 32,000 pieces on {:.1f} MB of web pages with {} distinct words, seconds of CPU\n",
-             megabytes(texts), distinct_words(texts));
+/// Beside the package, or beside the program, which takes a line a text.
+void measure_train(bool program) {
+  std::vector<std::string> texts = many_pages(train_bytes);
+  if (program) {
+    for (std::string& text : texts) std::replace(text.begin(), text.end(), '\n', ' ');
+  }
+  fmt::print("training BPE with 32,000 pieces on {:.1f} MB of web pages with {} distinct words{}, seconds of CPU\n",
+             megabytes(texts), distinct_words(texts), program ? ", spaces for line ends" : "");
   const double start = cpu_now();
   std::size_t at = 0;
   data::train_bpe({.vocabulary = 32000},
                   [&](std::string& text) { return at < texts.size() && (text = texts[at++], true); });
   const double ours = cpu_now() - start;
   fmt::print("  {:<44} {:8.2f} s\n", "ours", ours);
+  std::fflush(stdout);
   const test::TempFolder folder;
   write_texts(folder / "texts.jsonl", texts);
-  ask_peers({"train", (folder / "texts.jsonl").string()}, ours, "");
+  ask_peers({program ? "train-program" : "train", (folder / "texts.jsonl").string()}, ours, "");
 }
 
 void measure_parquet() {
@@ -535,7 +540,8 @@ int main(int argc, char** argv) {
   const auto asked = [&](const char* name) { return wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end(); };
   try {
     if (asked("tokenize")) measure_tokenize();
-    if (asked("train")) measure_train();
+    if (asked("train")) measure_train(false);
+    if (asked("train-program")) measure_train(true);
     if (asked("parquet")) measure_parquet();
     if (asked("fetch")) measure_fetch();
     if (asked("window")) measure_window();

@@ -1,6 +1,6 @@
 """Peers of tests/benchmarks/data.cpp: the packages sentencepiece and tokenizers, on one thread.
 
-usage: data_peer.py sentencepiece TEXTS.jsonl MODEL | tokenizers TEXTS.jsonl VOCAB MERGES | train TEXTS.jsonl
+usage: data_peer.py sentencepiece TEXTS.jsonl MODEL | tokenizers TEXTS.jsonl VOCAB MERGES | train TEXTS.jsonl | train-program TEXTS.jsonl
 
 Prints a JSON line: peer with its version, rate by CPU time, unit, and the SHA-256 over all ids as 32-bit little-endian.
 Exit code 77 without the package.
@@ -44,15 +44,15 @@ def digest(lists):
 
 
 def train_by_program(texts):
-    """spm_train, where the system has it: a line a text, so line ends inside texts are spaces."""
+    """spm_train, where the system has it, which takes a line a text."""
     program = shutil.which("spm_train")
     if program is None:
-        return
+        sys.exit("no spm_train")
     version = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split()
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "texts.txt")
         with open(path, "w", encoding="utf-8") as out:
-            out.writelines(text.replace("\n", " ") + "\n" for text in texts)
+            out.writelines(text + "\n" for text in texts)
         subprocess.run(
             [program, f"--input={path}", f"--model_prefix={folder}/model", "--model_type=bpe", "--vocab_size=32000",
              "--character_coverage=0.9999", "--byte_fallback=true", "--normalization_rule_name=identity",
@@ -75,6 +75,9 @@ def main():
         seconds, found = fastest(lambda: [e.ids for e in model._tokenizer.encode_batch_fast(texts)])
         say(f"tokenizers {tokenizers.__version__}", megabytes / seconds, "MB/s", digest(found))
         return
+    if what == "train-program":
+        train_by_program(texts)
+        return
     import sentencepiece
     name = f"sentencepiece {sentencepiece.__version__}"
     if what == "sentencepiece":
@@ -82,7 +85,6 @@ def main():
         seconds, found = fastest(lambda: [model.encode(text) for text in texts])
         say(f"{name}, package", megabytes / seconds, "MB/s", digest(found))
         return
-    train_by_program(texts)
     model = io.BytesIO()
     start = time.process_time()
     sentencepiece.SentencePieceTrainer.train(

@@ -1,6 +1,8 @@
 // The hub by a server of our own that has every fault: what is fetched, what is asked for again, and who sees the token.
 #include "data/hub/hub.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -306,6 +308,23 @@ BOOST_FIXTURE_TEST_CASE(a_killed_program_leaves_a_part_that_the_next_one_takes, 
   BOOST_TEST(fetched() == body);
   BOOST_TEST(server.requests().back().range() == 200'000);
   BOOST_TEST(!fs::exists(part));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_disk_that_takes_no_more_is_said_and_the_part_goes_on_later, OneFile) {
+  handler = [&](const WebRequest& request, int) { return ranged(request, body); };
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit tight = before;
+  tight.rlim_cur = 100'000;
+  ::setrlimit(RLIMIT_FSIZE, &tight);
+  const Failure failed = failure();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, SIG_DFL);
+  BOOST_TEST(has(failed.text, "File too large"), failed.text);
+  BOOST_TEST(nothing_complete());
+  BOOST_TEST(fetched() == body);
+  BOOST_TEST(server.requests().back().range() == 100'000);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_server_without_ranges_begins_anew, OneFile) {

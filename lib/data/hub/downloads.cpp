@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <exception>
-#include <future>
 #include <mutex>
 #include <thread>
 
@@ -59,44 +59,74 @@ fs::path find_complete(const DownloadOptions& options, const LockedFile& file) {
   return {};
 }
 
-/// SHA-256 on another thread than the one that receives: blocks are hashed while the next one is filled.
+/// SHA-256 on another thread than the one that receives.
 class HashBeside {
  public:
-  void update(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const std::string_view piece = bytes.substr(0, kBlock - filled_.size());
-      filled_ += piece;
-      bytes.remove_prefix(piece.size());
-      if (filled_.size() == kBlock) hand_over();
+  HashBeside() : thread_([this] { work(); }) {}
+  ~HashBeside() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
     }
+    more_.notify_one();
+    thread_.join();
+  }
+
+  /// Takes the bytes; what it leaves is room for others.
+  void update(std::string& bytes) {
+    {
+      std::unique_lock lock(mutex_);
+      less_.wait(lock, [this] { return waiting_.size() < kMostWaiting; });
+      waiting_.push_back(std::move(bytes));
+      bytes.clear();
+      if (!spare_.empty()) {
+        bytes = std::move(spare_.back());
+        spare_.pop_back();
+      }
+    }
+    more_.notify_one();
   }
   void restart() {
     wait();
-    filled_.clear();
     hash_ = support::Sha256();
   }
   std::string hex() {
-    hand_over();
     wait();
     return hash_.hex();
   }
 
  private:
-  static constexpr std::size_t kBlock = 1 << 20;
+  static constexpr std::size_t kMostWaiting = 8;   // pieces of what was received at once
+
   void wait() {
-    if (under_way_.valid()) under_way_.get();
+    std::unique_lock lock(mutex_);
+    less_.wait(lock, [this] { return waiting_.empty() && !busy_; });
   }
-  void hand_over() {
-    wait();
-    hashed_.swap(filled_);
-    filled_.clear();
-    filled_.reserve(kBlock);
-    under_way_ = std::async(std::launch::async, [this] { hash_.update(hashed_); });
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      more_.wait(lock, [this] { return over_ || !waiting_.empty(); });
+      if (over_) return;
+      std::string piece = std::move(waiting_.front());
+      waiting_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      hash_.update(piece);
+      lock.lock();
+      busy_ = false;
+      piece.clear();
+      spare_.push_back(std::move(piece));
+      less_.notify_one();
+    }
   }
 
-  support::Sha256 hash_;
-  std::string filled_, hashed_;
-  std::future<void> under_way_;   // it alone touches hash_ and hashed_ until it is ready; its end is waited for
+  support::Sha256 hash_;   // the thread's while it is busy
+  std::mutex mutex_;
+  std::condition_variable more_, less_;
+  std::deque<std::string> waiting_;
+  std::vector<std::string> spare_;
+  bool busy_ = false, over_ = false;
+  std::thread thread_;
 };
 
 /// One file on its way: the part, what is there of it, and its hash so far.
@@ -123,14 +153,16 @@ class Part {
     const off_t size = ::lseek(fd_.get(), 0, SEEK_END);
     if (size < 0) support::throw_errno("read", path_.string());
     if (most >= 0 && size > most) return restart();
-    std::vector<char> piece(1 << 20);
+    std::string piece;
     ::lseek(fd_.get(), 0, SEEK_SET);
     while (bytes_ < size) {
       if (support::stop_requested()) throw support::Stopped(true);
+      piece.resize(1 << 20);
       const ssize_t got = ::read(fd_.get(), piece.data(), piece.size());
       if (got < 0 && errno == EINTR) continue;
       if (got <= 0) support::throw_errno("read", path_.string());
-      hash_.update({piece.data(), static_cast<std::size_t>(got)});
+      piece.resize(static_cast<std::size_t>(got));
+      hash_.update(piece);
       bytes_ += got;
     }
     on_disk_ = bytes_;
@@ -145,7 +177,9 @@ class Part {
     hash_.restart();
   }
 
-  void append(std::string_view bytes) {
+  /// Takes the bytes.
+  void append(std::string& bytes) {
+    const auto count = static_cast<std::int64_t>(bytes.size());
     for (std::string_view rest = bytes; !rest.empty();) {
       const ssize_t written = ::write(fd_.get(), rest.data(), rest.size());
       if (written < 0 && errno == EINTR) continue;
@@ -153,8 +187,8 @@ class Part {
       rest.remove_prefix(static_cast<std::size_t>(written));
     }
     hash_.update(bytes);
-    bytes_ += static_cast<std::int64_t>(bytes.size());
-    done_ += static_cast<std::int64_t>(bytes.size());
+    bytes_ += count;
+    done_ += count;
     // The disk begins while the network goes on, so that little is left to sync at the end.
     if (bytes_ - on_disk_ >= kWriteBehind) {
       ::sync_file_range(fd_.get(), on_disk_, bytes_ - on_disk_, SYNC_FILE_RANGE_WRITE);
@@ -247,7 +281,7 @@ class Downloader {
       if (from > 0) request.headers.push_back(cat("Range: bytes=", from, "-"));
       std::string refused;
       bool looked = false;
-      const HttpAnswer answer = http_.get(request, [&](const HttpAnswer& head, std::string_view bytes) {
+      const HttpAnswer answer = http_.get(request, [&](const HttpAnswer& head, std::string& bytes) {
         if (!looked) refused = look(file, head, part, from);
         looked = true;
         if (!refused.empty()) return false;

@@ -3,8 +3,10 @@
 #include <curl/curl.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "support/error.h"
 #include "support/escaped.h"
@@ -21,6 +23,7 @@ namespace {
 constexpr int kMostRedirects = 10;
 constexpr std::size_t kMostHeaders = 256 << 10;
 constexpr std::size_t kMostErrorBody = 64 << 10;
+constexpr std::size_t kReceived = 512 << 10;   // bytes that curl asks the socket for at once
 
 struct UrlDeleter {
   void operator()(CURLU* url) const { curl_url_cleanup(url); }
@@ -89,9 +92,11 @@ struct Http::State {
 
   // Of the request under way.
   HttpAnswer answer;
-  const std::function<bool(const HttpAnswer&, std::string_view)>* sink = nullptr;
+  const Sink* sink = nullptr;
   std::size_t most_bytes = 0, header_bytes = 0;
   bool too_much = false;
+  std::string held;   // curl hands over 16 KiB at a time; the sink gets what one look at the socket gave
+  std::exception_ptr failure;   // of the sink
 
   static std::size_t on_header(char* data, std::size_t, std::size_t count, void* self) {
     State& s = *static_cast<State*>(self);
@@ -115,8 +120,8 @@ struct Http::State {
     State& s = *static_cast<State*>(self);
     const bool good = s.answer.status == 200 || s.answer.status == 206;
     if (good && *s.sink) {
-      if ((*s.sink)(s.answer, {data, count})) return count;
-      return s.answer.stopped = true, 0;
+      s.held.append(data, count);
+      return s.held.size() < kReceived || s.give() ? count : 0;
     }
     const std::size_t most = good ? s.most_bytes : kMostErrorBody;
     const std::size_t room = most - std::min(most, s.answer.body.size());
@@ -125,7 +130,22 @@ struct Http::State {
     return count;
   }
 
-  static int on_progress(void*, curl_off_t, curl_off_t, curl_off_t, curl_off_t) { return support::stop_requested() ? 1 : 0; }
+  /// Called after each look at the socket, and every second without one.
+  static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+    return support::stop_requested() || !static_cast<State*>(self)->give() ? 1 : 0;
+  }
+
+  /// To the sink what it has not got yet; false when it wants no more.
+  bool give() {
+    try {
+      if (!held.empty() && !answer.stopped) answer.stopped = !(*sink)(answer, held);
+    } catch (...) {   // not through libcurl, which would not know of it
+      failure = std::current_exception();
+      answer.stopped = true;
+    }
+    held.clear();
+    return !answer.stopped;
+  }
 
   /// One request, no redirect.
   void once(const HttpRequest& request, const std::string& url, bool with_token) {
@@ -133,6 +153,7 @@ struct Http::State {
     answer = {};
     header_bytes = 0;
     too_much = false;
+    held.clear();
     error[0] = '\0';
     const auto set = [&](auto option, auto value) { curl_easy_setopt(curl, option, value); };
     set(CURLOPT_ERRORBUFFER, error);
@@ -145,7 +166,7 @@ struct Http::State {
     set(CURLOPT_LOW_SPEED_LIMIT, 1L);
     set(CURLOPT_LOW_SPEED_TIME, options.stall_seconds);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
-    set(CURLOPT_BUFFERSIZE, 512L << 10);
+    set(CURLOPT_BUFFERSIZE, static_cast<long>(kReceived));
     set(CURLOPT_NOBODY, request.head ? 1L : 0L);
     if (!options.proxy.empty()) set(CURLOPT_PROXY, options.proxy.c_str());
     if (!options.ca_file.empty()) set(CURLOPT_CAINFO, options.ca_file.c_str());
@@ -154,6 +175,7 @@ struct Http::State {
     set(CURLOPT_WRITEFUNCTION, &State::on_body);
     set(CURLOPT_WRITEDATA, this);
     set(CURLOPT_XFERINFOFUNCTION, &State::on_progress);
+    set(CURLOPT_XFERINFODATA, this);
     set(CURLOPT_NOPROGRESS, 0L);
     curl_slist* list = curl_slist_append(nullptr, "Accept-Encoding: identity");   // else sizes and ranges are of something else
     for (const std::string& header : request.headers) list = curl_slist_append(list, header.c_str());
@@ -161,6 +183,8 @@ struct Http::State {
     set(CURLOPT_HTTPHEADER, list);
     const CURLcode code = curl_easy_perform(curl);
     curl_slist_free_all(list);
+    give();
+    if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
     if (code == CURLE_OK || answer.stopped) return;
     answer.problem = too_much ? "the answer is longer than expected"
                               : support::escaped(error[0] != '\0' ? error : curl_easy_strerror(code), 200);
@@ -177,8 +201,7 @@ Http::Http(const HttpOptions& options) : state_(std::make_unique<State>()) {
 
 Http::~Http() { curl_easy_cleanup(state_->curl); }
 
-HttpAnswer Http::get(const HttpRequest& request, const std::function<bool(const HttpAnswer&, std::string_view)>& sink,
-                     std::size_t most_bytes) {
+HttpAnswer Http::get(const HttpRequest& request, const Sink& sink, std::size_t most_bytes) {
   State& s = *state_;
   s.sink = &sink;
   s.most_bytes = most_bytes;

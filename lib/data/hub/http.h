@@ -43,10 +43,11 @@ class Http {
  public:
   explicit Http(const HttpOptions& options = {});
   ~Http();
-  /// Bodies of answers 200 and 206 go to `sink`, which may end the transfer by returning false; others are kept, up to
+  /// Takes what came of a body, or leaves it; false ends the transfer.
+  using Sink = std::function<bool(const HttpAnswer& head, std::string& bytes)>;
+  /// Bodies of answers 200 and 206 go to `sink`, in pieces of what one look at the socket gave; others are kept, up to
   /// 64 KiB. Without a sink every body is kept, up to `most_bytes`; a longer one is a problem of the transport.
-  HttpAnswer get(const HttpRequest& request, const std::function<bool(const HttpAnswer& head, std::string_view bytes)>& sink = {},
-                 std::size_t most_bytes = 64 << 20);
+  HttpAnswer get(const HttpRequest& request, const Sink& sink = {}, std::size_t most_bytes = 64 << 20);
 
  private:
   struct State;

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "support/boot_id.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -35,7 +36,7 @@ const HostIdentity& this_host() {
     HostIdentity here;
     here.host = host_name();
     here.machine = support::trim(first_bytes("/etc/machine-id"));
-    here.boot = support::trim(first_bytes("/proc/sys/kernel/random/boot_id"));
+    here.boot = support::boot_id();
     char target[128];
     const ssize_t count = ::readlink("/proc/self/ns/pid", target, sizeof target);
     if (count > 0) here.pids.assign(target, static_cast<std::size_t>(count));

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "artifact/artifact_check.h"
+#include "artifact/closing_note.h"
 #include "artifact/collection.h"
 #include "artifact/content_digest.h"
 #include "artifact/h5.h"
@@ -128,10 +129,13 @@ OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* 
   const std::string text = support::read_file(manifest_path);
   const artifact::Manifest manifest = artifact::Manifest::parse(text, manifest_path.string());
   if (expected) require_maker(produced.path, manifest.recipe, *expected);
+  const artifact::ClosingNote closed = artifact::ClosingNote::read(produced.path);
   for (const artifact::Member& member : manifest.members) {
     const fs::path path = produced.path / member.name;
-    // Hashed again although the manifest says it: an object's name must be true, whoever wrote the manifest.
-    const support::FileRead read = support::hash_file(path);
+    // Hashed again although the manifest says it, unless nothing can have touched it since it was: an object's name must
+    // be true, whoever wrote the manifest.
+    std::optional<support::FileRead> unchanged = closed.unchanged(member.name, path);
+    const support::FileRead read = unchanged ? std::move(*unchanged) : support::hash_file(path);
     if (read.sha256 != member.file_digest) {
       throw ArtifactError(cat("'", path.string(), "' has SHA-256 ", read.sha256.substr(0, 12),
                               "…, but its manifest says ", member.file_digest.substr(0, 12),

@@ -1,5 +1,6 @@
 #include "pipeline/store/store.h"
 
+#include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -7,14 +8,18 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "artifact/collection.h"
 #include "artifact/metrics.h"
 #include "artifact/workspace.h"
 #include "pipeline/store/index.h"
 #include "pipeline/store/object_memo.h"
+#include "support/boot_id.h"
+#include "support/bytes_read.h"
 #include "support/can_mount.h"
 #include "support/error.h"
 #include "support/fake_runner.h"
@@ -119,6 +124,59 @@ BOOST_FIXTURE_TEST_CASE(a_member_that_changed_after_its_manifest_is_refused, One
   const fs::path path = collection("hello");
   support::write_file_atomically(path / "report.md", "hullo", false);
   BOOST_CHECK_THROW(store.publish_output({"out", artifact::Kind::kReport, false, path}), support::ArtifactError);
+}
+
+/// Digests of members are taken when they are closed; only what may have been written since is hashed again.
+BOOST_FIXTURE_TEST_CASE(a_member_is_hashed_again_only_when_it_may_have_been_written, OneStore) {
+  Store store = open();
+  constexpr std::int64_t kBytes = 4 << 20;
+  const auto closed = [&](char letter, std::chrono::milliseconds earlier) {
+    const fs::path path = support::unique_sibling(folder / "closed");
+    artifact::Recipe recipe;
+    recipe.task_key = support::sha256_hex("t");
+    artifact::CollectionWriter writer(path, artifact::Kind::kReport, recipe);
+    support::write_file_atomically(writer.add("report.md"), std::string(kBytes, letter), false);
+    std::this_thread::sleep_for(earlier);
+    writer.finish(false);
+    return path;
+  };
+  const auto read_by_publishing = [&](const fs::path& path) {
+    const std::int64_t before = test::bytes_read();
+    const OutputRecord output = store.publish_output({"out", artifact::Kind::kReport, false, path});
+    BOOST_TEST(output.members.at(0) == support::sha256_file(path / "report.md"));
+    return test::bytes_read() - before - kBytes;   // this test's own look
+  };
+  constexpr std::chrono::milliseconds kEarlier{100};
+  BOOST_TEST(read_by_publishing(closed('a', kEarlier)) < kBytes / 4);
+  // Just written, so that a further write might leave the same stamp; on a machine that is busy the moment may be over.
+  const auto began = std::chrono::steady_clock::now();
+  const fs::path fresh = closed('b', std::chrono::milliseconds(0));
+  const bool at_once = std::chrono::steady_clock::now() - began < std::chrono::milliseconds(40);
+  BOOST_TEST((read_by_publishing(fresh) >= kBytes || !at_once));
+
+  // One that puts the time of the last write back.
+  const fs::path written = closed('c', kEarlier);
+  struct stat status {};
+  BOOST_REQUIRE(::stat((written / "report.md").c_str(), &status) == 0);
+  std::fstream(written / "report.md", std::ios::in | std::ios::out | std::ios::binary) << "d";
+  const timespec times[] = {status.st_atim, status.st_mtim};
+  BOOST_REQUIRE(::utimensat(AT_FDCWD, (written / "report.md").c_str(), times, 0) == 0);
+  BOOST_TEST(error_of([&] { store.publish_output({"out", artifact::Kind::kReport, false, written}); }).find("changed after it was closed") !=
+             std::string::npos);
+
+  // Notes that are missing, damaged, or of another start of the machine.
+  const auto note_of = [](const fs::path& path) { return fs::path(path) += ".closed"; };
+  const fs::path missing = closed('e', kEarlier), damaged = closed('f', kEarlier), other = closed('g', kEarlier);
+  fs::remove(note_of(missing));
+  std::string text = support::read_file(note_of(damaged));
+  support::write_file_atomically(note_of(damaged), text.substr(0, text.size() / 2), false);
+  text = support::read_file(note_of(other));
+  const std::size_t boot = text.find(support::boot_id());
+  BOOST_REQUIRE((!support::boot_id().empty() && boot != std::string::npos));
+  support::write_file_atomically(note_of(other), text.replace(boot, 4, "0000"), false);
+  for (const fs::path& path : {missing, damaged, other}) BOOST_TEST(read_by_publishing(path) >= kBytes, path);
+  // By hand nothing is left beside a collection.
+  BOOST_TEST(!fs::exists(note_of(collection("hello"))));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_record_is_the_commit_point_and_is_found_after_reopening, OneStore) {

@@ -1,0 +1,36 @@
+/// @file
+/// What the members of a collection looked like when their digests were taken, so that whoever publishes it hashes only
+/// what may have been written since. It lies beside the collection as `<folder>.closed` and may be deleted freely.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "support/file_stamp.h"
+
+namespace pe::artifact {
+
+class ClosingNote {
+ public:
+  /// SHA-256 of a member, and looks at it before and after it was hashed. Not noted when a later write might leave the
+  /// same stamp.
+  void add(const std::string& name, const std::string& sha256, const support::FileStamp& before, const support::FileStamp& after);
+  /// Failing is no error: it only costs time.
+  void write(const std::filesystem::path& folder) const;
+
+  /// Of a folder; empty where there is none, and where the machine was another or started anew since.
+  static ClosingNote read(const std::filesystem::path& folder);
+  /// What was read of a member when it was closed, if the file at `path` is still that.
+  std::optional<support::FileRead> unchanged(const std::string& name, const std::filesystem::path& path) const;
+
+ private:
+  struct Closed {
+    std::string sha256;
+    support::FileStamp stamp;
+  };
+  std::map<std::string, Closed> members_;
+};
+
+}  // namespace pe::artifact

@@ -1,0 +1,105 @@
+#include "support/child_work.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "support/error.h"
+#include "support/files.h"
+#include "support/json.h"
+#include "support/process.h"
+#include "support/progress.h"
+#include "support/text.h"
+
+namespace pe::support {
+
+namespace {
+
+constexpr char kResult = '=', kFailure = '!';
+constexpr int kLookEveryMs = 50;
+
+std::string failure_text(int code, const std::vector<Diagnostic>& diagnostics) {
+  Json list = Json::array();
+  for (const Diagnostic& item : diagnostics) list.push_back({{"message", item.message}, {"hint", item.hint}, {"context", item.context}});
+  return kFailure + Json{{"code", code}, {"diagnostics", list}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string answer_of(const std::function<std::string()>& body) {
+  try {
+    return kResult + body();
+  } catch (const Error& error) {
+    return failure_text(error.exit_code(), error.diagnostics());
+  } catch (const std::exception& error) {
+    return failure_text(kExitBug, {Diagnostic{error.what(), {}, {}, {}}});
+  }
+}
+
+[[noreturn]] void throw_failure(std::string_view text) {
+  const Json json = Json::parse(text);
+  std::vector<Diagnostic> diagnostics;
+  for (const Json& item : json.at("diagnostics")) {
+    diagnostics.push_back({item.at("message").get<std::string>(), {}, item.at("hint").get<std::string>(),
+                           item.at("context").get<std::vector<std::string>>()});
+  }
+  const int code = json.at("code").get<int>();
+  if (code == kExitConfig) throw ConfigError(std::move(diagnostics));
+  throw Error(code, std::move(diagnostics));
+}
+
+[[noreturn]] void work_in_child(pid_t parent, int to, const std::function<std::string()>& body) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(kExitFailed);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) ::signal(signal, SIG_IGN);   // the parent decides
+  const std::string answer = answer_of(body);
+  for (std::string_view rest = answer; !rest.empty();) {
+    const ssize_t written = ::write(to, rest.data(), rest.size());
+    if (written < 0 && errno != EINTR) ::_exit(kExitIo);
+    if (written > 0) rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  ::_exit(kExitDone);
+}
+
+}  // namespace
+
+std::string in_child(const std::string& what, const std::string& hint, const std::function<std::string()>& body) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("make a pipe for", what);
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t parent = ::getpid(), child = ::fork();
+  if (child < 0) throw_errno("start a process for", what);
+  if (child == 0) work_in_child(parent, to.get(), body);
+  to.close();
+  std::string answer;
+  std::vector<char> piece(1 << 16);
+  pollfd polled{from.get(), POLLIN, 0};
+  for (bool over = false; !over;) {
+    const int ready = ::poll(&polled, 1, kLookEveryMs);
+    if (stop_requested()) {
+      ::kill(child, SIGKILL);
+      wait_for(child);
+      throw Stopped(false);
+    }
+    if (ready <= 0) continue;
+    const ssize_t got = ::read(from.get(), piece.data(), piece.size());
+    if (got > 0) answer.append(piece.data(), static_cast<std::size_t>(got));
+    over = got == 0 || (got < 0 && errno != EINTR);
+  }
+  const ExitStatus status = wait_for(child);
+  if (status.code == kExitDone && answer.starts_with(kResult)) return answer.substr(1);
+  if (status.code == kExitDone && answer.starts_with(kFailure)) throw_failure(std::string_view(answer).substr(1));
+  const char* name = status.signal != 0 ? ::strsignal(status.signal) : nullptr;
+  // As a launcher of ranks ends, so that a lack of memory is seen for one.
+  throw Error(status.code != kExitDone ? status.code : kExitBug,
+              Diagnostic{name != nullptr ? cat(what, " was ended by signal ", status.signal, " (", name, ")")
+                                         : cat(what, " ended with exit code ", status.code),
+                         {}, hint, {}});
+}
+
+}  // namespace pe::support
