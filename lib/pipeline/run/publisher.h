@@ -1,6 +1,6 @@
 /// @file
 /// Reads and publishes without holding up the loop: outputs are hashed, synced, linked and recorded, and inputs are read
-/// through, by threads of its own; what is small and need not be synced is done at once. The caller collects the answers
+/// through, by threads of its own; small inputs of a store that syncs nothing are read at once. The caller collects the answers
 /// and updates the index itself, so that only files are touched beside it.
 #pragma once
 

@@ -41,26 +41,40 @@ BOOST_AUTO_TEST_SUITE(store_index)
 
 BOOST_AUTO_TEST_CASE(what_is_written_is_read_back) {
   std::string bytes = index_header();
-  for (int i = 0; i < 12; ++i) bytes += encode_result(key(i), sample(i));
-  bytes += encode_hint(support::sha256_hex("p"), support::sha256_hex("t"));
-  bytes += encode_forgotten(key(5));
+  for (int i = 0; i < 12; ++i) bytes += encode_result(PackedKey(key(i)), PackedResult(sample(i)));
+  bytes += encode_hint(PackedDigest(support::sha256_hex("p")), PackedDigest(support::sha256_hex("t")));
+  bytes += encode_forgotten(PackedKey(key(5)));
   IndexContent content;
   BOOST_TEST(load_index(bytes, content));
   BOOST_TEST(content.results.size() == 11u);
   for (int i = 0; i < 12; ++i) {
-    if (i != 5) BOOST_TEST(equal(content.results.at(key(i)), sample(i)));
+    if (i != 5) BOOST_TEST(equal(content.results.at(PackedKey(key(i))).unpack(), sample(i)));
   }
-  BOOST_TEST(content.hints.at(support::sha256_hex("p")) == support::sha256_hex("t"));
+  BOOST_TEST(content.hints.at(PackedDigest(support::sha256_hex("p"))).hex() == support::sha256_hex("t"));
   IndexContent again;
   BOOST_TEST(load_index(render_index(content), again));
   BOOST_TEST(again.results.size() == 11u);
+}
+
+BOOST_AUTO_TEST_CASE(a_packed_result_is_unpacked_as_it_was_and_no_other_bytes_are_one) {
+  for (int i = 0; i < 12; ++i) {
+    const PackedResult packed(sample(i));
+    BOOST_TEST(equal(packed.unpack(), sample(i)));
+    BOOST_TEST(PackedKey(key(i)).unpack().short_name() == key(i).short_name());
+    const std::string bytes(packed.bytes());
+    BOOST_TEST(PackedResult::of_bytes(bytes)->bytes() == bytes);
+    for (std::size_t length = 0; length < bytes.size(); ++length)
+      BOOST_REQUIRE(!PackedResult::of_bytes(bytes.substr(0, length)));
+    BOOST_TEST(!PackedResult::of_bytes(bytes + '\0'));
+  }
+  BOOST_TEST(!PackedResult());
 }
 
 BOOST_AUTO_TEST_CASE(an_index_cut_at_any_byte_keeps_every_whole_entry) {
   std::vector<std::size_t> ends;
   std::string bytes = index_header();
   for (int i = 0; i < 6; ++i) {
-    bytes += encode_result(key(i), sample(i));
+    bytes += encode_result(PackedKey(key(i)), PackedResult(sample(i)));
     ends.push_back(bytes.size());
   }
   for (std::size_t length = 0; length <= bytes.size(); ++length) {
@@ -76,7 +90,7 @@ BOOST_AUTO_TEST_CASE(an_index_cut_at_any_byte_keeps_every_whole_entry) {
 
 BOOST_AUTO_TEST_CASE(a_flipped_bit_loses_at_most_what_it_hits_and_never_lies) {
   std::string bytes = index_header();
-  for (int i = 0; i < 6; ++i) bytes += encode_result(key(i), sample(i));
+  for (int i = 0; i < 6; ++i) bytes += encode_result(PackedKey(key(i)), PackedResult(sample(i)));
   for (std::size_t at = index_header().size(); at < bytes.size(); ++at) {
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
@@ -84,7 +98,7 @@ BOOST_AUTO_TEST_CASE(a_flipped_bit_loses_at_most_what_it_hits_and_never_lies) {
     BOOST_REQUIRE(!load_index(damaged, content));
     for (const auto& [found, result] : content.results) {
       bool known = false;
-      for (int i = 0; i < 6; ++i) known = known || (found == key(i) && equal(result, sample(i)));
+      for (int i = 0; i < 6; ++i) known = known || (found.unpack() == key(i) && equal(result.unpack(), sample(i)));
       BOOST_REQUIRE(known);
     }
   }
