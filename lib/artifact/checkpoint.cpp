@@ -114,14 +114,17 @@ void read_stretch(int fd, const std::filesystem::path& path, const Stretch& stre
 }
 
 void read_stretches(const std::filesystem::path& path, const std::vector<Stretch>& stretches, int threads) {
-  const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) support::throw_errno("read", path.string());
+  std::vector<support::Descriptor> files;   // one a thread: the system reads ahead of each opening
+  for (int i = 0; i < std::max(1, threads); ++i) {
+    files.emplace_back(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!files.back()) support::throw_errno("read", path.string());
+  }
   std::vector<std::size_t> order(stretches.size());   // the largest first, so that threads end together
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return stretches[a].bytes > stretches[b].bytes; });
   std::vector<std::exception_ptr> problems(stretches.size());
   std::atomic<std::size_t> next{0};
-  const auto work = [&] {
+  const auto work = [&](const support::Descriptor& fd) {
     std::vector<std::byte> scratch(std::size_t{256} << 10);
     for (std::size_t i = next++; i < order.size(); i = next++) {
       try {
@@ -132,8 +135,8 @@ void read_stretches(const std::filesystem::path& path, const std::vector<Stretch
     }
   };
   std::vector<std::jthread> others;
-  for (int i = 1; i < threads; ++i) others.emplace_back(work);
-  work();
+  for (std::size_t i = 1; i < files.size(); ++i) others.emplace_back([&, i] { work(files[i]); });
+  work(files[0]);
   others.clear();   // joins
   for (const std::exception_ptr& problem : problems) {
     if (problem) std::rethrow_exception(problem);

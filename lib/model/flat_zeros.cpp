@@ -24,4 +24,14 @@ at::Tensor flat_zeros(std::int64_t count, const at::TensorOptions& options) {
   return at::from_blob(begin, {count}, [base, mapped](void*) { ::munmap(base, mapped); }, options);
 }
 
+void take_contents(const at::Tensor& to, const at::Tensor& from) {
+  if (!to.is_cpu() || to.numel() == 0) {
+    to.copy_(from);
+    return;
+  }
+  const c10::Storage &of = from.storage(), &into = to.storage();
+  TORCH_INTERNAL_ASSERT(to.storage_offset() == 0 && from.storage_offset() == 0 && of.nbytes() == into.nbytes());
+  into.set_data_ptr_noswap(of.set_data_ptr(at::DataPtr()));
+}
+
 }  // namespace pe::model

@@ -55,6 +55,9 @@ struct StageInfo {
   Json costs = Json::object();   ///< arithmetic expressions over config keys: {"tokens": "train.tokens", "flops": …}
   /// Shown by --help after the fields.
   std::string epilogue;
+  /// Called as soon as the order is known, and again where `prepare` starts the program anew: has the system read what the
+  /// body will ask for. May be null.
+  std::function<void(const artifact::Workspace& workspace)> begin_reading;
   /// Called before anything else with the bound config's Json, in stages that use LibTorch: sets threads, instruction
   /// sets and determinism (it may re-execute the program). Null elsewhere.
   std::function<void(const Json& config, int argc, char** argv)> prepare;

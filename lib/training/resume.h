@@ -19,6 +19,10 @@
 
 namespace pe::training {
 
+/// Has the system read what a run in this workspace will go on from, and does not wait: for the very start of a program, whose
+/// libraries and model are made meanwhile.
+void begin_reading(const artifact::Workspace& workspace);
+
 class ResumeStore {
  public:
   ResumeStore(const artifact::Workspace& workspace, const CheckpointConfig& config, support::Progress& progress);

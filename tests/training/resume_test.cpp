@@ -134,6 +134,27 @@ BOOST_AUTO_TEST_CASE(asking_for_more_checkpoints_changes_no_result) {
   BOOST_TEST((support::read_file(folder / "many/metrics.h5") == support::read_file(folder / "none/metrics.h5")));
 }
 
+// A wish, whatever is there: nothing, what cannot be read, or more than one attempt.
+BOOST_AUTO_TEST_CASE(reading_ahead_changes_nothing) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace workspace = workspace_in(folder / "run", data);
+  training::begin_reading(workspace);
+  fs::create_directories(workspace.work / "checkpoints/step-99.h5");
+  training::begin_reading(workspace);
+  fs::remove(workspace.work / "checkpoints/step-99.h5");
+  train_until(5, small_config(), workspace);
+  const std::string before = support::read_file(workspace.work / "checkpoints/step-5.h5");
+  artifact::Workspace second = workspace_in(folder / "second", data);
+  second.resume = workspace.work;
+  training::begin_reading(second);
+  BOOST_TEST((support::read_file(workspace.work / "checkpoints/step-5.h5") == before));
+  training::train(small_config(), second);
+  artifact::Workspace whole = workspace_in(folder / "whole", data);
+  training::train(small_config(), whole);
+  BOOST_TEST((support::read_file(folder / "second/model.h5") == support::read_file(folder / "whole/model.h5")));
+}
+
 BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_falls_back_to_one_of_an_earlier_attempt) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
