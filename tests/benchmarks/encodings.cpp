@@ -2,7 +2,7 @@
 // the size tiny (58.7M parameters, vocabulary 65,536) at 1,024 tokens, and of an evaluation at 4,096.
 //
 //     encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N] [--report]
-//     encodings --beside BASE --only NAME,NAME [--rounds N] [--threads N]
+//     encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N] [--sequences N]
 //
 // The second form is for narrow goals and busy machines: each NAME and BASE take turns in one process, N rounds (5) of a step
 // and of an evaluation, by processor time and on one thread unless --threads says otherwise; the median of the ratios counts.
@@ -317,7 +317,7 @@ std::string ratio_of(int rounds, const std::function<void()>& one, const std::fu
 }
 
 void print_beside(const std::string& name, const std::string& base, int rounds, at::Device device, at::ScalarType type,
-                  std::int64_t sequences) {
+                  std::int64_t sequences, const std::string& only_part) {
   Subject one(name, device, type, sequences), other(base, device, type, sequences);
   one.open_model();
   other.open_model();
@@ -332,8 +332,8 @@ void print_beside(const std::string& name, const std::string& base, int rounds, 
     }
     std::cout << name << " over " << base << ", " << what << ": " << found << std::endl;
   };
-  part("step at 1,024 tokens", [&] { one.train(); }, [&] { other.train(); });
-  part("evaluation at 4,096", [&] { one.evaluate(); }, [&] { other.evaluate(); });
+  if (only_part != "evaluation") part("step at 1,024 tokens", [&] { one.train(); }, [&] { other.train(); });
+  if (only_part != "step") part("evaluation at 4,096", [&] { one.evaluate(); }, [&] { other.evaluate(); });
 }
 
 // ---------------------------------------------------------------- the table
@@ -456,7 +456,7 @@ int main(int argc, char** argv) {
     else if (flag == "--sequences") sequences = std::max(1LL, std::atoll(next().c_str()));
     else {
       std::cerr << "usage: encodings [--state FILE] [--device cpu|cuda] [--part attention|model] [--only NAME,NAME] [--sequences N] [--report]\n"
-                   "       encodings --beside BASE --only NAME,NAME [--rounds N] [--threads N]\n";
+                   "       encodings --beside BASE --only NAME,NAME [--part step|evaluation] [--rounds N] [--threads N] [--sequences N]\n";
       return 2;
     }
   }
@@ -478,7 +478,7 @@ int main(int argc, char** argv) {
     if (!base.empty()) {
       model::set_threads(*compute.threads);
       for (const std::string& name : support::split(only, ',')) {
-        print_beside(name, base, rounds, model::open_device(compute), type, sequences);
+        print_beside(name, base, rounds, model::open_device(compute), type, sequences, only_part);
       }
       return 0;
     }
