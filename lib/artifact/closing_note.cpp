@@ -47,7 +47,7 @@ void ClosingNote::write(const fs::path& folder) const {
   try {
     support::write_file_atomically(note_path(folder), note.dump(1) + "\n", false);
   } catch (const support::IoError&) {
-    // Everything is hashed again.
+    // Publishing then hashes every member again.
   }
 }
 

@@ -4,7 +4,7 @@
 
 namespace pe::support {
 
-/// Changes with every start of the kernel; empty when nobody says.
+/// An id that each start of the kernel draws anew; empty where it cannot be read.
 const std::string& boot_id();
 
 }  // namespace pe::support
