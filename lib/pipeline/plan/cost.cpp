@@ -99,12 +99,19 @@ std::optional<double> evaluate_expression(const std::string& expression, const J
   return Evaluator(expression, config).run();
 }
 
-double trajectory_tokens(const Task& task, std::int64_t step) {
-  double tokens = static_cast<double>(step);
-  for (const std::string& key : task.stage->trajectory->tokens_per_step) {
-    tokens *= evaluate_expression(key, *task.config).value_or(0);
+std::optional<double> tokens_per_step(const StageDescription& stage, const Json& config) {
+  if (!stage.trajectory) return std::nullopt;
+  double tokens = 1;
+  for (const std::string& key : stage.trajectory->tokens_per_step) {
+    const auto factor = evaluate_expression(key, config);
+    if (!factor) return std::nullopt;
+    tokens *= *factor;
   }
   return tokens;
+}
+
+double trajectory_tokens(const Task& task, std::int64_t step) {
+  return static_cast<double>(step) * tokens_per_step(*task.stage, *task.config).value_or(0);
 }
 
 std::optional<double> own_tokens(const Graph& graph, const Task& task) {

@@ -19,6 +19,10 @@ std::optional<double> evaluate_expression(const std::string& expression, const J
 /// is read. Empty when it says nothing, or nothing positive.
 std::optional<double> own_tokens(const Graph& graph, const Task& task);
 
+/// Tokens of a step of a trajectory with this config. Empty for a stage without trajectories, and where the config lacks a
+/// key that it takes.
+std::optional<double> tokens_per_step(const StageDescription& stage, const Json& config);
+
 /// Tokens that a trajectory has seen at a step.
 double trajectory_tokens(const Task& task, std::int64_t step);
 

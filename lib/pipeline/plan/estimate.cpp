@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "pipeline/plan/cost.h"
@@ -26,11 +25,17 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
-/// The same of an earlier task, from what its key holds of its config; nothing where that is not enough.
-std::optional<double> past_tokens(const StageDescription& stage, std::string_view config) {
-  const auto cost = stage.costs.find("tokens");
-  if (cost == stage.costs.end() || !cost->is_string()) return std::nullopt;
-  const auto tokens = evaluate_expression(cost->get<std::string>(), Json::from_cbor(config.begin(), config.end(), true, false));
+/// Tokens that an earlier task trained on, or, of a trajectory, those of a step: from what its key holds of its config;
+/// nothing where that is not enough.
+std::optional<double> past_tokens(const StageDescription& stage, const PastTask& task) {
+  if (task.config.empty()) return std::nullopt;
+  const Json config = Json::from_cbor(task.config.begin(), task.config.end(), true, false);
+  std::optional<double> tokens;
+  if (task.key.is_snapshot()) {
+    tokens = tokens_per_step(stage, config);
+  } else if (const auto cost = stage.costs.find("tokens"); cost != stage.costs.end() && cost->is_string()) {
+    tokens = evaluate_expression(cost->get<std::string>(), config);
+  }
   return tokens && *tokens > 0 ? tokens : std::nullopt;
 }
 
@@ -48,7 +53,8 @@ std::pair<std::int64_t, std::int64_t> steps_to_run(const PlannedTask& planned) {
 class Rates {
  public:
   Rates(const StageDescription& stage, const std::vector<PastTask>& past) {
-    std::unordered_map<const char*, std::optional<double>> tokens_of;   // earlier tasks share their configs
+    // Earlier tasks share their configs; a trajectory may have that of a task.
+    std::map<std::pair<const char*, bool>, std::optional<double>> tokens_of;
     for (const PastTask& task : past) {
       if (task.expected_s > 0 && task.wall_s > 0 && !task.key.is_snapshot()) {
         errors.push_back(std::abs(std::log(task.wall_s / task.expected_s)));
@@ -57,16 +63,11 @@ class Rates {
       Sample sample;
       sample.seconds = task.wall_s;
       sample.bytes = static_cast<double>(task.bytes);
-      if (task.key.is_snapshot()) {
-        if (task.key.step == 0) continue;
-        sample.units = static_cast<double>(task.key.step);
-      } else {
-        const auto [it, fresh] = tokens_of.try_emplace(task.config.data());
-        if (fresh && !task.config.empty()) {
-          it->second = past_tokens(stage, task.config);
-        }
-        sample.units = it->second;
-      }
+      if (task.key.is_snapshot() && task.key.step == 0) continue;
+      const auto [it, fresh] = tokens_of.try_emplace({task.config.data(), task.key.is_snapshot()});
+      if (fresh) it->second = past_tokens(stage, task);
+      sample.tokens = it->second;
+      if (sample.tokens && task.key.is_snapshot()) *sample.tokens *= static_cast<double>(task.key.step);
       by_name_[std::string(task.id)].push_back(sample);
       const std::string_view label = task.id.substr(0, task.id.find('['));
       if (label != task.id) by_name_[std::string(label) + "["].push_back(sample);
@@ -77,15 +78,15 @@ class Rates {
   struct Cost {
     double seconds = 0, bytes = 0;
   };
-  /// @param units  tokens or steps, where that is known
-  std::optional<Cost> find(const Task& task, std::optional<double> units, std::size_t artifacts) {
+  /// @param tokens  that it trains on, where that is known
+  std::optional<Cost> find(const Task& task, std::optional<double> tokens, std::size_t artifacts) {
     for (const std::string& name : {task.id, task.label + "[", std::string()}) {
       const auto found = by_name_.find(name);
       if (found == by_name_.end()) continue;
       auto& cached = medians_[name];
       if (!cached) cached = summarise(found->second);
       Cost cost;
-      cost.seconds = units && cached->per_unit ? *cached->per_unit * *units : cached->seconds;
+      cost.seconds = tokens && cached->per_token ? *cached->per_token * *tokens : cached->seconds;
       cost.bytes = cached->bytes * static_cast<double>(artifacts);
       return cost;
     }
@@ -97,11 +98,11 @@ class Rates {
  private:
   struct Sample {
     double seconds = 0, bytes = 0;
-    std::optional<double> units;
+    std::optional<double> tokens;
   };
   struct Summary {
     double seconds = 0, bytes = 0;
-    std::optional<double> per_unit;
+    std::optional<double> per_token;
   };
 
   static Summary summarise(const std::vector<Sample>& samples) {
@@ -109,10 +110,10 @@ class Rates {
     for (const Sample& sample : samples) {
       seconds.push_back(sample.seconds);
       bytes.push_back(sample.bytes);
-      if (sample.units) rates.push_back(sample.seconds / *sample.units);
+      if (sample.tokens) rates.push_back(sample.seconds / *sample.tokens);
     }
     Summary summary{median(seconds), median(bytes), std::nullopt};
-    if (!rates.empty()) summary.per_unit = median(rates);
+    if (!rates.empty()) summary.per_token = median(rates);
     return summary;
   }
 
@@ -208,17 +209,17 @@ Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, 
     if (known == rates.end()) {
       known = rates.try_emplace(task.stage->name, *task.stage, store.past_tasks(task.stage->name)).first;
     }
-    std::optional<double> units;
+    std::optional<double> tokens;
     std::size_t artifacts = 1;
     if (task.is_trajectory()) {
       const auto [first, last] = steps_to_run(planned);
-      units = static_cast<double>(last - first);
+      if (const double left = trajectory_tokens(task, last - first); left > 0) tokens = left;
       artifacts = 0;
       for (const PlannedSnapshot& snapshot : planned.snapshots) artifacts += snapshot.needed && !snapshot.present;
     } else {
-      units = own_tokens(graph, task);
+      tokens = own_tokens(graph, task);
     }
-    const auto cost = known->second.find(task, units, artifacts);
+    const auto cost = known->second.find(task, tokens, artifacts);
     if (!cost) {
       ++result.unknown;
       continue;

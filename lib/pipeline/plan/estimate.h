@@ -27,8 +27,8 @@ struct Estimate {
   double error = 0;                  ///< of those: half were off by no more than this factor minus one (0.12: 12 %)
 };
 
-/// Times scale with training tokens where the stage's description gives them and with steps on a trajectory; they come
-/// from the same instance where it ran before, else from its stage label, else from its kind of stage.
+/// Times scale with training tokens where the stage's description gives them, along a trajectory too; they come from the
+/// same instance where it ran before, else from its stage label, else from its kind of stage.
 Estimate estimate(const Graph& graph, const Plan& plan, const StoreView& store, const Capacity& capacity);
 
 /// What sharing a trajectory saves: a trunk is trained once, and models that continue from its snapshots only go on.

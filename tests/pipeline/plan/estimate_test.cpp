@@ -105,6 +105,32 @@ BOOST_AUTO_TEST_CASE(the_same_instance_counts_more_than_its_label_and_that_more_
   BOOST_TEST(cost.seconds[4] == 5 * 20.0, boost::test_tools::tolerance(1e-9));   // the median of all
 }
 
+BOOST_AUTO_TEST_CASE(trainings_and_trajectories_are_one_history_in_tokens) {
+  // Batches of 10, so that step 50 is token 500: 5 s, or 0.01 s a token.
+  Small small;
+  StageDescription stage = *small.graph.tasks[0].stage;
+  stage.trajectory = TrajectoryDescription{"n", {"batch"}, Json::object()};
+  for (Task& task : small.graph.tasks) {
+    task.stage = std::make_shared<StageDescription>(stage);
+    task.config.edit()["batch"] = 10;
+  }
+  PastTask snapshot = make_past_task({"trunk", 50}, "work", "trunk", "1", {{"config", {{"batch", 10}}}});
+  snapshot.wall_s = 5;
+  small.store.past["work"].push_back(snapshot);
+  Estimate cost = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
+  BOOST_TEST(cost.seconds[1] == 2.0, boost::test_tools::tolerance(1e-9));   // 200 tokens
+
+  // And a trajectory, from what trainings took: 30 steps are 300 tokens.
+  small.store.past.clear();
+  small.past("other[i=9]", 50, 5);   // 0.1 s a token
+  small.graph.tasks[0].snapshots = {{"last", 30}};
+  small.plan.tasks[0].snapshots = {PlannedSnapshot{}};
+  small.plan.tasks[0].snapshots[0].step = 30;
+  small.plan.tasks[0].snapshots[0].needed = true;
+  cost = pipeline::estimate(small.graph, small.plan, small.store, machine(1));
+  BOOST_TEST(cost.seconds[0] == 30.0, boost::test_tools::tolerance(1e-9));
+}
+
 BOOST_AUTO_TEST_CASE(gpus_bound_the_wall_time_and_are_counted) {
   Resources demand;
   demand.gpus = 1;
