@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::BranchDecayConfig>(
       argc, argv,
       {.name = "branch-decay",
-       .version = 8,
+       .version = 9,
        .summary = "Decay the learning rate from a snapshot of the stable phase.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

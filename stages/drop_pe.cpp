@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::DropPeConfig>(
       argc, argv,
       {.name = "drop-pe",
-       .version = 8,
+       .version = 9,
        .summary = "Drop the positional encoding at a snapshot and train on with a fresh schedule.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::studies::DummyConfig>(
       argc, argv,
       {.name = "dummy",
-       .version = 5,   // raised when the same config and inputs would give other contents
+       .version = 6,   // raised when the same config and inputs would give other contents
        .summary = "Train one network on structured rows and score each of their targets.",
        .outputs = {{"scores", Kind::kEvalTable}, {.name = "timing", .kind = Kind::kEvalTable, .is_volatile = true}},
        .epilogue = "doc/studies/dummy.md has the rows, the floors of their losses, and what a published grid of them shows.\n"

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::ExtendPeConfig>(
       argc, argv,
       {.name = "extend",
-       .version = 7,
+       .version = 8,
        .summary = "Train a checkpoint on at a longer context, with its encoding extended.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

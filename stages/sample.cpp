@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::SampleConfig>(
       argc, argv,
       {.name = "sample",
-       .version = 1,
+       .version = 2,
        .summary = "Let a model write texts from prompts.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"texts", Kind::kEvalTable}},

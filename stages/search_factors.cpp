@@ -8,7 +8,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::SearchFactorsConfig>(
       argc, argv,
       {.name = "search-factors",
-       .version = 6,
+       .version = 7,
        .summary = "Search the divisors of LongRoPE or LongRoPE2 for a trained model.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"extended", Kind::kCheckpoint}},

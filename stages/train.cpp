@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::TrainConfig>(
       argc, argv,
       {.name = "train",
-       .version = 8,   // raised when the same config and inputs would give other contents
+       .version = 9,   // raised when the same config and inputs would give other contents
        .summary = "Train a model on token shards and write a checkpoint.",
        .inputs = {{"data", Kind::kTokenShards}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
