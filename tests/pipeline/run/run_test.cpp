@@ -38,7 +38,7 @@ struct Trunk : SmallRun {
   Trunk() {
     task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
     for (const auto& [child, label] : {std::pair(early, "s10"), std::pair(late, "s20")}) {
-      task(child).inputs.push_back({"init", trunk, "out", label, std::map<std::string, std::string>{{"stage", "trunk"}}});
+      task(child).inputs.push_back({"init", trunk, "out", label});
     }
     behaviour["trunk"] = [](FakeAttempt& attempt) {
       write_all_outputs(attempt);
@@ -97,7 +97,7 @@ BOOST_FIXTURE_TEST_CASE(nobody_reads_a_result_that_is_only_likely_to_hold, Small
   BOOST_TEST((plan().tasks[b].state == TaskState::kLikelyReuse));
   BOOST_TEST(run().exit_code == kRunDone);
   BOOST_TEST((runner->started == Names{"a", "b", "c"}));
-  BOOST_TEST(store->read({*store->hint(task(c).plan_key), -1})->inputs.at(0).digest == content(b));
+  BOOST_TEST(store->read({*store->hint(task(c).plan_key), -1})->inputs.begin()->digest == content(b));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_failure_blocks_only_its_descendants, Diamond) {
