@@ -53,6 +53,21 @@ void check_token_shards(const fs::path& folder) {
 
 }  // namespace
 
+namespace {
+
+void check_tables(const Tables& tables, const fs::path& path) {
+  if (tables.tables.empty()) throw ArtifactError(cat(quote(path.string()), ": it holds no table"));
+}
+
+}  // namespace
+
+void check_artifact(const h5::File& file, Kind kind) {
+  if (kind == Kind::kMetrics || kind == Kind::kEvalTable)
+    check_tables(read_tables(file, kind), file.path());
+  else
+    check_artifact(file.path(), kind);
+}
+
 void check_artifact(const fs::path& path, Kind kind) {
   switch (kind) {
     case Kind::kRawText: static_cast<void>(RawTextReader(path)); return;
@@ -61,7 +76,7 @@ void check_artifact(const fs::path& path, Kind kind) {
     case Kind::kCheckpoint: static_cast<void>(CheckpointReader(path)); return;
     case Kind::kMetrics:
     case Kind::kEvalTable:
-      if (read_tables(path, kind).tables.empty()) throw ArtifactError(cat(quote(path.string()), ": it holds no table"));
+      check_tables(read_tables(path, kind), path);
       return;
     case Kind::kReport: {
       const Collection report(path, kind);

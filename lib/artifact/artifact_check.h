@@ -10,8 +10,14 @@
 
 namespace pe::artifact {
 
+namespace h5 {
+class File;
+}
+
 /// `path` is a file, or the folder of a collection. @throws ArtifactError that names what is wrong.
 void check_artifact(const std::filesystem::path& path, Kind kind);
+/// The same of a file that is open.
+void check_artifact(const h5::File& file, Kind kind);
 
 /// The content digest of a file or of a collection's folder, whatever it is.
 std::string artifact_content_digest(const std::filesystem::path& path);

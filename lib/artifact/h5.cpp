@@ -203,10 +203,16 @@ struct FileState {
   bool writing = false;
   std::uint64_t size = 0;
   support::Descriptor bytes;   // of a file that is read: elements are taken from where they lie
+  // The first datasets that were read stay open, since one that is open is opened again in a fraction of the time: what
+  // is published is checked and then hashed.
+  std::vector<hid_t> held;
 
   ~FileState() {
     if (id < 0) return;
     const Locked lock;
+    for (const hid_t dataset : held) {
+      if (H5Iis_valid(dataset) > 0) H5Idec_ref(dataset);
+    }
     H5Fclose(id);
     H5Eclear2(H5E_DEFAULT);
   }
@@ -663,6 +669,9 @@ Dataset Group::open_dataset(const std::string& name) const {
                         "the file is damaged or was cut short");
   }
   core->offset = offset;
+  constexpr std::size_t kHeld = 64;
+  if (!core->file->writing && core->file->held.size() < kHeld && H5Iinc_ref(core->id) > 0)
+    core->file->held.push_back(core->id);
   return Dataset(core);
 }
 

@@ -127,7 +127,7 @@ int capsule_command(const cli::CommandLine& given) {
   const Inventory inventory = pipeline::read_inventory(store);
   const Record report = report_of(store, inventory, chosen_results(line, scope, store, inventory));
 
-  std::vector<std::size_t> wanted{inventory.by_key.at(report.key)};
+  std::vector<std::size_t> wanted{inventory.by_key.at(pipeline::PackedKey(report.key))};
   for (const std::size_t input : inventory.made_from(inventory.results[wanted.front()])) wanted.push_back(input);
   std::sort(wanted.begin(), wanted.end());
   wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());

@@ -27,7 +27,7 @@ std::vector<std::size_t> chosen_results(const cli::CommandLine& line, const Scop
   const pipeline::Plan plan = pipeline::make_plan(loaded.graph, pipeline::StoreReader(store));
   std::set<std::size_t> chosen;
   const auto take = [&](const pipeline::ResultKey& key) {
-    const auto found = inventory.by_key.find(key);
+    const auto found = inventory.by_key.find(pipeline::PackedKey(key));
     if (found != inventory.by_key.end()) chosen.insert(found->second);
   };
   for (std::size_t i = 0; i < plan.tasks.size(); ++i) {

@@ -276,10 +276,13 @@ int diff_runs(const cli::CommandLine& line, const Store& store, const std::strin
                    " -> ", difference.after.is_null() ? "(none)" : support::display(difference.after), "; ");
     }
     std::set<std::string> inputs;
-    for (std::size_t i = 0; i < std::max(x->inputs.size(), y->inputs.size()); ++i) {
-      const bool in_both = i < x->inputs.size() && i < y->inputs.size();
-      if (in_both && x->inputs[i].digest == y->inputs[i].digest) continue;
-      inputs.insert((i < x->inputs.size() ? x->inputs[i] : y->inputs[i]).role);
+    const auto end = x->inputs.end();
+    for (auto before = x->inputs.begin(), after = y->inputs.begin(); before != end || after != end;) {
+      const bool in_first = before != end, in_second = after != end;
+      if (!in_first || !in_second || before->digest != after->digest)
+        inputs.insert(in_first ? before->role : after->role);
+      if (in_first) ++before;
+      if (in_second) ++after;
     }
     each["inputs"] = inputs;
     if (!inputs.empty()) cause += cat("input ", support::join({inputs.begin(), inputs.end()}, ", "), "; ");

@@ -156,7 +156,7 @@ int run_command(const cli::CommandLine& line) {
   const auto remember = [&](const pipeline::Plan& plan) {
     if (selectors.empty()) pipeline::NoopMemo::remember(store_folder, file, options, graph, plan, *loaded.catalog);
   };
-  const pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
+  pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);
   if (plan.nothing_to_do()) {
     std::vector<pipeline::ViewItem> items;
@@ -203,12 +203,14 @@ int run_command(const cli::CommandLine& line) {
     display->finish();
   }
   print_warnings(store);
-  if (summary.executed > 0) pipeline::History gathers_new_records(store);   // so that the next `plan` need not
+  plan = {};
   if (summary.exit_code == pipeline::kRunDone) {
     plan_options.force = false;
     remember(pipeline::make_plan(graph, reader, plan_options));
   }
   print_summary(line, graph, summary);
+  loaded = {};   // what follows takes as much memory again where there are very many tasks
+  if (summary.executed > 0) pipeline::History gathers_new_records(store);   // so that the next `plan` need not
   tell_timeline(line, store, summary.run_id);
   return summary.exit_code;
 }

@@ -101,6 +101,7 @@ void rename_durably(const fs::path& from, const fs::path& to, bool durable) {
 }
 
 void make_folders(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0777) == 0) return;  // mostly one is missing, or none
   std::error_code error;
   fs::create_directories(path, error);
   if (error && !fs::is_directory(path)) {

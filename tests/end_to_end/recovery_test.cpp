@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(kills_of_orchestrator_and_stages_at_any_time_recover_to_the
   int orchestrators = 0, stages = 0, projects = 0;
   while (orchestrators + stages < kills_wanted) {
     const Project project(text);
-    const bool durable = projects++ % 2 == 0;   // then threads publish, and kills fall between syncs too
+    const bool durable = projects++ % 2 == 0;   // then kills fall between syncs too
     for (int round = 0; round < 4 && orchestrators + stages < kills_wanted; ++round) {
       const auto before = finished(project);
       const auto runs_before = project.store().runs();

@@ -327,7 +327,8 @@ std::string Composer::isa_of(const Stage& stage, Mistakes& mistakes) const {
   return options_.isa;
 }
 
-bool Composer::compose(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes) {
+bool Composer::compose(const Stage& stage, const Scope& scope, const std::vector<Task>& producers, Task& task,
+                       Mistakes& mistakes) {
   OfStage& of_stage = stages_[stage.index];
   const std::string labels = labels_of(of_stage.axes, scope);
   const std::pair<std::int64_t, double> resources{task.resources.cpus, task.resources.gpus};
@@ -354,12 +355,16 @@ bool Composer::compose(const Stage& stage, const Scope& scope, Task& task, Mista
   }
   task.config = resolved->second;
   task.externals = composed.externals;
-  give_labels(stage, task);
+  give_labels(stage, producers, task);
   return true;
 }
 
+void Composer::finish() {
+  for (OfStage& stage : stages_) stage.by_labels = {};
+}
+
 /// A stage that prints labels gets them as config, so that they are in its key and in no other's.
-void Composer::give_labels(const Stage& stage, Task& task) const {
+void Composer::give_labels(const Stage& stage, const std::vector<Task>& producers, Task& task) const {
   const StageDescription& description = *stage.description;
   if (!description.takes_labels) return;
   Json& config = task.config.edit();
@@ -372,8 +377,9 @@ void Composer::give_labels(const Stage& stage, Task& task) const {
     for (const auto& role : stage.node->gather) {
       for (const Edge& edge : task.inputs) {
         if (edge.role != role.name) continue;
-        std::string line = cat(edge.role, " stage=", edge.labels->at("stage"));
-        for (const auto& [axis, label] : *edge.labels) {
+        const auto told = labels_of(producers[edge.producer], edge.snapshot);
+        std::string line = cat(edge.role, " stage=", told.at("stage"));
+        for (const auto& [axis, label] : told) {
           if (axis == "stage") continue;
           line += ',';
           line += axis;

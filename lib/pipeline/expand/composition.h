@@ -46,9 +46,12 @@ class Composer {
   /// All must outlive it.
   Composer(const Overridden& source, const ExpandOptions& options, const Stages& stages, const Policies& policies);
 
-  /// Fills config, externals and labels of a task whose inputs and resources are known. Instances that agree on the axes
-  /// that the config uses share it. False when a mistake was told.
-  bool compose(const Stage& stage, const Scope& scope, Task& task, Mistakes& mistakes);
+  /// Fills config, externals and labels of a task whose inputs (of `producers`) and resources are known. Instances that
+  /// agree on the axes that the config uses share it. False when a mistake was told.
+  bool compose(const Stage& stage, const Scope& scope, const std::vector<Task>& producers, Task& task,
+               Mistakes& mistakes);
+  /// Nothing more is composed: lets go of what instances shared. `origins_of` answers as before.
+  void finish();
 
   /// Where each value of such a config came from.
   support::Origins origins_of(const Stage& stage, const Scope& scope) const;
@@ -85,7 +88,7 @@ class Composer {
   void lay_claims(const Stage& stage, Json& config) const;
   std::vector<ExternalInput> make_paths_absolute(const Stage& stage, Json& config) const;
   std::optional<Json> config_of(const Stage& stage, const Scope& scope, Mistakes& mistakes);
-  void give_labels(const Stage& stage, Task& task) const;
+  void give_labels(const Stage& stage, const std::vector<Task>& producers, Task& task) const;
   Json left_out(const Task& task) const;
   std::string isa_of(const Stage& stage, Mistakes& mistakes) const;
 

@@ -1,8 +1,12 @@
 #include "pipeline/expand/expand.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
-#include <unordered_map>
+#include <optional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -46,13 +50,19 @@ class Expansion : public OriginSource {
   /// The task of an instance; nothing when a mistake was told, which breaks the stage, or when what it needs is excluded.
   std::optional<Task> task_of(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope);
   void add(Stage& stage, Instance& instance, Task task);
+  /// Lets go of what only served to join and compose: the graph, and this with it, stays for as long as a run.
+  void finish();
+  std::optional<std::vector<Binding>> bindings_of(const Task& task) const;
 
   const ExpandOptions options_;
   Mistakes mistakes_;
   const Overridden source_;
   Graph graph_;
-  std::vector<std::vector<Binding>> bindings_;   ///< of each task
-  std::unordered_map<std::string, std::size_t> by_id_;
+  std::vector<std::vector<Binding>> bindings_;   ///< of each task, until all are there
+  std::unordered_set<std::string> ids_;          ///< likewise
+  /// The values of each task's axes, task after task, and where those of a task begin, by the hash of its id.
+  std::vector<const AxisValue*> values_;
+  std::vector<std::pair<std::size_t, std::uint32_t>> places_;
   Stages stages_;
   Policies policies_;
   Composer composer_;
@@ -83,14 +93,44 @@ Graph Expansion::go() {
     for (const Axis& axis : stage.axes) graph_.axes[axis.name] = axis.labels();
   }
   graph_.resources = source_.resources;
+  finish();
   return std::move(graph_);
 }
 
+void Expansion::finish() {
+  const std::hash<std::string> hash;
+  for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
+    places_.emplace_back(hash(graph_.tasks[i].id), static_cast<std::uint32_t>(values_.size()));
+    for (const Binding& binding : bindings_[i]) values_.push_back(binding.value);
+  }
+  std::sort(places_.begin(), places_.end());
+  bindings_ = {};
+  ids_ = {};
+  for (Stage& stage : stages_.all()) stage.groups = {};
+  joiner_.finish();
+  composer_.finish();
+}
+
+std::optional<std::vector<Binding>> Expansion::bindings_of(const Task& task) const {
+  const std::size_t hash = std::hash<std::string>()(task.id);
+  for (auto place = std::lower_bound(places_.begin(), places_.end(), std::pair{hash, std::uint32_t{0}});
+       place != places_.end() && place->first == hash; ++place) {
+    std::vector<Binding> bindings;
+    for (const auto& [axis, label] : task.axes) {
+      const std::size_t at = place->second + bindings.size();
+      if (at >= values_.size() || values_[at]->label != label) break;  // another task's
+      bindings.push_back({axis, values_[at]});
+    }
+    if (bindings.size() == task.axes.size()) return bindings;
+  }
+  return std::nullopt;
+}
+
 support::Origins Expansion::origins_of(const Task& task) const {
-  const auto it = by_id_.find(task.id);
+  const auto bindings = bindings_of(task);
   const Stage* stage = stages_.find(task.label);
-  if (it == by_id_.end() || !stage) return {};
-  return composer_.origins_of(*stage, source_.scope_of(bindings_[it->second], task.label));
+  if (!bindings || !stage) return {};
+  return composer_.origins_of(*stage, source_.scope_of(*bindings, task.label));
 }
 
 void Expansion::expand_stage(Stage& stage) {
@@ -125,7 +165,7 @@ std::optional<Task> Expansion::task_of(Stage& stage, std::vector<Link>& links, I
     return std::nullopt;
   }
   policies_.give(stage, scope, task, mistakes_);
-  if (!composer_.compose(stage, scope, task, mistakes_)) {
+  if (!composer_.compose(stage, scope, graph_.tasks, task, mistakes_)) {
     stage.broken = true;
     return std::nullopt;
   }
@@ -141,7 +181,7 @@ std::optional<Task> Expansion::task_of(Stage& stage, std::vector<Link>& links, I
 
 void Expansion::add(Stage& stage, Instance& instance, Task task) {
   const std::size_t index = graph_.tasks.size();
-  if (!by_id_.emplace(task.id, index).second) {
+  if (!ids_.insert(task.id).second) {
     mistakes_.report(cat("two instances are called ", task.id), stage.node->mark.place(), "list a stage once in `each`");
     stage.broken = true;
     return;

@@ -289,21 +289,6 @@ Edge Joiner::make_edge(const Target& target, std::size_t producer, const std::st
   edge.output = target.output;
   edge.snapshot = target.snapshot;
   ++edges_;
-  // All readers of an artifact are told the same of it.
-  if (labels_.size() < tasks_.size()) labels_.resize(tasks_.size());
-  auto& known = labels_[producer];
-  for (const auto& [snapshot, labels] : known) {
-    if (snapshot != target.snapshot) continue;
-    edge.labels = labels;
-    return edge;
-  }
-  std::map<std::string, std::string> labels;
-  const Task& task = tasks_[producer];
-  for (const auto& [axis, label] : task.axes) labels.emplace(axis, label);
-  labels.emplace("stage", task.label);
-  if (!target.snapshot.empty()) labels.emplace("snapshot", target.snapshot);
-  edge.labels = std::move(labels);
-  known.emplace_back(target.snapshot, edge.labels);
   return edge;
 }
 

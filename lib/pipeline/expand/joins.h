@@ -55,6 +55,8 @@ class Joiner {
   bool make_edges(const Stage& stage, std::vector<Link>& links, std::optional<Edge> each,
                   const std::vector<Binding>& bindings, const Scope& scope, Task& task, bool* dropped);
   bool too_many_edges() const { return edges_ > kMostEdges; }
+  /// Nothing more is joined: lets go of what was looked up.
+  void finish() { gather_index_ = {}; }
 
   // What `each` asks for by itself.
   std::optional<Target> find_target(const Reference& reference, const support::Mark& mark, const InputDescription& role);
@@ -74,8 +76,6 @@ class Joiner {
   const std::vector<Task>& tasks_;
   Mistakes& mistakes_;
   std::int64_t edges_ = 0;
-  /// Of each task as a producer, by snapshot: what its readers are told of it.
-  std::vector<std::vector<std::pair<std::string, support::Shared<std::map<std::string, std::string>>>>> labels_;
   std::map<std::string, std::unordered_map<std::string, std::vector<std::size_t>>> gather_index_;
 };
 

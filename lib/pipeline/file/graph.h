@@ -50,7 +50,6 @@ struct Edge {
   std::size_t producer = 0;                      ///< index into Graph::tasks; smaller than the reader's
   std::string output;                            ///< role of the producer
   std::string snapshot;                          ///< snapshot label, or empty
-  support::Shared<std::map<std::string, std::string>> labels;   ///< axis → label of the producer, "stage", "snapshot"
 };
 
 /// What the paths of an external input held when they were hashed.
@@ -90,6 +89,9 @@ struct Task {
   bool is_trajectory() const { return !snapshots.empty(); }
 };
 
+/// What a reader is told of an artifact: axis → label of its producer, "stage" and, of a snapshot, "snapshot".
+std::map<std::string, std::string> labels_of(const Task& producer, const std::string& snapshot);
+
 class KeyMaker;
 
 /// What a graph was expanded from, for as long as anybody asks.
@@ -116,5 +118,8 @@ struct Graph {
   std::shared_ptr<const OriginSource> source;    ///< of the expansion; null for a graph made otherwise
   std::shared_ptr<KeyMaker> keys;                ///< of compute_plan_keys (key.h), for those who need keys after it
 };
+
+/// What an edge reads: "trunk[seed=42]@b25".
+std::string producer_id(const Graph& graph, const Edge& edge);
 
 }  // namespace pe::pipeline

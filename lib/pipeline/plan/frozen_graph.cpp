@@ -156,8 +156,6 @@ Graph thaw_checked(const Json& document) {
   const auto checkpoints = shared_from<Json>(document.at("checkpoints"), as_is);
   const auto retries = shared_from<RetryPolicy>(document.at("retries"), retry_from);
   const auto contents = shared_from<ExternalContent>(document.at("externals"), content_from);
-  using Labels = std::map<std::string, std::string>;
-  const auto labels = shared_from<Labels>(document.at("labels"), [](const Json& json) { return json.get<Labels>(); });
   for (const Json& json : document.at("tasks")) {
     Task task;
     task.id = json.at("id");
@@ -166,7 +164,7 @@ Graph thaw_checked(const Json& document) {
     task.stage = stages.at(json.at("stage").get<std::size_t>());
     task.config = configs.at(json.at("config").get<std::size_t>());
     for (const Json& edge : json.at("inputs")) {
-      task.inputs.push_back({edge.at(0), edge.at(1), edge.at(2), edge.at(3), labels.at(edge.at(4).get<std::size_t>())});
+      task.inputs.push_back({edge.at(0), edge.at(1), edge.at(2), edge.at(3)});
       if (task.inputs.back().producer >= graph.tasks.size()) throw ArtifactError("a task of it reads what comes later");
     }
     for (const Json& point : json.at("snapshots")) task.snapshots.push_back({point.at(0), point.at(1)});
@@ -191,7 +189,7 @@ Graph thaw_checked(const Json& document) {
 }  // namespace
 
 Json freeze(const Graph& graph) {
-  Pool configs, checkpoints, retries, contents, labels;
+  Pool configs, checkpoints, retries, contents;
   const auto as_is = [](const Json& json) { return json; };
   Json stages = Json::array();
   std::map<const StageDescription*, std::size_t> stage_places;
@@ -200,10 +198,8 @@ Json freeze(const Graph& graph) {
     const auto [stage, fresh] = stage_places.try_emplace(task.stage.get(), stages.size());
     if (fresh) stages.push_back(to_json(*task.stage));
     Json inputs = Json::array(), snapshots = Json::array(), externals = Json::array();
-    for (const Edge& edge : task.inputs) {
-      const std::size_t place = labels.place_of(edge.labels, [](const auto& map) { return Json(map); });
-      inputs.push_back(Json::array({edge.role, edge.producer, edge.output, edge.snapshot, place}));
-    }
+    for (const Edge& edge : task.inputs)
+      inputs.push_back(Json::array({edge.role, edge.producer, edge.output, edge.snapshot}));
     for (const SnapshotPoint& point : task.snapshots) snapshots.push_back(Json::array({point.label, point.step}));
     for (const ExternalInput& external : task.externals) {
       const std::size_t place =
@@ -245,7 +241,6 @@ Json freeze(const Graph& graph) {
           {"checkpoints", std::move(checkpoints.list)},
           {"retries", std::move(retries.list)},
           {"externals", std::move(contents.list)},
-          {"labels", std::move(labels.list)},
           {"tasks", std::move(tasks)}};
 }
 

@@ -12,7 +12,7 @@
 
 namespace pe::pipeline {
 
-/// Schema "pe-graph/1". External inputs must have been hashed and plan keys computed. Stages, configs, labels and
+/// Schema "pe-graph/1". External inputs must have been hashed and plan keys computed. Stages, configs and
 /// listings that tasks share stand there once. Places in files (Graph::origins_of) do not come along.
 Json freeze(const Graph& graph);
 

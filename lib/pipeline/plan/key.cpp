@@ -136,19 +136,35 @@ struct KeyMaker::State {
     support::Shared<Json> keep;   ///< so that no other config gets its address
     std::string config, externals;
   };
-  std::unordered_map<Shared, Encoded, SharedHash> known;
+  using Known = std::unordered_map<Shared, Encoded, SharedHash>;
+  // Tasks that share a config come near each other, so only the last few thousand are remembered, in two generations.
+  static constexpr std::size_t kGeneration = 8192;
+  Known young, old;
+  Known lent;  ///< what callers hold references to, so never dropped
   std::string bytes;
 
+  static Shared shared_of(const Task& task) {
+    return {task.config.identity(), task.stage.get(), task.is_trajectory(), task.exact_numerics};
+  }
+  static Encoded encode(const Task& task) {
+    Encoded parts{task.config, support::canonical_cbor(hashed_part(task)), {}};
+    if (!task.externals.empty()) parts.externals = support::canonical_cbor(external_part(task));
+    return parts;
+  }
   const Encoded& encoded(const Task& task) {
-    const auto [it, fresh] = known.try_emplace(
-        Shared{task.config.identity(), task.stage.get(), task.is_trajectory(), task.exact_numerics});
-    if (fresh || !task.config.identity()) {
-      it->second.keep = task.config;
-      it->second.config = support::canonical_cbor(hashed_part(task));
-      it->second.externals.clear();
-      if (!task.externals.empty()) it->second.externals = support::canonical_cbor(external_part(task));
+    const Shared shared = shared_of(task);
+    if (task.config.identity()) {
+      if (const auto found = young.find(shared); found != young.end()) return found->second;
     }
-    return it->second;
+    if (young.size() >= kGeneration) old = std::exchange(young, {});
+    const auto before = task.config.identity() ? old.find(shared) : old.end();
+    return young.insert_or_assign(shared, before == old.end() ? encode(task) : std::move(before->second)).first->second;
+  }
+  const Encoded& lend(const Task& task) {
+    const Shared shared = shared_of(task);
+    auto found = task.config.identity() ? lent.find(shared) : lent.end();
+    if (found == lent.end()) found = lent.insert_or_assign(shared, encoded(task)).first;
+    return found->second;
   }
 
   /// The document in the order of its encoded keys: shorter ones first, then by their bytes. `put_input(i)` writes the map
@@ -239,8 +255,8 @@ std::string KeyMaker::task_key(const Task& task, const std::vector<InputDigest>&
       });
 }
 
-const std::string& KeyMaker::config(const Task& task) { return state_->encoded(task).config; }
-const std::string& KeyMaker::externals(const Task& task) { return state_->encoded(task).externals; }
+const std::string& KeyMaker::config(const Task& task) { return state_->lend(task).config; }
+const std::string& KeyMaker::externals(const Task& task) { return state_->lend(task).externals; }
 
 std::shared_ptr<KeyMaker> keys_of(const Graph& graph) {
   return graph.keys ? graph.keys : std::make_shared<KeyMaker>();

@@ -30,6 +30,7 @@ struct ActiveAttempt {
   bool reports_checkpoints = false;
   bool stop_sent = false;
   bool resumed = false;
+  bool alone = false;               // no attempt of its task was there before it
   Json progress = Json::object();
   Json machine = Json::object();  // build, library and device, as the stage itself says
   std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for

@@ -177,7 +177,7 @@ ActiveAttempt Attempts::take(std::uint64_t ticket) {
   ActiveAttempt attempt = std::move(found->second);
   ending_.erase(found);
   busy_.erase(run_.task(attempt.task).plan_key);
-  busy_.erase(run_.states->at(attempt.task).key);
+  busy_.erase(run_.states->at(attempt.task).key.hex());
   return attempt;
 }
 
@@ -188,7 +188,7 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   TaskStates::State& state = run_.states->at(i);
   // Work folders are tidied under the lease; without it, another run may be at work in a later one.
   const bool whole = ending.broken.empty() && ending.changed.empty();
-  if (!ending.unstored && whole && !ending.lease_lost) clean_up(task);
+  if (!ending.unstored && whole && !ending.lease_lost) clean_up(ending);
   const bool taken = ending.lease_lost || !run_.leases->holds(task.plan_key);
   const ActiveAttempt attempt = take(ticket);
   if (whole || attempt.unstored || taken) run_.leases->release(task.plan_key);
@@ -198,7 +198,7 @@ void Attempts::finish_publish(std::uint64_t ticket) {
     return;
   }
   if (attempt.unstored) {
-    state.reason = "its outputs could not be published";
+    state.reason = std::string("its outputs could not be published");
     run_.states->set_phase(i, TaskPhase::kInterrupted);
     return;
   }
@@ -215,7 +215,7 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   state.forced = false;
   const auto needed = run_.states->needed_snapshots(i);
   const bool lacks_one = std::any_of(needed.begin(), needed.end(), [&](std::size_t k) {
-    return state.snapshots.count(static_cast<int>(k)) == 0;
+    return state.snapshots->count(static_cast<int>(k)) == 0;
   });
   // One that was there when this attempt began was found damaged meanwhile: it goes on for that one.
   if (lacks_one || (!task.is_trajectory() && !state.result))
@@ -226,8 +226,13 @@ void Attempts::finish_publish(std::uint64_t ticket) {
 
 /// After a success: logs stay, the rest goes. A trajectory keeps its newest checkpoints, since a later step continues
 /// from there.
-void Attempts::clean_up(const Task& task) {
+void Attempts::clean_up(const ActiveAttempt& ended) {
+  const Task& task = run_.task(ended.task);
   try {
+    if (ended.alone && !task.is_trajectory()) {
+      strip_attempt(ended.folder, false);
+      return;
+    }
     const auto attempts = run_.store.attempts(task.plan_key);
     const auto keep = task.is_trajectory() ? find_resumable(attempts) : std::nullopt;
     for (const fs::path& attempt : attempts) strip_attempt(attempt, keep && *keep == attempt);
@@ -347,11 +352,11 @@ void Attempts::again(std::size_t i, double delay_s) {
 void Attempts::on_damaged_inputs(std::size_t i, const std::set<std::string>& damaged) {
   if (repair_inputs(i, damaged, 0)) return;
   for (const Edge& edge : run_.task(i).inputs) {
-    const Result* result = run_.states->result_of(edge);
+    const auto result = run_.states->result_of(edge);
     const OutputRecord* output = result ? result->output(edge.output) : nullptr;
     if (!output || !names_any(*output, damaged)) continue;
     fail(i, Outcome::kInput,
-         cat("its input ", quote(edge.role), ", made by ", run_.states->producer_id(edge), ", is damaged in the store"),
+         cat("its input ", quote(edge.role), ", made by ", producer_id(run_.graph, edge), ", is damaged in the store"),
          {});
     return;
   }
@@ -367,7 +372,7 @@ bool Attempts::repair_inputs(std::size_t i, const std::set<std::string>& damaged
     for (const Edge& edge : task.inputs) {
       // Another reader found it first: it is on its way, or there again.
       if (repaired_.count(edge.producer)) on_its_way = true;
-      const Result* result = run_.states->result_of(edge);
+      const auto result = run_.states->result_of(edge);
       const OutputRecord* output = result ? result->output(edge.output) : nullptr;
       if (!output || !names_any(*output, damaged)) continue;
       for (const std::string& digest : damaged) {

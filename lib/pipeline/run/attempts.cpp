@@ -7,6 +7,7 @@
 
 #include "pipeline/run/local_runner.h"
 #include "pipeline/store/attempt.h"
+#include "pipeline/store/host.h"
 #include "pipeline/store/whole_write.h"
 #include "support/clock.h"
 #include "support/error.h"
@@ -29,7 +30,7 @@ Attempts::Attempts(RunContext& run, Publishing& publishing, InputChecks& checks,
       tasks_(run.graph.tasks.size()) {}
 
 bool Attempts::is_busy(std::size_t i) const {
-  return busy_.count(run_.task(i).plan_key) != 0 || busy_.count(run_.states->at(i).key) != 0;
+  return busy_.count(run_.task(i).plan_key) != 0 || busy_.count(run_.states->at(i).key.hex()) != 0;
 }
 
 // ---- before the start
@@ -45,14 +46,13 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
   ActiveAttempt attempt;
   try {
     attempt = make_attempt(i, slot);
-    const Json document = task_document(attempt, before);
+    attempt.alone = before.empty() && attempt.number == 1;
+    write_task_file(attempt, before);
     tasks_[i].tries.last_step = std::max(tasks_[i].tries.last_step, attempt.started_step);
-    const fs::path description = attempt.folder / "task.json";
-    write_new_file(description, document.dump(1) + "\n", false);
     launch.ticket = ++last_ticket_;
     launch.directory = attempt.folder;
     launch.log = attempt.folder / "stage.log";
-    launch.arguments = {run_.task(i).stage->executable, "--task", description.string()};
+    launch.arguments = {run_.task(i).stage->executable, "--task", (attempt.folder / "task.json").string()};
     launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name);
   } catch (const support::IoError& error) {
     const bool taken = !run_.leases->holds(plan_key);
@@ -170,15 +170,16 @@ bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
     return false;
   }
   const std::int64_t pid = run_.runner.pid(launch.ticket);
-  run_.leases->name_stage(plan_key, pid);
+  const std::uint64_t process = process_start(pid);
+  run_.leases->name_stage(plan_key, pid, process);
   run_.store_changes([&] {
     try {
-      write_owner(attempt.folder, pid, attempt.spent_before_s);
+      write_owner(attempt.folder, pid, process, attempt.spent_before_s);
     } catch (const support::IoError&) {
       if (run_.leases->holds(plan_key)) throw;  // else the folder went with the lease; the next beat ends this attempt
     }
   });
-  const std::string& key = run_.states->at(i).key;
+  const std::string key = run_.states->at(i).key.hex();
   run_.states->set_phase(i, TaskPhase::kRunning);
   busy_.insert(plan_key);
   if (!run_.task(i).is_trajectory()) busy_.insert(key);
@@ -204,7 +205,7 @@ void Attempts::blame_inputs(ActiveAttempt attempt, const std::string& reason) {
   attempt.reason = reason;
   run_.states->set_phase(i, TaskPhase::kRunning);
   busy_.insert(run_.task(i).plan_key);
-  busy_.insert(run_.states->at(i).key);
+  busy_.insert(run_.states->at(i).key.hex());
   ending_.emplace(ticket, std::move(attempt));
   act_on_exit(ticket);
 }
@@ -286,7 +287,7 @@ void Attempts::enforce_time() {
 bool Attempts::results_there(std::size_t i) const {
   const Task& task = run_.task(i);
   const auto there = [&](std::int64_t step) {
-    const auto result = run_.store.find({run_.states->at(i).key, step});
+    const auto result = run_.store.find({run_.states->at(i).key.hex(), step});
     return result && run_.store.complete(*result);
   };
   if (!task.is_trajectory()) return there(-1);

@@ -79,8 +79,8 @@ class Attempts {
   void wake_at(std::size_t i, double when_s) { tasks_[i].not_before_s = when_s; }
 
   // ---- task_document.cpp
-  /// `task.json`; notes in the attempt what it continues from.
-  Json task_document(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before) const;
+  /// Writes `task.json`; notes in the attempt what it continues from.
+  void write_task_file(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before) const;
   void name_inputs(const ActiveAttempt& attempt, TaskFileWriter& file) const;
   void name_earlier(ActiveAttempt& attempt, TaskFileWriter& file) const;
   void name_resume(ActiveAttempt& attempt, const std::vector<std::filesystem::path>& before,
@@ -95,7 +95,7 @@ class Attempts {
   void finish_publish(std::uint64_t ticket);
   /// Takes an attempt that has ended off the books.
   ActiveAttempt take(std::uint64_t ticket);
-  void clean_up(const Task& task);
+  void clean_up(const ActiveAttempt& ended);
   void write_exit(const ActiveAttempt& attempt) const;
   void after_failure(const ActiveAttempt& attempt, Outcome outcome, const std::string& reason, bool moved);
   void fail(std::size_t i, Outcome outcome, const std::string& reason, const std::filesystem::path& attempt);

@@ -40,7 +40,7 @@ void Execution::begin() {
   const RunOptions& options = run_.options;
   started_s_ = last_progress_s_ = run_.runner.now();
   refuse_impossible(run_.graph, run_.plan, options.capacity);
-  if (options.check_configs) check_configs(run_.graph, run_.plan);
+  if (options.check_configs) check_configs(run_.graph, run_.plan, options.check_patience_s);
   run_.cache_changes([&] { run_.store.tidy_index(); });
   run_.states = std::make_unique<TaskStates>(run_.graph, run_.plan, estimate_.seconds(), options.only);
   run_.shown.phases = run_.states->phases();
@@ -70,12 +70,14 @@ void Execution::take_over_plan() {
     const PlannedTask& planned = run_.plan.tasks[i];
     TaskStates::State& state = states.at(i);
     state.forced = planned.forced;
-    state.key = planned.task_key;
+    state.key = PackedDigest(planned.task_key);
     // What is only likely to be the result is looked up once its inputs are certain; nobody may read it before.
     const bool certain = planned.key_is_exact && !state.forced;
-    if (certain && planned.present && planned.result) states.add_result(i, TaskStates::kWhole, *planned.result);
+    if (certain && planned.present && planned.result)
+      states.add_result(i, TaskStates::kWhole, PackedResult(*planned.result));
     for (std::size_t k = 0; k < planned.snapshots.size() && certain; ++k) {
-      if (planned.snapshots[k].present) states.add_result(i, static_cast<int>(k), *planned.snapshots[k].result);
+      if (planned.snapshots[k].present)
+        states.add_result(i, static_cast<int>(k), PackedResult(*planned.snapshots[k].result));
     }
     if (planned.state == TaskState::kNotNeeded) continue;
     if (!run_.options.only.empty() && !run_.options.only[i]) continue;
@@ -85,8 +87,8 @@ void Execution::take_over_plan() {
     }
     states.set_phase(i, TaskPhase::kReused);
     // A kill between a record and its hint leaves the hint out; it is caught up with here.
-    if (run_.store.hint(run_.task(i).plan_key) != state.key)
-      run_.cache_changes([&] { run_.store.set_hint(run_.task(i).plan_key, state.key); });
+    if (run_.store.hint(run_.task(i).plan_key) != planned.task_key)
+      run_.cache_changes([&] { run_.store.set_hint(run_.task(i).plan_key, planned.task_key); });
   }
   for (const std::size_t i : to_run) states.want(i);
   Json counts = Json::object();
@@ -180,8 +182,8 @@ void Execution::settle() {
       continue;
     }
     const TaskStates::State& state = run_.states->at(news->task);
-    Json detail{{"reason", state.reason}};
-    if (!state.blocked_by.empty()) detail["root"] = state.blocked_by;
+    Json detail{{"reason", *state.reason}};
+    if (!state.blocked_by->empty()) detail["root"] = *state.blocked_by;
     run_.emit({"block", static_cast<std::int64_t>(news->task), 0, std::move(detail)});
   }
 }
@@ -191,11 +193,11 @@ void Execution::refresh(std::size_t i) {
   TaskStates::State& state = states.at(i);
   const Task& task = run_.task(i);
   TaskInputs inputs = states.inputs_of(i);
-  if (task.allow_partial && inputs.nothing_there) {
+  if (task.allow_partial && inputs.nothing_there()) {
     states.block(i, "none of the results that it gathers is present");
     return;
   }
-  state.key = keys_->task_key(task, inputs.digests);
+  state.key = PackedDigest(keys_->task_key(task, inputs.digests));
   checks_->forget(i);
   if (const auto twin = run_.plan.tasks[i].same_as; twin && states.at(*twin).made) state.forced = false;
   if (!state.forced && reuse_if_there(i)) return;
@@ -212,30 +214,29 @@ bool Execution::reuse_if_there(std::size_t i) {
   TaskStates& states = *run_.states;
   TaskStates::State& state = states.at(i);
   const Task& task = run_.task(i);
-  const auto there = [&](std::int64_t step) -> std::optional<Result> {
-    auto result = run_.store.find({state.key, step});
-    if (result && run_.store.complete(*result)) return result;
-    return std::nullopt;
+  const auto there = [&](std::int64_t step) -> PackedResult {
+    PackedResult result = run_.store.find_packed({state.key.hex(), step});
+    return result && run_.store.complete(result.unpack()) ? result : PackedResult();
   };
   if (!task.is_trajectory()) {
     auto result = there(-1);
     if (!result) return false;
-    states.add_result(i, TaskStates::kWhole, *std::move(result));
+    states.add_result(i, TaskStates::kWhole, std::move(result));
   } else {
     bool all = true;
     for (const std::size_t k : states.needed_snapshots(i)) {
       auto result = there(task.snapshots[k].step);
       if (result)
-        states.add_result(i, static_cast<int>(k), *std::move(result));
+        states.add_result(i, static_cast<int>(k), std::move(result));
       else
         all = false;
     }
     if (!all) return false;
   }
   run_.leases->release(task.plan_key);  // held while an earlier stage of it was on its way out, or just taken
-  run_.cache_changes([&] { run_.store.set_hint(task.plan_key, state.key); });
+  run_.cache_changes([&] { run_.store.set_hint(task.plan_key, state.key.hex()); });
   states.set_phase(i, state.made ? TaskPhase::kDone : TaskPhase::kReused);
-  if (!state.made) run_.emit({"reuse", static_cast<std::int64_t>(i), 0, {{"key", state.key}}});
+  if (!state.made) run_.emit({"reuse", static_cast<std::int64_t>(i), 0, {{"key", state.key.hex()}}});
   return true;
 }
 

@@ -15,20 +15,15 @@ FriendlyNames::FriendlyNames(RunContext& run)
   }
 }
 
-void FriendlyNames::add(std::size_t i, int snapshot, const Result& result, std::vector<ViewItem>& items) const {
+void FriendlyNames::show(std::size_t i, int snapshot, const Result& result) {
   const std::string label =
       snapshot == TaskStates::kWhole ? "" : run_.task(i).snapshots[static_cast<std::size_t>(snapshot)].label;
-  for (const OutputRecord& output : result.outputs) items.push_back({i, label, output});
-}
-
-void FriendlyNames::show(std::size_t i, int snapshot, const Result& result) {
-  std::vector<ViewItem> items;
-  add(i, snapshot, result, items);
+  bool has_report = false;
   run_.cache_changes([&] {
-    bool has_report = false;
-    for (ViewItem& item : items) {
+    for (const OutputRecord& output : result.outputs) {
+      ViewItem item{i, label, output};
       view_.show(item);
-      if (item.output.kind != "report") continue;
+      if (output.kind != "report") continue;
       reports_.push_back(std::move(item));
       has_report = true;
     }
@@ -39,17 +34,24 @@ void FriendlyNames::show(std::size_t i, int snapshot, const Result& result) {
 }
 
 void FriendlyNames::show_all() {
-  std::vector<ViewItem> items;
+  std::vector<ViewItem> reports;
+  const auto show = [&](std::size_t i, const std::string& label, const PackedResult& packed) {
+    for (OutputRecord& output : packed.unpack().outputs) {
+      ViewItem item{i, label, std::move(output)};
+      view_.show(item);
+      if (item.output.kind == "report") reports.push_back(std::move(item));
+    }
+  };
   for (std::size_t i = 0; i < run_.states->size(); ++i) {
     const TaskStates::State& state = run_.states->at(i);
     if (state.phase == TaskPhase::kSkipped) continue;
-    if (state.result) add(i, TaskStates::kWhole, *state.result, items);
-    for (const auto& [k, result] : state.snapshots) add(i, k, result, items);
+    if (state.result) show(i, "", state.result);
+    for (const auto& [k, result] : *state.snapshots)
+      show(i, run_.task(i).snapshots[static_cast<std::size_t>(k)].label, result);
   }
-  for (const ViewItem& item : items) view_.show(item);
   for (const std::string& text : view_.take_odd()) run_.warn(text);
   const std::filesystem::path root = run_.graph.root;
-  run_.summary.reports = write_reports(run_.graph, run_.store, items, root / "reports", run_.summary.run_id);
+  run_.summary.reports = write_reports(run_.graph, run_.store, reports, root / "reports", run_.summary.run_id);
   if (run_.options.whole) write_view_mark(run_.graph, root / "out", run_.summary.reports);
 }
 

@@ -20,8 +20,6 @@ class FriendlyNames {
   void show_all();
 
  private:
-  void add(std::size_t task, int snapshot, const Result& result, std::vector<ViewItem>& items) const;
-
   RunContext& run_;
   View view_;
   std::vector<ViewItem> reports_;     // that are there

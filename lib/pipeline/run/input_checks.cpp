@@ -17,7 +17,7 @@ std::vector<std::size_t> InputChecks::wanted_snapshots(std::size_t i) const {
   const TaskStates::State& state = run_.states->at(i);
   for (const std::size_t k : run_.states->needed_snapshots(i)) {
     const auto number = static_cast<int>(k);
-    if (state.forced ? state.fresh.count(number) == 0 : state.snapshots.count(number) == 0) wanted.push_back(k);
+    if (state.forced ? state.fresh->count(number) == 0 : state.snapshots->count(number) == 0) wanted.push_back(k);
   }
   return wanted;
 }
@@ -28,10 +28,10 @@ std::optional<InputChecks::Earlier> InputChecks::earlier_snapshot(std::size_t i,
   const TaskStates::State& state = run_.states->at(i);
   if (!run_.options.resume || !task.stage->resumes || state.forced || snapshots.empty()) return std::nullopt;
   const std::int64_t limit = task.snapshots[snapshots.front()].step;
-  const std::vector<std::int64_t> steps = run_.store.steps(state.key);
+  const std::vector<std::int64_t> steps = run_.store.steps(state.key.hex());
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (*step >= limit) continue;
-    auto result = run_.store.find({state.key, *step});
+    auto result = run_.store.find({state.key.hex(), *step});
     if (!result || result->status != ResultStatus::kDone || !run_.store.complete(*result)) continue;
     // Whoever needs a damaged one makes it again.
     const bool unfit = std::any_of(result->outputs.begin(), result->outputs.end(),
@@ -41,20 +41,21 @@ std::optional<InputChecks::Earlier> InputChecks::earlier_snapshot(std::size_t i,
   return std::nullopt;
 }
 
-std::vector<OutputRecord> InputChecks::inputs_of(std::size_t i) const {
-  std::vector<OutputRecord> outputs;
+void InputChecks::each_input(std::size_t i, const std::function<void(const OutputRecord&)>& take) const {
   for (const Edge& edge : run_.task(i).inputs) {
-    const Result* result = run_.states->result_of(edge);
-    if (const OutputRecord* output = result ? result->output(edge.output) : nullptr) outputs.push_back(*output);
+    const auto result = run_.states->result_of(edge);
+    if (const OutputRecord* output = result ? result->output(edge.output) : nullptr) take(*output);
   }
-  return outputs;
 }
 
 std::vector<OutputRecord> InputChecks::unread(std::size_t i) const {
-  std::vector<OutputRecord> outputs = inputs_of(i);
+  std::vector<OutputRecord> outputs;
+  const auto take = [&](const OutputRecord& output) {
+    if (!run_.store.known_whole(output)) outputs.push_back(output);
+  };
+  each_input(i, take);
   if (const auto earlier = earlier_snapshot(i, wanted_snapshots(i)))
-    outputs.insert(outputs.end(), earlier->result.outputs.begin(), earlier->result.outputs.end());
-  std::erase_if(outputs, [&](const OutputRecord& output) { return run_.store.known_whole(output); });
+    std::for_each(earlier->result.outputs.begin(), earlier->result.outputs.end(), take);
   return outputs;
 }
 
@@ -83,7 +84,7 @@ void InputChecks::begin_again(std::size_t i, std::uint64_t ticket) {
   job.task = i;
   job.ticket = ticket;
   job.again = true;
-  job.outputs = inputs_of(i);
+  each_input(i, [&](const OutputRecord& output) { job.outputs.push_back(output); });
   publisher_.submit(std::move(job));
 }
 
@@ -95,10 +96,10 @@ std::optional<std::set<std::string>> InputChecks::take(const VerifyAnswer& answe
   unfit_.insert(damaged.begin(), damaged.end());
   if (damaged.empty()) return damaged;
   std::set<std::string> needed;
-  for (const OutputRecord& output : inputs_of(answer.job.task)) {
+  each_input(answer.job.task, [&](const OutputRecord& output) {
     needed.insert(output.object);
     needed.insert(output.members.begin(), output.members.end());
-  }
+  });
   std::erase_if(damaged, [&](const std::string& digest) { return needed.count(digest) == 0; });
   return damaged;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -55,7 +56,7 @@ class InputChecks {
 
  private:
   static constexpr std::size_t kAhead = 16;
-  std::vector<OutputRecord> inputs_of(std::size_t task) const;
+  void each_input(std::size_t task, const std::function<void(const OutputRecord&)>& take) const;
   std::vector<OutputRecord> unread(std::size_t task) const;
 
   RunContext& run_;

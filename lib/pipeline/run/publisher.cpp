@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kSmallBytes = 4 << 20;  // a few milliseconds of hashing
 constexpr int kLargeAtOnce = 2;                // each keeps a CPU busy, or the disk
 constexpr int kReadAtOnce = 1;                 // reading inputs may take minutes
+constexpr int kUnsynced = 2;                   // threads where nothing is synced: none of them waits for the disk
 
 bool is_small(const std::vector<Produced>& outputs) {
   std::int64_t bytes = 0;
@@ -34,7 +35,9 @@ bool is_small(const std::vector<Produced>& outputs) {
 }  // namespace
 
 Publisher::Publisher(Store& store, int threads, std::function<void()> wake)
-    : store_(store), wake_(std::move(wake)), most_threads_(static_cast<std::size_t>(threads)) {}
+    : store_(store),
+      wake_(std::move(wake)),
+      most_threads_(static_cast<std::size_t>(store.durable() ? threads : std::min(threads, kUnsynced))) {}
 
 Publisher::~Publisher() {
   stop_verifying_ = true;
@@ -117,15 +120,14 @@ void Publisher::begin_thread() {
 }
 
 void Publisher::submit(PublishJob job) {
-  const bool reads_files = job.task && !job.task->externals.empty();
-  const bool small = is_small(job.outputs);
-  // Handing a small file over costs more than publishing it. Syncing waits for the disk whatever the size.
-  if (most_threads_ == 0 || (small && !reads_files && !store_.durable())) {
+  if (most_threads_ == 0) {
     PublishAnswer answer = work(std::move(job));
     const std::lock_guard lock(mutex_);
     published_.push_back(std::move(answer));
     return;
   }
+  const bool reads_files = job.task && !job.task->externals.empty();
+  const bool small = is_small(job.outputs);
   {
     const std::lock_guard lock(mutex_);
     (small && !reads_files ? small_ : large_).push_back(std::move(job));

@@ -1,7 +1,7 @@
 /// @file
 /// Reads and publishes without holding up the loop: outputs are hashed, synced, linked and recorded, and inputs are read
-/// through, by threads of its own; what is small and need not be synced is done at once. The caller collects the answers
-/// and updates the index itself, so that only files are touched beside it.
+/// through, by threads of its own; in a store that syncs nothing, small inputs are read at once. The caller collects the
+/// answers and updates the index itself, so that only files are touched beside it.
 #pragma once
 
 #include <atomic>

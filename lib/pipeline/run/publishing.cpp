@@ -23,13 +23,14 @@ double rounded_ms(double seconds) { return std::round(seconds * 1e3) / 1e3; }
 Record Publishing::record_for(const ActiveAttempt& attempt, std::int64_t step, ResultStatus status) const {
   const Task& task = run_.task(attempt.task);
   Record record;
-  record.key = {run_.states->at(attempt.task).key, step};
+  record.key = {run_.states->at(attempt.task).key.hex(), step};
   record.plan_key = task.plan_key;
   record.stage = task.stage->name;
   record.version = task.stage->version;
   record.task = task.id;
   record.status = status;
-  record.inputs = attempt.inputs.records;
+  for (std::size_t e = 0; e < task.inputs.size(); ++e)
+    record.inputs.push_back(input_record(run_.graph, task, attempt.inputs, e));
   record.preimage = task_preimage(task, attempt.inputs.digests);
   record.config = *task.config;
   const bool ran = attempt.number > 0;
@@ -69,11 +70,17 @@ artifact::Recipe Publishing::recipe_for(const ActiveAttempt& attempt) const {
   artifact::Recipe recipe;
   recipe.stage = task.stage->name;
   recipe.version = task.stage->version;
-  recipe.task_key = run_.states->at(attempt.task).key;
+  recipe.task_key = run_.states->at(attempt.task).key.hex();
   recipe.config = *task.config;
   recipe.inputs = Json::object();
-  for (const InputRecord& input : attempt.inputs.records) {
-    if (!input.digest.empty()) recipe.inputs[input.role].push_back(input.digest);
+  // Only the manifest of a report that the publisher writes names the inputs.
+  const auto& outputs = task.stage->outputs;
+  if (std::none_of(outputs.begin(), outputs.end(),
+                   [](const OutputDescription& output) { return output.kind == artifact::Kind::kReport; }))
+    return recipe;
+  for (std::size_t e = 0; e < task.inputs.size(); ++e) {
+    if (attempt.inputs.missing.count(e) == 0)
+      recipe.inputs[task.inputs[e].role].push_back(attempt.inputs.digests[e].digest);
   }
   return recipe;
 }
@@ -134,20 +141,20 @@ void Publishing::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
   }
   Json detail = Json::object();
   if (is_snapshot) detail["snapshot"] = label;
-  Result result = announce(attempt, answer.published, answer.job.record, std::move(detail));
+  PackedResult result = announce(attempt, answer.published, answer.job.record, std::move(detail));
   if (is_snapshot) {
     attempt.submitted.insert(k);
     attempt.published.insert(k);
-    run_.states->at(i).fresh.insert(snapshot);
+    run_.states->at(i).fresh.edit().insert(snapshot);
     run_.cache_changes([&] { support::remove_tree(attempt.folder / "out" / label); });
   }
   const int number = is_snapshot ? snapshot : TaskStates::kWhole;
-  if (names_) names_->show(i, number, result);
+  if (names_) names_->show(i, number, result.unpack());
   run_.states->add_result(i, number, std::move(result));
 }
 
-Result Publishing::announce(const ActiveAttempt& attempt, const Published& published, const Record& record,
-                            Json detail) {
+PackedResult Publishing::announce(const ActiveAttempt& attempt, const Published& published, const Record& record,
+                                  Json detail) {
   const std::size_t i = attempt.task;
   run_.cache_changes([&] { run_.store.remember(published); });
   run_.cache_changes([&] { run_.store.set_hint(record.plan_key, record.key.key); });
@@ -163,16 +170,15 @@ Result Publishing::announce(const ActiveAttempt& attempt, const Published& publi
     run_.emit({"conflict",
                static_cast<std::int64_t>(i),
                attempt.number,
-               {{"key", record.key.key}, {"file", published.conflict_file.string()}, {"first", published.record.task}}});
+               {{"key", record.key.key}, {"file", published.conflict_file.string()}, {"first", published.task}}});
   }
   detail["same"] = published.existed;
   run_.emit({"publish", static_cast<std::int64_t>(i), attempt.number, std::move(detail)});
-  const auto found = run_.store.find(record.key);
-  if (found) return *found;
+  if (PackedResult found = run_.store.find_packed(record.key)) return found;
   Result result;
   result.status = record.status;
   result.outputs = record.outputs;
-  return result;
+  return PackedResult(result);
 }
 
 bool Publishing::inherit_divergence(std::size_t i, TaskInputs inputs) {

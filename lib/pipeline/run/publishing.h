@@ -30,7 +30,7 @@ class Publishing {
   /// What the manifest of a report says of its making.
   artifact::Recipe recipe_for(const ActiveAttempt& attempt) const;
   /// Tells of a record that stands now. Returns the result that is valid.
-  Result announce(const ActiveAttempt& attempt, const Published& published, const Record& record, Json detail);
+  PackedResult announce(const ActiveAttempt& attempt, const Published& published, const Record& record, Json detail);
 
   RunContext& run_;
   Publisher& publisher_;

@@ -17,6 +17,7 @@
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/failure.h"
 #include "pipeline/run/runner.h"
+#include "pipeline/run/start_checks.h"
 #include "pipeline/run/task_phase.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/store/store.h"
@@ -33,6 +34,7 @@ struct RunOptions {
   bool resume = true;         ///< continue from what earlier attempts left
   bool check_inputs = true;   ///< read a task's inputs through before it starts; each object once in a run
   bool check_configs = true;  ///< ask each stage once (`--check`) about all new configs before the first start
+  double check_patience_s = kCheckPatienceS;  ///< of check_configs
   bool whole = true;          ///< the whole pipeline is asked for, not a selection
   bool wait_lease = true;     ///< wait for a task that another run works on; false: leave it and end with 3
   double grace_s = 120;       ///< how long stages may take to stop after the first interrupt, or at their time limit

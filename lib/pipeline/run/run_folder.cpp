@@ -12,6 +12,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -45,28 +46,37 @@ std::string make_run_folder(const std::filesystem::path& runs) {
   }
 }
 
-Json plan_json(const Graph& graph, const Plan& plan) {
-  Json tasks = Json::array();
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    const PlannedTask& planned = plan.tasks[i];
-    if (planned.state == TaskState::kNotNeeded) continue;
-    const Task& task = graph.tasks[i];
-    Json json{{"id", task.id},
-              {"stage", task.label},
-              {"plan_key", task.plan_key},
-              {"task_key", planned.task_key},
-              {"state", state_name(planned.state)},
-              {"reason", planned.reason}};
-    if (planned.state != TaskState::kReuse) {
-      Json needs = Json::array();
-      for (const Edge& edge : task.inputs) {
-        needs.push_back(graph.tasks[edge.producer].id + (edge.snapshot.empty() ? "" : "@" + edge.snapshot));
-      }
-      json["needs"] = std::move(needs);
-    }
-    tasks.push_back(std::move(json));
+Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
+  const PlannedTask& planned = plan.tasks[i];
+  const Task& task = graph.tasks[i];
+  Json json{{"id", task.id},
+            {"stage", task.label},
+            {"plan_key", task.plan_key},
+            {"task_key", planned.task_key},
+            {"state", state_name(planned.state)},
+            {"reason", planned.reason}};
+  if (planned.state != TaskState::kReuse) {
+    Json needs = Json::array();
+    for (const Edge& edge : task.inputs) needs.push_back(producer_id(graph, edge));
+    json["needs"] = std::move(needs);
   }
-  return tasks;
+  return json;
+}
+
+/// `head` with the tasks, one after the other: no tree of 100,000 is made.
+std::string plan_text(Json head, const Graph& graph, const Plan& plan) {
+  head["tasks"] = nullptr;  // its place
+  std::string all;
+  support::JsonText text([&](std::string_view piece) { all += piece; });
+  text.object_with(head, "tasks", [&] {
+    text.open_array();
+    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+      if (plan.tasks[i].state != TaskState::kNotNeeded) text.value(task_json(graph, plan, i));
+    }
+    text.close_array();
+  });
+  text.finish("\n");
+  return all;
 }
 
 }  // namespace
@@ -115,10 +125,8 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
                   {"pids", this_host().pids},
                   {"started", support::unix_time()},
                   {"command", options.command},
-                  {"capacity", describe(options.capacity)},
-                  {"tasks", plan_json(graph, plan)}};
-  support::write_file_atomically(path_ / "plan.json", json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
-                                 store.durable());
+                  {"capacity", describe(options.capacity)}};
+  support::write_file_atomically(path_ / "plan.json", plan_text(json, graph, plan), store.durable());
   journal_ = Journal(path_);
 }
 

@@ -20,7 +20,7 @@ struct TaskStatus {
   std::string log;
   std::string job;  ///< "12_3" of a cluster; empty elsewhere
   double started = 0, ended = 0;  ///< unix; 0: not yet
-  Json progress = Json::object();
+  Json progress;  ///< null unless it runs now
 };
 
 struct RunStatus {

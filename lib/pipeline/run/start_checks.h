@@ -12,7 +12,10 @@ namespace pe::pipeline {
 /// No task that is to run asks for more than there is.
 void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& capacity);
 
-/// Each stage reads all configs that it is about to get (`--check`), once, and refuses none.
-void check_configs(const Graph& graph, const Plan& plan);
+constexpr double kCheckPatienceS = 60;
+
+/// Each stage reads all configs that it is about to get (`--check`), once, and refuses none. It may take `patience_s` and
+/// a tenth of a second for each config, and is then killed with what it started.
+void check_configs(const Graph& graph, const Plan& plan, double patience_s = kCheckPatienceS);
 
 }  // namespace pe::pipeline

@@ -20,9 +20,9 @@ std::string key_of_attempt(const fs::path& attempt) {
 
 }  // namespace
 
-Json Attempts::task_document(ActiveAttempt& attempt, const std::vector<fs::path>& before) const {
+void Attempts::write_task_file(ActiveAttempt& attempt, const std::vector<fs::path>& before) const {
   const Task& task = run_.task(attempt.task);
-  TaskFileWriter file(*task.stage, run_.states->at(attempt.task).key, *task.config, attempt.slot.cpus, attempt.folder);
+  TaskFileWriter file(*task.stage, run_.states->at(attempt.task).key.hex(), *task.config, attempt.slot.cpus, attempt.folder);
   file.bind_to_program(task.hash_build);
   if (!task.checkpoint->empty()) file.checkpoint(*task.checkpoint);
   name_inputs(attempt, file);
@@ -30,20 +30,20 @@ Json Attempts::task_document(ActiveAttempt& attempt, const std::vector<fs::path>
   for (const std::size_t k : attempt.snapshots) file.add_snapshot(task.snapshots[k].label, task.snapshots[k].step);
   name_earlier(attempt, file);
   name_resume(attempt, before, file);
-  return file.document();
+  file.write_to(attempt.folder / "task.json");
 }
 
 void Attempts::name_inputs(const ActiveAttempt& attempt, TaskFileWriter& file) const {
   const Task& task = run_.task(attempt.task);
   for (std::size_t e = 0; e < task.inputs.size(); ++e) {
-    const Edge& edge = task.inputs[e];
-    const InputRecord& record = attempt.inputs.records.at(e);
+    const InputRecord record = input_record(run_.graph, task, attempt.inputs, e);
     if (!record.missing.empty()) {
       file.add_missing(record);
       continue;
     }
-    const Result& result = *run_.states->result_of(edge);
-    file.add_input(run_.store, edge.role, *result.output(edge.output), result.status, *edge.labels);
+    const Edge& edge = task.inputs[e];
+    const Result result = *run_.states->result_of(edge);
+    file.add_input(run_.store, edge.role, *result.output(edge.output), result.status, record.labels);
   }
 }
 
@@ -64,7 +64,7 @@ void Attempts::name_resume(ActiveAttempt& attempt, const std::vector<fs::path>& 
   for (const fs::path& folder : before) {
     // A forced task must not continue from what it is forced to make again; and a plan key says nothing of contents.
     const int number = std::stoi(folder.filename().string().substr(1));
-    if ((!state.forced || number >= tasks_[attempt.task].first_number) && key_of_attempt(folder) == state.key)
+    if ((!state.forced || number >= tasks_[attempt.task].first_number) && key_of_attempt(folder) == state.key.hex())
       candidates.push_back(folder);
   }
   const auto folder = find_resumable(candidates);

@@ -4,6 +4,7 @@
 
 #include "artifact/kind.h"
 #include "pipeline/run/runner.h"
+#include "pipeline/store/whole_write.h"
 #include "support/files.h"
 #include "support/text.h"
 
@@ -38,7 +39,7 @@ TaskFileWriter::TaskFileWriter(const StageDescription& stage, const std::string&
   document_ = {{"schema", "pe-task/1"},       {"stage", stage.name},      {"key", key},
                {"config", std::move(config)}, {"inputs", Json::object()}, {"outputs", Json::object()},
                {"work", folder_.string()},    {"resume", nullptr},        {"events_fd", Launch::kEventsDescriptor}};
-  for (const InputDescription& input : stage.inputs) document_["inputs"][input.name] = Json::array();
+  for (const InputDescription& input : stage.inputs) inputs_[input.name];
 }
 
 void TaskFileWriter::bind_to_program(bool exact) {
@@ -49,14 +50,15 @@ void TaskFileWriter::bind_to_program(bool exact) {
 
 void TaskFileWriter::add_input(const Store& store, const std::string& role, const OutputRecord& output,
                                ResultStatus status, const std::map<std::string, std::string>& labels) {
-  Json& list = document_["inputs"][role];
-  const fs::path folder = folder_ / "inputs" / cat(role, "-", list.size());
+  InputLines& inputs = inputs_[role];
+  const fs::path folder = folder_ / "inputs" / cat(role, "-", inputs.count);
   Json item{{"path", store.materialise(output, folder).string()},
             {"kind", output.kind},
             {"digest", output.content},
             {"labels", labels}};
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
-  list.push_back(std::move(item));
+  inputs.lines += cat(inputs.count++ == 0 ? "" : ",", "\n   ",
+                      item.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void TaskFileWriter::add_missing(const InputRecord& input) {
@@ -82,6 +84,26 @@ void TaskFileWriter::name_earlier(const Store& store, std::int64_t step, const s
   for (const OutputRecord& output : outputs)
     paths[output.role] = store.materialise(output, folder_ / "earlier" / output.role).string();
   document_["earlier"] = {{"label", std::to_string(step)}, {"step", step}, {"outputs", std::move(paths)}};
+}
+
+void TaskFileWriter::write(const support::TextSink& sink) const {
+  support::JsonText text(sink, 1);
+  text.object_with(document_, "inputs", [&] {
+    text.open_object();
+    for (const auto& [role, inputs] : inputs_) {
+      text.key(role);
+      if (inputs.count == 0)
+        text.raw({"[]"});
+      else
+        text.raw({"[", inputs.lines, "\n  ]"});
+    }
+    text.close_object();
+  });
+  text.finish("\n");
+}
+
+void TaskFileWriter::write_to(const fs::path& path) const {
+  write_new_file(path, [&](const support::TextSink& sink) { write(sink); }, false);
 }
 
 }  // namespace pe::pipeline

@@ -11,6 +11,7 @@
 #include "pipeline/file/stage_description.h"
 #include "pipeline/store/store.h"
 #include "support/json.h"
+#include "support/json_text.h"
 
 namespace pe::pipeline {
 
@@ -38,14 +39,23 @@ class TaskFileWriter {
   void resume_from(const std::filesystem::path& attempt) { document_["resume"] = attempt.string(); }
   void checkpoint(const Json& policy) { document_["checkpoint"] = policy; }
 
-  const Json& document() const { return document_; }
+  void write(const support::TextSink& sink) const;
+  /// A file that is not there yet. @throws IoError
+  void write_to(const std::filesystem::path& path) const;
 
  private:
+  /// The inputs of one role, as text, a line each: a report may gather a hundred thousand.
+  struct InputLines {
+    std::string lines;
+    std::size_t count = 0;
+  };
+
   Json paths_in(const std::filesystem::path& folder) const;
 
   const StageDescription& stage_;
   std::filesystem::path folder_;
-  Json document_;
+  Json document_;                             // but for its inputs
+  std::map<std::string, InputLines> inputs_;  // by role
 };
 
 }  // namespace pe::pipeline

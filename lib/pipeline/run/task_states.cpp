@@ -53,6 +53,14 @@ bool lacks_result(TaskPhase phase) { return phase == TaskPhase::kFailed || phase
 
 }  // namespace
 
+InputRecord input_record(const Graph& graph, const Task& task, const TaskInputs& inputs, std::size_t number) {
+  const Edge& edge = task.inputs[number];
+  const auto missing = inputs.missing.find(number);
+  const bool there = missing == inputs.missing.end();
+  return {edge.role, there ? inputs.digests[number].digest : "", producer_id(graph, edge),
+          labels_of(graph.tasks[edge.producer], edge.snapshot), there ? "" : missing->second};
+}
+
 TaskStates::TaskStates(const Graph& graph, const Plan& plan, const std::vector<double>& seconds, std::vector<bool> only)
     : graph_(graph),
       plan_(plan),
@@ -156,10 +164,10 @@ void TaskStates::count_inputs(std::size_t i, std::vector<std::size_t>& producers
 }
 
 TaskStates::Input TaskStates::look_at(std::size_t i, const Edge& edge, std::string& reason, std::string& root) const {
-  if (const Result* result = result_of(edge)) {
+  if (const auto result = result_of(edge)) {
     // A diverged result may lack outputs: nothing to read, but the place is known to be empty.
     if (result->output(edge.output) || result->status == ResultStatus::kDiverged) return Input::kSettled;
-    reason = cat("its record of ", producer_id(edge), " has no output ", quote(edge.output));
+    reason = cat("its record of ", producer_id(graph_, edge), " has no output ", quote(edge.output));
     return Input::kBlocks;
   }
   const State& producer = states_[edge.producer];
@@ -167,14 +175,14 @@ TaskStates::Input TaskStates::look_at(std::size_t i, const Edge& edge, std::stri
   if (graph_.tasks[i].allow_partial && is_gather(graph_.tasks[i], edge.role)) return Input::kSettled;
   // A blocked producer hands its own root on, so that every descendant names it and no chain grows.
   if (producer.phase == TaskPhase::kFailed) {
-    reason = cat("needs ", producer_id(edge), ", which failed");
-    root = producer_id(edge);
-  } else if (!producer.blocked_by.empty()) {
+    reason = cat("needs ", producer_id(graph_, edge), ", which failed");
+    root = producer_id(graph_, edge);
+  } else if (!producer.blocked_by->empty()) {
     reason = producer.reason;
     root = producer.blocked_by;
   } else {
-    reason = cat("waits for ", producer_id(edge), ": ", producer.reason);
-    root = producer_id(edge);
+    reason = cat("waits for ", producer_id(graph_, edge), ": ", *producer.reason);
+    root = producer_id(graph_, edge);
   }
   return Input::kBlocks;
 }
@@ -188,11 +196,11 @@ void TaskStates::settle_input(std::size_t reader, std::size_t edge) {
 
 void TaskStates::push_settled(std::size_t i) { news_.push_back({News::Kind::kInputsSettled, i}); }
 
-void TaskStates::add_result(std::size_t i, int snapshot, Result added) {
+void TaskStates::add_result(std::size_t i, int snapshot, PackedResult added) {
   if (snapshot == kWhole)
     states_[i].result = std::move(added);
   else
-    states_[i].snapshots[snapshot] = std::move(added);
+    states_[i].snapshots.edit()[snapshot] = std::move(added);
   for (const Reader& reader : readers_[i]) {
     if (reader.snapshot != snapshot || !is_unfinished(states_[reader.task].phase)) continue;
     std::string reason, root;
@@ -205,9 +213,9 @@ void TaskStates::add_result(std::size_t i, int snapshot, Result added) {
 
 void TaskStates::drop_result(std::size_t i, int snapshot) {
   if (snapshot == kWhole)
-    states_[i].result.reset();
+    states_[i].result = {};
   else
-    states_[i].snapshots.erase(snapshot);
+    states_[i].snapshots.edit().erase(snapshot);
   for (const Reader& reader : readers_[i]) {
     const TaskPhase phase = states_[reader.task].phase;
     if (reader.snapshot != snapshot || !is_unfinished(phase)) continue;
@@ -280,11 +288,14 @@ std::optional<TaskStates::News> TaskStates::next_news() {
 
 // ---- looking
 
-const Result* TaskStates::result(std::size_t i, int snapshot) const {
+std::optional<Result> TaskStates::result(std::size_t i, int snapshot) const {
   const State& state = states_[i];
-  if (snapshot == kWhole) return state.result ? &*state.result : nullptr;
-  const auto found = state.snapshots.find(snapshot);
-  return found == state.snapshots.end() ? nullptr : &found->second;
+  const auto unpacked = [](const PackedResult& packed) {
+    return packed ? std::optional(packed.unpack()) : std::nullopt;
+  };
+  if (snapshot == kWhole) return unpacked(state.result);
+  const auto found = state.snapshots->find(snapshot);
+  return found == state.snapshots->end() ? std::nullopt : unpacked(found->second);
 }
 
 int TaskStates::snapshot_number(const Edge& edge) const {
@@ -295,16 +306,14 @@ int TaskStates::snapshot_number(const Edge& edge) const {
   return static_cast<int>(found - points.begin());
 }
 
-const Result* TaskStates::result_of(const Edge& edge) const { return result(edge.producer, snapshot_number(edge)); }
-
-std::string TaskStates::producer_id(const Edge& edge) const {
-  return graph_.tasks[edge.producer].id + (edge.snapshot.empty() ? "" : "@" + edge.snapshot);
+std::optional<Result> TaskStates::result_of(const Edge& edge) const {
+  return result(edge.producer, snapshot_number(edge));
 }
 
 TaskInputs TaskStates::inputs_of(std::size_t i) const {
   const Task& task = graph_.tasks[i];
   TaskInputs out;
-  out.nothing_there = !task.inputs.empty();
+  out.digests.reserve(task.inputs.size());
   for (std::size_t e = 0; e < task.inputs.size(); ++e) {
     const Edge& edge = task.inputs[e];
     const State& producer = states_[edge.producer];
@@ -312,25 +321,24 @@ TaskInputs TaskStates::inputs_of(std::size_t i) const {
     const auto& points = graph_.tasks[edge.producer].snapshots;
     const auto point = static_cast<std::size_t>(snapshot);
     const std::int64_t step = snapshot == kWhole || point >= points.size() ? -1 : points[point].step;
-    const Result* found = result(edge.producer, snapshot);
+    const auto found = result(edge.producer, snapshot);
     const OutputRecord* output = found ? found->output(edge.output) : nullptr;
     const bool diverged = found && found->status == ResultStatus::kDiverged;
-    if (diverged && out.diverged_parent.empty() && !is_gather(task, edge.role)) out.diverged_parent = producer_id(edge);
-    InputRecord record{edge.role, output ? output->content : "", producer_id(edge), *edge.labels, ""};
+    if (diverged && out.diverged_parent.empty() && !is_gather(task, edge.role))
+      out.diverged_parent = producer_id(graph_, edge);
     if (output) {
       out.digests.push_back({edge.role, output->content, step});
-      out.nothing_there = false;
     } else if (diverged) {
       // The key must tell whose place is empty.
-      out.digests.push_back({edge.role, diverged_digest({producer.key, step}), step});
-      record.missing = "diverged";
+      out.digests.push_back({edge.role, diverged_digest({producer.key.hex(), step}), step});
+      out.missing[e] = "diverged";
     } else {
       // Which one is missing and why is told to the stage, so it is in the key.
-      record.missing = std::string(phase_name(producer.phase));
-      const Json missing{{"plan", graph_.tasks[edge.producer].plan_key}, {"step", step}, {"reason", record.missing}};
+      const std::string why(phase_name(producer.phase));
+      const Json missing{{"plan", graph_.tasks[edge.producer].plan_key}, {"step", step}, {"reason", why}};
       out.digests.push_back({edge.role, support::canonical_hash("pe/missing/1", missing), step});
+      out.missing[e] = why;
     }
-    out.records.push_back(std::move(record));
   }
   return out;
 }

@@ -21,18 +21,23 @@
 #include "pipeline/plan/plan.h"
 #include "pipeline/plan/ready_queue.h"
 #include "pipeline/run/task_phase.h"
+#include "pipeline/store/packed_result.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/store.h"
+#include "support/shared.h"
 
 namespace pe::pipeline {
 
 /// The inputs of a task that is about to be looked up or started.
 struct TaskInputs {
-  std::vector<InputDigest> digests;  ///< of its key
-  std::vector<InputRecord> records;  ///< one for each of Task::inputs, in order
-  std::string diverged_parent;       ///< id of the first whose divergence it inherits; empty: none
-  bool nothing_there = false;        ///< it has inputs, and every one is missing
+  std::vector<InputDigest> digests;            ///< of its key, one for each of Task::inputs, in order
+  std::map<std::size_t, std::string> missing;  ///< those that are not there, by number, and why
+  std::string diverged_parent;                 ///< id of the first whose divergence it inherits; empty: none
+  bool nothing_there() const { return !digests.empty() && missing.size() == digests.size(); }
 };
+
+/// What a record says of an input of `task`, by its number.
+InputRecord input_record(const Graph& graph, const Task& task, const TaskInputs& inputs, std::size_t number);
 
 class TaskStates {
  public:
@@ -43,12 +48,13 @@ class TaskStates {
     TaskPhase phase = TaskPhase::kSkipped;
     bool forced = false;
     bool made = false;  ///< this run published something for it
-    std::string key;    ///< task key, once its inputs are known
-    std::optional<Result> result;
-    std::map<int, Result> snapshots;
-    std::set<int> fresh;     ///< snapshots that this run published
-    std::string reason;      ///< of a failure, a block or an interruption
-    std::string blocked_by;  ///< id of the task at the root of a block; empty when the lack is its own
+    PackedDigest key;   ///< task key; none until its inputs are known
+    PackedResult result;
+    // Shared, since most tasks have none of these: an empty one is a pointer.
+    support::Shared<std::map<int, PackedResult>> snapshots;
+    support::Shared<std::set<int>> fresh;     ///< snapshots that this run published
+    support::Shared<std::string> reason;      ///< of a failure, a block or an interruption
+    support::Shared<std::string> blocked_by;  ///< id of the task at the root of a block; empty: the lack is its own
   };
   struct News {
     enum class Kind { kInputsSettled, kBlocked };
@@ -81,7 +87,7 @@ class TaskStates {
   void want(std::size_t i);
   void set_phase(std::size_t i, TaskPhase phase);
   /// Something that readers wait for is in the store.
-  void add_result(std::size_t i, int snapshot, Result result);
+  void add_result(std::size_t i, int snapshot, PackedResult result);
   /// It is not, after all. Readers that have not started wait again.
   void drop_result(std::size_t i, int snapshot);
   void fail(std::size_t i, const std::string& reason);
@@ -99,11 +105,9 @@ class TaskStates {
   bool has_news() const { return !news_.empty(); }
 
   // ---- looking
-  const Result* result_of(const Edge& edge) const;
+  std::optional<Result> result_of(const Edge& edge) const;
   /// Index into the producer's snapshots, or kWhole.
   int snapshot_number(const Edge& edge) const;
-  /// "trunk[seed=42]@b25".
-  std::string producer_id(const Edge& edge) const;
   /// Of a task whose inputs are settled.
   TaskInputs inputs_of(std::size_t i) const;
   /// Indices of the snapshots that the plan or a waiting reader needs, ascending.
@@ -123,7 +127,7 @@ class TaskStates {
   void lack(std::size_t i, TaskPhase phase, const std::string& reason);
   void spread_lack(std::size_t i);
   void push_settled(std::size_t i);
-  const Result* result(std::size_t i, int snapshot) const;
+  std::optional<Result> result(std::size_t i, int snapshot) const;
   void tally(std::size_t i, int sign);
 
   const Graph& graph_;

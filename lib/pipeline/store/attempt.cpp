@@ -54,13 +54,13 @@ std::int64_t newest_file(const fs::path& folder, bool top) {
 
 }  // namespace
 
-void write_owner(const fs::path& attempt, std::int64_t pid, double spent_s) {
+void write_owner(const fs::path& attempt, std::int64_t pid, std::uint64_t start, double spent_s) {
   if (pid == 0) return;
   const Json json{{"host", host_name()},
                   {"boot", this_host().boot},
                   {"pids", this_host().pids},
                   {"pid", pid},
-                  {"process_start", process_start(pid)},
+                  {"process_start", start},
                   {"spent_s", spent_s}};
   write_new_file(attempt / "owner.json", json.dump() + "\n", false);
 }

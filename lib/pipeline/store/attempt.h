@@ -22,9 +22,9 @@ struct Orphan {
   std::filesystem::path folder;
 };
 
-/// Notes in `owner.json` that this process works in the folder: host, boot, pid and when it began. `spent_s` was spent on
-/// what the attempt continues from.
-void write_owner(const std::filesystem::path& attempt, std::int64_t pid, double spent_s = 0);
+/// Notes in `owner.json` that a process of this host works in the folder: host, boot, pid and when it began (`start`, of
+/// process_start). `spent_s` was spent on what the attempt continues from.
+void write_owner(const std::filesystem::path& attempt, std::int64_t pid, std::uint64_t start, double spent_s = 0);
 
 /// Seconds of work in the folder and in what it continued from. Of an attempt that was cut off with its run, as far as
 /// the times of its files tell.

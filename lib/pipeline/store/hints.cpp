@@ -18,7 +18,7 @@ Hints::Hints(const StoreFolder& folder, StoreIndex& index)
       opened_(::open((folder.root() / "plans").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
 
 std::optional<std::string> Hints::find(const std::string& plan_key) {
-  if (const std::string* known = index_.hint(plan_key)) return *known;
+  if (const auto known = index_.hint(plan_key)) return known;
   // A changed plan asks for thousands that nobody has.
   if (!support::is_sha256(plan_key) || !opened_) return std::nullopt;
   if (::faccessat(opened_.get(), ShardName(plan_key).c_str(), R_OK, 0) != 0) return std::nullopt;
@@ -29,8 +29,7 @@ std::optional<std::string> Hints::find(const std::string& plan_key) {
 }
 
 void Hints::set(const std::string& plan_key, const std::string& key) {
-  const std::string* known = index_.hint(plan_key);
-  if (known && *known == key) return;
+  if (index_.hint(plan_key) == key) return;
   const std::filesystem::path path = folder_.hint(plan_key);
   if (::access(path.parent_path().c_str(), F_OK) != 0) support::make_folders(path.parent_path());
   support::fault_point("write hint");

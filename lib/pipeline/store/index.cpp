@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "pipeline/store/packing.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
-#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -21,112 +20,40 @@ namespace {
 constexpr std::string_view kIndexMagic = "PEINDEX1";
 constexpr std::uint32_t kLargestBody = 64u << 20;
 
-template <typename T>
-void put(std::string& out, T value) {
-  char bytes[sizeof(T)];
-  std::memcpy(bytes, &value, sizeof(T));
-  out.append(bytes, sizeof(T));
-}
-
-void put_name(std::string& out, const std::string& name) {
-  const std::size_t length = std::min<std::size_t>(name.size(), 255);
-  out.push_back(static_cast<char>(length));
-  out.append(name, 0, length);
-}
-
 std::string framed(const std::string& body) {
   std::string out;
-  put(out, static_cast<std::uint32_t>(body.size()));
-  put(out, support::crc32c(body.data(), body.size()));
+  put_bytes(out, static_cast<std::uint32_t>(body.size()));
+  put_bytes(out, support::crc32c(body.data(), body.size()));
   return out + body;
 }
 
-/// Takes values off the front of a body; `ok` turns false when it is too short.
-struct Cursor {
-  std::string_view rest;
-  bool ok = true;
-
-  template <typename T>
-  T take() {
-    T value{};
-    if (rest.size() < sizeof(T)) {
-      ok = false;
-      return value;
-    }
-    std::memcpy(&value, rest.data(), sizeof(T));
-    rest.remove_prefix(sizeof(T));
-    return value;
-  }
-  std::string digest() {
-    if (rest.size() < 32) {
-      ok = false;
-      return "";
-    }
-    std::string hex = support::to_hex(reinterpret_cast<const std::uint8_t*>(rest.data()), 32);
-    rest.remove_prefix(32);
-    return hex;
-  }
-  std::string name() {
-    const auto length = take<std::uint8_t>();
-    if (rest.size() < length) {
-      ok = false;
-      return "";
-    }
-    std::string text(rest.substr(0, length));
-    rest.remove_prefix(length);
-    return text;
-  }
-};
-
-const std::string kNoDigest(64, '0');
-
 bool apply(std::string_view body, IndexContent& content) {
-  Cursor cursor{body};
+  ByteCursor cursor{body};
   switch (cursor.take<std::uint8_t>()) {
     case 1: {
-      ResultKey key;
-      key.key = cursor.digest();
+      PackedKey key;
+      key.digest = cursor.take<PackedDigest>();
       key.step = cursor.take<std::int64_t>();
-      Result result;
-      result.status = cursor.take<std::uint8_t>() == 0 ? ResultStatus::kDone : ResultStatus::kDiverged;
-      result.plan_key = cursor.digest();
-      if (result.plan_key == kNoDigest) result.plan_key.clear();
-      result.wall_s = cursor.take<double>();
-      const auto count = cursor.take<std::uint16_t>();
-      for (unsigned i = 0; i < count && cursor.ok; ++i) {
-        OutputRecord output;
-        output.role = cursor.name();
-        output.kind = cursor.name();
-        output.object = cursor.digest();
-        output.content = cursor.digest();
-        output.bytes = cursor.take<std::uint64_t>();
-        const auto flags = cursor.take<std::uint8_t>();
-        output.collection = flags & 1;
-        output.is_volatile = flags & 2;
-        const auto members = cursor.take<std::uint32_t>();
-        if (members > cursor.rest.size() / 32) return false;
-        for (std::uint32_t m = 0; m < members; ++m) output.members.push_back(cursor.digest());
-        result.outputs.push_back(std::move(output));
-      }
-      if (!cursor.ok || !cursor.rest.empty()) return false;
+      auto result = cursor.ok ? PackedResult::of_bytes(cursor.rest) : std::nullopt;
+      if (!result) return false;
       if (!content.forgotten.empty()) content.forgotten.erase(key);
-      content.results[std::move(key)] = std::move(result);
+      content.results[key] = *std::move(result);
       return true;
     }
     case 2: {
-      std::string plan_key = cursor.digest();
-      std::string key = cursor.digest();
+      const auto plan_key = cursor.take<PackedDigest>();
+      const auto key = cursor.take<PackedDigest>();
       if (!cursor.ok || !cursor.rest.empty()) return false;
-      content.hints[std::move(plan_key)] = std::move(key);
+      content.hints[plan_key] = key;
       return true;
     }
     case 3: {
-      ResultKey key;
-      key.key = cursor.digest();
+      PackedKey key;
+      key.digest = cursor.take<PackedDigest>();
       key.step = cursor.take<std::int64_t>();
       if (!cursor.ok || !cursor.rest.empty()) return false;
       content.results.erase(key);
-      content.forgotten.insert(std::move(key));
+      content.forgotten.insert(key);
       return true;
     }
     default:
@@ -138,42 +65,29 @@ bool apply(std::string_view body, IndexContent& content) {
 
 std::string index_header() { return std::string(kIndexMagic); }
 
-std::string encode_result(const ResultKey& key, const Result& result) {
+std::string encode_result(const PackedKey& key, const PackedResult& result) {
   std::string body;
   body.reserve(256);
-  put(body, std::uint8_t{1});
-  support::append_sha256(body, key.key);
-  put(body, key.step);
-  put(body, static_cast<std::uint8_t>(result.status == ResultStatus::kDone ? 0 : 1));
-  support::append_sha256(body, result.plan_key);
-  put(body, result.wall_s);
-  put(body, static_cast<std::uint16_t>(result.outputs.size()));
-  for (const OutputRecord& output : result.outputs) {
-    put_name(body, output.role);
-    put_name(body, output.kind);
-    support::append_sha256(body, output.object);
-    support::append_sha256(body, output.content);
-    put(body, output.bytes);
-    put(body, static_cast<std::uint8_t>((output.collection ? 1 : 0) | (output.is_volatile ? 2 : 0)));
-    put(body, static_cast<std::uint32_t>(output.members.size()));
-    for (const std::string& member : output.members) support::append_sha256(body, member);
-  }
+  put_bytes(body, std::uint8_t{1});
+  put_bytes(body, key.digest);
+  put_bytes(body, key.step);
+  body += result.bytes();
   return framed(body);
 }
 
-std::string encode_hint(const std::string& plan_key, const std::string& key) {
+std::string encode_hint(const PackedDigest& plan_key, const PackedDigest& key) {
   std::string body;
-  put(body, std::uint8_t{2});
-  support::append_sha256(body, plan_key);
-  support::append_sha256(body, key);
+  put_bytes(body, std::uint8_t{2});
+  put_bytes(body, plan_key);
+  put_bytes(body, key);
   return framed(body);
 }
 
-std::string encode_forgotten(const ResultKey& key) {
+std::string encode_forgotten(const PackedKey& key) {
   std::string body;
-  put(body, std::uint8_t{3});
-  support::append_sha256(body, key.key);
-  put(body, key.step);
+  put_bytes(body, std::uint8_t{3});
+  put_bytes(body, key.digest);
+  put_bytes(body, key.step);
   return framed(body);
 }
 
@@ -182,7 +96,7 @@ bool load_index(std::string_view bytes, IndexContent& content) {
   bytes.remove_prefix(kIndexMagic.size());
   bool whole = true;
   while (!bytes.empty()) {
-    Cursor frame{bytes};
+    ByteCursor frame{bytes};
     const auto length = frame.take<std::uint32_t>();
     const auto crc = frame.take<std::uint32_t>();
     // A length that does not fit is a torn tail, or damage that makes everything behind it unreadable.
@@ -246,7 +160,7 @@ std::vector<std::vector<std::string>> mergeable(const std::vector<std::string>& 
 std::string render_index(const IndexContent& content, bool with_forgotten) {
   std::string bytes = index_header();
   if (with_forgotten) {
-    for (const ResultKey& key : content.forgotten) bytes += encode_forgotten(key);
+    for (const PackedKey& key : content.forgotten) bytes += encode_forgotten(key);
   }
   for (const auto& [key, result] : content.results) bytes += encode_result(key, result);
   for (const auto& [plan_key, key] : content.hints) bytes += encode_hint(plan_key, key);

@@ -20,29 +20,23 @@
 #include <unordered_set>
 #include <vector>
 
-#include "pipeline/store/record.h"
+#include "pipeline/store/packed_result.h"
 
 namespace pe::pipeline {
 
-struct ResultKeyHash {
-  std::size_t operator()(const ResultKey& key) const {
-    return std::hash<std::string>()(key.key) ^ (static_cast<std::size_t>(key.step + 1) * 0x9e3779b97f4a7c15ULL);
-  }
-};
-
 /// The merged content of all index files.
 struct IndexContent {
-  std::unordered_map<ResultKey, Result, ResultKeyHash> results;
-  std::unordered_map<std::string, std::string> hints;
-  std::unordered_set<ResultKey, ResultKeyHash> forgotten;   ///< and not recorded again since
+  std::unordered_map<PackedKey, PackedResult, PackedHash> results;
+  std::unordered_map<PackedDigest, PackedDigest, PackedHash> hints;
+  std::unordered_set<PackedKey, PackedHash> forgotten;   ///< and not recorded again since
   std::size_t entries = 0;  ///< read, superseded ones included
   std::size_t damaged = 0;  ///< files with a torn tail or a bad checksum
 };
 
 std::string index_header();
-std::string encode_result(const ResultKey& key, const Result& result);
-std::string encode_hint(const std::string& plan_key, const std::string& key);
-std::string encode_forgotten(const ResultKey& key);
+std::string encode_result(const PackedKey& key, const PackedResult& result);
+std::string encode_hint(const PackedDigest& plan_key, const PackedDigest& key);
+std::string encode_forgotten(const PackedKey& key);
 
 /// Reads one file's bytes into `content`; later entries win. False when something was skipped.
 bool load_index(std::string_view bytes, IndexContent& content);

@@ -322,12 +322,12 @@ Leases::Answer Leases::acquire(const std::string& key) {
   return answer;
 }
 
-void Leases::name_stage(const std::string& key, std::int64_t pid) {
+void Leases::name_stage(const std::string& key, std::int64_t pid, std::uint64_t start) {
   const auto found = held_.find(key);
   if (found == held_.end() || pid <= 0) return;
   Held& held = found->second;
   held.stage_pid = pid;
-  held.stage_start = process_start(pid);
+  held.stage_start = start;
   const std::string line = first_line(held);
   if (::pwrite(held.file.get(), line.data(), line.size(), 0) < 0) errno = 0;
 }

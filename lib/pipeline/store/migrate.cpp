@@ -27,8 +27,8 @@ void add_checksums(const fs::path& root, bool durable) {
     }
     for (const fs::path& file : files) {
       try {
-        const Record record = record_from_json(Json::parse(support::read_file(file), nullptr, false), file.string());
-        support::write_file_atomically(file, to_json(record).dump(1) + "\n", durable);
+        const Record record = record_from_text(support::read_file(file), file.string());
+        support::write_file_atomically(file, record_text(record), durable);
       } catch (const support::ArtifactError&) {
         // Damaged already; it counts as missing, as it did before.
       }

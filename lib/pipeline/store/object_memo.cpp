@@ -48,7 +48,7 @@ ObjectMemo::~ObjectMemo() { save(); }
 void ObjectMemo::load() {
   if (loaded_) return;
   loaded_ = true;
-  for (auto& [digest, stamp] : read_memo(path_)) known_.try_emplace(digest, Known{stamp});
+  for (auto& [digest, stamp] : read_memo(path_)) known_.try_emplace(PackedDigest(digest), Known{stamp});
 }
 
 bool ObjectMemo::known(const fs::path& file, const std::string& digest) {
@@ -56,7 +56,7 @@ bool ObjectMemo::known(const fs::path& file, const std::string& digest) {
   if (!now.exists) return false;
   const std::lock_guard lock(mutex_);
   load();
-  const auto found = known_.find(digest);
+  const auto found = known_.find(PackedDigest(digest));
   return found != known_.end() &&
          (found->second.stamp == now || (found->second.own && same_bytes(found->second.stamp, now)));
 }
@@ -65,7 +65,7 @@ void ObjectMemo::note_read(const fs::path& file, const std::string& digest, cons
   const support::FileStamp after = support::stamp_of(file);
   if (!same_bytes(before, after)) return;   // whoever asks next reads again
   const std::lock_guard lock(mutex_);
-  known_[digest] = {after};
+  known_[PackedDigest(digest)] = {after};
   if (after.size >= kLarge) fresh_[digest] = file;
   if (std::chrono::steady_clock::now() - saved_ > kSaveObjectsEvery) save_locked();
 }
@@ -74,14 +74,14 @@ void ObjectMemo::note_published(const fs::path& file, const std::string& digest)
   const support::FileStamp stamp = support::stamp_of(file);
   if (!stamp.exists) return;
   const std::lock_guard lock(mutex_);
-  known_[digest] = {stamp, true};
+  known_[PackedDigest(digest)] = {stamp, true};
   if (stamp.size >= kLarge) fresh_[digest] = file;
 }
 
 void ObjectMemo::forget(const std::string& digest) {
   const std::lock_guard lock(mutex_);
   load();
-  known_.erase(digest);
+  known_.erase(PackedDigest(digest));
   fresh_.erase(digest);
 }
 
@@ -109,7 +109,7 @@ void ObjectMemo::save_locked() {
   std::unordered_map<std::string, support::FileStamp> settled;
   for (auto it = fresh_.begin(); it != fresh_.end();) {
     const support::FileStamp now = support::stamp_of(it->second);
-    support::FileStamp& then = known_[it->first].stamp;
+    support::FileStamp& then = known_[PackedDigest(it->first)].stamp;
     const bool same = same_bytes(then, now);
     if (same && !now.settled()) {
       ++it;   // next time

@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "pipeline/store/packed_result.h"
 #include "support/file_stamp.h"
 
 namespace pe::pipeline {
@@ -51,7 +52,7 @@ class ObjectMemo {
     /// Published by this process: its attempt gives up a link, which moves the ctime of the same bytes.
     bool own = false;
   };
-  std::unordered_map<std::string, Known> known_;   ///< by digest
+  std::unordered_map<PackedDigest, Known, PackedHash> known_;
   std::unordered_map<std::string, std::filesystem::path> fresh_;   ///< not saved yet: digest → file
   std::chrono::steady_clock::time_point saved_ = std::chrono::steady_clock::now();
   bool loaded_ = false;

@@ -112,7 +112,10 @@ OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* 
     // Held open over the check: HDF5 then opens the same file again in a tenth of the time.
     std::optional<artifact::h5::File> file;
     if (artifact::h5::looks_like_hdf5(produced.path)) file = artifact::h5::File::open(produced.path);
-    artifact::check_artifact(produced.path, produced.kind);
+    if (file)
+      artifact::check_artifact(*file, produced.kind);
+    else
+      artifact::check_artifact(produced.path, produced.kind);
     output.content = file ? artifact::content_digest(*file) : artifact::artifact_content_digest(produced.path);
     if (file && expected) require_maker(produced.path, artifact::read_recipe(*file), *expected);
   }

@@ -7,11 +7,43 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "support/file_stamp.h"
 #include "support/hash.h"
 
 namespace pe::pipeline {
+
+/// Appends a value as its bytes stand in memory.
+template <typename T>
+void put_bytes(std::string& out, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  out.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+/// Takes values of any fixed width off the front of bytes; `ok` turns false when too few are left.
+struct ByteCursor {
+  std::string_view rest;
+  bool ok = true;
+
+  std::string_view take_bytes(std::size_t count) {
+    if (rest.size() < count) {
+      ok = false;
+      return {};
+    }
+    const std::string_view bytes = rest.substr(0, count);
+    rest.remove_prefix(count);
+    return bytes;
+  }
+  template <typename T>
+  T take() {
+    static_assert(std::is_trivially_copyable_v<T>);
+    T value{};
+    if (const std::string_view bytes = take_bytes(sizeof(T)); bytes.size() == sizeof(T))
+      std::memcpy(&value, bytes.data(), sizeof(T));
+    return value;
+  }
+};
 
 class Packer {
  public:

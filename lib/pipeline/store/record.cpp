@@ -1,6 +1,8 @@
 #include "pipeline/store/record.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "support/error.h"
@@ -18,12 +20,7 @@ namespace {
 constexpr const char* kRecordSchema = "pe-record/1";
 
 constexpr const char* kCheck = "check";
-
-/// Members are sorted and numbers are written in their shortest form, so that reading and writing gives the same text.
-std::string check_of(const Json& json) {
-  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return fmt::format("{:08x}", support::crc32c(text.data(), text.size()));
-}
+constexpr const char* kInputs = "inputs";
 
 Json output_to_json(const OutputRecord& output) {
   Json json{{"role", output.role},
@@ -119,43 +116,147 @@ const OutputRecord* Result::output(std::string_view role) const { return find_ou
 
 std::string_view status_name(ResultStatus status) { return status == ResultStatus::kDone ? "done" : "diverged"; }
 
-Json to_json(const Record& record) {
-  Json json{{"schema", kRecordSchema},
-            {"key", record.key.key},
-            {"plan_key", record.plan_key},
-            {"stage", record.stage},
-            {"version", record.version},
-            {"task", record.task},
-            {"status", status_name(record.status)},
-            {"preimage", record.preimage},
-            {"config", record.config},
-            {"occasion", record.occasion}};
-  if (record.key.is_snapshot()) json["step"] = record.key.step;
-  json["outputs"] = Json::array();
-  for (const OutputRecord& output : record.outputs) json["outputs"].push_back(output_to_json(output));
-  json["inputs"] = Json::array();
-  for (const InputRecord& input : record.inputs) {
-    Json item{{"role", input.role}, {"digest", input.digest}, {"producer", input.producer}, {"labels", input.labels}};
-    if (!input.missing.empty()) item["missing"] = input.missing;
-    json["inputs"].push_back(std::move(item));
-  }
-  json[kCheck] = check_of(json);
-  return json;
+namespace {
+
+Json input_to_json(const InputRecord& input) {
+  Json item{{"role", input.role}, {"digest", input.digest}, {"producer", input.producer}, {"labels", input.labels}};
+  if (!input.missing.empty()) item["missing"] = input.missing;
+  return item;
 }
 
-Record record_from_json(const Json& json, const std::string& where) {
+/// A record's members in the order of their names; the inputs one after the other, since there may be a hundred thousand.
+void write_members(const Record& record, const std::string& check, support::JsonText& text) {
+  text.open_object();
+  if (!check.empty()) text.member(kCheck, check);
+  text.member("config", record.config);
+  text.key(kInputs);
+  text.open_array();
+  for (const InputRecord& input : record.inputs) text.value(input_to_json(input));
+  text.close_array();
+  text.member("key", record.key.key);
+  text.member("occasion", record.occasion);
+  text.key("outputs");
+  text.open_array();
+  for (const OutputRecord& output : record.outputs) text.value(output_to_json(output));
+  text.close_array();
+  text.member("plan_key", record.plan_key);
+  text.member("preimage", record.preimage);
+  text.member("schema", kRecordSchema);
+  text.member("stage", record.stage);
+  text.member("status", status_name(record.status));
+  if (record.key.is_snapshot()) text.member("step", record.key.step);
+  text.member("task", record.task);
+  text.member("version", record.version);
+  text.close_object();
+}
+
+/// The CRC-32C of what `write` gives to its sink.
+template <typename Write>
+std::string check_of(const Write& write) {
+  std::uint32_t crc = 0;
+  write([&](std::string_view piece) { crc = support::crc32c(piece.data(), piece.size(), crc); });
+  return fmt::format("{:08x}", crc);
+}
+
+InputRecord input_from_json(const Json& item, const std::string& where) {
+  const Reader fields(item, where);
+  InputRecord input;
+  input.role = fields.required<std::string>("role");
+  input.digest = fields.required<std::string>("digest");
+  input.producer = fields.optional<std::string>("producer", "");
+  input.labels = fields.optional<std::map<std::string, std::string>>("labels", {});
+  input.missing = fields.optional<std::string>("missing", "");
+  return input;
+}
+
+/// Takes the inputs out of a record that is being parsed as they come, and keeps their text for the check.
+class InputTaker {
+ public:
+  InputTaker(RecordInputs& inputs, std::string where) : inputs_(inputs), where_(std::move(where)) {}
+
+  bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::key && depth == 1) in_inputs_ = parsed == kInputs;
+    if (event != Json::parse_event_t::object_end || depth != 2 || !in_inputs_) return true;
+    text_ += text_.empty() ? "" : ",";
+    text_ += parsed.dump(-1, ' ', false, Json::error_handler_t::replace);
+    try {
+      if (!wrong_) inputs_.push_back(input_from_json(parsed, where_));
+    } catch (const ArtifactError& error) {
+      wrong_ = error;
+    }
+    return false;
+  }
+  /// The check of the rest of the record with them.
+  std::string check_with(const Json& rest) const {
+    return check_of([&](const support::TextSink& sink) {
+      support::JsonText text(sink);
+      const auto inputs = rest.find(kInputs);
+      const bool taken = inputs != rest.end() && inputs->is_array() && inputs->empty();
+      if (taken)
+        text.object_with(rest, kInputs, [&] { text.raw({"[", text_, "]"}); });
+      else
+        text.value(rest);
+      text.finish();
+    });
+  }
+  void throw_if_wrong() const {
+    if (wrong_) throw *wrong_;
+  }
+
+ private:
+  RecordInputs& inputs_;
+  const std::string where_;
+  std::string text_;
+  std::optional<ArtifactError> wrong_;
+  bool in_inputs_ = false;
+};
+
+}  // namespace
+
+void write_record(const Record& record, const support::TextSink& sink) {
+  // Members are sorted and numbers are written in their shortest form, so that reading and writing gives the same text.
+  const std::string check = check_of([&](const support::TextSink& counted) {
+    support::JsonText text(counted);
+    write_members(record, "", text);
+    text.finish();
+  });
+  support::JsonText text(sink, 1);
+  write_members(record, check, text);
+  text.finish("\n");
+}
+
+std::string record_text(const Record& record) {
+  std::string text;
+  write_record(record, [&](std::string_view piece) { text += piece; });
+  return text;
+}
+
+Result to_result(const Record& record) {
+  Result result;
+  result.status = record.status;
+  result.plan_key = record.plan_key;
+  if (record.occasion.is_object()) result.wall_s = record.occasion.value("wall_s", 0.0);
+  result.outputs = record.outputs;
+  return result;
+}
+
+Json to_json(const Record& record) { return Json::parse(record_text(record)); }
+
+Record record_from_text(std::string_view text, const std::string& where) {
+  Record record;
+  InputTaker taker(record.inputs, where);
+  Json json = Json::parse(text.begin(), text.end(), std::ref(taker), false);
+  if (json.is_discarded()) throw ArtifactError(cat("'", where, "' is not JSON"));
   const Reader reader(json, where);
   if (const std::string check = reader.optional<std::string>(kCheck, ""); json.contains(kCheck)) {
-    Json rest = json;
-    rest.erase(kCheck);
-    if (check != check_of(rest))
+    json.erase(kCheck);
+    if (check != taker.check_with(json))
       throw ArtifactError(cat(where, ": its checksum does not fit: it was changed or damaged"));
   }
   const std::string schema = reader.required<std::string>("schema");
   if (schema != kRecordSchema) {
     throw ArtifactError(cat(where, ": schema is ", support::quote(schema), ", expected '", kRecordSchema, "'"));
   }
-  Record record;
   record.key.key = reader.digest("key");
   record.key.step = reader.optional<std::int64_t>("step", -1);
   record.plan_key = reader.required<std::string>("plan_key");
@@ -173,16 +274,8 @@ Record record_from_json(const Json& json, const std::string& where) {
   for (const Json& output : reader.required<std::vector<Json>>("outputs")) {
     record.outputs.push_back(output_from_json(output, where));
   }
-  for (const Json& item : reader.optional<std::vector<Json>>("inputs", {})) {
-    const Reader fields(item, where);
-    InputRecord input;
-    input.role = fields.required<std::string>("role");
-    input.digest = fields.required<std::string>("digest");
-    input.producer = fields.optional<std::string>("producer", "");
-    input.labels = fields.optional<std::map<std::string, std::string>>("labels", {});
-    input.missing = fields.optional<std::string>("missing", "");
-    record.inputs.push_back(std::move(input));
-  }
+  taker.throw_if_wrong();
+  for (const Json& no_object : reader.optional<std::vector<Json>>(kInputs, {})) input_from_json(no_object, where);
   return record;
 }
 

@@ -43,10 +43,7 @@ std::optional<Record> Records::read(const ResultKey& key, bool strict) const {
   const fs::path path = folder_.record(key);
   if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
   try {
-    const std::string text = support::read_file(path);
-    const Json json = Json::parse(text, nullptr, false);
-    if (json.is_discarded()) throw ArtifactError(cat("'", path.string(), "' is not JSON"));
-    Record found = record_from_json(json, path.string());
+    Record found = record_from_text(support::read_file(path), path.string());
     if (found.key != key)
       throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
     return found;
@@ -76,7 +73,7 @@ Published Records::place(const Record& record) const {
   Published published;
   const fs::path path = folder_.record(record.key);
   folder_.make_folder_of(path);
-  const std::string text = to_json(record).dump(1) + "\n";
+  published.key = record.key;
   for (int tries = 0;; ++tries) {
     const bool occupied = ::access(path.c_str(), F_OK) == 0;
     // Its bytes may be whole, and then they hold: only what can be read and is damaged makes room for ours.
@@ -91,16 +88,18 @@ Published Records::place(const Record& record) const {
           beside.replace_extension(cat("conflict.", n, ".json"));
           if (::access(beside.c_str(), F_OK) == 0) continue;
           fault_point("write conflict");
-          support::write_file_atomically(beside, text, folder_.durable());
+          support::write_file_atomically(beside, record_text(record), folder_.durable());
           published.conflict_file = beside;
           break;
         }
       }
-      published.record = *std::move(existing);
+      published.task = existing->task;
+      published.result = to_result(*existing);
       break;
     }
     fault_point("write record");
-    const fs::path fresh = write_sibling(path, text, folder_.durable());
+    const auto write = [&](const support::TextSink& sink) { write_record(record, sink); };
+    const fs::path fresh = write_sibling(path, write, folder_.durable());
     fault_point("commit record");
     if (occupied) {
       // Damaged, or its objects are gone: it says nothing worth keeping.
@@ -120,7 +119,8 @@ Published Records::place(const Record& record) const {
     }
     fault_point("sync record");
     folder_.sync_folder_of(path);
-    published.record = record;
+    published.task = record.task;
+    published.result = to_result(record);
     break;
   }
   return published;

@@ -21,7 +21,9 @@ struct Published {
   bool existed = false;   ///< the key had a record already, with the same contents
   bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
   std::filesystem::path conflict_file;
-  Record record;  ///< the one that holds now
+  ResultKey key;
+  std::string task;  ///< that made the one that holds now
+  Result result;     ///< what it says
 };
 
 /// `read` and `place` may be called on any thread, beside everything else.

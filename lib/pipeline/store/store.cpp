@@ -15,19 +15,6 @@ namespace pe::pipeline {
 
 using support::cat;
 
-namespace {
-
-Result to_result(const Record& record) {
-  Result result;
-  result.status = record.status;
-  result.plan_key = record.plan_key;
-  if (record.occasion.is_object()) result.wall_s = record.occasion.value("wall_s", 0.0);
-  result.outputs = record.outputs;
-  return result;
-}
-
-}  // namespace
-
 struct Store::Parts {
   Parts(const fs::path& root, StoreOptions options) : folder(root, options) {}
 
@@ -50,17 +37,22 @@ std::vector<std::string> Store::take_warnings() const { return parts_->folder.ta
 // ---- results: the index answers, and the records are asked whether it is right ------------------------------------
 
 std::optional<Result> Store::find(const ResultKey& key) const {
-  if (const Result* known = parts_->index.result(key)) {
+  const PackedResult found = find_packed(key);
+  return found ? std::optional(found.unpack()) : std::nullopt;
+}
+
+PackedResult Store::find_packed(const ResultKey& key) const {
+  if (PackedResult known = parts_->index.result(key)) {
     // Somebody may have deleted the record by hand.
-    if (key.is_snapshot() ? parts_->records.exists(key) : parts_->records.listed(key)) return *known;
+    if (key.is_snapshot() ? parts_->records.exists(key) : parts_->records.listed(key)) return known;
     parts_->folder.warn(
         cat("the record of ", key.short_name(), " is gone, though the index knows it; it counts as missing"));
     parts_->index.note_gone(key);
-    return std::nullopt;
+    return {};
   }
   const auto record = parts_->records.read(key);
-  if (!record) return std::nullopt;
-  Result result = to_result(*record);
+  if (!record) return {};
+  const PackedResult result(to_result(*record));
   parts_->index.note_result(key, result);
   return result;
 }
@@ -100,7 +92,7 @@ Published Store::commit(const Record& record) {
 Published Store::place_record(const Record& record) const { return parts_->records.place(record); }
 
 void Store::remember(const Published& published) {
-  parts_->index.add_result(published.record.key, to_result(published.record));
+  parts_->index.add_result(published.key, published.result);
 }
 
 bool Store::forget(const ResultKey& key) {

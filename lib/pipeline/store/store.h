@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "pipeline/store/objects.h"
+#include "pipeline/store/packed_result.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/records.h"
 #include "pipeline/store/store_folder.h"
@@ -53,6 +54,8 @@ class Store {
   /// From the index; a miss is confirmed by opening the record. A record whose objects are gone counts as missing:
   /// ask `complete`.
   std::optional<Result> find(const ResultKey& key) const;
+  /// The same for those who keep very many; none when there is none.
+  PackedResult find_packed(const ResultKey& key) const;
   /// The whole record. Empty when there is none; a damaged one counts as none and is named in `warnings`.
   std::optional<Record> read(const ResultKey& key) const;
   /// Whether every object (members too) is there, single files with their size: one stat each, nothing rehashed.

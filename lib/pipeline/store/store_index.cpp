@@ -48,34 +48,36 @@ StoreIndex::StoreIndex(const StoreFolder& folder) : folder_(folder), content_(re
   }
 }
 
-const Result* StoreIndex::result(const ResultKey& key) const {
-  const auto found = content_.results.find(key);
-  return found == content_.results.end() ? nullptr : &found->second;
+PackedResult StoreIndex::result(const ResultKey& key) const {
+  const auto found = content_.results.find(PackedKey(key));
+  return found == content_.results.end() ? PackedResult() : found->second;
 }
 
-const std::string* StoreIndex::hint(const std::string& plan_key) const {
-  const auto found = content_.hints.find(plan_key);
-  return found == content_.hints.end() ? nullptr : &found->second;
+std::optional<std::string> StoreIndex::hint(const std::string& plan_key) const {
+  const auto found = content_.hints.find(PackedDigest(plan_key));
+  if (found == content_.hints.end()) return std::nullopt;
+  return found->second.hex();
 }
 
-void StoreIndex::add_result(const ResultKey& key, Result result) {
+void StoreIndex::add_result(const ResultKey& key, const Result& result) {
   forgets_ = false;
   fault_point("append index");
-  append(encode_result(key, result));
-  content_.results[key] = std::move(result);
+  PackedResult packed(result);
+  append(encode_result(PackedKey(key), packed));
+  content_.results[PackedKey(key)] = std::move(packed);
 }
 
 void StoreIndex::add_hint(const std::string& plan_key, const std::string& key) {
-  append(encode_hint(plan_key, key));
-  content_.hints[plan_key] = key;
+  append(encode_hint(PackedDigest(plan_key), PackedDigest(key)));
+  content_.hints[PackedDigest(plan_key)] = PackedDigest(key);
 }
 
 void StoreIndex::forget(const ResultKey& key) {
   // In a file that is newer than those of all other processes, which may hold the result.
   if (!forgets_) file_.close();
-  append(encode_forgotten(key), true);
+  append(encode_forgotten(PackedKey(key)), true);
   forgets_ = true;
-  content_.results.erase(key);
+  content_.results.erase(PackedKey(key));
 }
 
 void StoreIndex::append(const std::string& entry, bool sync, bool retried) {

@@ -3,6 +3,7 @@
 /// every result. A cache of the records: `Store` compares it with them.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "pipeline/store/index.h"
@@ -16,20 +17,24 @@ class StoreIndex {
  public:
   explicit StoreIndex(const StoreFolder& folder);
 
-  /// Null when the index does not know it.
-  const Result* result(const ResultKey& key) const;
-  /// The key that a plan key last led to; null as well.
-  const std::string* hint(const std::string& plan_key) const;
+  /// None when the index does not know it.
+  PackedResult result(const ResultKey& key) const;
+  /// The key that a plan key last led to; likewise.
+  std::optional<std::string> hint(const std::string& plan_key) const;
 
   /// For this process and those to come. @throws IoError; then for none.
-  void add_result(const ResultKey& key, Result result);
+  void add_result(const ResultKey& key, const Result& result);
   void add_hint(const std::string& plan_key, const std::string& key);
   void forget(const ResultKey& key);
 
   /// For this process alone, which has read it in the store, or found it gone.
-  void note_result(const ResultKey& key, const Result& result) { content_.results.emplace(key, result); }
-  void note_hint(const std::string& plan_key, const std::string& key) { content_.hints.emplace(plan_key, key); }
-  void note_gone(const ResultKey& key) { content_.results.erase(key); }
+  void note_result(const ResultKey& key, const PackedResult& result) {
+    content_.results.emplace(PackedKey(key), result);
+  }
+  void note_hint(const std::string& plan_key, const std::string& key) {
+    content_.hints.emplace(PackedDigest(plan_key), PackedDigest(key));
+  }
+  void note_gone(const ResultKey& key) { content_.results.erase(PackedKey(key)); }
 
   /// Merges index files once there are many, or when one is damaged.
   void tidy();

@@ -6,7 +6,10 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <string_view>
+
+#include "support/json_text.h"
 
 namespace pe::pipeline {
 
@@ -27,8 +30,11 @@ inline bool write_whole(int fd, std::string_view bytes) {
 /// rename of `support::write_file_atomically`. Synced when `durable`; its name is not. Nothing stays of a failure.
 /// @throws IoError; also when there is a file already.
 void write_new_file(const std::filesystem::path& path, std::string_view bytes, bool durable);
+/// The same of what `write` gives piece by piece.
+using WriteText = std::function<void(const support::TextSink&)>;
+void write_new_file(const std::filesystem::path& path, const WriteText& write, bool durable);
 
 /// The same under a name beside `path` that nobody else has, which it returns.
-std::filesystem::path write_sibling(const std::filesystem::path& path, std::string_view bytes, bool durable);
+std::filesystem::path write_sibling(const std::filesystem::path& path, const WriteText& write, bool durable);
 
 }  // namespace pe::pipeline

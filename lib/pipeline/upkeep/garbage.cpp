@@ -221,14 +221,13 @@ class Collector {
             continue;
           }
           if (name.find(".conflict.") == std::string::npos) continue;
-          const Json json = read_json(path);
-          if (!json.is_object()) continue;
           try {
-            for (const OutputRecord& output : record_from_json(json, path.string()).outputs) {
+            for (const OutputRecord& output : record_from_text(support::read_file(path), path.string()).outputs) {
               ++references_[output.object];
               for (const std::string& member : output.members) ++references_[member];
             }
-          } catch (const support::ArtifactError&) {
+          } catch (const support::Error&) {
+            // Damaged, or gone meanwhile.
           }
         }
       }

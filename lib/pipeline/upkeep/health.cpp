@@ -147,7 +147,7 @@ class Examination {
     IndexContent index = read_index(root_ / "index");
     for (const auto& [key, result] : index.results) {
       std::error_code error;
-      if (!fs::exists(store.record_path(key), error)) ++gone;
+      if (!fs::exists(store.record_path(key.unpack()), error)) ++gone;
     }
     if (gone > 0 || index.damaged > 0) {
       if (options_.fix) support::remove_tree(root_ / "index");

@@ -72,7 +72,7 @@ std::uint64_t StoredResult::bytes() const {
 std::string StoredResult::name() const { return key.is_snapshot() ? cat(task, "@", key.step) : task; }
 
 const StoredResult* Inventory::find(const ResultKey& key) const {
-  const auto found = by_key.find(key);
+  const auto found = by_key.find(PackedKey(key));
   return found == by_key.end() ? nullptr : &results[found->second];
 }
 
@@ -133,7 +133,7 @@ Inventory read_inventory(const Store& store) {
     inventory.results.push_back(std::move(result));
   }
   for (std::size_t i = 0; i < inventory.results.size(); ++i) {
-    inventory.by_key.emplace(inventory.results[i].key, i);
+    inventory.by_key.emplace(PackedKey(inventory.results[i].key), i);
     for (const OutputRecord& output : inventory.results[i].outputs) {
       std::vector<std::size_t>& makers = inventory.by_content[output.content];
       if (makers.empty() || makers.back() != i) makers.push_back(i);

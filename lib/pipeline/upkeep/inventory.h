@@ -20,7 +20,7 @@ struct StoredResult {
   std::string plan_key, stage, task, pipeline, run;
   ResultStatus status = ResultStatus::kDone;
   std::vector<OutputRecord> outputs;
-  std::vector<InputRecord> inputs;
+  RecordInputs inputs;
   std::string ended;           ///< UTC text that sorts
   double wall_s = 0;           ///< how long making it took
   std::int64_t gpus = 0;       ///< that it held while it was made
@@ -34,7 +34,7 @@ struct Inventory {
   std::vector<StoredResult> results;             ///< sorted by key
   std::vector<ResultKey> unreadable;             ///< there is a file, but no record can be read from it
   std::unordered_map<std::string, std::vector<std::size_t>> by_content;  ///< content digest → results that have it
-  std::unordered_map<ResultKey, std::size_t, ResultKeyHash> by_key;
+  std::unordered_map<PackedKey, std::size_t, PackedHash> by_key;
 
   const StoredResult* find(const ResultKey& key) const;
   /// The results whose outputs a result was made from, newest first for each input; what is gone is left out.

@@ -249,8 +249,8 @@ std::int64_t cpus_of(const Record& record) {
 
 std::string snapshot_label(const Record& record) { return cat("step-", record.key.step); }
 
-/// Without a checkpoint policy or anything to resume: it is to be made from nothing.
-Json document_of(const Store& store, const Inventory& inventory, const StageDescription& stage,
+/// task.json without a checkpoint policy or anything to resume: it is to be made from nothing.
+void write_task_file(const Store& store, const Inventory& inventory, const StageDescription& stage,
                  const std::vector<Record>& records, const fs::path& folder) {
   // A longer budget may have asked for the later ones: the newest config knows them all.
   const Record& record = records.back();
@@ -261,7 +261,7 @@ Json document_of(const Store& store, const Inventory& inventory, const StageDesc
   for (const Record& each : records) {
     if (each.key.is_snapshot()) file.add_snapshot(snapshot_label(each), each.key.step);
   }
-  return file.document();
+  file.write_to(folder / "task.json");
 }
 
 std::string last_line(const fs::path& log) {
@@ -336,8 +336,7 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
     launch.ticket = count;
     launch.directory = folder;
     launch.log = folder / "stage.log";
-    support::write_file_atomically(folder / "task.json",
-                                   document_of(store, inventory, *stage, records, folder).dump(1) + "\n", false);
+    write_task_file(store, inventory, *stage, records, folder);
     launch.arguments = {stage->executable, "--task", (folder / "task.json").string()};
     const Json& config = record.config;
     const bool computes = config.is_object() && config.contains("compute") && config["compute"].is_object();

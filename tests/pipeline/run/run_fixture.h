@@ -63,9 +63,7 @@ class SmallRun {
     task.stage = stage;
     task.config = Json{{"name", name}, {"salt", ""}};
     for (const std::size_t producer : inputs)
-      task.inputs.push_back(
-          {role, producer, stage->outputs.front().name, "",
-           std::map<std::string, std::string>{{"stage", graph.tasks[producer].label}}});
+      task.inputs.push_back({role, producer, stage->outputs.front().name, ""});
     graph.tasks.push_back(std::move(task));
     graph.stage_labels.push_back(name);
     return graph.tasks.size() - 1;

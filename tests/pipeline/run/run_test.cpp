@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/process.h"
+#include "support/text.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -38,7 +40,7 @@ struct Trunk : SmallRun {
   Trunk() {
     task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
     for (const auto& [child, label] : {std::pair(early, "s10"), std::pair(late, "s20")}) {
-      task(child).inputs.push_back({"init", trunk, "out", label, std::map<std::string, std::string>{{"stage", "trunk"}}});
+      task(child).inputs.push_back({"init", trunk, "out", label});
     }
     behaviour["trunk"] = [](FakeAttempt& attempt) {
       write_all_outputs(attempt);
@@ -97,7 +99,44 @@ BOOST_FIXTURE_TEST_CASE(nobody_reads_a_result_that_is_only_likely_to_hold, Small
   BOOST_TEST((plan().tasks[b].state == TaskState::kLikelyReuse));
   BOOST_TEST(run().exit_code == kRunDone);
   BOOST_TEST((runner->started == Names{"a", "b", "c"}));
-  BOOST_TEST(store->read({*store->hint(task(c).plan_key), -1})->inputs.at(0).digest == content(b));
+  BOOST_TEST(store->read({*store->hint(task(c).plan_key), -1})->inputs.begin()->digest == content(b));
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stage_that_hangs_in_check_is_killed_and_the_run_says_so, SmallRun) {
+  // It reads nothing, so that what does not fit into a pipe must not hold up the run either.
+  const auto a = add("a");
+  task(a).config = Json{{"name", "a"}, {"salt", std::string(300'000, 'x')}};
+  const fs::path program = folder / "pe-stuck", pid = folder / "pid";
+  std::ofstream(program) << "#!/bin/sh\n[ \"$1\" = --check ] || exit 9\nsleep 600 & echo $! >\"${0%/*}/pid\"\nsleep 600\n";
+  fs::permissions(program, fs::perms::owner_all);
+  stage->executable = program.string();
+  options.check_configs = true;
+  options.check_patience_s = 1;
+  const auto begun = std::chrono::steady_clock::now();
+  BOOST_CHECK_EXCEPTION(run(), support::ConfigError, [&](const support::ConfigError& error) {
+    const auto& told = error.diagnostics().front();
+    BOOST_TEST(told.message == "'" + program.string() + "' did not answer --check within 1.1 s");
+    BOOST_TEST(told.hint == "a stage reads configs from standard input, one a line, until it ends");
+    return true;
+  });
+  BOOST_TEST((std::chrono::steady_clock::now() - begun < std::chrono::seconds(60)));
+  BOOST_TEST(runner->started.empty());
+  BOOST_TEST(events.empty());
+  // What the stage had started is gone, too.
+  pid_t child = 0;
+  std::ifstream told(pid);
+  BOOST_REQUIRE(static_cast<bool>(told >> child));
+  const auto there = [&] {
+    std::string state;
+    std::ifstream(support::cat("/proc/", child, "/stat")).ignore(1000, ')') >> state;
+    return !state.empty() && state != "Z";
+  };
+  for (int i = 0; i < 1000 && there(); ++i) ::usleep(10'000);
+  BOOST_TEST(!there());
+  // The store was not touched: the next run goes on as if nothing had been.
+  options.check_configs = false;
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"a"}));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_failure_blocks_only_its_descendants, Diamond) {

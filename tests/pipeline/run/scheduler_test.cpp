@@ -139,9 +139,9 @@ BOOST_AUTO_TEST_CASE(this_machine_has_something) {
 BOOST_AUTO_TEST_CASE(the_longest_remaining_path_then_most_descendants_then_order) {
   Graph graph;
   graph.tasks.resize(6);  // 0 alone, 1 → 2 → 3, 4 → 5
-  graph.tasks[2].inputs.push_back({"in", 1, "out", "", {}});
-  graph.tasks[3].inputs.push_back({"in", 2, "out", "", {}});
-  graph.tasks[5].inputs.push_back({"in", 4, "out", "", {}});
+  graph.tasks[2].inputs.push_back({"in", 1, "out", ""});
+  graph.tasks[3].inputs.push_back({"in", 2, "out", ""});
+  graph.tasks[5].inputs.push_back({"in", 4, "out", ""});
   ReadyQueue queue(graph, {2, 1, 1, 1, 1, 1});
   for (const std::size_t task : {0, 1, 4}) queue.add(task);
   std::vector<std::size_t> order;

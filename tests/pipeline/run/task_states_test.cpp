@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pipeline/run/run_fixture.h"
+#include "support/hash.h"
 
 using namespace pe;            // NOLINT
 using namespace pe::pipeline;  // NOLINT
@@ -34,11 +35,12 @@ struct States : test::SmallRun {
     }
     return names;
   }
-  static Result result(const std::string& content, ResultStatus status = ResultStatus::kDone) {
+  static PackedResult result(const std::string& of, ResultStatus status = ResultStatus::kDone) {
     Result result;
     result.status = status;
+    const std::string content = support::sha256_hex(of);
     if (status == ResultStatus::kDone) result.outputs.push_back({"out", "metrics", content, content, 1, false, false, {}});
-    return result;
+    return PackedResult(result);
   }
   void finish(std::size_t i) {
     states->add_result(i, TaskStates::kWhole, result("of " + graph.tasks[i].id));
@@ -62,7 +64,7 @@ BOOST_FIXTURE_TEST_CASE(a_task_is_looked_at_once_when_the_last_of_its_inputs_is_
   }
   finish(parts.back());
   BOOST_TEST((news() == Names{"report"}));
-  BOOST_TEST(states->inputs_of(report).records.size() == 50u);
+  BOOST_TEST(states->inputs_of(report).digests.size() == 50u);
   // A result that is told of twice changes nothing.
   finish(parts.back());
   BOOST_TEST(news().empty());
@@ -98,8 +100,8 @@ BOOST_FIXTURE_TEST_CASE(a_block_reaches_every_descendant_and_names_its_root, Sta
   states->fail(a, "exit code 70");
   BOOST_TEST(news().size() == 20000u);
   BOOST_TEST((states->phase(last) == TaskPhase::kBlocked));
-  BOOST_TEST(states->at(last).reason == "needs a, which failed");
-  BOOST_TEST(states->at(last).blocked_by == "a");
+  BOOST_TEST(*states->at(last).reason == "needs a, which failed");
+  BOOST_TEST(*states->at(last).blocked_by == "a");
   BOOST_TEST(states->counts().at(TaskPhase::kBlocked) == 20000u);
 }
 
@@ -113,8 +115,14 @@ BOOST_FIXTURE_TEST_CASE(a_partial_gather_tells_in_its_key_what_is_missing_and_wh
   // A single input is needed whatever a gather may do without.
   BOOST_TEST((news() == Names{"report", "strict!"}));
   const TaskInputs failed = states->inputs_of(report);
-  BOOST_TEST(failed.records.at(1).missing == "failed");
-  BOOST_TEST(!failed.nothing_there);
+  BOOST_TEST(failed.missing.at(1) == "failed");
+  BOOST_TEST(!failed.nothing_there());
+  const InputRecord told = input_record(graph, task(report), failed, 1);
+  BOOST_TEST(told.missing == "failed");
+  BOOST_TEST(told.producer == "b");
+  BOOST_TEST(told.labels.at("stage") == task(b).label);
+  BOOST_TEST(told.digest.empty());
+  BOOST_TEST(input_record(graph, task(report), failed, 0).digest == failed.digests.at(0).digest);
   BOOST_REQUIRE(failed.digests.size() == 2u);
   const std::string key = task_key(task(report), failed.digests);
   states->set_phase(b, TaskPhase::kBlocked);
@@ -137,14 +145,14 @@ BOOST_FIXTURE_TEST_CASE(what_another_process_makes_is_read_or_waited_for_by_nobo
   const auto a = add("a"), b = add("b", {a}), c = add("c");
   begin({false, true, true});
   BOOST_TEST((news() == Names{"b!", "c"}));   // what becomes of a its own process tells
-  BOOST_TEST(states->at(b).reason.find("another process") != std::string::npos);
+  BOOST_TEST(states->at(b).reason->find("another process") != std::string::npos);
   BOOST_TEST((states->phase(c) == TaskPhase::kReady));
 }
 
 BOOST_FIXTURE_TEST_CASE(snapshots_are_needed_while_somebody_waits_for_them, States) {
   const auto trunk = add("trunk"), early = add("early");
   task(trunk).snapshots = {{"s10", 10}, {"s20", 20}};
-  task(early).inputs.push_back({"init", trunk, "out", "s10", std::map<std::string, std::string>{{"stage", "trunk"}}});
+  task(early).inputs.push_back({"init", trunk, "out", "s10"});
   begin();
   news();
   for (auto& snapshot : made.tasks[trunk].snapshots) snapshot.needed = false;

@@ -284,7 +284,7 @@ BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_leaves_a_key_that_can_be_le
       });
       Leases theirs(leases, on());
       if (!theirs.acquire(kKey).acquired) ::_exit(1);
-      theirs.name_stage(kKey, ::getpid());
+      theirs.name_stage(kKey, ::getpid(), process_start(::getpid()));
       clock += 31;
       if (!theirs.beat().empty()) ::_exit(2);
       theirs.release(kKey);
@@ -334,7 +334,7 @@ BOOST_FIXTURE_TEST_CASE(a_sweep_removes_what_the_dead_of_this_host_left_and_noth
 BOOST_FIXTURE_TEST_CASE(the_stage_at_work_is_named, Folder) {
   Leases ours(leases, on());
   ours.acquire(kKey);
-  ours.name_stage(kKey, ::getpid());
+  ours.name_stage(kKey, ::getpid(), process_start(::getpid()));
   const auto all = Leases::list(leases);
   BOOST_TEST(all.size() == 1u);
   BOOST_TEST(all.at(kKey)->stage_pid == ::getpid());

@@ -212,7 +212,7 @@ BOOST_FIXTURE_TEST_CASE(other_contents_under_one_key_are_kept_as_a_conflict, One
     BOOST_TEST(published.conflict);
     BOOST_TEST(published.conflict_file.filename().string() ==
                first.key.key + ".conflict." + std::to_string(n) + ".json");
-    BOOST_TEST((published.record.outputs == first.outputs));
+    BOOST_TEST((published.result.outputs == first.outputs));
   }
   BOOST_TEST((store.find(first.key)->outputs == first.outputs));
   BOOST_TEST(store.keys().size() == 1u);
@@ -323,9 +323,9 @@ BOOST_FIXTURE_TEST_CASE(index_files_of_thousands_of_hosts_are_merged_around_one_
   for (int i = 0; i < 30; ++i) {
     std::string bytes = index_header();
     all.push_back(record("t" + std::to_string(i), {}));
-    bytes += encode_hint(all[i].plan_key, all[i].key.key);
-    if (i == 3) bytes += encode_result(all[i].key, Result{});
-    if (i == 20) bytes += encode_forgotten(all[3].key);
+    bytes += encode_hint(PackedDigest(all[i].plan_key), PackedDigest(all[i].key.key));
+    if (i == 3) bytes += encode_result(PackedKey(all[i].key), PackedResult(Result{}));
+    if (i == 20) bytes += encode_forgotten(PackedKey(all[3].key));
     support::make_folders(folder / "store/index");
     support::write_file_atomically(folder / "store/index" / name(i), bytes, false);
     if (i != 10) fs::last_write_time(folder / "store/index" / name(i), old);
@@ -340,7 +340,7 @@ BOOST_FIXTURE_TEST_CASE(index_files_of_thousands_of_hosts_are_merged_around_one_
       (left == std::vector<std::string>{"0000000000000000-merged.log", name(10), "0000000000001011-merged.log"}));
   const IndexContent content = read_index(folder / "store/index");
   BOOST_TEST(content.hints.size() == 30u);
-  BOOST_TEST(content.results.count(all[3].key) == 0u);   // forgotten after it was recorded, and that order holds
+  BOOST_TEST(content.results.count(PackedKey(all[3].key)) == 0u);   // forgotten after it was recorded, and that order holds
 }
 
 BOOST_FIXTURE_TEST_CASE(a_newer_format_and_a_foreign_folder_are_refused, OneStore) {

@@ -1,0 +1,62 @@
+#include "pipeline/store/record_inputs.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "pipeline/store/packed_result.h"
+#include "pipeline/store/packing.h"
+
+namespace pe::pipeline {
+
+namespace {
+
+// Stands in place of a length. A digest takes half the bytes of its digits; every other text stands as it is.
+constexpr std::uint32_t kDigest = 0xffffffff;
+
+void put_text(std::string& bytes, std::string_view text) {
+  if (const PackedDigest digest(text); digest != PackedDigest()) {
+    put_bytes(bytes, kDigest);
+    put_bytes(bytes, digest);
+    return;
+  }
+  put_bytes(bytes, static_cast<std::uint32_t>(text.size()));
+  bytes.append(text);
+}
+
+std::string take_text(ByteCursor& cursor) {
+  const auto length = cursor.take<std::uint32_t>();
+  if (length == kDigest) return cursor.take<PackedDigest>().hex();
+  return std::string(cursor.take_bytes(length));
+}
+
+}  // namespace
+
+void RecordInputs::push_back(const InputRecord& input) {
+  for (const std::string* text : {&input.role, &input.digest, &input.producer, &input.missing}) put_text(bytes_, *text);
+  put_bytes(bytes_, static_cast<std::uint32_t>(input.labels.size()));
+  for (const auto& [axis, label] : input.labels) {
+    put_text(bytes_, axis);
+    put_text(bytes_, label);
+  }
+  ++count_;
+}
+
+void RecordInputs::Iterator::unpack() {
+  if (rest_.empty()) return;
+  ByteCursor cursor{rest_};
+  for (std::string* text : {&input_.role, &input_.digest, &input_.producer, &input_.missing}) *text = take_text(cursor);
+  input_.labels.clear();
+  for (auto labels = cursor.take<std::uint32_t>(); labels > 0; --labels) {
+    std::string axis = take_text(cursor);
+    input_.labels.emplace_hint(input_.labels.end(), std::move(axis), take_text(cursor));
+  }
+  size_ = rest_.size() - cursor.rest.size();
+}
+
+RecordInputs::Iterator& RecordInputs::Iterator::operator++() {
+  rest_.remove_prefix(size_);
+  unpack();
+  return *this;
+}
+
+}  // namespace pe::pipeline

@@ -1,0 +1,58 @@
+/// @file
+/// The inputs that a record names, packed: a report may gather a hundred thousand, each with a handful of short texts.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace pe::pipeline {
+
+/// One artifact that was read. `digest` is empty when the producer failed and the reader allows partial input.
+struct InputRecord {
+  std::string role;
+  std::string digest;                         ///< content digest
+  std::string producer;                       ///< id of the producing task, "trunk[seed=42]@b25"
+  std::map<std::string, std::string> labels;  ///< axis → label, and "stage"
+  std::string missing;                        ///< why it is absent
+};
+
+/// A list that grows at its end and is read from the front; each input is unpacked when it is looked at.
+class RecordInputs {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = InputRecord;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const InputRecord*;
+    using reference = const InputRecord&;
+
+    explicit Iterator(std::string_view rest) : rest_(rest) { unpack(); }
+    reference operator*() const { return input_; }
+    pointer operator->() const { return &input_; }
+    Iterator& operator++();
+    bool operator==(const Iterator& other) const { return rest_.size() == other.rest_.size(); }
+
+   private:
+    void unpack();
+
+    std::string_view rest_;  // from this input on
+    std::size_t size_ = 0;   // of this input's bytes
+    InputRecord input_;
+  };
+
+  void push_back(const InputRecord& input);
+  std::size_t size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+  Iterator begin() const { return Iterator(bytes_); }
+  Iterator end() const { return Iterator(std::string_view()); }
+
+ private:
+  std::string bytes_;
+  std::size_t count_ = 0;
+};
+
+}  // namespace pe::pipeline
