@@ -5,6 +5,7 @@
 //         --seconds S    at least, for each figure; 1
 //         --train-mb N   text that tokenizers are trained on; 10
 //         --text-mb N    text that is tokenised for its memory; may be given several times; 200 and 400
+//         --workers N    threads that tokenise it; may be given several times; 2
 //         --fetch-mb N   a file that is fetched; 512
 //
 // Text and models are those of PE_TEST_DATA; PE_TEST_PYTHON names a Python with the packages sentencepiece and
@@ -64,6 +65,7 @@ namespace fs = std::filesystem;
 double at_least_s = 1;
 std::size_t train_bytes = 10'000'000, fetch_bytes = 512'000'000;
 std::vector<std::size_t> text_bytes;
+std::vector<int> worker_counts;
 
 double cpu_now() {
   timespec now{};
@@ -480,26 +482,28 @@ void write_pages(const fs::path& folder, const std::vector<std::string>& texts, 
 void measure_memory() {
   const std::vector<std::string> texts = web_pages();
   const test::TempFolder folder;
-  fmt::print("memory at the peak of pe-tokenize, BPE 32,000, two workers, mapped text counted\n");
+  fmt::print("memory at the peak of pe-tokenize, BPE 32,000, mapped text counted\n");
   for (std::size_t i = 0; i < text_bytes.size(); ++i) {
     const fs::path raw = folder / fmt::format("raw{}", i);
     write_pages(raw, texts, text_bytes[i]);
-    data::TokenizeConfig config;
-    config.tokenizer = data::TokenizeConfig::Tokenizer::kFile;
-    config.model = (data_folder() / "models" / "mistral-v1-32000.model").string();
-    config.workers = 2;
-    artifact::Workspace workspace;
-    workspace.inputs["raw"] = {{raw, artifact::Kind::kRawText, "", {}}};
-    workspace.outputs["data"] = folder / fmt::format("data{}", i);
-    workspace.progress = &support::silent_progress();
-    std::int64_t grown = 0;
-    const double seconds = wall_of([&] { grown = test::peak_growth([&] { data::tokenize(config, workspace); }); });
-    fmt::print("  {:6.0f} MB of text {:8.0f} MB of memory, {:.1f} MB/s by the clock\n",
-               static_cast<double>(text_bytes[i]) / 1e6, static_cast<double>(grown) / 1e6,
-               static_cast<double>(text_bytes[i]) / 1e6 / seconds);
-    std::fflush(stdout);
+    for (const int workers : worker_counts) {
+      data::TokenizeConfig config;
+      config.tokenizer = data::TokenizeConfig::Tokenizer::kFile;
+      config.model = (data_folder() / "models" / "mistral-v1-32000.model").string();
+      config.workers = workers;
+      artifact::Workspace workspace;
+      workspace.inputs["raw"] = {{raw, artifact::Kind::kRawText, "", {}}};
+      workspace.outputs["data"] = folder / fmt::format("data{}_{}", i, workers);
+      workspace.progress = &support::silent_progress();
+      std::int64_t grown = 0;
+      const double seconds = wall_of([&] { grown = test::peak_growth([&] { data::tokenize(config, workspace); }); });
+      fmt::print("  {:6.0f} MB of text, {} worker{} {:8.0f} MB of memory, {:.1f} MB/s by the clock\n",
+                 static_cast<double>(text_bytes[i]) / 1e6, workers, workers > 1 ? "s" : "", static_cast<double>(grown) / 1e6,
+                 static_cast<double>(text_bytes[i]) / 1e6 / seconds);
+      std::fflush(stdout);
+      fs::remove_all(workspace.outputs["data"]);
+    }
     fs::remove_all(raw);
-    fs::remove_all(workspace.outputs["data"]);
   }
 
   constexpr std::uint64_t kDocuments = 15'000'000;
@@ -528,11 +532,14 @@ int main(int argc, char** argv) {
     else if (word == "--train-mb" && i + 1 < argc) train_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
     else if (word == "--text-mb" && i + 1 < argc)
       text_bytes.push_back(static_cast<std::size_t>(std::atof(argv[++i]) * 1e6));
+    else if (word == "--workers" && i + 1 < argc)
+      worker_counts.push_back(std::atoi(argv[++i]));
     else if (word == "--fetch-mb" && i + 1 < argc)
       fetch_bytes = static_cast<std::size_t>(std::atof(argv[++i]) * 1e6);
     else wanted.push_back(word);
   }
   if (text_bytes.empty()) text_bytes = {200'000'000, 400'000'000};
+  if (worker_counts.empty()) worker_counts = {2};
   if (!fs::exists(data_folder() / "fineweb")) {
     fmt::print(stderr, "PE_TEST_DATA names no folder with fineweb/ and models/\n");
     return 77;
