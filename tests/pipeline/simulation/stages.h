@@ -53,8 +53,7 @@ inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root) {
     task.retry = retry;
     for (std::size_t producer = 0; producer < i; ++producer) {
       if ((shape[i] >> producer & 1u) == 0) continue;
-      task.inputs.push_back(
-          {"in", producer, "out", "", std::map<std::string, std::string>{{"stage", graph.tasks[producer].label}}});
+      task.inputs.push_back({"in", producer, "out", ""});
     }
     graph.stage_labels.push_back(task.label);
     graph.tasks.push_back(std::move(task));
