@@ -57,8 +57,12 @@ void TaskFileWriter::add_input(const Store& store, const std::string& role, cons
             {"digest", output.content},
             {"labels", labels}};
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
-  inputs.lines += cat(inputs.count++ == 0 ? "" : ",", "\n   ",
-                      item.dump(-1, ' ', false, Json::error_handler_t::replace));
+  // A value a line, as in the rest of the file: stages in sh read it by lines.
+  inputs.lines += inputs.count++ == 0 ? "\n   " : ",\n   ";
+  for (const char c : item.dump(1, ' ', false, Json::error_handler_t::replace)) {
+    inputs.lines += c;
+    if (c == '\n') inputs.lines += "   ";
+  }
 }
 
 void TaskFileWriter::add_missing(const InputRecord& input) {
