@@ -3,6 +3,7 @@
 #include "model/machine.h"
 #include "stage/stage_main.h"
 #include "training/branch_decay.h"
+#include "training/resume.h"
 using pe::artifact::Kind;
 
 int main(int argc, char** argv) {
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
        .costs = {{"tokens", "decay.horizon_tokens * decay.end * decay.share"}},
        .epilogue = "Model, optimizer, batch and data position come from the snapshot, which must lie at\n"
                    "end * (1 - share) of the horizon.\n",
+       .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},
       pe::training::branch_decay);

@@ -3,6 +3,7 @@
 #include "model/machine.h"
 #include "stage/stage_main.h"
 #include "training/drop_pe.h"
+#include "training/resume.h"
 using pe::artifact::Kind;
 
 int main(int argc, char** argv) {
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
        .costs = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}},
        .epilogue = "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
                    "control with the same schedule.\n",
+       .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},
       pe::training::drop_pe);

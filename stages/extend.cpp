@@ -4,6 +4,7 @@
 #include "model/compute.h"
 #include "model/machine.h"
 #include "stage/stage_main.h"
+#include "training/resume.h"
 using pe::artifact::Kind;
 
 int main(int argc, char** argv) {
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
        .costs = {{"tokens", "extend.tokens"}},
        .epilogue = "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
                    "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",
+       .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},
       pe::training::extend);

@@ -2,6 +2,7 @@
 #include "model/compute.h"
 #include "model/machine.h"
 #include "stage/stage_main.h"
+#include "training/resume.h"
 #include "training/train.h"
 using pe::artifact::Kind;
 
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
            .free_when = {{"train.schedule", "wsd"}, {"train.decay_share", 0}, {"train.warmup_share", 0}}},
        .costs = {{"tokens", "train.tokens"}},
        .epilogue = "Snapshots are points of the trajectory that are artifacts of their own; pe-pipeline asks for them.\n",
+       .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},
       pe::training::train);

@@ -94,7 +94,7 @@ class CheckpointReader {
   };
   /// Many, shared among threads. When some are damaged, the first of them is named; what `out` holds then is undefined.
   void read(std::span<const Destination> destinations, int threads) const;
-  /// Reads every tensor and checks its CRC; keeps none of them.
+  /// Checks the CRC of every tensor that this reader has not read yet, so that after it the whole file was checked.
   void verify(int threads = 1) const;
 
  private:

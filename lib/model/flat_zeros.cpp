@@ -24,4 +24,15 @@ at::Tensor flat_zeros(std::int64_t count, const at::TensorOptions& options) {
   return at::from_blob(begin, {count}, [base, mapped](void*) { ::munmap(base, mapped); }, options);
 }
 
+void move_contents(const at::Tensor& from, const at::Tensor& to) {
+  TORCH_INTERNAL_ASSERT(from.is_cpu() && from.scalar_type() == to.scalar_type() && from.numel() == to.numel());
+  if (!to.is_cpu() || to.numel() == 0) {
+    to.copy_(from);
+    return;
+  }
+  const c10::Storage &source = from.storage(), &target = to.storage();
+  TORCH_INTERNAL_ASSERT(to.storage_offset() == 0 && from.storage_offset() == 0 && source.nbytes() == target.nbytes());
+  target.set_data_ptr_noswap(source.set_data_ptr(at::DataPtr()));
+}
+
 }  // namespace pe::model

@@ -234,6 +234,7 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
     if (flags.check) return check_configs(info, schema, check);
     WorkOrder order = flags.task.empty() ? order_from_flags(flags, info, schema) : read_task(flags.task, info, schema);
     require_own_program(order, info);
+    if (info.prefetch && support::own_ranks().is_first()) info.prefetch(order.workspace);
     check_ranks(info, order.config);
     check(order.config);
     if (launches(info, order.config)) return launch(order, argc, argv);

@@ -55,6 +55,9 @@ struct StageInfo {
   Json costs = Json::object();   ///< arithmetic expressions over config keys: {"tokens": "train.tokens", "flops": …}
   /// Shown by --help after the fields.
   std::string epilogue;
+  /// Called on rank 0 as soon as the order is known: asks the system to read files that the body needs, and does not wait. Called
+  /// again when `prepare` re-executes the program. May be null.
+  std::function<void(const artifact::Workspace& workspace)> prefetch;
   /// Called before anything else with the bound config's Json, in stages that use LibTorch: sets threads, instruction
   /// sets and determinism (it may re-execute the program). Null elsewhere.
   std::function<void(const Json& config, int argc, char** argv)> prepare;

@@ -1,7 +1,11 @@
 #include "training/resume.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "support/error.h"
@@ -33,6 +37,26 @@ std::vector<Found> checkpoints_in(const std::filesystem::path& folder) {
   return found;
 }
 
+std::vector<std::filesystem::path> folders_of(const artifact::Workspace& workspace) {
+  std::vector<std::filesystem::path> folders{workspace.work / "checkpoints"};
+  if (workspace.resume && *workspace.resume != workspace.work) folders.push_back(*workspace.resume / "checkpoints");
+  return folders;
+}
+
+/// Every checkpoint that a run may resume from, newest first.
+std::vector<Found> candidates(const std::vector<std::filesystem::path>& folders, const std::optional<artifact::Snapshot>& earlier) {
+  std::vector<Found> found;
+  for (const auto& folder : folders) {
+    const std::vector<Found> more = checkpoints_in(folder);
+    found.insert(found.end(), more.begin(), more.end());
+  }
+  if (earlier && earlier->outputs.count("model") && earlier->outputs.count("metrics")) {
+    found.push_back({earlier->step, earlier->outputs.at("model"), earlier->outputs.at("metrics")});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
+  return found;
+}
+
 /// The first thing in which a checkpoint is of another run; empty when it is of this one. A snapshot does not tell its
 /// schedule: whoever names it as earlier knows that from its key.
 std::string difference(const artifact::CheckpointMeta& found, const artifact::CheckpointMeta& expected, bool is_snapshot) {
@@ -55,11 +79,22 @@ std::string difference(const artifact::CheckpointMeta& found, const artifact::Ch
 
 }  // namespace
 
+void prefetch_checkpoint(const artifact::Workspace& workspace) {
+  const std::vector<Found> found = candidates(folders_of(workspace), workspace.earlier);
+  if (found.empty()) return;
+  // In a thread, since the calls block while the disk's queue is full. Errors are left to whoever reads the file.
+  std::thread([path = found.front().path] {
+    const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat about{};
+    if (!fd || ::fstat(fd.get(), &about) != 0) return;
+    constexpr off_t kPiece = off_t{32} << 20;
+    for (off_t at = 0; at < about.st_size; at += kPiece) ::posix_fadvise(fd.get(), at, kPiece, POSIX_FADV_WILLNEED);
+  }).detach();
+}
+
 ResumeStore::ResumeStore(const artifact::Workspace& workspace, const CheckpointConfig& config,
                          support::Progress& progress)
-    : folders_{workspace.work / "checkpoints"}, earlier_(workspace.earlier), config_(config), progress_(progress) {
-  if (workspace.resume && *workspace.resume != workspace.work) folders_.push_back(*workspace.resume / "checkpoints");
-}
+    : folders_(folders_of(workspace)), earlier_(workspace.earlier), config_(config), progress_(progress) {}
 
 ResumeStore::~ResumeStore() {
   if (writer_.valid()) writer_.wait();
@@ -134,16 +169,7 @@ void ResumeStore::adopt(std::int64_t step) const {
 bool ResumeStore::restore(const artifact::CheckpointMeta& expected, std::int64_t after, std::int64_t until,
                           const std::function<void(const artifact::CheckpointReader&,
                                                    const std::filesystem::path* metrics)>& load) {
-  std::vector<Found> found;
-  for (const auto& folder : folders_) {
-    const std::vector<Found> more = checkpoints_in(folder);
-    found.insert(found.end(), more.begin(), more.end());
-  }
-  if (earlier_ && earlier_->outputs.count("model") && earlier_->outputs.count("metrics")) {
-    found.push_back({earlier_->step, earlier_->outputs.at("model"), earlier_->outputs.at("metrics")});
-  }
-  std::stable_sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
-  for (const Found& candidate : found) {
+  for (const Found& candidate : candidates(folders_, earlier_)) {
     if (candidate.step <= after || candidate.step > until) continue;
     try {
       const artifact::CheckpointReader checkpoint(candidate.path);

@@ -19,6 +19,10 @@
 
 namespace pe::training {
 
+/// Asks the system to read the newest checkpoint of this workspace into its page cache, and does not wait for it. Called when the
+/// program starts, so that the disk works while LibTorch is loaded and the model is built.
+void prefetch_checkpoint(const artifact::Workspace& workspace);
+
 class ResumeStore {
  public:
   ResumeStore(const artifact::Workspace& workspace, const CheckpointConfig& config, support::Progress& progress);

@@ -448,18 +448,18 @@ class Loop {
     return store_.restore(expected, run_.first_step, limit, [&](const artifact::CheckpointReader& checkpoint,
                                                                 const std::filesystem::path* metrics) {
       Json inexact = marks_of(checkpoint, metrics == nullptr ? fingerprint_of(run_) : Json::object());
-      // All of it is checked before any of it is put in place: a damaged tensor must not leave half of it in the model.
       Curves curves = metrics == nullptr ? Curves::read(checkpoint) : curves_of_snapshot(run_, *metrics, checkpoint.meta().step);
       std::vector<StatePart> state = this->state();
       if (!checkpoint.meta().extra.contains("best")) {   // from before the first validation
         std::erase_if(state, [](const StatePart& part) { return part.name == kBestPart; });
       }
       for (const StatePart& part : state) model::require_tensors(checkpoint, part.name, run_.model, part.absent);
+      // Read into separate memory and checked as a whole, unused tensors included: a damaged file must change nothing.
+      const std::vector<StatePart> read = host_zeros_like(state);
+      for (const StatePart& part : read) model::read_tensors(checkpoint, part.name, run_.model, part.flat, part.absent);
       checkpoint.verify(at::get_num_threads());
-      try {
-        for (const StatePart& part : state) model::read_tensors(checkpoint, part.name, run_.model, part.flat, part.absent);
-      } catch (const ArtifactError& error) {
-        throw support::IoError(cat("a checkpoint changed while it was read: ", error.what()));
+      for (std::size_t i = 0; i < state.size(); ++i) {
+        for (std::size_t j = 0; j < state[i].flat.size(); ++j) model::move_contents(read[i].flat[j], state[i].flat[j]);
       }
       at_.step = checkpoint.meta().step;
       at_.curves = std::move(curves);

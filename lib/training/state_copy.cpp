@@ -16,23 +16,25 @@ StateCopy::~StateCopy() {
   if (allocating_.valid()) allocating_.wait();
 }
 
-/// Pinned where a GPU copies into it, and 0 where the model's buffers are padded, since checkpoints do not hold the
-/// padding.
-void StateCopy::allocate(const std::vector<StatePart>& state) {
+/// Pinned where a GPU copies into or out of it, and 0 where the model's buffers are padded, since checkpoints do not hold
+/// the padding.
+std::vector<StatePart> host_zeros_like(const std::vector<StatePart>& state) {
+  std::vector<StatePart> made;
   for (const StatePart& part : state) {
     StatePart copy{.name = part.name, .flat = {}, .absent = part.absent};
     for (const at::Tensor& flat : part.flat) {
       copy.flat.push_back(
           model::flat_zeros(flat.numel(), at::TensorOptions(flat.scalar_type()).pinned_memory(flat.is_cuda())));
     }
-    copy_.push_back(std::move(copy));
+    made.push_back(std::move(copy));
   }
+  return made;
 }
 
 void StateCopy::prepare(const std::vector<StatePart>& state) {
   if (allocating_.valid() || !copy_.empty()) return;
   allocating_ = std::async(std::launch::async, [this, state] {
-    allocate(state);
+    copy_ = host_zeros_like(state);
     constexpr std::int64_t kPage = 4096;
     for (const StatePart& part : copy_) {
       for (const at::Tensor& flat : part.flat) {
@@ -46,7 +48,7 @@ void StateCopy::prepare(const std::vector<StatePart>& state) {
 const std::vector<StatePart>& StateCopy::take(const std::vector<StatePart>& state) {
   const at::NoGradGuard no_gradients;
   if (allocating_.valid()) allocating_.get();
-  if (copy_.empty()) allocate(state);
+  if (copy_.empty()) copy_ = host_zeros_like(state);
   for (std::size_t i = 0; i < state.size(); ++i) {
     for (std::size_t j = 0; j < state[i].flat.size(); ++j) copy_[i].flat[j].copy_(state[i].flat[j]);
   }

@@ -13,6 +13,9 @@ namespace pe::training {
 /// The weights, then what the optimizer holds.
 std::vector<StatePart> state_of(const model::LanguageModel& model, const Optimizer& optimizer);
 
+/// Buffers on the host with the layout of `state`, filled with zeros.
+std::vector<StatePart> host_zeros_like(const std::vector<StatePart>& state);
+
 class StateCopy {
  public:
   ~StateCopy();
@@ -25,8 +28,6 @@ class StateCopy {
   const std::vector<StatePart>& take(const std::vector<StatePart>& state);
 
  private:
-  void allocate(const std::vector<StatePart>& state);
-
   std::vector<StatePart> copy_;
   std::future<void> allocating_;
 };

@@ -128,6 +128,34 @@ BOOST_AUTO_TEST_CASE(many_tensors_are_read_by_several_threads_and_the_first_dama
   }
 }
 
+BOOST_AUTO_TEST_CASE(verifying_covers_what_was_not_read) {
+  const test::TempFolder folder;
+  const auto read = values(5000), unread = values(6000);
+  {
+    CheckpointWriter writer(folder / "c.h5", {}, sample_meta());
+    writer.add({"model/read", Dtype::kF32, {5000}}, std::as_bytes(std::span(read)));
+    writer.add({"model/unread", Dtype::kF32, {6000}}, std::as_bytes(std::span(unread)));
+    writer.finish(false);
+  }
+  std::string bytes = support::read_file(folder / "c.h5");
+  const std::size_t at = bytes.find(std::string(reinterpret_cast<const char*>(unread.data() + 5500), 64));
+  BOOST_REQUIRE(at != std::string::npos);
+  bytes[at] ^= 1;
+  std::ofstream(folder / "bad.h5", std::ios::binary) << bytes;
+  const auto names_it = [](const ArtifactError& e) {
+    return std::string(e.what()).find("/model/unread: expected CRC-32C") != std::string::npos;
+  };
+  std::vector<float> out(5000);
+  const std::vector<CheckpointReader::Destination> destinations{{{"model/read", Dtype::kF32, {5000}}, std::as_writable_bytes(std::span(out))}};
+  for (const bool at_once : {false, true}) {
+    const CheckpointReader reader(folder / "bad.h5");
+    if (at_once) reader.read(destinations, 2);
+    else reader.read(destinations[0].expected, destinations[0].out);
+    BOOST_TEST((out == read));
+    for (int i = 0; i < 2; ++i) BOOST_CHECK_EXCEPTION(reader.verify(2), ArtifactError, names_it);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_model_names_both_shapes) {
   const test::TempFolder folder;
   write_sample(folder / "c.h5");

@@ -74,6 +74,19 @@ BOOST_AUTO_TEST_CASE(large_buffers_are_zero_aligned_and_ours_to_write) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(moved_contents_reach_every_view) {
+  for (const std::int64_t count : {0, 5, 3'000'000}) {
+    const at::Tensor to = pe::model::flat_zeros(count, at::TensorOptions(at::kFloat)), view = to.narrow(0, count / 2, count - count / 2);
+    const at::Tensor from = pe::model::flat_zeros(count, at::TensorOptions(at::kFloat));
+    from.fill_(1.5);
+    pe::model::move_contents(from, to);
+    BOOST_TEST(to.eq(1.5).all().item<bool>());
+    BOOST_TEST(view.eq(1.5).all().item<bool>());
+    to.fill_(2);
+    BOOST_TEST(view.eq(2).all().item<bool>());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_forward_pass_is_the_definition_by_naive_loops) {
   ModelConfig config = small();
   config.init_std = 0.3;   // so that every part matters

@@ -134,6 +134,27 @@ BOOST_AUTO_TEST_CASE(asking_for_more_checkpoints_changes_no_result) {
   BOOST_TEST((support::read_file(folder / "many/metrics.h5") == support::read_file(folder / "none/metrics.h5")));
 }
 
+// Without a checkpoint, with one that cannot be read, and with one of an earlier attempt.
+BOOST_AUTO_TEST_CASE(prefetching_changes_nothing) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace workspace = workspace_in(folder / "run", data);
+  training::prefetch_checkpoint(workspace);
+  fs::create_directories(workspace.work / "checkpoints/step-99.h5");
+  training::prefetch_checkpoint(workspace);
+  fs::remove(workspace.work / "checkpoints/step-99.h5");
+  train_until(5, small_config(), workspace);
+  const std::string before = support::read_file(workspace.work / "checkpoints/step-5.h5");
+  artifact::Workspace second = workspace_in(folder / "second", data);
+  second.resume = workspace.work;
+  training::prefetch_checkpoint(second);
+  BOOST_TEST((support::read_file(workspace.work / "checkpoints/step-5.h5") == before));
+  training::train(small_config(), second);
+  artifact::Workspace whole = workspace_in(folder / "whole", data);
+  training::train(small_config(), whole);
+  BOOST_TEST((support::read_file(folder / "second/model.h5") == support::read_file(folder / "whole/model.h5")));
+}
+
 BOOST_AUTO_TEST_CASE(a_damaged_checkpoint_falls_back_to_one_of_an_earlier_attempt) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
@@ -171,6 +192,39 @@ BOOST_AUTO_TEST_CASE(the_only_checkpoint_is_damaged_and_training_begins_anew) {
   BOOST_TEST(watch.warnings.size() == 1U);
   BOOST_TEST((support::read_file(folder / "again/model.h5") == support::read_file(folder / "whole/model.h5")));
   BOOST_TEST((support::read_file(folder / "again/metrics.h5") == support::read_file(folder / "whole/metrics.h5")));
+}
+
+// Such as one of a later version: nothing of a damaged file can be trusted.
+BOOST_AUTO_TEST_CASE(a_damaged_tensor_that_training_does_not_use_is_refused_too) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  artifact::Workspace whole = workspace_in(folder / "whole", data), again = workspace_in(folder / "again", data);
+  training::train(small_config(), whole);
+  train_until(8, small_config(), again);
+  const fs::path path = again.work / "checkpoints/step-8.h5", larger = again.work / "larger.h5";
+  const std::string unused(4000, 'u');
+  {
+    const artifact::CheckpointReader reader(path);
+    artifact::CheckpointWriter writer(larger, {}, reader.meta());
+    for (const artifact::TensorInfo& info : reader.tensors()) writer.add(info, reader.read(info.name));
+    writer.add({"unused/x", artifact::Dtype::kU8, {4000}}, std::as_bytes(std::span(unused)));
+    writer.finish(false);
+  }
+  for (const bool damaged : {true, false}) {
+    std::string bytes = support::read_file(larger);
+    const std::size_t at = bytes.find(unused);
+    BOOST_REQUIRE(at != std::string::npos);
+    if (damaged) bytes[at + 2000] = 'v';
+    for (const auto& entry : fs::directory_iterator(again.work / "checkpoints")) fs::remove(entry);
+    support::write_file_atomically(path, bytes, false);
+    Watching watch(-1);
+    again.progress = &watch;
+    training::train(small_config(), again);
+    BOOST_TEST(watch.warnings.size() == (damaged ? 1U : 0U));
+    if (damaged) BOOST_TEST(watch.warnings.at(0).find("step-8.h5': /unused/x: expected CRC-32C") != std::string::npos, watch.warnings.at(0));
+    BOOST_TEST((support::read_file(folder / "again/model.h5") == support::read_file(folder / "whole/model.h5")));
+    BOOST_TEST((support::read_file(folder / "again/metrics.h5") == support::read_file(folder / "whole/metrics.h5")));
+  }
 }
 
 // Not counted among the `keep`, or the last good one would go and the damaged one stay.
