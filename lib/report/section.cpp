@@ -231,6 +231,25 @@ std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
   return cells;
 }
 
+std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms) {
+  std::vector<std::vector<std::string>> parts;
+  for (const Arm* arm : arms) parts.push_back(support::split(arm->variant, ','));
+  const bool comparable = std::all_of(parts.begin(), parts.end(), [&](const auto& own) { return own.size() == parts[0].size(); });
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    Arm named{.encoding = arms[i]->encoding, .variant = arms[i]->variant, .runs = {}};
+    if (comparable) {
+      std::vector<std::string> differing;
+      for (std::size_t k = 0; k < parts[i].size(); ++k) {
+        if (std::any_of(parts.begin(), parts.end(), [&](const auto& other) { return other[k] != parts[0][k]; })) differing.push_back(parts[i][k]);
+      }
+      named.variant = support::trim(support::join(differing, ","));
+    }
+    names.push_back(arm_name(named, tells_variants(results)));
+  }
+  return names;
+}
+
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,
                     double (*transform)(double), const std::string& end_note, Series::Role seed_role) {

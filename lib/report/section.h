@@ -78,6 +78,9 @@ std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 
 /// Columns "Encoding" and, where there are several, "Variant"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
+/// Names of a figure's rows: arm_name without the parts of the variant that are the same in all of these arms, so that what tells
+/// them apart is not cut off. The names stay distinct.
+std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms);
 /// Adds main, seeds (lines, or points) and band of an arm; `values` [seed][point]; `transform` maps them to the axis.
 void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::vector<std::string>& seeds,
                     const std::vector<double>& xs, const std::vector<std::vector<double>>& values,

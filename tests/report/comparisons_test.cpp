@@ -149,6 +149,36 @@ BOOST_AUTO_TEST_CASE(sentences_forest_and_parity_use_one_protocol) {
   BOOST_TEST(headline_protocol(perplexities({.protocols = {"prefix", "sliding"}})) == "sliding");
 }
 
+BOOST_AUTO_TEST_CASE(rows_of_figures_are_named_by_what_tells_them_apart) {
+  Results results;
+  results.variants = {"evaluate, scaffold, drop, late 2", "evaluate, scaffold, drop, d50", "evaluate, scaffold", ""};
+  const Arm late{"rope", results.variants[0], {}}, half{"rope", results.variants[1], {}}, yarn{"yarn", results.variants[1], {}},
+      other{"rope", results.variants[2], {}}, plain{"rope", "", {}};
+  using Names = std::vector<std::string>;
+  BOOST_TEST(row_names(results, {&late, &half}) == (Names{"rope, late 2", "rope, d50"}), boost::test_tools::per_element());
+  BOOST_TEST(row_names(results, {&yarn, &half}) == (Names{"yarn", "rope"}), boost::test_tools::per_element());
+  BOOST_TEST(row_names(results, {&half}) == Names{"rope"}, boost::test_tools::per_element());
+  // With different numbers of labels it is unclear which of them correspond.
+  BOOST_TEST(row_names(results, {&half, &other, &plain}) == (Names{"rope, evaluate, scaffold, drop, d50", "rope, evaluate, scaffold", "rope"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(row_names(results, {}).empty());
+}
+
+// As in pipelines/scaffold_nope_rope_yarn_pope.yml, where every row read "rope, evaluate, scaffold, d…".
+BOOST_AUTO_TEST_CASE(rows_of_dropped_encodings_show_when_they_were_dropped) {
+  const Results one = perplexities({.encodings = {"rope"}});
+  Results results = one;
+  results.arms.clear();
+  results.variants = {"evaluate, scaffold, drop, d50", "evaluate, scaffold, drop, d87", "evaluate, scaffold, nodrop, d50",
+                      "evaluate, scaffold, nodrop, d87"};
+  for (const std::string& variant : results.variants) results.arms.push_back({"rope", variant, one.arms[0].runs});
+  const Section section = section_of("differences", results);
+  const Figure& figure = section.figures.at(0);
+  BOOST_TEST(figure.id == "drop_effect");
+  BOOST_TEST(figure.y_names == (std::vector<std::string>{"rope, d87", "rope, d50"}), boost::test_tools::per_element());
+  BOOST_TEST(figure.panels.at(0).series.at(0).name == "rope, evaluate, scaffold, drop, d50");   // in data, the whole name
+}
+
 BOOST_AUTO_TEST_CASE(small_samples_are_marked) {
   const Section few = section_of("perplexity", perplexities({.documents = 8}));
   BOOST_TEST(contains(format_cell(few.tables[0].rows[0].cells.back(), few.tables[0].columns.back()), "†"));

@@ -126,7 +126,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
   }
   std::reverse(rows.begin(), rows.end());  // the first on top
   std::size_t fewest_seeds = 0;
-  for (const Arm* arm : rows) figure.y_names.push_back(arm_name(*arm, tells_variants(results)));
+  figure.y_names = row_names(results, rows);
   for (const std::int64_t length : lengths_of(results, protocol)) {
     Panel panel{.title = cat(length_header(results, length), " tokens")};
     double low = 0, high = 0;
@@ -145,7 +145,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
       }
       const TwoLevel& d = *pair.difference;
       fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
-      Series series{.name = figure.y_names[static_cast<std::size_t>(row)],
+      Series series{.name = arm_name(*pair.arm, tells_variants(results)),
                     .look = palette.look(pair.arm->encoding),
                     .labelled = false};
       series.points.push_back({.x = d.estimate,

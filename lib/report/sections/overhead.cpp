@@ -74,7 +74,9 @@ Section overhead_section(const Results& results, Palette& palette) {
       if (std::find(order.begin(), order.end(), bar.arm) == order.end()) order.push_back(bar.arm);
     }
   }
-  for (const std::size_t arm : order) figure.y_names.push_back(arm_name(results.arms[arm], tells_variants(results)));
+  std::vector<const Arm*> rows;
+  for (const std::size_t arm : order) rows.push_back(&results.arms[arm]);
+  figure.y_names = row_names(results, rows);
   for (const auto& [title, with, without, memory] : panels) {
     Panel panel{.title = title};
     double low = 0, high = 0;
