@@ -17,6 +17,7 @@ namespace pe::kernels {
 // Tiles of products fit the registers: rows × columns sums, a row of B and a number of A.
 #define PE_VECTOR_BYTES 16
 #define PE_OWN_PRODUCTS false
+#define PE_OWN_PRODUCTS_OF_ALL_SHAPES false
 #define PE_TILE_ROWS 3
 #define PE_TILE_COLUMNS 16
 namespace baseline {
@@ -28,6 +29,11 @@ constexpr const char* kName = "portable";
 #undef PE_TILE_COLUMNS
 
 #if defined(__x86_64__)
+// Of all shapes, since MKL uses half of what an AMD CPU with AVX2 can do.
+#undef PE_OWN_PRODUCTS
+#undef PE_OWN_PRODUCTS_OF_ALL_SHAPES
+#define PE_OWN_PRODUCTS true
+#define PE_OWN_PRODUCTS_OF_ALL_SHAPES true
 #define PE_VECTOR_BYTES 32
 #define PE_TILE_ROWS 6
 #define PE_TILE_COLUMNS 16
@@ -43,8 +49,8 @@ constexpr const char* kName = "avx2";
 #undef PE_TILE_COLUMNS
 
 #define PE_VECTOR_BYTES 64
-#undef PE_OWN_PRODUCTS
-#define PE_OWN_PRODUCTS true   // the library's own are as good where vectors are narrower
+#undef PE_OWN_PRODUCTS_OF_ALL_SHAPES
+#define PE_OWN_PRODUCTS_OF_ALL_SHAPES false   // of large ones LibTorch's are used, as before
 #define PE_TILE_ROWS 8
 #define PE_TILE_COLUMNS 32
 #pragma GCC push_options

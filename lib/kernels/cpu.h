@@ -44,7 +44,8 @@ struct GemmShape {
   std::int64_t c_row = 0;
 };
 inline constexpr std::int64_t kBlockDepth = 128, kBlockColumns = 512;
-inline constexpr std::int64_t kGemmScratch = kBlockDepth * (kBlockColumns + 8);   ///< floats
+inline constexpr std::int64_t kBlockRows = 96;
+inline constexpr std::int64_t kGemmScratch = kBlockDepth * (kBlockColumns + kBlockRows);   ///< floats
 
 /// Causal attention: q [B,H,T,d_h], k [B,G,S,d_h], v and out [B,·,·,d_v]. Query row t stands at key row S − T + t and sees
 /// the keys up to it. Logits are scale · q·k, plus the table's entry for the distance.
@@ -107,9 +108,11 @@ struct Table {
   void (*cross_entropy)(float* logits, const std::int64_t* targets, float* loss, std::int64_t rows,
                         std::int64_t vocabulary, bool gradient);
 
-  /// Products with a narrow side, where a library's packing costs more than it gains; with `accumulate` added to C. Each
-  /// element is summed in an order that only `depth` decides. Null where the library's own product is as good.
+  /// Matrix products; with `accumulate` added to C. Each element is summed in an order that only `depth` decides. Null where
+  /// LibTorch's product is as fast for every shape.
   void (*gemm)(GemmShape shape, const float* a, const float* b, float* c, float* scratch, bool accumulate);
+  /// False: only products with a narrow side, for which a library packs longer than it multiplies.
+  bool gemm_for_all_shapes;
 
   /// lse [B,H,T] is the logarithm of each row's sum. Pieces [first, last) of B · H · attention_blocks(T), in that order of
   /// dimensions: a caller that takes many of a head together packs its keys once.

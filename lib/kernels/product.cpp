@@ -16,8 +16,7 @@ namespace {
 
 using at::Tensor;
 
-/// c (+)= a · b in bf16 where that was asked for, else by our kernel where that is the faster one: narrow products, which a
-/// library packs for longer than it multiplies. @return false where it is not.
+/// c (+)= a · b in bf16 where that was asked for, else by our kernel where that is the faster one. @return false where it is not.
 bool by_own_kernel(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
   if (multiplies_in_bf16(a) && multiplies_in_bf16(b) && multiplies_in_bf16(c) && c.stride(1) == 1) {
     product_in_bf16(a, b, c, accumulate);
@@ -26,7 +25,8 @@ bool by_own_kernel(const Tensor& a, const Tensor& b, const Tensor& c, bool accum
   const auto gemm = cpu_table().gemm;
   if (gemm == nullptr || cpu_for(a) == nullptr || cpu_for(b) == nullptr || cpu_for(c) == nullptr) return false;
   const std::int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1);
-  if (std::min({rows, depth, columns}) > 256 || rows < 8 || c.stride(1) != 1) return false;
+  const bool narrow = std::min({rows, depth, columns}) <= 256;
+  if ((!narrow && !cpu_table().gemm_for_all_shapes) || rows < 8 || c.stride(1) != 1) return false;
   const float *pa = a.data_ptr<float>(), *pb = b.data_ptr<float>();
   float* pc = c.data_ptr<float>();
   // Every thread packs the part of b that it reads, so threads share the longer side.

@@ -6,6 +6,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "kernels/dispatch.h"
 #include "kernels/product.h"
 #include "kernels/product_bf16.h"
 #include "support/random.h"
@@ -28,7 +29,7 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 struct Sizes {
   std::int64_t rows, columns, depth;
 };
-constexpr Sizes kSizes[] = {{1, 1, 1}, {33, 65, 7}, {32, 64, 128}, {70, 300, 129}, {128, 40, 2049}, {5, 1000, 64}};
+constexpr Sizes kSizes[] = {{1, 1, 1}, {33, 65, 7}, {32, 64, 128}, {70, 300, 129}, {128, 40, 2049}, {5, 1000, 64}, {300, 513, 270}};
 
 /// Runs `check` in bf16 by each unit that this CPU has.
 template <typename Check>
@@ -40,6 +41,14 @@ void for_each_unit(const Check& check) {
     kernels::multiply_in_bf16(kernels::Bf16Unit::kNone);
   }
 }
+
+struct OwnProducts {
+  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
+    boost::test_tools::assertion_result result(kernels::cpu_table().gemm != nullptr);
+    if (!result) result.message() << "products are LibTorch's here";
+    return result;
+  }
+};
 
 struct HasBf16 {
   boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
@@ -79,6 +88,25 @@ BOOST_AUTO_TEST_CASE(fp32_agrees_with_float64) {
     kernels::add_product(gradient, a.t(), b);
     BOOST_TEST(largest_difference(gradient, exact + base.to(at::kDouble)) <= 1e-3);
   });
+}
+
+BOOST_AUTO_TEST_CASE(fp32_gives_the_same_bits_in_any_number_of_threads, *boost::unit_test::precondition(OwnProducts{})) {
+  const int before = at::get_num_threads();
+  std::vector<Sizes> sizes{{2000, 96, 130}, {96, 2000, 130}};
+  if (kernels::cpu_table().gemm_for_all_shapes) sizes.push_back({520, 600, 700});
+  for (const Sizes& size : sizes) {
+    // As in a training: x · wᵀ, and columns of one matrix times another.
+    const Tensor a = normals(1, {size.rows, size.depth}).to(at::kFloat), b = normals(2, {size.columns, size.depth}).to(at::kFloat).t(),
+                 c = normals(3, {size.depth, size.rows}).to(at::kFloat).t();
+    at::set_num_threads(1);
+    const Tensor one = kernels::product(a, b), other = kernels::product(c, b);
+    for (const int threads : {2, 3}) {
+      at::set_num_threads(threads);
+      BOOST_TEST(kernels::product(a, b).equal(one));
+      BOOST_TEST(kernels::product(c, b).equal(other));
+    }
+  }
+  at::set_num_threads(before);
 }
 
 // Operands rounded to bf16, whose products are exact in fp32: what is left is the error of sums in fp32.
