@@ -51,10 +51,6 @@ void check_token_shards(const fs::path& folder) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 void check_tables(const Tables& tables, const fs::path& path) {
   if (tables.tables.empty()) throw ArtifactError(cat(quote(path.string()), ": it holds no table"));
 }

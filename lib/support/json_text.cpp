@@ -1,6 +1,5 @@
 #include "support/json_text.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace pe::support {
@@ -14,6 +13,19 @@ std::string dumped(const Json& value, int indent) {
 }
 
 }  // namespace
+
+std::string json_text(const Json& value, int indent, std::size_t levels) {
+  const std::string text = dumped(value, indent);
+  if (indent < 0 || levels == 0) return text;
+  // A line break within a string is escaped, so each one here ends a line of the layout.
+  const std::string margin(levels * static_cast<std::size_t>(indent), ' ');
+  std::string laid_out;
+  for (const char c : text) {
+    laid_out += c;
+    if (c == '\n') laid_out += margin;
+  }
+  return laid_out;
+}
 
 void JsonText::put(std::string_view text) {
   text_ += text;
@@ -69,19 +81,7 @@ void JsonText::raw(std::initializer_list<std::string_view> pieces) {
 
 void JsonText::value(const Json& value) {
   begin_value();
-  const std::string text = dumped(value, indent_);
-  if (indent_ < 0 || !value.is_structured()) {
-    put(text);
-    return;
-  }
-  // A line break within a string is escaped, so each one here ends a line of the layout.
-  const std::string margin(filled_.size() * static_cast<std::size_t>(indent_), ' ');
-  for (std::string_view rest = text; !rest.empty();) {
-    const auto end = std::min(rest.find('\n'), rest.size() - 1) + 1;
-    put(rest.substr(0, end));
-    if (rest[end - 1] == '\n') put(margin);
-    rest.remove_prefix(end);
-  }
+  put(json_text(value, indent_, filled_.size()));
 }
 
 }  // namespace pe::support

@@ -13,6 +13,9 @@
 
 namespace pe::support {
 
+/// The text of a value that stands so many levels deep in a document. @param indent  spaces for each level; -1: one line
+std::string json_text(const Json& value, int indent, std::size_t levels);
+
 /// Takes the next bytes of a text.
 using TextSink = std::function<void(std::string_view)>;
 

@@ -58,11 +58,7 @@ void TaskFileWriter::add_input(const Store& store, const std::string& role, cons
             {"labels", labels}};
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
   // A value a line, as in the rest of the file: stages in sh read it by lines.
-  inputs.lines += inputs.count++ == 0 ? "\n   " : ",\n   ";
-  for (const char c : item.dump(1, ' ', false, Json::error_handler_t::replace)) {
-    inputs.lines += c;
-    if (c == '\n') inputs.lines += "   ";
-  }
+  inputs.lines += cat(inputs.count++ == 0 ? "" : ",", "\n   ", support::json_text(item, 1, 3));
 }
 
 void TaskFileWriter::add_missing(const InputRecord& input) {
