@@ -25,7 +25,7 @@ constexpr std::int64_t kCausalRows = 8;
 
 // ---------------------------------------------------------------- which route
 
-enum class Kernel { kBare, kCausal, kChannels, kMask, kSoftmax, kChunked, kReference, kWitnessed };
+enum class Kernel { kBare, kCausal, kChannels, kMask, kSoftmax, kChunked, kReference, kRowHook };
 
 struct Plan {
   Kernel kernel = Kernel::kBare;
@@ -52,11 +52,11 @@ Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at
   Plan plan{.traits = encoding.traits(span)};
   const Traits& traits = plan.traits;
   plan.causal_flag = span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined() && !windowed;
-  if (options.witness != nullptr) {
-    plan.kernel = Kernel::kWitnessed;
+  if (options.row_hook != nullptr) {
+    plan.kernel = Kernel::kRowHook;
     return plan;
   }
-  if (options.trace != nullptr || options.route == Route::kReference) {
+  if (options.matrices != nullptr || options.route == Route::kReference) {
     plan.kernel = Kernel::kReference;
     return plan;
   }
@@ -124,8 +124,8 @@ Tensor attend_window(PositionalEncoding& encoding, const Traits& traits, const R
 
 /// S6, S5, S7 and S8 for some rows: the definition that all other routes must agree with.
 Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows& rows, const Tensor& extra,
-                  Trace* trace) {
-  if (trace == nullptr && !extra.defined() && first_seen(rows) > 0 && is_plain(encoding, traits)) {
+                  AttentionMatrices* matrices) {
+  if (matrices == nullptr && !extra.defined() && first_seen(rows) > 0 && is_plain(encoding, traits)) {
     return {attend_window(encoding, traits, rows), {}};
   }
   Tensor s = encoding.logits(rows);
@@ -137,8 +137,8 @@ Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows
       traits.normalises ? encoding.normaliser(rows.context, rows.inputs) : nullptr;
   if (normaliser) result = normaliser->normalise(s, rows);
   else result.weights = at::softmax(s, -1);
-  if (trace != nullptr) {
-    *trace = {.logits = (result.logits.defined() ? result.logits : s).detach(), .weights = result.weights.detach()};
+  if (matrices != nullptr) {
+    *matrices = {.logits = (result.logits.defined() ? result.logits : s).detach(), .weights = result.weights.detach()};
   }
 
   const at::ScalarType type = s.scalar_type();
@@ -438,10 +438,10 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       Rows rows = make_rows(context, source, heads.scale, 0, span.queries);
       Tensor carry;
       if (traits.rows_coupled) rows.carry = &carry;
-      mixed = attend_rows(encoding, traits, rows, source.extra, options.trace);
+      mixed = attend_rows(encoding, traits, rows, source.extra, options.matrices);
       break;
     }
-    case Kernel::kWitnessed: {
+    case Kernel::kRowHook: {
       at::NoGradGuard no_gradients;
       const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
       std::vector<Tensor> outs, extras;
@@ -450,9 +450,9 @@ Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, 
       for_each_strip(strips, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
         Rows rows = make_rows(context, source, heads.scale, begin, end);
         if (traits.rows_coupled) rows.carry = &carry;
-        Trace seen;
+        AttentionMatrices seen;
         const Mixed part = attend_rows(encoding, traits, rows, source.extra, &seen);
-        (*options.witness)({rows, seen.logits, seen.weights});
+        (*options.row_hook)({rows, seen.logits, seen.weights});
         outs.push_back(part.out);
         if (part.extra.defined()) extras.push_back(part.extra);
       });
@@ -495,7 +495,7 @@ std::string route_name(PositionalEncoding& encoding, const Span& span, at::Scala
     case Kernel::kSoftmax: return encoding.traits(span).sink ? "fused, sink" : "fused, trained mask";
     case Kernel::kChunked: return "chunked";
     case Kernel::kReference: return "reference";
-    case Kernel::kWitnessed: return "chunked, shown";
+    case Kernel::kRowHook: return "chunked, for a hook";
   }
   return "";
 }

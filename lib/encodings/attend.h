@@ -18,28 +18,28 @@ enum class Route {
   kChunked,     ///< ranges of rows, computed again for the gradient; never a T×S tensor for all rows
 };
 
-/// What the row stages saw, for probes and `pe-score`. Needs the reference route.
-struct Trace {
+/// Attention of all query rows, for probes and `pe-score`. Needs the reference route.
+struct AttentionMatrices {
   Tensor logits;    ///< [B,H,T,S] after scale, bias and rewriting; −inf where masked
   Tensor weights;   ///< [B,H,T,S]
 };
 
-/// What the row stages saw of a range of query rows; for the time of the call.
-struct SeenRows {
+/// Attention of a range of query rows. Valid during the call.
+struct AttentionRows {
   const Rows& rows;        ///< q and k after S2 among them
   const Tensor& logits;    ///< [B,H,rows,keys] after scale, bias and rewriting; −inf where masked
   const Tensor& weights;   ///< [B,H,rows,keys]
 };
-using RowWitness = std::function<void(const SeenRows& seen)>;
+using RowHook = std::function<void(const AttentionRows& rows)>;
 
 struct AttendOptions {
   Route route = Route::kAuto;
   std::int64_t chunk_rows = 128;                 ///< query rows at a time on the chunked route
   std::int64_t mask_bytes = std::int64_t{256} << 20;   ///< a larger mask is not made; the rows go in chunks
-  Trace* trace = nullptr;                        ///< not null: the reference route, and filled
-  /// Not null: ranges of rows go through the definition in order, without gradients, and each is shown. Never a T×S tensor
-  /// for all rows.
-  const RowWitness* witness = nullptr;
+  AttentionMatrices* matrices = nullptr;         ///< not null: the reference route, and filled
+  /// Not null: ranges of rows go through the definition in order, without gradients, and it is called for each. Never a
+  /// T×S tensor for all rows.
+  const RowHook* row_hook = nullptr;
 };
 
 /// Attention. q [B,H,T,d_h] (fewer heads where the encoding makes several of each: projected_heads()), k and v [B,G,S,d_h];

@@ -38,8 +38,8 @@ struct RowsResult {
 };
 
 /// What a range of rows sees of the keys: those before its windows are left out.
-struct Sight {
-  explicit Sight(const Rows& rows, const Tensor& all_bias = {})
+struct VisibleKeys {
+  explicit VisibleKeys(const Rows& rows, const Tensor& all_bias = {})
       : first(first_seen(rows)), count(rows.keys - first), k(rows.k.narrow(2, first, count)), v(rows.v.narrow(2, first, count)),
         hidden(from_key(rows.visible, first).logical_not()), bias(all_bias.defined() ? from_key(all_bias, first) : all_bias) {}
   std::int64_t first, count;
@@ -49,20 +49,20 @@ struct Sight {
 /// Rows of plain softmax, with what the fused kernel of the CPU gives for the backward pass.
 RowsResult softmax_rows(const Rows& rows, const Tensor& all_bias) {
   const at::ScalarType type = table_type(rows.q.scalar_type());
-  const Sight sight(rows, all_bias);
-  const Tensor &hidden = sight.hidden, &bias = sight.bias;
+  const VisibleKeys seen(rows, all_bias);
+  const Tensor &hidden = seen.hidden, &bias = seen.bias;
   if (has_cpu_kernel(rows.q)) {
     const Tensor mask = bias.defined() ? bias.to(type).masked_fill(hidden, kMinusInfinity)
                                        : at::zeros(hidden.sizes(), rows.q.options()).masked_fill_(hidden, kMinusInfinity);
     auto [out, lse] = at::_scaled_dot_product_flash_attention_for_cpu(
-        rows.q, repeat_groups(sight.k, rows.q.size(1)), repeat_groups(sight.v, rows.q.size(1)), 0.0, false, mask, rows.scale);
+        rows.q, repeat_groups(seen.k, rows.q.size(1)), repeat_groups(seen.v, rows.q.size(1)), 0.0, false, mask, rows.scale);
     return {out, lse};
   }
-  Tensor s = products(rows.q.to(type) * rows.scale, sight.k.to(type));
+  Tensor s = products(rows.q.to(type) * rows.scale, seen.k.to(type));
   if (bias.defined()) s = s.add_(bias);
   s.masked_fill_(hidden, kMinusInfinity);
   const Tensor lse = s.logsumexp(-1);
-  return {mix(s.sub_(lse.unsqueeze(-1)).exp_(), sight.v.to(type)), lse};
+  return {mix(s.sub_(lse.unsqueeze(-1)).exp_(), seen.v.to(type)), lse};
 }
 
 /// The sink's logit of each head as [1,H,1], or undefined.
@@ -151,18 +151,18 @@ class SoftmaxFunction : public torch::autograd::Function<SoftmaxFunction> {
         at::AutoGradMode with_gradients(!asked.empty());
         bias = job->encoding.bias(rows);
       }
-      const Sight sight(rows, bias);
-      const Tensor q = rows.q.to(type), k = sight.k.to(type), v = sight.v.to(type);
+      const VisibleKeys seen(rows, bias);
+      const Tensor q = rows.q.to(type), k = seen.k.to(type), v = seen.v.to(type);
       const Tensor d_out = upstream.narrow(2, begin, count);
       Tensor p = products(q * job->scale, k);
-      if (biased) p.add_(sight.bias.detach());
-      p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(sight.hidden, 0.0);
-      if (dv.defined()) dv.narrow(2, sight.first, sight.count).add_(gathered(p, d_out, v.size(1)));
+      if (biased) p.add_(seen.bias.detach());
+      p.sub_(lse.narrow(2, begin, count).unsqueeze(-1)).exp_().masked_fill_(seen.hidden, 0.0);
+      if (dv.defined()) dv.narrow(2, seen.first, seen.count).add_(gathered(p, d_out, v.size(1)));
       Tensor ds = products(d_out, v).sub_(inner.narrow(2, begin, count).unsqueeze(-1)).mul_(p);
       if (dq.defined()) dq.narrow(2, begin, count).add_(mix(ds, k), job->scale);
-      if (dk.defined()) dk.narrow(2, sight.first, sight.count).add_(gathered(ds, q, k.size(1)), job->scale);
+      if (dk.defined()) dk.narrow(2, seen.first, seen.count).add_(gathered(ds, q, k.size(1)), job->scale);
       if (asked.empty() || !bias.requires_grad()) continue;
-      const variable_list found = torch::autograd::grad({bias}, asked, {bias_gradient(ds, bias, sight.first)},
+      const variable_list found = torch::autograd::grad({bias}, asked, {bias_gradient(ds, bias, seen.first)},
                                                         std::nullopt, false, /*allow_unused=*/true);
       for (std::size_t n = 0; n < which.size(); ++n) {
         if (found[n].defined()) wanted[which[n]].add_(found[n]);

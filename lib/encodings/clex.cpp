@@ -84,7 +84,7 @@ class Clex : public Rotary {
     state.tensors.erase("clex.cos");
   }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     const at::ScalarType type = table_type(heads.q.scalar_type());
     Tensor &cos = context.state.tensors["clex.cos"], &sin = context.state.tensors["clex.sin"];
@@ -95,10 +95,10 @@ class Clex : public Rotary {
       cos = made.cos;
       sin = made.sin;
     }
-    turn(heads, context.span, {cos, sin});
+    rotate_heads(heads, context.span, {cos, sin});
   }
 
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
     at::NoGradGuard no_gradients;
     const Tensor theta = frequencies_for(span).to(at::kCPU).contiguous();
     const double* first = theta.const_data_ptr<double>();

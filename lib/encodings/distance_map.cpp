@@ -44,7 +44,7 @@ class DistanceMap : public PositionalEncoding {
   DistanceMap(const DistanceMapOptions& options, const Shape& shape)
       : PositionalEncoding(shape), options_(options), over_(extended(options, shape, {})),
         length_(extended_length("distance_map", options.train_length, shape)) {
-    if (!over_->only_turns() || over_->facts().heads_per_query != 1 || over_->facts().content_dependent) {
+    if (!over_->only_rotates() || over_->facts().heads_per_query != 1 || over_->facts().content_dependent) {
       throw ConfigError("encoding 'distance_map' stands over an encoding that turns queries and keys by their positions and does "
                         "nothing else");
     }
@@ -73,20 +73,20 @@ class DistanceMap : public PositionalEncoding {
     if (stretches() && !given_stretch() && !state.span.pe_len) working_length("distance_map", std::nullopt, state.span);
   }
 
-  /// Queries and keys, turned by each of the rule's maps of positions: [B,H,T,d_h] and [B,G,S,d_h] in turn.
+  /// Queries and keys, rotated by each of the rule's maps of positions: [B,H,T,d_h] and [B,G,S,d_h] in turn.
   std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override {
     const at::ScalarType type = table_type(heads.q.scalar_type());
     const Span& span = context.span;
     Tensor q = heads.q.to(type);
     if (options_.logn) q = q * sharpened(context).to(type);
-    std::vector<Tensor> turned;
+    std::vector<Tensor> rotated;
     for (const Places& places : maps(context)) {
       const AngleTable::Values of_queries = angles(context, places.query, type), of_keys = angles(context, places.key, type);
       const auto last = [&](const Tensor& t) { return t.narrow(t.dim() - 2, span.keys - span.queries, span.queries); };
-      turned.push_back(rotate(q, last(of_queries.cos), last(of_queries.sin), over_->layout()));
-      turned.push_back(rotate(heads.k.to(type), of_keys.cos, of_keys.sin, over_->layout()));
+      rotated.push_back(rotate(q, last(of_queries.cos), last(of_queries.sin), over_->layout()));
+      rotated.push_back(rotate(heads.k.to(type), of_keys.cos, of_keys.sin, over_->layout()));
     }
-    return turned;
+    return rotated;
   }
 
   /// Keys in one part of the reach of all rows are multiplied once, with that part's positions; the few that are near to some
@@ -209,7 +209,7 @@ class DistanceMap : public PositionalEncoding {
     return columns;
   }
 
-  /// scale·q·kᵀ of some keys, turned by one of the maps.
+  /// scale·q·kᵀ of some keys, rotated by one of the maps.
   Tensor product(const Rows& rows, std::size_t map, const Columns& columns) {
     Rows part = rows;
     part.q = rows.inputs.at(2 * map).narrow(2, rows.begin, rows.count());

@@ -65,21 +65,21 @@ class Fope : public Rotary, public HoldsFrozen {
     return all;
   }
 
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
     return std::nullopt;   // a pair has several frequencies
   }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     const Span& span = context.span;
     const at::ScalarType type = heads.q.scalar_type();
     if (mixed_ == 0 && fope_.pad_sin == 0) return;
-    if (fope_.learnable || !context.contiguous) return turn(heads, span, mixtures(context, 0, span.keys, type));
+    if (fope_.learnable || !context.contiguous) return rotate_heads(heads, span, mixtures(context, 0, span.keys, type));
     // Frozen: the tables of a layer are made once for positions 0, 1, 2, …
     if (kept_tables_.empty()) kept_tables_.resize(static_cast<std::size_t>(shape_.layers));
     AngleTable::Values& kept = kept_tables_.at(static_cast<std::size_t>(context.layer));
     const std::int64_t first = span.first_position, last = first + span.keys;
-    if (span.restart_positions || first < 0) return turn(heads, span, mixtures(context, 0, span.keys, type));
+    if (span.restart_positions || first < 0) return rotate_heads(heads, span, mixtures(context, 0, span.keys, type));
     if (!kept.cos.defined() || kept.cos.size(2) < last || kept.cos.scalar_type() != table_type(type) ||
         kept.cos.device() != heads.q.device()) {
       const c10::InferenceMode ordinary_tensors(false);
@@ -93,7 +93,7 @@ class Fope : public Rotary, public HoldsFrozen {
                              .positions = default_positions(whole)};
       kept = mixtures(from_zero, 0, capacity, type);
     }
-    turn(heads, span, {kept.cos.narrow(2, first, span.keys), kept.sin.narrow(2, first, span.keys)});
+    rotate_heads(heads, span, {kept.cos.narrow(2, first, span.keys), kept.sin.narrow(2, first, span.keys)});
   }
 
  protected:

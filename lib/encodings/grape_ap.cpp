@@ -45,9 +45,9 @@ class GrapeAp : public PositionalEncoding {
     // Every pair turns by one radian a position: x cos + y sin, −x sin + y cos.
     const Tensor angle = at::stack(std::vector<Tensor>(width_ / 2, context.positions.to(at::kDouble)), -1);
     const Tensor cos = at::cos(angle).to(p.scalar_type()), sin = -at::sin(angle).to(p.scalar_type());
-    const Tensor turned = rotate(normed, cos, sin, PairLayout::kHalf);
+    const Tensor rotated = rotate(normed, cos, sin, PairLayout::kHalf);
     const Span& span = context.span;
-    return {p.narrow(2, span.keys - span.queries, span.queries) / static_cast<double>(width_), turned};
+    return {p.narrow(2, span.keys - span.queries, span.queries) / static_cast<double>(width_), rotated};
   }
 
   // e_il = slope·logσ(⟨p_i, R^l p̂_l⟩/hidden), and b_ij sums it over l = j + 1 .. i.

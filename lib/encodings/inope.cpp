@@ -32,11 +32,11 @@ class Inope : public Rotary {
 
   bool spares(int layer, int head) const override { return inope_.spared.holds(layer); }
 
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
-    return spares(layer, 0) ? std::nullopt : Rotary::turned_pairs(layer, span);
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
+    return spares(layer, 0) ? std::nullopt : Rotary::rotated_pairs(layer, span);
   }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (!spares(context.layer, 0)) return Rotary::transform(context, heads);
     if (!inope_.temperature) return;

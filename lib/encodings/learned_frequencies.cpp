@@ -88,7 +88,7 @@ Tensor LearnedFrequencies::theta(int layer, const Span& span) const {
   return theta * (at::tensor(slowed.theta, options).to(learned.device()) / plain);
 }
 
-std::optional<TurnedPairs> LearnedFrequencies::turned_pairs(int layer, const Span& span) const {
+std::optional<RotatedPairs> LearnedFrequencies::rotated_pairs(int layer, const Span& span) const {
   at::NoGradGuard no_gradients;
   const Tensor values = theta(layer, span).to(at::kCPU).contiguous();   // [n] or [G,n]
   const double* first = values.const_data_ptr<double>();
@@ -116,7 +116,7 @@ void LearnedFrequencies::transform(LayerContext& context, Heads& heads) {
       sin = sin.unsqueeze(0);
     }
   }
-  turn(heads, span, {cos, sin});
+  rotate_heads(heads, span, {cos, sin});
 }
 
 }  // namespace pe::encodings

@@ -21,9 +21,9 @@ class LearnedFrequencies : public Rotary {
   /// @param kappa of `log`: a step of an adaptive optimizer moves ln θ by the learning rate over κ.
   LearnedFrequencies(const std::string& kind, const RotaryOptions& options, FrequencyForm form, bool per_head,
                      double kappa, const Shape& shape, RescalingPointer rescaling);
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override;
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override;
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override;
 
  protected:
   Facts own_facts() const override { return {.rotates = true, .learned = true}; }

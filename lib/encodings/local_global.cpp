@@ -41,11 +41,11 @@ class LocalGlobal : public Rotary, public LimitsSight {
   std::int64_t window(int layer) const override { return of_.global.holds(layer) ? 0 : size_; }
   bool needs_causal_mask() const override { return true; }
   bool spares(int layer, int head) const override { return of_.global.holds(layer); }
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
-    return of_.global.holds(layer) ? std::nullopt : Rotary::turned_pairs(layer, span);
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
+    return of_.global.holds(layer) ? std::nullopt : Rotary::rotated_pairs(layer, span);
   }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (!of_.global.holds(context.layer)) return Rotary::transform(context, heads);
     if (of_.scale == GlobalScale::kNone) return;

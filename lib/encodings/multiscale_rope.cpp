@@ -29,7 +29,7 @@ class MultiscaleRope : public Rotary {
 
   FrequencySchedule schedule() const override { return schedule_of(0); }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     AngleTable::Values all = table(context.span)(context, 0, context.span.keys, heads.q.scalar_type());
     // [T or B,T, G·n] → [1 or B, G, T, n]
@@ -38,7 +38,7 @@ class MultiscaleRope : public Rotary {
       const std::int64_t groups = shape_.key_value_heads;
       return batched.unflatten(-1, {groups, batched.size(-1) / groups}).transpose(1, 2);
     };
-    turn(heads, context.span, {by_head(all.cos), by_head(all.sin)});
+    rotate_heads(heads, context.span, {by_head(all.cos), by_head(all.sin)});
   }
 
  protected:

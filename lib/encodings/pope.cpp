@@ -63,7 +63,7 @@ class Pope : public Rotary {
     return {.theta = geometric_frequencies(options_.base, 2 * channels_), .base = options_.base, .width = 2 * channels_};
   }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (channels_ == 0) return;
     const Span& span = context.span;
@@ -82,14 +82,14 @@ class Pope : public Rotary {
     if (pope_.scale_dim == ScaleWidth::kTwice) heads.scale /= std::sqrt(2.0);
   }
 
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
     if (channels_ == 0) return std::nullopt;
-    TurnedPairs turned{.first = {}, .second = {}, .theta = frequencies(span).theta};
+    RotatedPairs rotated{.first = {}, .second = {}, .theta = frequencies(span).theta};
     for (std::int64_t c = 0; c < channels_; ++c) {   // the phase of a key's channel begins at δ, which moves no angle apart
-      turned.first.push_back(c);
-      turned.second.push_back(channels_ + c);
+      rotated.first.push_back(c);
+      rotated.second.push_back(channels_ + c);
     }
-    return turned;
+    return rotated;
   }
 
   void after_step() override {

@@ -189,7 +189,7 @@ class Normaliser {
   struct Result {
     Tensor weights;   ///< [B,H,rows,keys], 0 where masked
     Tensor own;       ///< [B,H,rows] or undefined: this times the row's own value is added to the output
-    Tensor logits;    ///< undefined: as given. What a trace shows, where the normaliser hides more than the mask
+    Tensor logits;    ///< undefined: as given. For AttentionMatrices, where the normaliser hides more than the mask
   };
   virtual ~Normaliser() = default;
   /// @param logits [B,H,rows,keys], at least float32, −inf where masked.
@@ -222,11 +222,11 @@ struct Traits {
   int live_logits = 6;                   ///< tensors as large as the logits that a range of rows holds at a time
 };
 
-/// The pairs of channels that S2 turns, as q and k hold them afterwards: the product of pair i of a query and of a key that
-/// stand d positions apart turns by d·theta.
-struct TurnedPairs {
+/// The pairs of channels that S2 rotates, as q and k hold them afterwards: the product of pair i of a query and of a key that
+/// stand d positions apart rotates by d·theta.
+struct RotatedPairs {
   std::vector<std::int64_t> first, second;   ///< channels of pair i in a head
-  /// Radians a position, [groups, pairs], groups being 1 or the number of key/value heads. 0: the pair is not turned.
+  /// Radians a position, [groups, pairs], groups being 1 or the number of key/value heads. 0: the pair is not rotated.
   std::vector<double> theta;
 
   std::size_t pairs() const { return first.size(); }
@@ -266,9 +266,9 @@ class PositionalEncoding {
   virtual Tensor add_to_tokens(LayerContext& context, const Tensor& x) { return x; }
   /// S2. Replaces what it changes in `heads`. q is for the last T rows of `context.positions`, k for all S.
   virtual void transform(LayerContext& context, Heads& heads) {}
-  /// What S2 turns in a layer, for probes. Absent where it turns nothing there, or by angles that are no multiple of the
+  /// What S2 rotates in a layer, for probes. Absent where it rotates nothing there, or by angles that are no multiple of the
   /// distance.
-  virtual std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const { return std::nullopt; }
+  virtual std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const { return std::nullopt; }
   /// S3.
   virtual Channels channels(LayerContext& context, const Heads& heads);
   /// S4. @return [H,n], at least float32: the bias at distances 0 .. n − 1.

@@ -42,11 +42,11 @@ class Repo : public Rotary {
 
   Facts own_facts() const override { return {.rotates = true, .learned = true, .content_dependent = true}; }
 
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
-    return layer < start_ ? Rotary::turned_pairs(layer, span) : std::nullopt;   // later angles follow the content
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
+    return layer < start_ ? Rotary::rotated_pairs(layer, span) : std::nullopt;   // later angles follow the content
   }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     if (context.layer < start_) return Rotary::transform(context, heads);
     if (!context.x.defined()) throw ShapeError("encoding 'repo' reads the tokens x of a layer, and none were given");
@@ -57,8 +57,8 @@ class Repo : public Rotary {
     const Tensor theta = at::tensor(theta_, at::TensorOptions(at::kDouble)).to(z.options().requires_grad(false));
     const Tensor angle = z.unsqueeze(-1) * theta;   // [B,H,S,pairs]
     const Span& span = context.span;
-    heads.k = turned(heads.k, angle);
-    heads.q = turned(heads.q, angle.narrow(2, span.keys - span.queries, span.queries));
+    heads.k = rotated(heads.k, angle);
+    heads.q = rotated(heads.q, angle.narrow(2, span.keys - span.queries, span.queries));
   }
 
  private:
@@ -67,7 +67,7 @@ class Repo : public Rotary {
   };
 
   /// Heads become sequences, as `rotate` has one list of angles for each of these.
-  Tensor turned(const Tensor& x, const Tensor& angle) const {
+  Tensor rotated(const Tensor& x, const Tensor& angle) const {
     const Tensor flat = angle.flatten(0, 1);
     const Tensor out = rotate(x.flatten(0, 1).unsqueeze(1), at::cos(flat), at::sin(flat), options_.layout);
     return out.view(x.sizes());

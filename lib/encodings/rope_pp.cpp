@@ -19,7 +19,7 @@ class RopePP : public Rotary {
     }
   }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     Rotary::transform(context, heads);
     heads.q = at::stack({heads.q, quarter_turn_back(heads.q)}, 2).flatten(1, 2);   // real and imaginary by turns

@@ -20,14 +20,14 @@ Tensor table_for_heads(const Tensor& table, std::int64_t heads) {
 
 Tensor rotate_with_operators(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout) {
   const std::int64_t pairs = cos.size(-1);
-  const Tensor turned = x.narrow(-1, 0, 2 * pairs).to(cos.scalar_type());
+  const Tensor rotated = x.narrow(-1, 0, 2 * pairs).to(cos.scalar_type());
   const Tensor c = table_for_heads(cos, x.size(1)), s = table_for_heads(sin, x.size(1));
   Tensor out;
   if (layout == PairLayout::kHalf) {
-    const Tensor a = turned.narrow(-1, 0, pairs), b = turned.narrow(-1, pairs, pairs);
+    const Tensor a = rotated.narrow(-1, 0, pairs), b = rotated.narrow(-1, pairs, pairs);
     out = at::cat({a * c - b * s, a * s + b * c}, -1);
   } else {
-    const Tensor both = turned.unflatten(-1, {pairs, 2});
+    const Tensor both = rotated.unflatten(-1, {pairs, 2});
     const Tensor a = both.select(-1, 0), b = both.select(-1, 1);
     out = at::stack({a * c - b * s, a * s + b * c}, -1).flatten(-2);
   }
@@ -39,7 +39,7 @@ Tensor rotate_with_operators(const Tensor& x, const Tensor& cos, const Tensor& s
 #pragma GCC optimize("O3")   // the compiler then works on several pairs at a time
 /// Turns the pairs (u[i·step], v[i·step]) of one row.
 template <std::int64_t step, typename Number>
-void turn_row(const Number* __restrict u, const Number* __restrict v, const Number* __restrict cos, const Number* __restrict sin,
+void rotate_row(const Number* __restrict u, const Number* __restrict v, const Number* __restrict cos, const Number* __restrict sin,
               Number sign, std::int64_t pairs, Number* __restrict to_u, Number* __restrict to_v) {
   for (std::int64_t i = 0; i < pairs; ++i) {
     const Number a = u[i * step], b = v[i * step], cosine = cos[i], sine = sign * sin[i];
@@ -69,8 +69,8 @@ void rotate_loop(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayo
         const Number* row = from + b * x.stride(0) + h * x.stride(1) + t * x.stride(2);
         Number* target = to + b * out.stride(0) + h * out.stride(1) + t * out.stride(2);
         const std::int64_t angle = first + t * by_row;
-        const auto turn = layout == PairLayout::kHalf ? turn_row<1, Number> : turn_row<2, Number>;
-        turn(row, row + gap, c + angle, s + angle, static_cast<Number>(sign), pairs, target, target + gap);
+        const auto row_function = layout == PairLayout::kHalf ? rotate_row<1, Number> : rotate_row<2, Number>;
+        row_function(row, row + gap, c + angle, s + angle, static_cast<Number>(sign), pairs, target, target + gap);
         for (std::int64_t i = 2 * pairs; i < width; ++i) target[i] = row[i];
       }
     }
@@ -194,43 +194,43 @@ AngleTable& Rotary::table(const Span& span) {
   return found->second;
 }
 
-void Rotary::turn(Heads& heads, const Span& span, const AngleTable::Values& all) const {
+void Rotary::rotate_heads(Heads& heads, const Span& span, const AngleTable::Values& all) const {
   const std::int64_t offset = span.keys - span.queries, rows = all.cos.dim() - 2;
   heads.q = rotate(heads.q, all.cos.narrow(rows, offset, span.queries), all.sin.narrow(rows, offset, span.queries),
                    options_.layout);
   heads.k = rotate(heads.k, all.cos, all.sin, options_.layout);
 }
 
-TurnedPairs Rotary::laid_out(std::vector<double> theta, std::size_t pairs) const {
-  TurnedPairs turned{.first = {}, .second = {}, .theta = std::move(theta)};
+RotatedPairs Rotary::laid_out(std::vector<double> theta, std::size_t pairs) const {
+  RotatedPairs rotated{.first = {}, .second = {}, .theta = std::move(theta)};
   const bool half = options_.layout == PairLayout::kHalf;
   for (std::size_t i = 0; i < pairs; ++i) {
-    turned.first.push_back(static_cast<std::int64_t>(half ? i : 2 * i));
-    turned.second.push_back(static_cast<std::int64_t>(half ? i + pairs : 2 * i + 1));
+    rotated.first.push_back(static_cast<std::int64_t>(half ? i : 2 * i));
+    rotated.second.push_back(static_cast<std::int64_t>(half ? i + pairs : 2 * i + 1));
   }
-  return turned;
+  return rotated;
 }
 
-std::optional<TurnedPairs> Rotary::turned_pairs(int layer, const Span& span) const {
+std::optional<RotatedPairs> Rotary::rotated_pairs(int layer, const Span& span) const {
   const std::size_t pairs = schedule().theta.size();
   if (pairs == 0) return std::nullopt;
   return laid_out(table_rule(span).theta, pairs);
 }
 
 void Rotary::transform(LayerContext& context, Heads& heads) {
-  turn(heads, context.span, tables_for(context, heads.q.scalar_type()));
+  rotate_heads(heads, context.span, tables_for(context, heads.q.scalar_type()));
 }
 
-std::optional<TurningTables> tables_that_turn(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type) {
+std::optional<RotaryTables> rotary_tables(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type) {
   auto* rotary = dynamic_cast<Rotary*>(&encoding);
   const Span& span = context.span;
-  if (rotary == nullptr || !rotary->only_turns() || span.queries != span.keys || encoding.facts().heads_per_query != 1 ||
+  if (rotary == nullptr || !rotary->only_rotates() || span.queries != span.keys || encoding.facts().heads_per_query != 1 ||
       encoding.traits(span).needs_raw) {
     return std::nullopt;
   }
   const AngleTable::Values values = rotary->tables_for(context, type);
   if (values.cos.size(-1) == 0 || values.cos.requires_grad()) return std::nullopt;
-  return TurningTables{values.cos, values.sin, rotary->layout()};
+  return RotaryTables{values.cos, values.sin, rotary->layout()};
 }
 
 }  // namespace pe::encodings

@@ -32,7 +32,7 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout 
 
 /// Frequencies before any extension, and what extension rules want to know of them.
 struct FrequencySchedule {
-  std::vector<double> theta;   ///< radians a token, one per pair; 0: the pair is not turned
+  std::vector<double> theta;   ///< radians a token, one per pair; 0: the pair is not rotated
   double base = 10000;         ///< of the geometric sequence that they come from
   std::int64_t width = 0;      ///< channels that the sequence spans: pair i of it has base^(−2i/width)
 };
@@ -71,10 +71,10 @@ class Rotary : public PositionalEncoding {
   /// An angle between two tokens turns the other way where the key is the later one. What tokens say is causal here.
   bool needs_causal_mask() const override { return own_facts().content_dependent; }
   void transform(LayerContext& context, Heads& heads) override;
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override;
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override;
 
-  /// Is turning q and k by one table all that S2 does? Whoever replaces `transform` says no.
-  virtual bool only_turns() const { return true; }
+  /// Is rotating q and k by one table all that S2 does? Whoever replaces `transform` says no.
+  virtual bool only_rotates() const { return true; }
   /// That table.
   AngleTable::Values tables_for(LayerContext& context, at::ScalarType type) {
     return table(context.span)(context, 0, context.span.keys, type);
@@ -89,14 +89,14 @@ class Rotary : public PositionalEncoding {
 
  protected:
   /// Pairs as the layout has them, `pairs` in each head.
-  TurnedPairs laid_out(std::vector<double> theta, std::size_t pairs) const;
+  RotatedPairs laid_out(std::vector<double> theta, std::size_t pairs) const;
   virtual Facts own_facts() const { return {.rotates = true}; }
   RotaryFrequencies rescaled(const FrequencySchedule& of, const Span& span) const;
   /// 0 unless the rescaling depends on the span.
   std::int64_t frequency_key(const Span& span) const { return rescaling_ ? rescaling_->key(span) : 0; }
   AngleTable& table(const Span& span);
-  /// Turns q and k by the angles of their rows.
-  void turn(Heads& heads, const Span& span, const AngleTable::Values& all) const;
+  /// Rotates q and k by the angles of their rows.
+  void rotate_heads(Heads& heads, const Span& span, const AngleTable::Values& all) const;
   /// What a table is made of: by default `frequencies`.
   virtual RotaryFrequencies table_rule(const Span& span) const { return frequencies(span); }
 
@@ -108,12 +108,12 @@ class Rotary : public PositionalEncoding {
   std::map<std::int64_t, AngleTable> tables_;
 };
 
-/// The cosines and sines [S, n] or [B, S, n] by which S2 turns q and k, for an encoding that does nothing else there and
+/// The cosines and sines [S, n] or [B, S, n] by which S2 rotates q and k, for an encoding that does nothing else there and
 /// lets nobody see them before; empty for others, and where q has fewer rows than k.
-struct TurningTables {
+struct RotaryTables {
   Tensor cos, sin;
   PairLayout layout = PairLayout::kHalf;
 };
-std::optional<TurningTables> tables_that_turn(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type);
+std::optional<RotaryTables> rotary_tables(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type);
 
 }  // namespace pe::encodings

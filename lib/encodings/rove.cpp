@@ -30,15 +30,15 @@ class Rove : public Rotary {
   FrequencySchedule schedule() const override {
     return {.theta = geometric_frequencies(options_.base, width_), .base = options_.base, .width = width_};
   }
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
-    return rove_.keys ? Rotary::turned_pairs(layer, span) : std::nullopt;
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
+    return rove_.keys ? Rotary::rotated_pairs(layer, span) : std::nullopt;
   }
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
 
   void transform(LayerContext& context, Heads& heads) override {
     if (width_ == 0) return;
     const AngleTable::Values all = tables_for(context, heads.q.scalar_type());
-    if (rove_.keys) turn(heads, context.span, all);
+    if (rove_.keys) rotate_heads(heads, context.span, all);
     heads.v = rotate(heads.v, all.cos, all.sin, options_.layout);
   }
 

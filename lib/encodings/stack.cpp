@@ -172,9 +172,9 @@ class Stack : public PositionalEncoding,
     for (StackMember& member : members_) member.encoding->transform(context, heads);
   }
 
-  std::optional<TurnedPairs> turned_pairs(int layer, const Span& span) const override {
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override {
     for (const StackMember& member : members_) {
-      if (auto turned = member.encoding->turned_pairs(layer, span)) return turned;
+      if (auto rotated = member.encoding->rotated_pairs(layer, span)) return rotated;
     }
     return std::nullopt;
   }

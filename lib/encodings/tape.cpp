@@ -58,8 +58,8 @@ class Tape : public PositionalEncoding {
       heads.k = heads.k.repeat_interleave(head_count / heads.k.size(1), 1);
       heads.v = heads.v.repeat_interleave(head_count / heads.v.size(1), 1);
     }
-    heads.q = turned(heads.q, cos, sin);
-    heads.k = turned(heads.k, cos, sin);
+    heads.q = rotated(heads.q, cos, sin);
+    heads.k = rotated(heads.k, cos, sin);
   }
 
   Tensor extra_values(LayerContext& context, const Heads& heads) override {
@@ -98,7 +98,7 @@ class Tape : public PositionalEncoding {
   };
 
   /// Heads become sequences, as `rotate` has one table for each of these.
-  static Tensor turned(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  static Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin) {
     return rotate(x.flatten(0, 1).unsqueeze(1), cos.flatten(0, 1), sin.flatten(0, 1), PairLayout::kHalf).view(x.sizes());
   }
 

@@ -29,7 +29,7 @@ class Xpos : public Rotary {
   /// What fades with distance into the past would grow with distance into the future.
   bool needs_causal_mask() const override { return true; }
 
-  bool only_turns() const override { return false; }
+  bool only_rotates() const override { return false; }
   void transform(LayerContext& context, Heads& heads) override {
     const Span& span = context.span;
     const at::ScalarType type = heads.q.scalar_type();

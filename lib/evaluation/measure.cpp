@@ -109,9 +109,9 @@ class Bench {
   void forward(bool with_encoding, bool best) const {
     const c10::InferenceMode inference;
     model::ForwardOptions options;
-    model::Witness nobody;
-    nobody.rows = [](std::int64_t, const encodings::SeenRows&) {};   // asks for the definition, range by range
-    if (!best) options.witness = &nobody;
+    model::Hooks hooks;
+    hooks.rows = [](std::int64_t, const encodings::AttentionRows&) {};   // asks for the definition, range by range
+    if (!best) options.hooks = &hooks;
     (with_encoding ? model_ : none_).forward(ids_, options);
   }
 

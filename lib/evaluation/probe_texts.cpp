@@ -70,11 +70,11 @@ void in_batches(const model::LanguageModel& model, const std::vector<TokenIds>& 
   }
 }
 
-void show(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first, const model::Witness& witness) {
+void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first, const model::Hooks& hooks) {
   const c10::InferenceMode inference;
   model::ForwardOptions options;
   options.first_sample = first;
-  options.witness = &witness;
+  options.hooks = &hooks;
   model.forward(ids, options);
 }
 

@@ -38,8 +38,8 @@ std::vector<TokenIds> probe_texts(const DocumentSource& source, std::int64_t lon
 void in_batches(const model::LanguageModel& model, const std::vector<TokenIds>& sequences, std::int64_t batch_tokens,
                 const std::function<void(std::int64_t first, const at::Tensor& ids)>& use);
 
-/// A forward pass without gradients, whatever it shows going to `witness`.
-void show(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first, const model::Witness& witness);
+/// A forward pass without gradients that calls `hooks`.
+void forward_with_hooks(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first, const model::Hooks& hooks);
 
 /// Σ nll of the targets ids[begin .. end) of each sequence, nats, each predicted from all ids before it; 1 <= begin.
 std::vector<double> summed_losses(const model::LanguageModel& model, const std::vector<TokenIds>& sequences,

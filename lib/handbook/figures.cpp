@@ -78,11 +78,11 @@ Tensor scores(Scene& scene, bool weights) {
   const double one = 1 / std::sqrt(std::sqrt(static_cast<double>(kHeadWidth)));   // one²·d_h/√d_h = 1
   const Tensor k = at::full({1, kHeads, scene.length, kHeadWidth}, one, at::kDouble);
   const Tensor q = k.narrow(1, 0, scene.encoding->projected_heads());
-  encodings::Trace trace;
+  encodings::AttentionMatrices matrices;
   encodings::attend(*scene.encoding, context,
                     {.q = q, .k = k, .v = k, .scale = 1 / std::sqrt(static_cast<double>(kHeadWidth))},
-                    {.route = encodings::Route::kReference, .trace = &trace});
-  return (weights ? trace.weights : trace.logits)[0].contiguous();
+                    {.route = encodings::Route::kReference, .matrices = &matrices});
+  return (weights ? matrices.weights : matrices.logits)[0].contiguous();
 }
 
 /// [1,T,T]: product of two position vectors over their mean square.

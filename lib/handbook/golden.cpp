@@ -92,21 +92,21 @@ Json golden_case(const EncodingEntry& entry) {
         out["parameters"][parameter.name] = list_of(parameter.value);
     }
   }
-  encodings::Trace trace;
+  encodings::AttentionMatrices matrices;
   const Tensor output =
       encodings::attend(*encoding, context,
                         {.q = waves({1, encoding->projected_heads(), kGoldenTokens, kGoldenHeadWidth}, 0.1, 0),
                          .k = waves({1, kGoldenHeads, kGoldenTokens, kGoldenHeadWidth}, 0.2, 1.5),
                          .v = waves({1, kGoldenHeads, kGoldenTokens, kGoldenHeadWidth}, 0.3, 1),
                          .scale = 1 / std::sqrt(static_cast<double>(kGoldenHeadWidth))},
-                        {.route = encodings::Route::kReference, .trace = &trace});
+                        {.route = encodings::Route::kReference, .matrices = &matrices});
   if (encoding->traits(span).adds_to_tokens) {
     encodings::State fresh = example_pass(*encoding, span);
     out["embedding"] = list_of(
         encodings::add_to_tokens(*encoding, at::zeros({1, kGoldenTokens, kGoldenWidth}, at::kDouble), fresh)[0]);
   } else {
-    out["logits"] = triangle(trace.logits);
-    out["weights"] = triangle(trace.weights);
+    out["logits"] = triangle(matrices.logits);
+    out["weights"] = triangle(matrices.weights);
     out["output"] = list_of(output[0]);
   }
   return out;

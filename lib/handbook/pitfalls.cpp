@@ -42,10 +42,10 @@ bool is_listed(const Json& config) {
 }
 
 /// One query, the last of `keys` rows: what it sees after S2.
-struct Turned {
+struct Rotated {
   Tensor q, k;   // [B,1,1,d_h], [B,1,keys,d_h]
 };
-Turned turned(const Json& config, const Tensor& q, const Tensor& k, std::int64_t pe_len) {
+Rotated rotated(const Json& config, const Tensor& q, const Tensor& k, std::int64_t pe_len) {
   const auto encoding = encodings::make_encoding(config, shape_of());
   Span span{.batch = q.size(0), .queries = 1, .keys = k.size(2)};
   span.pe_len = pe_len;
@@ -64,11 +64,11 @@ Tensor angles(const Json& config, std::int64_t n) {
     q[c][0][0][c] = 1;
     k[c].select(-1, c).fill_(1);
   }
-  const Turned t = turned(config, q, k, n);
+  const Rotated t = rotated(config, q, k, n);
   const Tensor cosines = at::matmul(t.q, t.k.transpose(-1, -2)).view({kPairs, n});
   Tensor other = at::zeros_like(q);
   for (std::int64_t c = 0; c < kPairs; ++c) other[c][0][0][c + kPairs] = 1;
-  const Turned u = turned(config, other, k, n);
+  const Rotated u = rotated(config, other, k, n);
   return at::atan2(at::matmul(u.q, u.k.transpose(-1, -2)).view({kPairs, n}), cosines).flip(1);
 }
 
@@ -136,12 +136,12 @@ std::string attention_scale() {
       const Span span{.batch = 1, .queries = 1, .keys = n};
       encodings::State state = encodings::begin_pass(*encoding, span);
       encodings::LayerContext context = encodings::layer_context(*encoding, state, 0);
-      encodings::Trace trace;
+      encodings::AttentionMatrices matrices;
       at::NoGradGuard no_grad;
       encodings::attend(*encoding, context,
                         {.q = q, .k = k, .v = k, .scale = 1 / std::sqrt(static_cast<double>(kPitfallHeadWidth))},
-                        {.route = encodings::Route::kReference, .trace = &trace});
-      cells.push_back(fixed(trace.weights.max().item<double>(), 3));
+                        {.route = encodings::Route::kReference, .matrices = &matrices});
+      cells.push_back(fixed(matrices.weights.max().item<double>(), 3));
     }
     rows += table_row(cells);
   }
@@ -164,7 +164,7 @@ std::string uniform_scaling() {
                           {{"kind", "yarn"}, {"factor", 8.0}, {"attention_factor", 1.0}}};
   for (const Json& config : configs) {
     if (!is_listed(config)) continue;
-    const Turned t = turned(config, q, k, kPitfallTrainLength);
+    const Rotated t = rotated(config, q, k, kPitfallTrainLength);
     const Tensor s = at::matmul(t.q, t.k.transpose(-1, -2)).view({64}).flip(0);
     std::vector<std::string> cells = {cat("`", support::display(config), "`")};
     for (const std::int64_t d : {1, 2, 4, 8}) cells.push_back(fixed((s[0] - s[d]).item<double>(), 3));
@@ -184,8 +184,8 @@ std::string caching() {
   const Tensor k = named_normals("pitfalls.k", {1, 1, 4 * kPitfallTrainLength, kPitfallHeadWidth});
   for (const char* name : {"rope", "dyn_ntk"}) {
     if (!is_listed(name)) continue;
-    const Tensor then = turned(name, q, k, kPitfallTrainLength).k;
-    const Turned now = turned(name, q, k, 4 * kPitfallTrainLength);
+    const Tensor then = rotated(name, q, k, kPitfallTrainLength).k;
+    const Rotated now = rotated(name, q, k, 4 * kPitfallTrainLength);
     const Tensor right = at::matmul(now.q, now.k.transpose(-1, -2)), stale = at::matmul(now.q, then.transpose(-1, -2));
     rows += table_row({cat("`", name, "`"), fixed((right - stale).abs().mean().item<double>() / right.abs().mean().item<double>(), 3)});
   }

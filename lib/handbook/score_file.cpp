@@ -314,13 +314,13 @@ void score_file(const ScoreOrder& order) {
     return encodings::attend(*encoding, context, {.q = q, .k = k, .v = v, .scale = scale}, options);
   };
 
-  encodings::Trace trace;
+  encodings::AttentionMatrices matrices;
   Tensor embedding;
   {
     at::NoGradGuard no_grad;
     bool read_x = false;
     try {
-      const Tensor defined = attend({.route = encodings::Route::kReference, .trace = &trace});
+      const Tensor defined = attend({.route = encodings::Route::kReference, .matrices = &matrices});
       const auto has_nan = [](const Tensor& t) { return at::any(at::isnan(t)).item<bool>(); };
       read_x = blind && has_nan(defined) && !has_nan(q64) && !has_nan(k64) && !has_nan(v64);
     } catch (const c10::Error&) {   // a NaN that was made an index
@@ -375,8 +375,8 @@ void score_file(const ScoreOrder& order) {
     root.set_text("route", encodings::route_name(*encoding, span, order.dtype, order.gradients, {.route = order.route}));
     root.set_integer("layer", order.layer);
     root.set_integer("train_length", shape.train_length);
-    write_tensor(root, "logits", trace.logits);
-    write_tensor(root, "weights", trace.weights);
+    write_tensor(root, "logits", matrices.logits);
+    write_tensor(root, "weights", matrices.weights);
     write_tensor(root, "output", output);
     if (embedding.defined()) write_tensor(root, "embedding", embedding);
     if (!used.empty()) {

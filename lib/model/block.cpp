@@ -66,20 +66,20 @@ Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tenso
   heads.q = std::move(q);
   heads.k = std::move(k);
   heads.v = std::move(v);
-  encodings::Trace trace;
+  encodings::AttentionMatrices matrices;
   encodings::AttendOptions route;
-  if (pass.largest_logit != nullptr) route.trace = &trace;
-  encodings::RowWitness rows;
-  if (pass.witness != nullptr) {
-    if (pass.witness->heads) pass.witness->heads(context.layer, heads);
-    if (pass.witness->rows) {
-      rows = [&](const encodings::SeenRows& seen) { pass.witness->rows(context.layer, seen); };
-      route.witness = &rows;
+  if (pass.largest_logit != nullptr) route.matrices = &matrices;
+  encodings::RowHook row_hook;
+  if (pass.hooks != nullptr) {
+    if (pass.hooks->heads) pass.hooks->heads(context.layer, heads);
+    if (pass.hooks->rows) {
+      row_hook = [&](const encodings::AttentionRows& rows) { pass.hooks->rows(context.layer, rows); };
+      route.row_hook = &row_hook;
     }
   }
   const Tensor mixed = encodings::attend(encoding, context, std::move(heads), route);
   if (pass.largest_logit != nullptr) {
-    const double largest = trace.logits.max().item<double>();
+    const double largest = matrices.logits.max().item<double>();
     *pass.largest_logit = context.layer == 0 ? largest : std::max(*pass.largest_logit, largest);
   }
   return mixed;
@@ -127,13 +127,13 @@ class LlamaBlock final : public Block {
   /// The encoding's rotation, where that is all it does to q and k, where nobody asks for them before it, and where a kernel
   /// rotates while it norms.
   std::optional<Rotation> rotation_of(const Tensor& in, int layer, Pass& pass) const {
-    if (pass.witness != nullptr || !rotates_with_heads(in, query_norm_, key_norm_, shape_)) return std::nullopt;
+    if (pass.hooks != nullptr || !rotates_with_heads(in, query_norm_, key_norm_, shape_)) return std::nullopt;
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer);
     const encodings::Traits traits = pass.encoding.traits(context.span);
     const bool does_more = traits.bias != encodings::BiasKind::kNone || traits.own_logits || traits.rewrites_logits ||
                            traits.normalises || traits.rows_coupled || traits.extra_values;
     if (does_more) return std::nullopt;
-    const auto tables = encodings::tables_that_turn(pass.encoding, context, in.scalar_type());
+    const auto tables = encodings::rotary_tables(pass.encoding, context, in.scalar_type());
     if (!tables || tables->cos.dim() > 3 || tables->cos.scalar_type() != at::kFloat) return std::nullopt;
     return Rotation{tables->cos.contiguous(), tables->sin.contiguous(), tables->layout == encodings::PairLayout::kHalf};
   }

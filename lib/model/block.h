@@ -13,7 +13,7 @@
 #include "encodings/positional_encoding.h"
 #include "model/functions.h"
 #include "model/model_config.h"
-#include "model/witness.h"
+#include "model/hooks.h"
 
 namespace pe::model {
 
@@ -23,7 +23,7 @@ struct Pass {
   encodings::State& state;
   std::function<Tensor(const Tensor&)> dropped;   ///< leaves a share out; empty: nothing is left out
   double* largest_logit = nullptr;   ///< not null: attention goes the reference route, and this becomes its maximum
-  const Witness* witness = nullptr;  ///< whom attention is shown to
+  const Hooks* hooks = nullptr;  ///< may be null
 };
 
 class Block {

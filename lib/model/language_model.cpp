@@ -297,7 +297,7 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
     rows.device = s.device;
     rows_pass = encodings::begin_pass(encoding, rows);
   }
-  Pass layers{encoding, over_batch ? rows_pass : pass, {}, options.largest_logit, options.witness};
+  Pass layers{encoding, over_batch ? rows_pass : pass, {}, options.largest_logit, options.hooks};
   std::int64_t place = 0;
   const auto dropped = [&](const Tensor& y, bool transposed) {
     const Tensor mask = dropout_mask(transposed ? y.transpose(0, 1) : y, s.config.dropout, s.seed, options.step, place++, span.samples);
@@ -308,15 +308,15 @@ Tensor LanguageModel::forward(const Tensor& ids, const ForwardOptions& options) 
     if (s.config.dropout_embeddings) x = dropped(x, false);
   }
   if (over_batch) x = x.transpose(0, 1).contiguous();
-  const Witness* witness = options.witness;
-  if (witness != nullptr && witness->residual) witness->residual(0, x);
+  const Hooks* hooks = options.hooks;
+  if (hooks != nullptr && hooks->residual) hooks->residual(0, x);
   for (std::size_t i = 0; i < s.blocks.size(); ++i) {
     // A gradient by a layer's input has been through everything in the layer.
     if (options.left_layer && x.requires_grad()) {
       x.register_hook([done = options.left_layer, i](const Tensor&) { done(static_cast<std::int64_t>(i)); });
     }
     x = s.blocks[i]->forward(x, static_cast<int>(i), layers);
-    if (witness != nullptr && witness->residual) witness->residual(static_cast<std::int64_t>(i) + 1, x);
+    if (hooks != nullptr && hooks->residual) hooks->residual(static_cast<std::int64_t>(i) + 1, x);
   }
   if (over_batch) x = x.transpose(0, 1).contiguous();
   return s.final_norm(x);

@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "model/model_config.h"
-#include "model/witness.h"
+#include "model/hooks.h"
 
 namespace pe::encodings {
 class PositionalEncoding;
 struct Heads;
-struct SeenRows;
+struct AttentionRows;
 }
 
 namespace pe::model {
@@ -48,7 +48,7 @@ struct ForwardOptions {
   std::function<void(std::int64_t layer)> left_layer;
   /// [T] int64: positions of the tokens in place of counted ones; `position` must be 0. Undefined: counted.
   Tensor positions;
-  const Witness* witness = nullptr;    ///< not null: told what the pass sees
+  const Hooks* hooks = nullptr;    ///< may be null
   double* largest_logit = nullptr;     ///< not null: attention goes the reference route, and this becomes its maximum
 };
 

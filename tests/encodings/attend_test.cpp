@@ -423,14 +423,14 @@ BOOST_AUTO_TEST_CASE(a_trace_holds_logits_and_weights) {
   const Inputs in;
   State state = begin_pass(*encoding, Span::whole(2, 7));
   LayerContext context = layer_context(*encoding, state, 0);
-  Trace trace;
-  pe::encodings::attend(*encoding, context, {.q = in.q, .k = in.k, .v = in.v, .scale = 0.5}, {.trace = &trace});
-  BOOST_TEST((trace.logits.sizes() == at::IntArrayRef{2, 4, 7, 7}));
-  BOOST_TEST(largest_difference(trace.weights.sum(-1), at::ones({2, 4, 7}, at::kDouble)) <= 1e-14);
+  AttentionMatrices matrices;
+  pe::encodings::attend(*encoding, context, {.q = in.q, .k = in.k, .v = in.v, .scale = 0.5}, {.matrices = &matrices});
+  BOOST_TEST((matrices.logits.sizes() == at::IntArrayRef{2, 4, 7, 7}));
+  BOOST_TEST(largest_difference(matrices.weights.sum(-1), at::ones({2, 4, 7}, at::kDouble)) <= 1e-14);
   for (int i = 0; i < 7; ++i) {
     for (int j = i + 1; j < 7; ++j) {
-      BOOST_TEST(std::isinf(number(trace.logits[1][3][i][j])));
-      BOOST_TEST(number(trace.weights[1][3][i][j]) == 0);
+      BOOST_TEST(std::isinf(number(matrices.logits[1][3][i][j])));
+      BOOST_TEST(number(matrices.weights[1][3][i][j]) == 0);
     }
   }
 }

@@ -110,11 +110,11 @@ BOOST_AUTO_TEST_CASE(grape_a_without_content_is_alibi) {
 BOOST_AUTO_TEST_CASE(a_sink_feels_the_constant_of_a_row) {
   const auto both = make_encoding(parse("{'stack': ['alibi', 'sink_off_by_one']}"), small_shape());
   const Toy toy(small_shape(), 1, 12);
-  Trace trace;
-  const Tensor out = toy.run(*both, Span::whole(1, 12), {.trace = &trace});
-  const Tensor logits = trace.logits;
+  AttentionMatrices matrices;
+  const Tensor out = toy.run(*both, Span::whole(1, 12), {.matrices = &matrices});
+  const Tensor logits = matrices.logits;
   const Tensor total = at::exp(logits).sum(-1);
-  BOOST_TEST(largest_difference(trace.weights.sum(-1), total / (1 + total)) <= 1e-12);
+  BOOST_TEST(largest_difference(matrices.weights.sum(-1), total / (1 + total)) <= 1e-12);
   BOOST_TEST(largest_difference(out, toy.run(*both, Span::whole(1, 12))) <= 1e-12);
 }
 

@@ -52,11 +52,11 @@ std::vector<std::string> schedules() {
   return names;
 }
 
-struct Turned {
+struct Rotated {
   Tensor q, k;
 };
 
-Turned turned(PositionalEncoding& encoding, const Toy& toy, std::int64_t first_position, std::int64_t pe_len) {
+Rotated rotated(PositionalEncoding& encoding, const Toy& toy, std::int64_t first_position, std::int64_t pe_len) {
   Span span = Span::whole(toy.q.size(0), toy.q.size(2));
   span.first_position = first_position;
   span.pe_len = pe_len;
@@ -68,7 +68,7 @@ Turned turned(PositionalEncoding& encoding, const Toy& toy, std::int64_t first_p
   return {heads.q.detach(), heads.k.detach()};
 }
 
-Tensor products(const Turned& t) { return at::matmul(t.q.to(at::kDouble), t.k.to(at::kDouble).transpose(-1, -2)); }
+Tensor products(const Rotated& t) { return at::matmul(t.q.to(at::kDouble), t.k.to(at::kDouble).transpose(-1, -2)); }
 
 }  // namespace
 
@@ -83,14 +83,14 @@ BOOST_DATA_TEST_CASE(lengths_of_queries_and_keys_are_kept, data::make(rotating()
   }
   const auto encoding = make_encoding(subject.config, small_shape());
   const Toy toy(small_shape(), 2, 12);
-  const Turned found = turned(*encoding, toy, 4000, 8192);
+  const Rotated found = rotated(*encoding, toy, 4000, 8192);
   const Tensor ratio = found.q.norm(2, {-1}) / toy.q.narrow(1, 0, encoding->projected_heads()).norm(2, {-1});
   BOOST_TEST(largest_difference(ratio, ratio.flatten()[0].expand_as(ratio)) <= 1e-12);
   BOOST_TEST(value(ratio.flatten()[0]) >= 1 - 1e-12);
 }
 
 // Whoever asks for the tables turns q and k in the encoding's place (model/block.cpp), so that must be all that it does.
-BOOST_DATA_TEST_CASE(tables_that_turn_do_what_the_encoding_does, data::make(subjects()), subject) {
+BOOST_DATA_TEST_CASE(rotary_tables_do_what_the_encoding_does, data::make(subjects()), subject) {
   const auto encoding = make_encoding(subject.config, small_shape());
   const Toy toy(small_shape(), 2, 12);
   Span span = Span::whole(2, 12);
@@ -98,7 +98,7 @@ BOOST_DATA_TEST_CASE(tables_that_turn_do_what_the_encoding_does, data::make(subj
   State state = begin_pass(*encoding, span);
   say_numbers(*encoding, toy.x, state);
   LayerContext context = layer_context(*encoding, state, 0, toy.x);
-  const auto tables = tables_that_turn(*encoding, context, at::kDouble);
+  const auto tables = rotary_tables(*encoding, context, at::kDouble);
   for (const char* plain : {"rope", "p_rope", "yarn", "ntk"}) {
     if (subject.name == plain) BOOST_TEST(tables.has_value());
   }
@@ -138,8 +138,8 @@ BOOST_DATA_TEST_CASE(rounding_does_not_grow_with_position, data::make(rotating()
   const auto encoding = make_encoding(subject.config, shape);
   const Toy low = Toy(shape, 1, 16).to(at::kBFloat16);
   const auto error_at = [&](std::int64_t first) {
-    return value((products(turned(*encoding, low, first, 65536)) -
-                  products(turned(*encoding, low.to(at::kFloat), first, 65536))).abs().max());
+    return value((products(rotated(*encoding, low, first, 65536)) -
+                  products(rotated(*encoding, low.to(at::kFloat), first, 65536))).abs().max());
   };
   const double near = error_at(512 - 16), far = error_at(32768 - 16);
   BOOST_TEST(far <= 2 * near + 0.02, "from " << near << " to " << far);
@@ -153,7 +153,7 @@ BOOST_DATA_TEST_CASE(a_factor_of_one_is_what_stands_below, data::make(extensions
   const auto one = make_encoding({{"kind", rule}, {"factor", 1}, {"over", below}}, small_shape());
   const Toy toy(small_shape(), 2, 12);
   const auto length = rule == "dyn_ntk" ? 16 : 64;   // it goes by the length
-  const Turned a = turned(*plain, toy, 3, length), b = turned(*one, toy, 3, length);
+  const Rotated a = rotated(*plain, toy, 3, length), b = rotated(*one, toy, 3, length);
   BOOST_TEST(at::equal(a.q, b.q));
   BOOST_TEST(at::equal(a.k, b.k));
   BOOST_TEST(plain->parameters().size() == one->parameters().size());

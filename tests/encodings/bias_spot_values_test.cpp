@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(sinks_on_four_tokens) {
   for (const char* config : {"\"sink_off_by_one\"", "\"sink_logit\""}) {
     f.run(config);
     check_values(f.out, {.669762, 0, .401112, .401112, .628058, .371942, 1.38254, -.493043});
-    check_values(1 - f.trace.weights[0][0].sum(-1), {.330238, .197776, .12283, .145997});
+    check_values(1 - f.matrices.weights[0][0].sum(-1), {.330238, .197776, .12283, .145997});
   }
   const auto sink = make_encoding("sink_logit", f.shape);
   set_parameter(*sink, "sink", numbers({1}, {1}));

@@ -115,13 +115,13 @@ BOOST_AUTO_TEST_CASE(a_common_shift_moves_no_logit_of_a_rotary_encoding_in_eithe
   const auto encoding = make_encoding("rope", small_shape());
   at::NoGradGuard no_grad;
   const Toy toy(small_shape(), 1, 6);
-  Trace trace;
-  toy.run(*encoding, both_ways(1, 6), {.trace = &trace});
-  const Tensor before = trace.logits.clone();
+  AttentionMatrices matrices;
+  toy.run(*encoding, both_ways(1, 6), {.matrices = &matrices});
+  const Tensor before = matrices.logits.clone();
   Span moved = both_ways(1, 6);
   moved.first_position = 37;
-  toy.run(*encoding, moved, {.trace = &trace});
-  BOOST_TEST(largest_difference(before, trace.logits) <= 1e-9);
+  toy.run(*encoding, moved, {.matrices = &matrices});
+  BOOST_TEST(largest_difference(before, matrices.logits) <= 1e-9);
   BOOST_TEST(all_finite(before));
 }
 

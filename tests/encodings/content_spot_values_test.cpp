@@ -92,13 +92,13 @@ BOOST_AUTO_TEST_CASE(grape_a_on_four_tokens) {
 BOOST_AUTO_TEST_CASE(grape_ap_on_four_tokens) {
   FourTokens f;
   f.run("\"none\"");
-  const Trace plain = f.trace;
+  const AttentionMatrices plain = f.matrices;
   f.x = rows_of({1, 0, 0, 1, 1, 1, 1, -1});
   const auto grape = make_encoding(Json::parse(R"({"kind": "grape_ap", "hidden": 2})"), f.shape);
   set_parameter(*grape, "weight", numbers({1, 0, 0, 1}, {2, 2}));
   f.run(*grape);
   // The numbers are for a slope of 1/2; one head has 2^−8.
-  const Tensor bias = (f.trace.logits - plain.logits)[0][0] * 128;
+  const Tensor bias = (f.matrices.logits - plain.logits)[0][0] * 128;
   check_values(bias[1].narrow(0, 0, 2), {-.260129, 0});
   check_values(bias[2].narrow(0, 0, 3), {-.621098, -.461357, 0});
   check_values(bias[3], {-1.118378, -.822215, -.652978, 0});
@@ -109,10 +109,10 @@ BOOST_AUTO_TEST_CASE(stick_breaking_on_four_tokens) {
   f.run("\"stickbreaking\"");
   check_values(f.weights(2).narrow(0, 0, 3), {.265654, .669762, 0});
   check_values(f.weights(3), {.269388, .265654, .19557, 0});
-  check_values(1 - f.trace.weights[0][0].sum(-1), {1, .330238, .064585, .269388});
+  check_values(1 - f.matrices.weights[0][0].sum(-1), {1, .330238, .064585, .269388});
   check_values(f.out[0][0][3], {1.003734, .191836});
   check_values(f.out[0][0][0], {1, 0}, 0);   // all that is left goes to the token itself
-  for (int i = 0; i < 4; ++i) BOOST_TEST(std::isinf(value(f.trace.logits[0][0][i][i])));
+  for (int i = 0; i < 4; ++i) BOOST_TEST(std::isinf(value(f.matrices.logits[0][0][i][i])));
   f.run(R"({"kind": "stickbreaking", "remainder": false})");
   check_values(f.out[0][0][3], {.464958, .461224});
   f.run(R"({"kind": "stickbreaking", "attend_current": true})");
@@ -238,10 +238,10 @@ BOOST_AUTO_TEST_CASE(dape_adds_what_its_network_makes_of_logit_and_bias) {
   const Span span{.batch = 1, .queries = 1, .keys = 257};
   State state = begin_pass(*dape, span);
   LayerContext context = layer_context(*dape, state, 0);
-  Trace trace;
+  AttentionMatrices matrices;
   attend(*dape, context, {.q = at::full({1, 1, 1, 2}, .25, at::kDouble), .k = at::ones({1, 1, 257, 2}, at::kDouble),
-                          .v = at::ones({1, 1, 257, 2}, at::kDouble)}, {.trace = &trace});
-  check_value(value(trace.logits.flatten()[0]), -.41, 1e-12);
+                          .v = at::ones({1, 1, 257, 2}, at::kDouble)}, {.matrices = &matrices});
+  check_value(value(matrices.logits.flatten()[0]), -.41, 1e-12);
 }
 
 // By loops, with the zero column after the last key that makes a row the same in a longer text.
@@ -259,10 +259,10 @@ BOOST_AUTO_TEST_CASE(dape_v2_convolves_along_the_keys) {
                b2 = parameter("map2_b");
   const std::int64_t length = 5;
   const Tensor q = normals("dape q", {1, 2, length, 4}), k = normals("dape k", {1, 1, length, 4});
-  Trace trace;
+  AttentionMatrices matrices;
   State state = begin_pass(*dape, Span::whole(1, length));
   LayerContext context = layer_context(*dape, state, 0);
-  attend(*dape, context, {.q = q, .k = k, .v = k, .scale = .5}, {.trace = &trace});
+  attend(*dape, context, {.q = q, .k = k, .v = k, .scale = .5}, {.matrices = &matrices});
   const double slopes[] = {1. / 16, 1. / 256};
   for (std::int64_t i = 0; i < length; ++i) {
     std::vector<std::vector<double>> read(4, std::vector<double>(length + 4));   // columns −1 .. length + 2
@@ -286,7 +286,7 @@ BOOST_AUTO_TEST_CASE(dape_v2_convolves_along_the_keys) {
         double sum = value(b2[h]) + read[h][j + 1] + read[2 + h][j + 1];
         for (int n = 0; n < 32; ++n)
           for (int tap = 0; tap < 3; ++tap) sum += value(w2[h][n][tap]) * hidden[n][j + tap];
-        check_value(value(trace.logits[0][h][i][j]), sum, 1e-12);
+        check_value(value(matrices.logits[0][h][i][j]), sum, 1e-12);
       }
     }
   }
@@ -354,8 +354,8 @@ BOOST_AUTO_TEST_CASE(the_guides_cope_counts_gates_from_the_start) {
   const Tensor q = normals("guide q", {1, 2, 9, 4}), k = normals("guide k", {1, 2, 9, 4}), x = normals("guide x", {1, 9, 8});
   State state = begin_pass(*cope, Span::whole(1, 9));
   LayerContext context = layer_context(*cope, state, 0, x);
-  Trace trace;
-  attend(*cope, context, {.q = q, .k = k, .v = k, .scale = .5}, {.trace = &trace});
+  AttentionMatrices matrices;
+  attend(*cope, context, {.q = q, .k = k, .v = k, .scale = .5}, {.matrices = &matrices});
   for (int h = 0; h < 2; ++h) {
     double count = 0;
     for (int j = 0; j < 9; ++j) {
@@ -365,7 +365,7 @@ BOOST_AUTO_TEST_CASE(the_guides_cope_counts_gates_from_the_start) {
       const Tensor e = parameter("table")[low] * (1 - (p - low)) + parameter("table")[low + 1] * (p - low);
       for (int i = j; i < 9; ++i) {
         const double bias = value(at::dot(at::matmul(parameter("query"), q[0][h][i]), e)) * .5;
-        check_value(value(trace.logits[0][h][i][j]), value(at::dot(q[0][h][i], k[0][h][j])) * .5 + bias, 1e-12);
+        check_value(value(matrices.logits[0][h][i][j]), value(at::dot(q[0][h][i], k[0][h][j])) * .5 + bias, 1e-12);
       }
     }
   }

@@ -60,13 +60,13 @@ BOOST_DATA_TEST_CASE(a_later_token_changes_nothing_before_it, data::make(subject
   }
 }
 
-BOOST_DATA_TEST_CASE(a_witness_sees_what_the_reference_route_does, data::make(subjects()), subject) {
+BOOST_DATA_TEST_CASE(a_row_hook_sees_what_the_reference_route_does, data::make(subjects()), subject) {
   const auto encoding = stirred(subject.config, small_shape());
   const Toy toy(small_shape(), 2, 10);
-  Trace trace;
-  const Tensor expected = toy.run(*encoding, whole(2, 10), {.trace = &trace});
+  AttentionMatrices matrices;
+  const Tensor expected = toy.run(*encoding, whole(2, 10), {.matrices = &matrices});
   std::vector<Tensor> weights, logits;
-  const RowWitness witness = [&](const SeenRows& seen) {
+  const RowHook hook = [&](const AttentionRows& seen) {
     if (seen.rows.begin == 0) {   // another layer
       weights.clear();
       logits.clear();
@@ -76,12 +76,12 @@ BOOST_DATA_TEST_CASE(a_witness_sees_what_the_reference_route_does, data::make(su
     weights.push_back(at::constant_pad_nd(seen.weights, {0, future}));
     logits.push_back(at::constant_pad_nd(seen.logits, {0, future}, -std::numeric_limits<double>::infinity()));
   };
-  const Tensor out = toy.run(*encoding, whole(2, 10), {.chunk_rows = 3, .witness = &witness});
+  const Tensor out = toy.run(*encoding, whole(2, 10), {.chunk_rows = 3, .row_hook = &hook});
   BOOST_TEST(largest_difference(out, expected) <= 1e-12);
-  BOOST_TEST(largest_difference(at::cat(weights, 2), trace.weights) <= 1e-12);
+  BOOST_TEST(largest_difference(at::cat(weights, 2), matrices.weights) <= 1e-12);
   const Tensor all = at::cat(logits, 2);
-  BOOST_TEST(at::equal(all.isinf(), trace.logits.isinf()));
-  BOOST_TEST(largest_difference(all.nan_to_num(0, 0, 0), trace.logits.nan_to_num(0, 0, 0)) <= 1e-11);
+  BOOST_TEST(at::equal(all.isinf(), matrices.logits.isinf()));
+  BOOST_TEST(largest_difference(all.nan_to_num(0, 0, 0), matrices.logits.nan_to_num(0, 0, 0)) <= 1e-11);
 }
 
 BOOST_DATA_TEST_CASE(positions_that_are_given_count_as_those_that_are_counted, data::make(subjects()), subject) {
@@ -115,10 +115,10 @@ BOOST_DATA_TEST_CASE(pairs_turn_by_the_angles_that_are_told, data::make(subjects
   Span span = whole(1, 6);
   span.positions = at::arange(8, 14, at::kLong);   // beyond those that LongRoPE protects
   if (encoding->traits(span).maps_positions) return;
-  const auto turned = encoding->turned_pairs(1, span);
-  if (!turned) return;
-  BOOST_REQUIRE(turned->pairs() > 0u);
-  BOOST_REQUIRE_EQUAL(turned->theta.size() % turned->pairs(), 0u);
+  const auto rotated = encoding->rotated_pairs(1, span);
+  if (!rotated) return;
+  BOOST_REQUIRE(rotated->pairs() > 0u);
+  BOOST_REQUIRE_EQUAL(rotated->theta.size() % rotated->pairs(), 0u);
   State state = begin_pass(*encoding, span);
   const Tensor x = normals("turned.x", {1, 1, shape.width}).expand({1, 6, shape.width});
   LayerContext context = layer_context(*encoding, state, 1, x);
@@ -127,11 +127,11 @@ BOOST_DATA_TEST_CASE(pairs_turn_by_the_angles_that_are_told, data::make(subjects
   heads.v = heads.k.clone();
   heads.q = heads.k.narrow(1, 0, encoding->projected_heads()).clone();
   encoding->transform(context, heads);
-  for (std::size_t pair = 0; pair < turned->pairs(); ++pair) {
+  for (std::size_t pair = 0; pair < rotated->pairs(); ++pair) {
     for (std::int64_t head = 0; head < shape.query_heads; ++head) {
-      const auto group = static_cast<std::size_t>(head) * turned->groups() / static_cast<std::size_t>(shape.query_heads);
-      const double theta = turned->theta[group * turned->pairs() + pair];
-      const Tensor a = heads.k[0][head].select(1, turned->first[pair]), b = heads.k[0][head].select(1, turned->second[pair]);
+      const auto group = static_cast<std::size_t>(head) * rotated->groups() / static_cast<std::size_t>(shape.query_heads);
+      const double theta = rotated->theta[group * rotated->pairs() + pair];
+      const Tensor a = heads.k[0][head].select(1, rotated->first[pair]), b = heads.k[0][head].select(1, rotated->second[pair]);
       for (std::int64_t t = 0; t + 1 < 6; ++t) {   // the angle from one position to the next
         const double along = value(a[t] * a[t + 1] + b[t] * b[t + 1]), across = value(a[t] * b[t + 1] - b[t] * a[t + 1]);
         const double miss = std::remainder(std::atan2(across, along) - theta, 2 * M_PI);
@@ -245,11 +245,11 @@ BOOST_DATA_TEST_CASE(a_common_shift_of_positions_does_what_the_facts_say, data::
   // The same tokens further down in a text: temperatures that count keys, and sums from the start, change there.
   const Toy longer(small_shape(), 1, 15);
   const auto logits_of = [&](const Toy& some, std::int64_t rows) {
-    Trace trace;
+    AttentionMatrices matrices;
     Span span = whole(1, rows);
     span.pe_len = 8192;
-    some.run(*encoding, span, {.trace = &trace});
-    return trace.logits.narrow(2, rows - 10, 10).narrow(3, rows - 10, 10);
+    some.run(*encoding, span, {.matrices = &matrices});
+    return matrices.logits.narrow(2, rows - 10, 10).narrow(3, rows - 10, 10);
   };
   if (!exempt(subject, "moved rows")) {
     // The first keys are left out: a convolution there reads the token before.

@@ -19,16 +19,16 @@ struct FixtureF {
   Shape shape{.width = 2, .layers = 1, .query_heads = 1, .key_value_heads = 1, .head_width = 2, .train_length = 4,
               .dtype = at::kDouble};
 
-  Trace trace;
+  AttentionMatrices matrices;
   Tensor out;
 
   void run(PositionalEncoding& encoding) {
     State state = begin_pass(encoding, Span::whole(1, 4));
     LayerContext context = layer_context(encoding, state, 0);
-    out = attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.trace = &trace});
+    out = attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.matrices = &matrices});
   }
-  Tensor weights(std::int64_t row) const { return trace.weights[0][0][row]; }
-  Tensor logits(std::int64_t row) const { return trace.logits[0][0][row]; }
+  Tensor weights(std::int64_t row) const { return matrices.weights[0][0][row]; }
+  Tensor logits(std::int64_t row) const { return matrices.logits[0][0][row]; }
 };
 
 /// Bias of a query at position i and keys at positions 0 .. i, [H, i + 1].
@@ -37,10 +37,10 @@ Tensor bias_row(PositionalEncoding& encoding, std::int64_t i) {
   State state = begin_pass(encoding, span);
   LayerContext context = layer_context(encoding, state, 0);
   const std::int64_t heads = encoding.shape().query_heads, width = encoding.shape().head_width;
-  Trace trace;
+  AttentionMatrices matrices;
   const Tensor zero = at::zeros({1, heads, i + 1, width}, at::kDouble);
-  attend(encoding, context, {.q = zero.narrow(2, 0, 1), .k = zero, .v = zero}, {.trace = &trace});
-  return trace.logits.view({heads, i + 1});
+  attend(encoding, context, {.q = zero.narrow(2, 0, 1), .k = zero, .v = zero}, {.matrices = &matrices});
+  return matrices.logits.view({heads, i + 1});
 }
 
 }  // namespace

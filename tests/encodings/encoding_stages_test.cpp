@@ -145,13 +145,13 @@ struct FixtureF {
   Tensor v = numbers({1, 0, 0, 1, 1, 1, 2, -1}, {1, 1, 4, 2});
   Shape shape{.width = 2, .layers = 1, .query_heads = 1, .key_value_heads = 1, .head_width = 2, .train_length = 4,
               .dtype = at::kDouble};
-  Trace trace;
+  AttentionMatrices matrices;
   Tensor out;
   void run(PositionalEncoding& encoding) {
     State state = begin_pass(encoding, Span::whole(1, 4));
     LayerContext context = layer_context(encoding, state, 0, at::zeros({1, 4, 2}, at::kDouble));
     out =
-        encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.trace = &trace});
+        encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.matrices = &matrices});
   }
 };
 
@@ -190,25 +190,25 @@ BOOST_AUTO_TEST_CASE(another_product) {
   ChannelDecay encoding(f.shape);
   encoding.fixed_gates = numbers({.9, .5, .8, .9, .7, .6, .95, .85}, {1, 4, 2});
   f.run(encoding);
-  check(f.trace.logits[0][0][1].narrow(0, 0, 2), {.636396, .707107});
-  check(f.trace.logits[0][0][2].narrow(0, 0, 3), {.777817, .424264, 0});
-  check(f.trace.logits[0][0][3], {.051619, -.360624, -1.272792, 1.414214});
+  check(f.matrices.logits[0][0][1].narrow(0, 0, 2), {.636396, .707107});
+  check(f.matrices.logits[0][0][2].narrow(0, 0, 3), {.777817, .424264, 0});
+  check(f.matrices.logits[0][0][3], {.051619, -.360624, -1.272792, 1.414214});
 }
 
 BOOST_AUTO_TEST_CASE(logits_that_depend_on_earlier_rows) {
   FixtureF f;
   Selective encoding(f.shape);
   f.run(encoding);
-  check(f.trace.weights[0][0][3], {.178588, .043418, .043418, .734577});
+  check(f.matrices.weights[0][0][3], {.178588, .043418, .043418, .734577});
 }
 
 BOOST_AUTO_TEST_CASE(a_normaliser_with_a_remainder) {
   FixtureF f;
   StickBreaking encoding(f.shape);
   f.run(encoding);
-  check(f.trace.weights[0][0][2].narrow(0, 0, 2), {.265654, .669762});
-  check(f.trace.weights[0][0][3].narrow(0, 0, 3), {.269388, .265654, .19557});
-  check(1 - f.trace.weights[0][0].sum(-1), {1, .330238, .064585, .269388});
+  check(f.matrices.weights[0][0][2].narrow(0, 0, 2), {.265654, .669762});
+  check(f.matrices.weights[0][0][3].narrow(0, 0, 3), {.269388, .265654, .19557});
+  check(1 - f.matrices.weights[0][0].sum(-1), {1, .330238, .064585, .269388});
   check(f.out[0][0][3], {1.003734, .191836});
   BOOST_TEST(at::equal(f.out[0][0][0], f.v[0][0][0]));
 }
@@ -218,7 +218,7 @@ BOOST_AUTO_TEST_CASE(a_sink) {
   Sink encoding(f.shape);
   f.run(encoding);
   check(f.out, {.669762, 0, .401112, .401112, .628058, .371942, 1.38254, -.493043});
-  check(1 - f.trace.weights[0][0].sum(-1), {.330238, .197776, .12283, .145997});
+  check(1 - f.matrices.weights[0][0].sum(-1), {.330238, .197776, .12283, .145997});
   at::NoGradGuard no_grad;
   Tensor(encoding.parameters()[0].value).fill_(1);
   f.run(encoding);

@@ -65,10 +65,10 @@ BOOST_AUTO_TEST_CASE(the_second_head_of_a_query_sees_the_imaginary_part) {
     State state = begin_pass(*encoding, span);
     LayerContext context = layer_context(*encoding, state, 0);
     const Tensor q = f8(true).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous(), k = f8(false).view({1, 1, 1, 8}).expand({1, 1, 6, 8}).contiguous();
-    Trace trace;
-    const Tensor out = attend(*encoding, context, {.q = q, .k = k, .v = k}, {.trace = &trace});
+    AttentionMatrices matrices;
+    const Tensor out = attend(*encoding, context, {.q = q, .k = k, .v = k}, {.matrices = &matrices});
     BOOST_TEST(out.sizes().vec() == (std::vector<std::int64_t>{1, 2, 6, 8}), boost::test_tools::per_element());
-    const auto logit = [&](int head, int i, int j) { return trace.logits[0][head][i][j].item<double>(); };
+    const auto logit = [&](int head, int i, int j) { return matrices.logits[0][head][i][j].item<double>(); };
     const Json rope = {{"kind", "rope"}, {"layout", layout}};
     check_near(logit(0, 5, 2), f8_score(rope.dump(), 5, 2), 1e-12);
     if (layout == std::string("half")) check_near(logit(1, 5, 2), 1.184961918223, 1e-11);

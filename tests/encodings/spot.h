@@ -16,17 +16,17 @@ struct FourTokens {
   Tensor x;   ///< [1,4,2] where the encoding reads tokens
   encodings::Shape shape{.width = 2, .layers = 1, .query_heads = 1, .key_value_heads = 1, .head_width = 2,
                          .train_length = 4, .dtype = at::kDouble};
-  encodings::Trace trace;
+  encodings::AttentionMatrices matrices;
   Tensor out;
 
   void run(encodings::PositionalEncoding& encoding) {
     encodings::State state = encodings::begin_pass(encoding, encodings::Span::whole(1, 4));
     encodings::LayerContext context = encodings::layer_context(encoding, state, 0, x);
-    out = encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.trace = &trace});
+    out = encodings::attend(encoding, context, {.q = q, .k = k, .v = v, .scale = 1 / std::sqrt(2.0)}, {.matrices = &matrices});
   }
   void run(const std::string& config) { run(*encodings::make_encoding(Json::parse(config), shape)); }
-  Tensor weights(std::int64_t row) const { return trace.weights[0][0][row]; }
-  Tensor logits(std::int64_t row) const { return trace.logits[0][0][row].narrow(0, 0, row + 1); }
+  Tensor weights(std::int64_t row) const { return matrices.weights[0][0][row]; }
+  Tensor logits(std::int64_t row) const { return matrices.logits[0][0][row].narrow(0, 0, row + 1); }
 };
 
 inline void check_values(const Tensor& found, std::vector<double> expected, double unit = 1e-6) {
@@ -57,10 +57,10 @@ inline Tensor bias_row(encodings::PositionalEncoding& encoding, std::int64_t i) 
   encodings::State state = encodings::begin_pass(encoding, span);
   encodings::LayerContext context = encodings::layer_context(encoding, state, 0);
   const std::int64_t heads = encoding.shape().query_heads, width = encoding.shape().head_width;
-  encodings::Trace trace;
+  encodings::AttentionMatrices matrices;
   const Tensor zero = at::zeros({1, heads, i + 1, width}, at::kDouble);
-  encodings::attend(encoding, context, {.q = zero.narrow(2, 0, 1), .k = zero, .v = zero}, {.trace = &trace});
-  return trace.logits.view({heads, i + 1});
+  encodings::attend(encoding, context, {.q = zero.narrow(2, 0, 1), .k = zero, .v = zero}, {.matrices = &matrices});
+  return matrices.logits.view({heads, i + 1});
 }
 
 }  // namespace pe::test

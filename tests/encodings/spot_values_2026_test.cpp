@@ -42,9 +42,9 @@ double score_at(const std::string& config, std::int64_t place, std::int64_t dist
   State state = begin_pass(*encoding, span);
   LayerContext context = layer_context(*encoding, state, 0);
   const Tensor keys = k.expand({1, 1, place + 1, 8}).contiguous();
-  Trace trace;
-  attend(*encoding, context, {.q = q.view({1, 1, 1, 8}), .k = keys, .v = keys, .scale = 1}, {.trace = &trace});
-  return value(trace.logits[0][0][0][place - distance]);
+  AttentionMatrices matrices;
+  attend(*encoding, context, {.q = q.view({1, 1, 1, 8}), .k = keys, .v = keys, .scale = 1}, {.matrices = &matrices});
+  return value(matrices.logits[0][0][0][place - distance]);
 }
 
 /// Both encodings, in the toy model, with the same parameters where names are shared.
@@ -82,17 +82,17 @@ BOOST_AUTO_TEST_CASE(rove_weighs_as_partial_rope_does) {
     const auto rove = make(std::string(R"({"kind": "rove", "fraction": )") + part + "}", small_shape());
     const auto partial = make(std::string(R"({"kind": "partial", "fraction": )") + part + "}", small_shape());
     const Toy toy(small_shape(), 2, 12);
-    Trace a, b;
-    toy.run(*rove, Span::whole(2, 12), {.trace = &a});
-    toy.run(*partial, Span::whole(2, 12), {.trace = &b});
+    AttentionMatrices a, b;
+    toy.run(*rove, Span::whole(2, 12), {.matrices = &a});
+    toy.run(*partial, Span::whole(2, 12), {.matrices = &b});
     BOOST_TEST(largest_difference(a.weights, b.weights) <= 1e-14);
   }
   check_same(R"({"kind": "rove", "fraction": 0})", R"("none")", 0);
   const auto values = make(R"({"kind": "rove", "keys": false})", small_shape()), none = make(R"("none")", small_shape());
   const Toy toy(small_shape(), 2, 12);
-  Trace a, b;
-  toy.run(*values, Span::whole(2, 12), {.trace = &a});
-  toy.run(*none, Span::whole(2, 12), {.trace = &b});
+  AttentionMatrices a, b;
+  toy.run(*values, Span::whole(2, 12), {.matrices = &a});
+  toy.run(*none, Span::whole(2, 12), {.matrices = &b});
   BOOST_TEST(at::equal(a.weights, b.weights));
 }
 
@@ -153,10 +153,10 @@ BOOST_AUTO_TEST_CASE(entmax_of_three_logits) {
     Span span{.batch = 1, .queries = 1, .keys = n};
     State state = begin_pass(*encoding, span);
     LayerContext context = layer_context(*encoding, state, 0);
-    Trace trace;
+    AttentionMatrices matrices;
     attend(*encoding, context, {.q = at::ones({1, 1, 1, 1}, at::kDouble), .k = numbers(logits, {1, 1, n, 1}),
-                                .v = at::ones({1, 1, n, 1}, at::kDouble)}, {.trace = &trace});
-    return trace.weights.flatten();
+                                .v = at::ones({1, 1, n, 1}, at::kDouble)}, {.matrices = &matrices});
+    return matrices.weights.flatten();
   };
   check_values(weights(R"("entmax")", {1, 0, -1}), {.830718914, .169281086, 0}, kUnit);
   check_values(weights(R"({"kind": "entmax", "alpha": 1.25})", {1, 0, -1}), {.750700303, .214849512, .034450185}, kUnit);
@@ -354,7 +354,7 @@ BOOST_AUTO_TEST_CASE(whole_passes_see_mapped_distances) {
     LayerContext context = layer_context(*encoding, state, 0);
     double worst = 0;
     std::int64_t seen = 0;
-    const RowWitness look = [&](const SeenRows& rows) {
+    const RowHook look = [&](const AttentionRows& rows) {
       for (std::int64_t i = rows.rows.begin; i < rows.rows.end; ++i) {
         for (std::int64_t j = 0; j <= i; ++j) {
           const double found = value(rows.logits[0][0][i - rows.rows.begin][j]), distance = one.distance(i, j);
@@ -372,7 +372,7 @@ BOOST_AUTO_TEST_CASE(whole_passes_see_mapped_distances) {
         }
       }
     };
-    attend(*encoding, context, {.q = q, .k = k, .v = k, .scale = 1}, {.chunk_rows = 7, .witness = &look});   // strips across borders
+    attend(*encoding, context, {.q = q, .k = k, .v = k, .scale = 1}, {.chunk_rows = 7, .row_hook = &look});   // strips across borders
     BOOST_TEST(seen == length * (length + 1) / 2);
     BOOST_TEST(worst < 1e-11, one.options);
   }
@@ -670,10 +670,10 @@ BOOST_AUTO_TEST_CASE(bipe_counts_within_and_between_segments) {
     q[j] = std::sin(0.1 * (j + 1));
     k[j] = std::cos(0.2 * (j + 1));
   }
-  Trace trace;
+  AttentionMatrices matrices;
   const auto rows = [](const Tensor& t) { return t.expand({1, 1, 4, 8}).contiguous(); };
-  attend(*eight, context, {.q = rows(q), .k = rows(k), .v = rows(k), .scale = 1}, {.trace = &trace});
-  check_values(trace.logits[0][0][3].narrow(0, 0, 2), {.357167561, .357167561}, kUnit);
+  attend(*eight, context, {.q = rows(q), .k = rows(k), .v = rows(k), .scale = 1}, {.matrices = &matrices});
+  check_values(matrices.logits[0][0][3].narrow(0, 0, 2), {.357167561, .357167561}, kUnit);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -411,7 +411,7 @@ BOOST_AUTO_TEST_CASE(frequencies_and_layers_are_changed_one_at_a_time) {
       BOOST_TEST(std::abs(one_band.at(other).at(length) - plain.at(length)) > 1e-7, other);
     }
   }
-  // Turned in the first layer alone: inope with two layers of which the last is spared, and the same weights.
+  // Rotated in the first layer alone: inope with two layers of which the last is spared, and the same weights.
   const auto spared = losses({{"kind", "inope"}, {"interval", 2}}, {{"variants", {"plain"}}});
   const auto two_bands = losses("rope", {{"variants", {"zeroed", "layer", "p_rope"}}, {"bands", 2}, {"fractions", {0.5}}});
   for (const std::int64_t length : {32, 64}) {

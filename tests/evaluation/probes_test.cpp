@@ -23,7 +23,7 @@
 #include "evaluation/model_scorer.h"
 #include "evaluation/position_reader.h"
 #include "evaluation/probe_texts.h"
-#include "evaluation/turned_angles.h"
+#include "evaluation/rotated_angles.h"
 #include "evaluation/fakes.h"
 #include "model/language_model.h"
 #include "support/random.h"

@@ -36,13 +36,13 @@ class Attention final : public Task {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     std::vector<AttentionStatistics> statistics(static_cast<std::size_t>(layers), AttentionStatistics(heads, length));
     for (AttentionStatistics& layer : statistics) layer = AttentionStatistics(heads, length);   // copies share tensors
-    model::Witness witness;
-    witness.rows = [&](std::int64_t layer, const encodings::SeenRows& seen) {
+    model::Hooks hooks;
+    hooks.rows = [&](std::int64_t layer, const encodings::AttentionRows& seen) {
       statistics[static_cast<std::size_t>(layer)].add(seen.weights, seen.rows.begin);
     };
     const auto texts = probe_texts(context.documents, longest, length, sequences_, context.text.bos());
     in_batches(model, texts, context.settings.batch_tokens,
-               [&](std::int64_t first, const at::Tensor& ids) { show(model, ids, first, witness); });
+               [&](std::int64_t first, const at::Tensor& ids) { forward_with_hooks(model, ids, first, hooks); });
 
     Rows rows;
     const std::string corpus = context.documents.split();

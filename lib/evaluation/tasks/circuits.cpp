@@ -67,8 +67,8 @@ class Circuits final : public Task {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     // Sums over sequences and queries of the second copy, [layers, scores, H].
     at::Tensor sums = at::zeros({layers, 3, heads}, at::kDouble);
-    model::Witness witness;
-    witness.rows = [&](std::int64_t layer, const encodings::SeenRows& seen) {
+    model::Hooks hooks;
+    hooks.rows = [&](std::int64_t layer, const encodings::AttentionRows& seen) {
       const std::int64_t begin = std::max(seen.rows.begin, m), end = seen.rows.end;
       if (begin >= end) return;
       const at::Tensor own = seen.weights.narrow(2, begin - seen.rows.begin, end - begin);
@@ -81,7 +81,7 @@ class Circuits final : public Task {
       }
     };
     in_batches(model, texts, context.settings.batch_tokens,
-               [&](std::int64_t first, const at::Tensor& ids) { show(model, ids, first, witness); });
+               [&](std::int64_t first, const at::Tensor& ids) { forward_with_hooks(model, ids, first, hooks); });
     sums.div_(static_cast<double>(sequences_ * m));
 
     Rows rows;

@@ -11,7 +11,7 @@
 #include "encodings/attend.h"
 #include "evaluation/items.h"
 #include "evaluation/probe_texts.h"
-#include "evaluation/turned_angles.h"
+#include "evaluation/rotated_angles.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -19,7 +19,7 @@ namespace pe::evaluation {
 namespace {
 
 using artifact::Cell;
-using encodings::TurnedPairs;
+using encodings::RotatedPairs;
 using support::cat;
 
 /// Causal pairs of rows (i, j) whose distance lies in [begin, end).
@@ -82,7 +82,7 @@ class Frequencies final : public Task {
                                                [&](std::int64_t length, const char* why) { missing(length, Cell(), why); });
     bool any = false;
     for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
-      any = any || model.encoding().turned_pairs(static_cast<int>(layer), span_of(model.config().length)).has_value();
+      any = any || model.encoding().rotated_pairs(static_cast<int>(layer), span_of(model.config().length)).has_value();
     }
     for (const std::int64_t length : lengths.live) {
       if (!any) {
@@ -97,10 +97,10 @@ class Frequencies final : public Task {
  private:
   /// Sums over texts of one layer.
   struct Sums {
-    TurnedPairs turned;
+    RotatedPairs rotated;
     std::vector<at::Tensor> q;       // ranges of rows of the batch in hand
     at::Tensor q_norm, k_norm;       // [H, pairs]
-    at::Tensor shares;               // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not turned
+    at::Tensor shares;               // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not rotated
   };
 
   Rows at_length(TaskContext& context, const model::LanguageModel& model, std::int64_t longest, std::int64_t length) const {
@@ -108,14 +108,14 @@ class Frequencies final : public Task {
     const std::vector<Octave> all = octaves(length, pairs_, model.device());
     std::map<std::int64_t, Sums> layers;
     for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
-      auto turned = model.encoding().turned_pairs(static_cast<int>(layer), span_of(length));
-      if (!turned) continue;
-      const auto n = static_cast<std::int64_t>(turned->pairs());
-      layers[layer] = {std::move(*turned), {}, at::zeros({heads, n}, at::kDouble), at::zeros({heads, n}, at::kDouble),
+      auto rotated = model.encoding().rotated_pairs(static_cast<int>(layer), span_of(length));
+      if (!rotated) continue;
+      const auto n = static_cast<std::int64_t>(rotated->pairs());
+      layers[layer] = {std::move(*rotated), {}, at::zeros({heads, n}, at::kDouble), at::zeros({heads, n}, at::kDouble),
                        at::zeros({static_cast<std::int64_t>(all.size()), heads, n + 1}, at::kDouble)};
     }
-    model::Witness witness;
-    witness.rows = [&](std::int64_t layer, const encodings::SeenRows& seen) {
+    model::Hooks hooks;
+    hooks.rows = [&](std::int64_t layer, const encodings::AttentionRows& seen) {
       const auto found = layers.find(layer);
       if (found == layers.end()) return;
       found->second.q.push_back(seen.rows.q);
@@ -125,7 +125,7 @@ class Frequencies final : public Task {
     };
     const auto texts = probe_texts(context.documents, longest, length, sequences_, context.text.bos());
     in_batches(model, texts, context.settings.batch_tokens,
-               [&](std::int64_t first, const at::Tensor& ids) { show(model, ids, first, witness); });
+               [&](std::int64_t first, const at::Tensor& ids) { forward_with_hooks(model, ids, first, hooks); });
 
     Rows rows;
     const std::string corpus = context.documents.split();
@@ -144,7 +144,7 @@ class Frequencies final : public Task {
       for (std::size_t o = 0; o < all.size(); ++o) whole.add_(own.shares[static_cast<std::int64_t>(o)], all[o].weight);
       const at::Tensor share = whole / whole.sum(-1, /*keepdim=*/true);
       for (std::int64_t head = 0; head < heads; ++head) {
-        const auto group = static_cast<std::size_t>(head) * own.turned.groups() / static_cast<std::size_t>(heads);
+        const auto group = static_cast<std::size_t>(head) * own.rotated.groups() / static_cast<std::size_t>(heads);
         for (std::int64_t pair = 0; pair <= pairs; ++pair) {
           const double part = share[head][pair].item<double>();
           if (pair == pairs) {
@@ -154,7 +154,7 @@ class Frequencies final : public Task {
             }
             continue;
           }
-          const double theta = own.turned.theta[group * own.turned.pairs() + static_cast<std::size_t>(pair)];
+          const double theta = own.rotated.theta[group * own.rotated.pairs() + static_cast<std::size_t>(pair)];
           const double wavelength = theta == 0 ? std::nan("") : 2 * std::numbers::pi / std::abs(theta);
           rows["probe_frequency"].push_back({corpus, length, layer, head, pair, theta, wavelength,
                                              own.q_norm[head][pair].item<double>() / tokens,
@@ -175,7 +175,7 @@ class Frequencies final : public Task {
 
   /// @param q [B,H,T,w], k [B,G,T,w], both after S2.
   static void take_apart(Sums& sums, const std::vector<Octave>& all, const at::Tensor& q, const at::Tensor& k, double scale) {
-    const at::Tensor first = index_of(sums.turned.first).to(q.device()), second = index_of(sums.turned.second).to(q.device());
+    const at::Tensor first = index_of(sums.rotated.first).to(q.device()), second = index_of(sums.rotated.second).to(q.device());
     const std::int64_t heads = q.size(1);
     const auto norms = [&](const at::Tensor& of) {   // [B,H,T,w] → [H, pairs], summed over texts and tokens
       const at::Tensor wide = of.to(at::kDouble), a = wide.index_select(3, first), b = wide.index_select(3, second);
@@ -187,23 +187,23 @@ class Frequencies final : public Task {
     for (std::size_t o = 0; o < all.size(); ++o) {
       const at::Tensor product =
           q.index_select(2, all[o].queries).to(at::kDouble) * keys.index_select(2, all[o].keys).to(at::kDouble) * scale;
-      const at::Tensor turned = product.index_select(3, first) + product.index_select(3, second);   // [B,H,n,pairs]
-      const at::Tensor rest = product.sum(3) - turned.sum(3);
-      const at::Tensor parts = at::cat({turned.abs().mean(2), rest.abs().mean(2).unsqueeze(2)}, 2).sum(0).to(at::kCPU);
+      const at::Tensor rotated = product.index_select(3, first) + product.index_select(3, second);   // [B,H,n,pairs]
+      const at::Tensor rest = product.sum(3) - rotated.sum(3);
+      const at::Tensor parts = at::cat({rotated.abs().mean(2), rest.abs().mean(2).unsqueeze(2)}, 2).sum(0).to(at::kCPU);
       sums.shares[static_cast<std::int64_t>(o)].add_(parts);
     }
     // Rounding leaves a little where every channel belongs to a pair.
-    if (2 * sums.turned.first.size() == static_cast<std::size_t>(q.size(3))) sums.shares.select(2, -1).zero_();
+    if (2 * sums.rotated.first.size() == static_cast<std::size_t>(q.size(3))) sums.shares.select(2, -1).zero_();
   }
 
   static Rows angles(TaskContext& context, const model::LanguageModel& model) {
     Rows rows;
     const std::int64_t trained = model.config().length;
     for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
-      const auto before = model.encoding().turned_pairs(static_cast<int>(layer), span_of(trained));
+      const auto before = model.encoding().rotated_pairs(static_cast<int>(layer), span_of(trained));
       if (!before) continue;
       for (const std::int64_t length : context.lengths) {
-        const auto now = model.encoding().turned_pairs(static_cast<int>(layer), span_of(length));
+        const auto now = model.encoding().rotated_pairs(static_cast<int>(layer), span_of(length));
         if (!now || now->theta.size() != before->theta.size()) continue;
         for (std::size_t i = 0; i < now->theta.size(); ++i) {
           const PairAngles of = pair_angles(before->theta[i], trained, now->theta[i], length);

@@ -85,8 +85,8 @@ class LogitDrift final : public Task {
     std::vector<std::vector<at::Tensor>> q(static_cast<std::size_t>(layers)), k(static_cast<std::size_t>(layers));
     std::vector<double> scale(static_cast<std::size_t>(layers), 1);
     std::int64_t begins = 0;
-    model::Witness witness;
-    witness.heads = [&](std::int64_t layer, const encodings::Heads& of) {
+    model::Hooks hooks;
+    hooks.heads = [&](std::int64_t layer, const encodings::Heads& of) {
       scale[static_cast<std::size_t>(layer)] = of.scale;
       for (std::int64_t b = 0; b < of.q.size(0); ++b) {
         const auto text = static_cast<std::size_t>(begins + b);
@@ -102,7 +102,7 @@ class LogitDrift final : public Task {
     };
     in_batches(model, texts, context.settings.batch_tokens, [&](std::int64_t first, const at::Tensor& ids) {
       begins = first;
-      show(model, ids, first, witness);
+      forward_with_hooks(model, ids, first, hooks);
     });
 
     Rows rows;
@@ -151,11 +151,11 @@ class LogitDrift final : public Task {
     heads.k = at::cat({key, key}, 2);   // the second row is the query's own key, which nobody asks about
     heads.v = heads.k;
     heads.scale = scale;
-    encodings::Trace trace;
+    encodings::AttentionMatrices matrices;
     encodings::AttendOptions options;
-    options.trace = &trace;
+    options.matrices = &matrices;
     encodings::attend(encoding, context, heads, options);
-    return trace.logits.select(2, 0).select(2, 0).to(at::kDouble);
+    return matrices.logits.select(2, 0).select(2, 0).to(at::kDouble);
   }
 
   std::int64_t pairs_ = 1000;

@@ -47,8 +47,8 @@ class PatternSimilarity final : public Task {
   static std::map<std::int64_t, at::Tensor> rows_of(const model::LanguageModel& model, const at::Tensor& ids, std::int64_t first,
                                                     std::int64_t begin, std::int64_t end) {
     std::map<std::int64_t, std::vector<at::Tensor>> parts;
-    model::Witness witness;
-    witness.rows = [&](std::int64_t layer, const encodings::SeenRows& seen) {
+    model::Hooks hooks;
+    hooks.rows = [&](std::int64_t layer, const encodings::AttentionRows& seen) {
       const std::int64_t from = std::max(begin, seen.rows.begin), to = std::min(end, seen.rows.end);
       if (from >= to) return;
       const at::Tensor own = seen.weights.narrow(2, from - seen.rows.begin, to - from);
@@ -56,7 +56,7 @@ class PatternSimilarity final : public Task {
       wide.narrow(3, 0, std::min(end, own.size(3))).copy_(own.narrow(3, 0, std::min(end, own.size(3))));
       parts[layer].push_back(std::move(wide));
     };
-    show(model, ids, first, witness);
+    forward_with_hooks(model, ids, first, hooks);
     std::map<std::int64_t, at::Tensor> made;
     for (auto& [layer, list] : parts) made[layer] = list.size() == 1 ? list[0] : at::cat(list, 2);
     return made;

@@ -126,8 +126,8 @@ class PositionProbe final : public Task {
     }
     kept.assign(static_cast<std::size_t>(model.config().layers) + 1, {});
     std::int64_t begins = 0;
-    model::Witness witness;
-    witness.residual = [&](std::int64_t place, const at::Tensor& x) {
+    model::Hooks hooks;
+    hooks.residual = [&](std::int64_t place, const at::Tensor& x) {
       for (std::int64_t b = 0; b < x.size(0); ++b) {
         kept[static_cast<std::size_t>(place)].push_back(
             x[b].index_select(0, drawn[static_cast<std::size_t>(begins + b)]).to(at::kFloat).to(at::kCPU));
@@ -135,7 +135,7 @@ class PositionProbe final : public Task {
     };
     in_batches(model, texts, context.settings.batch_tokens, [&](std::int64_t first, const at::Tensor& ids) {
       begins = first;
-      show(model, ids, first, witness);
+      forward_with_hooks(model, ids, first, hooks);
     });
   }
 

@@ -1,4 +1,4 @@
-#include "evaluation/turned_angles.h"
+#include "evaluation/rotated_angles.h"
 
 #include <cmath>
 #include <numbers>

@@ -1,5 +1,5 @@
 /// @file
-/// Which angles a pair of channels turns by, and which of them no training has seen.
+/// Which angles a pair of channels rotates by, and which of them no training has seen.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct PairAngles {
   double trained_turns = 0;   ///< of the largest distance in training, whole turns
   double turns = 0;           ///< of the largest distance in the test
   /// Share of the distances 0 .. L − 1 whose angle lies, modulo a turn, in no training distance's reach. 0 where the pair
-  /// went round in training, or is not turned.
+  /// went round in training, or is not rotated.
   double unseen = 0;
 };
 
