@@ -105,6 +105,20 @@ BOOST_AUTO_TEST_CASE(a_packed_result_is_unpacked_as_it_was_and_no_other_bytes_ar
   BOOST_TEST(!PackedResult());
 }
 
+BOOST_AUTO_TEST_CASE(a_result_may_have_more_outputs_than_sixteen_bits_count) {
+  for (const std::size_t count : {std::size_t{65'534}, std::size_t{65'535}, std::size_t{65'536}, std::size_t{70'001}}) {
+    Result many = sample(0);
+    many.outputs.assign(count, sample(1).outputs.at(0));
+    many.outputs.back().role = "last";
+    IndexContent content;
+    BOOST_TEST(load_index(index_header() + encode_result(PackedKey(key(0)), PackedResult(many)) +
+                              encode_result(PackedKey(key(1)), PackedResult(sample(1))),
+                          content));
+    BOOST_TEST(content.results.size() == 2u);
+    BOOST_TEST(equal(content.results.at(PackedKey(key(0))).unpack(), many));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_index_cut_at_any_byte_keeps_every_whole_entry) {
   std::vector<std::size_t> ends;
   std::string bytes = index_header();
