@@ -79,7 +79,7 @@ class Judge {
           else if (result.reason.empty()) result.reason = cat(name, " has no number: ", measured.status.empty() ? "missing" : measured.status);
         }
       } else if (result.reason.empty()) {
-        result.reason = cat(name, " was not measured");
+        result.reason = unmeasured(name, arms);
       }
       std::set<std::string> both;
       std::set_intersection(seeds.begin(), seeds.end(), own.begin(), own.end(), std::inserter(both, both.end()));
@@ -110,6 +110,19 @@ class Judge {
       result.reason += cat(result.reason.empty() ? "" : "; ", "on the ", items.main.size(), " of ", items.most, " items that all arms have");
     }
     return result;
+  }
+
+  /// Why an arm has no rows: nobody measured it, or several trainings did under longer names.
+  static std::string unmeasured(const std::string& arm, const ArmSeeds& arms) {
+    constexpr std::size_t kShown = 3;
+    Words longer;
+    for (const auto& [name, seeds] : arms) {
+      if (name.rfind(arm + ", ", 0) == 0) longer.push_back(quote(name));
+    }
+    if (longer.empty()) return cat(arm, " was not measured");
+    const Words shown(longer.begin(), longer.begin() + static_cast<std::ptrdiff_t>(std::min(longer.size(), kShown)));
+    return cat(arm, " was measured in ", longer.size(), longer.size() == 1 ? " variant (" : " variants (", support::join(shown, ", "),
+               longer.size() > kShown ? ", …" : "", "): name one, or choose by 'runs', such as {task: copy}");
   }
 
   /// The inequalities that a test stands for; each must hold.

@@ -299,6 +299,10 @@ BOOST_AUTO_TEST_CASE(runs_are_chosen_by_label_and_arms_by_a_column) {
   BOOST_TEST(std::abs(both.tests.at(0).effect - 0.6) < 1e-12);
   const ClaimResult column = gathered.judge("    tests:\n      - {by: length, runs: {from: decay}, of: '20', above: '40'}\n");
   BOOST_TEST(std::abs(column.tests.at(0).effect - 0.2) < 1e-12);
+  // Two trainings of rope, and no word about which.
+  const ClaimResult either = gathered.judge("    tests:\n      - {where: {length: 40}, of: rope, at_least: 0}\n");
+  BOOST_TEST((either.verdict == Verdict::kNotTestable));
+  says(either.reason, "rope was measured in 2 variants ('rope, decay', 'rope, drop'): name one, or choose by 'runs'");
 }
 
 BOOST_AUTO_TEST_CASE(mistakes_are_named_with_line_and_nearest_word) {
