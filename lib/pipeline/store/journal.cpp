@@ -224,7 +224,7 @@ support::Descriptor opened(const std::filesystem::path& path) {
 
 /// Every line of a file that is one, a block at a time.
 void find_lines(const std::filesystem::path& path, std::size_t number, std::vector<Line>& lines, std::size_t& skipped) {
-  constexpr std::size_t kBlock = 4 << 20;
+  constexpr std::size_t kBlock = 1 << 20;
   const support::Descriptor file = opened(path);
   std::string rest;
   std::int64_t begin = 0;  // of `rest`, in the file
@@ -324,15 +324,16 @@ std::vector<Json> read_journal(const std::filesystem::path& run_folder, std::siz
 
 void each_journal_event(const std::filesystem::path& run_folder, const std::function<void(const JournalEvent&)>& take,
                         std::size_t* skipped) {
-  constexpr std::uintmax_t kShort = 24 << 20;  // bytes; what they hold takes a few times that, and is parsed once
   const std::vector<std::filesystem::path> files = journals_of(run_folder);
+  // Bytes: what short ones hold takes a few times that, and is parsed once. Many are worth several threads.
+  const std::uintmax_t most_at_once = files.size() == 1 ? 1 << 20 : 24 << 20;
   std::uintmax_t bytes = 0;
   for (const auto& file : files) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(file, error);
     if (!error) bytes += size;
   }
-  if (bytes > kShort) return each_of_long(files, take, skipped);
+  if (bytes > most_at_once) return each_of_long(files, take, skipped);
   for (const JournalEvent& event : merged<JournalEvent>(files, skipped)) take(event);
 }
 
