@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -209,8 +210,10 @@ int run_command(const cli::CommandLine& line) {
     remember(pipeline::make_plan(graph, reader, plan_options));
   }
   print_summary(line, graph, summary);
-  loaded = {};   // what follows takes as much memory again where there are very many tasks
+  // What follows takes as much memory again where there are very many tasks.
+  loaded = {};
   if (summary.executed > 0) pipeline::History gathers_new_records(store);   // so that the next `plan` need not
+  ::malloc_trim(0);
   tell_timeline(line, store, summary.run_id);
   return summary.exit_code;
 }

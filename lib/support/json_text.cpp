@@ -74,7 +74,7 @@ void JsonText::key(std::string_view name) {
   after_key_ = true;
 }
 
-void JsonText::raw(std::initializer_list<std::string_view> pieces) {
+void JsonText::raw(const std::vector<std::string_view>& pieces) {
   begin_value();
   for (const std::string_view piece : pieces) put(piece);
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,7 +34,7 @@ class JsonText {
   /// Text that is no UTF-8 is replaced.
   void value(const Json& value);
   /// A value that is JSON text already, in pieces; it is not laid out again.
-  void raw(std::initializer_list<std::string_view> pieces);
+  void raw(const std::vector<std::string_view>& pieces);
   void member(std::string_view name, const Json& json) {
     key(name);
     value(json);

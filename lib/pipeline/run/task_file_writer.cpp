@@ -58,7 +58,9 @@ void TaskFileWriter::add_input(const Store& store, const std::string& role, cons
             {"labels", labels}};
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
   // A value a line, as in the rest of the file: stages in sh read it by lines.
-  inputs.lines += cat(inputs.count++ == 0 ? "" : ",", "\n   ", support::json_text(item, 1, 3));
+  constexpr std::size_t kFull = 64 << 10;
+  if (inputs.lines.empty() || inputs.lines.back().size() >= kFull) inputs.lines.emplace_back();
+  inputs.lines.back() += cat(inputs.count++ == 0 ? "" : ",", "\n   ", support::json_text(item, 1, 3));
 }
 
 void TaskFileWriter::add_missing(const InputRecord& input) {
@@ -92,10 +94,10 @@ void TaskFileWriter::write(const support::TextSink& sink) const {
     text.open_object();
     for (const auto& [role, inputs] : inputs_) {
       text.key(role);
-      if (inputs.count == 0)
-        text.raw({"[]"});
-      else
-        text.raw({"[", inputs.lines, "\n  ]"});
+      std::vector<std::string_view> pieces{"["};
+      pieces.insert(pieces.end(), inputs.lines.begin(), inputs.lines.end());
+      pieces.emplace_back(inputs.count == 0 ? "]" : "\n  ]");
+      text.raw(pieces);
     }
     text.close_object();
   });

@@ -46,7 +46,7 @@ class TaskFileWriter {
  private:
   /// The inputs of one role, as text, a line each: a report may gather a hundred thousand.
   struct InputLines {
-    std::string lines;
+    std::vector<std::string> lines;  // chunks of them: one text of very many would be copied whenever it grows
     std::size_t count = 0;
   };
 

@@ -32,17 +32,25 @@ std::string take_text(ByteCursor& cursor) {
 }  // namespace
 
 void RecordInputs::push_back(const InputRecord& input) {
-  for (const std::string* text : {&input.role, &input.digest, &input.producer, &input.missing}) put_text(bytes_, *text);
-  put_bytes(bytes_, static_cast<std::uint32_t>(input.labels.size()));
+  constexpr std::size_t kFull = 64 << 10;
+  if (chunks_.empty() || chunks_.back().size() >= kFull) chunks_.emplace_back();
+  std::string& bytes = chunks_.back();
+  for (const std::string* text : {&input.role, &input.digest, &input.producer, &input.missing}) put_text(bytes, *text);
+  put_bytes(bytes, static_cast<std::uint32_t>(input.labels.size()));
   for (const auto& [axis, label] : input.labels) {
-    put_text(bytes_, axis);
-    put_text(bytes_, label);
+    put_text(bytes, axis);
+    put_text(bytes, label);
   }
   ++count_;
 }
 
+void RecordInputs::Iterator::enter_chunk() {
+  if (chunk_ == chunks_->size()) return;
+  rest_ = (*chunks_)[chunk_];
+  unpack();
+}
+
 void RecordInputs::Iterator::unpack() {
-  if (rest_.empty()) return;
   ByteCursor cursor{rest_};
   for (std::string* text : {&input_.role, &input_.digest, &input_.producer, &input_.missing}) *text = take_text(cursor);
   input_.labels.clear();
@@ -55,7 +63,12 @@ void RecordInputs::Iterator::unpack() {
 
 RecordInputs::Iterator& RecordInputs::Iterator::operator++() {
   rest_.remove_prefix(size_);
-  unpack();
+  if (!rest_.empty()) {
+    unpack();
+  } else {
+    ++chunk_;
+    enter_chunk();
+  }
   return *this;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace pe::pipeline {
 
@@ -30,16 +31,19 @@ class RecordInputs {
     using pointer = const InputRecord*;
     using reference = const InputRecord&;
 
-    explicit Iterator(std::string_view rest) : rest_(rest) { unpack(); }
+    Iterator(const std::vector<std::string>& chunks, std::size_t chunk) : chunks_(&chunks), chunk_(chunk) { enter_chunk(); }
     reference operator*() const { return input_; }
     pointer operator->() const { return &input_; }
     Iterator& operator++();
-    bool operator==(const Iterator& other) const { return rest_.size() == other.rest_.size(); }
+    bool operator==(const Iterator& other) const { return chunk_ == other.chunk_ && rest_.size() == other.rest_.size(); }
 
    private:
+    void enter_chunk();
     void unpack();
 
-    std::string_view rest_;  // from this input on
+    const std::vector<std::string>* chunks_;
+    std::size_t chunk_;
+    std::string_view rest_;  // of the chunk, from this input on
     std::size_t size_ = 0;   // of this input's bytes
     InputRecord input_;
   };
@@ -47,11 +51,11 @@ class RecordInputs {
   void push_back(const InputRecord& input);
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
-  Iterator begin() const { return Iterator(bytes_); }
-  Iterator end() const { return Iterator(std::string_view()); }
+  Iterator begin() const { return {chunks_, 0}; }
+  Iterator end() const { return {chunks_, chunks_.size()}; }
 
  private:
-  std::string bytes_;
+  std::vector<std::string> chunks_;  // whole inputs each: a single text of many would be copied whenever it grows
   std::size_t count_ = 0;
 };
 
