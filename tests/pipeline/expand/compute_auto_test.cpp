@@ -43,6 +43,18 @@ BOOST_AUTO_TEST_CASE(with_gpus_it_is_cuda_in_bf16) {
   BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 24)["micro_batch"] == 12);   // a rank's half
 }
 
+BOOST_AUTO_TEST_CASE(a_share_of_a_gpu_is_cuda_with_one_rank) {
+  Resources resources;
+  resources.cpus = 2;
+  resources.gpus = 0.25;
+  const Json compute = resolved(resources);
+  BOOST_TEST(compute["device"] == "cuda");
+  BOOST_TEST(compute["dtype"] == "bf16");
+  BOOST_TEST(compute["ranks"] == 1);
+  BOOST_TEST(compute["threads"] == 2);
+  BOOST_TEST(compute["micro_batch"] == 64);
+}
+
 BOOST_AUTO_TEST_CASE(ranks_that_are_asked_for_share_cpus_and_batch) {
   Resources resources;
   resources.cpus = 5;
