@@ -138,6 +138,10 @@ ParsedModel parse_model(std::string_view bytes, const std::string& where) {
         if (inner.field() == 2) piece.score = inner.real();
         if (inner.field() == 3) piece.type = static_cast<PieceType>(inner.value());
       }
+      // The library's trie ends the process at one.
+      if (piece.text.find('\0') != std::string::npos) {
+        throw support::ArtifactError(support::cat(support::quote(where), ": piece ", model.pieces.size(), " of the model holds a NUL character"));
+      }
       model.pieces.push_back(std::move(piece));
     } else if (wire.field() == 2) {
       Wire inner(wire.payload(), where);

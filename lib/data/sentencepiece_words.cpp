@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <cstdint>
 #include <functional>
 #include <unordered_set>
 
@@ -18,6 +18,15 @@ constexpr std::size_t kLongest = 1U << 30;  // offsets are numbers of symbols
 std::size_t character_bytes(std::string_view text) {
   const auto first = static_cast<unsigned char>(text.front());
   return first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
+/// Of a piece that spells one: "<0x0A>", digits in upper case as the library has them.
+std::optional<std::uint8_t> byte_of(std::string_view piece) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  if (piece.size() != 6 || !piece.starts_with("<0x") || piece.back() != '>') return std::nullopt;
+  const std::size_t high = kDigits.find(piece[3]), low = kDigits.find(piece[4]);
+  if (high == std::string_view::npos || low == std::string_view::npos) return std::nullopt;
+  return static_cast<std::uint8_t>(16 * high + low);
 }
 
 /// A character that the model does not have, by where it stands in the word.
@@ -55,9 +64,9 @@ bool SentencePieceWords::add_pieces(const ParsedModel& model) {
         begins_user_defined_[static_cast<unsigned char>(piece.text.front())] = true;
         break;
       case PieceType::kByte: {
-        unsigned value = 0;
-        if (std::sscanf(piece.text.c_str(), "<0x%2X>", &value) != 1) return false;
-        byte_ids_[value] = id;
+        const auto value = byte_of(piece.text);
+        if (!value) return false;
+        byte_ids_[*value] = id;
         ++bytes;
         break;
       }

@@ -259,6 +259,35 @@ BOOST_AUTO_TEST_CASE(what_is_no_model_is_refused) {
   }
 }
 
+/// The library's trie ends the process at a NUL, so none must reach it.
+BOOST_AUTO_TEST_CASE(pieces_with_a_nul_are_refused) {
+  std::string model = train(600);
+  const std::size_t at = model.find("<s>");
+  BOOST_REQUIRE(at != std::string::npos);
+  model[at + 2] = '\0';
+  try {
+    data::make_sentencepiece(model, "file.model");
+    BOOST_ERROR("it was taken");
+  } catch (const support::ArtifactError& error) {
+    const std::string what = error.what();
+    BOOST_TEST(what.find("'file.model': piece ") != std::string::npos, what);
+    BOOST_TEST(what.find(" of the model holds a NUL character") != std::string::npos, what);
+  }
+}
+
+/// Their digits are an index.
+BOOST_AUTO_TEST_CASE(pieces_that_spell_no_byte_are_left_to_the_library) {
+  const std::string model = train(600);
+  const std::size_t at = model.find("<0x41>");
+  BOOST_REQUIRE(at != std::string::npos);
+  BOOST_TEST(data::SentencePieceWords::of(data::parse_model(model, "whole")).has_value());
+  for (const std::string& piece : {std::string("<0x-1>"), std::string("<0x4G>"), std::string("<0x4a>"), std::string("<0x 1>"), std::string("<0x41_")}) {
+    std::string other = model;
+    other.replace(at, piece.size(), piece);
+    BOOST_TEST(!data::SentencePieceWords::of(data::parse_model(other, "other")).has_value(), piece);
+  }
+}
+
 /// The library looks up such a table without asking whether it ends, so a damaged one must not reach it.
 BOOST_AUTO_TEST_CASE(damaged_tables_of_normalisation_are_refused, *boost::unit_test::precondition(HasData{"models/spm-test-unigram-1000.model"})) {
   const std::string model = support::read_file(*test::test_data("models/spm-test-unigram-1000.model"));
