@@ -117,12 +117,12 @@ class Judge {
     constexpr std::size_t kShown = 3;
     Words longer;
     for (const auto& [name, seeds] : arms) {
-      if (name.rfind(arm + ", ", 0) == 0) longer.push_back(quote(name));
+      if (name.starts_with(arm + ", ")) longer.push_back(quote(name));
     }
     if (longer.empty()) return cat(arm, " was not measured");
     const Words shown(longer.begin(), longer.begin() + static_cast<std::ptrdiff_t>(std::min(longer.size(), kShown)));
     return cat(arm, " was measured in ", longer.size(), longer.size() == 1 ? " variant (" : " variants (", support::join(shown, ", "),
-               longer.size() > kShown ? ", …" : "", "): name one, or choose by 'runs', such as {task: copy}");
+               longer.size() > kShown ? ", …" : "", "): name one, or choose with 'runs: {label: value}'");
   }
 
   /// The inequalities that a test stands for; each must hold.

@@ -26,6 +26,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -118,21 +119,24 @@ class BusyProcess {
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// The third way to an fp32 product: oneDNN's micro-kernel, which LibTorch exports, over tiles of packed memory.
-at::Tensor product_by_brgemm(const at::Tensor& a, const at::Tensor& b) {
-  constexpr std::int64_t kRows = 64, kColumns = 64, kDepth = 256;
-  const std::int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1), panels = columns / kColumns, blocks = rows / kRows;
-  if (rows % kRows != 0 || columns % kColumns != 0) throw support::ConfigError("this product takes whole tiles");
+constexpr std::int64_t kPanel = 64;   // columns
+
+/// b's columns in panels, [n/64, k, 64].
+at::Tensor pack_for_brgemm(const at::Tensor& b) { return b.unflatten(1, {-1, kPanel}).transpose(0, 1).contiguous(); }
+
+/// The third way to an fp32 product: oneDNN's micro-kernel, which LibTorch exports. @param packed by `pack_for_brgemm`. Rows come by 64.
+at::Tensor product_by_brgemm(const at::Tensor& a, const at::Tensor& packed) {
+  constexpr std::int64_t kRows = 64, kDepth = 256;
+  const std::int64_t rows = a.size(0), depth = a.size(1), panels = packed.size(0), columns = panels * kPanel, blocks = rows / kRows;
   const at::Tensor c = at::empty({rows, columns}, a.options());
-  const at::Tensor packed = b.view({depth, panels, kColumns}).transpose(0, 1).contiguous();
   const float *from_a = a.const_data_ptr<float>(), *from_b = packed.const_data_ptr<float>();
   float* to = c.data_ptr<float>();
   at::parallel_for(0, panels * blocks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t at = first; at < last; ++at) {
       const std::int64_t panel = at / blocks, row = at % blocks * kRows;
       for (std::int64_t k = 0; k < depth; k += kDepth) {
-        at::native::cpublas::brgemm(kRows, kColumns, std::min(kDepth, depth - k), depth, kColumns, columns, k > 0, from_a + row * depth + k,
-                                    from_b + (panel * depth + k) * kColumns, to + row * columns + panel * kColumns);
+        at::native::cpublas::brgemm(kRows, kPanel, std::min(kDepth, depth - k), depth, kPanel, columns, k > 0, from_a + row * depth + k,
+                                    from_b + (panel * depth + k) * kPanel, to + row * columns + panel * kPanel);
       }
     }
     at::native::cpublas::brgemm_release();
@@ -161,17 +165,19 @@ class ProductPeak {
       return at::rand({m, n}, at::TensorOptions(at::kFloat).device(device_)).to(type_);
     };
     const at::Tensor a = operand(rows, depth), b = operand(depth, columns);
-    const auto by_libtorch = [](const at::Tensor& x, const at::Tensor& y) { return at::mm(x, y); };
-    std::vector<std::pair<const char*, at::Tensor (*)(const at::Tensor&, const at::Tensor&)>> ways{{"our product", kernels::product},
-                                                                                                  {"LibTorch", by_libtorch}};
-    if (device_.is_cpu() && type_ == at::kFloat) ways.emplace_back("oneDNN's brgemm", product_by_brgemm);
+    std::vector<std::pair<const char*, std::function<at::Tensor()>>> ways{{"our product", [&] { return kernels::product(a, b); }},
+                                                                          {"LibTorch", [&] { return at::mm(a, b); }}};
+    if (device_.is_cpu() && type_ == at::kFloat) {
+      ways.emplace_back("oneDNN's brgemm", [&] { return product_by_brgemm(a, pack_for_brgemm(b)); });
+      ways.emplace_back("oneDNN's brgemm, packed before", [&, packed = pack_for_brgemm(b)] { return product_by_brgemm(a, packed); });
+    }
     const std::string shape = fmt::format("{} x {} x {}", rows, depth, columns);
     for (const auto& [name, multiply] : ways) {
       double fastest = 0;
       const auto start = Clock::now();
       for (int i = 0; i < 4 || seconds_since(start) < 0.3; ++i) {
         const auto begin = Clock::now();
-        const at::Tensor c = multiply(a, b);
+        const at::Tensor c = multiply();
         if (c.is_cuda()) c[0][0].item<double>();   // waits for it
         fastest = std::max(fastest, 2.0 * static_cast<double>(rows * depth * columns) / seconds_since(begin));
       }

@@ -19,12 +19,12 @@
 #include "encodings/registry.h"
 #include "evaluation/attention_statistics.h"
 #include "evaluation/eval_group.h"
+#include "evaluation/fakes.h"
 #include "evaluation/memory_meter.h"
 #include "evaluation/model_scorer.h"
 #include "evaluation/position_reader.h"
 #include "evaluation/probe_texts.h"
 #include "evaluation/rotated_angles.h"
-#include "evaluation/fakes.h"
 #include "model/language_model.h"
 #include "support/random.h"
 

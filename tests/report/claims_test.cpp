@@ -302,7 +302,7 @@ BOOST_AUTO_TEST_CASE(runs_are_chosen_by_label_and_arms_by_a_column) {
   // Two trainings of rope, and no word about which.
   const ClaimResult either = gathered.judge("    tests:\n      - {where: {length: 40}, of: rope, at_least: 0}\n");
   BOOST_TEST((either.verdict == Verdict::kNotTestable));
-  says(either.reason, "rope was measured in 2 variants ('rope, decay', 'rope, drop'): name one, or choose by 'runs'");
+  says(either.reason, "rope was measured in 2 variants ('rope, decay', 'rope, drop'): name one, or choose with 'runs: {label: value}'");
 }
 
 BOOST_AUTO_TEST_CASE(mistakes_are_named_with_line_and_nearest_word) {

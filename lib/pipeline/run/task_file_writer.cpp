@@ -58,9 +58,7 @@ void TaskFileWriter::add_input(const Store& store, const std::string& role, cons
             {"labels", labels}};
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
   // A value a line, as in the rest of the file: stages in sh read it by lines.
-  constexpr std::size_t kFull = 64 << 10;
-  if (inputs.lines.empty() || inputs.lines.back().size() >= kFull) inputs.lines.emplace_back();
-  inputs.lines.back() += cat(inputs.count++ == 0 ? "" : ",", "\n   ", support::json_text(item, 1, 3));
+  inputs.lines.end() += cat(inputs.count++ == 0 ? "" : ",", "\n   ", support::json_text(item, 1, 3));
 }
 
 void TaskFileWriter::add_missing(const InputRecord& input) {
@@ -95,7 +93,7 @@ void TaskFileWriter::write(const support::TextSink& sink) const {
     for (const auto& [role, inputs] : inputs_) {
       text.key(role);
       std::vector<std::string_view> pieces{"["};
-      pieces.insert(pieces.end(), inputs.lines.begin(), inputs.lines.end());
+      pieces.insert(pieces.end(), inputs.lines.chunks().begin(), inputs.lines.chunks().end());
       pieces.emplace_back(inputs.count == 0 ? "]" : "\n  ]");
       text.raw(pieces);
     }

@@ -10,6 +10,7 @@
 
 #include "pipeline/file/stage_description.h"
 #include "pipeline/store/store.h"
+#include "support/chunked_text.h"
 #include "support/json.h"
 #include "support/json_text.h"
 
@@ -46,7 +47,7 @@ class TaskFileWriter {
  private:
   /// The inputs of one role, as text, a line each: a report may gather a hundred thousand.
   struct InputLines {
-    std::vector<std::string> lines;  // chunks of them: one text of very many would be copied whenever it grows
+    support::ChunkedText lines;
     std::size_t count = 0;
   };
 

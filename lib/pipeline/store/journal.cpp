@@ -152,12 +152,28 @@ std::vector<Event> parse_lines(std::string_view bytes, std::size_t& skipped) {
   return events;
 }
 
+/// Where an event stands among those of all journals.
 struct Place {
   double time;
   std::int64_t seq;
+  bool operator<(const Place& other) const { return time != other.time ? time < other.time : seq < other.seq; }
 };
 Place place_of(const Json& event) { return {event.at("time"), event.at("seq")}; }
 Place place_of(const JournalEvent& event) { return {event.time, event.seq}; }
+
+/// The places of one journal's events, in their order: a clock that was set back moves none before another.
+class Places {
+ public:
+  template <typename Event>
+  Place next(const Event& event) {
+    Place place = place_of(event);
+    place.time = latest_ = std::max(latest_, place.time);
+    return place;
+  }
+
+ private:
+  double latest_ = 0;
+};
 
 std::vector<std::filesystem::path> journals_of(const std::filesystem::path& run_folder) {
   std::vector<std::filesystem::path> files;
@@ -184,11 +200,10 @@ std::vector<Event> merged(const std::vector<std::filesystem::path>& files, std::
   // Places are sorted instead of events, which are large.
   std::vector<std::pair<Place, Event*>> order;
   for (auto& part : parts) {
-    for (Event& event : part) order.emplace_back(place_of(event), &event);
+    Places places;
+    for (Event& event : part) order.emplace_back(places.next(event), &event);
   }
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
-    return a.first.time != b.first.time ? a.first.time < b.first.time : a.first.seq < b.first.seq;
-  });
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Event> events;
   events.reserve(order.size());
   for (const auto& [place, event] : order) events.push_back(std::move(*event));
@@ -222,8 +237,9 @@ support::Descriptor opened(const std::filesystem::path& path) {
   return file;
 }
 
-/// Every line of a file that is one, a block at a time.
-void find_lines(const std::filesystem::path& path, std::size_t number, std::vector<Line>& lines, std::size_t& skipped) {
+/// Every event of a file, a block at a time. @param take  of the event, where its line begins, and its length without its end
+template <typename Take>
+void each_line(const std::filesystem::path& path, std::size_t& skipped, const Take& take) {
   constexpr std::size_t kBlock = 1 << 20;
   const support::Descriptor file = opened(path);
   std::string rest;
@@ -235,7 +251,7 @@ void find_lines(const std::filesystem::path& path, std::size_t number, std::vect
     for (auto end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', from)) {
       const std::size_t size = end - from;
       if (const auto event = event_of<JournalEvent>(std::string_view(rest).substr(from, size)))
-        lines.push_back({place_of(*event), number, begin + static_cast<std::int64_t>(from), size});
+        take(*event, begin + static_cast<std::int64_t>(from), size);
       else
         ++skipped;
       from = end + 1;
@@ -253,11 +269,14 @@ void each_of_long(const std::vector<std::filesystem::path>& files, const std::fu
   constexpr std::size_t kAtOnce = 1 << 20;  // bytes of lines that follow each other in one file
   std::vector<Line> lines;
   std::size_t bad = 0;
-  for (std::size_t i = 0; i < files.size(); ++i) find_lines(files[i], i, lines, bad);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    Places places;
+    each_line(files[i], bad, [&](const JournalEvent& event, std::int64_t offset, std::size_t size) {
+      lines.push_back({places.next(event), i, offset, size});
+    });
+  }
   if (skipped) *skipped += bad;
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
-    return a.place.time != b.place.time ? a.place.time < b.place.time : a.place.seq < b.place.seq;
-  });
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.place < b.place; });
   support::Descriptor file;
   std::size_t open = files.size();
   for (std::size_t i = 0; i < lines.size();) {
@@ -324,16 +343,21 @@ std::vector<Json> read_journal(const std::filesystem::path& run_folder, std::siz
 
 void each_journal_event(const std::filesystem::path& run_folder, const std::function<void(const JournalEvent&)>& take,
                         std::size_t* skipped) {
+  constexpr std::uintmax_t kShort = 24 << 20;  // bytes; what they hold takes a few times that, and is parsed once
   const std::vector<std::filesystem::path> files = journals_of(run_folder);
-  // Bytes: what short ones hold takes a few times that, and is parsed once. Many are worth several threads.
-  const std::uintmax_t most_at_once = files.size() == 1 ? 1 << 20 : 24 << 20;
+  if (files.size() == 1) {
+    std::size_t bad = 0;
+    each_line(files.front(), bad, [&](const JournalEvent& event, std::int64_t, std::size_t) { take(event); });
+    if (skipped) *skipped += bad;
+    return;
+  }
   std::uintmax_t bytes = 0;
   for (const auto& file : files) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(file, error);
     if (!error) bytes += size;
   }
-  if (bytes > most_at_once) return each_of_long(files, take, skipped);
+  if (bytes > kShort) return each_of_long(files, take, skipped);
   for (const JournalEvent& event : merged<JournalEvent>(files, skipped)) take(event);
 }
 

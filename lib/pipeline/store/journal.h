@@ -2,7 +2,7 @@
 /// What happened in a run, one JSON object a line, in `runs/<run id>/journal.<host>.<pid>.jsonl`. Each line has a
 /// sequence number, a time, and at its end the CRC-32C of what stands before:
 /// {"seq":1,"time":…,"event":"start",…,"crc":"0a1b2c3d"}. Written with one `write`; a torn or damaged line is skipped
-/// by readers. Several files of one run merge by time, then sequence.
+/// by readers. Several files of one run merge by time, then sequence, and each keeps its own order.
 #pragma once
 
 #include <cstdint>

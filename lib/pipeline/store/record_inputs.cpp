@@ -32,9 +32,7 @@ std::string take_text(ByteCursor& cursor) {
 }  // namespace
 
 void RecordInputs::push_back(const InputRecord& input) {
-  constexpr std::size_t kFull = 64 << 10;
-  if (chunks_.empty() || chunks_.back().size() >= kFull) chunks_.emplace_back();
-  std::string& bytes = chunks_.back();
+  std::string& bytes = text_.end();
   for (const std::string* text : {&input.role, &input.digest, &input.producer, &input.missing}) put_text(bytes, *text);
   put_bytes(bytes, static_cast<std::uint32_t>(input.labels.size()));
   for (const auto& [axis, label] : input.labels) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "support/chunked_text.h"
+
 namespace pe::pipeline {
 
 /// One artifact that was read. `digest` is empty when the producer failed and the reader allows partial input.
@@ -51,11 +53,11 @@ class RecordInputs {
   void push_back(const InputRecord& input);
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
-  Iterator begin() const { return {chunks_, 0}; }
-  Iterator end() const { return {chunks_, chunks_.size()}; }
+  Iterator begin() const { return {text_.chunks(), 0}; }
+  Iterator end() const { return {text_.chunks(), text_.chunks().size()}; }
 
  private:
-  std::vector<std::string> chunks_;  // whole inputs each: a single text of many would be copied whenever it grows
+  support::ChunkedText text_;
   std::size_t count_ = 0;
 };
 
