@@ -1,16 +1,19 @@
-// How fast training is on the CPU, two threads, beside the same model in PyTorch (training_peer.py), eager and compiled;
-// what a step waits for data; and how much of the machine's own product peak it reaches. One run, ours before and after theirs.
+// How fast training is on the CPU, two threads, beside the same model in PyTorch (training_peer.py), eager and
+// compiled; what a step waits for data; and how much of the machine's own product peak it reaches. One run, ours before
+// and after theirs.
 //
 //     training [SECONDS] [--dtype fp32|bf16] [--size NAME] [--beside] [--alone]
-//     training [SECONDS] [--dtype fp32|bf16] [--size NAME] --forms [--device cpu|cuda] [--encoding NAME,NAME]
+//     training [SECONDS] [--dtype fp32|bf16] [--size NAME] --forms [--device cpu|cuda] [--encoding NAME,NAME] [--ours]
+//     [--profile]
 //
-// SECONDS of each measurement, 15 by default. --beside: while one other process is busy. --alone: without the peer, whose
-// Python, with torch, PE_TEST_PYTHON names. The product peak is the best of several shapes, by our product, by LibTorch's
-// and, in fp32, by oneDNN's micro-kernel, taken before and after each size.
+// SECONDS of each measurement, 15 by default. --beside: while one other process is busy. --alone: without the peer,
+// whose Python, with torch, PE_TEST_PYTHON names. The product peak is the best of several shapes, by our product, by
+// LibTorch's and, in fp32, by oneDNN's micro-kernel, taken before and after each size.
 //
 // --forms, which --device cuda implies: without the peer, each size with our kernels and with plain ones, on a GPU
-// deterministic and not, then other encodings with our kernels; a line each as soon as it is known, and one that fails says
-// why and ends nothing.
+// deterministic and not, then other encodings with our kernels; a line each as soon as it is known, and one that fails
+// says why and ends nothing. --ours: without plain kernels. --profile: beneath each line the kernels (on a CPU the
+// operations) that took most of five more steps.
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
@@ -19,6 +22,7 @@
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,7 +68,7 @@ constexpr Size kGpuSizes[] = {{"small", 768, 12, 12, 65536, 32, 1024}, {"tiny", 
 struct Options {
   double seconds = 15;
   std::string dtype = "auto", size, device = "cpu", encodings;
-  bool beside = false, alone = false, forms = false;
+  bool beside = false, alone = false, forms = false, ours = false, profile = false;
 };
 
 Options options_of(int argc, char** argv) {
@@ -78,6 +82,10 @@ Options options_of(int argc, char** argv) {
     else if (word == "--device" && i + 1 < argc) options.device = argv[++i];
     else if (word == "--encoding" && i + 1 < argc) options.encodings = argv[++i];
     else if (word == "--forms") options.forms = true;
+    else if (word == "--ours")
+      options.ours = true;
+    else if (word == "--profile")
+      options.profile = true;
     else options.seconds = std::atof(argv[i]);
   }
   if (options.device == "cuda") options.forms = true;
@@ -216,10 +224,55 @@ std::filesystem::path write_shards(const std::filesystem::path& folder, std::int
   return folder;
 }
 
-/// Times every step, and stops when enough are seen.
+/// What the device (on a CPU, LibTorch) did between start and stop, by name.
+class Profile {
+ public:
+  explicit Profile(at::Device device) : device_(device) {}
+
+  void start() {
+    const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
+    const std::set<torch::profiler::impl::ActivityType> activities{
+        device_.is_cuda() ? torch::profiler::impl::ActivityType::CUDA : torch::profiler::impl::ActivityType::CPU};
+    torch::autograd::profiler::prepareProfiler(config, activities);
+    torch::autograd::profiler::enableProfiler(config, activities);
+    begin_ = Clock::now();
+  }
+  /// @param steps  between start and stop
+  void stop(int steps) {
+    if (device_.is_cuda()) at::empty({1}, at::TensorOptions(device_)).zero_().item<float>();  // waits for all
+    const double wall = seconds_since(begin_);
+    const auto result = torch::autograd::profiler::disableProfiler();
+    std::map<std::string, std::pair<double, int>> of_name;
+    double busy = 0;
+    for (const auto& event : result->events()) {
+      if (event.deviceType() != device_.type()) continue;
+      auto& [seconds, count] = of_name[event.name()];
+      seconds += 1e-9 * static_cast<double>(event.durationNs());
+      busy += 1e-9 * static_cast<double>(event.durationNs());
+      ++count;
+    }
+    std::vector<std::pair<double, std::string>> lines;
+    for (const auto& [name, of] : of_name) {
+      lines.emplace_back(of.first, fmt::format("{:9.3f} ms {:5.1f} % {:7.1f} times  {:.150}", 1e3 * of.first / steps,
+                                               100 * of.first / wall, static_cast<double>(of.second) / steps, name));
+    }
+    std::sort(lines.rbegin(), lines.rend());
+    text_ =
+        fmt::format("  a step of {:.3f} ms, of which {:.3f} ms are busy:\n", 1e3 * wall / steps, 1e3 * busy / steps);
+    for (std::size_t i = 0; i < std::min<std::size_t>(lines.size(), 30); ++i) text_ += cat("  ", lines[i].second, "\n");
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  at::Device device_;
+  Clock::time_point begin_;
+  std::string text_;
+};
+
+/// Times every step, and stops when enough are seen and, if that is wanted, five more have been profiled.
 class Stopwatch : public support::Progress {
  public:
-  explicit Stopwatch(double seconds) : seconds_(seconds) {}
+  Stopwatch(double seconds, Profile* profile) : seconds_(seconds), profile_(profile) {}
   void note(std::string_view line) override {
     constexpr std::string_view kRoute = "attention route: ";
     if (const auto at = line.find(kRoute); at != line.npos) route = line.substr(at + kRoute.size());
@@ -227,18 +280,34 @@ class Stopwatch : public support::Progress {
   void warn(std::string_view line) override { fmt::print(stderr, "{}\n", line); }
   void advance(std::string_view, std::int64_t, std::int64_t, const Json&) override {
     const auto now = Clock::now();
-    if (++steps_ > 3) times.push_back(std::chrono::duration<double>(now - last_).count());
+    ++steps_;
+    if (timed_until_ > 0) {
+      if (steps_ == timed_until_ + kProfiled) {
+        profile_->stop(kProfiled);
+        support::request_stop(15);
+      }
+      return;
+    }
+    if (steps_ > 3) times.push_back(std::chrono::duration<double>(now - last_).count());
     if (steps_ == 3) begin_ = now;
-    if (steps_ >= 8 && std::chrono::duration<double>(now - begin_).count() >= seconds_) support::request_stop(15);
     last_ = now;
+    if (steps_ < 8 || std::chrono::duration<double>(now - begin_).count() < seconds_) return;
+    timed_until_ = steps_;
+    if (profile_ == nullptr)
+      support::request_stop(15);
+    else
+      profile_->start();
   }
   void event(const Json&) override {}
   std::vector<double> times;
   std::string route;
 
  private:
+  static constexpr int kProfiled = 5;  // steps
+
   double seconds_;
-  int steps_ = 0;
+  Profile* profile_;
+  int steps_ = 0, timed_until_ = 0;
   Clock::time_point begin_, last_;
 };
 
@@ -248,6 +317,7 @@ struct Speed {
   double flops = 0;        ///< of a token
   double bytes = 0;        ///< the most that tensors held on a GPU
   std::string route;       ///< of attention
+  std::string profile;
 };
 
 Speed measure(const Size& size, const Options& options, const model::ComputeConfig& compute, at::Device device,
@@ -271,7 +341,8 @@ Speed measure(const Size& size, const Options& options, const model::ComputeConf
   support::make_folders(workspace.work);
   workspace.inputs["data"] = {{write_shards(folder / "data", size.vocabulary), artifact::Kind::kTokenShards, "", {}}};
   workspace.outputs = {{"model", folder / "model.h5"}, {"metrics", folder / "metrics.h5"}};
-  Stopwatch watch(options.seconds);
+  Profile profile(device);
+  Stopwatch watch(options.seconds, options.profile ? &profile : nullptr);
   workspace.progress = &watch;
   support::request_stop(0);
   model::reset_peak_memory(device);
@@ -282,6 +353,7 @@ Speed measure(const Size& size, const Options& options, const model::ComputeConf
   Speed speed;
   speed.bytes = model::memory_in_use(device);
   speed.route = watch.route;
+  speed.profile = profile.text();
   std::vector<double> shares;
   for (const std::string& line : support::split(support::read_file(workspace.work / "metrics.jsonl"), '\n')) {
     const Json record = Json::parse(line, nullptr, false);
@@ -313,7 +385,7 @@ std::vector<Form> forms_of(const Options& options) {
     if (options.device == "cuda") forms.push_back({encoding, kernels, model::Determinism::kOff});
   };
   add(encodings.front(), model::Kernels::kFused);
-  add(encodings.front(), model::Kernels::kPlain);
+  if (!options.ours) add(encodings.front(), model::Kernels::kPlain);
   for (std::size_t i = 1; i < encodings.size(); ++i) add(encodings[i], model::Kernels::kFused);
   return forms;
 }
@@ -334,6 +406,7 @@ void print_forms(const Options& options, const model::ComputeConfig& compute, at
                    peak / 1e12);
         if (device.is_cuda()) fmt::print("peak memory {:.2f} GiB, ", speed.bytes / (1 << 30));
         fmt::print("{:.3f} % waiting for data, attention {}\n", 100 * speed.data_share, speed.route);
+        fmt::print("{}", speed.profile);
       } catch (const std::exception& error) {
         fmt::print("failed: {}\n", support::split(error.what(), '\n').front());
       }

@@ -65,8 +65,12 @@ class Block(nn.Module):
         return x + self.down(F.silu(gate) * up)
 
 
+SMALL_BLOCKS = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_M1": 32, "BLOCK_N1": 32, "BLOCK_M2": 32, "BLOCK_N2": 32}
+
+
 class FlexBias(nn.Module):
-    """Causal attention with a bias by distance: alibi's slopes, or t5's trained table of 32 buckets."""
+    """Causal attention with a bias by distance: alibi's slopes, or t5's trained table of 32 buckets. The table's gradient needs more
+    shared memory than a multiprocessor has with the blocks that FlexAttention chooses by itself."""
     def __init__(self, kind, heads, length, device):
         super().__init__()
         from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -83,7 +87,8 @@ class FlexBias(nn.Module):
             slopes = self.slopes
             return self.flex(q, k, v, score_mod=lambda s, b, h, i, j: s - slopes[h] * (i - j), block_mask=self.causal)
         table, bucket = self.table, self.bucket
-        return self.flex(q, k, v, score_mod=lambda s, b, h, i, j: s + table[h, bucket[(i - j).clamp(min=0)]], block_mask=self.causal)
+        return self.flex(q, k, v, score_mod=lambda s, b, h, i, j: s + table[h, bucket[(i - j).clamp(min=0)]], block_mask=self.causal,
+                         kernel_options=SMALL_BLOCKS)
 
 
 class Decoder(nn.Module):
