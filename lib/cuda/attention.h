@@ -684,9 +684,10 @@ struct AttentionQueryGradients {
   }
 };
 
-/// gradient[h, distance] += the partial sums of the head's rows among those from `first_row` on, in order.
+/// gradient[h, distance] += the partial sums of the head's rows among those from `first_row` on: each warp of a block
+/// those of every fourth row for 32 distances, several rows under way at once.
 struct FoldDistances {
-  static constexpr int kAtOnce = 8, kShared = 0;
+  static constexpr int kAtOnce = 8, kShared = 4 * kThreads, kTogether = 8;
   PeCudaAttention of;
   const float* partials;   ///< [count, S]
   float* gradient;
@@ -695,21 +696,33 @@ struct FoldDistances {
   PE_BODY static std::int64_t earlier(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
   std::int64_t in_head() const { return of.batch * tiles(of.queries); }
   std::int64_t blocks() const {
-    return ((first_row + count - 1) / in_head() - first_row / in_head() + 1) * tiles(of.keys, kThreads);
+    return ((first_row + count - 1) / in_head() - first_row / in_head() + 1) * tiles(of.keys, kWarpLanes);
   }
 
   template <typename W>
   PE_BODY void operator()(W& w, std::int64_t block) const {
-    const int chunks = tiles(of.keys, kThreads), in_sequence = tiles(of.queries);
+    const int chunks = tiles(of.keys, kWarpLanes), in_sequence = tiles(of.queries);
     const std::int64_t rows = of.batch * in_sequence, h = first_row / rows + block / chunks;
-    const Per<int, W> distance = w.thread() + static_cast<int>(block % chunks) * kThreads;
+    const Per<int, W> distance = w.lane() + static_cast<int>(block % chunks) * kWarpLanes;
     const std::int64_t begin = h * rows < first_row ? first_row : h * rows, end = earlier((h + 1) * rows, first_row + count);
     Per<float, W> sum = 0.0F;
-    for (std::int64_t row = begin; row < end; ++row) {
-      const int tile = in_sequence - 1 - static_cast<int>(row % in_sequence);
-      const int reach = smaller(of.keys - of.queries + (tile + 1) * kTile, of.keys);
-      sum = sum + W::read(partials + (row - first_row) * of.keys, Per<std::int64_t, W>(distance), distance < reach);
+    for (std::int64_t row = begin + w.warp(); row < end; row += kWarps * kTogether) {
+      Per<float, W> read[kTogether];
+      PE_UNROLL
+      for (int i = 0; i < kTogether; ++i) {
+        const std::int64_t at = row + i * kWarps;
+        const int tile = in_sequence - 1 -
+                         static_cast<int>(static_cast<std::uint32_t>(at) % static_cast<std::uint32_t>(in_sequence));
+        const int reach = at < end ? smaller(of.keys - of.queries + (tile + 1) * kTile, of.keys) : 0;
+        read[i] = W::read(partials + (at - first_row) * of.keys, Per<std::int64_t, W>(distance), distance < reach);
+      }
+      PE_UNROLL
+      for (int i = 0; i < kTogether; ++i) sum = sum + read[i];
     }
+    w.store(w.thread() * 4, sum);
+    w.sync();
+    if (w.warp() != 0) return;
+    for (int other = 1; other < kWarps; ++other) sum = sum + w.load((w.lane() + other * kWarpLanes) * 4);
     const auto there = distance < static_cast<int>(of.keys);
     const Per<std::int64_t, W> at = Per<std::int64_t, W>(distance) + h * of.keys;
     W::write(gradient, at, W::read(gradient, at, there) + sum, there);

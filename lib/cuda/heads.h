@@ -1,11 +1,13 @@
 /// @file
-/// Heads of queries and keys out of a packed projection, with their norm and rotation, and rotations alone. A team of lanes takes
-/// a token; `lanes` of them share a head, so that several heads are under way at once, and what is alike for all heads of a
-/// token (cosines, sines, the place of the token) is found once. Indices within a token are 32 bits wide, packs 16 bytes.
+/// Heads of queries and keys out of a packed projection, with their norm and rotation, and rotations alone. A team of
+/// lanes takes a token; `lanes` of them share a head, so that several heads are under way at once, and what is alike
+/// for all heads of a token (cosines, sines, the place of the token) is found once. Indices within a token are 32 bits
+/// wide, packs 16 bytes.
 ///
-/// A body has `tokens`, `per_tile`, `parts()`, `slots(part)`, and for each lane an `Own`: `open`, then for every token of a tile
-/// and each part `begin`, then for each slot `partial`, whose results are summed over the lanes of a head, and `finish`; at
-/// last `close`, when the first `kSums` of `Own::sums` are those of all heads under way.
+/// A body has `tokens`, `per_tile`, `parts()`, `slots(part)`, and for each lane an `Own`. A team does one part of the
+/// tokens of a tile: `open`, then for every token `begin`, then for each slot `partial`, whose results are summed over
+/// the lanes of a head, and `finish`; at last `close`, when the `kSums` of `Own::sums` are those of all heads under
+/// way.
 #pragma once
 
 #include "cuda/rows.h"
@@ -87,7 +89,9 @@ PE_BOTH void write_unit(Value* to, std::uint32_t first, std::uint32_t second, bo
 /// @tparam units of a lane: heads are at most 2 · n · units · kLanes wide
 template <typename Value, int n, int units, bool kBackward>
 struct SplitHeads {
-  static constexpr int kSums = kBackward ? 2 * units * 2 * n : 0;   ///< of q's weight, then of k's
+  static constexpr int kSums = kBackward ? units * 2 * n : 0;  ///< of the part's weight
+  /// Blocks that a multiprocessor's registers are to hold: it is memory that is waited for, so that many should wait.
+  static constexpr int kAtOnce = units > 1 ? 1 : n < 8 ? 4 : kBackward ? 2 : 3;
   PeCudaSplit of;
   HeadUnits<n> at;
   const Value* packed;
@@ -99,8 +103,7 @@ struct SplitHeads {
     Angles<n> angles[units];
     float x[units][2 * n], g[units][2 * n];
     float sums[kSums > 0 ? kSums : 1];
-    std::int64_t from, to;         ///< the token's first value in the packed rows, and among the part's heads
-    std::int64_t angle_row = -1;   ///< that `angles` hold
+    std::int64_t from, to;  ///< the token's first value in the packed rows, and among the part's heads
     std::int64_t token = 0;
   };
 
@@ -125,8 +128,6 @@ struct SplitHeads {
     own.to = sequence * which.by_sequence + row * which.by_row;
     if (!rotates(p)) return;
     const std::int64_t angle_row = static_cast<std::int64_t>(sequence) * of.turn.by_sequence + row * of.turn.by_row;
-    if (angle_row == own.angle_row) return;   // k's are q's
-    own.angle_row = angle_row;
     PE_UNROLL
     for (int i = 0; i < units; ++i) {
       const std::uint32_t unit = lane % at.lanes + i * at.lanes;
@@ -208,7 +209,7 @@ struct SplitHeads {
         if (which.weight == nullptr) break;
         const float w = weight[j];
         if constexpr (kBackward) {
-          if (p < 2) own.sums[(p * units + i) * 2 * n + j] += own.g[i][j] * own.x[i][j] * scale;
+          if (p < 2) own.sums[i * 2 * n + j] += own.g[i][j] * own.x[i][j] * scale;
           x[j] = own.g[i][j] * w * scale - own.x[i][j] * pull;
         } else {
           x[j] *= scale * w;
@@ -223,20 +224,17 @@ struct SplitHeads {
     }
   }
 
-  PE_BOTH void close(std::int64_t tile, int lane, const Own& own) const {
+  PE_BOTH void close(std::int64_t tile, int p, int lane, const Own& own) const {
     if constexpr (kBackward) {
-      if (partials == nullptr || lane >= static_cast<int>(at.lanes)) return;
+      if (partials == nullptr || p >= 2 || lane >= static_cast<int>(at.lanes)) return;
+      float* to = partials + (p * tiles + tile) * at.width;
       PE_UNROLL
-      for (int p = 0; p < 2; ++p) {
-        float* to = partials + (p * tiles + tile) * at.width;
+      for (int i = 0; i < units; ++i) {
+        const std::uint32_t unit = lane + i * at.lanes, first = at.first(unit), second = at.second(unit);
         PE_UNROLL
-        for (int i = 0; i < units; ++i) {
-          const std::uint32_t unit = lane + i * at.lanes, first = at.first(unit), second = at.second(unit);
-          PE_UNROLL
-          for (int j = 0; j < 2 * n; ++j) {
-            const std::uint32_t column = j < n ? first + j : second + j - n;
-            if (column < at.width) to[column] = own.sums[(p * units + i) * 2 * n + j];
-          }
+        for (int j = 0; j < 2 * n; ++j) {
+          const std::uint32_t column = j < n ? first + j : second + j - n;
+          if (column < at.width) to[column] = own.sums[i * 2 * n + j];
         }
       }
     }

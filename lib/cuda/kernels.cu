@@ -8,8 +8,6 @@
 namespace pe::cuda {
 namespace {
 
-constexpr int kTeams = 8;   // rows of a block
-
 /// A warp for each row.
 template <typename Body>
 __global__ void run_rows(Body body, std::int64_t rows) {
@@ -36,7 +34,7 @@ __global__ void run_line(Body body, std::int64_t columns) {
 
 /// A block for each row.
 template <typename Body>
-__global__ void __launch_bounds__(Body::kThreads) run_lines(Body body) {
+__global__ void __launch_bounds__(Body::kThreads, Body::kAtOnce) run_lines(Body body) {
   const std::int64_t row = blockIdx.x;
   const int thread = threadIdx.x, lane = thread % kLanes, warp = thread / kLanes;
   typename Body::Own own;
@@ -56,33 +54,68 @@ __global__ void __launch_bounds__(Body::kThreads) run_lines(Body body) {
   body.finish(row, thread, own, fold(of_warps[lane % kWarps], kWarps));
 }
 
-/// A warp for each tile of tokens.
+/// A block for each part of the rows.
 template <typename Body>
-__global__ void __launch_bounds__(kTeams* kLanes) run_heads(Body body, std::int64_t tiles) {
-  const std::int64_t tile = static_cast<std::int64_t>(blockIdx.x) * kTeams + threadIdx.x / kLanes;
-  if (tile >= tiles) return;   // the whole warp
-  const int lane = threadIdx.x % kLanes;
+__global__ void __launch_bounds__(kTeams* kLanes, Body::kAtOnce) run_tiles(TileParts<Body> tiled) {
+  extern __shared__ float of_columns[];
+  const int warp = threadIdx.x / kLanes, lane = threadIdx.x % kLanes;
+  const std::int64_t first = blockIdx.x * tiled.step, end = first + tiled.step < tiled.rows ? first + tiled.step : tiled.rows;
+  typename Body::Own own;
+  PE_UNROLL
+  for (float& sum : own.sums) sum = 0;
+  for (std::int64_t row = first + warp; row < end; row += kTeams) {
+    float sum = tiled.body.partial(row, lane, own);
+    for (int half = kLanes / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, half);
+    tiled.body.finish(row, lane, own, sum);
+  }
+  for (int turn = 0; turn < kTeams; ++turn) {
+    if (warp == turn) {
+      PE_UNROLL
+      for (int i = 0; i < Body::kSums; ++i) {
+        const std::int64_t column = tiled.body.column(lane, i);
+        if (column < tiled.width) of_columns[column] = turn == 0 ? own.sums[i] : of_columns[column] + own.sums[i];
+      }
+    }
+    __syncthreads();
+  }
+  for (std::int64_t column = threadIdx.x; column < tiled.width; column += blockDim.x) {
+    tiled.parts[blockIdx.x * tiled.width + column] = of_columns[column];
+  }
+}
+
+/// A part's number is a constant, or sums and parameters would not lie in registers.
+template <int part, typename Body>
+__device__ __forceinline__ void run_part(const Body& body, std::int64_t tile, int lane) {
   typename Body::Own own;
   body.open(own);
   const std::int64_t first = tile * body.per_tile, end = first + body.per_tile < body.tokens ? first + body.per_tile : body.tokens;
   for (std::int64_t token = first; token < end; ++token) {
-    PE_UNROLL   // a part's number must be a constant, or sums and parameters would not lie in registers
-        for (int part = 0; part < 3; ++part) {
-      if (part >= body.parts()) break;
-      body.begin(token, part, lane, own);
-      for (std::uint32_t slot = 0; slot < body.slots(part); ++slot) {
-        float sum = body.partial(part, slot, lane, own);
-        for (int half = static_cast<int>(body.at.lanes) / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, half);
-        body.finish(part, slot, lane, own, sum);
-      }
+    body.begin(token, part, lane, own);
+    for (std::uint32_t slot = 0; slot < body.slots(part); ++slot) {
+      float sum = body.partial(part, slot, lane, own);
+      for (int half = static_cast<int>(body.at.lanes) / 2; half > 0; half /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, half);
+      body.finish(part, slot, lane, own, sum);
     }
   }
-  PE_UNROLL
-  for (int i = 0; i < Body::kSums; ++i) {
-    for (int half = static_cast<int>(body.at.lanes); half < kLanes; half *= 2)
-      own.sums[i] += __shfl_xor_sync(0xffffffffU, own.sums[i], half);
+  if (part < 2) {
+    PE_UNROLL
+    for (int i = 0; i < Body::kSums; ++i) {
+      for (int half = static_cast<int>(body.at.lanes); half < kLanes; half *= 2)
+        own.sums[i] += __shfl_xor_sync(0xffffffffU, own.sums[i], half);
+    }
+    body.close(tile, part, lane, own);
   }
-  body.close(tile, lane, own);
+}
+
+/// A warp for each part of each tile of tokens.
+template <typename Body>
+__global__ void __launch_bounds__(kTeams* kLanes, Body::kAtOnce) run_heads(Body body, std::int64_t tiles) {
+  const std::int64_t tile = static_cast<std::int64_t>(blockIdx.x) * kTeams + threadIdx.x / kLanes;
+  if (tile >= tiles) return;   // the whole warp
+  const int lane = threadIdx.x % kLanes;
+  if (blockIdx.y == 0) run_part<0>(body, tile, lane);
+  else if (blockIdx.y == 1) run_part<1>(body, tile, lane);
+  else run_part<2>(body, tile, lane);
 }
 
 struct OnDevice {
@@ -121,8 +154,16 @@ struct OnDevice {
   template <typename Body>
   static int heads(const Body& body, std::int64_t tiles, void* stream) {
     if (tiles == 0) return cudaSuccess;
-    const auto blocks = static_cast<unsigned>((tiles + kTeams - 1) / kTeams);
-    run_heads<<<blocks, kTeams * kLanes, 0, static_cast<cudaStream_t>(stream)>>>(body, tiles);
+    const dim3 grid(static_cast<unsigned>((tiles + kTeams - 1) / kTeams), static_cast<unsigned>(body.parts()));
+    run_heads<<<grid, kTeams * kLanes, 0, static_cast<cudaStream_t>(stream)>>>(body, tiles);
+    return cudaGetLastError();
+  }
+
+  template <typename Body>
+  static int tiles(const TileParts<Body>& tiled, std::int64_t parts, void* stream) {
+    if (tiled.rows == 0) return cudaSuccess;
+    const std::size_t shared = sizeof(float) * static_cast<std::size_t>(tiled.width);
+    run_tiles<<<static_cast<unsigned>(parts), kTeams * kLanes, shared, static_cast<cudaStream_t>(stream)>>>(tiled);
     return cudaGetLastError();
   }
 };

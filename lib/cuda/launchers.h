@@ -1,7 +1,8 @@
 /// @file
-/// Which body of rows.h, heads.h and loss.h runs for which call of the plug-in's table. `On` runs them: on a GPU (kernels.cu), or
-/// on the CPU in the tests. It has `rows(body, rows, stream)`, `cells(body, rows, columns, stream)`, `lines(body, rows, stream)`
-/// and `heads(body, tiles, stream)`, all 0 on success, and `Half`.
+/// Which body of rows.h, heads.h and loss.h runs for which call of the plug-in's table. `On` runs them: on a GPU
+/// (kernels.cu), or on the CPU in the tests. It has `rows(body, rows, stream)`, `cells(body, rows, columns, stream)`,
+/// `lines(body, rows, stream)`, `heads(body, tiles, stream)` and `tiles(parts of a body, count, stream)`, all 0 on
+/// success, and `Half`.
 #pragma once
 
 #include <utility>
@@ -44,6 +45,19 @@ struct Launchers {
     return typed(bf16, width, [&]<typename Value, int n>() {
       const auto *g = static_cast<const Value*>(dy), *in = static_cast<const Value*>(x);
       const NormBackward<Value, n> body{g, in, weight, rstd, static_cast<const Value*>(add), static_cast<Value*>(dx), width};
+      if (dweight != nullptr && n > 1 && width <= 8 * kLanes * n) {
+        const std::int64_t parts = pe_cuda_parts(rows), step = (rows + parts - 1) / parts,
+                           packs = (width / n + kLanes - 1) / kLanes;
+        const auto tiled = [&]<int kHeld>() {
+          return On::tiles(TileParts<NormBackwardTile<Value, n, kHeld>>{{body}, scratch, rows, step, width}, parts,
+                           stream);
+        };
+        const int status = packs <= 2   ? tiled.template operator()<2>()
+                           : packs <= 3 ? tiled.template operator()<3>()
+                           : packs <= 4 ? tiled.template operator()<4>()
+                                        : tiled.template operator()<8>();
+        return status != 0 ? status : On::rows(FoldParts{scratch, dweight, parts, width}, width, stream);
+      }
       // First: dx may lie where `add` does, but not where dy or x do.
       if (const int status = On::rows(body, rows, stream); status != 0 || dweight == nullptr) return status;
       return add_over_rows(NormWeightTerm<Value>{g, in, rstd, width}, dweight, scratch, rows, width, stream);
@@ -84,6 +98,11 @@ struct Launchers {
              packs_of<Value, n>(of.v) && aligned(packed, sizeof(Value) * n) && aligned(dpacked, sizeof(Value) * n);
     };
     if (bf16) {
+      // Half of what could be moved at once: a head has twice the lanes, so that a team's are in use with 12 heads of
+      // 64, too, and a lane half the registers, so that more of them wait for memory together.
+      constexpr int kPack = 4;
+      if (of.width <= 2 * kPack * kLanes && fits.template operator()<Half, kPack>())
+        return with.template operator()<Half, kPack, 1>();
       return fits.template operator()<Half, 8>() ? with.template operator()<Half, 8, 1>() : with.template operator()<Half, 1, 8>();
     }
     return fits.template operator()<float, 4>() ? with.template operator()<float, 4, 2>() : with.template operator()<float, 1, 8>();
@@ -208,11 +227,20 @@ struct Launchers {
 
   static int attention_products(const PeCudaAttention* of, const void* dout, const void* out, const float* dlse, float* delta,
                                 void* stream) {
-    return On::rows(RowProducts<Half>{*of, static_cast<const Half*>(dout), static_cast<const Half*>(out), dlse, delta},
-                    of->batch * of->heads * of->queries, stream);
+    return On::cells(RowProducts<Half>{*of, static_cast<const Half*>(dout), static_cast<const Half*>(out), dlse, delta},
+                     1, of->batch * of->heads * of->queries, stream);
   }
 
-  static int adam(const PeCudaAdam* with, void* stream) { return On::cells(AdamStep<Half>{*with}, 1, with->count, stream); }
+  static int adam(const PeCudaAdam* with, void* stream) {
+    constexpr int n = 4;
+    bool fits = with->count % n == 0 && aligned(with->shadow, sizeof(Half) * n);
+    for (const void* at : {static_cast<const void*>(with->values), static_cast<const void*>(with->gradients),
+                           static_cast<const void*>(with->first), static_cast<const void*>(with->second)}) {
+      fits = fits && aligned(at, sizeof(float) * n);
+    }
+    if (fits) return On::cells(AdamStep<Half, n>{*with}, 1, with->count / n, stream);
+    return On::cells(AdamStep<Half, 1>{*with}, 1, with->count, stream);
+  }
 
   static void fill(PeCudaTable& table) {
     table.rms_norm = rms_norm;

@@ -9,22 +9,33 @@
 
 namespace pe::cuda {
 
-#if defined(__CUDA_ARCH__)
-PE_BOTH float exponential(float x) { return __expf(x); }
-#else
-PE_BOTH float exponential(float x) { return expf(x); }
-#endif
+inline constexpr float kLog2OfE = 1.4426950408889634F, kLnOf2 = 0.6931471805599453F;
 
-/// The logarithm of a sum of exponentials, as its largest term and the rest.
+/// 2^x, 0 where that would be denormal.
+PE_BOTH float power_of_2(float x) {
+#if defined(__CUDA_ARCH__)
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return exp2f(x);
+#endif
+}
+
+/// The logarithm of a sum of exponentials, as its largest term and the rest; in base 2, so that a term costs a
+/// multiplication with addition and an instruction.
 struct LogSum {
-  float top;
-  float total;   ///< of exp(x − top)
+  float top;    ///< log2 of the largest term, as it was rounded
+  float total;  ///< of the terms over 2^top
 };
 
+/// e^x over 2^top.
+PE_BOTH float term(float x, float top) { return power_of_2(fmaf(x, kLog2OfE, -top)); }
+
 PE_BOTH LogSum merge(LogSum a, LogSum b) {
-  const float top = a.top > b.top ? a.top : b.top;
+  const float top = fmaxf(a.top, b.top);
   if (top == -INFINITY) return {top, a.total + b.total};
-  return {top, a.total * exponential(a.top - top) + b.total * exponential(b.top - top)};
+  return {top, a.total * power_of_2(a.top - top) + b.total * power_of_2(b.top - top)};
 }
 
 inline constexpr int kLineThreads = 512;
@@ -35,6 +46,7 @@ inline constexpr int kLineThreads = 512;
 template <typename Value, int n, int kHeld, bool kCapped>
 struct CrossEntropyLine {
   static constexpr int kThreads = kLineThreads;
+  static constexpr int kAtOnce = kHeld > 8 ? 1 : 2;  ///< blocks that a multiprocessor's registers are to hold
   Value* logits;
   const std::int64_t* targets;
   float* loss;
@@ -48,19 +60,19 @@ struct CrossEntropyLine {
 
   PE_BOTH float shaped(Value logit) const {
     const float x = static_cast<float>(logit);
-    return kCapped ? softcap * tanhf(x / softcap) : x;
+    return kCapped ? softcap - 2 * softcap / (1 + power_of_2(x * (2 * kLog2OfE / softcap))) : x;  // the cap times tanh
   }
   PE_BOTH void take(const Pack<Value, n>& pack, LogSum& mine) const {
-    float top = mine.top, x[n];
+    float most = -INFINITY, x[n];
     PE_UNROLL
     for (int j = 0; j < n; ++j) {
       x[j] = shaped(pack.at[j]);
-      if (x[j] > top) top = x[j];
+      most = fmaxf(most, x[j]);  // leaves NaN out, which goes on into the sum
     }
-    float total = top == -INFINITY ? mine.total : mine.total * exponential(mine.top - top);
+    const float top = fmaxf(mine.top, most * kLog2OfE), base = top == -INFINITY ? 0 : top;
+    float total = mine.total * power_of_2(mine.top - base);
     PE_UNROLL
-    for (int j = 0; j < n; ++j)
-      total += top == -INFINITY && x[j] == x[j] ? 0 : exponential(x[j] - top);   // NaN goes on into the sum
+    for (int j = 0; j < n; ++j) total += term(x[j], base);
     mine = {top, total};
   }
 
@@ -91,32 +103,31 @@ struct CrossEntropyLine {
       for (std::uint32_t pack = thread; gradient && pack < packs; pack += kThreads) store<n>(values + pack * n, Pack<Value, n>{});
       return;
     }
-    const float lse = logf(all.total) + all.top, scale = 1.0F / all.total, stretch = 1.0F + 2.0F * z_loss * lse;
+    const float lse = (log2f(all.total) + all.top) * kLnOf2, factor = (1.0F + 2.0F * z_loss * lse) / all.total;
+    const auto slope = [&](float x, float one) {  // of the loss by the logit before the cap; `one` for the target
+      const float d = term(x, all.top) * factor - one;
+      return static_cast<Value>(kCapped ? d * (1.0F - x / softcap * (x / softcap)) : d);
+    };
+    // The target is its own thread's alone, which has to read it before it writes, and writes it last.
+    const bool has_target = static_cast<std::uint32_t>(target) / n % kThreads == static_cast<std::uint32_t>(thread);
+    float of_target = 0;
+    if (has_target) {
+      of_target = shaped(values[target]);
+      loss[row] = lse - of_target;
+    }
+    if (!gradient) return;
     const auto give = [&](std::uint32_t pack, const Pack<Value, n>& in) {
       Pack<Value, n> out;
-      float of_target = 0;
       PE_UNROLL
-      for (int j = 0; j < n; ++j) {
-        const float x = shaped(in.at[j]);
-        const bool is_target = pack * n + j == static_cast<std::uint32_t>(target);
-        if (is_target) of_target = x;
-        float d = exponential(x - all.top) * scale * stretch - (is_target ? 1.0F : 0.0F);
-        if (kCapped) d *= 1.0F - x / softcap * (x / softcap);
-        out.at[j] = static_cast<Value>(d);
-      }
-      if (pack == static_cast<std::uint32_t>(target) / n) loss[row] = lse - of_target;
+      for (int j = 0; j < n; ++j) out.at[j] = slope(shaped(in.at[j]), 0);
       store<n>(values + pack * n, out);
     };
-    if (!gradient) {   // only the target's own
-      const auto pack = static_cast<std::uint32_t>(target) / n;
-      if (pack % kThreads == static_cast<std::uint32_t>(thread)) loss[row] = lse - shaped(values[target]);
-      return;
-    }
     PE_UNROLL
     for (int i = 0; i < kHeld; ++i) {
       if (static_cast<std::uint32_t>(thread + i * kThreads) < packs) give(thread + i * kThreads, own.held[i]);
     }
     for (std::uint32_t pack = thread + kHeld * kThreads; pack < packs; pack += kThreads) give(pack, load<n>(values + pack * n));
+    if (has_target) values[target] = slope(of_target, 1);
   }
 };
 

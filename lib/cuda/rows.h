@@ -25,6 +25,7 @@
 namespace pe::cuda {
 
 inline constexpr int kLanes = 32;   ///< of a team: a warp
+inline constexpr int kTeams = 8;    ///< of a block
 
 /// `n` values that are read and written in one go. Rows of a multiple of n values lie aligned to it.
 template <typename Value, int n>
@@ -147,6 +148,63 @@ struct NormBackward {
   }
 };
 
+/// The same for rows of at most kHeld · kLanes packs, which stay with the lanes, so that the gradient by the weight
+/// costs no second reading. A tile body: see `TileParts`.
+template <typename Value, int n, int kHeld>
+struct NormBackwardTile {
+  static constexpr int kSums = kHeld * n;
+  static constexpr int kAtOnce = kHeld > 4   ? 1
+                                 : kHeld > 2 ? 2
+                                             : 3;  ///< blocks that a multiprocessor's registers are to hold
+  NormBackward<Value, n> of;
+
+  struct Own {
+    Pack<Value, n> g[kHeld], in[kHeld];
+    float sums[kSums];
+  };
+
+  PE_BOTH std::int64_t column(int lane, int i) const { return (lane + i / n * kLanes) * n + i % n; }
+
+  PE_BOTH float partial(std::int64_t row, int lane, Own& own) const {
+    PE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const std::int64_t at = (lane + i * kLanes) * n;
+      own.g[i] = own.in[i] = {};
+      if (at >= of.width) continue;
+      own.g[i] = load<n>(of.dy + row * of.width + at);
+      own.in[i] = load<n>(of.x + row * of.width + at);
+    }
+    float dot = 0;
+    PE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const std::int64_t at = (lane + i * kLanes) * n;
+      if (at >= of.width) continue;
+      PE_UNROLL
+      for (int j = 0; j < n; ++j)
+        dot += static_cast<float>(own.g[i].at[j]) * of.weight[at + j] * static_cast<float>(own.in[i].at[j]);
+    }
+    return dot;
+  }
+
+  PE_BOTH void finish(std::int64_t row, int lane, Own& own, float dot) const {
+    const float scale = of.rstd[row], pull = dot * scale * scale * scale / static_cast<float>(of.width);
+    PE_UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+      const std::int64_t at = (lane + i * kLanes) * n;
+      if (at >= of.width) continue;
+      Pack<Value, n> more{}, out;
+      if (of.add != nullptr) more = load<n>(of.add + row * of.width + at);
+      PE_UNROLL
+      for (int j = 0; j < n; ++j) {
+        const float g = static_cast<float>(own.g[i].at[j]), x = static_cast<float>(own.in[i].at[j]);
+        own.sums[i * n + j] += g * x * scale;
+        out.at[j] = static_cast<Value>(g * of.weight[at + j] * scale - x * pull + static_cast<float>(more.at[j]));
+      }
+      store<n>(of.dx + row * of.width + at, out);
+    }
+  }
+};
+
 /// What a row adds to the gradient by the norm's weight.
 template <typename Value>
 struct NormWeightTerm {
@@ -175,6 +233,16 @@ struct PartSums {
   }
 };
 
+/// The same sums where they fall out of a walk over the rows. A tile body has for each lane an `Own`, whose `sums`
+/// begin at 0, and for every row `partial`, summed over the lanes, and `finish`; its sums stand for `column(lane, i)`,
+/// past the width for none. The teams of a block share a part's rows, and add up in their order.
+template <typename Body>
+struct TileParts {
+  Body body;
+  float* parts;  ///< [parts, width]
+  std::int64_t rows, step, width;
+};
+
 /// "Row" i is column i: gradient[i] += the parts' sums.
 struct FoldParts {
   const float* parts;
@@ -190,7 +258,8 @@ struct FoldParts {
   }
 };
 
-/// delta = Σ dout·out − dlse, for rows (sequence, head, query) of attention; `dlse` may be null.
+/// delta = Σ dout·out − dlse, "columns" are rows (sequence, head, query) of attention; `dlse` may be null. A row for
+/// each lane: a row's few loads are all under way at once, and nothing has to be summed over lanes.
 template <typename Value>
 struct RowProducts {
   PeCudaAttention of;
@@ -198,18 +267,29 @@ struct RowProducts {
   const float* dlse;
   float* delta;
 
-  PE_BOTH std::int64_t at(const PeCudaStrides& strides, std::int64_t row) const {
-    const std::int64_t head = row / of.queries;
-    return head / of.heads * strides.by_sequence + head % of.heads * strides.by_head + row % of.queries * strides.by_row;
-  }
-  PE_BOTH float partial(std::int64_t row, int lane) const {
-    const Value *a = dout + at(of.dout, row), *b = out + at(of.out, row);
+  PE_BOTH void operator()(std::int64_t, std::int64_t row) const {
+    constexpr int n = 8, kTogether = 4;  // packs; widths are multiples of 32
+    const auto i = static_cast<std::uint32_t>(row), queries = static_cast<std::uint32_t>(of.queries),
+               heads = static_cast<std::uint32_t>(of.heads);
+    const std::uint32_t head_row = i / queries, query = i - head_row * queries, sequence = head_row / heads,
+                        head = head_row - sequence * heads;
+    const auto start = [&](const PeCudaStrides& strides) {
+      return sequence * strides.by_sequence + head * strides.by_head + query * strides.by_row;
+    };
+    const Value *a = dout + start(of.dout), *b = out + start(of.out);
     float sum = 0;
-    for (std::int64_t i = lane; i < of.width; i += kLanes) sum += static_cast<float>(a[i]) * static_cast<float>(b[i]);
-    return sum;
-  }
-  PE_BOTH void finish(std::int64_t row, int lane, float sum) const {
-    if (lane == 0) delta[row] = dlse == nullptr ? sum : sum - dlse[row];
+    for (std::int64_t first = 0; first < of.width; first += kTogether * n) {
+      Pack<Value, n> x[kTogether], y[kTogether];
+      PE_UNROLL
+      for (int pack = 0; pack < kTogether; ++pack)
+        x[pack] = load<n>(a + first + pack * n), y[pack] = load<n>(b + first + pack * n);
+      PE_UNROLL
+      for (int pack = 0; pack < kTogether; ++pack) {
+        PE_UNROLL
+        for (int j = 0; j < n; ++j) sum += static_cast<float>(x[pack].at[j]) * static_cast<float>(y[pack].at[j]);
+      }
+    }
+    delta[row] = dlse == nullptr ? sum : sum - dlse[row];
   }
 };
 
@@ -257,22 +337,35 @@ struct SwigluBackward {
 
 // ---- AdamW ----------------------------------------------------------------------------------------------------------
 
-/// One weight's update (Loshchilov and Hutter 2019; with `coupled` Kingma and Ba 2015), its gradient divided by
-/// `divisor` first, and its low-precision copy where there is one.
-template <typename Half>
+/// The update of n weights (Loshchilov and Hutter 2019; with `coupled` Kingma and Ba 2015), their gradients divided by
+/// `divisor` first, and their low-precision copies where there are some.
+template <typename Half, int n>
 struct AdamStep {
   PeCudaAdam with;
-  PE_BOTH void operator()(std::int64_t, std::int64_t i) const {
-    float value = with.values[i], g = with.gradients[i] / with.divisor;
-    if (with.coupled) g += with.decay * value;
-    else value -= with.lr * with.decay * value;
-    const float first = with.first[i] + (1.0F - with.beta1) * (g - with.first[i]);
-    const float second = with.beta2 * with.second[i] + (1.0F - with.beta2) * g * g;
-    value -= with.lr / with.correction1 * first / (sqrtf(second) / sqrtf(with.correction2) + with.eps);
-    with.first[i] = first;
-    with.second[i] = second;
-    with.values[i] = value;
-    if (with.shadow != nullptr) static_cast<Half*>(with.shadow)[i] = static_cast<Half>(value);
+
+  PE_BOTH void operator()(std::int64_t, std::int64_t pack) const {
+    const std::int64_t at = pack * n;
+    Pack<float, n> values = load<n>(with.values + at), first = load<n>(with.first + at),
+                   second = load<n>(with.second + at);
+    const Pack<float, n> gradients = load<n>(with.gradients + at);
+    Pack<Half, n> shadow;
+    PE_UNROLL
+    for (int j = 0; j < n; ++j) {
+      float value = values.at[j], g = gradients.at[j] / with.divisor;
+      if (with.coupled)
+        g += with.decay * value;
+      else
+        value -= with.lr * with.decay * value;
+      first.at[j] += (1.0F - with.beta1) * (g - first.at[j]);
+      second.at[j] = with.beta2 * second.at[j] + (1.0F - with.beta2) * g * g;
+      value -= with.lr / with.correction1 * first.at[j] / (sqrtf(second.at[j]) / sqrtf(with.correction2) + with.eps);
+      values.at[j] = value;
+      shadow.at[j] = static_cast<Half>(value);
+    }
+    store<n>(with.first + at, first);
+    store<n>(with.second + at, second);
+    store<n>(with.values + at, values);
+    if (with.shadow != nullptr) store<n>(static_cast<Half*>(with.shadow) + at, shadow);
   }
 };
 

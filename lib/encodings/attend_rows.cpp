@@ -117,8 +117,10 @@ std::string backend_name(std::int64_t backend) {
 
 namespace {
 
-/// With a mask LibTorch knows no shared keys, and would fall back to its plain form.
-bool shares_keys(const Tensor& q, const Tensor& k, const std::optional<Tensor>& mask) { return q.size(1) != k.size(1) && !mask; }
+/// With a mask, and in fp32, LibTorch knows no shared keys, and would fall back to its plain form.
+bool shares_keys(const Tensor& q, const Tensor& k, const std::optional<Tensor>& mask) {
+  return q.size(1) != k.size(1) && !mask && q.scalar_type() != at::kFloat;
+}
 
 }  // namespace
 

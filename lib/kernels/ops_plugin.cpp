@@ -84,13 +84,19 @@ std::array<Normed, 2> split_heads(const SplitPart& q, const SplitPart& k, double
   const Tensor& packed = q.from.packed;
   if (q.from.width > kWidestRotatedHead) return kPlainOperations.split_heads(q, k, eps, {});
   const PeCudaTable* plugin = plugin_for(packed);
-  const auto fresh = [&](const SplitPart& part) {
+  // LibTorch's attention lays its result out as q: by tokens, so that neither pass has to copy it for the projection
+  // behind.
+  const auto fresh = [&](const SplitPart& part, bool by_tokens) {
     const PackedHeads& from = part.from;
-    Normed made{at::empty({from.batch, from.heads, from.length(), from.width}, packed.options()), {}, {}};
+    Normed made{by_tokens
+                    ? at::empty({from.batch, from.length(), from.heads, from.width}, packed.options()).transpose(1, 2)
+                    : at::empty({from.batch, from.heads, from.length(), from.width}, packed.options()),
+                {},
+                {}};
     if (part.weight.defined()) made.rstd = at::empty({from.rows(), from.heads}, packed.options().dtype(at::kFloat));
     return made;
   };
-  std::array<Normed, 2> out{fresh(q), fresh(k)};
+  std::array<Normed, 2> out{fresh(q, true), fresh(k, false)};
   PeCudaSplit split = split_of(q.from, rotation);
   split.eps = static_cast<float>(eps);
   split.q = part_of(q.from, out[0].y, q.weight, out[0].rstd, {});
@@ -125,7 +131,7 @@ void split_heads_backward(const SplitGradient& q, const SplitGradient& k, const 
 Tensor rotate(const Tensor& x, const Rotation& rotation, double sign) {
   const PeCudaTable* plugin = plugin_for(x);
   const Tensor from = x.stride(3) == 1 ? x : x.contiguous();
-  Tensor out = at::empty(from.sizes(), from.options());
+  Tensor out = at::empty_like(from);
   const Tensor& cos = rotation.cos;
   PeCudaRotation of{.turn = rotation_of(rotation), .batch = x.size(0), .heads = x.size(1), .length = x.size(2), .width = x.size(3)};
   if (cos.dim() == 4) {

@@ -12,7 +12,7 @@ namespace {
 /// Rows at a time: on the CPU about a million logits, which a cache keeps, but of a large vocabulary enough rows that reading
 /// the head's weights three times for each of them is not what takes the time; more on a GPU.
 std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary) {
-  const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 20 : std::int64_t{1} << 28;
+  const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 20 : std::int64_t{1} << 29;
   constexpr std::int64_t kLeast = 256;
   return std::clamp<std::int64_t>(logits / vocabulary, kLeast, std::max(kLeast, hidden.size(0)));
 }

@@ -67,11 +67,12 @@ struct OnHost {
     const int lanes = static_cast<int>(body.at.lanes);
     rotated_with_heads += body.at.pairs > 0;
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
-      std::vector<typename Body::Own> own(cuda::kLanes);
-      float sums[cuda::kLanes], next[cuda::kLanes];
-      for (auto& one : own) body.open(one);
-      for (std::int64_t token = tile * body.per_tile; token < std::min(body.tokens, (tile + 1) * body.per_tile); ++token) {
-        for (int part = 0; part < body.parts(); ++part) {
+      for (int part = 0; part < body.parts(); ++part) {
+        std::vector<typename Body::Own> own(cuda::kLanes);
+        float sums[cuda::kLanes], next[cuda::kLanes];
+        for (auto& one : own) body.open(one);
+        for (std::int64_t token = tile * body.per_tile; token < std::min(body.tokens, (tile + 1) * body.per_tile);
+             ++token) {
           for (int lane = 0; lane < cuda::kLanes; ++lane) body.begin(token, part, lane, own[lane]);
           for (std::uint32_t slot = 0; slot < body.slots(part); ++slot) {
             for (int lane = 0; lane < cuda::kLanes; ++lane) sums[lane] = body.partial(part, slot, lane, own[lane]);
@@ -82,14 +83,44 @@ struct OnHost {
             for (int lane = 0; lane < cuda::kLanes; ++lane) body.finish(part, slot, lane, own[lane], sums[lane]);
           }
         }
+        if (part >= 2) continue;
+        for (int i = 0; i < Body::kSums; ++i) {
+          for (int half = lanes; half < cuda::kLanes; half *= 2) {
+            for (int lane = 0; lane < cuda::kLanes; ++lane) next[lane] = own[lane].sums[i] + own[lane ^ half].sums[i];
+            for (int lane = 0; lane < cuda::kLanes; ++lane) own[lane].sums[i] = next[lane];
+          }
+        }
+        for (int lane = 0; lane < cuda::kLanes; ++lane) body.close(tile, part, lane, own[lane]);
       }
-      for (int i = 0; i < Body::kSums; ++i) {
-        for (int half = lanes; half < cuda::kLanes; half *= 2) {
-          for (int lane = 0; lane < cuda::kLanes; ++lane) next[lane] = own[lane].sums[i] + own[lane ^ half].sums[i];
-          for (int lane = 0; lane < cuda::kLanes; ++lane) own[lane].sums[i] = next[lane];
+    }
+    return 0;
+  }
+
+  template <typename Body>
+  static int tiles(const cuda::TileParts<Body>& tiled, std::int64_t parts, void*) {
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const std::int64_t first = part * tiled.step, end = std::min(tiled.rows, first + tiled.step);
+      std::vector<float> columns(static_cast<std::size_t>(tiled.width), 0.0F);
+      for (int team = 0; team < cuda::kTeams; ++team) {
+        std::vector<typename Body::Own> own(cuda::kLanes);
+        for (auto& one : own) std::fill(std::begin(one.sums), std::end(one.sums), 0.0F);
+        for (std::int64_t row = first + team; row < end; row += cuda::kTeams) {
+          float lanes[cuda::kLanes], next[cuda::kLanes];
+          for (int lane = 0; lane < cuda::kLanes; ++lane) lanes[lane] = tiled.body.partial(row, lane, own[lane]);
+          for (int half = cuda::kLanes / 2; half > 0; half /= 2) {
+            for (int lane = 0; lane < cuda::kLanes; ++lane) next[lane] = lanes[lane] + lanes[lane ^ half];
+            std::copy(std::begin(next), std::end(next), lanes);
+          }
+          for (int lane = 0; lane < cuda::kLanes; ++lane) tiled.body.finish(row, lane, own[lane], lanes[lane]);
+        }
+        for (int lane = 0; lane < cuda::kLanes; ++lane) {
+          for (int i = 0; i < Body::kSums; ++i) {
+            const std::int64_t column = tiled.body.column(lane, i);
+            if (column < tiled.width) columns[static_cast<std::size_t>(column)] += own[lane].sums[i];
+          }
         }
       }
-      for (int lane = 0; lane < cuda::kLanes; ++lane) body.close(tile, lane, own[lane]);
+      std::copy(columns.begin(), columns.end(), tiled.parts + part * tiled.width);
     }
     return 0;
   }

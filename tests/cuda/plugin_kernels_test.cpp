@@ -351,13 +351,14 @@ BOOST_AUTO_TEST_CASE(the_gradient_of_a_gather_is_summed_in_the_order_of_the_keys
 // By a naive loop in float64, and by LibTorch's fused step in fp32.
 BOOST_AUTO_TEST_CASE(adam_agrees_with_its_formula_and_with_libtorchs) {
   const StandIn plugin;
-  constexpr std::int64_t kCount = 100;
-  for (const bool coupled : {false, true}) {
+  for (const auto& [count, coupled] :
+       std::vector<std::pair<std::int64_t, bool>>{{100, false}, {100, true}, {101, false}}) {  // 100: in packs
     const pe::kernels::AdamRates rates{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .decay = 0.1, .eps = 1e-8, .step = 7, .divisor = 2.5,
                                      .coupled = coupled};
-    const Tensor w = normals(1, {kCount}), g = normals(2, {kCount}), m = normals(3, {kCount}, 0.1), v = normals(4, {kCount}).square_();
+    const Tensor w = normals(1, {count}), g = normals(2, {count}), m = normals(3, {count}, 0.1),
+                 v = normals(4, {count}).square_();
     const auto fresh = [](const Tensor& t) { return t.to(at::kFloat).clone(); };
-    const pe::kernels::AdamBuffers ours{fresh(w), fresh(g), fresh(m), fresh(v), at::zeros({kCount}, at::kBFloat16)};
+    const pe::kernels::AdamBuffers ours{fresh(w), fresh(g), fresh(m), fresh(v), at::zeros({count}, at::kBFloat16)};
     BOOST_TEST_REQUIRE((pe::kernels::operations_for(ours.values).adam != nullptr));
     pe::kernels::operations_for(ours.values).adam(ours, rates);
     const pe::kernels::AdamBuffers theirs{fresh(w), fresh(g), fresh(m), fresh(v), {}};
@@ -372,7 +373,7 @@ BOOST_AUTO_TEST_CASE(adam_agrees_with_its_formula_and_with_libtorchs) {
                         rates.beta2, rates.decay, rates.eps, false, false, scale);
     }
     double worst = 0;
-    for (std::int64_t i = 0; i < kCount; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
       double value = w[i].item<double>(), gradient = g[i].item<double>() / 2.5;
       if (coupled) gradient += 0.1 * value;
       else value *= 1 - 0.01 * 0.1;
