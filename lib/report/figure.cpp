@@ -80,7 +80,9 @@ std::string tick_label(double value, const Axis& axis, double largest, int decim
 }
 
 std::vector<Tick> linear_ticks(const Axis& axis, double low, double high, int about) {
-  const double step = nice_step(high - low, about);
+  const auto multiples = [&](double of) { return std::floor(high / of + 1e-6) - std::ceil(low / of - 1e-6) + 1; };
+  double step = nice_step(high - low, about);
+  if (multiples(step) < 3) step = nice_step(high - low, 2 * about);   // two say little of the distances between
   const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
   std::vector<Tick> ticks;
   const double slack = step * 1e-6;

@@ -79,9 +79,6 @@ Section training_gap_section(const Results& results, Palette& palette) {
         if (units.empty()) units = units_of(results, *curve);
         seeds.push_back(smoothed(gap, half));
         names.push_back(curve->run.seed);
-        for (const Point& point : seeds.back()) {
-          if (point.x >= 0.1 * last) settled.push_back(point.y);
-        }
       }
       if (seeds.empty()) continue;
       most_seeds = std::max(most_seeds, seeds.size());
@@ -92,6 +89,12 @@ Section training_gap_section(const Results& results, Palette& palette) {
       }
       Series main{.name = encoding, .role = Series::Role::kLine, .look = look, .points = banded(seeds), .variant = variant, .units = units};
       panel.series.push_back(std::move(main));
+    }
+    for (const Series& series : panel.series) {
+      for (const Point& point : series.points) {   // bands of few seeds are wide at first
+        if (point.x >= 0.1 * last) settled.push_back(point.y);
+        if (point.x >= 0.3 * last && std::isfinite(point.low)) settled.insert(settled.end(), {point.low, point.high});
+      }
     }
     if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
   }
