@@ -235,6 +235,22 @@ BOOST_AUTO_TEST_CASE(context_classes_are_measured_multiples) {
   BOOST_TEST(*cell_of(chosen, 0, "rescaled").number == 256);   // where yarn's 3.3 at 512 is in the test
 }
 
+BOOST_AUTO_TEST_CASE(models_that_were_never_moved_have_no_row_and_a_moved_text_is_no_shuffled_prefix) {
+  Results results = two_models();
+  const std::vector<artifact::ColumnSpec> reliance = {
+      {"test", kText, ""}, {"amount", kInteger, ""}, {"delta", kReal, ""}, {"se", kReal, ""}, {"status", kText, ""}};
+  const auto control = [&] {
+    const Section checks = section_of("checks", results);
+    return cell_of(table_of(checks, "checks"), 11, "reason").text;
+  };
+  add(results, 0, "probe_reliance", reliance, {{"translation", 64, 1e-5, 1e-6, "ok"}});
+  BOOST_TEST(table_of(section_of("positions", results), "reliance").rows.size() == 1u);
+  BOOST_TEST(control().find("shuffled prefixes") == std::string::npos, control());
+  add(results, 1, "probe_reliance", reliance, {{"shuffled_prefix", 4, 0.1, 0.01, "ok"}});
+  BOOST_TEST(table_of(section_of("positions", results), "reliance").rows.size() == 2u);
+  BOOST_TEST(control().find("shuffled prefixes") != std::string::npos, control());
+}
+
 BOOST_AUTO_TEST_CASE(positions_and_frequencies_are_drawn_for_each_model) {
   Results results = two_models();
   std::vector<std::vector<artifact::Cell>> readings;

@@ -305,7 +305,11 @@ Check controls(const Results& results) {
   each_row(results, "probe_position", [&](std::size_t, const TableReader& read, std::size_t row) { networks.insert(read.text(row, "network")); });
   if (networks.count("random")) found.emplace_back("position probes of a random network");
   if (networks.count("shuffled")) found.emplace_back("position probes on shuffled texts");
-  if (results.tables.count("probe_reliance")) found.emplace_back("shuffled prefixes");
+  bool shuffled_prefixes = false;
+  each_row(results, "probe_reliance", [&](std::size_t, const TableReader& read, std::size_t row) {
+    shuffled_prefixes = shuffled_prefixes || read.text(row, "test") == "shuffled_prefix";
+  });
+  if (shuffled_prefixes) found.emplace_back("shuffled prefixes");
   if (found.empty()) return {check.what, Outcome::kFail, "neither a model without an encoding nor a probe's control was gathered"};
   return {check.what, Outcome::kPass, support::join(found, ", ")};
 }

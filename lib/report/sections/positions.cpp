@@ -136,9 +136,10 @@ Table reliance_table(const Results& results) {
   }
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     Row row{.cells = arm_cells(results, results.arms[arm])};
-    bool any = false;
+    bool any = false;  // models that were never asked are left out
     for (const auto& test : cases) {
       const auto found = sums.find({arm, test});
+      any = any || found != sums.end();
       if (found == sums.end() || (found->second.delta.empty() && found->second.status == "ok")) {
         row.cells.push_back(Cell::missing("–", reason_of("not_measured")));
       } else if (found->second.delta.empty()) {
@@ -148,7 +149,6 @@ Table reliance_table(const Results& results) {
         if (found->second.delta.size() == 1 && std::isfinite(found->second.se[0])) cell.half_width = 1.96 * found->second.se[0];
         row.cells.push_back(std::move(cell));
       }
-      any = true;
     }
     if (any) table.rows.push_back(std::move(row));
   }
