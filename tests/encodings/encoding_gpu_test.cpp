@@ -47,24 +47,25 @@ std::vector<Subject> some() {
   return all;
 }
 
-/// Of the output, then of each gradient, by what it should be; that of a parameter also by `beside` times the largest
-/// of them.
-std::vector<double> errors(const Evaluated& got, const Evaluated& expected, double beside) {
+/// Of the output, then of each gradient, by what it should be; that of a parameter by a tenth of the largest of them
+/// and by `floor` as well.
+std::vector<double> errors(const Evaluated& got, const Evaluated& expected, double floor) {
   constexpr std::size_t kInputs = 4;  // x, q, k, v
   double largest = 0;
   for (std::size_t i = kInputs; i < expected.gradients.size(); ++i)
     largest = std::max(largest, value(expected.gradients[i].norm()));
   std::vector<double> all{relative_difference(got.out, expected.out)};
   for (std::size_t i = 0; i < got.gradients.size(); ++i) {
-    const double own = value(expected.gradients[i].norm()) + 1e-3, more = i < kInputs ? 0 : beside * largest;
+    const double own = value(expected.gradients[i].norm()) + 1e-3, more = i < kInputs ? 0 : 0.1 * largest + floor;
     all.push_back(relative_difference(got.gradients[i], expected.gradients[i]) * own / (own + more));
   }
   return all;
 }
 
-/// A parameter that moves all logits of a row alike has a gradient of 0, of which the rounding of the output to bf16
-/// makes up to a fifth of the others' size. What is more exact is shown where there is but one parameter, and in fp32.
-constexpr double kRounded = 0.25;
+/// What a parameter may be off by in bf16, as a share, and what this is the share of for one whose gradient is 0 by
+/// symmetry: attention reads its output rounded to bf16, which over all rows adds up to some 0.1, however small the
+/// rest.
+constexpr double kRounded = 0.05, kFloor = 4;
 
 }  // namespace
 
@@ -79,7 +80,7 @@ BOOST_DATA_TEST_CASE(all_routes_agree_with_the_reference_on_the_cpu, data::make(
   BOOST_TEST_REQUIRE(all_finite(expected.out));
   const auto run = [&](at::ScalarType type, Route route) {
     return errors(evaluate(*pair.gpu, pair.on_gpu.to(type), pair.gpu_span, {.route = route, .chunk_rows = 24}),
-                  expected, type == at::kFloat ? 0.1 : 1);
+                  expected, type == at::kFloat ? 0 : kFloor);
   };
   for (const Route route : {Route::kAuto, Route::kChunked, Route::kReference}) {
     const std::vector<double> found = run(at::kFloat, route);
@@ -123,8 +124,9 @@ BOOST_DATA_TEST_CASE(attention_at_real_lengths_agrees_with_float64,
   encoding->after_step();  // into the range that training keeps to
   const Evaluated expected = evaluate(*encoding, rounded.to(at::kDouble).on(shape.device), span, {.route = Route::kReference});
   const Evaluated got = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
-  const std::vector<double> found = errors(got, expected, 0);
-  for (std::size_t i = 0; i < found.size(); ++i) BOOST_TEST(found[i] <= (i == 0 ? 2e-2 : 3e-2), i << ": " << found[i]);
+  BOOST_TEST(relative_difference(got.out, expected.out) <= 2e-2);
+  for (std::size_t i = 0; i < got.gradients.size(); ++i)
+    BOOST_TEST(relative_difference(got.gradients[i], expected.gradients[i]) <= 3e-2, "gradient " << i);
   const Evaluated again = evaluate(*encoding, rounded.on(shape.device), span, {.route = Route::kAuto});
   BOOST_TEST(again.out.equal(got.out));
   for (std::size_t i = 0; i < got.gradients.size(); ++i) BOOST_TEST(again.gradients[i].equal(got.gradients[i]), "gradient " << i);
@@ -146,7 +148,7 @@ BOOST_DATA_TEST_CASE(a_frozen_model_trains_its_bias, data::make({"t5", "fire"}),
   };
   const Evaluated expected = gradients(*pair.cpu, pair.on_cpu, pair.cpu_span, Route::kReference),
                   got = gradients(*pair.gpu, pair.on_gpu, pair.gpu_span, Route::kAuto);
-  for (const double error : errors(got, expected, 1)) BOOST_TEST(error <= kRounded);
+  for (const double error : errors(got, expected, kFloor)) BOOST_TEST(error <= kRounded);
 }
 
 BOOST_AUTO_TEST_SUITE_END()
