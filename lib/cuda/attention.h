@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "cuda/logarithms.h"
 #include "cuda/plugin.h"
 
 #if defined(__CUDACC__)
@@ -32,8 +33,7 @@
 namespace pe::cuda {
 
 inline constexpr int kWarps = 4, kWarpLanes = 32, kThreads = kWarps * kWarpLanes;
-inline constexpr int kTile = 64;      ///< rows and columns of scores that a block has at a time
-inline constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+inline constexpr int kTile = 64;  ///< rows and columns of scores that a block has at a time
 
 /// Bytes from a row to the next in shared memory: the 16 more put eight rows' chunks of 16 into 32 different banks.
 PE_SIZE int pitch(int width) { return 2 * width + 16; }

@@ -2,7 +2,7 @@
 /// Heads of queries and keys out of a packed projection, with their norm and rotation, and rotations alone. A team of
 /// lanes takes a token; `lanes` of them share a head, so that several heads are under way at once, and what is alike
 /// for all heads of a token (cosines, sines, the place of the token) is found once. Indices within a token are 32 bits
-/// wide, packs 16 bytes.
+/// wide, packs at most 16 bytes.
 ///
 /// A body has `tokens`, `per_tile`, `parts()`, `slots(part)`, and for each lane an `Own`. A team does one part of the
 /// tokens of a tile: `open`, then for every token `begin`, then for each slot `partial`, whose results are summed over

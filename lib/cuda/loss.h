@@ -5,11 +5,10 @@
 /// `finish(row, thread, own, all)`.
 #pragma once
 
+#include "cuda/logarithms.h"
 #include "cuda/rows.h"
 
 namespace pe::cuda {
-
-inline constexpr float kLog2OfE = 1.4426950408889634F, kLnOf2 = 0.6931471805599453F;
 
 /// 2^x, 0 where that would be denormal.
 PE_BOTH float power_of_2(float x) {
@@ -30,7 +29,7 @@ struct LogSum {
 };
 
 /// e^x over 2^top.
-PE_BOTH float term(float x, float top) { return power_of_2(fmaf(x, kLog2OfE, -top)); }
+PE_BOTH float term(float x, float top) { return power_of_2(fmaf(x, kLog2E, -top)); }
 
 PE_BOTH LogSum merge(LogSum a, LogSum b) {
   const float top = fmaxf(a.top, b.top);
@@ -60,7 +59,7 @@ struct CrossEntropyLine {
 
   PE_BOTH float shaped(Value logit) const {
     const float x = static_cast<float>(logit);
-    return kCapped ? softcap - 2 * softcap / (1 + power_of_2(x * (2 * kLog2OfE / softcap))) : x;  // the cap times tanh
+    return kCapped ? softcap - 2 * softcap / (1 + power_of_2(x * (2 * kLog2E / softcap))) : x;  // the cap times tanh
   }
   PE_BOTH void take(const Pack<Value, n>& pack, LogSum& mine) const {
     float most = -INFINITY, x[n];
@@ -69,7 +68,7 @@ struct CrossEntropyLine {
       x[j] = shaped(pack.at[j]);
       most = fmaxf(most, x[j]);  // leaves NaN out, which goes on into the sum
     }
-    const float top = fmaxf(mine.top, most * kLog2OfE), base = top == -INFINITY ? 0 : top;
+    const float top = fmaxf(mine.top, most * kLog2E), base = top == -INFINITY ? 0 : top;
     float total = mine.total * power_of_2(mine.top - base);
     PE_UNROLL
     for (int j = 0; j < n; ++j) total += term(x[j], base);
@@ -103,7 +102,7 @@ struct CrossEntropyLine {
       for (std::uint32_t pack = thread; gradient && pack < packs; pack += kThreads) store<n>(values + pack * n, Pack<Value, n>{});
       return;
     }
-    const float lse = (log2f(all.total) + all.top) * kLnOf2, factor = (1.0F + 2.0F * z_loss * lse) / all.total;
+    const float lse = (log2f(all.total) + all.top) * kLn2, factor = (1.0F + 2.0F * z_loss * lse) / all.total;
     const auto slope = [&](float x, float one) {  // of the loss by the logit before the cap; `one` for the target
       const float d = term(x, all.top) * factor - one;
       return static_cast<Value>(kCapped ? d * (1.0F - x / softcap * (x / softcap)) : d);

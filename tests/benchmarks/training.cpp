@@ -257,8 +257,9 @@ class Profile {
                                                100 * of.first / wall, static_cast<double>(of.second) / steps, name));
     }
     std::sort(lines.rbegin(), lines.rend());
-    text_ =
-        fmt::format("  a step of {:.3f} ms, of which {:.3f} ms are busy:\n", 1e3 * wall / steps, 1e3 * busy / steps);
+    // On a CPU operations hold others, so that their sum says nothing.
+    const std::string share = device_.is_cuda() ? fmt::format(", of which {:.3f} ms are busy", 1e3 * busy / steps) : "";
+    text_ = fmt::format("  a step of {:.3f} ms{}:\n", 1e3 * wall / steps, share);
     for (std::size_t i = 0; i < std::min<std::size_t>(lines.size(), 30); ++i) text_ += cat("  ", lines[i].second, "\n");
   }
   const std::string& text() const { return text_; }

@@ -1,0 +1,9 @@
+/// @file
+/// What changes the base of a logarithm: the hardware's powers and logarithms are of 2.
+#pragma once
+
+namespace pe::cuda {
+
+inline constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+
+}  // namespace pe::cuda
