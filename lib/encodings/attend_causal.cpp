@@ -11,6 +11,7 @@
 #include "cuda/plugin.h"
 #include "encodings/attend_rows.h"
 #include "kernels/dispatch.h"
+#include "kernels/product_bf16.h"
 
 namespace pe::encodings {
 namespace {
@@ -81,9 +82,16 @@ Result on_cpu(const kernels::Table& kernel, const Given& in) {
   const kernels::AttentionShape shape = shape_on_cpu(in, made.out);
   const float *q = in.q.data_ptr<float>(), *k = in.k.data_ptr<float>(), *v = in.v.data_ptr<float>();
   float *out = made.out.data_ptr<float>(), *lse = made.lse.data_ptr<float>();
+  const kernels::Bf16Table* bf16 = kernels::bf16_products_of(in.q);
   at::parallel_for(0, shape.batch * shape.heads * kernels::attention_blocks(shape.queries), 1,
                    [&](std::int64_t first, std::int64_t last) {
-                     kernel.attention(shape, q, k, v, out, lse, first, last, scratch(kernels::attention_scratch(shape)));
+                     if (bf16 != nullptr) {
+                       kernel.attention_in_bf16(*bf16, shape, q, k, v, out, lse, first, last,
+                                                scratch(kernels::attention_in_bf16_scratch(shape)));
+                     } else {
+                       kernel.attention(shape, q, k, v, out, lse, first, last,
+                                        scratch(kernels::attention_scratch(shape)));
+                     }
                    });
   return made;
 }
@@ -99,9 +107,15 @@ Gradients backward_on_cpu(const kernels::Table& kernel, const Given& in, const R
                                        table_too ? tables.data_ptr<float>() : nullptr};
   const float *q = in.q.data_ptr<float>(), *k = in.k.data_ptr<float>(), *v = in.v.data_ptr<float>();
   const float *out = made.out.data_ptr<float>(), *upstream = dout.data_ptr<float>(), *lse = made.lse.data_ptr<float>();
+  const kernels::Bf16Table* bf16 = kernels::bf16_products_of(in.q);
   at::parallel_for(0, shape.batch * shape.groups, 1, [&](std::int64_t first, std::int64_t last) {
-    kernel.attention_backward(shape, q, k, v, out, upstream, lse, floats_or_null(dlse), to, first, last,
-                              scratch(kernels::attention_backward_scratch(shape)));
+    if (bf16 != nullptr) {
+      kernel.attention_in_bf16_backward(*bf16, shape, q, k, v, out, upstream, lse, floats_or_null(dlse), to, first,
+                                        last, scratch(kernels::attention_in_bf16_backward_scratch(shape)));
+    } else {
+      kernel.attention_backward(shape, q, k, v, out, upstream, lse, floats_or_null(dlse), to, first, last,
+                                scratch(kernels::attention_backward_scratch(shape)));
+    }
   });
   if (table_too) found.table = tables.sum(0);
   return found;

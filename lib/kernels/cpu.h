@@ -64,17 +64,70 @@ struct AttentionGradients {
 };
 
 inline constexpr std::int64_t kAttentionRows = 64;   ///< query rows of a piece of work
+inline constexpr std::int64_t kAttentionKeys = 256;  ///< keys whose logits a row holds at a time
 constexpr std::int64_t attention_blocks(std::int64_t queries) { return (queries + kAttentionRows - 1) / kAttentionRows; }
 
 inline constexpr std::int64_t kMaxTileColumns = 32;
 /// Floats of scratch memory for one caller of `attention` and of `attention_backward`.
 constexpr std::int64_t attention_scratch(const AttentionShape& s) {
   const auto padded = [](std::int64_t n) { return n + kMaxTileColumns; };
-  return padded(s.keys) * (s.width + padded(s.value_width) + 1) + 8 * (256 + padded(s.value_width));
+  return padded(s.keys) * (s.width + padded(s.value_width) + 1) + 8 * (kAttentionKeys + padded(s.value_width));
 }
 constexpr std::int64_t attention_backward_scratch(const AttentionShape& s) {
   const auto padded = [](std::int64_t n) { return n + kMaxTileColumns; };
-  return padded(s.keys) * (s.width + s.value_width + padded(s.width) + 2) + 32 * (padded(s.width) + padded(s.value_width) + 2 * 256);
+  return padded(s.keys) * (s.width + s.value_width + padded(s.width) + 2) +
+         32 * (padded(s.width) + padded(s.value_width) + 2 * kAttentionKeys);
+}
+
+// ---- Products in bf16 with fp32 sums, of fp32 matrices -------------------------------------------------------------
+//
+// Both operands are rounded to the nearest bf16 into packed memory, whose numbers are pairs of bf16 that follow each
+// other along the depth: A in rows, bf16_row(depth) pairs each; B in panels of kBf16Columns columns,
+// [bf16_pairs(depth)][columns].
+
+inline constexpr std::int64_t kBf16Rows = 64, kBf16Columns = 64;  ///< of a block of C
+inline constexpr std::int64_t kBf16PackedRows = 16;               ///< rows of A are packed so many at a time
+constexpr std::int64_t bf16_pairs(std::int64_t depth) { return (depth + 31) / 32 * 16; }
+/// Rows do not begin a power of two apart: caches keep few lines of the same last digits.
+constexpr std::int64_t bf16_row(std::int64_t depth) { return bf16_pairs(depth) + 16; }
+
+/// At most kBf16Rows × kBf16Columns of C, over a stretch of the depth. Sums begin with what C holds where `add`.
+struct Bf16Block {
+  const std::uint32_t* a = nullptr;
+  std::int64_t a_row = 0;
+  const std::uint32_t* b = nullptr;
+  float* c = nullptr;
+  std::int64_t c_row = 0;
+  std::int64_t rows = 0, columns = 0, pairs = 0;
+  bool add = false;
+};
+
+struct Bf16Table {
+  /// Pieces [first, last) of kBf16PackedRows rows of A; one of its strides is 1. Rows that A lacks are 0.
+  void (*pack_rows)(const GemmShape& shape, const float* a, std::uint32_t* packed, std::int64_t first,
+                    std::int64_t last);
+  /// Panels [first, last) of B; one of its strides is 1. Columns that B lacks are 0.
+  void (*pack_columns)(const GemmShape& shape, const float* b, std::uint32_t* packed, std::int64_t first,
+                       std::int64_t last);
+  void (*multiply)(const Bf16Block& block);
+  /// After the last of a thread's products; null: nothing to do. With AMX the tiles' state, beside which vector code is
+  /// slower.
+  void (*release)() = nullptr;
+};
+
+/// The same for attention by products in bf16.
+constexpr std::int64_t attention_in_bf16_scratch(const AttentionShape& s) {
+  const auto padded = [](std::int64_t n) { return (n + kBf16Columns - 1) / kBf16Columns * kBf16Columns; };
+  const std::int64_t keys = padded(s.keys), wide = padded(s.value_width);
+  return keys * bf16_pairs(s.width) + wide * bf16_pairs(s.keys) + s.keys + 16 +
+         kBf16Rows * (bf16_row(s.width) + kAttentionKeys + bf16_row(kAttentionKeys) + wide);
+}
+constexpr std::int64_t attention_in_bf16_backward_scratch(const AttentionShape& s) {
+  const auto padded = [](std::int64_t n) { return (n + kBf16Columns - 1) / kBf16Columns * kBf16Columns; };
+  const std::int64_t keys = padded(s.keys), wide = padded(s.width), wide_v = padded(s.value_width);
+  return keys * (bf16_pairs(s.width) + bf16_pairs(s.value_width)) + wide * bf16_pairs(s.keys) + 2 * (s.keys + 16) +
+         kBf16Rows * (bf16_row(s.width) + bf16_row(s.value_width) + 2 * kAttentionKeys + bf16_row(kAttentionKeys)) +
+         bf16_pairs(kBf16Rows) * (wide + wide_v) + kAttentionKeys * bf16_row(kBf16Rows);
 }
 
 struct Table {
@@ -116,39 +169,19 @@ struct Table {
   void (*attention)(const AttentionShape& shape, const float* q, const float* k, const float* v, float* out, float* lse,
                     std::int64_t first, std::int64_t last, float* scratch);
   /// @param dlse [B,H,T] or null. Pieces [first, last) of B · G.
-  void (*attention_backward)(const AttentionShape& shape, const float* q, const float* k, const float* v, const float* out,
-                             const float* dout, const float* lse, const float* dlse, AttentionGradients to, std::int64_t first,
-                             std::int64_t last, float* scratch);
-};
+  void (*attention_backward)(const AttentionShape& shape, const float* q, const float* k, const float* v,
+                             const float* out, const float* dout, const float* lse, const float* dlse,
+                             AttentionGradients to, std::int64_t first, std::int64_t last, float* scratch);
 
-// ---- Products in bf16 with fp32 sums, of fp32 matrices -------------------------------------------------------------
-//
-// Both operands are rounded to the nearest bf16 into packed memory, whose numbers are pairs of bf16 that follow each other
-// along the depth: A in rows, bf16_row(depth) pairs each; B in panels of kBf16Columns columns, [bf16_pairs(depth)][columns].
-
-inline constexpr std::int64_t kBf16Rows = 64, kBf16Columns = 64;   ///< of a block of C
-inline constexpr std::int64_t kBf16PackedRows = 16;                ///< rows of A are packed so many at a time
-constexpr std::int64_t bf16_pairs(std::int64_t depth) { return (depth + 31) / 32 * 16; }
-/// Rows do not begin a power of two apart: caches keep few lines of the same last digits.
-constexpr std::int64_t bf16_row(std::int64_t depth) { return bf16_pairs(depth) + 16; }
-
-/// At most kBf16Rows × kBf16Columns of C, over a stretch of the depth. Sums begin with what C holds where `add`.
-struct Bf16Block {
-  const std::uint32_t* a = nullptr;
-  std::int64_t a_row = 0;
-  const std::uint32_t* b = nullptr;
-  float* c = nullptr;
-  std::int64_t c_row = 0;
-  std::int64_t rows = 0, columns = 0, pairs = 0;
-  bool add = false;
-};
-
-struct Bf16Table {
-  /// Pieces [first, last) of kBf16PackedRows rows of A; one of its strides is 1. Rows that A lacks are 0.
-  void (*pack_rows)(const GemmShape& shape, const float* a, std::uint32_t* packed, std::int64_t first, std::int64_t last);
-  /// Panels [first, last) of B; one of its strides is 1. Columns that B lacks are 0.
-  void (*pack_columns)(const GemmShape& shape, const float* b, std::uint32_t* packed, std::int64_t first, std::int64_t last);
-  void (*multiply)(const Bf16Block& block);
+  /// The same, all products by `by` in bf16 with fp32 sums: queries, keys, values, weights, what comes from above and
+  /// slopes of logits are rounded as they are packed. Logits, softmax and results stay fp32.
+  void (*attention_in_bf16)(const Bf16Table& by, const AttentionShape& shape, const float* q, const float* k,
+                            const float* v, float* out, float* lse, std::int64_t first, std::int64_t last,
+                            float* scratch);
+  void (*attention_in_bf16_backward)(const Bf16Table& by, const AttentionShape& shape, const float* q, const float* k,
+                                     const float* v, const float* out, const float* dout, const float* lse,
+                                     const float* dlse, AttentionGradients to, std::int64_t first, std::int64_t last,
+                                     float* scratch);
 };
 
 /// Null where this CPU lacks AVX512-BF16.

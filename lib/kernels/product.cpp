@@ -19,8 +19,9 @@ using at::Tensor;
 /// c (+)= a · b in bf16 where that was asked for, else by our kernel where that is the faster one: narrow products, which a
 /// library packs for longer than it multiplies. @return false where it is not.
 bool by_own_kernel(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
-  if (multiplies_in_bf16(a) && multiplies_in_bf16(b) && multiplies_in_bf16(c) && c.stride(1) == 1) {
-    product_in_bf16(a, b, c, accumulate);
+  const Bf16Table* bf16 = bf16_products_of(a);
+  if (bf16 != nullptr && bf16_products_of(b) != nullptr && bf16_products_of(c) != nullptr && c.stride(1) == 1) {
+    product_in_bf16(*bf16, a, b, c, accumulate);
     return true;
   }
   const auto gemm = cpu_table().gemm;

@@ -16,7 +16,8 @@ namespace {
 using at::BFloat16;
 using at::Tensor;
 
-Bf16Unit unit = Bf16Unit::kNone;
+const Bf16Table* stand_in = nullptr;
+const Bf16Table* chosen = nullptr;
 
 /// The sums of a block begin anew so often: what a block reads of both operands stays in a core's caches.
 constexpr std::int64_t kPairs = 256;
@@ -26,6 +27,8 @@ void multiply_by_amx(const Bf16Block& block) {
                               block.add, reinterpret_cast<const BFloat16*>(block.a),
                               reinterpret_cast<const BFloat16*>(block.b), block.c);
 }
+
+void release_amx() { at::native::cpublas::brgemm_release(); }
 
 std::int64_t parts(std::int64_t whole, std::int64_t part) { return (whole + part - 1) / part; }
 
@@ -42,18 +45,29 @@ Tensor pairs_memory(std::int64_t rows, std::int64_t pairs, const Tensor& like) {
 
 }  // namespace
 
-bool can_multiply_in_bf16(Bf16Unit by) {
-  if (by == Bf16Unit::kNone) return true;
-  return bf16_table() != nullptr && (by != Bf16Unit::kAmx || at::native::cpublas::could_pack(at::kBFloat16));
+void stand_in_for_bf16(const Bf16Table* table) { stand_in = table; }
+bool stands_in_for_bf16() { return stand_in != nullptr; }
+
+const Bf16Table* bf16_table_of(Bf16Unit by) {
+  if (by == Bf16Unit::kNone) return nullptr;
+  if (stand_in != nullptr) return stand_in;
+  const Bf16Table* own = bf16_table();
+  if (own == nullptr || by == Bf16Unit::kAvx512) return own;
+  if (!at::native::cpublas::could_pack(at::kBFloat16)) return nullptr;
+  static const Bf16Table amx{own->pack_rows, own->pack_columns, multiply_by_amx, release_amx};
+  return &amx;
 }
 
-void multiply_in_bf16(Bf16Unit by) { unit = by; }
+bool can_multiply_in_bf16(Bf16Unit by) { return by == Bf16Unit::kNone || bf16_table_of(by) != nullptr; }
+
+void multiply_in_bf16(Bf16Unit by) { chosen = bf16_table_of(by); }
 
 const char* name_of(Bf16Unit by) { return by == Bf16Unit::kAmx ? "AMX" : "AVX512-BF16"; }
 
-bool multiplies_in_bf16(const Tensor& x) { return unit != Bf16Unit::kNone && cpu_for(x) != nullptr; }
+const Bf16Table* bf16_products_of(const Tensor& x) { return cpu_for(x) != nullptr ? chosen : nullptr; }
 
-void product_in_bf16(const Tensor& left, const Tensor& right, const Tensor& c, bool accumulate) {
+void product_in_bf16(const Bf16Table& table, const Tensor& left, const Tensor& right, const Tensor& c,
+                     bool accumulate) {
   const Tensor a = readable(left), b = readable(right);
   const std::int64_t rows = a.size(0), depth = a.size(1), columns = b.size(1);
   if (rows == 0 || columns == 0) return;
@@ -61,7 +75,6 @@ void product_in_bf16(const Tensor& left, const Tensor& right, const Tensor& c, b
     if (!accumulate) c.zero_();
     return;
   }
-  const Bf16Table& table = *bf16_table();
   // A row or column alone has a stride that means nothing.
   const GemmShape shape{rows, columns, depth, a.stride(0), a.stride(1), b.stride(0), b.stride(1), c.stride(0)};
   const std::int64_t pairs = bf16_pairs(depth), row = bf16_row(depth);
@@ -77,7 +90,6 @@ void product_in_bf16(const Tensor& left, const Tensor& right, const Tensor& c, b
   at::parallel_for(0, panels, grain(kBf16Columns * depth),
                    [&](std::int64_t first, std::int64_t last) { table.pack_columns(shape, from_b, pb, first, last); });
   float* to = c.data_ptr<float>();
-  const bool amx = unit == Bf16Unit::kAmx;
   // Each element is summed by one thread, over stretches of the depth in their order: threads change no bits.
   at::parallel_for(0, panels * blocks, grain(kBf16Rows * kBf16Columns * depth / 16),
                    [&](std::int64_t first, std::int64_t last) {
@@ -93,15 +105,10 @@ void product_in_bf16(const Tensor& left, const Tensor& right, const Tensor& c, b
                                                .columns = std::min(kBf16Columns, columns - j),
                                                .pairs = std::min(kPairs, pairs - from),
                                                .add = accumulate || from > 0};
-                         if (amx)
-                           multiply_by_amx(block);
-                         else
-                           table.multiply(block);
+                         table.multiply(block);
                        }
                      }
-                     if (amx)
-                       at::native::cpublas::brgemm_release();  // else the next vector code of this thread runs beside
-                                                               // the tiles' state
+                     if (table.release != nullptr) table.release();
                    });
 }
 

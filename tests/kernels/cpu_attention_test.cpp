@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "instruction_sets.h"
+#include "kernels/product_bf16.h"
+#include "portable_bf16.h"
 #include "support/random.h"
 
 namespace {
@@ -118,8 +120,17 @@ Results naive(const Inputs& in) {
 
 constexpr float kGuard = 12345;
 
-/// By the kernels, in `parts` calls each; what they overwrite and their scratch memory hold NaN before, and a guard behind.
-Results by_kernels(const Table& table, const Inputs& in, std::int64_t parts) {
+/// What multiplies in bf16 here: plain loops, and what this CPU has.
+std::vector<const Bf16Table*> bf16_tables() {
+  std::vector<const Bf16Table*> tables{&pe::test::PortableBf16::table};
+  for (const auto unit : {Bf16Unit::kAvx512, Bf16Unit::kAmx})
+    if (const Bf16Table* table = bf16_table_of(unit)) tables.push_back(table);
+  return tables;
+}
+
+/// By the kernels, in `parts` calls each, products in bf16 where `bf16` says by what; what they overwrite and their
+/// scratch memory hold NaN before, and a guard behind.
+Results by_kernels(const Table& table, const Inputs& in, std::int64_t parts, const Bf16Table* bf16 = nullptr) {
   const auto& [B, H, G, T, S, d, dv, with_table, documents, sum_gradient] = in.of;
   const auto empty = [](std::int64_t n) {
     Values v(static_cast<std::size_t>(n + 1), std::numeric_limits<float>::quiet_NaN());
@@ -135,13 +146,26 @@ Results by_kernels(const Table& table, const Inputs& in, std::int64_t parts) {
       BOOST_TEST(scratch.back() == kGuard);
     }
   };
-  in_parts(B * H * attention_blocks(T), attention_scratch(in.shape), [&](std::int64_t first, std::int64_t last, float* scratch) {
-    table.attention(in.shape, in.q, in.k, in.v, r.out.data(), r.lse.data(), first, last, scratch);
+  const std::int64_t forward_floats =
+      bf16 != nullptr ? attention_in_bf16_scratch(in.shape) : attention_scratch(in.shape);
+  in_parts(B * H * attention_blocks(T), forward_floats, [&](std::int64_t first, std::int64_t last, float* scratch) {
+    if (bf16 != nullptr)
+      table.attention_in_bf16(*bf16, in.shape, in.q, in.k, in.v, r.out.data(), r.lse.data(), first, last, scratch);
+    else
+      table.attention(in.shape, in.q, in.k, in.v, r.out.data(), r.lse.data(), first, last, scratch);
   });
   const AttentionGradients to{r.dq.data(), r.dk.data(), r.dv.data(), with_table ? r.dtable.data() : nullptr};
-  in_parts(B * G, attention_backward_scratch(in.shape), [&](std::int64_t first, std::int64_t last, float* scratch) {
-    table.attention_backward(in.shape, in.q, in.k, in.v, r.out.data(), in.dout.data(), r.lse.data(),
-                             sum_gradient ? in.dlse.data() : nullptr, to, first, last, scratch);
+  const float* dlse = sum_gradient ? in.dlse.data() : nullptr;
+  const std::int64_t backward_floats =
+      bf16 != nullptr ? attention_in_bf16_backward_scratch(in.shape) : attention_backward_scratch(in.shape);
+  in_parts(B * G, backward_floats, [&](std::int64_t first, std::int64_t last, float* scratch) {
+    if (bf16 != nullptr) {
+      table.attention_in_bf16_backward(*bf16, in.shape, in.q, in.k, in.v, r.out.data(), in.dout.data(), r.lse.data(),
+                                       dlse, to, first, last, scratch);
+    } else {
+      table.attention_backward(in.shape, in.q, in.k, in.v, r.out.data(), in.dout.data(), r.lse.data(), dlse, to, first,
+                               last, scratch);
+    }
   });
   for (Values* values : {&r.out, &r.lse, &r.dq, &r.dk, &r.dv, &r.dtable}) {
     BOOST_TEST(values->back() == kGuard);
@@ -150,31 +174,32 @@ Results by_kernels(const Table& table, const Inputs& in, std::int64_t parts) {
   return r;
 }
 
-void compare(const char* what, const Values& found, const Values& expected) {
+void compare(const char* what, const Values& found, const Values& expected, double bound = 5e-6) {
   double most = 1, off = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
     most = std::max(most, std::abs(static_cast<double>(expected[i])));
     const double difference = std::abs(static_cast<double>(found[i]) - expected[i]);
     off = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(off, difference);
   }
-  BOOST_TEST(off <= 5e-6 * most, what << " is off by " << off << " of " << most);
+  BOOST_TEST(off <= bound * most, what << " is off by " << off << " of " << most);
 }
+
+// Remainders in every dimension, more keys than one block holds, heads that share keys, wider and narrower values.
+constexpr Case kCases[] = {
+    {1, 1, 1, 1, 1, 1, 1, true, false, false},       {2, 2, 2, 65, 65, 16, 16, false, false, false},
+    {2, 4, 2, 100, 100, 33, 33, true, false, false}, {1, 2, 1, 37, 301, 32, 32, true, false, true},
+    {1, 3, 1, 600, 600, 20, 48, true, false, true},  {2, 2, 2, 310, 310, 64, 64, false, true, false},
+    {2, 2, 1, 290, 330, 48, 17, true, true, true},   {1, 1, 1, 258, 258, 130, 7, true, false, false},
+};
 
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(cpu_attention)
 
-// Remainders in every dimension, more keys than one block holds, heads that share keys, wider and narrower values.
 BOOST_AUTO_TEST_CASE(is_that_of_loops_in_float64) {
-  const Case cases[] = {
-      {1, 1, 1, 1, 1, 1, 1, true, false, false},       {2, 2, 2, 65, 65, 16, 16, false, false, false},
-      {2, 4, 2, 100, 100, 33, 33, true, false, false}, {1, 2, 1, 37, 301, 32, 32, true, false, true},
-      {1, 3, 1, 600, 600, 20, 48, true, false, true},  {2, 2, 2, 310, 310, 64, 64, false, true, false},
-      {2, 2, 1, 290, 330, 48, 17, true, true, true},   {1, 1, 1, 258, 258, 130, 7, true, false, false},
-  };
   for (const std::string& set : instruction_sets()) {
     const Table& table = table_for(set);
-    for (const Case& c : cases) {
+    for (const Case& c : kCases) {
       const Inputs in(c);
       const Results expected = naive(in), found = by_kernels(table, in, 1);
       BOOST_TEST_CONTEXT(set << ", " << c.queries << " of " << c.keys << " rows of " << c.width << " and " << c.value_width) {
@@ -189,16 +214,44 @@ BOOST_AUTO_TEST_CASE(is_that_of_loops_in_float64) {
   }
 }
 
+// Of operands that bf16 holds logits are exact, and so are their sums; weights and slopes keep eight bits.
+BOOST_AUTO_TEST_CASE(in_bf16_is_that_of_loops_but_for_rounded_weights) {
+  for (const std::string& set : instruction_sets()) {
+    for (const Bf16Table* bf16 : bf16_tables()) {
+      for (const Case& c : kCases) {
+        Inputs in(c);
+        for (Values* values : {&in.packed, &in.dout})
+          for (float& x : *values) x = c10::BFloat16(x);
+        const Results expected = naive(in), found = by_kernels(table_for(set), in, 1, bf16);
+        BOOST_TEST_CONTEXT(set << ", " << c.queries << " of " << c.keys << " rows of " << c.width << " and "
+                               << c.value_width) {
+          compare("lse", found.lse, expected.lse);
+          compare("out", found.out, expected.out, 2e-3);
+          compare("dq", found.dq, expected.dq, 5e-3);
+          compare("dk", found.dk, expected.dk, 5e-3);
+          compare("dv", found.dv, expected.dv, 2e-3);
+          if (c.table) compare("dtable", found.dtable, expected.dtable, 2e-3);
+        }
+      }
+    }
+  }
+}
+
 // Threads take pieces as they come, and a resumed run may have another number of them.
 BOOST_AUTO_TEST_CASE(gives_the_same_bits_however_it_is_shared_out) {
   const Inputs in({2, 4, 2, 300, 300, 32, 32, true, true, true});
+  std::vector<const Bf16Table*> products = bf16_tables();
+  products.push_back(nullptr);  // fp32
   for (const std::string& set : instruction_sets()) {
-    const Results whole = by_kernels(table_for(set), in, 1);
-    for (const std::int64_t parts : {2, 3, 7, 40}) {
-      const Results shared = by_kernels(table_for(set), in, parts);
-      BOOST_TEST_CONTEXT(set << " in " << parts) {
-        for (const auto member : {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv, &Results::dtable})
-          BOOST_TEST((shared.*member == whole.*member));
+    for (const Bf16Table* bf16 : products) {
+      const Results whole = by_kernels(table_for(set), in, 1, bf16);
+      for (const std::int64_t parts : {2, 3, 7, 40}) {
+        const Results shared = by_kernels(table_for(set), in, parts, bf16);
+        BOOST_TEST_CONTEXT(set << " in " << parts << (bf16 != nullptr ? ", bf16" : "")) {
+          for (const auto member :
+               {&Results::out, &Results::lse, &Results::dq, &Results::dk, &Results::dv, &Results::dtable})
+            BOOST_TEST((shared.*member == whole.*member));
+        }
       }
     }
   }
@@ -209,10 +262,12 @@ BOOST_AUTO_TEST_CASE(what_is_not_a_number_is_not_hidden) {
   Inputs in({1, 1, 1, 300, 300, 16, 16, true, false, false});
   in.packed[280 * in.row + in.of.width] = std::numeric_limits<float>::quiet_NaN();   // key 280
   for (const std::string& set : instruction_sets()) {
-    const Results found = by_kernels(table_for(set), in, 1);
-    for (std::int64_t t = 0; t < 300; ++t) {
-      BOOST_REQUIRE(std::isnan(found.lse[t]) == (t >= 280));
-      BOOST_REQUIRE(std::isnan(found.out[t * 16]) == (t >= 280));
+    for (const Bf16Table* bf16 : {static_cast<const Bf16Table*>(nullptr), &pe::test::PortableBf16::table}) {
+      const Results found = by_kernels(table_for(set), in, 1, bf16);
+      for (std::int64_t t = 0; t < 300; ++t) {
+        BOOST_REQUIRE(std::isnan(found.lse[t]) == (t >= 280));
+        BOOST_REQUIRE(std::isnan(found.out[t * 16]) == (t >= 280));
+      }
     }
   }
 }

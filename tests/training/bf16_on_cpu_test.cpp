@@ -5,7 +5,7 @@
 #include <map>
 
 #include "artifact/metrics.h"
-#include "kernels/product_bf16.h"
+#include "kernels/portable_bf16.h"
 #include "model/device.h"
 #include "small_run.h"
 #include "support/error.h"
@@ -16,14 +16,6 @@ using namespace pe::test;
 using training::TrainConfig;
 
 namespace {
-
-struct HasBf16 {
-  boost::test_tools::assertion_result operator()(boost::unit_test::test_unit_id) const {
-    boost::test_tools::assertion_result result(kernels::can_multiply_in_bf16());
-    if (!result) result.message() << "this CPU has no AVX512-BF16";
-    return result;
-  }
-};
 
 TrainConfig config_of(model::Precision dtype, std::int64_t seed) {
   TrainConfig config = small_config();
@@ -40,14 +32,9 @@ TrainConfig config_of(model::Precision dtype, std::int64_t seed) {
   return config;
 }
 
-/// fp32 again, whatever a test left.
-struct Fp32Again {
-  ~Fp32Again() { kernels::multiply_in_bf16(kernels::Bf16Unit::kNone); }
-};
-
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(bf16_on_cpu, *boost::unit_test::precondition(HasBf16{}) * boost::unit_test::fixture<Fp32Again>())
+BOOST_AUTO_TEST_SUITE(bf16_on_cpu, *boost::unit_test::fixture<Bf16OnAnyCpu>())
 
 BOOST_AUTO_TEST_CASE(losses_differ_from_fp32_by_less_than_seeds_differ) {
   const TempFolder folder;

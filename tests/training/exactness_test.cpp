@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <functional>
 
-#include "small_run.h"
-#include "kernels/product_bf16.h"
+#include "kernels/portable_bf16.h"
 #include "model/device.h"
+#include "small_run.h"
 #include "support/error.h"
 #include "support/random.h"
 #include "training/branch_decay.h"
@@ -70,7 +70,8 @@ const std::vector<Kind>& kinds() {
          c.train.optimizer.clip = 1e-3;
        }},
       // Wide enough that LibTorch's products do the work, and that threads share it.
-      {"wide", [](TrainConfig& c) {
+      {"wide",
+       [](TrainConfig& c) {
          c.model.width = 320;
          c.model.heads = 5;
          c.model.layers = 1;
@@ -78,10 +79,10 @@ const std::vector<Kind>& kinds() {
          c.train.tokens = 12 * 4 * 128;
        }},
       {"past the first logit sample and an epoch", [](TrainConfig& c) { c.train.tokens = 120 * 4 * 8; }},
-      {"products in bf16, where the CPU has them",
+      {"products in bf16",
        [](TrainConfig& c) {
          c.model.width = 64;
-         if (kernels::can_multiply_in_bf16()) c.compute.dtype = model::Precision::kBf16;
+         c.compute.dtype = model::Precision::kBf16;
        }},
   };
   return all;
@@ -129,7 +130,7 @@ int finish(const Attempt& attempt_at, const fs::path& folder, const fs::path& da
 
 }  // namespace
 
-BOOST_AUTO_TEST_SUITE(exactness, *boost::unit_test::fixture<NoStop>())
+BOOST_AUTO_TEST_SUITE(exactness, *boost::unit_test::fixture<NoStop>() * boost::unit_test::fixture<Bf16OnAnyCpu>())
 
 BOOST_AUTO_TEST_CASE(interrupted_at_random_steps_gives_the_bytes_of_the_undisturbed_run) {
   const TempFolder folder;
