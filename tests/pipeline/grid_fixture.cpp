@@ -454,6 +454,7 @@ std::vector<std::string> FakeStore::run(const Graph& graph, const PlanOptions& o
         results[{key, step}] = std::move(result);
         past[task.stage->name].push_back(
             make_past_task({key, step}, task.stage->name, task.id, support::cat(100000 + ++clock), preimage));
+        past[task.stage->name].back().pipeline = *pipelines_.insert(graph.name).first;
       }
       hints[task.plan_key] = key;
       made[i] = true;

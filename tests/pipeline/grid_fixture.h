@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,9 @@ class FakeStore : public pipeline::StoreView {
   /// Contents of a stage's outputs where they are to be told apart or not: stage name → content; otherwise the key's.
   std::map<std::string, std::string> fixed_content;
   int clock = 0;
+
+ private:
+  std::set<std::string> pipelines_;  ///< names that `past` points to
 };
 
 }  // namespace pe::test

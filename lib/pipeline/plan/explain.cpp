@@ -126,14 +126,21 @@ class Past {
  public:
   explicit Past(const StoreView& store) : store_(store) {}
 
-  /// The newest earlier result of an instance with another key; null when there is none.
-  const PastTask* find(const std::string& stage, const std::string& id, const std::string& other_than) {
-    const PastTask* newest = nullptr;
+  /// The newest earlier result of an instance with another key, of this pipeline where it has one; null when there is
+  /// none.
+  const PastTask* find(const std::string& pipeline, const std::string& stage, const std::string& id,
+                       const std::string& other_than) {
+    const PastTask* best = nullptr;
+    const auto better = [&](const PastTask& task) {
+      if (!best) return true;
+      const bool own = task.pipeline == pipeline;
+      return own == (best->pipeline == pipeline) ? newer(task, *best) : own;
+    };
     const auto [from, to] = of(stage).by_id.equal_range(id);
     for (auto at = from; at != to; ++at) {
-      if (at->second->key.key != other_than && (!newest || newer(*at->second, *newest))) newest = at->second;
+      if (at->second->key.key != other_than && better(*at->second)) best = at->second;
     }
-    return newest;
+    return best;
   }
 
   /// The newest of each other stage label that ran at the same point of the axes: what this stage may have been called.
@@ -229,11 +236,21 @@ class Explainer {
     }
     // A key that is only presumed may be that of the newest result, which is then the one to compare with.
     const std::string own = task.is_trajectory() || !planned.key_is_exact ? "" : planned.task_key;
-    if (const PastTask* before = past_.find(task.stage->name, task.id, own)) {
+    if (const PastTask* before = past_.find(graph_.name, task.stage->name, task.id, own)) {
       explanation.against = before->key.key;
       explanation.against_id = before->id;
       explanation.against_run = before->run;
       explanation.causes = compare(index, *before);
+      if (before->pipeline != graph_.name && !before->pipeline.empty() && !explanation.causes.empty()) {
+        // Nobody changed what differs: the two share a store and a name.
+        const bool near = explanation.causes.size() <= kNear;
+        Cause first{ReasonKind::kNew, "no result of this pipeline yet", {}, {}, {}};
+        if (near)
+          first.what += cat("; beside that of pipeline ", before->pipeline);
+        else
+          explanation.causes.clear();
+        explanation.causes.insert(explanation.causes.begin(), std::move(first));
+      }
       if (explanation.causes.empty() && explanation.follows.empty()) {
         // The recipe is as it was: a step of the trajectory that nobody asked for yet, or a result that was forgotten.
         explanation.causes.push_back(

@@ -35,7 +35,8 @@ struct Explanation {
 /// Explains one task.
 Explanation explain(const Graph& graph, const Plan& plan, const StoreView& store, std::size_t task);
 
-/// What to compare tasks with, instead of the newest earlier result of the same instance.
+/// What to compare tasks with, instead of the newest earlier result of the same instance, of this pipeline where it has
+/// one.
 using Against = std::map<std::size_t, PastTask>;
 
 /// Explains several; what they share is looked up once.

@@ -13,7 +13,7 @@ namespace pe::pipeline {
 
 namespace {
 
-constexpr std::string_view kHistoryMagic = "pe-history/1\n";
+constexpr std::string_view kHistoryMagic = "pe-history/2\n";
 
 struct Texts {
   std::string stage, id, ended, run, build, config, externals, inputs;
@@ -99,13 +99,15 @@ History::History(const Store& store) : path_(store.root() / "memo" / "history") 
       past.gpus = static_cast<std::int64_t>(record->occasion["gpus"].size());
     }
     for (const OutputRecord& output : record->outputs) past.bytes += output.bytes;
-    // The run's id is a text of its own, which the others' owner does not hold.
+    // Texts of their own, which the others' owner does not hold.
     struct Named {
-      std::string run;
+      std::string run, pipeline;
       std::shared_ptr<const void> rest;
     };
-    auto named = std::make_shared<Named>(Named{text_in(record->occasion, "run"), past.owner});
+    auto named = std::make_shared<Named>(
+        Named{text_in(record->occasion, "run"), text_in(record->occasion, "pipeline"), past.owner});
     past.run = named->run;
+    past.pipeline = named->pipeline;
     past.owner = std::move(named);
     by_stage_[record->stage].push_back(std::move(past));
   }
@@ -148,6 +150,7 @@ bool History::load(std::string* mark) {
       task.id = unpacker.text();
       task.ended = unpacker.text();
       task.run = part();
+      task.pipeline = part();
       task.version = static_cast<int>(unpacker.number());
       task.build = part();
       task.config = part();
@@ -174,7 +177,9 @@ void History::save(const std::string& mark) const {
   };
   for (const auto& [stage, tasks] : by_stage_) {
     for (const PastTask& task : tasks) {
-      for (const std::string_view part : {task.run, task.build, task.config, task.externals, task.inputs}) take(part);
+      for (const std::string_view part :
+           {task.run, task.pipeline, task.build, task.config, task.externals, task.inputs})
+        take(part);
     }
   }
   packer.number(parts.size());
@@ -189,6 +194,7 @@ void History::save(const std::string& mark) const {
       packer.text(task.id);
       packer.text(task.ended);
       packer.number(number_of.at(task.run));
+      packer.number(number_of.at(task.pipeline));
       packer.number(static_cast<std::uint64_t>(task.version));
       for (const std::string_view part : {task.build, task.config, task.externals, task.inputs}) {
         packer.number(number_of.at(part));

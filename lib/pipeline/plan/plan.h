@@ -23,6 +23,7 @@ struct PastTask {
   std::string_view id;                ///< instance id it had
   std::string_view ended;             ///< UTC text that sorts: newer is greater
   std::string_view run;               ///< id of the run that made it
+  std::string_view pipeline;          ///< name of the pipeline that asked for it
   int version = 0;
   std::string_view build;
   std::string_view config, externals, inputs;

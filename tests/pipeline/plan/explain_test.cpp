@@ -89,6 +89,21 @@ BOOST_AUTO_TEST_CASE(a_stage_with_another_name_is_compared_with_the_one_it_was) 
   BOOST_TEST(line->find(" -> 0.5") != std::string::npos, *line);
 }
 
+// Pipelines share a store, and names of stages too: what differs between two of them is no change of anybody's.
+BOOST_AUTO_TEST_CASE(a_pipeline_is_compared_with_itself_where_it_can_be) {
+  const GridFolder folder;
+  FakeStore store;
+  store.run(folder.keyed(kGrid, few()));
+  std::string other = kGrid;
+  other.replace(other.find("fineweb_grid"), 12, "another_grid");
+  const Graph graph = folder.keyed(other, few({"report.style=fancy"}));
+  BOOST_TEST(
+      lines(graph, store) ==
+      (Lines{"1 report: no result of this pipeline yet; beside that of pipeline fineweb_grid; style plain -> fancy"}));
+  store.run(graph);  // newer
+  BOOST_TEST(lines(folder.keyed(kGrid, few({"report.style=bold"})), store) == (Lines{"1 report: style plain -> bold"}));
+}
+
 BOOST_AUTO_TEST_CASE(a_raised_result_version_is_named) {
   const GridFolder folder;
   FakeStore store;

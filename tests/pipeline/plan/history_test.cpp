@@ -23,8 +23,12 @@ Record record(int i) {
   record.key = {support::canonical_hash("pe/task/1", record.preimage), i % 3 == 0 ? i : -1};
   record.plan_key = support::sha256_hex("plan" + std::to_string(i));
   record.config = Json::object();
-  record.occasion = {{"ended", "2026-01-01T00:00:" + std::to_string(10 + i)}, {"run", "r1"}, {"wall_s", 2.5 * i},
-                     {"expected_s", 2.0 * i}, {"gpus", {"0"}}};
+  record.occasion = {{"ended", "2026-01-01T00:00:" + std::to_string(10 + i)},
+                     {"run", "r1"},
+                     {"pipeline", i % 2 ? "grid" : "other"},
+                     {"wall_s", 2.5 * i},
+                     {"expected_s", 2.0 * i},
+                     {"gpus", {"0"}}};
   return record;
 }
 
@@ -42,9 +46,10 @@ std::string text_of(const History& history) {
   for (const auto& [stage, tasks] : history.stages()) {
     for (const PastTask& task : tasks) {
       text += stage + " " + task.key.short_name() + " " + std::string(task.id) + " " + std::string(task.ended) + " " +
-              std::string(task.run) + " " + std::to_string(task.wall_s) + " " + std::to_string(task.expected_s) + " " +
-              std::to_string(task.gpus) + " " + std::to_string(task.version) + " " +
-              Json::from_cbor(task.config).dump() + Json::from_cbor(task.inputs).dump() + std::string(task.build) + "\n";
+              std::string(task.run) + " " + std::string(task.pipeline) + " " + std::to_string(task.wall_s) + " " +
+              std::to_string(task.expected_s) + " " + std::to_string(task.gpus) + " " + std::to_string(task.version) +
+              " " + Json::from_cbor(task.config).dump() + Json::from_cbor(task.inputs).dump() +
+              std::string(task.build) + "\n";
     }
   }
   return text;
