@@ -164,6 +164,21 @@ BOOST_AUTO_TEST_CASE(rows_of_figures_are_named_by_what_tells_them_apart) {
   BOOST_TEST(row_names(results, {}).empty());
 }
 
+// As in pipelines/exploration.yml, whose report has models of text and models of tasks.
+BOOST_AUTO_TEST_CASE(models_to_which_no_text_was_read_have_no_differences) {
+  Results results = perplexities({.encodings = {"rope", "none"}});
+  const std::size_t rows = table_of(section_of("differences", results), "differences").rows.size();
+  for (Arm& arm : results.arms) arm.variant = "text";
+  results.variants = {"text", "task"};
+  for (const char* encoding : {"rope", "none"}) {
+    results.arms.push_back({encoding, "task", {results.runs.size()}});
+    results.runs.push_back({.encoding = encoding, .seed = "1"});
+  }
+  const Section section = section_of("differences", results);
+  BOOST_TEST(table_of(section, "differences").rows.size() == rows);
+  BOOST_TEST(section.figures.at(0).y_names.size() == 1U);
+}
+
 // As in pipelines/scaffold_nope_rope_yarn_pope.yml, where every row read "rope, evaluate, scaffold, d…".
 BOOST_AUTO_TEST_CASE(rows_of_dropped_encodings_show_when_they_were_dropped) {
   const Results one = perplexities({.encodings = {"rope"}});

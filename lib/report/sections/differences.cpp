@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "report/comparison.h"
 #include "report/section.h"
@@ -178,10 +179,15 @@ Section differences_section(const Results& results, Palette& palette) {
   if (results.lm.empty()) return section;
   const std::string headline = headline_protocol(results);
 
+  // Models of tasks are in the same report, and no text was read to them.
+  std::set<std::size_t> runs;
+  for (const LmCell& cell : results.lm) runs.insert(cell.run);
+  const std::vector<const Arm*> read = arms_with(results, runs);
+  const auto was_read = [&](const Arm* arm) { return std::find(read.begin(), read.end(), arm) != read.end(); };
   std::vector<std::pair<const Arm*, const Arm*>> arms;
   for (const Arm& arm : results.arms) {
     const Arm* base = find_arm(results, results.baseline, arm.variant);
-    if (base && base != &arm) arms.emplace_back(&arm, base);
+    if (base && base != &arm && (was_read(&arm) || was_read(base))) arms.emplace_back(&arm, base);
   }
   if (!arms.empty()) {
     const std::string against = cat(results.baseline, tells_variants(results) ? " of the same variant" : "");
