@@ -110,21 +110,21 @@ struct Bf16Table {
   void (*pack_columns)(const GemmShape& shape, const float* b, std::uint32_t* packed, std::int64_t first,
                        std::int64_t last);
   void (*multiply)(const Bf16Block& block);
-  /// After the last of a thread's products; null: nothing to do. With AMX the tiles' state, beside which vector code is
-  /// slower.
+  /// After the last of a thread's products; null: nothing to do. With AMX it gives up the state of the tiles.
   void (*release)() = nullptr;
 };
 
-/// The same for attention by products in bf16.
+constexpr std::int64_t bf16_padded(std::int64_t columns) {
+  return (columns + kBf16Columns - 1) / kBf16Columns * kBf16Columns;
+}
+/// Floats of scratch memory for one caller of `attention_in_bf16` and of `attention_in_bf16_backward`.
 constexpr std::int64_t attention_in_bf16_scratch(const AttentionShape& s) {
-  const auto padded = [](std::int64_t n) { return (n + kBf16Columns - 1) / kBf16Columns * kBf16Columns; };
-  const std::int64_t keys = padded(s.keys), wide = padded(s.value_width);
+  const std::int64_t keys = bf16_padded(s.keys), wide = bf16_padded(s.value_width);
   return keys * bf16_pairs(s.width) + wide * bf16_pairs(s.keys) + s.keys + 16 +
          kBf16Rows * (bf16_row(s.width) + kAttentionKeys + bf16_row(kAttentionKeys) + wide);
 }
 constexpr std::int64_t attention_in_bf16_backward_scratch(const AttentionShape& s) {
-  const auto padded = [](std::int64_t n) { return (n + kBf16Columns - 1) / kBf16Columns * kBf16Columns; };
-  const std::int64_t keys = padded(s.keys), wide = padded(s.width), wide_v = padded(s.value_width);
+  const std::int64_t keys = bf16_padded(s.keys), wide = bf16_padded(s.width), wide_v = bf16_padded(s.value_width);
   return keys * (bf16_pairs(s.width) + bf16_pairs(s.value_width)) + wide * bf16_pairs(s.keys) + 2 * (s.keys + 16) +
          kBf16Rows * (bf16_row(s.width) + bf16_row(s.value_width) + 2 * kAttentionKeys + bf16_row(kAttentionKeys)) +
          bf16_pairs(kBf16Rows) * (wide + wide_v) + kAttentionKeys * bf16_row(kBf16Rows);
