@@ -22,7 +22,7 @@ esac
 TRAINING = """#!/bin/sh
 echo "training $*"
 case $* in
-  *tiny*) (trap '' TERM; echo $$ > "$STAND_IN_PID"; trap '' TERM; while :; do sleep 1; done) ;;
+  *tiny*) (trap '' TERM; echo 'hangs now'; while :; do sleep 1; done) ;;
   *medium*) printf '\\377\\n' ;;
 esac
 """
@@ -34,15 +34,46 @@ def program(folder, name, text):
     path.chmod(0o755)
 
 
-def call(script, *arguments, **environment):
-    return subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=120, env={**os.environ, **environment})
+def call(script, *arguments):
+    return subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def still_running(programs):
+    """Whatever runs from that folder, after the moment that a killed process takes to go."""
+    for _ in range(100):
+        found = []
+        for process in Path("/proc").iterdir():
+            try:
+                line = (process / "cmdline").read_bytes() if process.name.isdigit() else b""
+            except OSError:  # it has ended
+                continue
+            if f"{programs}/training".encode() in line:
+                found.append(line)
+        if not found:
+            return []
+        time.sleep(0.05)
+    return found
+
+
+def end_when(text, script, programs, out):
+    """Its exit code, when it is told to end as soon as its log holds the text."""
+    log = out / "first_light.txt"
+    child = subprocess.Popen([sys.executable, script, "--programs", str(programs), "--out", str(out), "--only", "device,training-tiny"],
+                             stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (log.exists() and text in log.read_text()):
+        assert time.monotonic() < deadline, f"no '{text}' in the log"
+        time.sleep(0.001)
+    assert [json.loads(line)["step"] for line in (out / "first_light.jsonl").read_text().splitlines()] == ["device"]
+    child.terminate()
+    return child.wait(60)
 
 
 def main():
     script = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as place:
         place = Path(place)
-        programs, out, pid = place / "bin", place / "out", place / "pid"
+        programs, out = place / "bin", place / "out"
         programs.mkdir()
         program(programs, "learning-tests", LEARNING_TESTS)
         program(programs, "training", TRAINING)
@@ -50,7 +81,7 @@ def main():
         program(programs, "nvidia-smi", "#!/bin/sh\necho 'a GPU that is none'\n")
 
         begin = time.monotonic()
-        ran = call(script, "--programs", str(programs), "--out", str(out), "--most", "2", STAND_IN_PID=str(pid))
+        ran = call(script, "--programs", str(programs), "--out", str(out), "--most", "2")
         assert time.monotonic() - begin < 60, "a step that hangs held everything up"
         assert ran.returncode == 1, ran
         records = [json.loads(line) for line in (out / "first_light.jsonl").read_text().splitlines()]
@@ -65,25 +96,18 @@ def main():
         log = (out / "first_light.txt").read_text(errors="replace")
         for text in ("a GPU that is none", "check failed", "training 5 --device cuda --size small", "==== encodings-few"):
             assert text in log, text
-        assert not Path(f"/proc/{pid.read_text().strip()}").exists(), "what hung still runs"
+        assert not still_running(programs.resolve()), "what hung still runs"
 
         # No time: nothing is begun, and everything is said.
         rest = place / "rest"
         ran = call(script, "--programs", str(programs), "--out", str(rest), "--minutes", "0")
         assert ran.returncode == 1 and "not begun: no time is left" in (rest / "first_light.jsonl").read_text(), ran
 
-        # A result is there while the next step runs, and stays when this script is killed.
-        killed = place / "killed"
-        child = subprocess.Popen([sys.executable, script, "--programs", str(programs), "--out", str(killed), "--only", "device,training-tiny"],
-                                 stdout=subprocess.DEVNULL, env={**os.environ, "STAND_IN_PID": str(pid)})
-        for _ in range(400):
-            if (killed / "first_light.txt").exists() and "training 3" in (killed / "first_light.txt").read_text():
-                break
-            time.sleep(0.05)
-        assert [json.loads(line)["step"] for line in (killed / "first_light.jsonl").read_text().splitlines()] == ["device"]
-        child.terminate()
-        assert child.wait(60) == 143
-        assert not Path(f"/proc/{pid.read_text().strip()}").exists(), "what was running still runs"
+        # A result is there while the next step runs, and stays when this script is told to end: while a step hangs, and while one
+        # is just being started, after its heading.
+        for repeat, text in enumerate(["hangs now"] + 10 * ["==== training-tiny"]):
+            assert end_when(text, script, programs, place / f"ended{repeat}") == 143
+            assert not still_running(programs.resolve()), f"told to end at '{text}', it left the step running"
 
         assert call(script, "--only", "device", "--programs", str(programs), "--out", str(place / "one")).returncode == 0
         unknown = call(script, "--only", "nothing")
