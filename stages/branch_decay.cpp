@@ -1,8 +1,9 @@
 // pe-branch-decay: from a stable-phase snapshot, decays the learning rate to reach a smaller budget.
+#include "training/branch_decay.h"
 #include "model/compute.h"
 #include "model/machine.h"
+#include "revisions.h"
 #include "stage/stage_main.h"
-#include "training/branch_decay.h"
 #include "training/resume.h"
 using pe::artifact::Kind;
 
@@ -11,6 +12,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "branch-decay",
        .version = 9,
+       .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Decay the learning rate from a snapshot of the stable phase.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},

@@ -1,8 +1,9 @@
 // pe-drop-pe: from a snapshot, continues without the positional encoding, or with it as the control.
+#include "training/drop_pe.h"
 #include "model/compute.h"
 #include "model/machine.h"
+#include "revisions.h"
 #include "stage/stage_main.h"
-#include "training/drop_pe.h"
 #include "training/resume.h"
 using pe::artifact::Kind;
 
@@ -11,14 +12,16 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "drop-pe",
        .version = 9,
+       .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Drop the positional encoding at a snapshot and train on with a fresh schedule.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
        .takes_ranks = true,
        .costs = {{"tokens", "drop.horizon_tokens - inputs.init.tokens"}},
-       .epilogue = "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
-                   "control with the same schedule.\n",
+       .epilogue =
+           "Model, optimizer settings, batch and data position come from the snapshot; drop.arm: nodrop is the\n"
+           "control with the same schedule.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},

@@ -4,6 +4,7 @@
 
 #include "evaluation/evaluate.h"
 #include "model/machine.h"
+#include "revisions.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
@@ -17,7 +18,11 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::EvaluateConfig>(
       argc, argv,
       {.name = "evaluate",
-       .version = 10,   // 10: kernels of AVX2 round elsewhere; 9: sums of distance_map by tiles; 8: sums inside products; logit_drift before training, too; averaged weights are a run of their own; 7: selective by a mask; 6: blocks and sliding beyond the longest context, published protocols as their sources, blow-up against a window
+       .version = 10,  // 10: kernels of AVX2 round elsewhere; 9: sums of distance_map by tiles; 8: sums inside
+                       // products; logit_drift before training, too; averaged weights are a run of their own; 7:
+                       // selective by a mask; 6: blocks and sliding beyond the longest context, published protocols as
+                       // their sources, blow-up against a window
+       .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Measure a model: perplexity against length, retrieval, algorithmic tasks, probes.",
        .inputs = {{"model", Kind::kCheckpoint},
                   {"data", Kind::kTokenShards},

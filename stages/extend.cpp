@@ -1,5 +1,6 @@
 // pe-extend: trains a checkpoint on at a longer context, with its encoding extended or another one.
 #include "training/extend.h"
+#include "revisions.h"
 
 #include "model/compute.h"
 #include "model/machine.h"
@@ -12,14 +13,16 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "extend",
        .version = 8,
+       .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Train a checkpoint on at a longer context, with its encoding extended.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
        .takes_ranks = true,
        .costs = {{"tokens", "extend.tokens"}},
-       .epilogue = "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
-                   "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",
+       .epilogue =
+           "Model, optimizer settings and seed come from the checkpoint: a snapshot, the end of a training, or what\n"
+           "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},

@@ -1,6 +1,7 @@
 // pe-sample: lets a model write texts, from prompts and from the beginnings of held-out documents.
 #include "evaluation/sample.h"
 #include "model/machine.h"
+#include "revisions.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
@@ -9,6 +10,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "sample",
        .version = 2,
+       .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Let a model write texts from prompts.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"texts", Kind::kEvalTable}},

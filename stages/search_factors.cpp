@@ -1,6 +1,7 @@
 // pe-search-factors: searches LongRoPE's divisors for a trained rotary model, and writes the model with them.
 #include "evaluation/search_factors.h"
 #include "model/machine.h"
+#include "revisions.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 
@@ -9,6 +10,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "search-factors",
        .version = 7,
+       .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Search the divisors of LongRoPE or LongRoPE2 for a trained model.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},
        .outputs = {{"extended", Kind::kCheckpoint}},

@@ -1,28 +1,32 @@
 // pe-train: trains one model on token shards and writes a checkpoint, or snapshots of it on the way.
+#include "training/train.h"
 #include "model/compute.h"
 #include "model/machine.h"
+#include "revisions.h"
 #include "stage/stage_main.h"
 #include "training/resume.h"
-#include "training/train.h"
 using pe::artifact::Kind;
 
 int main(int argc, char** argv) {
   return pe::stage::run<pe::training::TrainConfig>(
       argc, argv,
       {.name = "train",
-       .version = 9,   // raised when the same config and inputs would give other contents
+       .version = 9,  // raised when the same config and inputs would give other contents
+       .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Train a model on token shards and write a checkpoint.",
        .inputs = {{"data", Kind::kTokenShards}},
        .outputs = {{"model", Kind::kCheckpoint}, {"metrics", Kind::kMetrics}},
        .resumes = true,
        .takes_ranks = true,
-       .trajectory = pe::stage::Trajectory{
-           .horizon = "train.tokens",
-           .tokens_per_step = {"train.batch", "train.length"},
-           // With a decay of its own, or a warm-up that is a share, the horizon shapes what comes before it.
-           .free_when = {{"train.schedule", "wsd"}, {"train.decay_share", 0}, {"train.warmup_share", 0}}},
+       .trajectory =
+           pe::stage::Trajectory{
+               .horizon = "train.tokens",
+               .tokens_per_step = {"train.batch", "train.length"},
+               // With a decay of its own, or a warm-up that is a share, the horizon shapes what comes before it.
+               .free_when = {{"train.schedule", "wsd"}, {"train.decay_share", 0}, {"train.warmup_share", 0}}},
        .costs = {{"tokens", "train.tokens"}},
-       .epilogue = "Snapshots are points of the trajectory that are artifacts of their own; pe-pipeline asks for them.\n",
+       .epilogue =
+           "Snapshots are points of the trajectory that are artifacts of their own; pe-pipeline asks for them.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
        .machine = pe::model::machine},

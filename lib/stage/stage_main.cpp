@@ -30,12 +30,15 @@ std::vector<std::string> plugins_of(const StageInfo& info) {
   return plugins;
 }
 
-/// The task's key was made for one result version, and under `code: build` for one build.
+/// The task's key was made for one result version with its revisions, and under `code: build` for one build.
 void require_own_program(const WorkOrder& order, const StageInfo& info) {
   std::string found;
   if (order.version && *order.version != info.version) {
     found = support::cat("result version ", *order.version, " of pe-", info.name, ", but this program has version ",
                          info.version);
+  } else if (const auto revisions = revisions_of(info); order.version && order.revisions != revisions) {
+    found = support::cat("revisions ", Json(order.revisions).dump(), " of pe-", info.name, ", but this program has ",
+                         Json(revisions).dump());
   } else if (!order.build.empty() && order.build != support::own_program_digest(plugins_of(info))) {
     found = support::cat("another build of pe-", info.name, " (code: build)");
   }
@@ -67,6 +70,9 @@ Json describe(const StageInfo& info, const support::Schema& schema) {
   }
   for (const OutputRole& role : info.outputs) {
     out["outputs"].push_back({{"name", role.name}, {"kind", artifact::kind_name(role.kind)}, {"volatile", role.is_volatile}});
+  }
+  for (const Revision& revision : info.revisions) {
+    out["revisions"].push_back({{"name", revision.name}, {"when", revision.when}, {"number", revision.number}});
   }
   if (info.trajectory) {
     out["trajectory"] = {{"horizon", info.trajectory->horizon},

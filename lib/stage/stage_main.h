@@ -42,9 +42,18 @@ struct Branch {
   std::string share;    ///< of `end` that the branch takes
 };
 
+/// A change of contents that some configs alone have met: the number goes into their keys, and all other results stay
+/// valid.
+struct Revision {
+  std::string name;  ///< where it stands in a key's config, "compute.bf16_on_cpu"; no field has that name
+  Json when;         ///< config key → value, or list of values: where all hold, contents have changed
+  int number = 2;    ///< raised with every such change
+};
+
 struct StageInfo {
   std::string name;          ///< "train"; the program is pe-train
   int version = 1;           ///< result version: raised when the same config and inputs would give other contents
+  std::vector<Revision> revisions = {};
   std::string summary;
   std::vector<InputRole> inputs;
   std::vector<OutputRole> outputs;

@@ -75,6 +75,12 @@ void check_inputs(const StageInfo& info, const artifact::Workspace& workspace) {
 
 }  // namespace
 
+std::map<std::string, int> revisions_of(const StageInfo& info) {
+  std::map<std::string, int> revisions;
+  for (const Revision& revision : info.revisions) revisions[revision.name] = revision.number;
+  return revisions;
+}
+
 WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, const support::Schema& schema) {
   WorkOrder order;
   try {
@@ -86,9 +92,10 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
       throw ConfigError("this task is for pe-" + stage + ", not for pe-" + info.name, {file.string(), 0, 0, "", 1});
     }
     if (task.contains("version")) order.version = task.at("version").get<int>();
+    if (task.contains("revisions")) task.at("revisions").get_to(order.revisions);
     if (task.contains("build")) order.build = task.at("build").get<std::string>();
     // A config of another version may not even fit the schema; that it is another version is what matters.
-    if (order.version && *order.version != info.version) return order;
+    if (order.version && (*order.version != info.version || order.revisions != revisions_of(info))) return order;
     order.config = read_config(schema, {support::from_json(task.at("config"), file.string())});
     auto& workspace = order.workspace;
     Json digests = Json::object();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,10 +18,14 @@ namespace pe::stage {
 struct WorkOrder {
   Json config;                     ///< complete, typed by the schema
   std::optional<int> version;      ///< result version that the task was planned for; of a task by hand: none
+  std::map<std::string, int> revisions;  ///< likewise, by name (StageInfo::revisions)
   std::string build;  ///< under `code: build`, the program digest that it was planned for (support/program.h)
   artifact::Workspace workspace;   ///< without progress
   std::optional<int> events_fd;
 };
+
+/// The numbers of its revisions, by name.
+std::map<std::string, int> revisions_of(const StageInfo& info);
 
 /// Reads `task.json`; every role, kind and config value is checked against what the stage declares.
 WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, const support::Schema& schema);

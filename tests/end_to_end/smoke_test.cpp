@@ -272,6 +272,26 @@ BOOST_AUTO_TEST_CASE(every_stage_explains_itself) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_task_that_was_planned_for_another_revision_is_refused) {
+  const pe::test::TempFolder folder;
+  const pe::Json described = pe::Json::parse(capture({program("pe-train"), "--describe"}).out);
+  pe::Json task = {{"schema", "pe-task/1"},
+                   {"stage", "train"},
+                   {"key", "k"},
+                   {"version", described["version"]},
+                   {"config", pe::Json::object()},
+                   {"inputs", {{"data", pe::Json::array()}}},
+                   {"outputs", pe::Json::object()},
+                   {"work", (folder / "work").string()},
+                   {"resume", nullptr}};
+  for (const pe::Json& revision : described["revisions"])
+    task["revisions"][revision["name"].get<std::string>()] = revision["number"].get<int>() - 1;
+  std::ofstream(folder / "task.json") << task.dump();
+  const Captured refused = capture({program("pe-train"), "--task", (folder / "task.json").string()});
+  BOOST_TEST(refused.status.code == 77, refused.err);
+  BOOST_TEST(contains(refused.err, "this task was planned for revisions {\"compute.bf16_on_cpu\":"), refused.err);
+}
+
 BOOST_AUTO_TEST_CASE(names_never_reach_a_shell) {
   const Project& project = finished();
   pe::test::TempFolder folder;

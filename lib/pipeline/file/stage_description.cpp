@@ -69,6 +69,32 @@ std::optional<Json> read_document(const fs::path& path) {
   return document;
 }
 
+std::vector<RevisionDescription> revisions_in(const Json& document, const support::Schema& fields,
+                                              const std::string& source) {
+  std::vector<RevisionDescription> revisions;
+  for (const Json& one : list_member(document, "revisions", source)) {
+    RevisionDescription revision{.name = text_member(one, "name", source)};
+    revision.when = member(one, "when", source);
+    const Json& number = member(one, "number", source);
+    if (!revision.when.is_object() || revision.when.empty() || !number.is_number_integer()) {
+      bad(source,
+          cat("its revision ", support::quote(revision.name), " lacks an object 'when' or an integer 'number'"));
+    }
+    revision.number = number.get<int>();
+    if (support::find_field(fields, revision.name)) {
+      bad(source, cat("its revision ", support::quote(revision.name), " has the name of a field"));
+    }
+    for (const auto& [key, value] : revision.when.items()) {
+      if (!support::find_field(fields, key)) {
+        bad(source, cat("its revision ", support::quote(revision.name), " names the field ", support::quote(key),
+                        ", which it lacks"));
+      }
+    }
+    revisions.push_back(std::move(revision));
+  }
+  return revisions;
+}
+
 }  // namespace
 
 const InputDescription* StageDescription::find_input(const std::string& role) const {
@@ -130,6 +156,7 @@ StageDescription parse_description(Json document, const std::string& source) {
   stage.fields = support::with_context(cat("reading the description of ", source), [&] {
     return support::schema_from_json(member(document, "fields", source));
   });
+  if (document.contains("revisions")) stage.revisions = revisions_in(document, stage.fields, source);
   if (document.contains("plugins")) {
     for (const Json& plugin : document["plugins"]) {
       if (!plugin.is_string()) bad(source, "'plugins' in the description holds something that is not a string");

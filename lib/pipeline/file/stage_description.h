@@ -44,10 +44,18 @@ struct BranchDescription {
   std::string horizon, end, share;  ///< config keys
 };
 
+/// See stage/stage_main.h: a number in the keys of those configs whose contents have changed.
+struct RevisionDescription {
+  std::string name;  ///< dotted; no field's
+  Json when;         ///< config key → value, or list of values
+  int number = 1;
+};
+
 struct StageDescription {
   std::string name;                            ///< "train"
   std::string program;                         ///< "pe-train"
   int version = 1;                             ///< result version
+  std::vector<RevisionDescription> revisions;
   std::string summary;
   std::string build_id;                        ///< hex of the ELF note, or SHA-256 of a file that has none (a script)
   std::vector<std::string> plugins;            ///< loaded while it runs: "cuda/pe-cuda" (support/program.h)

@@ -36,11 +36,35 @@ void erase_path(Json& document, const std::string& dotted) {
   if (it->empty()) document.erase(it);
 }
 
+/// Whether a config has all these values, or one of each list.
+bool holds(const Json& when, const Json& config) {
+  for (const auto& [key, wanted] : when.items()) {
+    const Json* value = find_value(config, key);
+    if (!value) return false;
+    bool equal = wanted == *value;  // 0 and 0.0 are equal here, whichever way the description wrote it
+    if (wanted.is_array() && !value->is_array()) {
+      for (const Json& one : wanted) equal = equal || one == *value;
+    }
+    if (!equal) return false;
+  }
+  return true;
+}
+
+/// Puts a value where a dotted path says.
+void put_path(Json& document, const std::string& dotted, Json value) {
+  const std::size_t dot = dotted.find('.');
+  if (dot == std::string::npos)
+    document[dotted] = std::move(value);
+  else
+    put_path(document[dotted.substr(0, dot)], dotted.substr(dot + 1), std::move(value));
+}
+
 Json hashed_part(const Task& task) {
   const StageDescription& stage = *task.stage;
   Json config = support::hashed_config(stage.fields, *task.config);
   erase_paths(stage.fields, config);
   if (!task.exact_numerics) config.erase("compute");
+  for (const auto& [name, number] : revisions_of(stage, config)) put_path(config, name, number);
   if (task.is_trajectory() && horizon_is_free(task)) erase_path(config, stage.trajectory->horizon);
   return config;
 }
@@ -66,17 +90,15 @@ Json recipe(const Task& task) {
 
 bool horizon_is_free(const Task& task) {
   const auto& trajectory = task.stage->trajectory;
-  if (!trajectory || trajectory->free_when.empty()) return false;
-  for (const auto& [key, wanted] : trajectory->free_when.items()) {
-    const Json* value = find_value(*task.config, key);
-    if (!value) return false;
-    bool holds = wanted == *value;   // 0 and 0.0 are equal here, whichever way the description wrote it
-    if (wanted.is_array() && !value->is_array()) {
-      for (const Json& one : wanted) holds = holds || one == *value;
-    }
-    if (!holds) return false;
+  return trajectory && !trajectory->free_when.empty() && holds(trajectory->free_when, *task.config);
+}
+
+std::map<std::string, int> revisions_of(const StageDescription& stage, const Json& hashed_config) {
+  std::map<std::string, int> met;
+  for (const RevisionDescription& revision : stage.revisions) {
+    if (holds(revision.when, hashed_config)) met[revision.name] = revision.number;
   }
-  return true;
+  return met;
 }
 
 Json input_roles(const std::vector<InputDigest>& inputs) {

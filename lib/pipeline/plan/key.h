@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct InputDigest {
 
 /// True when the horizon does not shape the steps before it, so that it is in no key.
 bool horizon_is_free(const Task& task);
+
+/// The stage's revisions that a hashed config meets, which its key therefore holds: name → number.
+std::map<std::string, int> revisions_of(const StageDescription& stage, const Json& hashed_config);
 
 /// The document whose hash is the task key; for a trajectory, the key that its steps share.
 Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs);

@@ -44,6 +44,7 @@ TaskFileWriter::TaskFileWriter(const StageDescription& stage, const std::string&
 
 void TaskFileWriter::bind_to_program(bool exact) {
   document_["version"] = stage_.version;
+  for (const RevisionDescription& revision : stage_.revisions) document_["revisions"][revision.name] = revision.number;
   document_["build_id"] = stage_.build_id;  // for people
   if (exact) document_["build"] = stage_.program_digest;
 }

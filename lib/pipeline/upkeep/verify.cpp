@@ -12,6 +12,7 @@
 #include "artifact/content_digest.h"
 #include "artifact/finish_collection.h"
 #include "artifact/header.h"
+#include "pipeline/file/config_value.h"
 #include "pipeline/plan/externals.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/run/local_runner.h"
@@ -194,6 +195,15 @@ std::shared_ptr<const StageDescription> stage_of(StageCatalog& catalog, const Re
   if (stage->version != record.version) {
     throw Cannot{
         cat(run, " has result version ", stage->version, " now; the result was made by version ", record.version)};
+  }
+  if (record.preimage.is_object() && record.preimage.contains("config")) {
+    for (const auto& [name, number] : revisions_of(*stage, record.preimage["config"])) {
+      const Json* made_by = find_value(record.preimage["config"], name);
+      if (!made_by || *made_by != number) {
+        throw Cannot{cat(run, " has revision ", number, " of ", name, " now; the result was made by ",
+                         made_by ? cat("revision ", made_by->dump()) : std::string("an earlier one"))};
+      }
+    }
   }
   return stage;
 }

@@ -84,6 +84,15 @@ BOOST_AUTO_TEST_CASE(what_is_no_description_is_refused) {
   document = train();
   document["branch"] = {{"horizon", "train.tokens"}, {"end", "train.lr"}, {"share", "train.sharre"}};
   BOOST_TEST(refusal(document) == "pe-train: its branch names the field 'train.sharre', which it lacks");
+  document = train();
+  document["revisions"] = {{{"name", "train.rounding"}, {"when", {{"train.lrr", 1}}}, {"number", 2}}};
+  BOOST_TEST(refusal(document) ==
+             "pe-train: its revision 'train.rounding' names the field 'train.lrr', which it lacks");
+  document["revisions"][0] = {{"name", "train.lr"}, {"when", {{"train.lr", 1}}}, {"number", 2}};
+  BOOST_TEST(refusal(document) == "pe-train: its revision 'train.lr' has the name of a field");
+  document["revisions"][0] = {{"name", "train.rounding"}, {"when", {{"train.lr", 1}}}, {"number", "two"}};
+  BOOST_TEST(refusal(document) ==
+             "pe-train: its revision 'train.rounding' lacks an object 'when' or an integer 'number'");
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_without_a_description_beside_it_is_asked_once) {

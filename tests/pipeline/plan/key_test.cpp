@@ -132,6 +132,27 @@ BOOST_AUTO_TEST_CASE(a_renamed_stage_and_a_relabelled_axis_keep_their_keys) {
              before.at("evaluate[from=decay,encoding=rope,size=tiny,seed=42,branch=b25,suite=passkey]"));
 }
 
+BOOST_AUTO_TEST_CASE(a_revision_is_in_the_keys_of_the_configs_that_it_concerns) {
+  const GridFolder folder;
+  const Graph graph = folder.keyed(kGrid, few());
+  Task task = test::find_task(graph, kTrunk);
+  const Json before = task_preimage(task, {});
+  const auto revised = [&](const Json& when, int number) {
+    auto stage = std::make_shared<StageDescription>(*test::find_task(graph, kTrunk).stage);
+    stage->revisions = {{"train.rounding", when, number}};
+    task.stage = stage;
+    return task_preimage(task, {});
+  };
+  BOOST_TEST((revised({{"train.schedule", "cosine"}}, 2) == before));
+  BOOST_TEST((revised({{"train.schedule", "wsd"}, {"train.seed", 43}}, 2) == before));
+  Json after = revised({{"train.schedule", "wsd"}, {"train.seed", {41, 42}}}, 2);
+  BOOST_TEST(after["config"]["train"]["rounding"] == 2);
+  BOOST_TEST(task_key_of(after) != task_key_of(before));
+  BOOST_TEST(task_key_of(after) != task_key_of(revised({{"train.schedule", "wsd"}}, 3)));
+  after["config"]["train"].erase("rounding");
+  BOOST_TEST((after == before));
+}
+
 BOOST_AUTO_TEST_CASE(a_neutral_value_is_in_no_key) {
   const GridFolder folder;
   const auto before = keys_of(folder, kGrid);
