@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const int code = pe::stage::run<pe::report::ReportConfig>(
       static_cast<int>(arguments.size()), arguments.data(),
       {.name = "report",
-       .version = 12,  // 6: ten figures, mean contexts, choices on the page; 7: result.txt, power of tasks, logits
+       .version = 13,  // 6: ten figures, mean contexts, choices on the page; 7: result.txt, power of tasks, logits
                        // before training, claims on what a run leaves out; 8: power of rules of extension and of
                        // structured rows, models that were never asked a task left out, fewer points in grey lines; 9:
                        // width, layers and batch of branches, and their FLOPs; 10: rows of figures without words that

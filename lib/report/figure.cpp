@@ -322,12 +322,20 @@ double text_width(std::string_view text) {
   return width;
 }
 
+std::vector<std::string> names_of(const Panel& panel) {
+  std::vector<std::string> names;
+  for (const Series& series : panel.series) {
+    if (!series.labelled || series.name.empty() || !is_named(series)) continue;
+    if (std::find(names.begin(), names.end(), series.name) == names.end()) names.push_back(series.name);
+  }
+  return names;
+}
+
 std::vector<std::string> names_of(const Figure& figure) {
   std::vector<std::string> names;
   for (const Panel& panel : figure.panels) {
-    for (const Series& series : panel.series) {
-      if (!series.labelled || series.name.empty() || !is_named(series)) continue;
-      if (std::find(names.begin(), names.end(), series.name) == names.end()) names.push_back(series.name);
+    for (const std::string& name : names_of(panel)) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     }
   }
   return names;
@@ -358,9 +366,10 @@ std::vector<std::string> leading_names(const Figure& figure, const std::string& 
   return names;
 }
 
-Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names) {
+Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names, std::size_t few) {
   const auto chosen = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
   for (Panel& panel : figure.panels) {
+    if (names_of(panel).size() <= few) continue;
     std::set<std::string> others;   // their colours, of which flags are drawn
     for (Series& series : panel.series) {
       if (!chosen(series.name)) others.insert(series.look.colour);

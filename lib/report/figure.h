@@ -124,12 +124,13 @@ struct Figure {
 
 /// More names than labels at line ends can carry.
 inline constexpr std::size_t kNamesInColour = 8;
-/// The names of a figure's labelled lines, in order.
+/// The names of a panel's or a figure's labelled lines, in order.
+std::vector<std::string> names_of(const Panel& panel);
 std::vector<std::string> names_of(const Figure& figure);
 /// The `most` names that lie best at the ends of the first panel's lines (the axis's title says which way is better), `first` first.
 std::vector<std::string> leading_names(const Figure& figure, const std::string& first, std::size_t most = kNamesInColour);
-/// The same figure with all other names in grey.
-Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names);
+/// The same figure with all other names in grey, but in panels of at most `few` names.
+Figure with_others_in_grey(Figure figure, const std::vector<std::string>& names, std::size_t few = 0);
 /// A panel for each name out of the first panel, the others in grey.
 Figure small_multiples(const Figure& figure);
 

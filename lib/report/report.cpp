@@ -91,6 +91,19 @@ Json study_of(const Results& results) {
   return study;
 }
 
+/// Of the panel with the most.
+std::size_t others_in_grey(const Figure& figure) {
+  std::size_t most = 0;
+  for (const Panel& panel : figure.panels) {
+    std::set<std::string> names;
+    for (const Series& series : panel.series) {
+      if (series.role == Series::Role::kContext) names.insert(series.name);
+    }
+    most = std::max(most, names.size());
+  }
+  return most;
+}
+
 }  // namespace
 
 std::vector<Section> make_sections(const Results& results) {
@@ -112,11 +125,12 @@ std::vector<Section> make_sections(const Results& results) {
       if (figure.kind != Figure::Kind::kLines || names_of(figure).size() <= kNamesInColour) continue;
       Figure each = small_multiples(figure);
       const auto chosen = results.highlight.empty() ? leading_names(figure, results.baseline) : results.highlight;
-      const std::size_t all = names_of(figure).size();
-      figure = with_others_in_grey(std::move(figure), chosen);
-      const std::size_t others = all - names_of(figure).size();
+      figure = with_others_in_grey(std::move(figure), chosen, kNamesInColour);
+      const std::size_t others = others_in_grey(figure);
+      if (others == 0) continue;  // no panel holds too many
       if (!figure.caption.empty() && figure.caption.back() == '.') figure.caption.pop_back();
-      figure.caption += cat("; grey: ", others, " others, each in a panel of its own in the next figure.");
+      figure.caption += cat("; grey: ", others, others == 1 ? " other" : " others",
+                            ", each in a panel of its own in the next figure.");
       each.title += ", each";
       section.figures.insert(section.figures.begin() + static_cast<std::ptrdiff_t>(++i), std::move(each));
     }

@@ -396,6 +396,10 @@ void ReportConfig::describe(support::FieldVisitor& v) {
           {.neutral = Json("")});
   v.field("rankings", rankings, "Also say how far the ranking of the encodings depends on the protocol, and on the seed.",
           {.neutral = Json(false)});
+  v.choice("x_unit", x_unit, {{"tokens", "tokens"}, {"steps", "steps"}, {"flops", "flops"}, {"hours", "hours"}},
+           "What curves over a training are drawn against; tokens where the trainings do not agree in what a token is "
+           "of it. The page offers the others.",
+           {.neutral = Json("tokens")});
   v.field("notes", notes, "Sentences that captions of results repeat, such as how absolute encodings were scaled.");
   v.path("claims", claims, "A file of claims to test on what is gathered; doc/claims.md tells how to write one.",
          {.neutral = Json("")});
@@ -471,6 +475,7 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
   results.primary = config.primary;
   results.highlight = config.highlight;
   results.rankings = config.rankings;
+  results.x_unit = config.x_unit;
   results.palette = config.palette;
   DataFiles data;
   std::set<std::int64_t> lengths;

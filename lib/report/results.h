@@ -34,6 +34,7 @@ struct ReportConfig {
   std::vector<std::string> highlight;   ///< encodings in colour where there are many
   std::string primary;             ///< what was to decide, declared before the run
   bool rankings = false;           ///< also how far rankings depend on protocol and seed
+  std::string x_unit = "tokens";   ///< what curves over a training are drawn against: tokens, steps, flops, hours
 
   void describe(support::FieldVisitor& v);
 };
@@ -194,6 +195,7 @@ struct Results {
   std::string primary;
   std::vector<std::string> highlight;
   bool rankings = false;
+  std::string x_unit = "tokens";
   std::vector<std::string> palette;
   std::vector<ClaimSpec> claims;
   /// Every row of every table that was read, as CSV with the labels in front: file name → text.

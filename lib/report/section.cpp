@@ -231,21 +231,30 @@ std::vector<Cell> arm_cells(const Results& results, const Arm& arm) {
   return cells;
 }
 
-std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms) {
+std::vector<std::string> what_tells_apart(const std::vector<std::string>& variants) {
   std::vector<std::vector<std::string>> parts;
-  for (const Arm* arm : arms) parts.push_back(support::split(arm->variant, ','));
+  for (const std::string& variant : variants) parts.push_back(support::split(variant, ','));
   const bool comparable = std::all_of(parts.begin(), parts.end(), [&](const auto& own) { return own.size() == parts[0].size(); });
+  if (!comparable) return variants;
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < arms.size(); ++i) {
-    Arm named{.encoding = arms[i]->encoding, .variant = arms[i]->variant, .runs = {}};
-    if (comparable) {
-      std::vector<std::string> differing;
-      for (std::size_t k = 0; k < parts[i].size(); ++k) {
-        if (std::any_of(parts.begin(), parts.end(), [&](const auto& other) { return other[k] != parts[0][k]; })) differing.push_back(parts[i][k]);
-      }
-      named.variant = support::trim(support::join(differing, ","));
+  for (const auto& own : parts) {
+    std::vector<std::string> differing;
+    for (std::size_t k = 0; k < own.size(); ++k) {
+      if (std::any_of(parts.begin(), parts.end(), [&](const auto& other) { return other[k] != parts[0][k]; }))
+        differing.push_back(own[k]);
     }
-    names.push_back(arm_name(named, tells_variants(results)));
+    names.emplace_back(support::trim(support::join(differing, ",")));
+  }
+  return names;
+}
+
+std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms) {
+  std::vector<std::string> variants, names;
+  for (const Arm* arm : arms) variants.push_back(arm->variant);
+  variants = what_tells_apart(variants);
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    names.push_back(
+        arm_name({.encoding = arms[i]->encoding, .variant = variants[i], .runs = {}}, tells_variants(results)));
   }
   return names;
 }

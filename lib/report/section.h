@@ -78,6 +78,8 @@ std::string seeds_sentence(const Results& results);     ///< "2 seeds each (42, 
 /// Columns "Encoding" and, where there are several, "Variant"; and their cells.
 std::vector<Column> arm_columns(const Results& results);
 std::vector<Cell> arm_cells(const Results& results, const Arm& arm);
+/// Variants without the parts ("drop" of "scaffold, drop, d50") that are the same in all of them.
+std::vector<std::string> what_tells_apart(const std::vector<std::string>& variants);
 /// Names of a figure's rows: arm_name without the parts of the variant that are the same in all of these arms, so that what tells
 /// them apart is not cut off. The names stay distinct.
 std::vector<std::string> row_names(const Results& results, const std::vector<const Arm*>& arms);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "report/section.h"
 #include "support/text.h"
@@ -214,7 +215,47 @@ std::map<std::string, double> units_of(const Results& results, const Curve& curv
   return units;
 }
 
-void add_units(Figure& figure) {
+namespace {
+
+/// What one of x is in that unit, where all series agree.
+std::optional<double> common_factor(const Figure& figure, const std::string& unit) {
+  std::optional<double> factor;
+  for (const Panel& panel : figure.panels) {
+    for (const Series& series : panel.series) {
+      const auto found = series.units.find(unit);
+      if (found == series.units.end() || (factor && std::abs(found->second / *factor - 1) > 1e-9)) return std::nullopt;
+      factor = found->second;
+    }
+  }
+  return factor;
+}
+
+void draw_in(Figure& figure, const std::string& unit, double factor) {
+  const auto chosen =
+      std::find_if(figure.x_units.begin(), figure.x_units.end(), [&](const Unit& one) { return one.id == unit; });
+  const Unit tokens{"tokens", figure.x};
+  figure.x.low *= factor;  // NaN, where it is from the data, stays so
+  figure.x.high *= factor;
+  figure.x.title = chosen->axis.title;
+  figure.x.ticks = chosen->axis.ticks;
+  *chosen = tokens;
+  chosen->axis.low = chosen->axis.high = kUnknown;
+  for (Panel& panel : figure.panels) {
+    if (panel.x_low) *panel.x_low *= factor;
+    if (panel.x_high) *panel.x_high *= factor;
+    for (Flag& flag : panel.flags) flag.x *= factor;
+    for (Series& series : panel.series) {
+      for (Point& point : series.points) point.x *= factor;
+      series.units.erase(unit);
+      for (auto& [name, of_token] : series.units) of_token /= factor;
+      series.units["tokens"] = 1 / factor;
+    }
+  }
+}
+
+}  // namespace
+
+std::string add_units(Figure& figure, const std::string& drawn) {
   const Unit known[] = {{"steps", {.title = "Steps", .ticks = TickStyle::kCount}},
                         {"flops", {.title = "Training FLOPs, estimated", .ticks = TickStyle::kCount}},
                         {"hours", {.title = "Hours of training steps as measured"}}};
@@ -228,6 +269,10 @@ void add_units(Figure& figure) {
     }
     if (all && every) figure.x_units.push_back(unit);
   }
+  const auto factor = drawn == "tokens" ? std::nullopt : common_factor(figure, drawn);
+  if (!factor) return "tokens";
+  draw_in(figure, drawn, *factor);
+  return drawn;
 }
 
 }  // namespace pe::report

@@ -41,7 +41,8 @@ std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds);
 double flops_per_token(const Curve& curve);
 /// Steps, FLOPs and hours that one token is, as far as they are known.
 std::map<std::string, double> units_of(const Results& results, const Curve& curve);
-/// The units that every series of a figure over tokens has.
-void add_units(Figure& figure);
+/// The units that every series of a figure over tokens has. It is drawn in `drawn`, where a token is the same of that
+/// in all series; its tokens are then one of the other units. @return what it is drawn in: `drawn` or "tokens"
+std::string add_units(Figure& figure, const std::string& drawn);
 
 }  // namespace pe::report

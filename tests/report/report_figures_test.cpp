@@ -116,6 +116,39 @@ BOOST_AUTO_TEST_CASE(curves_have_steps_and_flops_as_units_and_hours_where_steps_
   BOOST_TEST(series_of(timed.figures[0].panels[0], "rope", Series::Role::kLine).units.at("hours") == 36.0 / 3.6e6 / 256, tt::tolerance(1e-12));
 }
 
+BOOST_AUTO_TEST_CASE(curves_are_drawn_against_steps_where_the_config_says_so_and_all_trainings_agree) {
+  Results results = trainings();
+  const Figure tokens = section_of("loss", results).figures[0];
+  results.x_unit = "steps";
+  const Figure steps = section_of("loss", results).figures[0];
+  BOOST_TEST(steps.id == "loss_steps");
+  BOOST_TEST(steps.title == "Loss against training steps");
+  BOOST_TEST(steps.x.title == "Steps");
+  BOOST_TEST(steps.x.high == tokens.x.high / 512, tt::tolerance(1e-12));
+  BOOST_TEST(steps.panels[1].x_low.value() == tokens.panels[1].x_low.value() / 512, tt::tolerance(1e-12));
+  BOOST_REQUIRE(steps.x_units.size() == 2u);
+  BOOST_TEST(steps.x_units[0].id == "tokens");
+  BOOST_TEST(steps.x_units[0].axis.title == "Tokens seen");
+  const Series &in_tokens = series_of(tokens.panels[0], "rope", Series::Role::kLine),
+               &in_steps = series_of(steps.panels[0], "rope", Series::Role::kLine);
+  for (std::size_t i = 0; i < in_steps.points.size(); ++i) {
+    BOOST_TEST(in_steps.points[i].x == in_tokens.points[i].x / 512, tt::tolerance(1e-12));
+    BOOST_TEST(in_steps.points[i].y == in_tokens.points[i].y);
+  }
+  BOOST_TEST(in_steps.units.at("tokens") == 512, tt::tolerance(1e-12));
+  BOOST_TEST(in_steps.units.at("flops") == in_tokens.units.at("flops") * 512, tt::tolerance(1e-12));
+  // A token is another share of a step in each of two batches, and nobody timed a step.
+  for (Curve& curve : results.curves) {
+    if (curve.run.encoding != "alibi") continue;
+    for (auto* points : {&curve.train, &curve.validation}) {
+      for (CurvePoint& point : *points) point.step *= 2;
+    }
+  }
+  BOOST_TEST(section_of("loss", results).figures[0].id == "loss_tokens");
+  results.x_unit = "hours";
+  BOOST_TEST(section_of("loss", results).figures[0].x.title == "Tokens seen");
+}
+
 BOOST_AUTO_TEST_CASE(loss_is_drawn_against_parameters_and_compute_where_these_differ) {
   Results results = trainings();
   BOOST_TEST(section_of("scaling", results).figures.empty());
@@ -227,6 +260,12 @@ BOOST_AUTO_TEST_CASE(branches_say_what_sharing_a_trunk_saved) {
   BOOST_TEST(figure.panels[0].series[1].name == "drop, 20.5k more");
   // 100 + 20 + 40 steps were trained; alone it would have been 100 + 100.
   BOOST_TEST(figure.caption.find("2 trained results for the price of 1.60: 81.9k tokens were trained instead of 102k") == 0u, figure.caption);
+  // What all branches share is no part of their names, which would be cut off.
+  results.curves[1].run.variant = "scaffold, nodrop, d50";
+  results.curves[2].run.variant = "scaffold, drop, d50";
+  const Figure named = figure_of(section_of("branches", results), "branches");
+  BOOST_TEST(named.panels[0].series[1].name == "drop, 20.5k more");
+  BOOST_TEST(named.panels[0].series[2].name == "nodrop, 10.2k more");
   results.curves.resize(1);
   BOOST_TEST(section_of("branches", results).figures.empty());
 }
@@ -335,6 +374,47 @@ BOOST_AUTO_TEST_CASE(many_encodings_are_small_multiples_and_the_rest_is_grey) {
   results.highlight = {"a", "b"};
   const auto chosen = make_sections(results);
   BOOST_TEST(names_of(chosen[0].figures[0]).size() == 2u);
+}
+
+BOOST_AUTO_TEST_CASE(a_panel_of_few_keeps_its_colours_and_one_of_none_is_left_out) {
+  const std::vector<std::string> names{"rope", "a", "b", "c", "d", "e", "f", "g", "h", "i"};
+  Results results = perplexities({.encodings = names, .seeds = {"1", "2", "3"}, .better = 0.5});
+  // Two of them were tuned, too, and measured by one protocol alone.
+  results.variants.push_back("tuned");
+  const std::size_t count = results.arms.size();
+  const std::string protocol = results.lm.front().protocol;
+  for (std::size_t arm = 0; arm < count; ++arm) {
+    if (results.arms[arm].encoding != "a" && results.arms[arm].encoding != "i") continue;
+    Arm tuned{.encoding = results.arms[arm].encoding, .variant = "tuned", .runs = {}};
+    for (const std::size_t run : results.arms[arm].runs) {
+      Run copy = results.runs[run];
+      copy.variant = "tuned";
+      tuned.runs.push_back(results.runs.size());
+      const std::size_t cells = results.lm.size();
+      for (std::size_t i = 0; i < cells; ++i) {
+        if (results.lm[i].run != run || results.lm[i].protocol != protocol) continue;
+        LmCell cell = results.lm[i];
+        cell.run = results.runs.size();
+        results.lm.push_back(std::move(cell));
+      }
+      results.runs.push_back(std::move(copy));
+    }
+    results.arms.push_back(std::move(tuned));
+  }
+  const auto sections = make_sections(results);
+  const auto section =
+      std::find_if(sections.begin(), sections.end(), [](const Section& s) { return s.id == "perplexity"; });
+  const Figure& figure = figure_of(*section, "perplexity_length");
+  std::size_t tuned = 0;
+  for (const Panel& panel : figure.panels) {
+    BOOST_TEST(!panel.series.empty(), panel.title);
+    if (panel.title.find("tuned") == std::string::npos) continue;
+    ++tuned;
+    BOOST_TEST(names_of(panel) == (std::vector<std::string>{"a", "i"}), tt::per_element());
+  }
+  BOOST_TEST(tuned == 1u);
+  BOOST_TEST(names_of(figure.panels[0]).size() == kNamesInColour);
+  BOOST_TEST(figure.caption.find("grey: 2 others") != std::string::npos, figure.caption);
 }
 
 BOOST_AUTO_TEST_CASE(tasks_shade_the_trained_lengths_and_mark_seeds) {

@@ -81,13 +81,16 @@ Section branches_section(const Results& results, Palette& palette) {
     const double end = last_tokens(*trunk), top = static_cast<double>(branches.size());
     const auto units = units_of(results, *trunk);
     panel.series.push_back({.name = cat("trunk, ", tokens_text(end)), .role = Series::Role::kLine, .look = look, .points = {{.x = 0, .y = top}, {.x = end, .y = top}}, .units = units});
+    std::vector<std::string> labels;
+    for (const Branch& branch : branches) labels.push_back(branch.curve->run.variant);
+    if (labels.size() > 1) labels = what_tells_apart(labels);
     for (std::size_t b = 0; b < branches.size(); ++b) {
       const Branch& branch = branches[b];
       Look own = look;
       own.dash = Dash::kDashed;
       // Those that fork last hang highest, so that no line crosses another.
       const double lane = static_cast<double>(b);
-      std::string label = branch.curve->run.variant.empty() ? "branch" : branch.curve->run.variant;
+      const std::string label = labels[b].empty() ? "branch" : labels[b];
       panel.series.push_back({.name = cat(label, ", ", tokens_text(branch.end - branch.fork), " more"), .role = Series::Role::kLine, .look = own,
                               .points = {{.x = branch.fork, .y = top}, {.x = branch.fork, .y = lane}, {.x = branch.end, .y = lane}}, .variant = branch.curve->run.variant,
                               .units = units});
@@ -99,7 +102,7 @@ Section branches_section(const Results& results, Palette& palette) {
   double highest = 1;
   for (const Panel& panel : figure.panels) highest = std::max(highest, static_cast<double>(panel.series.size()) - 1);
   figure.y.high = highest + 0.6;
-  add_units(figure);
+  add_units(figure, results.x_unit);
   const double price = alone > 0 ? static_cast<double>(ends) * trained / alone : NAN;
   figure.caption = cat(ends, " trained results for the price of ", format_number(price, NumberStyle::kPerplexity), ": ", tokens_text(trained), " tokens were trained instead of ",
                        tokens_text(alone), std::isfinite(flops) && std::isfinite(flops_alone) ? cat(" (", tokens_text(flops), " of ", tokens_text(flops_alone), " FLOPs, estimated)") : "",

@@ -146,16 +146,20 @@ Figure loss_figure(const Results& results, const std::vector<const Curve*>& curv
     figure.panels.push_back(std::move(validation));
   }
   figure.x.high = 1.02 * last;
-  add_units(figure);
+  const std::string unit = add_units(figure, results.x_unit);
+  figure.id = cat("loss_", unit);
+  figure.title = cat("Loss against training ", unit);
   std::string branches;
   for (std::size_t i = 0; i < variants.size(); ++i) {
     branches += cat(i == 0 ? "branches, drawn from their fork: " : ", ", variants[i].empty() ? "branch" : variants[i], " ",
                     kBranchDashes[i % kBranchDashes.size()].second);
   }
-  figure.caption = cat("Left: training loss, ", smoothing_words(half), "; right: validation loss, later half of the tokens, on its own scale. ",
-                       as_one({"Thick: mean over seeds", "thin: single seeds", branches, drops ? "× marks where the encoding is dropped" : ""}), " ",
-                       training_sentence(results));
-  figure.description = cat("Line charts of loss against tokens for ", support::join(results.encodings, ", "),
+  figure.caption = cat("Left: training loss, ", smoothing_words(half), "; right: validation loss, later half of the ",
+                       unit, ", on its own scale. ",
+                       as_one({"Thick: mean over seeds", "thin: single seeds", branches,
+                               drops ? "× marks where the encoding is dropped" : ""}),
+                       " ", training_sentence(results));
+  figure.description = cat("Line charts of loss against ", unit, " for ", support::join(results.encodings, ", "),
                            ". Final values are in the table.");
   return figure;
 }

@@ -126,9 +126,10 @@ Figure perplexity_figure(const Results& results, Palette& palette) {
       }
       panels.push_back(std::move(panel));
     }
-    // Models that nobody evaluated, such as the trunks of trained branches, are in no panel.
-    const bool empty = std::all_of(panels.begin(), panels.end(), [](const Panel& panel) { return panel.series.empty(); });
-    if (!empty) std::move(panels.begin(), panels.end(), std::back_inserter(figure.panels));
+    // Models that nobody evaluated, such as the trunks of trained branches, and protocols by which nobody did have no
+    // panel.
+    std::erase_if(panels, [](const Panel& panel) { return panel.series.empty(); });
+    std::move(panels.begin(), panels.end(), std::back_inserter(figure.panels));
   }
   // A model that explodes would flatten all others: the axis ends at 30 times the lowest value.
   if (highest > 30 * lowest) figure.y.high = 30 * lowest;

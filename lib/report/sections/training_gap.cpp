@@ -105,7 +105,7 @@ Section training_gap_section(const Results& results, Palette& palette) {
     figure.y.low = std::min(*low - air, -air);
     figure.y.high = std::max(*high + air, air);
   }
-  add_units(figure);
+  add_units(figure, results.x_unit);
   figure.caption = cat("Training loss minus that of ", results.baseline, " at the same step, same data order and same seed; ", smoothing_words(half), ". ",
                        most_seeds >= 3   ? "Lines: mean over seeds; bands: 95 % t interval over seeds, from three on. "
                        : most_seeds == 2 ? "Thick: mean over two seeds; thin: single seeds. "
