@@ -31,8 +31,8 @@ void set_slope(Json& encoding, double slope) {
 model::LanguageModel with_slope(const model::LanguageModel& model, double slope) {
   model::ModelConfig config = model.config();
   set_slope(config.encoding.json, slope);
-  model::LanguageModel made =
-      model::LanguageModel::make(config, config.vocabulary, model.seed(), model.device(), model.compute_dtype());
+  model::LanguageModel made = model::LanguageModel::make(config, config.vocabulary, model.seed(), model.device(),
+                                                         model.compute_dtype(), model::Weights::kLater);
   const at::NoGradGuard no_gradients;
   for (std::size_t i = 0; i < made.groups().size(); ++i) at::Tensor(made.groups()[i].values).copy_(model.groups()[i].values);
   made.after_step();

@@ -2,13 +2,14 @@
 // compiled; what a step waits for data; and how much of the machine's own product peak it reaches. One run, ours before
 // and after theirs.
 //
-//     training [SECONDS] [--dtype fp32|bf16] [--size NAME] [--beside] [--alone]
+//     training [SECONDS] [--dtype fp32|bf16] [--size NAME] [--beside] [--alone] [--preload FILE]
 //     training [SECONDS] [--dtype fp32|bf16] [--size NAME] --forms [--device cpu|cuda] [--encoding NAME,NAME] [--ours]
 //     [--profile]
 //
 // SECONDS of each measurement, 15 by default. --beside: while one other process is busy. --alone: without the peer,
-// whose Python, with torch, PE_TEST_PYTHON names. The product peak is the best of several shapes, by our product, by
-// LibTorch's and, in fp32, by oneDNN's micro-kernel, taken before and after each size.
+// whose Python, with torch, PE_TEST_PYTHON names. --preload: a library that the peer loads first, such as tcmalloc's.
+// The product peak is the best of several shapes, by our product, by LibTorch's and, in fp32, by oneDNN's micro-kernel,
+// taken before and after each size.
 //
 // --forms, which --device cuda implies: without the peer, each size with our kernels and with plain ones, on a GPU
 // deterministic and not, then other encodings with our kernels; a line each as soon as it is known, and one that fails
@@ -67,7 +68,7 @@ constexpr Size kGpuSizes[] = {{"small", 768, 12, 12, 65536, 32, 1024}, {"tiny", 
 
 struct Options {
   double seconds = 15;
-  std::string dtype = "auto", size, device = "cpu", encodings;
+  std::string dtype = "auto", size, device = "cpu", encodings, preload;
   bool beside = false, alone = false, forms = false, ours = false, profile = false;
 };
 
@@ -77,6 +78,8 @@ Options options_of(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--beside") options.beside = true;
     else if (word == "--alone") options.alone = true;
+    else if (word == "--preload" && i + 1 < argc)
+      options.preload = argv[++i];
     else if (word == "--dtype" && i + 1 < argc) options.dtype = argv[++i];
     else if (word == "--size" && i + 1 < argc) options.size = argv[++i];
     else if (word == "--device" && i + 1 < argc) options.device = argv[++i];
@@ -430,7 +433,10 @@ void print_beside_peer(const Options& options, const model::ComputeConfig& compu
     const std::string python = chosen ? chosen : "python3";
     const std::string only = options.size.empty() ? "all" : options.size;
     const std::string dtype = compute.dtype == model::Precision::kBf16 ? "bf16" : "fp32";
-    const auto peer = support::capture({python, PE_PEER, "2", std::to_string(options.seconds), dtype, only});
+    std::vector<std::string> command{"/usr/bin/env"};
+    if (!options.preload.empty()) command.push_back("LD_PRELOAD=" + options.preload);
+    command.insert(command.end(), {python, PE_PEER, "2", std::to_string(options.seconds), dtype, only});
+    const auto peer = support::capture(command);
     for (const std::string& line : support::split(peer.out, '\n')) {
       const Json record = Json::parse(line, nullptr, false);
       if (!record.is_object()) continue;

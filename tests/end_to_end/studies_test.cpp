@@ -147,8 +147,7 @@ BOOST_AUTO_TEST_CASE(encodings_are_dropped_beside_their_controls) { runs_to_its_
 
 BOOST_AUTO_TEST_SUITE_END()
 
-// Studies of many models: a minute or so each, so only where they are asked for by name.
-BOOST_AUTO_TEST_SUITE(studies_of_many_models, *boost::unit_test::disabled())
+BOOST_AUTO_TEST_SUITE(studies_of_many_models)
 
 BOOST_AUTO_TEST_CASE(published_claims_about_small_tasks_get_their_verdicts) { runs_to_its_report("claims_tier_a"); }
 

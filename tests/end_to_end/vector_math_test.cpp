@@ -71,8 +71,8 @@ struct OnIntel {
 BOOST_AUTO_TEST_SUITE(vector_math)
 
 BOOST_AUTO_TEST_CASE(every_program_makes_its_first_calls_alone) {
-  for (const std::string name :
-       {"train", "branch-decay", "drop-pe", "extend", "evaluate", "measure", "search-factors", "sample", "dummy"}) {
+  for (const std::string name : {"train", "branch-decay", "drop-pe", "extend", "mix", "evaluate", "measure",
+                                 "search-factors", "sample", "dummy"}) {
     const auto calls = first_calls({program("pe-" + name), "--describe"});
     BOOST_TEST(calls.size() >= 32U, name << " has " << calls.size() << " vector functions");
     for (const auto& [function, when] : calls) BOOST_TEST(when == "alone", "pe-" << name << ": " << function << " " << when);

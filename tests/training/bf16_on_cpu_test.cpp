@@ -4,7 +4,9 @@
 #include <cmath>
 #include <map>
 
+#include "artifact/eval_table.h"
 #include "artifact/metrics.h"
+#include "evaluated_run.h"
 #include "kernels/portable_bf16.h"
 #include "model/device.h"
 #include "small_run.h"
@@ -61,6 +63,24 @@ BOOST_AUTO_TEST_CASE(losses_differ_from_fp32_by_less_than_seeds_differ) {
   BOOST_TEST(std::abs(sum / 3) < *most - *least);
   BOOST_TEST(run(model::Precision::kBf16, 1, "again") == bf16[0]);
   BOOST_TEST((support::read_file(folder / "again/model.h5") == support::read_file(folder / "bf16-1/model.h5")));
+}
+
+BOOST_AUTO_TEST_CASE(an_evaluation_is_that_in_fp32_but_for_rounded_products) {
+  const TempFolder folder;
+  const auto data = write_letters(folder / "data");
+  TrainConfig config = config_of(model::Precision::kFp32, 1);
+  config.train.tokens = 10 * 8 * 32;
+  artifact::Workspace workspace = workspace_in(folder.path(), data);
+  training::train(config, workspace);
+  const auto nats = [&](const std::string& name, model::Precision dtype) {
+    evaluate_perplexity(folder.path(), data, name, dtype);
+    return std::log(artifact::read_eval_tables(folder / name).at("lm_summary").reals("ppl").front());
+  };
+  const double fp32 = nats("fp32.h5", model::Precision::kFp32), bf16 = nats("bf16.h5", model::Precision::kBf16);
+  BOOST_TEST(bf16 != fp32);  // products were rounded
+  BOOST_TEST(std::abs(bf16 - fp32) < 0.01);
+  nats("again.h5", model::Precision::kBf16);
+  BOOST_TEST((support::read_file(folder / "again.h5") == support::read_file(folder / "bf16.h5")));
 }
 
 BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_dtype_is_marked) {

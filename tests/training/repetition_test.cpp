@@ -12,13 +12,10 @@
 #include <string>
 
 #include "artifact/content_digest.h"
-#include "data/tokenizer.h"
 #include "encodings/registry.h"
-#include "evaluation/evaluate.h"
+#include "evaluated_run.h"
 #include "model/compute.h"
-#include "small_run.h"
 #include "support/process.h"
-#include "support/random.h"
 
 using namespace pe;
 using namespace pe::test;
@@ -29,26 +26,6 @@ namespace {
 int rounds() {
   const char* text = std::getenv("PE_TEST_ROUNDS");
   return text ? std::atoi(text) : 2;
-}
-
-/// Letters at random: documents to train on, to validate on and to evaluate on.
-fs::path write_letters(const fs::path& folder) {
-  const auto tokenizer = data::make_byte_tokenizer();
-  artifact::TokenizerRecord record = tokenizer->record();
-  record.bos_before_documents = true;
-  artifact::TokenShardsWriter shards(folder, {}, record, 1 << 20);
-  for (std::uint64_t document = 0; document < 16; ++document) {
-    support::Xoshiro random(document);
-    std::vector<std::int32_t> ids = {static_cast<std::int32_t>(tokenizer->bos_id())};
-    for (int i = 0; i < 150; ++i) ids.push_back(static_cast<std::int32_t>('a' + random.below(26)));
-    const artifact::Split split = document < 10   ? artifact::Split::kTrain
-                                  : document < 14 ? artifact::Split::kTest
-                                                  : artifact::Split::kValidation;
-    shards.add(split, ids.data(), ids.size(), 150, document);
-  }
-  artifact::DatasetTotals totals;
-  shards.finish(totals);
-  return folder;
 }
 
 /// One training and one evaluation. @return the digests of all that they made
@@ -65,12 +42,7 @@ std::string train_and_evaluate(const Json& encoding, const fs::path& folder, con
   config.compute.threads = 2;
   artifact::Workspace training = workspace_in(folder, data);
   training::train(config, training);
-  artifact::Workspace evaluation = workspace_in(folder, data);
-  evaluation.inputs["model"] = {{folder / "model.h5", artifact::Kind::kCheckpoint, "", {}}};
-  evaluation.outputs = {{"scores", folder / "scores.h5"}};
-  evaluation::evaluate(support::make_config<evaluation::EvaluateConfig>(Json{
-                           {"eval", {{"tasks", {"perplexity"}}, {"lengths", {1}}, {"documents", 4}, {"min_documents", 2}}}}),
-                       evaluation);
+  evaluate_perplexity(folder, data, "scores.h5", model::Precision::kFp32);
   std::string digests;
   for (const char* name : {"model.h5", "metrics.h5", "scores.h5"}) digests += artifact::content_digest(folder / name) + "\n";
   return digests;
