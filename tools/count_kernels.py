@@ -4,7 +4,8 @@
 usage: count_kernels.py PLUGIN [--arch sm_90a] [--all] [--most-local BYTES]
 
 PLUGIN is pe-cuda.so, or an object of it. Needs cuobjdump (CUDA toolkit), and no GPU: these are counts of instructions as they
-stand in the machine code, once each, not times. --all: every form of a kernel; else those for bf16 in packs of 16 bytes, or the only one.
+stand in the machine code, once each, not times. --all: every form of a kernel; else those for bf16 that read several values
+at once, or the only one.
 --most-local: ends with 1 where a kernel of these keeps more in local memory. Ends with 77 where there is no cuobjdump.
 
 Columns: registers of a thread; bytes that it keeps in local memory (arrays that do not fit registers, spills); static shared

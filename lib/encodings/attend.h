@@ -1,5 +1,5 @@
 /// @file
-/// Attention with an encoding: the one place that knows which kernels exist and which of them is exact for what an
+/// Attention with an encoding: takes the cheapest route, by fused kernels or in rows, that is exact for what the
 /// encoding does. Stages S2 to S8 run here.
 #pragma once
 

@@ -1,8 +1,8 @@
 /// @file
 /// What a decoder computes between its matrix products, as functions on tensors without autograd. Each has up to three
 /// forms: plain tensor operations (ops_plain.cpp), which are its definition and take every device and dtype; the CPU's
-/// kernels (ops_cpu.cpp), fp32; the plug-in's (ops_plugin.cpp), fp32 and bf16. `operations_for` is the one place that
-/// chooses. doc/add-a-kernel.md shows how to add one.
+/// kernels (ops_cpu.cpp), fp32; the plug-in's (ops_plugin.cpp), fp32 and bf16. `operations_for` chooses among them.
+/// doc/add-a-kernel.md shows how to add one.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -90,11 +90,12 @@ struct Operations {
   /// The inverse for gradients: writes the columns of queries, keys and values (whose heads are neither normed nor rotated).
   void (*split_heads_backward)(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
                                const Tensor& dpacked);
-  /// Heads x [B, H, T, d_h], rotated by fp32 tables [T, n], [B, T, n] or [B or 1, G, T, n], back with `sign` −1. Null: not by one kernel.
+  /// Heads x [B, H, T, d_h], rotated by fp32 tables [T, n], [B, T, n] or [B or 1, G, T, n], back with `sign` −1. Null:
+  /// there is no such kernel, and encodings/rotary.cpp rotates.
   Tensor (*rotate)(const Tensor& x, const Rotation& rotation, double sign);
 
-  /// The gradient [..., positions] of what gather(-1, index) read, in an order that is always the same; for some hundred positions at most,
-  /// since each looks at all keys. Null: LibTorch's is as good.
+  /// The gradient [..., positions] of what gather(-1, index) read, in an order that is always the same; for some
+  /// hundred positions at most, since each looks at all keys. Null: LibTorch's gradient is used.
   Tensor (*gather_gradient)(const Tensor& g, const Tensor& index, std::int64_t positions);
   /// 0 with probability p, else 1 / (1 − p), like `like` [samples, ...], by a key for each sample. Null: drawn on the host.
   Tensor (*dropout_mask)(const Tensor& like, double p, const std::vector<std::uint64_t>& keys);
@@ -109,7 +110,7 @@ struct Operations {
   /// Losses of rows of logits [rows, V]; with `gradient`, logits become softmax − one-hot, as `shape` has it. Negative targets: 0.
   void (*cross_entropy)(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape);
 
-  /// One update, shadows included; null where LibTorch's fused optimizers are as good.
+  /// One update, shadows included. Null: LibTorch's fused optimizers are used.
   void (*adam)(const AdamBuffers& buffers, const AdamRates& rates);
 };
 

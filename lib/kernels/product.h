@@ -1,6 +1,6 @@
 /// @file
-/// Matrix products, each by our own kernel or by LibTorch's library, whichever is the faster for the shapes; the choice
-/// depends on nothing else, so that the bits do not either.
+/// Matrix products, each by our own kernel or by LibTorch's, whichever is faster for the shape. The choice depends only
+/// on shapes, strides, dtype, device and `compute`, so that equal products are computed alike in every run.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -24,7 +24,8 @@ namespace pe::kernels {
 
 bool resolve_vector_math() {
   const c10::InferenceMode no_graph;
-  // Those that ATen/cpu/vml.h hands to MKL; tests/kernels/vector_math_test.cpp compares them with what the library exports.
+  // Those that ATen/cpu/vml.h hands to MKL; tests/end_to_end/vector_math_test.cpp compares them with what the library
+  // exports.
   using Function = at::Tensor (*)(const at::Tensor&);
   constexpr Function kFunctions[] = {at::acos, at::asin, at::atan, at::cos,  at::erf,  at::erfc, at::erfinv, at::exp,
                                      at::log,  at::log10, at::log2, at::sin, at::sqrt, at::tan,  at::tanh,   at::trunc};

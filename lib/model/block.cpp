@@ -107,9 +107,9 @@ class LlamaBlock final : public Block {
     Projected projected =
         norm_project(in, attention_norm_, packed_, query_norm_, key_norm_, shape_, rotation ? *rotation : Rotation{});
     LayerContext context = encodings::layer_context(pass.encoding, pass.state, layer, projected.normed);
-    std::optional<Rotated> nothing_more;
-    if (rotation) nothing_more.emplace(pass.encoding.shape());
-    encodings::PositionalEncoding& encoding = nothing_more ? *nothing_more : pass.encoding;
+    std::optional<Rotated> rotated;
+    if (rotation) rotated.emplace(pass.encoding.shape());
+    encodings::PositionalEncoding& encoding = rotated ? *rotated : pass.encoding;
     const Tensor mixed = gated(
         attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass), projected.normed,
         gate_);

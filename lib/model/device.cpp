@@ -8,6 +8,7 @@
 #include <torch/version.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 
@@ -73,6 +74,12 @@ std::string cpu_name() {
     if (colon != std::string::npos) return std::string(support::trim(line.substr(colon + 1)));
   }
   return "CPU";
+}
+
+/// Whether the word occurs and ends there: "NVIDIA L40" holds no "L4".
+bool has_word(const std::string& name, const std::string& word) {
+  const std::size_t at = name.find(word), end = at + word.size();
+  return at != std::string::npos && (end == name.size() || std::isalnum(static_cast<unsigned char>(name[end])) == 0);
 }
 
 }  // namespace
@@ -178,7 +185,7 @@ std::optional<double> peak_flops(at::Device device, const std::string& name) {
   const std::pair<const char*, double> known[] = {{"H200", 989e12}, {"H100 PCIe", 756e12}, {"H100", 989e12},
                                                   {"A100", 312e12}, {"L40S", 362e12}, {"L4", 121e12}};
   for (const auto& [word, peak] : known) {
-    if (name.find(word) != std::string::npos) return peak;
+    if (has_word(name, word)) return peak;
   }
   return std::nullopt;
 }

@@ -36,7 +36,8 @@ double memory_in_use(at::Device device);
 /// Begins anew with what tensors hold now; the CPU has nothing to reset.
 void reset_peak_memory(at::Device device);
 
-/// Dense peak in the compute dtype, floating-point operations a second, where the vendor states one.
+/// The vendor's dense peak in bf16, whatever dtype is used, floating-point operations a second; empty for a CPU and for
+/// GPUs that are not listed.
 std::optional<double> peak_flops(at::Device device, const std::string& name);
 
 }  // namespace pe::model

@@ -1,8 +1,10 @@
 /// @file
-/// What the nodes of functions.h share: their shape as graph nodes, and names that they all use. Only their sources include it.
+/// What the nodes of functions.h share: their shape as graph nodes, and names that they all use. Only their sources
+/// include it.
 ///
-/// A node holds weights as saved data and not as saved variables, since the optimizer writes them in place after the backward
-/// pass; gradients of weights are added to `Weight::gradient` and not returned.
+/// Nodes hold weights as saved data, which autograd does not watch: the optimizer writes them in place after the
+/// backward pass. RmsNorm and AddRmsNorm save theirs as a variable, which is released by then. Gradients of weights are
+/// added to `Weight::gradient` and not returned.
 #pragma once
 
 #include <torch/csrc/autograd/custom_function.h>

@@ -59,9 +59,9 @@ class SampleReader {
   ~SampleReader();
 
   Batch read(const Samples& samples) const;
-  /// The same, by what was announced where that was it.
+  /// The same as `read`. Uses the batch that `announce` began to read, if it is of these samples.
   Batch take(const Samples& samples);
-  /// That `samples` will be taken next. Announcing others than are taken then costs time, and nothing else.
+  /// Begins to read `samples`, which `take` should ask for next. If it asks for others, only time is lost.
   void announce(const Samples& samples);
   std::int64_t targets(std::int64_t first, std::int64_t count) const;
   const data::SampleOrder& order() const { return order_; }

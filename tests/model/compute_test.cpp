@@ -132,6 +132,18 @@ BOOST_AUTO_TEST_CASE(the_words_of_the_group_read_back) {
   BOOST_TEST(!config.micro_batch.has_value());
 }
 
+BOOST_AUTO_TEST_CASE(a_gpus_peak_is_looked_up_by_the_whole_name) {
+  const at::Device gpu(at::kCUDA, 0);
+  BOOST_TEST((pe::model::peak_flops(gpu, "NVIDIA H100 80GB HBM3") == 989e12));
+  BOOST_TEST((pe::model::peak_flops(gpu, "NVIDIA H100 PCIe") == 756e12));
+  BOOST_TEST((pe::model::peak_flops(gpu, "NVIDIA A100-SXM4-80GB") == 312e12));
+  BOOST_TEST((pe::model::peak_flops(gpu, "NVIDIA L40S") == 362e12));
+  BOOST_TEST((pe::model::peak_flops(gpu, "NVIDIA L4") == 121e12));
+  for (const char* unknown : {"NVIDIA L40", "NVIDIA L40G"})
+    BOOST_TEST(!pe::model::peak_flops(gpu, unknown).has_value(), unknown);
+  BOOST_TEST(!pe::model::peak_flops(at::kCPU, "NVIDIA L4").has_value());
+}
+
 BOOST_AUTO_TEST_CASE(a_gpu_that_is_not_there_is_one_clear_line) {
   ComputeConfig config;
   config.device = pe::model::DeviceKind::kCuda;
