@@ -703,7 +703,9 @@ File File::create(const std::filesystem::path& path, const CreateOptions& option
   if (state->id < 0) {
     const int code = errno;
     const std::string reason = hdf5_reason();
-    throw IoError(cat(quote(path.string()), ": creating failed: ", code ? std::strerror(code) : reason.c_str()), true);
+    errno = code;
+    if (code != 0) support::throw_errno("create", path.string(), true);   // a full disk is told from a name that cannot be
+    throw IoError(cat("cannot create ", quote(path.string()), ": ", reason), true);
   }
   return File(state);
 }

@@ -16,6 +16,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/random.h"
+#include "support/can_mount.h"
 #include "support/temp_folder.h"
 #include "support/text.h"
 #include "support/installed.h"
@@ -25,6 +26,24 @@ namespace h5 = artifact::h5;
 using support::ArtifactError;
 
 BOOST_AUTO_TEST_SUITE(h5_file)
+
+BOOST_AUTO_TEST_CASE(a_full_disk_is_told_from_a_name_that_cannot_be_made, *boost::unit_test::precondition(pe::test::CanMount{})) {
+  const test::TempFolder folder;
+  const auto code_of = [](const std::filesystem::path& path) {
+    try {
+      h5::File::create(path);
+    } catch (const support::IoError& error) {
+      BOOST_TEST(std::string(error.what()).find("cannot create '" + path.string() + "': ") == 0u, error.what());
+      return error.exit_code();
+    }
+    return 0;
+  };
+  BOOST_TEST(code_of(folder / "no folder/x.h5") == support::kExitCannotCreate);
+  BOOST_REQUIRE(::mount("tmpfs", folder.path().c_str(), "tmpfs", 0, "nr_inodes=1") == 0);
+  const int full = code_of(folder / "x.h5");
+  ::umount(folder.path().c_str());
+  BOOST_TEST(full == support::kExitIo);
+}
 
 namespace {
 
