@@ -45,7 +45,7 @@ struct Branch {
 /// A change of contents that some configs alone have met: the number goes into their keys, and all other results stay
 /// valid.
 struct Revision {
-  std::string name;  ///< where it stands in a key's config, "compute.bf16_on_cpu"; no field has that name
+  std::string name;  ///< of the number in a key's config, such as "compute.bf16_on_cpu"; must differ from the names of fields
   Json when;         ///< config key → value, or list of values: where all hold, contents have changed
   int number = 2;    ///< raised with every such change
 };
