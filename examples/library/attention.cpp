@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "encodings/registry.h"
 
 using namespace pe::encodings;

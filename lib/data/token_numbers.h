@@ -1,6 +1,7 @@
 /// @file
 /// Numbers that are read off the tokens themselves, for encodings that count other things than tokens: places in a
-/// number, in a sentence, in a column of digits. An encoding says what it wants as JSON (encodings/token_reader.h):
+/// number, in a sentence, in a column of digits. An encoding says what it wants as JSON
+/// (encodings/attention/token_reader.h):
 ///
 ///     {"reads": "digits"}                            1 channel: 0 off digits, else the place in its run of digits,
 ///     from 1

@@ -1,7 +1,7 @@
 #include "encodings/registry.h"
 
+#include "encodings/attention/stack.h"
 #include "encodings/builtin_table.h"
-#include "encodings/stack.h"
 #include "support/suggest.h"
 #include "support/text.h"
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
 #include "support/config.h"
 
 namespace pe::encodings {

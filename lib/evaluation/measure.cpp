@@ -13,9 +13,9 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "evaluation/items.h"
 #include "evaluation/memory_meter.h"
 #include "evaluation/model_identity.h"

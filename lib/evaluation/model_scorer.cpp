@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
 
 namespace pe::evaluation {
 

@@ -13,7 +13,7 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
 #include "evaluation/data_fit.h"
 #include "evaluation/model_identity.h"
 #include "evaluation/shard_documents.h"

@@ -1,6 +1,6 @@
 #include "handbook/example.h"
 
-#include "encodings/token_reader.h"
+#include "encodings/attention/token_reader.h"
 #include "support/hash.h"
 #include "support/random.h"
 #include "support/text.h"

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "handbook/example.h"
 #include "support/text.h"
 

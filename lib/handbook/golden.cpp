@@ -1,8 +1,8 @@
 #include "handbook/golden.h"
 
-#include "encodings/attend.h"
-#include "encodings/frozen.h"
-#include "encodings/token_reader.h"
+#include "encodings/attention/attend.h"
+#include "encodings/attention/frozen.h"
+#include "encodings/attention/token_reader.h"
 #include "handbook/example.h"
 #include "support/text.h"
 

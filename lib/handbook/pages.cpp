@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "handbook/example.h"
 #include "handbook/figures.h"
 #include "handbook/pitfalls.h"

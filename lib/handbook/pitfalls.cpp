@@ -2,7 +2,7 @@
 
 #include <numbers>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "encodings/registry.h"
 #include "handbook/example.h"
 #include "support/text.h"

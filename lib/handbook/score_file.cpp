@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "artifact/h5.h"
-#include "encodings/frozen.h"
+#include "encodings/attention/frozen.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "support/json.h"
 
 namespace pe::handbook {

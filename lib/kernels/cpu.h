@@ -141,8 +141,8 @@ struct Table {
                             float* dx, float* dw, std::int64_t rows, std::int64_t width);
 
   /// Heads out of a packed projection: out[b, h, t, :] = norm(packed[row, h · d_h …]), rows [first, last).
-  /// `w` null: copied. rstd [rows, heads], unused without w. Then rotated, by products and sums that are each rounded, as
-  /// encodings/rotary.cpp does: the same bytes with every instruction set.
+  /// `w` null: copied. rstd [rows, heads], unused without w. Then rotated, by products and sums that are each rounded,
+  /// as encodings/rotary/rotary.cpp does: the same bytes with every instruction set.
   void (*split_heads)(const float* packed, const float* w, float eps, float* out, HeadStrides out_strides, float* rstd,
                       HeadShape shape, HeadRotation rotation, std::int64_t first, std::int64_t last);
   /// The inverse for gradients: dpacked from dout, and dw +=.

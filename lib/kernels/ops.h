@@ -23,7 +23,7 @@ struct Normed {
   Tensor input;   ///< what was normed; of heads undefined
 };
 
-/// A rotation by tables: encodings/rotary.h. Undefined tensors: none.
+/// A rotation by tables: encodings/rotary/rotary.h. Undefined tensors: none.
 struct Rotation {
   Tensor cos, sin;     ///< fp32 [T, n] or [B, T, n], without gradients; rows of n numbers side by side
   bool half = true;    ///< pair p is (p, p + n); else (2p, 2p + 1)
@@ -91,7 +91,7 @@ struct Operations {
   void (*split_heads_backward)(const SplitGradient& q, const SplitGradient& k, const SplitGradient& v, const Rotation& rotation,
                                const Tensor& dpacked);
   /// Heads x [B, H, T, d_h], rotated by fp32 tables [T, n], [B, T, n] or [B or 1, G, T, n], back with `sign` −1. Null:
-  /// there is no such kernel, and encodings/rotary.cpp rotates.
+  /// there is no such kernel, and encodings/rotary/rotary.cpp rotates.
   Tensor (*rotate)(const Tensor& x, const Rotation& rotation, double sign);
 
   /// The gradient [..., positions] of what gather(-1, index) read, in an order that is always the same; for some

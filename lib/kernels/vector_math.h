@@ -7,9 +7,9 @@
 
 namespace pe::kernels {
 
-/// Calls each vector function of MKL once for fp32 and once for fp64, on this thread. To be called while the process has no
-/// other thread. encodings/positional_encoding.cpp does so before `main`, hence in every program that uses an encoding or a
-/// model; later calls cost microseconds and change nothing.
+/// Calls each vector function of MKL once for fp32 and once for fp64, on this thread. To be called while the process
+/// has no other thread. encodings/attention/positional_encoding.cpp does so before `main`, hence in every program that
+/// uses an encoding or a model; later calls cost microseconds and change nothing.
 /// @return true, so that a namespace's constant can hold it.
 bool resolve_vector_math();
 

@@ -13,8 +13,8 @@
 #include <optional>
 #include <utility>
 
-#include "encodings/attend.h"
-#include "encodings/rotary.h"
+#include "encodings/attention/attend.h"
+#include "encodings/rotary/rotary.h"
 #include "model/canon.h"
 #include "support/text.h"
 

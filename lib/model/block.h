@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
 #include "model/functions.h"
-#include "model/model_config.h"
 #include "model/hooks.h"
+#include "model/model_config.h"
 
 namespace pe::model {
 

@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "encodings/token_sums.h"
+#include "encodings/content/token_sums.h"
 
 namespace pe::model {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
 #include "model/functions.h"
 #include "model/model_config.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "encodings/registry.h"
-#include "encodings/rescaling.h"
-#include "encodings/rotary_schedules.h"
+#include "encodings/rotary/rescaling.h"
+#include "encodings/rotary/rotary_schedules.h"
 #include "support/text.h"
 
 namespace pe::model {

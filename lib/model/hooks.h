@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 
 namespace pe::model {
 

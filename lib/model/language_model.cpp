@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "kernels/ops.h"
 #include "kernels/product.h"
 #include "model/block.h"

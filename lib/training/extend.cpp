@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
 #include "encodings/registry.h"
-#include "encodings/rescaling.h"
-#include "encodings/rotary_schedules.h"
+#include "encodings/rotary/rescaling.h"
+#include "encodings/rotary/rotary_schedules.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "support/error.h"

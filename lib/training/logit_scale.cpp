@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "artifact/checkpoint.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "model/checkpoint_io.h"
 #include "support/error.h"
 #include "support/text.h"

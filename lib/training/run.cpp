@@ -8,9 +8,9 @@
 #include <cmath>
 
 #include "data/token_numbers.h"
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "model/flat_zeros.h"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "encodings/attend_rows.h"
+#include "encodings/attention/attend_rows.h"
 
 namespace {
 

@@ -36,9 +36,9 @@
 #include <map>
 #include <thread>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "model/compute.h"
 #include "model/device.h"
 #include "model/language_model.h"

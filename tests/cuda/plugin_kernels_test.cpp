@@ -13,9 +13,9 @@
 #include <limits>
 #include <map>
 
-#include "encodings/ordered_gather.h"
+#include "encodings/content/ordered_gather.h"
 #include "encodings/registry.h"
-#include "encodings/rotary.h"
+#include "encodings/rotary/rotary.h"
 #include "host_plugin.h"
 #include "model/functions.h"
 #include "model/language_model.h"
@@ -108,7 +108,7 @@ std::ostream& operator<<(std::ostream& out, const HeadsCase& of) {
              << " wide, " << of.heads << "/" << of.kv_heads << (of.by_sequence ? ", table by sequence" : "");
 }
 
-/// The reference turns afterwards, by the operators of encodings/rotary.h.
+/// The reference turns afterwards, by the operators of encodings/rotary/rotary.h.
 Outcome run_heads(at::ScalarType type, const HeadsCase& of) {
   const std::int64_t width = 20, d = of.width;
   const pe::model::AttentionShape shape{of.heads, of.kv_heads, d, 1e-6};

@@ -4,8 +4,8 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/attend_rows.h"
-#include "encodings/toeplitz.h"
+#include "encodings/attention/attend_rows.h"
+#include "encodings/attention/toeplitz.h"
 #include "fixture.h"
 #include "kernels/dispatch.h"
 #include "support/error.h"

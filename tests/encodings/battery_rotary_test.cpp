@@ -2,10 +2,10 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/rescaling.h"
-#include "encodings/rotary.h"
-#include "encodings/rotary_schedules.h"
-#include "encodings/sight.h"
+#include "encodings/attention/sight.h"
+#include "encodings/rotary/rescaling.h"
+#include "encodings/rotary/rotary.h"
+#include "encodings/rotary/rotary_schedules.h"
 #include "fixture.h"
 
 namespace data = boost::unit_test::data;

@@ -1,6 +1,6 @@
 // Biases, temperatures and sinks: numbers worked out elsewhere from the formulas of the papers, in double precision;
 // each passes within one unit of its last printed digit.
-#include "encodings/slopes.h"
+#include "encodings/bias/slopes.h"
 #include "spot.h"
 
 using namespace pe;

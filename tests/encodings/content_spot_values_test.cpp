@@ -1,6 +1,6 @@
 // Encodings that read content: numbers worked out elsewhere from the formulas of the papers, in double precision; each
 // passes within one unit of its last printed digit.
-#include "encodings/path.h"
+#include "encodings/content/path.h"
 #include "spot.h"
 
 using namespace pe;

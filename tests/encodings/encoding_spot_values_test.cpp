@@ -2,7 +2,7 @@
 // last printed digit.
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/slopes.h"
+#include "encodings/bias/slopes.h"
 #include "spot_values.h"
 
 using namespace pe;

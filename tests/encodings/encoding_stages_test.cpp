@@ -3,7 +3,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/stack.h"
+#include "encodings/attention/stack.h"
 #include "fixture.h"
 
 namespace data = boost::unit_test::data;

@@ -5,7 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <ostream>
 
-#include "encodings/token_reader.h"
+#include "encodings/attention/token_reader.h"
 #include "support/hash.h"
 #include "support/random.h"
 

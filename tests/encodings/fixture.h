@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "encodings/registry.h"
 #include "support/json.h"
 

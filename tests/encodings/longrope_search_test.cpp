@@ -1,8 +1,8 @@
 // The searches for divisors, on scores whose best answer is known.
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/longrope.h"
-#include "encodings/longrope_search.h"
+#include "encodings/extension/longrope.h"
+#include "encodings/extension/longrope_search.h"
 #include "spot_values.h"
 
 using namespace pe;

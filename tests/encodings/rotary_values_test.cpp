@@ -1,7 +1,7 @@
 // Numbers and identities of rotary encodings and of their extensions to longer texts.
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/longrope.h"
+#include "encodings/extension/longrope.h"
 #include "spot_values.h"
 
 using namespace pe;

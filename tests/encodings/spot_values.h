@@ -4,7 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
-#include "encodings/rotary.h"
+#include "encodings/rotary/rotary.h"
 #include "fixture.h"
 
 namespace pe::test {

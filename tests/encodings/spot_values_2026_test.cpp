@@ -2,10 +2,10 @@
 // precision, and what each must be for special options.
 #include <functional>
 
-#include "encodings/rotary.h"
-#include "encodings/sight.h"
-#include "encodings/token_reader.h"
-#include "encodings/training_windows.h"
+#include "encodings/attention/sight.h"
+#include "encodings/attention/token_reader.h"
+#include "encodings/positions/training_windows.h"
+#include "encodings/rotary/rotary.h"
 #include "spot.h"
 #include "spot_values.h"
 #include "support/random.h"

@@ -15,7 +15,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "encodings/registry.h"
 #include "evaluation/attention_statistics.h"
 #include "evaluation/eval_group.h"

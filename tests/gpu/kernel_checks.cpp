@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "encodings/rotary.h"
+#include "encodings/rotary/rotary.h"
 #include "kernels/ops.h"
 #include "kernels/product.h"
 #include "support/random.h"

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "artifact/h5.h"
+#include "encodings/attention/frozen.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/fixture.h"
-#include "encodings/frozen.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "handbook/score_file.h"
 #include "support/error.h"
 #include "support/temp_folder.h"

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "encodings/rotary.h"
+#include "encodings/rotary/rotary.h"
 #include "instruction_sets.h"
 #include "support/random.h"
 

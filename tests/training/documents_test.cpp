@@ -4,8 +4,8 @@
 #include <boost/test/unit_test.hpp>
 #include <set>
 
+#include "encodings/attention/positional_encoding.h"
 #include "encodings/fixture.h"
-#include "encodings/positional_encoding.h"
 #include "encodings/registry.h"
 #include "model/language_model.h"
 #include "small_run.h"

@@ -1,7 +1,7 @@
 // How far each head looks, how widely, and where its peak lies, at and beyond the training length.
 #include <memory>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "evaluation/attention_statistics.h"
 #include "evaluation/probe_texts.h"
 #include "support/text.h"

@@ -7,7 +7,7 @@
 #include <array>
 #include <limits>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "evaluation/items.h"
 #include "evaluation/probe_texts.h"
 #include "evaluation/summary.h"

@@ -8,7 +8,7 @@
 #include <map>
 #include <numbers>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "evaluation/items.h"
 #include "evaluation/probe_texts.h"
 #include "evaluation/rotated_angles.h"

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <set>
 
-#include "encodings/attend.h"
-#include "encodings/token_reader.h"
+#include "encodings/attention/attend.h"
+#include "encodings/attention/token_reader.h"
 #include "evaluation/items.h"
 #include "evaluation/probe_texts.h"
 #include "support/text.h"

@@ -2,9 +2,9 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
+#include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
-#include "encodings/token_reader.h"
 #include "evaluation/memory_meter.h"
 #include "evaluation/probe_texts.h"
 #include "support/text.h"

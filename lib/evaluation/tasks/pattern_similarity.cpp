@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "evaluation/attention_statistics.h"
 #include "evaluation/probe_texts.h"
 #include "support/text.h"

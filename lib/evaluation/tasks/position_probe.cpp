@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "encodings/token_reader.h"
+#include "encodings/attention/token_reader.h"
 #include "evaluation/items.h"
 #include "evaluation/position_reader.h"
 #include "evaluation/probe_texts.h"

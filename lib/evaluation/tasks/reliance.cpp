@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "encodings/positional_encoding.h"
+#include "encodings/attention/positional_encoding.h"
 #include "evaluation/items.h"
 #include "evaluation/model_variants.h"
 #include "evaluation/probe_texts.h"

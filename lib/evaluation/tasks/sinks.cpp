@@ -1,5 +1,5 @@
 // Attention sinks: how much of the attention the first token gets, whatever it is, with and without a separator there.
-#include "encodings/attend.h"
+#include "encodings/attention/attend.h"
 #include "evaluation/attention_statistics.h"
 #include "evaluation/probe_texts.h"
 #include "support/text.h"

@@ -1,0 +1,503 @@
+#include "encodings/attention/attend.h"
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <limits>
+
+#include "encodings/attention/attend_rows.h"
+#include "encodings/attention/sight.h"
+#include "encodings/attention/weight_mix.h"
+#include "support/text.h"
+
+namespace pe::encodings {
+namespace {
+
+using support::cat;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A mask that needs a gradient gets one of its own size from the memory-efficient CUDA kernel.
+constexpr std::int64_t kMaskGradientBytes = std::int64_t{2} << 30;
+
+// For fewer rows it does not pay to pack the keys.
+constexpr std::int64_t kCausalRows = 8;
+
+// ---------------------------------------------------------------- which route
+
+enum class Kernel { kBare, kCausal, kChannels, kMask, kSoftmax, kChunked, kReference, kRowHook };
+
+struct Plan {
+  Kernel kernel = Kernel::kBare;
+  Traits traits;
+  bool causal_flag = false;    // the kernel's own causal mask is what we mean
+};
+
+/// May only ranges of rows carry it? A normaliser that is a softmax with a sink is no reason.
+bool is_row_wise(const Traits& traits, bool sink, bool mixes) {
+  return traits.own_logits || traits.rewrites_logits || (traits.normalises && !sink) || mixes || traits.rows_coupled;
+}
+
+bool is_half(at::ScalarType type) { return type == at::kBFloat16 || type == at::kHalf; }
+
+/// Without documents or a window, and with as many queries as keys, a single query, or sight of everything, no mask has to
+/// be made.
+bool needs_no_mask(const Span& span, bool windowed) {
+  return !span.doc_start.defined() && !windowed && (!span.causal || span.queries == span.keys || span.queries == 1);
+}
+
+/// @param windowed the layer's window is shorter than the keys
+Plan make_plan(PositionalEncoding& encoding, const Span& span, bool windowed, at::ScalarType dtype, bool needs_grad,
+               const AttendOptions& options) {
+  Plan plan{.traits = encoding.traits(span)};
+  const Traits& traits = plan.traits;
+  plan.causal_flag = span.causal && span.queries == span.keys && span.queries > 1 && !span.doc_start.defined() && !windowed;
+  if (options.row_hook != nullptr) {
+    plan.kernel = Kernel::kRowHook;
+    return plan;
+  }
+  if (options.matrices != nullptr || options.route == Route::kReference) {
+    plan.kernel = Kernel::kReference;
+    return plan;
+  }
+  if (options.route == Route::kChunked) {
+    plan.kernel = Kernel::kChunked;
+    return plan;
+  }
+  const std::int64_t mask_elements = span.queries * span.keys * encoding.shape().query_heads;
+  const bool sink = traits.sink;
+  const bool by_distance = traits.bias == BiasKind::kNone ||
+                           ((traits.bias == BiasKind::kToeplitz || traits.has_table) && !traits.maps_positions &&
+                            !span.positions.defined());
+  if (is_row_wise(traits, sink, mixer_of(encoding) != nullptr) || (sink && traits.extra_values)) {
+    plan.kernel = Kernel::kChunked;
+  } else if (by_distance && span.causal && span.queries >= kCausalRows && !traits.extra_values &&
+             has_causal_kernel(span, dtype, traits.bias == BiasKind::kNone && !sink && !windowed, encoding.shape().head_width)) {
+    plan.kernel = Kernel::kCausal;
+  } else if (sink) {
+    plan.kernel = Kernel::kSoftmax;
+  } else if (traits.bias == BiasKind::kNone) {
+    plan.kernel = needs_no_mask(span, windowed) ? Kernel::kBare : Kernel::kMask;
+  } else if (traits.bias == BiasKind::kChannels && !traits.maps_positions && !span.positions.defined() &&
+             !traits.needs_row_constants &&
+             !traits.extra_values && needs_no_mask(span, windowed) && !(traits.channels_cancel && needs_grad && is_half(dtype))) {
+    plan.kernel = Kernel::kChannels;
+  } else if (!needs_grad || !traits.bias_needs_grad) {
+    plan.kernel = Kernel::kMask;
+  } else {
+    // Only the memory-efficient CUDA kernel has a gradient for its mask; the CPU's fused kernel has none.
+    const bool fits = mask_elements * span.batch * at::elementSize(dtype) <= kMaskGradientBytes;
+    plan.kernel = span.device.is_cuda() && dtype != at::kDouble && fits ? Kernel::kMask
+                  : traits.extra_values                                      ? Kernel::kChunked
+                                                                             : Kernel::kSoftmax;
+  }
+  if (options.route == Route::kFused && plan.kernel == Kernel::kChunked) {
+    throw support::ConfigError("the fused route was asked for, and this encoding has none here",
+                               {}, "use the route 'auto', 'chunked' or 'reference'");
+  }
+  return plan;
+}
+
+// ---------------------------------------------------------------- rows
+
+struct Mixed {
+  Tensor out;     // [B,H,rows,d_h]
+  Tensor extra;   // [B,H,rows,n] or undefined
+};
+
+/// Is it softmax over q·k, a bias at most added?
+bool is_plain(PositionalEncoding& encoding, const Traits& traits) {
+  return !traits.own_logits && !traits.rewrites_logits && !traits.normalises && !traits.rows_coupled && mixer_of(encoding) == nullptr;
+}
+
+/// Rows of plain softmax that see a window: keys before it are not read.
+Tensor attend_window(PositionalEncoding& encoding, const Traits& traits, const Rows& rows) {
+  const std::int64_t first = first_seen(rows);
+  Rows near = rows;
+  near.keys = rows.keys - first;
+  near.k = rows.k.narrow(2, first, near.keys);
+  Tensor s = encoding.PositionalEncoding::logits(near);
+  if (traits.bias != BiasKind::kNone) s = s + from_key(encoding.bias(rows), first);
+  s = s.masked_fill(from_key(rows.visible, first).logical_not(), kMinusInfinity);
+  return mix(at::softmax(s, -1), rows.v.narrow(2, first, near.keys).to(s.scalar_type())).to(rows.v.scalar_type());
+}
+
+/// S6, S5, S7 and S8 for some rows: the definition that all other routes must agree with.
+Mixed attend_rows(PositionalEncoding& encoding, const Traits& traits, const Rows& rows, const Tensor& extra,
+                  AttentionMatrices* matrices) {
+  if (matrices == nullptr && !extra.defined() && first_seen(rows) > 0 && is_plain(encoding, traits)) {
+    return {attend_window(encoding, traits, rows), {}};
+  }
+  Tensor s = encoding.logits(rows);
+  if (traits.bias != BiasKind::kNone) s = s + encoding.bias(rows);
+  if (traits.rewrites_logits) s = encoding.rewrite(rows, s);
+  s = s.masked_fill(rows.visible.logical_not(), kMinusInfinity);
+  Normaliser::Result result;
+  const std::unique_ptr<Normaliser> normaliser =
+      traits.normalises ? encoding.normaliser(rows.context, rows.inputs) : nullptr;
+  if (normaliser) result = normaliser->normalise(s, rows);
+  else result.weights = at::softmax(s, -1);
+  if (matrices != nullptr) {
+    *matrices = {.logits = (result.logits.defined() ? result.logits : s).detach(), .weights = result.weights.detach()};
+  }
+
+  const at::ScalarType type = s.scalar_type();
+  const std::int64_t heads = rows.q.size(1);
+  const Tensor values = rows.v.to(type);
+  Mixed mixed{.out = mix(result.weights, values)};
+  if (result.own.defined()) {
+    const Tensor own = repeat_groups(values.narrow(2, rows.keys - rows.count(), rows.count()), heads);
+    mixed.out = mixed.out + result.own.unsqueeze(-1) * own;
+  }
+  if (MixesByWeights* mixer = mixer_of(encoding)) mixed.out = mixed.out + mixer->mix(rows, result.weights);
+  mixed.out = mixed.out.to(rows.v.scalar_type());
+  if (extra.defined())
+    mixed.extra = mix(result.weights, extra.narrow(2, 0, rows.keys).to(type)).to(extra.scalar_type());
+  return mixed;
+}
+
+// ---------------------------------------------------------------- the chunked route
+
+class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
+ public:
+  static variable_list forward(AutogradContext* context, c10::intrusive_ptr<Job> job, at::TensorList tensors) {
+    context->save_for_backward(tensors.vec());
+    context->saved_data["job"] = c10::IValue::make_capsule(job);
+    const RowSource source = unpack(tensors, job->slots);
+    const std::int64_t queries = job->state.span.queries, chunks = (queries + job->chunk - 1) / job->chunk;
+    std::vector<Tensor> outs(chunks), extras(source.extra.defined() ? chunks : 0);
+    Tensor carry;
+    const Strips strips{queries, job->chunk, job->traits.rows_coupled, holes_matter(source, job->chunk)};
+    for_each_strip(strips, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+      Rows rows = make_rows(job->context, source, job->scale, begin, end);
+      if (job->traits.rows_coupled) {
+        job->carries.push_back(carry.defined() ? carry.detach() : Tensor());
+        rows.carry = &carry;
+      }
+      Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      outs[c] = mixed.out;
+      if (mixed.extra.defined()) extras[c] = mixed.extra;
+    });
+    variable_list result{joined(outs)};
+    if (!extras.empty()) result.push_back(joined(extras));
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const variable_list tensors = context->get_saved_variables();
+    const auto job = c10::static_intrusive_pointer_cast<Job>(context->saved_data["job"].toCapsule());
+    variable_list wanted(tensors.size());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (context->needs_input_grad(i)) wanted[i] = at::zeros_like(tensors[i]);
+    }
+    const std::int64_t queries = job->state.span.queries, chunk = job->chunk;
+    const std::int64_t chunks = (queries + chunk - 1) / chunk;
+    Tensor carry_gradient;
+    for (std::int64_t c = chunks - 1; c >= 0; --c) {
+      const std::int64_t begin = c * chunk, end = std::min(queries, begin + chunk);
+      at::AutoGradMode with_gradients(true);
+      variable_list leaves(tensors.size());
+      variable_list asked;
+      std::vector<std::size_t> which;
+      for (std::size_t i = 0; i < tensors.size(); ++i) {
+        leaves[i] = tensors[i].detach();
+        if (!wanted[i].defined()) continue;
+        leaves[i].requires_grad_(true);
+        asked.push_back(leaves[i]);
+        which.push_back(i);
+      }
+      const RowSource source = unpack(leaves, job->slots);
+      Rows rows = make_rows(job->context, source, job->scale, begin, end);
+      Tensor carry, carry_before;
+      if (job->traits.rows_coupled) {
+        carry_before = job->carries[c];
+        if (carry_before.defined()) {
+          carry_before = carry_before.detach().requires_grad_(true);
+          asked.push_back(carry_before);
+        }
+        carry = carry_before;
+        rows.carry = &carry;
+      }
+      const Mixed mixed = attend_rows(job->encoding, job->traits, rows, source.extra, nullptr);
+      variable_list outputs, output_gradients;
+      const auto add_output = [&](const Tensor& output, const Tensor& gradient) {
+        if (!output.defined() || !gradient.defined() || !output.requires_grad()) return;
+        outputs.push_back(output);
+        output_gradients.push_back(gradient);
+      };
+      add_output(mixed.out, gradients[0].narrow(2, begin, end - begin));
+      if (gradients.size() > 1 && gradients[1].defined()) {
+        add_output(mixed.extra, gradients[1].narrow(2, begin, end - begin));
+      }
+      add_output(carry, carry_gradient);
+      if (outputs.empty() || asked.empty()) continue;
+      const variable_list found = torch::autograd::grad(outputs, asked, output_gradients, /*retain_graph=*/false,
+                                                        /*create_graph=*/false, /*allow_unused=*/true);
+      at::NoGradGuard without_gradients;
+      for (std::size_t n = 0; n < which.size(); ++n) {
+        if (found[n].defined()) wanted[which[n]].add_(found[n]);
+      }
+      carry_gradient = carry_before.defined() ? found.back() : Tensor();
+    }
+    variable_list result{Tensor()};   // the job has no gradient
+    result.insert(result.end(), wanted.begin(), wanted.end());
+    return result;
+  }
+};
+
+// ---------------------------------------------------------------- fused kernels
+
+/// Splits a factor into numbers that `type` holds: their sum is the factor to `pieces` times its digits. Nothing is
+/// detached, so that each piece passes the gradient on exactly as far as it holds the value.
+std::vector<Tensor> pieces_of(const Tensor& factor, int pieces, at::ScalarType type) {
+  if (type != at::kBFloat16 && type != at::kHalf) return {factor.to(type)};
+  std::vector<Tensor> parts;
+  Tensor rest = factor;
+  for (int i = 0; i < pieces; ++i) {
+    parts.push_back(rest.to(type));
+    if (i + 1 < pieces) rest = rest - parts.back().to(factor.scalar_type());
+  }
+  return parts;
+}
+
+/// The scale goes into q beforehand, since the kernel would apply it to the channels too.
+Tensor attend_with_channels(const Channels& channels, const Heads& heads, bool causal) {
+  const at::ScalarType type = heads.q.scalar_type();
+  const std::vector<Tensor> query_parts = pieces_of(channels.query, channels.query_pieces, type);
+  const std::vector<Tensor> key_parts = pieces_of(channels.key, channels.key_pieces, type);
+  std::vector<Tensor> query_side{(heads.q.to(table_type(type)) * heads.scale).to(type)};
+  const std::int64_t batch = heads.q.size(0), head_count = heads.q.size(1);
+  const bool by_head = channels.key.size(1) != 1 && channels.key.size(1) != heads.k.size(1);
+  const Tensor k = by_head ? repeat_groups(heads.k, head_count) : heads.k;
+  const Tensor v = by_head ? repeat_groups(heads.v, head_count) : heads.v;
+  std::vector<Tensor> key_side{k};
+  for (const Tensor& a : query_parts) {
+    for (const Tensor& b : key_parts) {
+      query_side.push_back(a.expand({batch, head_count, heads.q.size(2), a.size(3)}));
+      key_side.push_back(b.expand({batch, k.size(1), k.size(2), b.size(3)}));
+    }
+  }
+  Tensor q = at::cat(query_side, -1), wide_k = at::cat(key_side, -1);
+  // CUDA kernels read eight elements at a time.
+  const std::int64_t width = q.is_cuda() ? (q.size(-1) + 7) / 8 * 8 : q.size(-1);
+  const Tensor out =
+      fused(padded_to(q, width), padded_to(wide_k, width), padded_to(v, width), std::nullopt, causal, 1.0);
+  return out.narrow(-1, 0, heads.v.size(-1));
+}
+
+/// A fused kernel with an additive mask, for as many rows at a time as `mask_bytes` allow.
+Tensor attend_with_mask(PositionalEncoding& encoding, const LayerContext& context, const Traits& traits,
+                        const RowSource& source, double scale, const AttendOptions& options) {
+  const Span& span = context.span;
+  const at::ScalarType type = source.q.scalar_type();
+  const std::int64_t mask_heads = traits.bias == BiasKind::kNone ? 1 : source.q.size(1);
+  const std::int64_t mask_batch = traits.bias_depends_on_batch || span.doc_start.defined() ? source.q.size(0) : 1;
+  const std::int64_t row_bytes = mask_heads * mask_batch * span.keys * static_cast<std::int64_t>(at::elementSize(type));
+  std::int64_t chunk =
+      std::clamp<std::int64_t>(options.mask_bytes / row_bytes, std::min<std::int64_t>(16, span.queries), span.queries);
+  // A kernel with a mask knows nothing of the future, so strips of rows leave out the keys that lie there.
+  chunk = std::min(chunk, source.q.is_cpu() ? options.chunk_rows : 4 * options.chunk_rows);
+  // What makes a pairwise bias (the hidden layer of an MLP, say) is many times as large as the bias.
+  if (traits.bias == BiasKind::kPairwise) chunk = std::min(chunk, options.chunk_rows);
+  std::vector<Tensor> outs((span.queries + chunk - 1) / chunk);
+  for_each_strip({span.queries, chunk}, [&](std::int64_t c, std::int64_t begin, std::int64_t end) {
+    const Rows rows = make_rows(context, source, scale, begin, end);
+    const std::int64_t first = first_seen(rows), seen = rows.keys - first;
+    const Tensor hidden = from_key(rows.visible, first).logical_not();
+    Tensor mask;
+    if (traits.bias == BiasKind::kNone) {
+      mask = at::zeros(hidden.sizes(), source.q.options()).masked_fill_(hidden, kMinusInfinity);
+    } else {
+      // after the cast: −inf stays −inf
+      mask = from_key(encoding.bias(rows), first).to(type).masked_fill(hidden, kMinusInfinity);
+    }
+    outs[c] = fused(rows.q, rows.k.narrow(2, first, seen), rows.v.narrow(2, first, seen), mask, false, scale);
+  });
+  return joined(outs);
+}
+
+bool any_requires_grad(const RowSource& source) {
+  for (const Tensor* t : {&source.q, &source.k, &source.v, &source.raw_q, &source.raw_k, &source.extra}) {
+    if (t->defined() && t->requires_grad()) return true;
+  }
+  for (const Tensor& t : source.inputs) {
+    if (t.defined() && t.requires_grad()) return true;
+  }
+  return false;
+}
+
+std::string sizes(const Tensor& t) {
+  std::string text = "[";
+  for (std::int64_t i = 0; t.defined() && i < t.dim(); ++i) text += cat(i ? ", " : "", t.size(i));
+  return text + "]";
+}
+
+void check(const PositionalEncoding& encoding, const Span& span, const Heads& heads) {
+  const std::int64_t groups = heads.k.defined() && heads.k.dim() == 4 ? heads.k.size(1) : 0;
+  const bool q_fits = heads.q.dim() == 4 && heads.q.size(0) == span.batch && heads.q.size(2) == span.queries;
+  const bool k_fits = groups > 0 && heads.k.size(0) == span.batch && heads.k.size(2) == span.keys &&
+                      heads.k.size(3) == heads.q.size(3);
+  const bool v_fits = heads.v.dim() == 4 && heads.v.size(0) == span.batch && heads.v.size(1) == groups &&
+                      heads.v.size(2) == span.keys;
+  if (!q_fits || !k_fits || !v_fits) {
+    throw ShapeError(cat("attention over ", span.batch, " sequences with ", span.queries, " queries and ", span.keys,
+                         " keys: expected q [B, H, T, d_h], k and v [B, G, S, d_h], found q ", sizes(heads.q), ", k ",
+                         sizes(heads.k), ", v ", sizes(heads.v)));
+  }
+  if (heads.q.size(1) != encoding.projected_heads() || groups != encoding.shape().key_value_heads) {
+    throw ShapeError(cat("the encoding was built for ", encoding.projected_heads(), " query heads and ",
+                         encoding.shape().key_value_heads, " key/value heads, found ", heads.q.size(1), " and ",
+                         groups));
+  }
+}
+
+}  // namespace
+
+Tensor attend(PositionalEncoding& encoding, LayerContext& context, Heads heads, const AttendOptions& options) {
+  const Span& span = context.span;
+  check(encoding, span, heads);
+  const bool grad_mode = at::GradMode::is_enabled();
+  const Plan plan = make_plan(encoding, span, window_of(context) > 0, heads.q.scalar_type(), grad_mode, options);
+  const Traits& traits = plan.traits;
+  if (traits.needs_raw) {
+    heads.raw_q = repeat_groups(heads.q, encoding.shape().query_heads);
+    heads.raw_k = heads.k;
+  }
+  encoding.transform(context, heads);
+
+  if (plan.kernel == Kernel::kChannels) {
+    return encoding.finish(context, attend_with_channels(encoding.channels(context, heads), heads, plan.causal_flag),
+                           {});
+  }
+  Kernel kernel = plan.kernel;
+  if (kernel == Kernel::kCausal && !takes_widths(heads.q, heads.v)) kernel = Kernel::kSoftmax;   // S2 has changed q's
+  // These two read strided values where they lie; the others read them many times, by LibTorch's products.
+  if (kernel != Kernel::kBare && kernel != Kernel::kCausal) heads.v = heads.v.contiguous();
+  RowSource source{heads.q, heads.k, heads.v, heads.raw_q, heads.raw_k,
+                   traits.extra_values ? encoding.extra_values(context, heads) : Tensor(),
+                   kernel == Kernel::kBare || (kernel == Kernel::kCausal && !traits.sink)
+                       ? std::vector<Tensor>()
+                       : encoding.row_inputs(context, heads)};
+  Mixed mixed;
+  // A kernel that saves its log-sum-exp only where q, k or v need gradients corrupts memory when the mask alone does.
+  const bool frozen = !heads.q.requires_grad() && !heads.k.requires_grad() && !heads.v.requires_grad();
+  if (kernel == Kernel::kMask && grad_mode && traits.bias_needs_grad && frozen && any_requires_grad(source)) {
+    kernel = source.extra.defined() ? Kernel::kChunked : Kernel::kSoftmax;
+  }
+  switch (kernel) {
+    case Kernel::kBare:
+      mixed.out = fused(heads.q, heads.k, heads.v, std::nullopt, plan.causal_flag, heads.scale);
+      if (source.extra.defined()) {
+        // Kernels want values as wide as keys, so what is mixed beside v goes in slices of that width.
+        std::vector<Tensor> slices;
+        const std::int64_t width = heads.q.size(-1), total = source.extra.size(-1);
+        const Tensor k = repeat_groups(heads.k, source.extra.size(1));
+        for (std::int64_t at = 0; at < total; at += width) {
+          const std::int64_t n = std::min(width, total - at);
+          slices.push_back(fused(heads.q, k, padded_to(source.extra.narrow(-1, at, n), width), std::nullopt,
+                                 plan.causal_flag, heads.scale).narrow(-1, 0, n));
+        }
+        mixed.extra = at::cat(slices, -1);
+      }
+      break;
+    case Kernel::kCausal: {
+      const Tensor table = traits.bias == BiasKind::kNone ? Tensor() : encoding.table(context, span.keys);
+      const Tensor sink = traits.sink ? encoding.normaliser(context, source.inputs)->sink_logits() : Tensor();
+      mixed.out = attend_causal(heads.q, heads.k, heads.v, table, first_keys(context), heads.scale, sink);
+      break;
+    }
+    case Kernel::kMask:
+      if (!source.extra.defined()) {
+        mixed.out = attend_with_mask(encoding, context, traits, source, heads.scale, options);
+        break;
+      }
+      [[fallthrough]];   // a mask and more than v to mix: rows give both at once
+    case Kernel::kSoftmax:
+    case Kernel::kChunked: {
+      const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
+      const auto job = c10::make_intrusive<Job>(encoding, context, traits, heads.scale, chunk);
+      const std::int64_t own_width = source.v.size(-1);
+      if (kernel == Kernel::kSoftmax) source.v = padded_to(source.v, std::max(own_width, source.q.size(-1)));
+      std::vector<Tensor> all{source.q, source.k, source.v, source.raw_q, source.raw_k, source.extra}, defined;
+      all.insert(all.end(), source.inputs.begin(), source.inputs.end());
+      for (std::size_t slot = 0; slot < all.size(); ++slot) {
+        if (!all[slot].defined()) continue;
+        defined.push_back(all[slot]);
+        job->slots.push_back(slot);
+      }
+      if (kernel == Kernel::kSoftmax) {
+        mixed.out = attend_softmax(job, defined).narrow(-1, 0, own_width);
+        break;
+      }
+      const variable_list out = ChunkedFunction::apply(job, at::TensorList(defined));
+      mixed.out = out[0];
+      if (out.size() > 1) mixed.extra = out[1];
+      break;
+    }
+    case Kernel::kReference: {
+      Rows rows = make_rows(context, source, heads.scale, 0, span.queries);
+      Tensor carry;
+      if (traits.rows_coupled) rows.carry = &carry;
+      mixed = attend_rows(encoding, traits, rows, source.extra, options.matrices);
+      break;
+    }
+    case Kernel::kRowHook: {
+      at::NoGradGuard no_gradients;
+      const std::int64_t chunk = rows_at_a_time(span, heads.q.size(1), traits, options.chunk_rows);
+      std::vector<Tensor> outs, extras;
+      Tensor carry;
+      const Strips strips{span.queries, chunk, true, holes_matter(source, chunk)};   // they are shown in order
+      for_each_strip(strips, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+        Rows rows = make_rows(context, source, heads.scale, begin, end);
+        if (traits.rows_coupled) rows.carry = &carry;
+        AttentionMatrices seen;
+        const Mixed part = attend_rows(encoding, traits, rows, source.extra, &seen);
+        (*options.row_hook)({rows, seen.logits, seen.weights});
+        outs.push_back(part.out);
+        if (part.extra.defined()) extras.push_back(part.extra);
+      });
+      mixed.out = joined(outs);
+      if (!extras.empty()) mixed.extra = joined(extras);
+      break;
+    }
+    case Kernel::kChannels: break;   // done above
+  }
+  return encoding.finish(context, mixed.out, mixed.extra);
+}
+
+namespace {
+
+/// On a GPU LibTorch has several kernels for attention without a bias, and takes one by shape, dtype and settings.
+std::string bare_route(const PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad) {
+  if (!span.device.is_cuda()) return "fused";
+  const Shape& shape = encoding.shape();
+  const auto options = at::TensorOptions(dtype).device(span.device);
+  const auto like = [&](std::int64_t heads, std::int64_t rows) {
+    return at::empty({span.batch, heads, rows, shape.head_width}, options).requires_grad_(needs_grad);
+  };
+  const Tensor q = like(shape.query_heads, span.queries), k = like(shape.key_value_heads, span.keys);
+  return support::cat("fused, LibTorch's ", backend_name(attention_backend(q, k, k, std::nullopt, span.causal, 1)), " attention");
+}
+
+}  // namespace
+
+std::string route_name(PositionalEncoding& encoding, const Span& span, at::ScalarType dtype, bool needs_grad,
+                       const AttendOptions& options) {
+  const std::int64_t window = window_of(encoding, 0);
+  switch (make_plan(encoding, span, window > 0 && window < span.keys, dtype, needs_grad, options).kernel) {
+    case Kernel::kBare: return bare_route(encoding, span, dtype, needs_grad);
+    case Kernel::kCausal:
+      return encoding.traits(span).bias != BiasKind::kNone ? "fused, distance table"
+             : encoding.traits(span).sink                  ? "fused, sink"
+                                                           : "fused";
+    case Kernel::kChannels: return "fused, extra channels";
+    case Kernel::kMask: return "fused, additive mask";
+    case Kernel::kSoftmax: return encoding.traits(span).sink ? "fused, sink" : "fused, trained mask";
+    case Kernel::kChunked: return "chunked";
+    case Kernel::kReference: return "reference";
+    case Kernel::kRowHook: return "chunked, for a hook";
+  }
+  return "";
+}
+
+}  // namespace pe::encodings

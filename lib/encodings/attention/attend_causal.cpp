@@ -1,0 +1,239 @@
+// The route of causal softmax with or without a bias by distance, by kernels that hold a few rows of logits at a time and
+// give the gradients by q, k, v and the table in one pass more.
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
+
+#include "cuda/plugin.h"
+#include "encodings/attention/attend_rows.h"
+#include "kernels/dispatch.h"
+#include "kernels/product_bf16.h"
+
+namespace pe::encodings {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// What has no gradient.
+struct Fixed {
+  Tensor starts;   // or undefined
+  double scale = 1;
+};
+
+struct Given {
+  Tensor q, k, v, table;   // the last may be undefined
+  Fixed fixed;
+
+  Given(at::TensorList tensors, Fixed fixed)
+      : q(tensors[0]), k(tensors[1]), v(tensors[2]), table(tensors.size() > 3 ? tensors[3] : Tensor()), fixed(std::move(fixed)) {}
+
+  const std::int64_t* starts() const { return fixed.starts.defined() ? fixed.starts.data_ptr<std::int64_t>() : nullptr; }
+  std::int64_t starts_by_sequence() const {
+    return fixed.starts.defined() && fixed.starts.dim() == 2 && fixed.starts.size(0) > 1 ? fixed.starts.stride(0) : 0;
+  }
+};
+
+struct Result {
+  Tensor out, lse;   // [B,H,T,d_v], [B,H,T]
+};
+
+struct Gradients {
+  Tensor q, k, v, table;   // the last undefined where it is not wanted
+};
+
+/// A token's heads side by side, as the output projection reads them.
+Result make_result(const Given& in) {
+  const std::int64_t batch = in.q.size(0), heads = in.q.size(1), queries = in.q.size(2);
+  return {at::empty({batch, queries, heads, in.v.size(3)}, in.v.options()).transpose(1, 2),
+          at::empty({batch, heads, queries}, in.v.options().dtype(at::kFloat))};
+}
+
+Gradients make_gradients(const Given& in) {
+  const auto made = [](const Tensor& like) { return at::empty(like.sizes(), like.options()); };
+  return {made(in.q), made(in.k), made(in.v), {}};
+}
+
+const float* floats_or_null(const Tensor& t) { return t.defined() ? t.data_ptr<float>() : nullptr; }
+
+// ---- On the CPU
+
+kernels::HeadStrides strides_of(const Tensor& heads) { return {heads.stride(0), heads.stride(1), heads.stride(2)}; }
+
+float* scratch(std::int64_t floats) {
+  thread_local std::vector<float> held;
+  if (held.size() < static_cast<std::size_t>(floats)) held.resize(static_cast<std::size_t>(floats));
+  return held.data();
+}
+
+kernels::AttentionShape shape_on_cpu(const Given& in, const Tensor& out) {
+  return {.batch = in.q.size(0), .heads = in.q.size(1), .groups = in.k.size(1), .queries = in.q.size(2), .keys = in.k.size(2),
+          .width = in.q.size(3), .value_width = in.v.size(3), .q = strides_of(in.q), .k = strides_of(in.k),
+          .v = strides_of(in.v), .out = strides_of(out), .dout = {}, .table = floats_or_null(in.table), .starts = in.starts(),
+          .starts_batch = in.starts_by_sequence(), .scale = static_cast<float>(in.fixed.scale)};
+}
+
+Result on_cpu(const kernels::Table& kernel, const Given& in) {
+  Result made = make_result(in);
+  const kernels::AttentionShape shape = shape_on_cpu(in, made.out);
+  const float *q = in.q.data_ptr<float>(), *k = in.k.data_ptr<float>(), *v = in.v.data_ptr<float>();
+  float *out = made.out.data_ptr<float>(), *lse = made.lse.data_ptr<float>();
+  const kernels::Bf16Table* bf16 = kernels::bf16_products_of(in.q);
+  at::parallel_for(0, shape.batch * shape.heads * kernels::attention_blocks(shape.queries), 1,
+                   [&](std::int64_t first, std::int64_t last) {
+                     if (bf16 != nullptr) {
+                       kernel.attention_in_bf16(*bf16, shape, q, k, v, out, lse, first, last,
+                                                scratch(kernels::attention_in_bf16_scratch(shape)));
+                     } else {
+                       kernel.attention(shape, q, k, v, out, lse, first, last,
+                                        scratch(kernels::attention_scratch(shape)));
+                     }
+                   });
+  return made;
+}
+
+Gradients backward_on_cpu(const kernels::Table& kernel, const Given& in, const Result& made, const Tensor& dout,
+                          const Tensor& dlse, bool table_too) {
+  kernels::AttentionShape shape = shape_on_cpu(in, made.out);
+  shape.dout = strides_of(dout);
+  Gradients found = make_gradients(in);
+  Tensor tables;   // of each sequence
+  if (table_too) tables = at::empty({shape.batch, shape.heads, shape.keys}, in.table.options());
+  const kernels::AttentionGradients to{found.q.data_ptr<float>(), found.k.data_ptr<float>(), found.v.data_ptr<float>(),
+                                       table_too ? tables.data_ptr<float>() : nullptr};
+  const float *q = in.q.data_ptr<float>(), *k = in.k.data_ptr<float>(), *v = in.v.data_ptr<float>();
+  const float *out = made.out.data_ptr<float>(), *upstream = dout.data_ptr<float>(), *lse = made.lse.data_ptr<float>();
+  const kernels::Bf16Table* bf16 = kernels::bf16_products_of(in.q);
+  at::parallel_for(0, shape.batch * shape.groups, 1, [&](std::int64_t first, std::int64_t last) {
+    if (bf16 != nullptr) {
+      kernel.attention_in_bf16_backward(*bf16, shape, q, k, v, out, upstream, lse, floats_or_null(dlse), to, first,
+                                        last, scratch(kernels::attention_in_bf16_backward_scratch(shape)));
+    } else {
+      kernel.attention_backward(shape, q, k, v, out, upstream, lse, floats_or_null(dlse), to, first, last,
+                                scratch(kernels::attention_backward_scratch(shape)));
+    }
+  });
+  if (table_too) found.table = tables.sum(0);
+  return found;
+}
+
+// ---- By the plug-in
+
+PeCudaStrides plugin_strides(const Tensor& heads) {
+  return heads.defined() ? PeCudaStrides{heads.stride(0), heads.stride(1), heads.stride(2)} : PeCudaStrides{};
+}
+
+PeCudaAttention shape_for_plugin(const Given& in, const Tensor& out, const Tensor& dout = {}, const Gradients& to = {}) {
+  return {.batch = in.q.size(0), .heads = in.q.size(1), .groups = in.k.size(1), .queries = in.q.size(2), .keys = in.k.size(2),
+          .width = in.q.size(3), .q = plugin_strides(in.q), .k = plugin_strides(in.k), .v = plugin_strides(in.v),
+          .out = plugin_strides(out), .dout = plugin_strides(dout), .dq = plugin_strides(to.q), .dk = plugin_strides(to.k),
+          .dv = plugin_strides(to.v), .starts = in.starts(), .starts_by_sequence = in.starts_by_sequence(),
+          .table = floats_or_null(in.table), .scale = static_cast<float>(in.fixed.scale)};
+}
+
+Result by_plugin(const PeCudaTable& plugin, const Given& in) {
+  Result made = make_result(in);
+  const PeCudaAttention shape = shape_for_plugin(in, made.out);
+  kernels::require_launched(plugin.attention(&shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), made.out.data_ptr(),
+                                             made.lse.data_ptr<float>(), kernels::stream_of(&plugin, in.q)),
+                            "attention");
+  return made;
+}
+
+Gradients backward_by_plugin(const PeCudaTable& plugin, const Given& in, const Result& made, const Tensor& dout,
+                             const Tensor& dlse, bool table_too) {
+  Gradients found = make_gradients(in);
+  const PeCudaAttention shape = shape_for_plugin(in, made.out, dout, found);
+  void* stream = kernels::stream_of(&plugin, in.q);
+  const Tensor delta = at::empty_like(made.lse);
+  kernels::require_launched(plugin.attention_products(&shape, dout.data_ptr(), made.out.data_ptr(), floats_or_null(dlse),
+                                                      delta.data_ptr<float>(), stream),
+                            "attention_products");
+  Tensor scratch;
+  if (table_too) {
+    found.table = at::zeros_like(in.table);
+    scratch = at::empty({pe_cuda_attention_scratch(shape)}, in.table.options());
+  }
+  kernels::require_launched(
+      plugin.attention_backward(&shape, in.q.data_ptr(), in.k.data_ptr(), in.v.data_ptr(), dout.data_ptr(),
+                                made.lse.data_ptr<float>(), delta.data_ptr<float>(), found.q.data_ptr(), found.k.data_ptr(),
+                                found.v.data_ptr(), table_too ? found.table.data_ptr<float>() : nullptr,
+                                table_too ? scratch.data_ptr<float>() : nullptr, stream),
+      "attention_backward");
+  return found;
+}
+
+/// A head's row is read in one go, on a GPU sixteen bytes at a time.
+Tensor readable(const Tensor& heads, bool on_cpu) {
+  bool fits = heads.stride(3) == 1;
+  if (!on_cpu) {
+    for (int i = 0; i < 3; ++i) fits = fits && heads.stride(i) % 8 == 0;
+    fits = fits && reinterpret_cast<std::uintptr_t>(heads.data_ptr()) % 16 == 0;
+  }
+  return fits ? heads : heads.clone(at::MemoryFormat::Contiguous);
+}
+
+class CausalFunction : public torch::autograd::Function<CausalFunction> {
+ public:
+  /// @param tensors q, k, v and, where there is one, the table.
+  static variable_list forward(AutogradContext* context, at::TensorList tensors, const Fixed& fixed) {
+    const kernels::Table* cpu = kernels::cpu_for(tensors[0]);
+    variable_list kept;
+    for (int i = 0; i < 3; ++i) kept.push_back(readable(tensors[i], cpu != nullptr));
+    if (tensors.size() > 3) kept.push_back(tensors[3].contiguous());
+    const Given in(kept, {fixed.starts.defined() ? fixed.starts.contiguous() : fixed.starts, fixed.scale});
+    const Result made = cpu != nullptr ? on_cpu(*cpu, in) : by_plugin(*kernels::plugin_for(in.q), in);
+    kept.insert(kept.end(), {made.out, made.lse});
+    context->save_for_backward(kept);
+    context->saved_data["starts"] = in.fixed.starts;
+    context->saved_data["scale"] = in.fixed.scale;
+    context->set_materialize_grads(false);
+    return {made.out, made.lse};
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    variable_list kept = context->get_saved_variables();
+    const Result made{kept[kept.size() - 2], kept.back()};
+    kept.resize(kept.size() - 2);
+    const Given in(kept, {context->saved_data["starts"].toTensor(), context->saved_data["scale"].toDouble()});
+    const kernels::Table* cpu = kernels::cpu_for(in.q);
+    const Tensor dout = gradients[0].defined() ? readable(gradients[0], cpu != nullptr) : at::zeros_like(made.out);
+    const Tensor dlse = gradients[1].defined() ? gradients[1].contiguous() : gradients[1];
+    const bool table_too = in.table.defined() && context->needs_input_grad(3);
+    const Gradients found = cpu != nullptr ? backward_on_cpu(*cpu, in, made, dout, dlse, table_too)
+                                           : backward_by_plugin(*kernels::plugin_for(in.q), in, made, dout, dlse, table_too);
+    variable_list result{found.q, found.k, found.v};
+    if (in.table.defined()) result.push_back(found.table);
+    result.emplace_back();   // what is fixed
+    return result;
+  }
+};
+
+}  // namespace
+
+bool has_causal_kernel(const Span& span, at::ScalarType type, bool plain, std::int64_t width) {
+  if (kernels::cpu_for(span.device, type) != nullptr) return true;
+  const PeCudaTable* plugin = kernels::plugin_for(span.device, type);
+  // LibTorch's own know all of a GPU, and nothing of biases, documents and sinks.
+  return plugin != nullptr && type == at::kBFloat16 && (!plain || span.doc_start.defined()) &&
+         plugin->attends(span.device.is_cuda() ? span.device.index() : 0, width);
+}
+
+bool takes_widths(const Tensor& q, const Tensor& v) { return kernels::cpu_for(q) != nullptr || q.size(3) == v.size(3); }
+
+Tensor attend_causal(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& table, const Tensor& starts, double scale,
+                     const Tensor& sink) {
+  variable_list tensors{q, k, v};
+  if (table.defined()) tensors.push_back(table.to(at::kFloat));
+  const variable_list made = CausalFunction::apply(at::TensorList(tensors), Fixed{starts, scale});
+  if (!sink.defined()) return made[0];
+  const Tensor logit = sink.to(made[1].scalar_type()).view({1, -1, 1});
+  const Tensor kept = at::exp(made[1] - at::logaddexp(made[1], logit)).unsqueeze(-1);   // what the sink leaves
+  return made[0] * kept.to(made[0].scalar_type());
+}
+
+}  // namespace pe::encodings

@@ -1,0 +1,25 @@
+/// @file
+/// Several encodings at once, as {stack: [rope, {kind: ssmax}]} asks for.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "encodings/attention/positional_encoding.h"
+
+namespace pe::encodings {
+
+struct StackMember {
+  std::string name;   ///< for messages
+  std::unique_ptr<PositionalEncoding> encoding;
+};
+
+/// S1 to S3 chain, rotations before temperatures; biases add; channels stand side by side. A member that maps positions
+/// does so for all.
+/// @throws ConfigError when two members rotate, map positions, or define the same of the product (S6), the rewriting of
+/// logits (S7) and the normaliser (S8).
+std::unique_ptr<PositionalEncoding> make_stack(std::vector<StackMember> members, const Shape& shape);
+
+}  // namespace pe::encodings

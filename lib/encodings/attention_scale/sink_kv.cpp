@@ -1,0 +1,87 @@
+// A trained key for each head that every query sees, beside the keys of the text and before the first of them. No
+// position is put on it, nor on the query that meets it: both are taken as they are before S2, so that beside a rotation
+// a sink is as strong anywhere in a text.
+#include "encodings/attention_scale/sinks.h"
+#include "encodings/registry.h"
+
+namespace pe::encodings {
+namespace {
+
+enum class SinkValue { kZero, kLearned };
+
+struct SinkKvOptions {
+  SinkValue value = SinkValue::kZero;
+  void describe(support::FieldVisitor& v) {
+    v.choice("value", value, {{"zero", SinkValue::kZero}, {"learned", SinkValue::kLearned}},
+             "What the key's share of attention brings: nothing, or a trained value that starts at zero.");
+  }
+};
+
+class KeySink : public Normaliser {
+ public:
+  explicit KeySink(Tensor key) : key_(std::move(key)) {}
+  Result normalise(const Tensor& logits, const Rows& rows) const override {
+    const Tensor q = rows.raw_q.to(logits.scalar_type()) * rows.scale;
+    return softmax_with_sink(logits, at::matmul(q, key_.to(q.scalar_type()).unsqueeze(-1)));   // [H,d_h,1]
+  }
+
+ private:
+  Tensor key_;   // [H,d_h]
+};
+
+class SinkKv : public PositionalEncoding {
+ public:
+  SinkKv(const SinkKvOptions& options, const Shape& shape)
+      : PositionalEncoding(shape), learned_value_(options.value == SinkValue::kLearned) {
+    const std::vector<std::int64_t> sizes{shape.query_heads, shape.head_width};
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      key_.push_back(add_normal("sink_kv", "key", sizes, 0, 0.02, false, layer));
+      if (learned_value_) value_.push_back(add_constant("sink_kv", "value", sizes, 0, false, layer));
+    }
+  }
+
+  Facts facts() const override { return {.learned = true}; }
+  Traits traits(const Span& span) const override {
+    return {.normalises = true, .needs_row_constants = true, .needs_raw = true, .extra_values = learned_value_};
+  }
+  std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override { return {key_.at(context.layer)}; }
+  std::unique_ptr<Normaliser> normaliser(const LayerContext& context, const std::vector<Tensor>& inputs) override {
+    return std::make_unique<KeySink>(inputs.at(0));
+  }
+
+  // Mixing ones gives what the keys of the text share; the rest is the sink's.
+  Tensor extra_values(LayerContext& context, const Heads& heads) override {
+    if (!learned_value_) return {};
+    return at::ones({context.span.batch, shape_.key_value_heads, context.span.keys, 1},
+                    heads.v.options().dtype(table_type(heads.v.scalar_type())).requires_grad(false));
+  }
+  Tensor finish(LayerContext& context, const Tensor& out, const Tensor& extra) override {
+    if (!extra.defined()) return out;
+    const Tensor value = value_.at(context.layer).unsqueeze(1);   // [H,1,d_h]
+    return (out.to(value.scalar_type()) + (1 - extra) * value).to(out.scalar_type());
+  }
+
+ private:
+  bool learned_value_;
+  std::vector<Tensor> key_, value_;   // [H,d_h] for each layer
+};
+
+}  // namespace
+
+EncodingEntry sink_kv_entry() {
+  return with_options<SinkKv, SinkKvOptions>(
+      {.name = "sink_kv",
+       .summary = "Adds a trained key to each head that all queries see, with no value or a trained one.",
+       .reference = "Gu et al. 2024, arXiv:2410.10781",
+       .facts = {.learned = true},
+       .family = Family::kSink,
+       .acts_on = "weights",
+       .parameters = "layers*heads*head_width",
+       .formula = "one more key κ_h for every query: w_ij = exp(a_ij)/(exp(q_i·κ_h/√d_h) + Σ_l exp(a_il)), its value "
+                  "0 or learned",
+       .known_for = "Moves the attention sink from the first token to a key of its own.",
+       .errata = {"Released forms append the key behind rotations, so that a turned query meets a key that is not: the sink's "
+                  "strength then depends on the position. Here the query is taken before it is turned."}});
+}
+
+}  // namespace pe::encodings

@@ -1,0 +1,57 @@
+/// @file
+/// What FIRE's forms share: a small network reads x = ψ(i − j)/ψ(max(i, L)), ψ(d) = ln(1 + |c·d|), so that longer texts
+/// stay within what training saw. While no query lies beyond L the bias depends on distance alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "encodings/attention/positional_encoding.h"
+#include "support/config.h"
+
+namespace pe::encodings {
+
+struct FireOptions {
+  std::int64_t initial_length = 512;
+  void describe(support::FieldVisitor& v);
+};
+
+/// Li et al. 2023, arXiv:2310.04418.
+class FireFamily : public PositionalEncoding {
+ public:
+  Facts facts() const override {
+    return {.shift_invariant = ShiftInvariance::kUntilEffectiveLength, .learned = true};
+  }
+  Traits traits(const Span& span) const override;
+  void begin(State& state) override;
+  Tensor table(LayerContext& context, std::int64_t n) override;
+  std::vector<Tensor> row_inputs(LayerContext& context, const Heads& heads) override;
+  Tensor bias(const Rows& rows) override;
+
+ protected:
+  struct Layer {
+    Tensor c, length_multiplier;   ///< scalar, or [H,1] after `read`
+    Tensor w1, b1, w2, b2;
+  };
+
+  /// @param heads numbers c, and length multipliers: 0 for one scalar of each, shared by the heads.
+  FireFamily(const std::string& kind, const Shape& shape, const FireOptions& options, std::int64_t heads);
+
+  /// Adds w1, b1, w2 and b2 of a layer.
+  void add_network(Layer& layer, const std::string& kind, int index, at::IntArrayRef w1, at::IntArrayRef w2);
+  std::vector<Layer> layers_;
+
+  /// @param x [n] or [H,n]. @return [H,n]
+  virtual Tensor network(const Tensor& x, const Layer& layer) const = 0;
+
+ private:
+  Tensor length(const Layer& layer) const;
+  Tensor by_distance(const Layer& layer, std::int64_t n) const;   ///< [H,n], for queries that are not beyond L
+
+  FireOptions options_;
+  double effective_length_;   // the least of all layers', at the start of the pass
+};
+
+inline constexpr std::int64_t kFireHidden = 32;
+
+}  // namespace pe::encodings

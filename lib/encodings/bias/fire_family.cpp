@@ -1,0 +1,99 @@
+#include "encodings/bias/fire.h"
+
+#include "encodings/attention/toeplitz.h"
+
+namespace pe::encodings {
+namespace {
+
+constexpr double kFireEpsilon = 1e-6;
+
+Tensor psi(const Tensor& x, const Tensor& c) { return at::log1p((c * x).abs()); }
+
+/// A number for each head beside a list of distances.
+Tensor beside(const Tensor& t) { return t.dim() == 0 ? t : t.unsqueeze(-1); }
+
+}  // namespace
+
+void FireOptions::describe(support::FieldVisitor& v) {
+  v.field("initial_length", initial_length,
+          "Queries before it, times a learned factor that starts at 1, share one normaliser.",
+          {.unit = "tokens", .min = 1});
+}
+
+FireFamily::FireFamily(const std::string& kind, const Shape& shape, const FireOptions& options, std::int64_t heads)
+    : PositionalEncoding(shape), options_(options), effective_length_(static_cast<double>(options.initial_length)) {
+  std::vector<std::int64_t> sizes;
+  if (heads > 0) sizes.push_back(heads);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    layers_.push_back({add_constant(kind, "c", sizes, 0.1, false, layer),
+                       add_constant(kind, "length_multiplier", sizes, 1, false, layer)});
+    add_network(layers_.back(), kind, layer, heads > 0 ? at::IntArrayRef{heads, kFireHidden}
+                                                       : at::IntArrayRef{kFireHidden, 1},
+                {shape.query_heads, kFireHidden});
+  }
+}
+
+void FireFamily::add_network(Layer& layer, const std::string& kind, int index, at::IntArrayRef w1, at::IntArrayRef w2) {
+  // What PyTorch gives linear layers of width 1 and kFireHidden.
+  const double bound = 1 / std::sqrt(static_cast<double>(kFireHidden));
+  const std::vector<std::int64_t> hidden =
+      w1[1] == 1 ? std::vector<std::int64_t>{kFireHidden} : std::vector<std::int64_t>(w1.begin(), w1.end());
+  layer.w1 = add_uniform(kind, "w1", w1, -1, 1, true, index);
+  layer.b1 = add_uniform(kind, "b1", hidden, -1, 1, false, index);
+  layer.w2 = add_uniform(kind, "w2", w2, -bound, bound, true, index);
+  layer.b2 = add_uniform(kind, "b2", {shape_.query_heads}, -bound, bound, false, index);
+}
+
+Traits FireFamily::traits(const Span& span) const {
+  const bool short_rows =
+      span.first_position >= 0 && static_cast<double>(span.first_position + span.keys - 1) <= effective_length_;
+  return {.bias = short_rows ? BiasKind::kToeplitz : BiasKind::kPairwise, .bias_needs_grad = true};
+}
+
+void FireFamily::begin(State& state) {
+  at::NoGradGuard no_grad;
+  std::vector<Tensor> multipliers;
+  for (const Layer& layer : layers_) multipliers.push_back(layer.length_multiplier.abs().min());
+  effective_length_ = static_cast<double>(options_.initial_length) * at::stack(multipliers).min().item<double>();
+}
+
+Tensor FireFamily::table(LayerContext& context, std::int64_t n) { return by_distance(layers_.at(context.layer), n); }
+
+Tensor FireFamily::by_distance(const Layer& layer, std::int64_t n) const {
+  const Tensor d = at::arange(n, layer.w1.options().requires_grad(false)), c = beside(layer.c);
+  return network(psi(d, c) / (psi(beside(length(layer)), c) + kFireEpsilon), layer);
+}
+
+std::vector<Tensor> FireFamily::row_inputs(LayerContext& context, const Heads& heads) {
+  if (context.contiguous && traits(context.span).bias == BiasKind::kToeplitz) {
+    return PositionalEncoding::row_inputs(context, heads);
+  }
+  const Layer& l = layers_.at(context.layer);
+  return {l.c, l.length_multiplier, l.w1, l.b1, l.w2, l.b2};
+}
+
+Tensor FireFamily::bias(const Rows& rows) {
+  if (rows.inputs.size() == 1) return PositionalEncoding::bias(rows);
+  const Layer layer{rows.inputs[0], rows.inputs[1], rows.inputs[2], rows.inputs[3], rows.inputs[4], rows.inputs[5]};
+  const at::ScalarType type = layer.w1.scalar_type();
+  if (rows.context.contiguous && rows.query_positions.min().item<std::int64_t>() >= 0 &&
+      rows.query_positions.max().item<double>() <= effective_length_) {
+    // The early rows of a long text: distance alone.
+    const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
+    return toeplitz(by_distance(layer, rows.keys), offset + rows.begin, offset + rows.end, rows.keys).unsqueeze(0);
+  }
+  Tensor d = rows.distances().to(type), i = rows.query_positions.to(type);   // [rows,keys] or [B,1,rows,keys]
+  if (d.dim() == 4) i = i.unsqueeze(1);
+  const std::int64_t batch = d.dim() == 4 ? d.size(0) : 1, count = d.size(-2), keys = d.size(-1);
+  d = d.reshape({batch * count * keys});
+  i = i.reshape({batch * count, 1}).expand({batch * count, keys}).reshape({-1});
+  const Tensor c = beside(layer.c);
+  const Tensor x = psi(d, c) / (psi(at::maximum(i, beside(length(layer))), c) + kFireEpsilon);   // [n] or [H,n]
+  return network(x, layer).view({-1, batch, count, keys}).transpose(0, 1);
+}
+
+Tensor FireFamily::length(const Layer& layer) const {
+  return (layer.length_multiplier * static_cast<double>(options_.initial_length)).abs();
+}
+
+}  // namespace pe::encodings

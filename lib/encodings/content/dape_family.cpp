@@ -1,0 +1,108 @@
+#include "encodings/content/dape.h"
+
+#include "encodings/registry.h"
+
+namespace pe::encodings {
+namespace {
+
+constexpr std::int64_t kDapeHidden = 32;
+constexpr std::size_t kDapeInputs = 4;
+constexpr double kDapeSlope = 0.01;   // of the leaky rectifier
+
+/// A convolution along the keys, [B,C,rows,keys] → [B,D,rows,keys]; with one tap a product for each pair.
+Tensor along_keys(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor kernel = weight.dim() == 4 ? weight : weight.unsqueeze(-1).unsqueeze(-1);
+  return at::conv2d(x, kernel, bias, at::IntArrayRef{1, 1}, at::IntArrayRef{0, kernel.size(-1) / 2});
+}
+
+}  // namespace
+
+void DapeOptions::describe(support::FieldVisitor& v) {
+  v.choice("bias", bias,
+           {{"kerple_log", Base::kKerpleLog}, {"alibi", Base::kAlibi}, {"fire", Base::kFire}, {"none", Base::kNone}},
+           "The base bias that the network reads beside the logits; none: it reads the logits alone.");
+}
+
+Dape::Dape(const std::string& kind, const DapeOptions& options, const Shape& shape, std::int64_t taps)
+    : PositionalEncoding(shape), taps_(taps) {
+  static const char* const kBases[] = {"kerple_log", "alibi", "fire"};
+  if (options.bias != DapeOptions::Base::kNone) base_ = make_encoding(kBases[static_cast<int>(options.bias)], shape);
+  const std::int64_t heads = shape.query_heads, channels = base_ ? 2 * heads : heads;
+  const double first = 1 / std::sqrt(static_cast<double>(channels * taps)),
+               second = 1 / std::sqrt(static_cast<double>(kDapeHidden * taps));
+  std::vector<std::int64_t> in{kDapeHidden, channels}, out{heads, kDapeHidden};
+  if (taps > 1) {
+    for (std::vector<std::int64_t>* sizes : {&in, &out}) sizes->insert(sizes->end(), {1, taps});
+  }
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    layers_.push_back({add_uniform(kind, "map1_w", in, -first, first, true, layer),
+                       add_uniform(kind, "map1_b", {kDapeHidden}, -first, first, false, layer),
+                       add_uniform(kind, "map2_w", out, -second, second, true, layer),
+                       add_uniform(kind, "map2_b", {heads}, -second, second, false, layer)});
+  }
+  if (!base_) return;
+  for (Parameter parameter : base_->parameters()) {   // their handles are shared
+    parameter.name = kind + ".base." + parameter.name.substr(parameter.name.find('.') + 1);
+    parameter.short_name = "base." + parameter.short_name;
+    parameters_.push_back(std::move(parameter));
+  }
+}
+
+Facts Dape::facts() const {
+  Facts facts{.learned = true, .content_dependent = true};
+  if (base_) facts.shift_invariant = base_->facts().shift_invariant;
+  return facts;
+}
+
+Traits Dape::traits(const Span& span) const {
+  // Hidden values of all pairs stand beside the logits of all heads, so this counts in heads.
+  const int hidden = static_cast<int>(3 * kDapeHidden / std::max<std::int64_t>(1, shape_.query_heads));
+  return {.rewrites_logits = true, .needs_row_constants = true, .live_logits = 8 + hidden};
+}
+
+void Dape::begin(State& state) {
+  if (base_) base_->begin(state);
+}
+
+std::vector<Tensor> Dape::row_inputs(LayerContext& context, const Heads& heads) {
+  const Layer& l = layers_.at(context.layer);
+  std::vector<Tensor> inputs{l.map1_w, l.map1_b, l.map2_w, l.map2_b};
+  if (base_) {
+    for (Tensor& input : base_->row_inputs(context, heads)) inputs.push_back(std::move(input));
+  }
+  return inputs;
+}
+
+Tensor Dape::rewrite(const Rows& rows, const Tensor& s) {
+  const at::ScalarType type = s.scalar_type();
+  const auto input = [&](std::size_t i) { return rows.inputs.at(i).to(type); };
+  const Tensor hidden_pairs = rows.visible.logical_not();
+  Tensor sum = s, read = s;
+  if (base_) {
+    Rows own = rows;
+    own.inputs.assign(rows.inputs.begin() + kDapeInputs, rows.inputs.end());
+    const Tensor b = base_->bias(own).to(type).expand(s.sizes());
+    sum = s + b;
+    read = at::cat({s, b}, 1);
+  }
+  read = read.masked_fill(hidden_pairs, 0.0);
+  // The last key's row is as in a longer text only if the column after it takes part: a zero, which the first
+  // convolution makes into something that the second one reads.
+  if (taps_ > 1) read = at::constant_pad_nd(read, {0, 1});
+  Tensor hidden = at::leaky_relu(along_keys(read, input(0), input(1)), kDapeSlope);
+  const Tensor& start = rows.context.span.doc_start;
+  if (taps_ > 1 && start.defined()) {   // a document alone has nothing before its first key
+    const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
+    const Tensor first = start.narrow(-1, offset + rows.begin, rows.count()).unsqueeze(-1);   // [rows,1] or [B,rows,1]
+    const Tensor before = at::arange(rows.keys + 1, start.options()).lt(first);
+    hidden = hidden.masked_fill(before.dim() == 3 ? before.unsqueeze(1) : before, 0.0);
+  }
+  const Tensor added = along_keys(hidden, input(2), input(3));
+  return sum + (taps_ > 1 ? added.narrow(-1, 0, rows.keys) : added);
+}
+
+void Dape::after_step() {
+  if (base_) base_->after_step();
+}
+
+}  // namespace pe::encodings

@@ -1,0 +1,31 @@
+// DAPE v2: two convolutions along the keys over the logits and a base bias of all heads.
+#include "encodings/content/dape.h"
+#include "encodings/registry.h"
+
+namespace pe::encodings {
+namespace {
+
+class Dape2 : public Dape {
+ public:
+  Dape2(const DapeOptions& options, const Shape& shape) : Dape("dape_v2", options, shape, 3) {}
+};
+
+}  // namespace
+
+EncodingEntry dape_v2_entry() {
+  return with_options<Dape2, DapeOptions>(
+      {.name = "dape_v2",
+       .summary = "Adds what convolutions along the keys make of the logits and a base bias of all heads.",
+       .reference = "Zheng et al. 2024, arXiv:2410.04798",
+       .facts = {.learned = true, .content_dependent = true},
+       .family = Family::kContent,
+       .acts_on = "logits",
+       .parameters = "2*heads + layers*(289*heads + 32)",
+       .formula = "f: convolution 2H → 32 over three keys, leaky relu, convolution 32 → H over three keys\n"
+                  "logit = A + B + f([A; B]), zeros for keys in the future",
+       .known_for = "As dape, and each pair sees the logits of its neighbours.",
+       .errata = {"In the released code the last row of a text differs from the same row in a longer text, as its "
+                  "padding does; a column of zeros after the last key is appended here."}});
+}
+
+}  // namespace pe::encodings

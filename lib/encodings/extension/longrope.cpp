@@ -1,0 +1,112 @@
+// LongRoPE: each pair slowed by a number of its own, the first tokens left as they were; the numbers come from a search.
+#include "encodings/extension/longrope.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "support/text.h"
+
+namespace pe::encodings {
+
+using support::cat;
+using support::ConfigError;
+
+double longrope_attention_factor(double factor, std::int64_t train_length) {
+  if (factor <= 1 || train_length < 2) return 1;
+  return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(train_length)));
+}
+
+std::int64_t critical_pair(const FrequencySchedule& of, std::int64_t train_length, double turns) {
+  const double half = static_cast<double>(of.width) / 2;
+  const double pair =
+      std::ceil(half * std::log(static_cast<double>(train_length) / (2 * std::numbers::pi * turns)) / std::log(of.base));
+  return static_cast<std::int64_t>(std::clamp(pair, 0.0, half));
+}
+
+std::vector<double> critical_divisors(const FrequencySchedule& of, std::int64_t critical, double factor) {
+  std::vector<double> divisors(of.theta.size(), factor);
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(critical, static_cast<std::int64_t>(divisors.size())); ++i) {
+    divisors[i] = std::pow(factor, static_cast<double>(i) / static_cast<double>(critical));
+  }
+  return divisors;
+}
+
+void LongRopeOptions::describe(support::FieldVisitor& v) {
+  ExtensionOptions::describe(v);
+  v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+          {.unit = "tokens", .min = 1});
+  v.field("long_factors", long_factors,
+          "What frequencies are divided by beyond the training length, a number for each pair, never falling; empty: "
+          "where the search begins (longrope: ntk's divisors; longrope2: those around its critical pair).",
+          {.min = 1});
+  v.field("short_factors", short_factors, "The same up to the training length; empty: all 1.", {.min = 1});
+  v.field("protected", protected_positions, "So many positions at the start keep plain angles.",
+          {.unit = "tokens", .min = 0});
+  v.field("attention_factor", attention_factor, "On cosines and sines; 0: √(1 + ln(factor)/ln(train_length)).",
+          {.min = 0});
+  v.field("pe_len", pe_len, "The length that decides between long and short; auto: the one of the pass.",
+          {.unit = "tokens", .min = 1});
+  v.check(std::is_sorted(long_factors.begin(), long_factors.end()), "long_factors never fall from pair to pair");
+  v.check(std::is_sorted(short_factors.begin(), short_factors.end()), "short_factors never fall from pair to pair");
+}
+
+LongRopeRule::LongRopeRule(const LongRopeOptions& options, const Shape& shape, LongRopeVersion version)
+    : options_(options), version_(version), train_length_(1) {
+  train_length_ = extended_length(kind(), options.train_length, shape);
+}
+
+bool LongRopeRule::length_dependent() const {
+  const auto plain = [](const std::vector<double>& divisors) {
+    return std::all_of(divisors.begin(), divisors.end(), [](double d) { return d == 1; });
+  };
+  if (options_.long_factors.empty()) return options_.factor > 1 || !plain(options_.short_factors);
+  if (options_.short_factors.empty()) return !plain(options_.long_factors);
+  return options_.long_factors != options_.short_factors;
+}
+
+std::int64_t LongRopeRule::key(const Span& span) const {
+  return length_dependent() && working_length(kind(), options_.pe_len, span) > train_length_ ? 1 : 0;
+}
+
+RotaryFrequencies LongRopeRule::rescale(const FrequencySchedule& of, const Span& span) const {
+  const bool beyond = key(span) == 1 || !length_dependent();
+  std::vector<double> divisors = beyond ? options_.long_factors : options_.short_factors;
+  const std::size_t pairs = of.theta.size();
+  if (divisors.empty() && beyond && version_ == LongRopeVersion::kTwo) {
+    divisors = critical_divisors(of, critical_pair(of, train_length_, 1), options_.factor);
+  } else if (divisors.empty()) {
+    for (std::size_t i = 0; i < pairs; ++i) divisors.push_back(beyond ? ntk_divisor(options_.factor, i, of.width) : 1);
+  }
+  if (divisors.size() != pairs) {
+    throw ConfigError(cat("encoding '", kind(), "': ", beyond ? "long" : "short", "_factors holds ", divisors.size(),
+                          " numbers, and a head has ", pairs, " pairs"),
+                      {}, "give one divisor for each pair");
+  }
+  RotaryFrequencies made{.theta = of.theta};
+  for (std::size_t i = 0; i < pairs; ++i) made.theta[i] /= divisors[i];
+  if (version_ == LongRopeVersion::kTwo && !beyond) return made;
+  made.attention_factor = options_.attention_factor > 0 ? options_.attention_factor
+                                                        : longrope_attention_factor(options_.factor, train_length_);
+  made.protected_positions = options_.protected_positions;
+  made.protected_theta = of.theta;
+  return made;
+}
+
+EncodingEntry longrope_entry() {
+  return extension<LongRopeRule, LongRopeOptions>(
+      {.name = "longrope",
+       .summary = "RoPE for longer texts: each pair slowed by a searched number, the first tokens left as they were.",
+       .reference = "Ding et al. 2024, arXiv:2402.13753",
+       .family = Family::kExtension,
+       .acts_on = "q and k, logits",
+       .formula = "p·θ_c for p < protected, p·θ_c/λ_c else, λ = long_factors beyond L and short_factors up to L\n"
+                  "logits × a², a = √(1 + ln s/ln L)",
+       .known_for = "A divisor for each pair, found by an evolutionary search on perplexity; the extension of the "
+                    "Phi-3 models. Without a list the divisors are ntk's.",
+       .errata = {"The released search neither searches the protected positions nor the attention factor, and its "
+                  "parent selection keeps the wrong list.",
+                  "The attention factor holds for short texts too, as in released models; longrope2 leaves these "
+                  "alone."}});
+}
+
+}  // namespace pe::encodings

@@ -1,0 +1,32 @@
+// LongRoPE2: pairs that never turned whole in training are slowed by the factor or more, the others by a base that fits;
+// up to the training length the model is exactly the one that was trained.
+#include "encodings/extension/longrope.h"
+
+namespace pe::encodings {
+namespace {
+
+class LongRope2Rule : public LongRopeRule {
+ public:
+  LongRope2Rule(const LongRopeOptions& options, const Shape& shape)
+      : LongRopeRule(options, shape, LongRopeVersion::kTwo) {}
+};
+
+}  // namespace
+
+EncodingEntry longrope2_entry() {
+  return extension<LongRope2Rule, LongRopeOptions>(
+      {.name = "longrope2",
+       .summary = "RoPE for longer texts: pairs that never turned whole in training slowed by a searched number; short "
+                  "texts see the trained model.",
+       .reference = "Shang et al. 2025, arXiv:2502.20082",
+       .family = Family::kExtension,
+       .acts_on = "q and k, logits",
+       .formula = "θ'_c = θ_c/λ_c beyond L, λ = long_factors; rope up to L\n"
+                  "without a list: λ_c = s for pairs from the critical one ⌈(d_h/2)·log_base(L/2π)⌉ on, λ_c = "
+                  "s^(c/critical) before it\n"
+                  "logits × a², a = √(1 + ln s/ln L), beyond L",
+       .known_for = "LongRoPE with a search that starts from the pairs that never turned whole in training and "
+                    "scores needles alone. Its paper reports 82 on RULER at 128k where YaRN has 49 (LLaMA3-8B)."});
+}
+
+}  // namespace pe::encodings

@@ -1,0 +1,56 @@
+// NTK by parts: pairs that turn often within the training length stay, pairs that turn seldom are slowed by the factor.
+#include "encodings/extension/turns.h"
+
+namespace pe::encodings {
+namespace {
+
+struct NtkPartsOptions : ExtensionOptions {
+  std::optional<std::int64_t> train_length;
+  double alpha = 1;
+  double beta = 32;
+  void describe(support::FieldVisitor& v) {
+    ExtensionOptions::describe(v);
+    v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+            {.unit = "tokens", .min = 1});
+    v.field("alpha", alpha, "Pairs that turn at most as often in it are slowed by the whole factor.",
+            {.unit = "turns", .min = 0});
+    v.field("beta", beta, "Pairs that turn at least as often stay. Below 2π·beta tokens of training none does.",
+            {.unit = "turns", .min = 0});
+    v.check(beta > alpha, "beta counts more turns than alpha");
+  }
+};
+
+class NtkByParts : public Rescaling {
+ public:
+  NtkByParts(const NtkPartsOptions& options, const Shape& shape)
+      : options_(options), train_length_(extended_length("ntk_parts", options.train_length, shape)) {}
+
+  RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const override {
+    RotaryFrequencies made{.theta = of.theta};
+    for (double& theta : made.theta)
+      theta = by_turns(theta, options_.factor, train_length_, options_.alpha, options_.beta);
+    return made;
+  }
+
+ private:
+  NtkPartsOptions options_;
+  std::int64_t train_length_;
+};
+
+}  // namespace
+
+EncodingEntry ntk_parts_entry() {
+  return extension<NtkByParts, NtkPartsOptions>(
+      {.name = "ntk_parts",
+       .aliases = {"ntk_by_parts"},
+       .summary = "RoPE for longer texts: pairs that turn often stay, those that turn seldom are slowed.",
+       .reference = "Peng et al. 2023, arXiv:2309.00071, section 3.2",
+       .family = Family::kExtension,
+       .acts_on = "q and k",
+       .formula = "θ'_c = (1 − γ_c)·θ_c/s + γ_c·θ_c, γ_c = clamp((r_c − alpha)/(beta − alpha), 0, 1), r_c = "
+                  "L·θ_c/2π turns",
+       .known_for = "YaRN's frequencies as its paper has them, without the attention factor.",
+       .errata = {"With less than 2π·beta (about 201) tokens of training no pair is kept whole; lower beta there."}});
+}
+
+}  // namespace pe::encodings

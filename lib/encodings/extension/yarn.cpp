@@ -1,0 +1,119 @@
+// YaRN: slow pairs of RoPE are slowed further by the factor, fast ones are left alone, a ramp lies between; logits are
+// sharpened by the square of the attention factor.
+#include "encodings/extension/yarn.h"
+
+#include "encodings/extension/turns.h"
+
+namespace pe::encodings {
+namespace {
+
+/// How far pair i is slowed, 0 to 1.
+class IndexRamp {
+ public:
+  IndexRamp(const YarnOptions& options, const FrequencySchedule& of, std::int64_t train_length) {
+    // The fractional index of the pair that makes so many turns in the training length.
+    const auto pair_with_turns = [&](double turns) {
+      return static_cast<double>(of.width) * std::log(static_cast<double>(train_length) / (turns * 2 * std::numbers::pi)) /
+             (2 * std::log(of.base));
+    };
+    low_ = pair_with_turns(options.beta_fast);
+    high_ = pair_with_turns(options.beta_slow);
+    if (options.truncate) {
+      low_ = std::floor(low_);
+      high_ = std::ceil(high_);
+    }
+    low_ = std::max(low_, 0.0);
+    high_ = std::min(high_, static_cast<double>(of.width - 1));   // d − 1, not d/2 − 1, as released
+    if (low_ == high_) high_ += 0.001;
+  }
+  double operator()(std::size_t i) const {
+    return std::clamp((static_cast<double>(i) - low_) / (high_ - low_), 0.0, 1.0);
+  }
+
+ private:
+  double low_, high_;
+};
+
+}  // namespace
+
+void YarnOptions::describe(support::FieldVisitor& v) {
+  ExtensionOptions::describe(v);
+  v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
+          {.unit = "tokens", .min = 1});
+  v.field("beta_fast", beta_fast, "Pairs that turn at least as often in the training length stay.", {.min = 0});
+  v.field("beta_slow", beta_slow, "Pairs that turn at most as often are slowed by the whole factor.", {.min = 0});
+  v.choice("ramp", ramp, {{"index", YarnRamp::kIndex}, {"rotations", YarnRamp::kRotations}},
+           "Between the two: linear in the pair's index (released code) or in its turns (paper).");
+  v.field("truncate", truncate, "Round the ends of an index ramp to whole pairs.");
+  v.field("attention_factor", attention_factor, "On cosines and sines; 0: 0.1·ln(factor) + 1.", {.min = 0});
+  v.field("mscale", mscale, "With mscale_all_dim: attention factor g(mscale)/g(mscale_all_dim), g(x) = "
+                            "0.1·x·ln(factor) + 1; 0: not used.", {.min = 0});
+  v.field("mscale_all_dim", mscale_all_dim, "See mscale.", {.min = 0});
+  v.field("dynamic", dynamic, "Take the factor from the length in hand, at least 1.");
+  v.field("pe_len", pe_len, "The length that a dynamic factor is taken from; auto: the one of the pass.",
+          {.unit = "tokens", .min = 1});
+  v.check(beta_fast > beta_slow, "beta_fast counts more turns than beta_slow");
+}
+
+YarnRule::YarnRule(const YarnOptions& options, const Shape& shape)
+    : options_(options), train_length_(extended_length("yarn", options.train_length, shape)) {}
+
+std::int64_t YarnRule::key(const Span& span) const {
+  return options_.dynamic ? working_length("yarn", options_.pe_len, span) : 0;
+}
+
+RotaryFrequencies YarnRule::rescale(const FrequencySchedule& of, const Span& span) const {
+  const double s = options_.dynamic
+                       ? std::max(1.0, static_cast<double>(key(span)) / static_cast<double>(train_length_))
+                       : options_.factor;
+  RotaryFrequencies made{.theta = of.theta, .attention_factor = attention_factor(s)};
+  if (s == 1) return made;
+  const IndexRamp ramp(options_, of, train_length_);
+  for (std::size_t i = 0; i < made.theta.size(); ++i) {
+    if (options_.ramp == YarnRamp::kIndex) {
+      made.theta[i] = ramp(i) * of.theta[i] / s + (1 - ramp(i)) * of.theta[i];
+    } else {
+      made.theta[i] = by_turns(of.theta[i], s, train_length_, options_.beta_slow, options_.beta_fast);
+    }
+  }
+  return made;
+}
+
+double YarnRule::attention_factor(double s) const {
+  if (s <= 1) return 1;
+  if (options_.attention_factor > 0) return options_.attention_factor;
+  const auto g = [&](double x) { return 0.1 * x * std::log(s) + 1; };
+  if (options_.mscale > 0 && options_.mscale_all_dim > 0) return g(options_.mscale) / g(options_.mscale_all_dim);
+  return g(1);
+}
+
+RotaryFrequencies yarn_frequencies(const FrequencySchedule& of, double factor, std::int64_t train_length) {
+  YarnOptions options;
+  options.factor = factor;
+  return YarnRule(options, {.train_length = train_length}).rescale(of, {});
+}
+
+EncodingEntry yarn_entry() {
+  return extension<YarnRule, YarnOptions>(
+      {.name = "yarn",
+       .summary = "RoPE for longer texts: slow pairs slowed, fast ones kept, "
+                  "logits sharpened.",
+       .reference = "Peng et al. 2023, arXiv:2309.00071",
+       .family = Family::kExtension,
+       .acts_on = "q and k, logits",
+       .formula = "θ'_c = ramp_c·θ_c/s + (1 − ramp_c)·θ_c, s = factor\n"
+                  "ramp: index (released code): linear in c between the pairs that turn beta_fast and beta_slow times "
+                  "in L, floor and ceiling taken, clamped to [0, 1]\n"
+                  "ramp: rotations (paper): linear in the turns L·θ_c/2π between beta_slow and beta_fast\n"
+                  "logits × a², a = 0.1·ln s + 1",
+       .known_for = "The usual way to lengthen the context of a rotary model, with little or no further training: "
+                    "fast pairs keep local order, slow ones are interpolated, and sharper logits hold entropy down. s "
+                    "= 1 is rope.",
+       .errata = {"The paper's ramp is linear in turns, its code's in the index of the pair; they differ by up to a "
+                  "factor of two in a frequency. `ramp` has both; the released models need index.",
+                  "All code clamps the upper end of the ramp to d_h − 1 rather than to the last pair, d_h/2 − 1; so "
+                  "does `ramp: index`.",
+                  "The DroPE paper's equations for YaRN have slips in their indices."}});
+}
+
+}  // namespace pe::encodings

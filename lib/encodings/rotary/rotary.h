@@ -1,0 +1,119 @@
+/// @file
+/// What all rotary encodings share: given frequencies and an attention factor, turn the pairs of q and k. A member of
+/// the family is a schedule of frequencies:
+///
+///     class PRope : public Rotary {
+///       FrequencySchedule schedule() const override { … zeros behind the first pairs … }
+///     };
+///
+/// and whatever schedule it is, a rule of `rescaling.h` (YaRN, say) may extend it to longer texts.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "encodings/attention/positional_encoding.h"
+#include "encodings/rotary/angles.h"
+#include "support/config.h"
+
+namespace pe::encodings {
+
+/// Which channels form pair i of a head of width d: half: (i, i + d/2); interleaved: (2i, 2i + 1).
+enum class PairLayout { kHalf, kInterleaved };
+
+/// Turns the first 2n channels of x by angles whose cosines and sines are given; the others stay. Nothing asks for
+/// cos² + sin² = 1.
+/// @param x [B,H,T,d_h]. @param cos, sin [T,n], [B,T,n] or [1 or B,G,T,n], where query head h reads head ⌊h·G/H⌋.
+/// @return dtype and shape of x; computed in the dtype of the tables. Gradients flow to x, and to cos and sin where
+/// these ask for them.
+Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, PairLayout layout);
+
+/// Frequencies before any extension, and what extension rules want to know of them.
+struct FrequencySchedule {
+  std::vector<double> theta;   ///< radians a token, one per pair; 0: the pair is not rotated
+  double base = 10000;         ///< of the geometric sequence that they come from
+  std::int64_t width = 0;      ///< channels that the sequence spans: pair i of it has base^(−2i/width)
+};
+
+/// A rule that extends a rotary encoding to texts longer than those it was trained on.
+class Rescaling {
+ public:
+  virtual ~Rescaling() = default;
+  /// A frequency of 0 stays 0.
+  virtual RotaryFrequencies rescale(const FrequencySchedule& of, const Span& span) const = 0;
+  /// What of the span the result depends on; the same key, the same result.
+  virtual std::int64_t key(const Span& span) const { return 0; }
+  virtual bool length_dependent() const { return false; }
+  virtual bool shift_invariant() const { return true; }
+};
+using RescalingPointer = std::shared_ptr<const Rescaling>;
+
+/// Options that every member has.
+struct RotaryOptions {
+  double base = 10000;
+  PairLayout layout = PairLayout::kHalf;
+  void describe(support::FieldVisitor& v);
+  void describe_own(support::FieldVisitor& v) {}
+};
+
+/// @throws ConfigError naming the kind for a head width that is not even.
+void check_even_head(const std::string& kind, std::int64_t head_width);
+
+class Rotary : public PositionalEncoding {
+ public:
+  /// @throws ConfigError for an odd head width.
+  Rotary(const std::string& kind, const Shape& shape, const RotaryOptions& options, RescalingPointer rescaling = {});
+
+  /// What the rescaling adds to `own_facts`.
+  Facts facts() const final;
+  /// An angle between two tokens turns the other way where the key is the later one. What tokens say is causal here.
+  bool needs_causal_mask() const override { return own_facts().content_dependent; }
+  void transform(LayerContext& context, Heads& heads) override;
+  std::optional<RotatedPairs> rotated_pairs(int layer, const Span& span) const override;
+
+  /// Is rotating q and k by one table all that S2 does? Whoever replaces `transform` says no.
+  virtual bool only_rotates() const { return true; }
+  /// That table.
+  AngleTable::Values tables_for(LayerContext& context, at::ScalarType type) {
+    return table(context.span)(context, 0, context.span.keys, type);
+  }
+  PairLayout layout() const { return options_.layout; }
+
+  virtual FrequencySchedule schedule() const;
+  /// The schedule, rescaled.
+  RotaryFrequencies frequencies(const Span& span) const { return rescaled(schedule(), span); }
+  /// Puts another rule, or none, in place of the one in force: what a search for a rule does between passes.
+  void rescale_with(RescalingPointer rescaling);
+
+ protected:
+  /// Pairs as the layout has them, `pairs` in each head.
+  RotatedPairs laid_out(std::vector<double> theta, std::size_t pairs) const;
+  virtual Facts own_facts() const { return {.rotates = true}; }
+  RotaryFrequencies rescaled(const FrequencySchedule& of, const Span& span) const;
+  /// 0 unless the rescaling depends on the span.
+  std::int64_t frequency_key(const Span& span) const { return rescaling_ ? rescaling_->key(span) : 0; }
+  AngleTable& table(const Span& span);
+  /// Rotates q and k by the angles of their rows.
+  void rotate_heads(Heads& heads, const Span& span, const AngleTable::Values& all) const;
+  /// What a table is made of: by default `frequencies`.
+  virtual RotaryFrequencies table_rule(const Span& span) const { return frequencies(span); }
+
+  std::string kind_;
+  RotaryOptions options_;
+  RescalingPointer rescaling_;
+
+ private:
+  std::map<std::int64_t, AngleTable> tables_;
+};
+
+/// The cosines and sines [S, n] or [B, S, n] by which S2 rotates q and k, for an encoding that does nothing else there and
+/// lets nobody see them before; empty for others, and where q has fewer rows than k.
+struct RotaryTables {
+  Tensor cos, sin;
+  PairLayout layout = PairLayout::kHalf;
+};
+std::optional<RotaryTables> rotary_tables(PositionalEncoding& encoding, LayerContext& context, at::ScalarType type);
+
+}  // namespace pe::encodings

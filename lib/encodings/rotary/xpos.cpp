@@ -1,0 +1,101 @@
+// xPos: RoPE whose pairs also fade with distance, the fast ones most. Queries are scaled down and keys up by position, so
+// the product has the factor ζ^(distance/scale_base), whatever position the scales are counted from.
+#include "encodings/rotary/rotary_schedules.h"
+
+namespace pe::encodings {
+namespace {
+
+struct XposOptions : RotaryOptions {
+  double scale_base = 512;
+  XposOptions() { layout = PairLayout::kInterleaved; }
+  void describe(support::FieldVisitor& v) {
+    v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
+    describe_own(v);
+    v.check(base > 1, "a base of 1 would turn all pairs alike");
+  }
+  void describe_own(support::FieldVisitor& v) {
+    v.field("scale_base", scale_base, "Tokens over which pair i fades by its ζ = (2i + 0.4d)/(1.4d).",
+            {.unit = "tokens", .min = 1});
+  }
+};
+
+class Xpos : public Rotary {
+ public:
+  Xpos(const XposOptions& options, const Shape& shape, RescalingPointer rescaling = {})
+      : Rotary("xpos", shape, options, std::move(rescaling)), scale_base_(options.scale_base) {
+    options_.layout = PairLayout::kInterleaved;   // also below an extension, whose own layout is another by default
+  }
+
+  /// What fades with distance into the past would grow with distance into the future.
+  bool needs_causal_mask() const override { return true; }
+
+  bool only_rotates() const override { return false; }
+  void transform(LayerContext& context, Heads& heads) override {
+    const Span& span = context.span;
+    const at::ScalarType type = heads.q.scalar_type();
+    // All layers of a pass share the tables, unless each has positions of its own.
+    const auto kept = [&](const char* name) -> Tensor& { return context.state.tensors[std::string("xpos.") + name]; };
+    if (!context.contiguous || !kept("query_cos").defined() || kept("query_cos").scalar_type() != table_type(type)) {
+      const AngleTable::Values angles = table(span)(context, 0, span.keys, type);
+      const Tensor fade = scales(context, table_type(type)), grow = fade.reciprocal();
+      const std::int64_t offset = span.keys - span.queries;
+      const auto of_queries = [&](const Tensor& t) { return t.narrow(-2, offset, span.queries); };
+      kept("query_cos") = of_queries(angles.cos) * of_queries(fade);
+      kept("query_sin") = of_queries(angles.sin) * of_queries(fade);
+      kept("key_cos") = angles.cos * grow;
+      kept("key_sin") = angles.sin * grow;
+    }
+    heads.q = rotate(heads.q, kept("query_cos"), kept("query_sin"), options_.layout);
+    heads.k = rotate(heads.k, kept("key_cos"), kept("key_sin"), options_.layout);
+  }
+
+ private:
+  /// ζ^(position/scale_base), [S,n] or [B,S,n]. Counted from position 0, and beyond what float32 holds then (16,384
+  /// positions are 2^58) from a place nearer by: the product does not depend on it.
+  Tensor scales(const LayerContext& context, at::ScalarType type) const {
+    at::NoGradGuard no_grad;
+    const std::int64_t pairs = shape_.head_width / 2;
+    std::vector<double> log_zeta;
+    for (std::int64_t i = 0; i < pairs; ++i) {
+      const double d = static_cast<double>(shape_.head_width);
+      log_zeta.push_back(std::log((2 * static_cast<double>(i) + 0.4 * d) / (1.4 * d)));
+    }
+    const auto block = static_cast<std::int64_t>(32 * scale_base_);
+    const std::int64_t middle = context.span.first_position + context.span.keys / 2;
+    const Tensor rates = at::tensor(log_zeta, at::TensorOptions(at::kDouble)).to(context.positions.device());
+    const std::int64_t origin = middle / block * block;   // a whole number of blocks
+    const Tensor place = (context.positions.to(at::kDouble) - static_cast<double>(origin)) / scale_base_;
+    return (place.unsqueeze(-1) * rates).exp().to(type);
+  }
+
+  double scale_base_;
+};
+
+constexpr const char* kXposSummary = "RoPE whose pairs fade exponentially with distance, fast pairs most.";
+
+}  // namespace
+
+RotarySchedule xpos_schedule() { return rotary_schedule<Xpos, XposOptions>("xpos", kXposSummary); }
+
+EncodingEntry xpos_entry() {
+  return with_options<Xpos, XposOptions>(
+      {.name = "xpos",
+       .aliases = {"lex"},
+       .summary = kXposSummary,
+       .reference = "Sun et al. 2022, arXiv:2212.10554",
+       .facts = {.rotates = true},
+       .family = Family::kRotary,
+       .acts_on = "q and k",
+       .formula = "rope (interleaved pairs) whose pair c fades: logit(i,j) = Σ_c ζ_c^(d/scale_base)·(rope's pair "
+                  "c)/√d_h\n"
+                  "ζ_c = (2c + 0.4·d_h)/(1.4·d_h): the queries times ζ^(i/scale_base), the keys times "
+                  "ζ^(−j/scale_base)",
+       .known_for = "Made for longer texts together with attention in blocks of half the training length; without "
+                    "the blocks it is only mildly better than rope.",
+       .errata = {"Position counts from 0 for the scales; centred forms of other code bases give the same "
+                  "products with other roundings.",
+                  "In float16 a factor of q or k overflows beyond 4,500 tokens from the place that scales are "
+                  "counted from, in bfloat16 beyond 36,000; this program moves the place along before that."}});
+}
+
+}  // namespace pe::encodings
