@@ -2,8 +2,8 @@
 #include <cstdio>
 
 #include "cli/tool_table.h"
-#include "data/inspect.h"
-#include "data/tokenizer_stage.h"
+#include "data/token_shards/inspect.h"
+#include "data/tokenizers/tokenizer_stage.h"
 #include "support/error.h"
 #include "support/version.h"
 

@@ -1,5 +1,5 @@
 // pe-fetch: documents from files or from our own grammar, as raw text.
-#include "data/fetch.h"
+#include "data/sources/fetch.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 

@@ -1,6 +1,6 @@
 // pe-generate: examples of an algorithmic task as token shards with labels, for training.
-#include "data/algorithmic_task.h"
-#include "data/generate.h"
+#include "data/token_shards/generate.h"
+#include "data/tasks/algorithmic_task.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 

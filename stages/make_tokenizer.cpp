@@ -1,5 +1,5 @@
 // pe-make-tokenizer: a tokenizer as an artifact of its own, trained or from files, for any number of corpora.
-#include "data/tokenizer_stage.h"
+#include "data/tokenizers/tokenizer_stage.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 

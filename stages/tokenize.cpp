@@ -1,5 +1,5 @@
 // pe-tokenize: raw text to token shards, with a tokenizer that is trained on it, given, or plain bytes.
-#include "data/tokenize.h"
+#include "data/token_shards/tokenize.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 

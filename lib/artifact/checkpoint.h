@@ -42,7 +42,7 @@ struct CheckpointMeta {
   std::int64_t step = 0;             ///< optimizer steps done
   std::int64_t tokens_seen = 0;
   std::int64_t next_sample = 0;      ///< the data position: number of the next sample in the keyed order
-  std::string tokenizer_digest;      ///< of the token shards it was trained on (data/token_dataset.h)
+  std::string tokenizer_digest;      ///< of the token shards it was trained on (data/token_shards/token_dataset.h)
   std::string data_digest;           ///< content digest of those token shards
   std::string split_rule;            ///< how those were split; empty where the data has no such record
   DocumentSample trained_on;         ///< of the documents that it and its parents were trained on

@@ -1,7 +1,7 @@
 /// @file
-/// Token ids of documents (kind `token-shards`): members `train-00000.h5`, `validation-00000.h5`, `test-00000.h5`, … and
-/// `dataset.h5`, which holds the tokenizer and the totals (doc/format-token-shards.md). Reading is in
-/// data/token_dataset.h.
+/// Token ids of documents (kind `token-shards`): members `train-00000.h5`, `validation-00000.h5`, `test-00000.h5`, …
+/// and `dataset.h5`, which holds the tokenizer and the totals (doc/format-token-shards.md). Reading is in
+/// data/token_shards/token_dataset.h.
 ///
 /// A shard: /tokens uint16 or uint32 [n], contiguous, page-aligned; /doc_offsets uint64 [d + 1]; /doc_bytes uint32 [d],
 /// bytes of text; /doc_index uint64 [d], number in the raw text; attributes split, shard, vocabulary, tokenizer_digest.

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "artifact/checkpoint.h"
-#include "data/token_dataset.h"
+#include "data/token_shards/token_dataset.h"
 #include "support/progress.h"
 
 namespace pe::evaluation {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 #include "evaluation/lm_protocols.h"
 #include "support/suggest.h"
 #include "support/text.h"

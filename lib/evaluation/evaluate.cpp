@@ -9,8 +9,8 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
-#include "data/symbol_tokenizer.h"
-#include "data/token_numbers.h"
+#include "data/tokenizers/symbol_tokenizer.h"
+#include "data/tokenizers/token_numbers.h"
 #include "encodings/attention/positional_encoding.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 #include "evaluation/text_codec.h"
 
 namespace pe::evaluation {

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "artifact/token_shards.h"
-#include "data/token_dataset.h"
-#include "data/tokenizer.h"
+#include "data/token_shards/token_dataset.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluation/haystack.h"
 #include "evaluation/kv_prompt.h"
 #include "evaluation/passkey_prompt.h"

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "data/token_dataset.h"
-#include "data/tokenizer.h"
+#include "data/token_shards/token_dataset.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluation/documents.h"
 #include "evaluation/settings.h"
 #include "evaluation/text_codec.h"

@@ -1,7 +1,7 @@
 /// @file
-/// `pe-dummy`: one network with one encoding learns the structured rows of data/dummy.h and says how well after each number
-/// of epochs. The learning rate is constant, so fewer epochs are points of the longest run, and one task gives a whole row of
-/// the grid depth x epochs. doc/studies/dummy.md tells what comes out.
+/// `pe-dummy`: one network with one encoding learns the structured rows of data/tasks/dummy.h and says how well after
+/// each number of epochs. The learning rate is constant, so fewer epochs are points of the longest run, and one task
+/// gives a whole row of the grid depth x epochs. doc/studies/dummy.md tells what comes out.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "artifact/workspace.h"
-#include "data/dummy.h"
+#include "data/tasks/dummy.h"
 #include "model/compute.h"
 #include "model/language_model.h"
 #include "support/config.h"

@@ -8,8 +8,8 @@
 #include <functional>
 #include <future>
 
-#include "data/sample_order.h"
-#include "data/token_dataset.h"
+#include "data/token_shards/sample_order.h"
+#include "data/token_shards/token_dataset.h"
 #include "training/train_config.h"
 
 namespace pe::training {

@@ -7,7 +7,7 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/workspace.h"
-#include "data/token_dataset.h"
+#include "data/token_shards/token_dataset.h"
 #include "training/optimizer.h"
 #include "training/train_config.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "data/token_dataset.h"
+#include "data/token_shards/token_dataset.h"
 
 namespace pe::training {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "artifact/workspace.h"
-#include "data/token_dataset.h"
+#include "data/token_shards/token_dataset.h"
 #include "model/language_model.h"
 
 namespace pe::training {

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "data/token_numbers.h"
+#include "data/tokenizers/token_numbers.h"
 #include "encodings/attention/attend.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "artifact/workspace.h"
-#include "data/sample_order.h"
-#include "data/token_dataset.h"
+#include "data/token_shards/sample_order.h"
+#include "data/token_shards/token_dataset.h"
 #include "model/language_model.h"
 #include "training/communicator.h"
 #include "training/curves.h"

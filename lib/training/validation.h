@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "data/token_dataset.h"
+#include "data/token_shards/token_dataset.h"
 #include "model/language_model.h"
 #include "training/communicator.h"
 #include "training/curves.h"

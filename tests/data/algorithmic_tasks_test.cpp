@@ -11,7 +11,7 @@
 #include <sstream>
 #include <thread>
 
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 #include "data/tasks/kit.h"
 #include "support/files.h"
 #include "support/hash.h"

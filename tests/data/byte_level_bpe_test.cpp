@@ -1,5 +1,5 @@
 // Byte-level BPE against ids of the tokenizers package 0.23.3 (ByteLevelBPETokenizer without a prefix space).
-#include "data/byte_level_bpe.h"
+#include "data/tokenizers/byte_level_bpe.h"
 
 #include <boost/test/unit_test.hpp>
 

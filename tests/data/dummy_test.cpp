@@ -1,5 +1,5 @@
 // The structured rows: exact floors (item 19 of the specification's acceptance list) by counting, held-out values, keys.
-#include "data/dummy.h"
+#include "data/tasks/dummy.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "data/generate.h"
+#include "data/token_shards/generate.h"
 
 #include <boost/test/unit_test.hpp>
 #include <fstream>
@@ -7,9 +7,9 @@
 #include <map>
 
 #include "artifact/header.h"
-#include "data/algorithmic_task.h"
-#include "data/symbol_tokenizer.h"
-#include "data/token_dataset.h"
+#include "data/tasks/algorithmic_task.h"
+#include "data/token_shards/token_dataset.h"
+#include "data/tokenizers/symbol_tokenizer.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
 

@@ -15,8 +15,8 @@
 #include <fstream>
 
 #include "artifact/raw_text.h"
-#include "data/fetch.h"
 #include "data/hub/downloads.h"
+#include "data/sources/fetch.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"

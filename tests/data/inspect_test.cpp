@@ -1,9 +1,9 @@
-#include "data/inspect.h"
+#include "data/token_shards/inspect.h"
 
 #include <boost/test/unit_test.hpp>
 
 #include "artifact/raw_text.h"
-#include "data/tokenize.h"
+#include "data/token_shards/tokenize.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/installed.h"

@@ -1,5 +1,5 @@
 // Lines of JSON, checked in place, beside the library's reader.
-#include "data/reading/json_scan.h"
+#include "data/sources/json_scan.h"
 
 #include <boost/test/unit_test.hpp>
 

@@ -12,9 +12,9 @@
 #include <fstream>
 #include <set>
 
-#include "data/reading/byte_stream.h"
-#include "data/reading/document_source.h"
-#include "data/reading/parquet_text.h"
+#include "data/sources/byte_stream.h"
+#include "data/sources/document_source.h"
+#include "data/sources/parquet_text.h"
 #include "support/error.h"
 #include "support/file_listing.h"
 #include "support/files.h"

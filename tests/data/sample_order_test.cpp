@@ -1,4 +1,4 @@
-#include "data/sample_order.h"
+#include "data/token_shards/sample_order.h"
 
 #include <boost/test/unit_test.hpp>
 

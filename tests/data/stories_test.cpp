@@ -1,10 +1,10 @@
-#include "data/stories.h"
+#include "data/sources/stories.h"
 
 #include <boost/test/unit_test.hpp>
 
 #include <set>
 
-#include "data/reading/document_source.h"
+#include "data/sources/document_source.h"
 #include "support/text.h"
 
 using namespace pe;

@@ -1,11 +1,11 @@
 // Numbers that are read off tokens: places in runs of digits, in segments, in columns of additions.
-#include "data/token_numbers.h"
+#include "data/tokenizers/token_numbers.h"
 
 #include <boost/test/unit_test.hpp>
 
-#include "data/algorithmic_task.h"
-#include "data/symbol_tokenizer.h"
-#include "data/tokenizer.h"
+#include "data/tasks/algorithmic_task.h"
+#include "data/tokenizers/symbol_tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "support/error.h"
 
 using namespace pe;

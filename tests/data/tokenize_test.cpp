@@ -1,4 +1,4 @@
-#include "data/tokenize.h"
+#include "data/token_shards/tokenize.h"
 
 #include <boost/test/unit_test.hpp>
 
@@ -13,11 +13,11 @@
 #include "artifact/h5.h"
 #include "artifact/header.h"
 #include "artifact/raw_text.h"
-#include "data/fetch.h"
-#include "data/seen_texts.h"
-#include "data/stories.h"
-#include "data/token_dataset.h"
-#include "data/tokenizer.h"
+#include "data/sources/fetch.h"
+#include "data/sources/stories.h"
+#include "data/token_shards/seen_texts.h"
+#include "data/token_shards/token_dataset.h"
+#include "data/tokenizers/tokenizer.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"

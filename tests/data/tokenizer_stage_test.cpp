@@ -1,15 +1,15 @@
-#include "data/tokenizer_stage.h"
+#include "data/tokenizers/tokenizer_stage.h"
 
 #include <boost/test/unit_test.hpp>
 
 #include "artifact/artifact_check.h"
 #include "artifact/h5.h"
 #include "artifact/raw_text.h"
-#include "data/inspect.h"
-#include "data/stories.h"
-#include "data/token_dataset.h"
-#include "data/tokenize.h"
-#include "data/tokenizer_training.h"
+#include "data/sources/stories.h"
+#include "data/token_shards/inspect.h"
+#include "data/token_shards/token_dataset.h"
+#include "data/token_shards/tokenize.h"
+#include "data/tokenizers/tokenizer_training.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/installed.h"

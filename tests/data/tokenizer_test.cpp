@@ -1,4 +1,4 @@
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 
 #include <boost/test/unit_test.hpp>
 
@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
-#include "data/sentencepiece_model.h"
-#include "data/sentencepiece_words.h"
-#include "data/stories.h"
-#include "data/tokenizer_training.h"
+#include "data/sources/stories.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_words.h"
+#include "data/tokenizers/tokenizer_training.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"

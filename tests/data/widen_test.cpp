@@ -1,5 +1,5 @@
 // Ids made wider, beside a loop that nobody could get wrong.
-#include "data/widen.h"
+#include "data/token_shards/widen.h"
 
 #include <boost/test/unit_test.hpp>
 
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "artifact/token_shards.h"
-#include "data/token_dataset.h"
-#include "data/tokenizer.h"
+#include "data/token_shards/token_dataset.h"
+#include "data/tokenizers/tokenizer.h"
 #include "support/error.h"
 #include "support/random.h"
 #include "support/temp_folder.h"

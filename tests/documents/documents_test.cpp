@@ -8,7 +8,7 @@
 #include "cli/command_line.h"
 #include "cli/command_table.h"
 #include "commands/command_table.h"
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 #include "pipeline/file/pipeline_file.h"
 #include "report/claims.h"
 #include "support/error.h"

@@ -1,5 +1,5 @@
 // Algorithmic tasks as tests of models: by hand on models that know or guess, and through the stages on a small real one.
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
@@ -9,9 +9,9 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
-#include "data/generate.h"
-#include "data/symbol_tokenizer.h"
-#include "data/token_dataset.h"
+#include "data/token_shards/generate.h"
+#include "data/token_shards/token_dataset.h"
+#include "data/tokenizers/symbol_tokenizer.h"
 #include "evaluation/eval_group.h"
 #include "evaluation/evaluate.h"
 #include "evaluation/fakes.h"
@@ -19,8 +19,8 @@
 #include "model/checkpoint_io.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
-#include "training/validation.h"
 #include "training/train.h"
+#include "training/validation.h"
 
 using namespace pe;
 using namespace pe::evaluation;

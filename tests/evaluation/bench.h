@@ -7,7 +7,7 @@
 #include "artifact/checkpoint.h"
 #include "artifact/token_shards.h"
 #include "artifact/workspace.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluation/evaluate.h"
 #include "model/checkpoint_io.h"
 #include "support/files.h"

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "artifact/token_shards.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluation/shard_documents.h"
 #include "evaluation/word_pairs.h"
 #include "support/random.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 #include "evaluation/eval_group.h"
 #include "evaluation/fakes.h"
 #include "evaluation/lm_protocols.h"

@@ -3,12 +3,12 @@
 
 #include <stdexcept>
 
-#include "data/byte_level_bpe.h"
 #include "data/hub/hub.h"
-#include "data/reading/document_source.h"
-#include "data/sentencepiece_model.h"
-#include "data/sentencepiece_words.h"
-#include "data/tokenizer.h"
+#include "data/sources/document_source.h"
+#include "data/tokenizers/byte_level_bpe.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_words.h"
+#include "data/tokenizers/tokenizer.h"
 #include "fuzz/answers.h"
 #include "fuzz/targets.h"
 

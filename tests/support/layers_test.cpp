@@ -48,6 +48,14 @@ const std::map<std::string, Rooms> kRooms = {
          {"cluster", {"run", "plan", "expand", "file", "store"}},
          {"upkeep", {"cluster", "run", "plan", "expand", "file", "store"}},
      }},
+    {"data",
+     {
+         {"hub", {}},
+         {"sources", {"hub"}},
+         {"tasks", {}},
+         {"tokenizers", {"tasks", "sources"}},
+         {"token_shards", {"tokenizers", "tasks", "sources"}},
+     }},
     {"encodings",
      {
          {"pch", {}},

@@ -1,7 +1,7 @@
 // Batches are the same whether they were read ahead or not.
 #include <boost/test/unit_test.hpp>
 
-#include "data/token_dataset.h"
+#include "data/token_shards/token_dataset.h"
 #include "small_run.h"
 #include "training/batch_reader.h"
 

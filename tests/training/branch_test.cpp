@@ -3,7 +3,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "data/token_dataset.h"
+#include "data/token_shards/token_dataset.h"
 #include "model/checkpoint_io.h"
 #include "small_run.h"
 #include "support/error.h"

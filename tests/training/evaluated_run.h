@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "artifact/token_shards.h"
-#include "data/tokenizer.h"
+#include "data/tokenizers/tokenizer.h"
 #include "evaluation/evaluate.h"
 #include "model/compute.h"
 #include "small_run.h"

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <sstream>
 
-#include "data/sample_order.h"
-#include "data/token_dataset.h"
+#include "data/token_shards/sample_order.h"
+#include "data/token_shards/token_dataset.h"
 #include "encodings/registry.h"
 #include "model/checkpoint_io.h"
 #include "small_run.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 #include "support/text.h"
 
 namespace pe::data {

@@ -17,7 +17,7 @@ class ReadsTokens {
   using Numbers = std::function<std::vector<std::int64_t>(std::span<const std::int64_t> ids)>;
 
   virtual ~ReadsTokens() = default;
-  /// What is read: {"reads": "digits"} and others, which data/token_numbers.h lists; null: nothing.
+  /// What is read: {"reads": "digits"} and others, which data/tokenizers/token_numbers.h lists; null: nothing.
   virtual Json reads() const = 0;
   virtual std::int64_t channels() const { return 1; }  ///< numbers of a token
   /// S0, where it maps positions. @param numbers [B,S,channels].

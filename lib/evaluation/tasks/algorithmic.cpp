@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "data/algorithmic_task.h"
+#include "data/tasks/algorithmic_task.h"
 #include "evaluation/in_context.h"
 #include "evaluation/summary.h"
 #include "evaluation/task.h"

@@ -14,7 +14,8 @@ namespace {
 
 using support::cat;
 
-// Of the rows: 71 of them, 64 targets each, of which 56 are padding. data/dummy.h derives them, and a test counts.
+// Of the rows: 71 of them, 64 targets each, of which 56 are padding. data/tasks/dummy.h derives them, and a test
+// counts.
 const double kBase = std::log(71.0), kPositionWise = 2 * kBase / 64, kCausal = kBase / 64;
 constexpr double kMarginal = 0.846567;
 

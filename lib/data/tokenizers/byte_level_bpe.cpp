@@ -1,0 +1,322 @@
+#include "data/tokenizers/byte_level_bpe.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "data/tokenizers/pair_merges.h"
+#include "support/error.h"
+#include "support/escaped.h"
+#include "support/hash.h"
+#include "support/json.h"
+#include "support/text.h"
+
+namespace pe::data {
+
+using support::ArtifactError;
+using support::cat;
+using support::quote;
+
+namespace {
+
+constexpr std::size_t kLargestFile = 32u << 20;
+constexpr std::int64_t kLargestVocabulary = 1 << 22;
+constexpr std::string_view kEndOfText = "<|endoftext|>";
+
+/// GPT-2's pattern: contractions, words, numbers and signs with the space before them, runs of white space without the
+/// last one before a word. White space is spelled out, so that it is Unicode's White_Space whatever the library takes \s for.
+constexpr char kPattern[] =
+    R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^W\p{L}\p{N}]++|[W]+(?![^W])|[W]+)";
+constexpr std::string_view kWhiteSpace =
+    R"(\x{09}-\x{0d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+
+class Pattern {
+ public:
+  Pattern() {
+    std::string text;
+    for (const char c : std::string_view(kPattern)) text += c == 'W' ? std::string(kWhiteSpace) : std::string(1, c);
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &at, nullptr);
+    if (code_ == nullptr) {
+      throw support::Error(support::kExitBug, support::Diagnostic{cat("PCRE2 refuses the pattern of words: error ", error, " at ", at)});
+    }
+    pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);   // slower without, and the same
+  }
+  const pcre2_code* code() const { return code_; }
+
+ private:
+  pcre2_code* code_;
+};
+
+const Pattern& pattern() {
+  static const Pattern instance;
+  return instance;
+}
+
+/// The letter that stands for each byte in the files: printable ones for themselves, the others from U+0100 on.
+std::array<char32_t, 256> letters() {
+  std::array<char32_t, 256> table{};
+  char32_t further = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    table[static_cast<std::size_t>(byte)] = printable ? static_cast<char32_t>(byte) : further++;
+  }
+  return table;
+}
+
+std::string utf8(char32_t code) {   // below U+0800 is all there is
+  if (code < 0x80) return {static_cast<char>(code)};
+  return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
+}
+
+/// The bytes that a piece of letters stands for; nothing when a letter stands for none.
+std::optional<std::string> bytes_of(std::string_view piece) {
+  static const std::unordered_map<std::string, char> table = [] {
+    std::unordered_map<std::string, char> map;
+    const auto all = letters();
+    for (std::size_t byte = 0; byte < 256; ++byte) map.emplace(utf8(all[byte]), static_cast<char>(byte));
+    return map;
+  }();
+  std::string bytes;
+  for (std::size_t at = 0; at < piece.size();) {
+    const std::size_t length = static_cast<unsigned char>(piece[at]) < 0x80 ? 1 : 2;
+    const auto found = table.find(std::string(piece.substr(at, length)));
+    if (found == table.end()) return std::nullopt;
+    bytes += found->second;
+    at += length;
+  }
+  return bytes;
+}
+
+class ByteLevel final : public ByteLevelTokenizer {
+ public:
+  ByteLevel(std::string model, const std::string& where) : where_(where) {
+    const ByteLevelFiles files = unpack_byte_level(model, where);
+    read_vocab(files.vocab);
+    read_merges(files.merges);
+    fill_record();
+    record_.model = std::move(model);
+  }
+
+  using Tokenizer::encode;
+  void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
+    ids.clear();
+    Words words(text);
+    for (std::string_view word; words.next(word);) encode_word(word, ids);
+  }
+
+  void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const override {
+    if (word.size() > kLongestWord) fail(cat("a word of ", word.size(), " bytes is longer than 4 GiB"));
+    const std::size_t first = ids.size();
+    for (const char byte : word) ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
+    ids.resize(first + merges_.join(std::span(ids).subspan(first)));
+  }
+
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id < 0 || id >= record_.vocabulary) {
+        throw ArtifactError(cat(quote(where_), ": id ", id, " is outside the vocabulary of ", record_.vocabulary));
+      }
+      text += bytes_[static_cast<std::size_t>(id)];
+    }
+    return text;
+  }
+
+  std::int64_t vocabulary() const override { return record_.vocabulary; }
+  std::int64_t bos_id() const override { return record_.bos_id; }
+  std::int64_t eos_id() const override { return record_.eos_id; }
+  std::int64_t pad_id() const override { return -1; }
+  std::int64_t unk_id() const override { return -1; }
+  std::string piece(std::int64_t id) const override { return pieces_.at(static_cast<std::size_t>(id)); }
+  bool is_text(std::int64_t id) const override {
+    const std::string& bytes = bytes_.at(static_cast<std::size_t>(id));
+    return !bytes.empty() && support::find_invalid_utf8(bytes) == std::string::npos;
+  }
+  artifact::TokenizerRecord record() const override { return record_; }
+
+ private:
+  static constexpr std::size_t kLongestWord = std::numeric_limits<std::uint32_t>::max();
+
+  [[noreturn]] void fail(const std::string& what) const { throw ArtifactError(cat(quote(where_), ": ", what)); }
+
+  void read_vocab(const std::string& text) {
+    int depth = 0;
+    // No value is nested, so depth is a mistake; it is refused before a tree grows.
+    const auto flat = [&](int level, Json::parse_event_t event, Json&) {
+      depth = std::max(depth, level + (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start ? 1 : 0));
+      if (depth > 1) fail("vocab.json: expected one object of pieces and ids, found a nested value");
+      return true;
+    };
+    Json vocab;
+    try {
+      vocab = Json::parse(text, flat);
+    } catch (const Json::exception& error) {
+      fail(cat("vocab.json: ", support::escaped(error.what(), 200)));
+    }
+    if (!vocab.is_object() || vocab.empty()) fail("vocab.json: expected an object of pieces and ids");
+    const auto size = static_cast<std::int64_t>(vocab.size());
+    if (size > kLargestVocabulary) fail(cat("vocab.json: ", size, " pieces are more than ", kLargestVocabulary));
+    pieces_.resize(static_cast<std::size_t>(size));
+    std::vector<bool> taken(pieces_.size());
+    for (const auto& [piece, value] : vocab.items()) {
+      if (!value.is_number_integer()) fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": expected an id, found ", value.type_name()));
+      const std::int64_t id = value.get<std::int64_t>();
+      if (id < 0 || id >= size) fail(cat("vocab.json: piece ", support::escaped(piece, 60), ": id ", id, " does not fit ", size, " pieces without holes"));
+      if (taken[static_cast<std::size_t>(id)]) fail(cat("vocab.json: id ", id, " occurs twice"));
+      taken[static_cast<std::size_t>(id)] = true;
+      pieces_[static_cast<std::size_t>(id)] = piece;
+      ids_.emplace(piece, static_cast<std::int32_t>(id));
+    }
+    bytes_.resize(pieces_.size());
+    const auto all = letters();
+    for (std::size_t byte = 0; byte < 256; ++byte) {
+      const auto found = ids_.find(utf8(all[byte]));
+      if (found == ids_.end()) fail(cat("vocab.json: byte ", byte, " has no piece, so not every text could be encoded"));
+      byte_ids_[byte] = found->second;
+      bytes_[static_cast<std::size_t>(found->second)] = std::string(1, static_cast<char>(byte));
+    }
+  }
+
+  void read_merges(const std::string& text) {
+    merges_.reserve(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1);
+    std::uint32_t rank = 0;
+    int number = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      std::string_view line(text.data() + at, end - at);
+      at = end + 1;
+      ++number;
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+      const std::size_t space = line.find(' ');
+      const auto bad = [&](const std::string& what) { fail(cat("merges.txt:", number, ": ", what, ": ", support::escaped(line, 80))); };
+      if (space == std::string_view::npos || space == 0 || space + 1 == line.size() || line.find(' ', space + 1) != std::string_view::npos) {
+        bad("expected two pieces with a space between them");
+      }
+      const std::string left(line.substr(0, space)), right(line.substr(space + 1));
+      const auto a = ids_.find(left), b = ids_.find(right), joined = ids_.find(left + right);
+      if (a == ids_.end() || b == ids_.end() || joined == ids_.end()) bad("vocab.json lacks a piece of this merge");
+      const auto bytes = bytes_of(left + right);
+      if (!bytes) bad("a letter stands for no byte");
+      bytes_[static_cast<std::size_t>(joined->second)] = *bytes;
+      if (!merges_.add(a->second, b->second, rank++, joined->second)) bad("the pair occurs twice");
+      pairs_.emplace_back(a->second, b->second);
+    }
+  }
+
+  void fill_record() {
+    record_.kind = kByteLevelBpe;
+    record_.vocabulary = static_cast<std::int64_t>(pieces_.size());
+    // What neither is a byte nor comes of a merge is never produced from text.
+    if (const auto found = ids_.find(std::string(kEndOfText)); found != ids_.end() && bytes_[static_cast<std::size_t>(found->second)].empty()) {
+      record_.bos_id = record_.eos_id = found->second;
+    }
+    record_.bos_before_documents = record_.bos_id >= 0;
+    for (const std::string& bytes : bytes_) {
+      record_.token_bytes.push_back(static_cast<std::uint16_t>(std::min<std::size_t>(bytes.size(), std::numeric_limits<std::uint16_t>::max())));
+    }
+    char version[64] = {};
+    pcre2_config(PCRE2_CONFIG_VERSION, version);
+    record_.library = cat("PCRE2 ", std::string_view(version).substr(0, std::string_view(version).find(' ')));
+    support::Sha256 hash;
+    const auto number = [&](std::uint64_t value) {
+      std::uint8_t bytes[8];
+      for (int i = 0; i < 8; ++i) bytes[i] = static_cast<std::uint8_t>(value >> (8 * i));
+      hash.update(bytes, sizeof bytes);
+    };
+    hash.update("byte-level BPE, GPT-2's words");
+    number(pieces_.size());
+    for (const std::string& piece : pieces_) {
+      number(piece.size());
+      hash.update(piece);
+    }
+    number(pairs_.size());
+    for (const auto& [left, right] : pairs_) {
+      number(static_cast<std::uint64_t>(left));
+      number(static_cast<std::uint64_t>(right));
+    }
+    record_.content_hash = hash.hex();
+    std::vector<std::pair<std::int32_t, std::int32_t>>().swap(pairs_);
+  }
+
+  std::string where_;
+  std::vector<std::string> pieces_, bytes_;   // by id; bytes empty for what no text gives
+  std::unordered_map<std::string, std::int32_t> ids_;
+  std::array<std::int32_t, 256> byte_ids_{};
+  PairMerges merges_;
+  std::vector<std::pair<std::int32_t, std::int32_t>> pairs_;
+  artifact::TokenizerRecord record_;
+};
+
+}  // namespace
+
+struct ByteLevelTokenizer::Words::State {
+  std::string_view text;
+  std::size_t at = 0, valid_end = 0;   // text[at, valid_end) is UTF-8
+  pcre2_match_data* match = nullptr;
+};
+
+ByteLevelTokenizer::Words::Words(std::string_view text) : state_(std::make_unique<State>()) {
+  state_->text = text;
+  state_->match = pcre2_match_data_create(1, nullptr);
+  if (state_->match == nullptr) throw std::bad_alloc();
+  state_->valid_end = std::min(support::find_invalid_utf8(text), text.size());
+}
+
+ByteLevelTokenizer::Words::~Words() { pcre2_match_data_free(state_->match); }
+
+bool ByteLevelTokenizer::Words::next(std::string_view& word) {
+  State& s = *state_;
+  if (s.at >= s.text.size()) return false;
+  if (s.at == s.valid_end) {   // a byte that is not UTF-8
+    word = s.text.substr(s.at++, 1);
+    const std::size_t bad = support::find_invalid_utf8(s.text.substr(s.at));
+    s.valid_end = bad == std::string_view::npos ? s.text.size() : s.at + bad;
+    return true;
+  }
+  const int status = pcre2_match(pattern().code(), reinterpret_cast<PCRE2_SPTR>(s.text.data()), s.valid_end, s.at,
+                                 PCRE2_NO_UTF_CHECK, s.match, nullptr);
+  if (status < 0) {
+    throw ArtifactError(cat("the pattern of words fails at byte ", s.at, " of a document: PCRE2 error ", status));
+  }
+  const PCRE2_SIZE* range = pcre2_get_ovector_pointer(s.match);
+  word = s.text.substr(range[0], range[1] - range[0]);
+  s.at = range[1];
+  return true;
+}
+
+std::string pack_byte_level(const ByteLevelFiles& files, const std::string& where) {
+  for (const std::string* text : {&files.vocab, &files.merges}) {
+    const std::size_t at = support::find_invalid_utf8(*text);
+    if (at != std::string::npos) {
+      throw ArtifactError(cat(quote(where), ": ", text == &files.vocab ? "vocab.json" : "merges.txt", ": byte ", at, " is not UTF-8"));
+    }
+  }
+  return Json{{"merges", files.merges}, {"vocab", files.vocab}}.dump();
+}
+
+ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& where) {
+  if (model.size() > 3 * kLargestFile) throw ArtifactError(cat(quote(where), ": vocab.json and merges.txt are larger than 32 MiB"));
+  const Json json = Json::parse(model, nullptr, false);
+  const auto text = [&](const char* name) {
+    if (!json.is_object() || !json.contains(name) || !json[name].is_string()) {
+      throw ArtifactError(cat(quote(where), ": expected vocab and merges of a byte-level tokenizer, found something else"));
+    }
+    return json[name].get<std::string>();
+  };
+  return {text("vocab"), text("merges")};
+}
+
+std::unique_ptr<ByteLevelTokenizer> make_byte_level(std::string model, const std::string& where) {
+  return std::make_unique<ByteLevel>(std::move(model), where);
+}
+
+}  // namespace pe::data

@@ -1,0 +1,50 @@
+/// @file
+/// GPT-2's tokenizer: text is cut into words by a pattern, and the bytes of each word are joined by ranked merges. The
+/// files are those of the published models: vocab.json (piece to id, bytes spelled as letters) and merges.txt (a pair a
+/// line, the first one joins first).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizers/tokenizer.h"
+
+namespace pe::data {
+
+inline constexpr std::string_view kByteLevelBpe = "byte-level-bpe";
+
+/// The two files as one text, which is what `TokenizerRecord::model` holds; and apart again.
+struct ByteLevelFiles {
+  std::string vocab, merges;   ///< as they were read, byte for byte
+};
+/// @throws ArtifactError that names `where` when they are not UTF-8.
+std::string pack_byte_level(const ByteLevelFiles& files, const std::string& where);
+/// @throws ArtifactError
+ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& where);
+
+class ByteLevelTokenizer : public Tokenizer {
+ public:
+  /// Cuts text into words, in order; a word is at least a byte. Bytes that are not UTF-8 are words of their own.
+  /// One a thread: it holds what the pattern's matcher needs.
+  class Words {
+   public:
+    explicit Words(std::string_view text);
+    ~Words();
+    /// False at the end.
+    bool next(std::string_view& word);
+
+   private:
+    struct State;
+    std::unique_ptr<State> state_;
+  };
+  /// Appends the ids of one word.
+  virtual void encode_word(std::string_view word, std::vector<std::int32_t>& ids) const = 0;
+};
+
+/// From `pack_byte_level`. @throws ArtifactError when a byte has no id, ids have holes, or a merge gives no piece.
+std::unique_ptr<ByteLevelTokenizer> make_byte_level(std::string model, const std::string& where);
+
+}  // namespace pe::data
