@@ -1,5 +1,5 @@
 // pe-mix: retrieval prompts among the training windows of token shards, so that small models can learn to retrieve.
-#include "evaluation/mix.h"
+#include "evaluation/retrieval/mix.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
 

@@ -1,5 +1,5 @@
 // pe-sample: lets a model write texts, from prompts and from the beginnings of held-out documents.
-#include "evaluation/sample.h"
+#include "evaluation/language_modelling/sample.h"
 #include "model/machine.h"
 #include "revisions.h"
 #include "stage/stage_main.h"

@@ -1,5 +1,5 @@
 // pe-search-factors: searches LongRoPE's divisors for a trained rotary model, and writes the model with them.
-#include "evaluation/search_factors.h"
+#include "evaluation/language_modelling/search_factors.h"
 #include "model/machine.h"
 #include "revisions.h"
 #include "stage/stage_main.h"

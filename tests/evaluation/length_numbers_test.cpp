@@ -1,4 +1,4 @@
-#include "evaluation/length_numbers.h"
+#include "evaluation/language_modelling/length_numbers.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "evaluation/key_tokens.h"
+#include "evaluation/language_modelling/key_tokens.h"
 #include "evaluation/model_scorer.h"
 #include "evaluation/run_task.h"
 #include "model/language_model.h"

@@ -1,4 +1,4 @@
-#include "evaluation/mix.h"
+#include "evaluation/retrieval/mix.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -6,8 +6,8 @@
 
 #include "artifact/token_shards.h"
 #include "data/tokenizers/tokenizer.h"
+#include "evaluation/retrieval/word_pairs.h"
 #include "evaluation/shard_documents.h"
-#include "evaluation/word_pairs.h"
 #include "support/random.h"
 #include "support/temp_folder.h"
 

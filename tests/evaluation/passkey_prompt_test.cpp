@@ -1,4 +1,4 @@
-#include "evaluation/passkey_prompt.h"
+#include "evaluation/retrieval/passkey_prompt.h"
 
 #include <boost/test/unit_test.hpp>
 #include <algorithm>

@@ -17,14 +17,14 @@
 
 #include "encodings/attention/attend.h"
 #include "encodings/registry.h"
-#include "evaluation/attention_statistics.h"
 #include "evaluation/eval_group.h"
 #include "evaluation/fakes.h"
 #include "evaluation/memory_meter.h"
 #include "evaluation/model_scorer.h"
-#include "evaluation/position_reader.h"
-#include "evaluation/probe_texts.h"
-#include "evaluation/rotated_angles.h"
+#include "evaluation/probes/attention_statistics.h"
+#include "evaluation/probes/position_reader.h"
+#include "evaluation/probes/probe_texts.h"
+#include "evaluation/probes/rotated_angles.h"
 #include "model/language_model.h"
 #include "support/random.h"
 

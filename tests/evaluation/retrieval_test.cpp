@@ -7,8 +7,8 @@
 
 #include "evaluation/eval_group.h"
 #include "evaluation/fakes.h"
-#include "evaluation/haystack.h"
-#include "evaluation/retrieval_scoring.h"
+#include "evaluation/retrieval/haystack.h"
+#include "evaluation/retrieval/retrieval_scoring.h"
 #include "support/text.h"
 
 using namespace pe::evaluation;

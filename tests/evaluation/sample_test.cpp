@@ -1,5 +1,5 @@
 // Texts that models write: the choice of a token, and the stage on real artifacts.
-#include "evaluation/sample.h"
+#include "evaluation/language_modelling/sample.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -1,5 +1,5 @@
 // Stories of the small world, read again by a program that knows sentences alone.
-#include "evaluation/small_world.h"
+#include "evaluation/retrieval/small_world.h"
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>

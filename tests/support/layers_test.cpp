@@ -69,6 +69,14 @@ const std::map<std::string, Rooms> kRooms = {
          {"attention_scale", {"rotary", "", "attention"}},
          {"content", {"bias", "rotary", "", "attention"}},
      }},
+    {"evaluation",
+     {
+         {"", {}},
+         {"language_modelling", {""}},
+         {"retrieval", {""}},
+         {"algorithmic", {""}},
+         {"probes", {""}},
+     }},
 };
 
 /// A third-party header, by how its name begins, and the folders that may see it.

@@ -1,0 +1,329 @@
+// The algorithmic task that a model was trained on, by length: exact match, token accuracy, and how far they reach; or, of a
+// model of text, tasks that it is shown solved examples of. Items come from their keys, so every model meets the same ones.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "data/tasks/algorithmic_task.h"
+#include "evaluation/algorithmic/in_context.h"
+#include "evaluation/summary.h"
+#include "evaluation/task.h"
+#include "support/missing.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+using support::cat;
+
+using support::kMissing;
+constexpr double kSolved = 0.9;      // of len90
+constexpr double kConfident = 0.8;   // Hewitt et al. 2020
+constexpr const char* kByPart = "algorithmic.by_part";           // rows that only the journal sees: part, correct, all
+constexpr const char* kByDistance = "algorithmic.by_distance";   // rows that only the journal sees: distance, confident, all
+
+/// What the task's own tables are called where there is no task.
+constexpr const char* kNoTask = "algorithmic";
+
+class Algorithmic final : public Task {
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("lengths", lengths_,
+            "Lengths to test, in the task's own terms; empty: the longest of training, then 1.25, 1.5, 2 and 4 times that.",
+            {.min = 1, .neutral = Json::array()});
+    v.field("train", train_, "The longest length of training; 0: that of the task's source. Lengths beyond it are out of distribution.",
+            {.min = 0, .neutral = Json(0)});
+    v.field("examples", examples_, "Items at each length.", {.min = 1, .max = 1000000, .neutral = Json(512)});
+    v.field("options", options_,
+            "Options of the task that differ from those of training, as `name=value`: blanks=2 of selcopy, ignore=0.98 of flipflop.",
+            {.neutral = Json::array()});
+    v.field("in_context", in_context_,
+            "Tasks of pe-generate that a model of text is asked in its own tokens, after solved examples; lengths are by default a "
+            "quarter, half and all of the longest of the source's training.",
+            {.neutral = Json::array()});
+    v.field("shots", shots_, "Solved examples before each item that is asked in context, as long as the item.",
+            {.min = 0, .max = 1000, .neutral = Json(4)});
+    for (const std::string& name : in_context_) {
+      v.check(data::find_task(name) != nullptr,
+              cat("unknown task ", support::quote(name), " in in_context; ", support::suggestion(name, data::task_names())));
+    }
+  }
+
+  void run(TaskContext& context) const override {
+    if (context.trained_task.is_null() && !in_context_.empty()) {
+      for (const std::string& name : in_context_) in_context(context, name);
+      return;
+    }
+    if (context.trained_task.is_null()) {
+      // The rows say that it was asked for and why there is nothing.
+      context.progress.warn("algorithmic: the model reads text; eval.algorithmic.in_context names tasks to ask it in its own tokens");
+      context.results.add(missing(kNoTask, 0, status::kVocabulary));
+      return;
+    }
+    Json value = context.trained_task;
+    if (value.is_string()) value = {{"kind", value}};
+    for (const std::string& option : options_) {
+      const std::size_t equals = option.find('=');
+      Json parsed = equals == std::string::npos ? Json() : Json::parse(option.substr(equals + 1), nullptr, false);
+      if (equals == std::string::npos) {
+        throw support::ConfigError(cat("eval.algorithmic.options: expected name=value, found ", support::quote(option)));
+      }
+      if (parsed.is_discarded()) parsed = option.substr(equals + 1);
+      value[option.substr(0, equals)] = std::move(parsed);
+    }
+    const data::ChosenTask chosen = data::choose_task(value);
+    if (chosen.task->vocabulary() != context.scorer.capabilities().vocabulary) {
+      throw support::ConfigError(cat("task '", chosen.name, "' has ", chosen.task->vocabulary(),
+                                     " symbols with these options, the model ", context.scorer.capabilities().vocabulary),
+                                 {}, "leave options that change the symbols out of eval.algorithmic.options");
+    }
+    const std::int64_t trained = train_ > 0 ? train_ : chosen.generator->train.high;
+    std::vector<std::int64_t> lengths = lengths_;
+    if (lengths.empty()) {
+      for (const double times : {1.0, 1.25, 1.5, 2.0, 4.0}) {
+        lengths.push_back(std::llround(times * static_cast<double>(trained)));
+      }
+    }
+    std::sort(lengths.begin(), lengths.end());
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    std::vector<Point> curve;
+    for (const std::int64_t length : lengths) curve.push_back(at_length(context, chosen, length));
+    context.results.add(reach(chosen.name, curve, trained));
+  }
+
+ private:
+  struct Point {
+    std::int64_t length;
+    double exact, token;
+    const char* state;
+  };
+
+  Point at_length(TaskContext& context, const data::ChosenTask& chosen, std::int64_t length) const {
+    const auto& limit = context.scorer.capabilities().max_positions;
+    const char* state = chosen.task->weight(length) > 0 ? status::kOk : status::kLength;
+    std::vector<data::TaskExample> examples;
+    if (state == status::kOk) {
+      for (std::int64_t i = 0; i < examples_; ++i) {
+        examples.push_back(data::make_example(*chosen.task, chosen.name, data::kTaskTestSeed, data::TaskSplit::kTest, length, i));
+        // One item that does not fit makes the cell n/a: the others would be a selection.
+        if (limit && static_cast<std::int64_t>(examples.back().ids.size()) > *limit) state = status::kPositions;
+      }
+    }
+    if (state != status::kOk) {
+      context.progress.note(cat(chosen.name, " at ", length, " ", chosen.generator->length, ": ", state));
+      context.results.add(missing(chosen.name, length, state));
+      return {length, kMissing, kMissing, state};
+    }
+    const Rows& rows = context.results.item(cat("algorithmic/", chosen.name, "/", length), [&] {
+      std::vector<Sequence> sequences;
+      for (const data::TaskExample& example : examples) {
+        Sequence sequence;
+        sequence.ids = example.ids;
+        sequence.labels = example.labels;
+        sequence.unjudged = example.unjudged;
+        sequence.among = chosen.task->rivals();
+        sequences.push_back(std::move(sequence));
+      }
+      const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
+      Rows made;
+      std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_distance, by_part;
+      for (std::size_t i = 0; i < scores.size(); ++i) {
+        double correct = 0, judged = 0, nll = 0;
+        std::size_t target = 0;
+        for (std::size_t t = 0; t < examples[i].labels.size(); ++t) {
+          if (examples[i].labels[t] == data::kUnlabelled) continue;
+          if (examples[i].unjudged.empty() || examples[i].unjudged[t] == 0) {
+            correct += scores[i].correct[target];
+            nll += scores[i].nll[target];
+            judged += 1;
+            if (!examples[i].part.empty() && examples[i].part[t] != 0) {
+              auto& [right, all] = by_part[examples[i].part[t]];
+              right += scores[i].correct[target] > 0.5 ? 1 : 0;
+              ++all;
+            }
+            if (!scores[i].among_share.empty() && !examples[i].distance.empty()) {
+              auto& [confident, all] = by_distance[examples[i].distance[t]];
+              confident += scores[i].among_share[target] > kConfident ? 1 : 0;
+              ++all;
+            }
+          }
+          ++target;
+        }
+        made["algo_trial"].push_back({chosen.name, "test", length, static_cast<std::int64_t>(i),
+                                      static_cast<std::int64_t>(examples[i].ids.size()), scores[i].exact, correct,
+                                      static_cast<std::int64_t>(judged), nll});
+      }
+      for (const auto& [part, counts] : by_part) {
+        made[kByPart].push_back({static_cast<std::int64_t>(part), counts.first, counts.second});
+      }
+      for (const auto& [distance, counts] : by_distance) {
+        made[kByDistance].push_back({static_cast<std::int64_t>(distance), counts.first, counts.second});
+      }
+      return made;
+    });
+    if (const auto found = rows.find(kByPart); found != rows.end()) {
+      for (const Row& row : found->second) {
+        context.results.add({{"algo_length", {{chosen.name, cat(chosen.task->part(), "_", std::llround(number(row[0])), "_", length),
+                                               number(row[1]) / number(row[2]), status::kOk}}}});
+      }
+    }
+    if (const auto found = rows.find(kByDistance); found != rows.end()) {
+      double shares = 0;
+      for (const Row& row : found->second) shares += number(row[1]) / number(row[2]);
+      context.results.add({{"algo_length", {{chosen.name, cat("confident_", length),
+                                             shares / static_cast<double>(found->second.size()), status::kOk}}}});
+    }
+    double chance_exact = 0, chance_token = 0;
+    const std::vector<std::int32_t> answers = chosen.task->answers();
+    for (const data::TaskExample& example : examples) {
+      const data::TaskChance chance = data::chance_of(example, answers);
+      chance_exact += chance.exact;
+      chance_token += chance.token;
+    }
+    const auto n = static_cast<double>(examples.size());
+    return summarise(context, chosen.name, length, rows.at("algo_trial"), {chance_exact / n, chance_token / n});
+  }
+
+  /// A task that the model was not trained on, by lengths, after solved examples.
+  void in_context(TaskContext& context, const std::string& task) const {
+    const data::ChosenTask chosen = data::choose_task(Json(task));
+    const std::string name = "in_context_" + task;
+    const InContextPrompts prompts(context.text, chosen, shots_);
+    std::vector<std::int64_t> lengths = lengths_;
+    const std::int64_t longest = chosen.generator->train.high;
+    if (lengths.empty()) lengths = {(longest + 3) / 4, (longest + 1) / 2, longest};
+    std::sort(lengths.begin(), lengths.end());
+    lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+    const auto& limit = context.scorer.capabilities().max_positions;
+    for (const std::int64_t length : lengths) {
+      const char* state = chosen.task->weight(length) > 0 ? status::kOk : status::kLength;
+      std::vector<InContextItem> items;
+      for (std::int64_t i = 0; i < examples_ && state == status::kOk; ++i) {
+        auto item = prompts.item(length, i);
+        if (!item) {
+          state = status::kMeasure;
+          break;
+        }
+        const auto tokens = static_cast<std::int64_t>(item->ids.size());
+        if (tokens > context.lengths.back()) state = status::kLength;
+        else if (limit && tokens > *limit) state = status::kPositions;
+        items.push_back(std::move(*item));
+      }
+      if (state != status::kOk) {
+        context.progress.note(cat(name, " at ", length, " ", chosen.generator->length, ": ", state));
+        context.results.add(missing(name, length, state));
+        continue;
+      }
+      const Rows& rows = context.results.item(cat("algorithmic/", name, "/", length), [&] { return ask(context, name, length, items); });
+      data::TaskChance chance;
+      for (const InContextItem& item : items) {
+        chance.exact += item.chance.exact / static_cast<double>(items.size());
+        chance.token += item.chance.token / static_cast<double>(items.size());
+      }
+      summarise(context, name, length, rows.at("algo_trial"), chance);
+    }
+  }
+
+  /// A symbol is right when each of its tokens is; over draws the smallest share is what can be said.
+  static Rows ask(TaskContext& context, const std::string& name, std::int64_t length, const std::vector<InContextItem>& items) {
+    std::vector<Sequence> sequences;
+    for (const InContextItem& item : items) {
+      sequences.push_back({item.ids, item.answer_begin, static_cast<std::int64_t>(item.ids.size())});
+    }
+    const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
+    Rows made;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      double exact = 1, correct = 0, nll = 0;
+      std::int64_t judged = 0;
+      std::size_t token = 0;
+      for (std::size_t symbol = 0; symbol < items[i].symbol_tokens.size(); ++symbol) {
+        double right = 1, loss = 0;
+        for (std::int64_t n = 0; n < items[i].symbol_tokens[symbol]; ++n, ++token) {
+          right = std::min(right, scores[i].correct[token]);
+          loss += scores[i].nll[token];
+        }
+        if (items[i].judged[symbol] == 0) continue;
+        exact = std::min(exact, right);
+        correct += right;
+        nll += loss;
+        ++judged;
+      }
+      made["algo_trial"].push_back({name, "test", length, static_cast<std::int64_t>(i),
+                                    static_cast<std::int64_t>(items[i].ids.size()), exact, correct, judged, nll});
+    }
+    return made;
+  }
+
+  static Point summarise(TaskContext& context, const std::string& name, std::int64_t length, const std::vector<Row>& trials,
+                         const data::TaskChance& chance) {
+    double exact = 0, correct = 0, judged = 0;
+    std::vector<double> nll, targets;
+    for (const Row& row : trials) {
+      exact += number(row[5]);
+      correct += number(row[6]);
+      targets.push_back(number(row[7]));
+      judged += targets.back();
+      nll.push_back(number(row[8]));
+    }
+    const auto n = static_cast<double>(trials.size());
+    const Ratio per_target = ratio(nll, targets);
+    const Interval interval = wilson(exact, n);
+    context.results.add({{"algo_summary",
+                          {{name, "test", length, trials.size(), exact / n, correct / judged, per_target.value,
+                            chance.exact, chance.token, interval.low, interval.high, per_target.se,
+                            std::isfinite(per_target.value) ? status::kOk : status::kOverflow}}}});
+    context.progress.advance(cat(name, ": lengths"), length, length);
+    return {length, exact / n, correct / judged, status::kOk};
+  }
+
+  /// Means beyond training, and how far exact match stays at 0.9.
+  static Rows reach(const std::string& name, const std::vector<Point>& curve, std::int64_t trained) {
+    double exact = 0, token = 0, beyond = 0, len90 = kMissing;
+    bool whole = true, solved = true;
+    for (const Point& point : curve) {
+      if (std::isnan(point.exact)) whole = whole && point.length <= trained;
+      solved = solved && point.exact >= kSolved;
+      if (solved) len90 = static_cast<double>(point.length);
+      if (point.length <= trained) continue;
+      exact += point.exact;
+      token += point.token;
+      beyond += 1;
+    }
+    Rows rows;
+    const auto add = [&](const char* measure, double value, const char* otherwise) {
+      rows["algo_length"].push_back({name, measure, value, std::isnan(value) ? otherwise : status::kOk});
+    };
+    const char* why = beyond == 0 ? status::kUncovered : status::kPositions;
+    add("ood_mean_em", beyond > 0 && whole ? exact / beyond : kMissing, why);
+    add("ood_mean_token_acc", beyond > 0 && whole ? token / beyond : kMissing, why);
+    add("len90", len90, status::kNone);
+    add("ext_ratio", len90 / static_cast<double>(trained), status::kNone);
+    return rows;
+  }
+
+  static Rows missing(const std::string& name, std::int64_t length, const char* state) {
+    return {{"algo_summary",
+             {{name, "test", length, 0, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, state}}}};
+  }
+
+  std::vector<std::int64_t> lengths_;
+  std::int64_t train_ = 0;
+  std::int64_t examples_ = 512;
+  std::vector<std::string> options_;
+  std::vector<std::string> in_context_;
+  std::int64_t shots_ = 4;
+};
+
+}  // namespace
+
+TaskEntry algorithmic_task() {
+  return {.name = "algorithmic",
+          .summary = "The algorithmic task that the model was trained on (pe-generate), by length, or tasks that a model of text is shown examples of.",
+          .tables = {"algo_trial", "algo_summary", "algo_length"},
+          .make = make_task<Algorithmic>};
+}
+
+}  // namespace pe::evaluation

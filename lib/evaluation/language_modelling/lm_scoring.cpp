@@ -1,0 +1,226 @@
+#include "evaluation/language_modelling/lm_scoring.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace pe::evaluation {
+
+namespace {
+
+/// Ends of a document at which anchored targets stand.
+constexpr std::int64_t kAnchors = 4;
+
+/// The document as windows see it: with its separator, if the policy puts one there.
+struct Text {
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> bytes;
+  std::vector<std::int32_t> words;   ///< that end with each token; empty where nobody asks, or they cannot be told
+};
+
+/// A setting's wish for a window: which of its tokens [from, to) it scores.
+struct Wanted {
+  std::size_t setting;
+  std::int64_t from, to;
+};
+
+/// What is fed: tokens [begin, end) of a text with separators as `bos` says. Where the last one is only predicted, `next`.
+struct Pass {
+  BosPolicy bos;
+  std::int64_t begin, end;
+  bool next;
+
+  bool operator<(const Pass& other) const {
+    return std::tie(bos, begin, end, next) < std::tie(other.bos, other.begin, other.end, other.next);
+  }
+};
+using Requests = std::map<Pass, std::vector<Wanted>>;
+
+/// Places that a separator before every window takes; one before the document is part of the text.
+std::int64_t taken(BosPolicy bos) { return bos == BosPolicy::kEveryWindow ? 1 : 0; }
+
+/// The whole text: anchored windows may stand anywhere in it.
+Text text_of(const TextCodec& codec, const Document& document, const std::vector<std::int32_t>& words, BosPolicy bos) {
+  Text text;
+  if (bos == BosPolicy::kDocStart) {
+    text.ids.push_back(*codec.bos());
+    text.bytes.push_back(0);
+    if (!words.empty()) text.words.push_back(0);
+  }
+  text.ids.insert(text.ids.end(), document.ids.begin(), document.ids.end());
+  text.bytes.insert(text.bytes.end(), document.bytes.begin(), document.bytes.end());
+  text.words.insert(text.words.end(), words.begin(), words.end());
+  return text;
+}
+
+/// The windows of a document under all settings, each once.
+Requests requests_of(const std::vector<LmSetting>& settings, const LmCutting& cutting, const Document& document,
+                     const std::map<BosPolicy, Text>& texts) {
+  Requests requests;
+  for (std::size_t at = 0; at < settings.size(); ++at) {
+    const LmSetting& setting = settings[at];
+    const LmProtocol& protocol = *setting.protocol;
+    const auto n = static_cast<std::int64_t>(texts.at(setting.bos).ids.size());
+    for (const Window& window : windows_of(setting, cutting, document.id, n, document.history)) {
+      // Nothing stands before a window's first token unless each window has its separator.
+      std::int64_t from = std::max(window.score_begin, window.begin + 1 - taken(setting.bos));
+      if (protocol.cut == Cut::kSliding) from = std::max(from, window.begin + cutting.min_context);
+      if (from >= window.score_end) continue;
+      requests[{setting.bos, window.begin, window.end, protocol.predicts_next}].push_back({at, from, window.score_end});
+    }
+  }
+  return requests;
+}
+
+/// One pass over the longest window has the losses of all shorter ones that begin where it does.
+Requests shared(const Requests& requests) {
+  std::map<std::pair<BosPolicy, std::int64_t>, std::vector<Wanted>> wanted;
+  std::map<std::pair<BosPolicy, std::int64_t>, Pass> longest;
+  for (const auto& [pass, wishes] : requests) {   // ascending in `end`, then `next`: the last one serves all
+    auto& all = wanted[{pass.bos, pass.begin}];
+    all.insert(all.end(), wishes.begin(), wishes.end());
+    longest[{pass.bos, pass.begin}] = pass;
+  }
+  Requests result;
+  for (auto& [key, wishes] : wanted) result[longest.at(key)] = std::move(wishes);
+  return result;
+}
+
+/// The tokens of `pass`, scored from the first to the last that anyone wants.
+Sequence sequence_of(const TextCodec& codec, const Text& text, const Pass& pass, std::int64_t from, std::int64_t to) {
+  const std::int64_t shift = taken(pass.bos);
+  Sequence sequence;
+  sequence.guesses = false;
+  if (shift != 0) sequence.ids.push_back(*codec.bos());
+  sequence.ids.insert(sequence.ids.end(), text.ids.begin() + pass.begin, text.ids.begin() + pass.end);
+  sequence.first = from - pass.begin + shift;
+  sequence.last = to - pass.begin + shift;
+  if (!pass.next) return sequence;
+  std::vector<std::int32_t> labels(sequence.ids.size() - 1, -1);
+  for (std::int64_t at = sequence.first; at < sequence.last; ++at) {
+    labels[static_cast<std::size_t>(at - 1)] = sequence.ids[static_cast<std::size_t>(at)];
+  }
+  sequence.ids.pop_back();
+  sequence.labels = std::move(labels);
+  return sequence;
+}
+
+}  // namespace
+
+std::vector<Window> windows_of(const LmSetting& setting, const LmCutting& cutting, std::int64_t document, std::int64_t n,
+                               std::int64_t history) {
+  const LmProtocol& protocol = *setting.protocol;
+  const std::int64_t length = setting.length - taken(setting.bos);
+  const std::int64_t longest = cutting.longest - taken(setting.bos);
+  if (protocol.cut == Cut::kAnchored) {
+    std::vector<Window> result;
+    for (const std::int64_t end : anchors(document, n, cutting.longest, kAnchors)) {
+      const auto at_end = anchored_windows(end, length, targets_within(cutting.targets, cutting.longest));
+      result.insert(result.end(), at_end.begin(), at_end.end());
+    }
+    return result;
+  }
+  const std::int64_t fed = protocol.predicts_next ? length + 1 : length;
+  if (protocol.whole) {
+    if (protocol.cut != Cut::kRolling) return sliding_windows(n, fed, std::min(setting.stride, length), history);
+    // A document's separator is no target; a stream begins with one that is, though nothing stands before it.
+    return rolling_windows(n, length, protocol.text == TextKind::kDocuments ? 1 : history);
+  }
+  n = std::min(n - history, cutting.cut - taken(setting.bos));
+  std::vector<Window> result;
+  switch (protocol.cut) {
+    case Cut::kBlocks: result = windows(Protocol::kBlocks, n, length, length); break;
+    case Cut::kSliding: result = windows(Protocol::kSliding, n, length, std::min(setting.stride, length)); break;
+    case Cut::kTail: result = {tail_window(n, length, targets_within(cutting.targets, length))}; break;
+    default: result = windows(Protocol::kPrefix, n, length, 1); break;
+  }
+  if (follows(protocol) && cutting.common) {
+    for (Window& window : result) window.score_begin = std::max(window.score_begin, longest);
+    std::erase_if(result, [](const Window& window) { return window.score_begin >= window.score_end; });
+  }
+  for (Window& window : result) {
+    for (std::int64_t* at : {&window.begin, &window.end, &window.score_begin, &window.score_end}) *at += history;
+  }
+  return result;
+}
+
+LmScores score_documents(const LmModel& model, const DocumentSource& source, const std::vector<LmSetting>& settings,
+                         const LmCutting& cutting, const std::vector<std::int64_t>& ids, std::int64_t first) {
+  bool whole = false;
+  for (const LmSetting& setting : settings) {
+    whole = whole || setting.protocol->whole || setting.protocol->cut == Cut::kAnchored;
+  }
+  const Capabilities& facts = model.scorer.capabilities();
+  std::vector<std::map<BosPolicy, Text>> texts(ids.size());
+  std::vector<Requests> requests;
+  std::vector<Sequence> sequences;
+  struct Owner {
+    std::size_t document;
+    const Pass* pass;
+    std::int64_t from;                 // token of the text that the first score belongs to
+    const std::vector<Wanted>* wanted;
+  };
+  std::vector<Owner> owners;
+  for (std::size_t d = 0; d < ids.size(); ++d) {
+    const Document document = source.read(ids[d], whole ? source.tokens(ids[d]) : cutting.cut);
+    const std::vector<std::int32_t> words =
+        cutting.words ? source.words(ids[d], static_cast<std::int64_t>(document.ids.size())) : std::vector<std::int32_t>();
+    for (const LmSetting& setting : settings) {
+      if (texts[d].count(setting.bos) == 0) texts[d][setting.bos] = text_of(model.text, document, words, setting.bos);
+    }
+    Requests own = requests_of(settings, cutting, document, texts[d]);
+    requests.push_back(facts.length_dependent || facts.stochastic ? std::move(own) : shared(own));
+  }
+  for (std::size_t d = 0; d < ids.size(); ++d) {
+    for (const auto& [pass, wanted] : requests[d]) {
+      std::int64_t from = pass.end, to = pass.begin;
+      for (const Wanted& one : wanted) {
+        from = std::min(from, one.from);
+        to = std::max(to, one.to);
+      }
+      sequences.push_back(sequence_of(model.text, texts[d].at(pass.bos), pass, from, to));
+      owners.push_back({d, &pass, from, &wanted});
+    }
+  }
+  const std::vector<MeanScore> scores = score_all(model.scorer, sequences, model.draws, first * 1'000'000);
+
+  LmScores result{std::vector<std::vector<LmSums>>(ids.size(), std::vector<LmSums>(settings.size())),
+                  std::vector<std::vector<double>>(ids.size())};
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    const Owner& owner = owners[i];
+    const Text& text = texts[owner.document].at(owner.pass->bos);
+    const std::int64_t shift = taken(owner.pass->bos);
+    for (const Wanted& wanted : *owner.wanted) {
+      const auto nll_at = [&](std::int64_t token) { return scores[i].nll[static_cast<std::size_t>(token - owner.from)]; };
+      const auto place = [&](std::int64_t token) { return token - owner.pass->begin + shift; };   // in the window
+      if (settings[wanted.setting].protocol->cut == Cut::kPosition) {
+        auto& losses = result.by_position[owner.document];
+        losses.assign(static_cast<std::size_t>(place(wanted.to)), 0);
+        for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
+          losses[static_cast<std::size_t>(place(token))] = nll_at(token);
+        }
+        continue;
+      }
+      LmSums& sum = result.sums[owner.document][wanted.setting];
+      double nll = 0;
+      for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
+        sum.nll += nll_at(token);
+        nll += nll_at(token);
+        sum.context += static_cast<double>(place(token));
+        sum.bytes += text.bytes[static_cast<std::size_t>(token)];
+        if (!text.words.empty()) sum.words += text.words[static_cast<std::size_t>(token)];
+        ++sum.tokens;
+      }
+      sum.window_means += nll / static_cast<double>(wanted.to - wanted.from);
+      ++sum.windows;
+    }
+  }
+  for (std::size_t d = 0; d < ids.size(); ++d) {
+    for (std::size_t at = 0; at < settings.size(); ++at) {
+      if (cutting.words && texts[d].at(settings[at].bos).words.empty()) result.sums[d][at].words = -1;
+    }
+  }
+  return result;
+}
+
+}  // namespace pe::evaluation

@@ -1,0 +1,411 @@
+// Perplexity against context length, on the same documents at every length.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "evaluation/language_modelling/length_numbers.h"
+#include "evaluation/language_modelling/lm_scoring.h"
+#include "evaluation/language_modelling/position_curve.h"
+#include "evaluation/lm_protocols.h"
+#include "evaluation/stream_documents.h"
+#include "evaluation/summary.h"
+#include "evaluation/task.h"
+#include "support/suggest.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+using artifact::Cell;
+using support::cat;
+
+/// Documents of an item: enough to fill batches, few enough that a killed evaluation loses little and memory is bounded.
+constexpr std::int64_t kDocumentsPerItem = 16;
+
+/// Rows that only the journal sees: what single documents add to sums that lm_doc has no columns for.
+constexpr const char* kSumRows = "perplexity.sums";
+constexpr const char* kWordRows = "perplexity.words";
+
+/// One kind of text, and the protocols that are measured on the same documents of it.
+struct Part {
+  TextKind kind;
+  std::vector<std::size_t> protocols;   ///< places in the config's list
+  const DocumentSource& source;
+  StreamDocuments* stream;              ///< the source, where it is one
+  std::string item;                     ///< its name in the journal
+  std::int64_t contexts = 1;            ///< that a document must hold
+};
+
+class Perplexity final : public Task {
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("protocols", protocols_,
+            "How texts are cut: " + support::join(lm_protocol_names(), ", ") + "; `pe-evaluate --list` says what each is.");
+    v.field("stride", stride_, "Tokens between the starts of sliding windows; 0 leaves it to stride_share.",
+            {.unit = "tokens", .min = 0});
+    v.field("stride_share", stride_share_,
+            "The same as a share of the context; 0: 256 from 1,024 tokens on, a quarter of the context below.",
+            {.min = 0, .max = 1});
+    v.field("min_context", min_context_, "In sliding windows, tokens with fewer before them in the window are not scored.",
+            {.unit = "tokens", .min = 0, .neutral = Json(0)});
+    v.choice("scored", scored_, {{"common", Scored::kCommon}, {"all", Scored::kAll}},
+             "What blocks and sliding score: the tokens beyond the longest context, which are the same at every length and have the "
+             "context that sliding promises; or every token once.",
+             {.neutral = Json("common")});
+    v.field("targets", targets_,
+            "Tokens scored by tail at the end of a window, at most half of it, and by anchored before each end, at most half the "
+            "longest context.",
+            {.unit = "tokens", .min = 1, .neutral = Json(256)});
+    v.field("tolerance", tolerance_, "Rise of perplexity over that of the training length that counts as usable.",
+            {.min = 0, .neutral = Json(0.05)});
+    v.field("margin", margin_, "Distance from the best loss within which a context counts as effective.",
+            {.unit = "nats", .min = 0, .neutral = Json(0.01)});
+    v.field("words", words_, "Also nats per word, words being what white space parts (table lm_words).", {.neutral = Json(false)});
+    v.check(!protocols_.empty(), "perplexity needs at least one protocol");
+    for (const std::string& name : protocols_) {
+      v.check(find_lm_protocol(name) != nullptr,
+              cat("unknown protocol ", support::quote(name), "; ", support::suggestion(name, lm_protocol_names())));
+    }
+    v.check(stride_ == 0 || stride_share_ == 0, "give either `stride` or `stride_share`");
+  }
+
+  void run(TaskContext& context) const override {
+    std::vector<Rows> summaries(protocols_.size());   // of all settings, in order
+    measure_documents(context, summaries);
+    for (const TextKind kind : {TextKind::kStream, TextKind::kBlankLineStream}) {
+      const std::vector<std::size_t> chosen = protocols_of([&](const LmProtocol& protocol) { return protocol.text == kind; });
+      if (chosen.empty()) continue;
+      std::vector<std::int32_t> joint;
+      std::int64_t bytes = 0;
+      if (kind == TextKind::kStream && context.text.bos()) joint = {*context.text.bos()};
+      if (kind == TextKind::kBlankLineStream) {
+        joint = context.text.encode_inside("\n\n");
+        bytes = 2;
+      }
+      StreamDocuments stream(context.documents, std::move(joint), bytes);
+      measure(context, {kind, chosen, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines"},
+              summaries);
+    }
+    for (const Rows& rows : summaries) context.results.add(rows);
+  }
+
+ private:
+  enum class Scored { kCommon, kAll };
+
+  template <typename Choice>
+  std::vector<std::size_t> protocols_of(const Choice& choice) const {
+    std::vector<std::size_t> chosen;
+    for (std::size_t p = 0; p < protocols_.size(); ++p) {
+      if (choice(*find_lm_protocol(protocols_[p]))) chosen.push_back(p);
+    }
+    return chosen;
+  }
+
+  /// All protocols on the same documents, where enough of them hold twice the longest context, which blocks and sliding need.
+  /// Else those two go as far as there are documents, and the others are not kept from going on.
+  void measure_documents(TaskContext& context, std::vector<Rows>& summaries) const {
+    const auto of_documents = [](const LmProtocol& protocol) { return protocol.text == TextKind::kDocuments; };
+    const auto all = protocols_of(of_documents), following = protocols_of(follows);
+    const auto others = protocols_of([&](const LmProtocol& protocol) { return of_documents(protocol) && !follows(protocol); });
+    if (all.empty()) return;
+    const DocumentSource& source = context.documents;
+    const bool enough = count_documents(source, 2 * context.lengths.back()) >= least(context);
+    if (following.empty() || others.empty() || enough) {
+      const std::int64_t contexts = following.empty() ? 1 : 2;
+      measure(context, {TextKind::kDocuments, all, source, nullptr, "perplexity", contexts}, summaries);
+      return;
+    }
+    context.progress.note("perplexity: blocks and sliding are measured on documents of their own, since too few hold twice the longest context");
+    measure(context, {TextKind::kDocuments, others, source, nullptr, "perplexity", 1}, summaries);
+    measure(context, {TextKind::kDocuments, following, source, nullptr, "perplexity/windows", 2}, summaries);
+  }
+
+  static std::int64_t least(const TaskContext& context) {
+    return std::min(context.settings.min_documents, context.settings.documents);
+  }
+
+  void measure(TaskContext& context, const Part& part, std::vector<Rows>& summaries) const {
+    const Settings& settings = context.settings;
+    const DocumentSource& source = part.source;
+    StreamDocuments* const stream = part.stream;
+
+    // Texts do not depend on the model: a length that this model has no positions for still selects them.
+    std::int64_t longest = 0;
+    std::map<std::int64_t, std::int64_t> skipped;   // context → documents that hold it
+    for (auto length = context.lengths.rbegin(); length != context.lengths.rend() && longest == 0; ++length) {
+      const std::int64_t there = stream != nullptr ? stream->pieces(*length) : count_documents(source, part.contexts * *length);
+      if (there >= least(context)) longest = *length;
+      else skipped[*length] = there;
+    }
+    for (const auto& [length, there] : skipped) {
+      context.progress.warn(cat(part.item, " at ", length, " tokens is left out: ", there, " ", source.split(), " documents hold ",
+                                part.contexts == 2 ? "twice" : "", part.contexts == 2 ? " " : "", "as many, eval.min_documents asks for ",
+                                least(context)));
+    }
+    if (stream == nullptr && longest > 0 && settings.document_tokens > 0 && settings.document_tokens < part.contexts * longest) {
+      throw support::ConfigError(cat("eval.document_tokens is ", settings.document_tokens, ", but the longest context is ", longest,
+                                     " tokens", part.contexts == 2 ? ", and blocks and sliding need twice as many" : ""),
+                                 {}, "raise eval.document_tokens, or lower eval.lengths or eval.context");
+    }
+    const auto& limit = context.scorer.capabilities().max_positions;
+    LmCutting cutting{.longest = longest,
+                      .cut = stream == nullptr ? std::max(settings.document_tokens, part.contexts * longest) : longest,
+                      .targets = targets_,
+                      .min_context = min_context_,
+                      .common = scored_ == Scored::kCommon,
+                      .words = words_};
+
+    std::vector<LmSetting> live;
+    std::vector<std::pair<std::size_t, std::size_t>> place;   // of the live ones: protocol, setting of that protocol
+    std::vector<std::vector<Rows>> cells(protocols_.size());
+    bool reaches_back = false;
+    for (const std::size_t p : part.protocols) {
+      const LmProtocol& protocol = *find_lm_protocol(protocols_[p]);
+      reaches_back = reaches_back || protocol.whole;
+      BosPolicy bos = protocol.bos.value_or(settings.bos);
+      if (!context.text.bos()) bos = BosPolicy::kNone;
+      std::vector<std::int64_t> lengths = context.lengths;
+      if (protocol.cut == Cut::kPosition) {
+        // One curve serves all lengths: the longest that there are texts and positions for.
+        std::erase_if(lengths, [&](std::int64_t length) { return length > longest || (limit && length > *limit); });
+        if (lengths.empty()) continue;
+        lengths = {lengths.back()};
+      }
+      for (const std::int64_t length : lengths) {
+        const LmSetting setting{&protocol, length, stride_of(protocol, length), bos};
+        if (skipped.count(length) != 0) {
+          cells[p].push_back(missing(context, setting, Cell(skipped[length]), status::kSkipped));
+        } else if (limit && length > *limit) {
+          cells[p].push_back(missing(context, setting, Cell(), status::kPositions));
+        } else {
+          place.emplace_back(p, cells[p].size());
+          cells[p].emplace_back();
+          live.push_back(setting);
+        }
+      }
+    }
+
+    if (stream != nullptr && longest > 0) stream->cut_at(longest, reaches_back ? longest : 0);
+    std::vector<std::int64_t> ids;
+    if (!live.empty()) ids = select_documents(source, part.contexts * longest, settings.documents);
+    std::vector<std::vector<LmSums>> sums(live.size());   // setting → document
+    std::vector<Rows> items;
+    std::vector<std::size_t> summed;                    // settings that have rows by document
+    for (std::size_t setting = 0; setting < live.size(); ++setting) {
+      if (live[setting].protocol->cut != Cut::kPosition) summed.push_back(setting);
+    }
+    for (std::size_t begin = 0; begin < ids.size(); begin += kDocumentsPerItem) {
+      const std::size_t end = std::min(ids.size(), begin + static_cast<std::size_t>(kDocumentsPerItem));
+      const std::vector<std::int64_t> some(ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                           ids.begin() + static_cast<std::ptrdiff_t>(end));
+      const Rows& rows = context.results.item(cat(part.item, "/", begin, "-", end), [&] {
+        return score(context, source, live, cutting, some, static_cast<std::int64_t>(begin));
+      });
+      read_sums(rows, summed, sums);
+      items.push_back(rows);
+      context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(end), static_cast<std::int64_t>(ids.size()));
+    }
+    for (std::size_t setting = 0; setting < live.size(); ++setting) {
+      const auto [p, at] = place[setting];
+      if (live[setting].protocol->cut == Cut::kPosition) {
+        cells[p][at] = position_tables(context.documents.split(), items, context.scorer.capabilities().train_length);
+        continue;
+      }
+      cells[p][at] = summarise(context, live[setting], sums[setting]);
+      if (words_) append(in_words(context, live[setting], sums[setting]), cells[p][at]);
+    }
+    for (const std::size_t p : part.protocols) {
+      for (const Rows& rows : cells[p]) append(rows, summaries[p]);
+      if (!cells[p].empty() && find_lm_protocol(protocols_[p])->cut == Cut::kAnchored) {
+        append(length_numbers(context, p, live, sums, place), summaries[p]);
+      }
+    }
+  }
+
+  /// Documents in order, settings within.
+  static void read_sums(const Rows& rows, const std::vector<std::size_t>& summed, std::vector<std::vector<LmSums>>& sums) {
+    if (summed.empty()) return;
+    const std::vector<Row>&scored = rows.at("lm_doc"), &more = rows.at(kSumRows);
+    const auto words = rows.find(kWordRows);
+    for (std::size_t row = 0; row < scored.size(); ++row) {
+      LmSums sum{.tokens = static_cast<std::int64_t>(number(scored[row][5])),
+                 .bytes = static_cast<std::int64_t>(number(scored[row][6])),
+                 .nll = number(scored[row][7]),
+                 .context = number(more[row][2]),
+                 .windows = static_cast<std::int64_t>(number(more[row][0])),
+                 .window_means = number(more[row][1])};
+      if (words != rows.end()) sum.words = static_cast<std::int64_t>(number(words->second[row][0]));
+      sums[summed[row % summed.size()]].push_back(sum);
+    }
+  }
+
+  static void append(const Rows& rows, Rows& into) {
+    for (const auto& [table, list] : rows) into[table].insert(into[table].end(), list.begin(), list.end());
+  }
+
+  std::int64_t stride_of(const LmProtocol& protocol, std::int64_t length) const {
+    if (protocol.cut != Cut::kSliding) return length;
+    std::int64_t stride = stride_;
+    if (protocol.stride == kStrideHalf) {
+      stride = length / 2;
+    } else if (protocol.stride != kStrideAsConfigured) {
+      stride = protocol.stride;
+    } else {
+      if (stride == 0 && stride_share_ > 0) stride = std::llround(stride_share_ * static_cast<double>(length));
+      if (stride == 0 && stride_share_ == 0) stride = default_stride(length);
+    }
+    return std::clamp<std::int64_t>(stride, 1, length);
+  }
+
+  Rows score(TaskContext& context, const DocumentSource& source, const std::vector<LmSetting>& live, const LmCutting& cutting,
+             const std::vector<std::int64_t>& ids, std::int64_t first) const {
+    const LmScores scores = score_documents({context.scorer, context.text, context.settings.draws}, source, live, cutting, ids, first);
+    Rows rows;
+    for (std::size_t d = 0; d < ids.size(); ++d) {
+      for (std::size_t setting = 0; setting < live.size(); ++setting) {
+        if (live[setting].protocol->cut == Cut::kPosition) continue;
+        const LmSums& sum = scores.sums[d][setting];
+        rows["lm_doc"].push_back({source.split(), live[setting].protocol->name, live[setting].length,
+                                  live[setting].stride, ids[d], sum.tokens, sum.bytes, sum.nll});
+        rows[kSumRows].push_back({sum.windows, sum.window_means, sum.context});
+        if (words_) rows[kWordRows].push_back({sum.words});
+      }
+    }
+    append(position_items(scores.by_position, context.scorer.capabilities().train_length), rows);
+    return rows;
+  }
+
+  /// What the anchored curve of protocol `p` is condensed to.
+  Rows length_numbers(TaskContext& context, std::size_t p, const std::vector<LmSetting>& live,
+                      const std::vector<std::vector<LmSums>>& sums,
+                      const std::vector<std::pair<std::size_t, std::size_t>>& place) const {
+    LengthCurve curve;
+    for (std::size_t setting = 0; setting < live.size(); ++setting) {
+      if (place[setting].first != p) continue;
+      curve.lengths.push_back(live[setting].length);
+      curve.nll.emplace_back();
+      curve.tokens.emplace_back();
+      for (const LmSums& sum : sums[setting]) {
+        curve.nll.back().push_back(sum.nll);
+        curve.tokens.back().push_back(static_cast<double>(sum.tokens));
+      }
+    }
+    Rows rows;
+    if (curve.lengths.empty()) return rows;
+    const std::int64_t train = context.scorer.capabilities().train_length;
+    const bool has_train = std::find(curve.lengths.begin(), curve.lengths.end(), train) != curve.lengths.end();
+    struct Measure {
+      std::string name;
+      std::optional<std::int64_t> length;
+      bool needs_train;
+    };
+    std::vector<Measure> measures;
+    std::vector<LengthNumber> numbers;
+    const auto add = [&](std::string name, std::optional<std::int64_t> length, bool needs_train, LengthNumber number_of) {
+      measures.push_back({std::move(name), length, needs_train});
+      numbers.push_back(std::move(number_of));
+    };
+    add("effective_context", std::nullopt, false,
+        [this](const auto& lengths, const auto& losses) { return effective_context(lengths, losses, margin_); });
+    add("usable_context", std::nullopt, true, [this, train](const auto& lengths, const auto& losses) {
+      return usable_context(lengths, losses, train, tolerance_);
+    });
+    add("degradation_auc", std::nullopt, true,
+        [train](const auto& lengths, const auto& losses) { return degradation(lengths, losses, train); });
+    for (std::size_t at = 0; at < curve.lengths.size(); ++at) {
+      add("ratio", curve.lengths[at], true,
+          [train, at](const auto& lengths, const auto& losses) { return perplexity_ratio(lengths, losses, train, at); });
+    }
+    const std::vector<WithInterval> values = with_intervals(curve, numbers);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const WithInterval& value = values[i];
+      const char* state = status::kOk;
+      if (measures[i].needs_train && !has_train) state = status::kUncovered;
+      else if (std::isnan(value.value)) state = status::kNone;
+      else if (!std::isfinite(value.value) || (measures[i].name == "ratio" && value.value > kOverflowPerplexity)) {
+        state = status::kOverflow;
+      }
+      rows["lm_length"].push_back({context.documents.split(), protocols_[p], measures[i].name, measures[i].length,
+                                   curve.nll[0].size(), value.value, value.low, value.high, state});
+    }
+    return rows;
+  }
+
+  static Rows summarise(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
+    std::vector<double> nll, tokens;
+    std::int64_t total_tokens = 0, total_bytes = 0;
+    double total_nll = 0, total_context = 0;
+    for (const LmSums& sum : sums) {
+      nll.push_back(setting.protocol->window_mean ? sum.window_means : sum.nll);
+      tokens.push_back(static_cast<double>(setting.protocol->window_mean ? sum.windows : sum.tokens));
+      total_tokens += sum.tokens;
+      total_bytes += sum.bytes;
+      total_nll += sum.nll;
+      total_context += sum.context;
+    }
+    const Ratio mean_nll = ratio(nll, tokens);
+    const double perplexity = std::exp(mean_nll.value);
+    const bool fine = std::isfinite(perplexity) && perplexity <= kOverflowPerplexity;
+    std::optional<double> bits;
+    if (total_bytes > 0) bits = total_nll / (std::log(2.0) * static_cast<double>(total_bytes));
+    return {{"lm_summary",
+             {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
+               bos_policy_name(setting.bos), sums.size(), total_tokens,
+               total_tokens > 0 ? Cell(total_context / static_cast<double>(total_tokens)) : Cell(), mean_nll.value, perplexity, bits, mean_nll.se,
+               mean_nll.value - kNormal95 * mean_nll.se, mean_nll.value + kNormal95 * mean_nll.se,
+               fine ? status::kOk : status::kOverflow}}}};
+  }
+
+  /// The same in words. One document whose words cannot be told leaves the cell without a number.
+  static Rows in_words(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
+    std::vector<double> nll, words;
+    std::int64_t total = 0;
+    bool known = true;
+    for (const LmSums& sum : sums) {
+      nll.push_back(sum.nll);
+      words.push_back(static_cast<double>(sum.words));
+      total += sum.words;
+      known = known && sum.words >= 0;
+    }
+    Row row = {context.documents.split(), setting.protocol->name, setting.length, setting.stride, sums.size()};
+    if (!known || total == 0) {
+      row.insert(row.end(), {Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), status::kMeasure});
+      return {{"lm_words", {row}}};
+    }
+    const Ratio mean = ratio(nll, words);
+    const double perplexity = std::exp(mean.value);
+    row.insert(row.end(), {total, mean.value, perplexity, mean.se, mean.value - kNormal95 * mean.se, mean.value + kNormal95 * mean.se,
+                           std::isfinite(perplexity) ? status::kOk : status::kOverflow});
+    return {{"lm_words", {row}}};
+  }
+
+  static Rows missing(TaskContext& context, const LmSetting& setting, const Cell& documents, const char* why) {
+    return {{"lm_summary",
+             {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
+               bos_policy_name(setting.bos), documents, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), why}}}};
+  }
+
+  std::vector<std::string> protocols_ = {"prefix", "blocks", "sliding"};
+  std::int64_t stride_ = 0;
+  double stride_share_ = 0;
+  std::int64_t min_context_ = 0;
+  Scored scored_ = Scored::kCommon;
+  std::int64_t targets_ = 256;
+  double tolerance_ = 0.05;
+  double margin_ = 0.01;
+  bool words_ = false;
+};
+
+}  // namespace
+
+TaskEntry perplexity_task() {
+  return {.name = "perplexity",
+          .summary = "Perplexity and bits per byte against context length, loss by position, effective context.",
+          .tables = {"lm_doc", "lm_summary", "lm_words", "lm_position", "lm_length"},
+          .make = make_task<Perplexity>};
+}
+
+}  // namespace pe::evaluation

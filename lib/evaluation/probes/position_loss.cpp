@@ -1,0 +1,106 @@
+// Far position or long context? The same targets read from C tokens of context whose last one stands at position P, for
+// every C and every P at or beyond it.
+#include <algorithm>
+
+#include "evaluation/probes/probe_texts.h"
+#include "evaluation/summary.h"
+#include "evaluation/windows.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+using artifact::Cell;
+using support::cat;
+
+class PositionLoss final : public Task {
+ public:
+  void describe(support::FieldVisitor& v) override {
+    v.field("documents", documents_, "Held-out documents that hold the longest context.",
+            {.min = 1, .max = 100000, .neutral = Json(64)});
+    v.field("targets", targets_, "Tokens scored at the end of a window, at most half the shortest context.",
+            {.unit = "tokens", .min = 1, .neutral = Json(256)});
+  }
+
+  void run(TaskContext& context) const override {
+    const model::LanguageModel& model = probed_model(context);
+    const std::string corpus = context.documents.split();
+    const std::int64_t least = std::min(context.settings.min_documents, documents_);
+    const auto& limit = context.scorer.capabilities().max_positions;
+    const auto missing = [&](std::int64_t length, std::int64_t last, const char* why) {
+      context.results.add({{"probe_position_loss",
+                            {{corpus, length, last, last - length, 0, Cell(), Cell(), Cell(), Cell(), Cell(), why}}}});
+    };
+    std::vector<std::int64_t> held;
+    for (const std::int64_t length : context.lengths) {
+      if (count_documents(context.documents, length) >= least) held.push_back(length);
+    }
+    const std::int64_t targets = targets_within(targets_, context.lengths.front());
+    std::vector<std::int64_t> ids;
+    if (!held.empty()) ids = select_documents(context.documents, held.back(), documents_);
+    for (const std::int64_t length : context.lengths) {
+      std::vector<double> own;   // Σ nll of each document where positions are counted from 0
+      for (const std::int64_t last : context.lengths) {
+        if (last < length) continue;
+        if (std::find(held.begin(), held.end(), length) == held.end()) {
+          missing(length, last, status::kSkipped);
+          continue;
+        }
+        if (limit && last > *limit) {
+          missing(length, last, status::kPositions);
+          continue;
+        }
+        const Rows& rows = context.results.item(cat("position_loss/", length, "/", last), [&] {
+          model::ForwardOptions options;
+          options.position = last - length;
+          const auto texts = windows_of(context, ids, held.back(), length);
+          const auto sums = summed_losses(model, texts, length - targets, length, context.settings.batch_tokens, options);
+          Rows made;
+          for (const double sum : sums) made[kSums].push_back({sum});
+          return made;
+        });
+        std::vector<double> sums;
+        for (const Row& row : rows.at(kSums)) sums.push_back(number(row[0]));
+        if (last == length) own = sums;
+        const std::vector<double> scored(sums.size(), static_cast<double>(targets));
+        std::vector<double> change;
+        for (std::size_t i = 0; i < sums.size(); ++i) change.push_back(sums[i] - own[i]);
+        const Ratio nll = ratio(sums, scored), delta = ratio(change, scored);
+        context.results.add({{"probe_position_loss",
+                              {{corpus, length, last, last - length, sums.size(),
+                                static_cast<std::int64_t>(sums.size()) * targets, nll.value, nll.se, delta.value, delta.se,
+                                std::isfinite(nll.value) ? status::kOk : status::kOverflow}}}});
+      }
+    }
+  }
+
+ private:
+  static constexpr const char* kSums = "position_loss.sums";   // rows that only the journal sees
+
+  /// The `length` tokens before one end of each document; the same end at every length.
+  static std::vector<TokenIds> windows_of(TaskContext& context, const std::vector<std::int64_t>& ids, std::int64_t longest,
+                                          std::int64_t length) {
+    std::vector<TokenIds> texts;
+    for (const std::int64_t id : ids) {
+      const Document document = context.documents.read(id, context.documents.tokens(id));
+      const std::int64_t end = anchors(id, static_cast<std::int64_t>(document.ids.size()), longest, 1).front();
+      texts.emplace_back(document.ids.begin() + (end - length), document.ids.begin() + end);
+    }
+    return texts;
+  }
+
+  std::int64_t documents_ = 64;
+  std::int64_t targets_ = 256;
+};
+
+}  // namespace
+
+TaskEntry position_loss_task() {
+  return {.name = "position_loss",
+          .summary = "Probe: the same targets by amount of context and by position, which other curves mix.",
+          .tables = {"probe_position_loss"},
+          .make = make_task<PositionLoss>};
+}
+
+}  // namespace pe::evaluation

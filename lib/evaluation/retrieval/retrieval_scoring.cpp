@@ -1,0 +1,283 @@
+#include "evaluation/retrieval/retrieval_scoring.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "evaluation/items.h"
+#include "evaluation/summary.h"
+#include "support/missing.h"
+#include "support/text.h"
+
+namespace pe::evaluation {
+
+namespace {
+
+using artifact::Cell;
+
+using support::kMissing;
+constexpr double kAcquired = 0.5;
+constexpr const char* kParts = "retrieval.parts";   // rows that only the journal sees, one for each trial
+
+double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+}  // namespace
+
+std::vector<std::int32_t> digit_ids(const TextCodec& codec) {
+  std::vector<std::int32_t> ids;
+  for (char digit = '0'; digit <= '9'; ++digit) {
+    // Behind another digit, as in the middle of a number.
+    const std::vector<std::int32_t> pair = codec.encode_inside(std::string("5") + digit);
+    if (pair.size() != 2 || std::find(ids.begin(), ids.end(), pair[1]) != ids.end()) return {};
+    ids.push_back(pair[1]);
+  }
+  return ids;
+}
+
+Rows score_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
+                 const std::vector<RetrievalItem>& items) {
+  const std::vector<std::int32_t> digits = digit_ids(context.text);
+  std::vector<Sequence> sequences;   // of an item: prompt, control, then each wrong answer
+  for (const RetrievalItem& item : items) {
+    const auto end = static_cast<std::int64_t>(item.prompt.ids.size());
+    sequences.push_back({item.prompt.ids, item.prompt.answer_begin, end});
+    sequences.back().among = digits;
+    sequences.push_back({item.prompt.control, item.prompt.answer_begin, end});
+    sequences.back().guesses = false;
+    for (const std::string& other : item.others) {
+      std::vector<std::int32_t> ids = with_answer(context.text, item.prompt, other);
+      const auto other_end = static_cast<std::int64_t>(ids.size());
+      sequences.push_back({std::move(ids), item.prompt.answer_begin, other_end});
+      sequences.back().guesses = false;
+    }
+  }
+  const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
+  Rows rows;
+  std::size_t at = 0;
+  for (const RetrievalItem& item : items) {
+    const MeanScore& asked = scores[at];
+    const double nll = sum(asked.nll), control = sum(scores[at + 1].nll);
+    double better = 0, tied = 1;
+    for (std::size_t c = 0; c < item.others.size(); ++c) {
+      const double other = sum(scores[at + 2 + c].nll);
+      if (other < nll) better += 1;
+      if (other == nll) tied += 1;
+    }
+    at += 2 + item.others.size();
+    const bool ranked = !item.others.empty();
+    rows["retrieval_trial"].push_back(
+        {task, variant, length, item.depth, item.trial, item.prompt.answer_begin, asked.exact, sum(asked.correct),
+         asked.nll.size(), nll, control, ranked ? 1 + better + (tied - 1) / 2 : kMissing,
+         ranked ? (better == 0 ? 1 / tied : 0) : kMissing, static_cast<std::int64_t>(item.others.size()) + 1, item.landed});
+    // A part is right when each of its tokens is; over draws the smallest share is what can be said.
+    double parts = 0;
+    std::size_t token = 0;
+    for (const std::int64_t tokens : item.prompt.answer_tokens) {
+      double right = 1;
+      for (std::int64_t i = 0; i < tokens; ++i) right = std::min(right, asked.correct[token++]);
+      parts += right;
+    }
+    double confined = 0, of_digits = 0;
+    for (std::size_t i = 0; i < asked.among.size(); ++i) {
+      const std::int32_t target = item.prompt.ids[static_cast<std::size_t>(item.prompt.answer_begin) + i];
+      if (std::find(digits.begin(), digits.end(), target) == digits.end()) continue;
+      confined += asked.among[i];
+      of_digits += 1;
+    }
+    rows[kParts].push_back({parts, static_cast<std::int64_t>(item.prompt.answer_tokens.size()), confined, of_digits});
+  }
+  return rows;
+}
+
+RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
+                               const std::vector<double>& depths, const Rows& scored) {
+  const std::vector<Row>& trials = scored.at("retrieval_trial");
+  Rows rows;
+  const auto cell = [&](const std::string& name, const std::function<bool(const Row&)>& belongs) {
+    std::vector<double> exact, correct, tokens, nll, control, gain, ranked, landed;
+    for (const Row& row : trials) {
+      if (!belongs(row)) continue;
+      const double m = number(row[8]);
+      exact.push_back(number(row[6]));
+      correct.push_back(number(row[7]));
+      tokens.push_back(m);
+      nll.push_back(number(row[9]));
+      control.push_back(number(row[10]));
+      gain.push_back((control.back() - nll.back()) / m);
+      ranked.push_back(number(row[12]));
+      landed.push_back(number(row[14]));
+    }
+    const double n = static_cast<double>(exact.size());
+    const Interval interval = wilson(sum(exact), n);
+    const double token = ratio(nll, tokens).value, token_control = ratio(control, tokens).value;
+    const Ratio mean_gain = mean(gain);
+    rows["retrieval_summary"].push_back(
+        {task, variant, length, name, exact.size(), sum(exact) / n, interval.low, interval.high, ratio(correct, tokens).value,
+         token, token_control, mean_gain.value, mean_gain.se, token_control > 0 ? mean_gain.value / token_control : kMissing,
+         sum(ranked) / n, sum(landed) / n, std::isfinite(token) ? status::kOk : status::kOverflow});
+  };
+  for (const double depth : depths) {
+    cell(support::shortest(depth), [&](const Row& row) { return number(row[3]) == depth; });
+  }
+  cell("all", [](const Row&) { return true; });
+
+  const double n = static_cast<double>(trials.size());
+  std::vector<double> exact, correct, tokens, nll, control, gain, rank_score, reciprocal, parts, of_parts, confined, of_digits;
+  double candidates = 1;
+  for (std::size_t i = 0; i < trials.size(); ++i) {
+    const Row& row = trials[i];
+    exact.push_back(number(row[6]));
+    correct.push_back(number(row[7]));
+    tokens.push_back(number(row[8]));
+    nll.push_back(number(row[9]));
+    control.push_back(number(row[10]));
+    gain.push_back((control.back() - nll.back()) / tokens.back());
+    reciprocal.push_back(1 / number(row[11]));
+    rank_score.push_back(number(row[12]));
+    candidates = number(row[13]);
+    const Row& part = scored.at(kParts)[i];
+    parts.push_back(number(part[0]));
+    of_parts.push_back(number(part[1]));
+    confined.push_back(number(part[2]));
+    of_digits.push_back(number(part[3]));
+  }
+  const auto add = [&](const char* measure, double value, double low, double high, double chance) {
+    rows["retrieval_ladder"].push_back({task, variant, length, measure, value, low, high, chance, trials.size(),
+                                        std::isnan(value) ? status::kMeasure : status::kOk});
+  };
+  // Tokens and parts of an item stand and fall together, so their intervals are over trials.
+  const auto add_ratio = [&](const char* measure, const std::vector<double>& y, const std::vector<double>& x, double chance) {
+    const Ratio share = ratio(y, x);
+    add(measure, share.value, share.value - kNormal95 * share.se, share.value + kNormal95 * share.se, chance);
+  };
+  const Interval whole = wilson(sum(exact), n);
+  add("S0", sum(exact) / n, whole.low, whole.high, kMissing);
+  add_ratio("parts", parts, of_parts, kMissing);
+  add_ratio("S1", correct, tokens, kMissing);
+  if (sum(of_digits) > 0) add_ratio("S1_digits", confined, of_digits, 0.1);
+  else add("S1_digits", kMissing, kMissing, kMissing, kMissing);
+  const Ratio mean_gain = mean(gain);
+  add("S2_gain", mean_gain.value, mean_gain.value - kNormal95 * mean_gain.se, mean_gain.value + kNormal95 * mean_gain.se, 0);
+  const double control_token = ratio(control, tokens).value;
+  add("S2_recovered", control_token > 0 ? mean_gain.value / control_token : kMissing, kMissing, kMissing, 0);
+  if (candidates > 1) {
+    const Interval ranking = wilson(sum(rank_score), n);
+    const double chance = 1 / candidates;
+    add("S3", sum(rank_score) / n, ranking.low, ranking.high, chance);
+    const Ratio mrr = mean(reciprocal);
+    double by_chance = 0;   // the mean of 1/rank over ranks that are equally likely
+    for (double rank = 1; rank <= candidates; ++rank) by_chance += 1 / rank / candidates;
+    add("S3_mrr", mrr.value, mrr.value - kNormal95 * mrr.se, mrr.value + kNormal95 * mrr.se, by_chance);
+    const auto above = [&](double score) { return (score - chance) / (1 - chance); };
+    add("S4", above(sum(rank_score) / n), above(ranking.low), above(ranking.high), 0);
+  } else {
+    for (const char* measure : {"S3", "S3_mrr", "S4"}) add(measure, kMissing, kMissing, kMissing, kMissing);
+  }
+  context.results.add(rows);
+  return {length, sum(exact) / n};
+}
+
+std::optional<RetrievalItem> item_of(std::optional<HaystackPrompt> prompt, const Question& question, std::size_t fact) {
+  if (!prompt) return std::nullopt;
+  const double landed = prompt->landed.at(fact);
+  return RetrievalItem{.prompt = std::move(*prompt), .others = question.others, .landed = landed};
+}
+
+std::optional<RetrievalItems> items_at_depths(
+    const std::string& task, std::int64_t length, const std::vector<double>& depths, std::int64_t trials,
+    const std::function<std::optional<RetrievalItem>(support::Xoshiro&, double depth)>& make) {
+  RetrievalItems items;
+  for (const double depth : depths) {
+    for (std::int64_t trial = 0; trial < trials; ++trial) {
+      support::Xoshiro random(item_key(task, Split::kTest, length, std::llround(depth * 10000) * 100000 + trial));
+      std::optional<RetrievalItem> item = make(random, depth);
+      if (!item) return std::nullopt;
+      item->depth = depth;
+      item->trial = trial;
+      items.push_back(std::move(*item));
+    }
+  }
+  return items;
+}
+
+std::optional<RetrievalItems> items_of_trials(
+    const std::string& task, std::int64_t length, std::int64_t trials,
+    const std::function<std::optional<RetrievalItem>(support::Xoshiro&)>& make) {
+  RetrievalItems items;
+  for (std::int64_t trial = 0; trial < trials; ++trial) {
+    support::Xoshiro random(item_key(task, Split::kTest, length, trial));
+    std::optional<RetrievalItem> item = make(random);
+    if (!item) return std::nullopt;
+    item->trial = trial;
+    items.push_back(std::move(*item));
+  }
+  return items;
+}
+
+void run_retrieval(TaskContext& context, const RetrievalTask& task,
+                   const std::function<std::optional<RetrievalItems>(std::int64_t length)>& make) {
+  std::vector<RetrievalScore> scores;
+  const auto& limit = context.scorer.capabilities().max_positions;
+  for (const std::int64_t length : context.lengths) {
+    const char* state = status::kOk;
+    if (limit && length > *limit)
+      state = status::kPositions;
+    else if (task.available < length)
+      state = status::kSkipped;
+    std::optional<RetrievalItems> items;
+    if (state == status::kOk && !(items = make(length))) state = status::kLength;
+    if (state != status::kOk) {
+      add_missing(context, task.name, task.variant, length, task.depths, state);
+      continue;
+    }
+    std::vector<double> depths = task.depths;
+    if (depths.empty()) {
+      for (const RetrievalItem& item : *items) {
+        if (!std::isnan(item.depth)) depths.push_back(item.depth);
+      }
+      std::sort(depths.begin(), depths.end());
+      depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
+    }
+    const Rows& rows = context.results.item(support::cat(task.name, "/", length), [&] {
+      return score_items(context, task.name, task.variant, length, *items);
+    });
+    scores.push_back(summarise_items(context, task.name, task.variant, length, depths, rows));
+    context.progress.advance(support::cat(task.name, ": lengths"), static_cast<std::int64_t>(scores.size()),
+                             static_cast<std::int64_t>(context.lengths.size()));
+  }
+  add_own_context(context, task.name, task.variant, scores);
+}
+
+void add_missing(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
+                 const std::vector<double>& depths, const char* why) {
+  Rows rows;
+  const auto add = [&](const std::string& depth) {
+    rows["retrieval_summary"].push_back({task, variant, length, depth, 0, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(),
+                                         Cell(), Cell(), Cell(), Cell(), why});
+  };
+  for (const double depth : depths) add(support::shortest(depth));
+  add("all");
+  rows["retrieval_ladder"].push_back({task, variant, length, "S0", Cell(), Cell(), Cell(), Cell(), 0, why});
+  context.progress.note(support::cat(task, " (", variant, ") at ", length, " tokens: ", why));
+  context.results.add(rows);
+}
+
+void add_own_context(TaskContext& context, const std::string& task, const std::string& variant,
+                     const std::vector<RetrievalScore>& scores) {
+  const std::int64_t train = context.scorer.capabilities().train_length;
+  double own = kMissing;
+  for (const RetrievalScore& score : scores) {
+    if (score.length == train) own = score.exact;
+  }
+  Rows rows;
+  for (const RetrievalScore& score : scores) {
+    const bool acquired = own >= kAcquired;
+    rows["retrieval_ladder"].push_back({task, variant, score.length, "S5", acquired ? Cell(score.exact / own) : Cell(), Cell(), Cell(),
+                                        Cell(), Cell(),
+                                        std::isnan(own) ? status::kUncovered : acquired ? status::kOk : status::kNotAcquired});
+  }
+  if (!scores.empty()) context.results.add(rows);
+}
+
+}  // namespace pe::evaluation
