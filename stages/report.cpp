@@ -15,7 +15,7 @@
 #include <cstdio>
 #include <string_view>
 
-#include "report/report.h"
+#include "report/page/report.h"
 #include "stage/stage_main.h"
 
 using pe::artifact::Kind;

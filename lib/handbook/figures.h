@@ -6,7 +6,7 @@
 #include <string>
 
 #include "encodings/registry.h"
-#include "report/figure.h"
+#include "report/figures/figure.h"
 
 namespace pe::handbook {
 

@@ -6,7 +6,7 @@
 #include "handbook/example.h"
 #include "handbook/figures.h"
 #include "handbook/pitfalls.h"
-#include "report/gnuplot.h"
+#include "report/figures/gnuplot.h"
 #include "support/files.h"
 #include "support/text.h"
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <string>
 
-#include "report/report.h"
+#include "report/page/report.h"
 #include "report/sample_results.h"
 #include "support/files.h"
 #include "support/process.h"

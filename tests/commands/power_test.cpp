@@ -4,7 +4,7 @@
 
 #include "cli/color.h"
 #include "commands/power_text.h"
-#include "report/comparison.h"
+#include "report/results/comparison.h"
 #include "report/section_results.h"
 #include "support/error.h"
 

@@ -10,7 +10,7 @@
 #include "commands/command_table.h"
 #include "data/tasks/algorithmic_task.h"
 #include "pipeline/file/pipeline_file.h"
-#include "report/claims.h"
+#include "report/claims/claims.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/installed.h"

@@ -8,7 +8,7 @@
 #include "artifact/header.h"
 #include "artifact/metrics.h"
 #include "artifact/token_shards.h"
-#include "report/figure.h"
+#include "report/figures/figure.h"
 #include "support/files.h"
 #include "support/installed.h"
 #include "support/json.h"

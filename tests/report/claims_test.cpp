@@ -1,11 +1,11 @@
 // Claims files, and verdicts on tables whose numbers are known.
-#include "report/claims.h"
+#include "report/claims/claims.h"
 
 #include <boost/test/unit_test.hpp>
 
 #include <cmath>
 
-#include "report/report.h"
+#include "report/page/report.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/temp_folder.h"

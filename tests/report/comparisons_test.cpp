@@ -1,8 +1,8 @@
 // What pages claim of comparisons: bold, sentences, corrections, intervals of shares, small samples, lengths of training.
 #include <boost/test/unit_test.hpp>
 
-#include "report/comparison.h"
-#include "report/report.h"
+#include "report/page/report.h"
+#include "report/results/comparison.h"
 #include "report/section_results.h"
 
 using namespace pe;

@@ -2,8 +2,8 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "report/report.h"
-#include "report/section.h"
+#include "report/page/report.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 using namespace pe;

@@ -1,7 +1,7 @@
 // Every table of a report as LaTeX reads it: pdflatex and xelatex compile them, names of any kind included.
 #include <boost/test/unit_test.hpp>
 
-#include "report/report.h"
+#include "report/page/report.h"
 #include "report/section_results.h"
 #include "support/files.h"
 #include "support/process.h"

@@ -2,7 +2,7 @@
 // figures, switches axes and units, sorts, filters, and says where numbers come from, with names that try to be markup.
 #include <boost/test/unit_test.hpp>
 
-#include "report/report.h"
+#include "report/page/report.h"
 #include "report/sample_results.h"
 #include "support/files.h"
 #include "support/process.h"

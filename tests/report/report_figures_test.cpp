@@ -2,10 +2,10 @@
 #include <boost/test/unit_test.hpp>
 #include <regex>
 
-#include "report/gnuplot.h"
-#include "report/report.h"
+#include "report/figures/gnuplot.h"
+#include "report/page/report.h"
+#include "report/results/training_curves.h"
 #include "report/section_results.h"
-#include "report/training_curves.h"
 #include "support/files.h"
 #include "support/process.h"
 #include "support/temp_folder.h"

@@ -2,9 +2,9 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "report/gnuplot.h"
-#include "report/section.h"
+#include "report/figures/gnuplot.h"
 #include "report/section_results.h"
+#include "report/sections/section.h"
 #include "support/process.h"
 
 using namespace pe;

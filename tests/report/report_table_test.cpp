@@ -1,4 +1,4 @@
-#include "report/table.h"
+#include "report/tables/table.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>

@@ -1,5 +1,5 @@
 // Whole reports, from artifacts to files.
-#include "report/report.h"
+#include "report/page/report.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cstdlib>

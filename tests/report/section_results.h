@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "report/sample_results.h"
-#include "report/section.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report::sample {

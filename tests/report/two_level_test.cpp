@@ -4,7 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "report/comparison.h"
+#include "report/results/comparison.h"
 #include "support/random.h"
 #include "support/text.h"
 

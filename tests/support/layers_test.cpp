@@ -77,6 +77,24 @@ const std::map<std::string, Rooms> kRooms = {
          {"algorithmic", {""}},
          {"probes", {""}},
      }},
+    {"report",
+     {
+         {"", {}},
+         {"figures", {""}},
+         {"tables", {""}},
+         {"results", {"tables", "figures", ""}},
+         {"claims", {"results", "tables", ""}},
+         {"sections", {"claims", "results", "tables", "figures", ""}},
+         {"page", {"sections", "results", "figures", ""}},
+     }},
+};
+
+/// Arrows between rooms that still point up: file, header.
+const std::set<std::pair<std::string, std::string>> kUpward = {
+    {"lib/report/results/comparison.cpp", "report/sections/section.h"},
+    {"lib/report/results/power.cpp", "report/sections/section.h"},
+    {"lib/report/results/results.h", "report/claims/claims.h"},
+    {"lib/report/results/training_curves.cpp", "report/sections/section.h"},
 };
 
 /// A third-party header, by how its name begins, and the folders that may see it.
@@ -160,6 +178,7 @@ BOOST_AUTO_TEST_CASE(arrows_between_rooms_point_down) {
       if (include.name.rfind(folder + "/", 0) != 0) continue;
       const std::string room = include.file.lexically_relative(root).parent_path().string();
       const std::string target = fs::path(include.name).lexically_relative(folder).parent_path().string();
+      if (kUpward.count({include.file.lexically_relative(pe::test::source_root()).string(), include.name})) continue;
       const auto allowed = rooms.find(room);
       BOOST_TEST(
           (target == room || (allowed != rooms.end() && allowed->second.count(target))),

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/section.h"
-#include "report/training_curves.h"
+#include "report/results/training_curves.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

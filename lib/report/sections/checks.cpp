@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "report/comparison.h"
-#include "report/section.h"
+#include "report/results/comparison.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

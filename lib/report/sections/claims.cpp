@@ -1,11 +1,11 @@
 // Claims and what became of them: one line for each claim, and one for each of its tests.
-#include "report/claims.h"
+#include "report/claims/claims.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "report/comparison.h"
-#include "report/section.h"
+#include "report/results/comparison.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "report/section.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "report/comparison.h"
-#include "report/section.h"
+#include "report/results/comparison.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "report/section.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

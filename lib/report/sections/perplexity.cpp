@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "report/comparison.h"
-#include "report/section.h"
+#include "report/results/comparison.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/section.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -1,11 +1,11 @@
 // What so many seeds and items can show: a sentence among the findings of every report that compares, and a table.
-#include "report/power.h"
+#include "report/results/power.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "report/comparison.h"
-#include "report/section.h"
+#include "report/results/comparison.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

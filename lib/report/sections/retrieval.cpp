@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "report/section.h"
+#include "report/sections/section.h"
 #include "report/two_level.h"
 #include "support/text.h"
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "report/comparison.h"
 #include "report/rankings.h"
-#include "report/section.h"
+#include "report/results/comparison.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

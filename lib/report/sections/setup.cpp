@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "report/section.h"
-#include "report/training_curves.h"
+#include "report/results/training_curves.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -1,4 +1,4 @@
-#include "report/section.h"
+#include "report/sections/section.h"
 
 #include <algorithm>
 #include <cmath>

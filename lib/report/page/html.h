@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/section.h"
+#include "report/sections/section.h"
 
 namespace pe::report {
 

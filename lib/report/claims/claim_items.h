@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "artifact/table.h"
-#include "report/claims.h"
+#include "report/claims/claims.h"
 #include "report/two_level.h"
 
 namespace pe::report {

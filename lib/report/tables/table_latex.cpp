@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/table.h"
+#include "report/tables/table.h"
 #include "report/text_escape.h"
 #include "support/text.h"
 

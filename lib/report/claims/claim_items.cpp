@@ -1,4 +1,4 @@
-#include "report/claim_items.h"
+#include "report/claims/claim_items.h"
 
 #include <algorithm>
 #include <cmath>

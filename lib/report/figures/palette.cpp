@@ -1,4 +1,4 @@
-#include "report/palette.h"
+#include "report/figures/palette.h"
 
 #include <algorithm>
 #include <array>

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "artifact/workspace.h"
-#include "report/results.h"
-#include "report/section.h"
+#include "report/results/results.h"
+#include "report/sections/section.h"
 
 namespace pe::report {
 

@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "report/figure.h"
-#include "report/palette.h"
-#include "report/results.h"
+#include "report/figures/figure.h"
+#include "report/figures/palette.h"
+#include "report/results/results.h"
+#include "report/results/table_reader.h"
 #include "report/statistics.h"
-#include "report/table.h"
-#include "report/table_reader.h"
+#include "report/tables/table.h"
 
 namespace pe::report {
 

@@ -1,4 +1,4 @@
-#include "report/claims.h"
+#include "report/claims/claims.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/results.h"
+#include "report/results/results.h"
 #include "report/two_level.h"
 
 namespace pe::report {

@@ -1,4 +1,4 @@
-#include "report/html.h"
+#include "report/page/html.h"
 
 #include "report/text_escape.h"
 #include "support/text.h"

@@ -13,7 +13,7 @@
 
 #include "artifact/table.h"
 #include "artifact/workspace.h"
-#include "report/claims.h"
+#include "report/claims/claims.h"
 #include "report/statistics.h"
 #include "support/config.h"
 #include "support/json.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "report/results.h"
-#include "report/table.h"
+#include "report/results/results.h"
+#include "report/tables/table.h"
 #include "report/two_level.h"
 
 namespace pe::report {

@@ -1,4 +1,4 @@
-#include "report/claims.h"
+#include "report/claims/claims.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 #include <cmath>
 #include <set>
 
-#include "report/claim_items.h"
-#include "report/results.h"
-#include "report/table.h"
-#include "report/table_reader.h"
+#include "report/claims/claim_items.h"
+#include "report/results/results.h"
+#include "report/results/table_reader.h"
+#include "report/tables/table.h"
 #include "support/hash.h"
 #include "support/suggest.h"
 #include "support/text.h"

@@ -1,4 +1,4 @@
-#include "report/power.h"
+#include "report/results/power.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <set>
 #include <tuple>
 
-#include "report/comparison.h"
-#include "report/section.h"
-#include "report/table_reader.h"
+#include "report/results/comparison.h"
+#include "report/results/table_reader.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -1,4 +1,4 @@
-#include "report/comparison.h"
+#include "report/results/comparison.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "report/section.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -1,4 +1,4 @@
-#include "report/results.h"
+#include "report/results/results.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,9 @@
 #include "artifact/header.h"
 #include "artifact/metrics.h"
 #include "artifact/missing_input.h"
-#include "report/table_reader.h"
+#include "report/results/table_reader.h"
+#include "report/results/training_curves.h"
 #include "report/text_escape.h"
-#include "report/training_curves.h"
 #include "support/error.h"
 #include "support/missing.h"
 #include "support/text.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "report/results.h"
+#include "report/results/results.h"
 #include "support/missing.h"
 #include "support/text.h"
 

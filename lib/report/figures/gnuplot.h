@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "report/figure.h"
+#include "report/figures/figure.h"
 
 namespace pe::report {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "report/figure.h"
-#include "report/results.h"
+#include "report/figures/figure.h"
+#include "report/results/results.h"
 
 namespace pe::report {
 

@@ -1,11 +1,11 @@
-#include "report/training_curves.h"
+#include "report/results/training_curves.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 
-#include "report/section.h"
+#include "report/sections/section.h"
 #include "support/text.h"
 
 namespace pe::report {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "report/palette.h"
+#include "report/figures/palette.h"
 #include "support/json.h"
 
 namespace pe::report {

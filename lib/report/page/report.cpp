@@ -1,4 +1,4 @@
-#include "report/report.h"
+#include "report/page/report.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "artifact/collection.h"
-#include "report/gnuplot.h"
-#include "report/html.h"
+#include "report/figures/gnuplot.h"
+#include "report/page/html.h"
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/files.h"
