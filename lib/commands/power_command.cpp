@@ -13,7 +13,7 @@
 #include "commands/power_text.h"
 #include "commands/session.h"
 #include "pipeline/run/exit_code.h"
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -84,11 +84,11 @@ Json power_of_report(const Json& report, const PowerQuestion& question) {
     };
     const auto word = [&](const char* name) { return row.at(column.at(name)).value("text", ""); };
     const auto count = [&](const char* name) { return static_cast<std::size_t>(number(name)); };
-    const report::NoiseLevels noise{number("seed_sd"), number("item_sd")};
+    const statistics::NoiseLevels noise{number("seed_sd"), number("item_sd")};
     // A summary stays one, however many items are asked for.
     const std::size_t seen = count("items"), items = seen > 1 ? question.items.value_or(seen) : seen;
     const std::size_t seeds = question.seeds.value_or(count("seeds"));
-    const double shown = report::detectable_difference(noise, seeds, items);
+    const double shown = statistics::detectable_difference(noise, seeds, items);
     const auto json_of = [](double value) { return std::isfinite(value) ? Json(value) : Json(); };
     Json measure{{"measure", word("measure")},
                  {"unit", word("unit")},
@@ -99,7 +99,7 @@ Json power_of_report(const Json& report, const PowerQuestion& question) {
                  {"item_sd", json_of(noise.item)},
                  {"detectable", json_of(shown)}};
     if (question.difference && std::isfinite(noise.seed)) {
-      const std::size_t needed = report::seeds_to_detect(*question.difference, noise, items);
+      const std::size_t needed = statistics::seeds_to_detect(*question.difference, noise, items);
       measure["seeds_needed"] = needed > 0 ? Json(needed) : Json();
     }
     measures.push_back(std::move(measure));

@@ -79,6 +79,28 @@ void says(const std::string& text, const std::string& part) { BOOST_TEST(text.fi
 
 BOOST_AUTO_TEST_SUITE(claims)
 
+BOOST_AUTO_TEST_CASE(verdicts_follow_the_rule) {
+  const statistics::Interval above{0.1, 0.3}, across{-0.1, 0.5}, none{NAN, NAN};
+  const auto is = [](Verdict expected, const Claim& claim) { return verdict_of(claim) == expected; };
+  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = above}));
+  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = across}));
+  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = none}));
+  BOOST_TEST(is(Verdict::kPartly, {.effects = {-0.1, 0.4, 0.3}, .mean = 0.2, .interval = above}));  // not in every seed
+  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = above, .in_band = false}));
+  BOOST_TEST(is(Verdict::kNotReproduced, {.effects = {-0.1, -0.2, 0.1}, .mean = -0.07, .interval = across}));
+  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {1, 1, 1}, .mean = 1, .interval = {1, 1}, .control = false}));
+  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {}, .interval = none}));
+  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {0.1, NAN}, .mean = NAN, .interval = none}));
+  // One or two seeds settle nothing, unless the number has no noise.
+  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.2}, .mean = 0.2, .interval = above}));
+  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.2, 0.2}, .mean = 0.2, .interval = above}));
+  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0.2}, .mean = 0.2, .interval = {0.2, 0.2}, .seeds_needed = 1}));
+  // "above" means above; a number to reach is reached when it is met.
+  BOOST_TEST(is(Verdict::kNotReproduced, {.effects = {0, 0, 0}, .mean = 0, .interval = {0, 0}}));
+  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0, 0, 0}, .mean = 0, .interval = {0, 0}, .inclusive = true}));
+  BOOST_TEST(verdict_name(Verdict::kNotReproduced) == std::string("not reproduced"));
+}
+
 BOOST_AUTO_TEST_CASE(what_every_item_of_one_seed_shows_is_partly_reproduced) {
   Gathered gathered;
   gathered.add("none", "1", kAll, some(40));

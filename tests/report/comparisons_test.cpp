@@ -208,9 +208,9 @@ BOOST_AUTO_TEST_CASE(small_samples_are_marked) {
 BOOST_AUTO_TEST_CASE(exact_answers_of_seeds_are_not_pooled) {
   const auto cell = [](const Results& results) { return cell_of(table_of(section_of("retrieval", results), "passkey"), 0, "exact_128"); };
   const report::Cell one = cell(retrieval({45}, 50));
-  BOOST_TEST(one.interval->low == wilson(45, 50).low);
+  BOOST_TEST(one.interval->low == statistics::wilson(45, 50).low);
   const report::Cell three = cell(retrieval({45, 45, 45}, 50));
-  BOOST_TEST(three.interval->low <= wilson(45, 50).low);   // the same items thrice are no 150
+  BOOST_TEST(three.interval->low <= statistics::wilson(45, 50).low);  // the same items thrice are no 150
   const report::Cell two = cell(retrieval({50, 0}, 50));
   BOOST_TEST(!two.interval.has_value());
   BOOST_TEST(two.parts.size() == 2u);

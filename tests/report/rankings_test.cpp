@@ -2,11 +2,12 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 
-#include "report/rankings.h"
 #include "report/section_results.h"
+#include "statistics/rankings.h"
 
 using namespace pe;
 using namespace pe::report;
+using namespace pe::statistics;
 using namespace pe::report::sample;
 
 namespace {

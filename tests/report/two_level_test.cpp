@@ -1,5 +1,5 @@
 // Intervals over seeds and items at once: exact cases, and simulated studies whose truth is known.
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -10,6 +10,7 @@
 
 using namespace pe;
 using namespace pe::report;
+using namespace pe::statistics;
 namespace tt = boost::test_tools;
 
 namespace {

@@ -7,8 +7,8 @@
 
 #include "data/tasks/algorithmic_task.h"
 #include "evaluation/algorithmic/in_context.h"
-#include "evaluation/summary.h"
 #include "evaluation/task.h"
+#include "statistics/estimates.h"
 #include "support/missing.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -269,8 +269,8 @@ class Algorithmic final : public Task {
       nll.push_back(number(row[8]));
     }
     const auto n = static_cast<double>(trials.size());
-    const Ratio per_target = ratio(nll, targets);
-    const Interval interval = wilson(exact, n);
+    const statistics::Ratio per_target = statistics::ratio_of_sums(nll, targets);
+    const statistics::Interval interval = statistics::wilson(exact, n);
     context.results.add({{"algo_summary",
                           {{name, "test", length, trials.size(), exact / n, correct / judged, per_target.value,
                             chance.exact, chance.token, interval.low, interval.high, per_target.se,

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "evaluation/items.h"
-#include "evaluation/summary.h"
 #include "evaluation/task.h"
+#include "statistics/estimates.h"
 #include "support/missing.h"
 #include "support/text.h"
 
@@ -88,8 +88,8 @@ class Copy final : public Task {
       nll.push_back(number(row[8]));
     }
     const double count = static_cast<double>(trials.size());
-    const Ratio per_target = ratio(nll, targets);
-    const Interval interval = wilson(exact, count);
+    const statistics::Ratio per_target = statistics::ratio_of_sums(nll, targets);
+    const statistics::Interval interval = statistics::wilson(exact, count);
     const double pieces = static_cast<double>(n);
     // Whoever guesses among the pieces shown is right one time in n, and on all n of them almost never.
     context.results.add({{"algo_summary",

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "evaluation/model_variants.h"
-#include "evaluation/summary.h"
 #include "evaluation/task.h"
 #include "evaluation/windows.h"
+#include "statistics/estimates.h"
 #include "support/missing.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -260,14 +260,13 @@ class Extension final : public Task {
       nll.push_back(number(row[5]));
       total += tokens.back();
     }
-    const Ratio mean_nll = ratio(nll, tokens);
+    const statistics::Ratio mean_nll = statistics::ratio_of_sums(nll, tokens);
     const double perplexity = std::exp(mean_nll.value);
-    const bool fine = std::isfinite(perplexity) && perplexity <= kOverflowPerplexity;
+    const bool fine = std::isfinite(perplexity) && perplexity <= statistics::kOverflowPerplexity;
     context.results.add({{"lm_extension",
-                          {{context.documents.split(), variant, length, factor, number(rows.at(kFitted).at(0)[0]), nll.size(),
-                            static_cast<std::int64_t>(total), mean_nll.value, perplexity, mean_nll.se,
-                            mean_nll.value - kNormal95 * mean_nll.se, mean_nll.value + kNormal95 * mean_nll.se,
-                            fine ? status::kOk : status::kOverflow}}}});
+                          {{context.documents.split(), variant, length, factor, number(rows.at(kFitted).at(0)[0]),
+                            nll.size(), static_cast<std::int64_t>(total), mean_nll.value, perplexity, mean_nll.se,
+                            mean_nll.low(), mean_nll.high(), fine ? status::kOk : status::kOverflow}}}});
   }
 
   static Rows missing(TaskContext& context, const std::string& variant, std::int64_t length, const Cell& documents,

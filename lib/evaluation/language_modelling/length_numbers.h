@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "evaluation/summary.h"
+#include "statistics/estimates.h"
 
 namespace pe::evaluation {
 

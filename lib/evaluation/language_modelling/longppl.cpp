@@ -5,8 +5,8 @@
 
 #include "evaluation/language_modelling/key_tokens.h"
 #include "evaluation/model_scorer.h"
-#include "evaluation/summary.h"
 #include "evaluation/task.h"
+#include "statistics/estimates.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -129,15 +129,20 @@ class LongPpl final : public Task {
       total += candidates.back();
       found += keys.back();
     }
-    Row summary = {context.documents.split(), context.reference_name, length, rows.at("lm_longppl_doc").size(),
-                   static_cast<std::int64_t>(total), static_cast<std::int64_t>(found), total > 0 ? Cell(found / total) : Cell(),
-                   total > 0 ? Cell(std::exp(ratio(all, candidates).value)) : Cell()};
+    Row summary = {context.documents.split(),
+                   context.reference_name,
+                   length,
+                   rows.at("lm_longppl_doc").size(),
+                   static_cast<std::int64_t>(total),
+                   static_cast<std::int64_t>(found),
+                   total > 0 ? Cell(found / total) : Cell(),
+                   total > 0 ? Cell(std::exp(statistics::ratio_of_sums(all, candidates).value)) : Cell()};
     if (found == 0) {
       for (int i = 0; i < 5; ++i) summary.emplace_back();
       summary.emplace_back(status::kNone);
     } else {
-      const Ratio mean = ratio(key, keys);
-      for (const double value : {mean.value, std::exp(mean.value), mean.se, mean.value - kNormal95 * mean.se, mean.value + kNormal95 * mean.se})
+      const statistics::Ratio mean = statistics::ratio_of_sums(key, keys);
+      for (const double value : {mean.value, std::exp(mean.value), mean.se, mean.low(), mean.high()})
         summary.emplace_back(value);
       summary.emplace_back(std::isfinite(std::exp(mean.value)) ? status::kOk : status::kOverflow);
     }

@@ -10,8 +10,8 @@
 #include "evaluation/language_modelling/position_curve.h"
 #include "evaluation/lm_protocols.h"
 #include "evaluation/stream_documents.h"
-#include "evaluation/summary.h"
 #include "evaluation/task.h"
+#include "statistics/estimates.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -325,7 +325,8 @@ class Perplexity final : public Task {
       const char* state = status::kOk;
       if (measures[i].needs_train && !has_train) state = status::kUncovered;
       else if (std::isnan(value.value)) state = status::kNone;
-      else if (!std::isfinite(value.value) || (measures[i].name == "ratio" && value.value > kOverflowPerplexity)) {
+      else if (!std::isfinite(value.value) ||
+               (measures[i].name == "ratio" && value.value > statistics::kOverflowPerplexity)) {
         state = status::kOverflow;
       }
       rows["lm_length"].push_back({context.documents.split(), protocols_[p], measures[i].name, measures[i].length,
@@ -346,17 +347,17 @@ class Perplexity final : public Task {
       total_nll += sum.nll;
       total_context += sum.context;
     }
-    const Ratio mean_nll = ratio(nll, tokens);
+    const statistics::Ratio mean_nll = statistics::ratio_of_sums(nll, tokens);
     const double perplexity = std::exp(mean_nll.value);
-    const bool fine = std::isfinite(perplexity) && perplexity <= kOverflowPerplexity;
+    const bool fine = std::isfinite(perplexity) && perplexity <= statistics::kOverflowPerplexity;
     std::optional<double> bits;
     if (total_bytes > 0) bits = total_nll / (std::log(2.0) * static_cast<double>(total_bytes));
-    return {{"lm_summary",
-             {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
-               bos_policy_name(setting.bos), sums.size(), total_tokens,
-               total_tokens > 0 ? Cell(total_context / static_cast<double>(total_tokens)) : Cell(), mean_nll.value, perplexity, bits, mean_nll.se,
-               mean_nll.value - kNormal95 * mean_nll.se, mean_nll.value + kNormal95 * mean_nll.se,
-               fine ? status::kOk : status::kOverflow}}}};
+    return {
+        {"lm_summary",
+         {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
+           bos_policy_name(setting.bos), sums.size(), total_tokens,
+           total_tokens > 0 ? Cell(total_context / static_cast<double>(total_tokens)) : Cell(), mean_nll.value,
+           perplexity, bits, mean_nll.se, mean_nll.low(), mean_nll.high(), fine ? status::kOk : status::kOverflow}}}};
   }
 
   /// The same in words. One document whose words cannot be told leaves the cell without a number.
@@ -375,9 +376,9 @@ class Perplexity final : public Task {
       row.insert(row.end(), {Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), status::kMeasure});
       return {{"lm_words", {row}}};
     }
-    const Ratio mean = ratio(nll, words);
+    const statistics::Ratio mean = statistics::ratio_of_sums(nll, words);
     const double perplexity = std::exp(mean.value);
-    row.insert(row.end(), {total, mean.value, perplexity, mean.se, mean.value - kNormal95 * mean.se, mean.value + kNormal95 * mean.se,
+    row.insert(row.end(), {total, mean.value, perplexity, mean.se, mean.low(), mean.high(),
                            std::isfinite(perplexity) ? status::kOk : status::kOverflow});
     return {{"lm_words", {row}}};
   }

@@ -10,7 +10,7 @@
 #include "encodings/attention/attend.h"
 #include "evaluation/items.h"
 #include "evaluation/probes/probe_texts.h"
-#include "evaluation/summary.h"
+#include "statistics/estimates.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -111,7 +111,7 @@ class Circuits final : public Task {
     const auto second = summed_losses(model, texts, m + 1, 2 * m, context.settings.batch_tokens);
     std::vector<double> gains;
     for (std::size_t i = 0; i < first.size(); ++i) gains.push_back((first[i] - second[i]) / static_cast<double>(m - 1));
-    const Ratio gain = mean(gains);
+    const statistics::Ratio gain = statistics::mean_with_error(gains);
     rows["probe_circuit_summary"].push_back(
         {m, sequences_, "in_context_gain", gain.value, Cell(), Cell(), gain.se, status::kOk});
     return rows;

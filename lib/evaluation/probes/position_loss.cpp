@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "evaluation/probes/probe_texts.h"
-#include "evaluation/summary.h"
 #include "evaluation/windows.h"
+#include "statistics/estimates.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -66,7 +66,8 @@ class PositionLoss final : public Task {
         const std::vector<double> scored(sums.size(), static_cast<double>(targets));
         std::vector<double> change;
         for (std::size_t i = 0; i < sums.size(); ++i) change.push_back(sums[i] - own[i]);
-        const Ratio nll = ratio(sums, scored), delta = ratio(change, scored);
+        const statistics::Ratio nll = statistics::ratio_of_sums(sums, scored),
+                                delta = statistics::ratio_of_sums(change, scored);
         context.results.add({{"probe_position_loss",
                               {{corpus, length, last, last - length, sums.size(),
                                 static_cast<std::int64_t>(sums.size()) * targets, nll.value, nll.se, delta.value, delta.se,

@@ -8,8 +8,8 @@
 #include "evaluation/items.h"
 #include "evaluation/model_variants.h"
 #include "evaluation/probes/probe_texts.h"
-#include "evaluation/summary.h"
 #include "evaluation/windows.h"
+#include "statistics/estimates.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -144,12 +144,14 @@ class Reliance final : public Task {
       change.push_back(after[i] - before[i]);
       total += scored[i];
     }
-    const Ratio base = ratio(before, scored), changed = ratio(after, scored), delta = ratio(change, scored);
+    const statistics::Ratio base = statistics::ratio_of_sums(before, scored),
+                            changed = statistics::ratio_of_sums(after, scored),
+                            delta = statistics::ratio_of_sums(change, scored);
     const bool fine = std::isfinite(delta.value);
     return {{"probe_reliance",
              {{context.documents.split(), length, one.test, one.amount, texts.size(), static_cast<std::int64_t>(total),
-               base.value, changed.value, delta.value, delta.se, delta.value - kNormal95 * delta.se,
-               delta.value + kNormal95 * delta.se, fine ? status::kOk : status::kOverflow}}}};
+               base.value, changed.value, delta.value, delta.se, delta.low(), delta.high(),
+               fine ? status::kOk : status::kOverflow}}}};
   }
 
   /// Windows of `length` tokens before up to four ends of each document; and the same with all but the last `kept` tokens

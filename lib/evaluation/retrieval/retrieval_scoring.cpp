@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "evaluation/items.h"
-#include "evaluation/summary.h"
+#include "statistics/estimates.h"
 #include "support/missing.h"
 #include "support/text.h"
 
@@ -109,13 +109,15 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
       landed.push_back(number(row[14]));
     }
     const double n = static_cast<double>(exact.size());
-    const Interval interval = wilson(sum(exact), n);
-    const double token = ratio(nll, tokens).value, token_control = ratio(control, tokens).value;
-    const Ratio mean_gain = mean(gain);
+    const statistics::Interval interval = statistics::wilson(sum(exact), n);
+    const double token = statistics::ratio_of_sums(nll, tokens).value,
+                 token_control = statistics::ratio_of_sums(control, tokens).value;
+    const statistics::Ratio mean_gain = statistics::mean_with_error(gain);
     rows["retrieval_summary"].push_back(
-        {task, variant, length, name, exact.size(), sum(exact) / n, interval.low, interval.high, ratio(correct, tokens).value,
-         token, token_control, mean_gain.value, mean_gain.se, token_control > 0 ? mean_gain.value / token_control : kMissing,
-         sum(ranked) / n, sum(landed) / n, std::isfinite(token) ? status::kOk : status::kOverflow});
+        {task, variant, length, name, exact.size(), sum(exact) / n, interval.low, interval.high,
+         statistics::ratio_of_sums(correct, tokens).value, token, token_control, mean_gain.value, mean_gain.se,
+         token_control > 0 ? mean_gain.value / token_control : kMissing, sum(ranked) / n, sum(landed) / n,
+         std::isfinite(token) ? status::kOk : status::kOverflow});
   };
   for (const double depth : depths) {
     cell(support::shortest(depth), [&](const Row& row) { return number(row[3]) == depth; });
@@ -147,28 +149,29 @@ RetrievalScore summarise_items(TaskContext& context, const std::string& task, co
                                         std::isnan(value) ? status::kMeasure : status::kOk});
   };
   // Tokens and parts of an item stand and fall together, so their intervals are over trials.
-  const auto add_ratio = [&](const char* measure, const std::vector<double>& y, const std::vector<double>& x, double chance) {
-    const Ratio share = ratio(y, x);
-    add(measure, share.value, share.value - kNormal95 * share.se, share.value + kNormal95 * share.se, chance);
+  const auto add_ratio = [&](const char* measure, const std::vector<double>& y, const std::vector<double>& x,
+                             double chance) {
+    const statistics::Ratio share = statistics::ratio_of_sums(y, x);
+    add(measure, share.value, share.low(), share.high(), chance);
   };
-  const Interval whole = wilson(sum(exact), n);
+  const statistics::Interval whole = statistics::wilson(sum(exact), n);
   add("S0", sum(exact) / n, whole.low, whole.high, kMissing);
   add_ratio("parts", parts, of_parts, kMissing);
   add_ratio("S1", correct, tokens, kMissing);
   if (sum(of_digits) > 0) add_ratio("S1_digits", confined, of_digits, 0.1);
   else add("S1_digits", kMissing, kMissing, kMissing, kMissing);
-  const Ratio mean_gain = mean(gain);
-  add("S2_gain", mean_gain.value, mean_gain.value - kNormal95 * mean_gain.se, mean_gain.value + kNormal95 * mean_gain.se, 0);
-  const double control_token = ratio(control, tokens).value;
+  const statistics::Ratio mean_gain = statistics::mean_with_error(gain);
+  add("S2_gain", mean_gain.value, mean_gain.low(), mean_gain.high(), 0);
+  const double control_token = statistics::ratio_of_sums(control, tokens).value;
   add("S2_recovered", control_token > 0 ? mean_gain.value / control_token : kMissing, kMissing, kMissing, 0);
   if (candidates > 1) {
-    const Interval ranking = wilson(sum(rank_score), n);
+    const statistics::Interval ranking = statistics::wilson(sum(rank_score), n);
     const double chance = 1 / candidates;
     add("S3", sum(rank_score) / n, ranking.low, ranking.high, chance);
-    const Ratio mrr = mean(reciprocal);
+    const statistics::Ratio mrr = statistics::mean_with_error(reciprocal);
     double by_chance = 0;   // the mean of 1/rank over ranks that are equally likely
     for (double rank = 1; rank <= candidates; ++rank) by_chance += 1 / rank / candidates;
-    add("S3_mrr", mrr.value, mrr.value - kNormal95 * mrr.se, mrr.value + kNormal95 * mrr.se, by_chance);
+    add("S3_mrr", mrr.value, mrr.low(), mrr.high(), by_chance);
     const auto above = [&](double score) { return (score - chance) / (1 - chance); };
     add("S4", above(sum(rank_score) / n), above(ranking.low), above(ranking.high), 0);
   } else {

@@ -37,8 +37,8 @@ void keep_common(Words& common, const ItemSums& sums, bool first) {
   common = std::move(kept);
 }
 
-SeedItems pick(const ItemSums& sums, const Words& names) {
-  SeedItems items;
+statistics::SeedItems pick(const ItemSums& sums, const Words& names) {
+  statistics::SeedItems items;
   for (const std::string& name : names) {
     const auto& [y, x] = sums.at(name);
     items.y.push_back(y);
@@ -50,9 +50,9 @@ SeedItems pick(const ItemSums& sums, const Words& names) {
 /// Values of one seed's items (or the one value of a summary) whose mean is the arm's number.
 std::vector<double> values_of(const Measured& measured, const CommonItems& items) {
   if (!items.paired) return {measured.value()};
-  std::vector<double> values = linearised(pick(measured.main, items.main));
+  std::vector<double> values = statistics::linearised(pick(measured.main, items.main));
   if (!measured.has_minus) return values;
-  const std::vector<double> less = linearised(pick(measured.minus, items.minus));
+  const std::vector<double> less = statistics::linearised(pick(measured.minus, items.minus));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] -= less[i];
   return values;
 }
@@ -68,10 +68,10 @@ bool all_alike(const std::vector<std::vector<double>>& seeds) {
 }
 
 /// Newcombe's interval of a difference of shares, from Wilson's of each; of one share where there is no other.
-Interval share_interval(double share, const double* other, double trials) {
-  const Interval own = wilson(share * trials, trials);
+statistics::Interval share_interval(double share, const double* other, double trials) {
+  const statistics::Interval own = statistics::wilson(share * trials, trials);
   if (!other) return own;
-  const Interval theirs = wilson(*other * trials, trials);
+  const statistics::Interval theirs = statistics::wilson(*other * trials, trials);
   const double d = share - *other;
   return {d - std::hypot(share - own.low, theirs.high - *other), d + std::hypot(own.high - share, *other - theirs.low)};
 }
@@ -139,7 +139,7 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
     }
     for (double& value : differences.back()) value = component.sign * value + component.offset;
   }
-  ComponentResult result{.difference = two_level(differences), .seeds = {}};
+  ComponentResult result{.difference = statistics::two_level(differences), .seeds = {}};
   for (const auto& values : differences) {
     double sum = 0;
     for (const double value : values) sum += value;
@@ -149,7 +149,8 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
   const bool exactly = result.difference.estimate == 0;
   if (!exactly && items.paired && all_alike(own) && (others.empty() || all_alike(others))) {
     const double other = others.empty() ? 0 : others[0][0];
-    const Interval shares = share_interval(own[0][0], others.empty() ? nullptr : &other, static_cast<double>(items.main.size()));
+    const statistics::Interval shares =
+        share_interval(own[0][0], others.empty() ? nullptr : &other, static_cast<double>(items.main.size()));
     const double a = component.sign * shares.low + component.offset, b = component.sign * shares.high + component.offset;
     result.difference.interval = {std::min(a, b), std::max(a, b)};
   }

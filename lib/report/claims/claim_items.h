@@ -9,7 +9,7 @@
 
 #include "artifact/table.h"
 #include "report/claims/claims.h"
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 
 namespace pe::report {
 
@@ -48,7 +48,7 @@ struct Component {
   double sign = 1, offset = 0;
 };
 struct ComponentResult {
-  TwoLevel difference;
+  statistics::TwoLevel difference;
   std::vector<double> seeds;   ///< of each seed
 };
 ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const std::vector<std::string>& seeds,

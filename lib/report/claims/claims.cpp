@@ -151,14 +151,15 @@ class Judge {
     claim.effects.assign(seeds.size(), std::numeric_limits<double>::infinity());
     claim.mean = std::numeric_limits<double>::infinity();
     claim.inclusive = test.kind != ClaimTest::Kind::kAbove;
-    claim.seeds_needed = test.noise ? kSeedsForNoise : 1;
+    claim.seeds_needed = test.noise ? statistics::kSeedsForNoise : 1;
     double low = std::numeric_limits<double>::infinity();
     for (const Component& component : components_of(test)) {
       const ComponentResult result = evaluate(component, arms, seeds, items);
       for (std::size_t s = 0; s < seeds.size(); ++s) claim.effects[s] = std::min(claim.effects[s], result.seeds[s]);
-      const TwoLevel& difference = result.difference;
+      const statistics::TwoLevel& difference = result.difference;
       // A number without noise is as it is.
-      const Interval interval = test.noise ? difference.interval : Interval{difference.estimate, difference.estimate};
+      const statistics::Interval interval =
+          test.noise ? difference.interval : statistics::Interval{difference.estimate, difference.estimate};
       low = std::isnan(interval.low) || std::isnan(low) ? kNaN : std::min(low, interval.low);
       if (difference.estimate < claim.mean) {
         claim.mean = difference.estimate;

@@ -1,7 +1,8 @@
 /// @file
-/// Claims of papers and hypotheses of one's own, tested on what was gathered (doc/claims.md). A claim is a list of tests, each a
-/// comparison of arms or of an arm with a number; all of them must hold. The verdict is that of
-/// statistics.h: the direction in every one of three seeds or more, and an interval over seeds and items that excludes zero.
+/// Claims of papers and hypotheses of one's own, tested on what was gathered (doc/claims.md). A claim is a list of
+/// tests, each a comparison of arms or of an arm with a number; all of them must hold. The verdict is that of
+/// verdict.h: the direction in every one of three seeds or more, and an interval over seeds and items that excludes
+/// zero.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "report/statistics.h"
+#include "report/claims/verdict.h"
+#include "statistics/estimates.h"
 #include "support/error.h"
 
 namespace pe::report {
@@ -40,7 +42,8 @@ struct ClaimTest {
   double value = 0;                  ///< kAtLeast, kAtMost, kNear; kAbove: the margin
   double within = 0;                 ///< kNear
   std::optional<double> published;   ///< the source's number for this test
-  std::optional<Interval> band;      ///< what ours must lie in for "reproduced": the value of each arm, or its difference from each other
+  std::optional<statistics::Interval>
+      band;  ///< what ours must lie in for "reproduced": the value of each arm, or its difference from each other
   bool noise = true;                 ///< false: the number has no sampling noise (a property of a network, a count)
   support::Place place;
   std::vector<std::string> arms() const;   ///< `of` and `others`
@@ -66,7 +69,7 @@ struct TestResult {
   std::string observed;              ///< "none 0.97, t5 0.95; rope 0.02"
   std::string configs;               ///< hash of what was measured: of the configs of its runs, 12 hex digits
   double effect = std::numeric_limits<double>::quiet_NaN();   ///< mean over seeds; above zero: as claimed
-  Interval interval{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
+  statistics::Interval interval{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
   std::size_t seeds = 0, items = 0;
 };
 

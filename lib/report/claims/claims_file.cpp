@@ -174,14 +174,15 @@ class ClaimReader {
   }
 
   /// "[0.9, 1]"
-  std::optional<Interval> interval(const Node& node) {
+  std::optional<statistics::Interval> interval(const Node& node) {
     std::vector<double> bounds;
     if (node.is_list()) {
       for (const Node& item : node.items) {
         if (const auto bound = item.is_scalar() ? support::parse_real(item.text) : std::nullopt) bounds.push_back(*bound);
       }
     }
-    if (bounds.size() == 2 && node.items.size() == 2 && bounds[0] <= bounds[1]) return Interval{bounds[0], bounds[1]};
+    if (bounds.size() == 2 && node.items.size() == 2 && bounds[0] <= bounds[1])
+      return statistics::Interval{bounds[0], bounds[1]};
     diagnostics_.add(cat("'band' is two numbers, the lower first, found ", node.found()), node.place(), "such as band: [0.9, 1]");
     return std::nullopt;
   }

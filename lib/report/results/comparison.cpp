@@ -54,8 +54,8 @@ std::vector<std::string> common_documents(const std::vector<std::pair<const LmCe
   return common;
 }
 
-SeedItems items_of(const LmCell& cell, const std::vector<std::string>& documents) {
-  SeedItems items;
+statistics::SeedItems items_of(const LmCell& cell, const std::vector<std::string>& documents) {
+  statistics::SeedItems items;
   auto score = cell.scores.begin();
   for (const std::string& id : documents) {
     while (score->id != id) ++score;
@@ -95,21 +95,21 @@ ArmScore arm_score(const Results& results, const Arm& arm, const std::string& pr
   return score;
 }
 
-std::optional<TwoLevel> compare(const ArmScore& a, const ArmScore& b) {
+std::optional<statistics::TwoLevel> compare(const ArmScore& a, const ArmScore& b) {
   if (!a.ok() || !b.ok()) return std::nullopt;
   const auto pairs = common_seeds(a, b);
   if (pairs.empty()) return std::nullopt;
   const std::vector<std::string> documents = common_documents(pairs);
   if (documents.size() < 2) return std::nullopt;
-  std::vector<SeedItems> items_a, items_b;
+  std::vector<statistics::SeedItems> items_a, items_b;
   for (const auto& [of_a, of_b] : pairs) {
     items_a.push_back(items_of(*of_a, documents));
     items_b.push_back(items_of(*of_b, documents));
   }
-  return two_level_difference(items_a, items_b);
+  return statistics::two_level_difference(items_a, items_b);
 }
 
-double adjusted_p(const TwoLevel& difference, std::size_t comparisons) {
+double adjusted_p(const statistics::TwoLevel& difference, std::size_t comparisons) {
   return std::min(1.0, difference.p * static_cast<double>(comparisons));
 }
 
@@ -144,7 +144,7 @@ std::size_t mark_best(const std::vector<Cell*>& cells, const std::vector<const A
 std::string bold_sentence(std::size_t fewest_seeds) {
   if (fewest_seeds == 0) return "";
   return cat(" Bold: the best, and what is not significantly worse (5 %, all pairs of a column; ",
-             fewest_seeds >= kSeedsForNoise
+             fewest_seeds >= statistics::kSeedsForNoise
                  ? cat("noise of ", fewest_seeds, " seeds and of the documents")
                  : cat(seeds_in_words(fewest_seeds), ": noise of the documents alone, that of training is unknown"),
              ").");
@@ -164,7 +164,7 @@ std::string seeds_in_words(std::size_t seeds) {
 
 std::string p_in_words(double p) { return p < 0.001 ? "p < 0.001" : fmt::format("p = {:.{}f}", p, p < 0.1 ? 3 : 2); }
 
-std::string certainty(const TwoLevel& difference, double p) {
+std::string certainty(const statistics::TwoLevel& difference, double p) {
   std::string text;
   if (difference.knows_seeds()) {
     text = cat(p < kLevel ? "significant: " : "not significant: ", p_in_words(p), ", ", seeds_in_words(difference.seeds));
@@ -172,7 +172,7 @@ std::string certainty(const TwoLevel& difference, double p) {
     text = cat(seeds_in_words(difference.seeds), ": ", p < kLevel ? "beyond" : "within",
                " the noise of the documents", p < kLevel ? ", that of training is unknown" : "");
   }
-  if (difference.items < kFewItems) text += cat("; only ", difference.items, " documents");
+  if (difference.items < statistics::kFewItems) text += cat("; only ", difference.items, " documents");
   return text;
 }
 

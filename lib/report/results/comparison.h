@@ -11,7 +11,7 @@
 
 #include "report/results/results.h"
 #include "report/tables/table.h"
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 
 namespace pe::report {
 
@@ -31,10 +31,10 @@ ArmScore arm_score(const Results& results, const Arm& arm, const std::string& pr
 
 /// Mean NLL of `a` less that of `b`, over the seeds that both have and the documents that all of these have.
 /// Empty when one side has no number, they share no seed, or fewer than two documents.
-std::optional<TwoLevel> compare(const ArmScore& a, const ArmScore& b);
+std::optional<statistics::TwoLevel> compare(const ArmScore& a, const ArmScore& b);
 
 /// A comparison that was chosen from `comparisons` possible ones: Bonferroni's p.
-double adjusted_p(const TwoLevel& difference, std::size_t comparisons);
+double adjusted_p(const statistics::TwoLevel& difference, std::size_t comparisons);
 /// All pairs of so many arms.
 std::size_t pairs_of_arms(std::size_t arms);
 
@@ -54,6 +54,6 @@ std::string seeds_in_words(std::size_t seeds);
 std::string p_in_words(double p);
 /// How sure a difference is, for a sentence: "significant: p = 0.012, 3 seeds", "one seed: beyond the noise of the documents, that
 /// of training is unknown"; says so where documents are few.
-std::string certainty(const TwoLevel& difference, double p);
+std::string certainty(const statistics::TwoLevel& difference, double p);
 
 }  // namespace pe::report

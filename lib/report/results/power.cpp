@@ -39,7 +39,7 @@ std::vector<std::pair<const Arm*, const Arm*>> pairs_of(const Results& results) 
 using Answers = std::map<std::string, std::map<std::string, double>>;
 
 /// The mean difference of two arms over the seeds and items that both have.
-std::optional<TwoLevel> difference_of(const Answers& a, const Answers& b) {
+std::optional<statistics::TwoLevel> difference_of(const Answers& a, const Answers& b) {
   std::vector<std::vector<double>> differences;
   std::set<std::string> items;
   bool first = true;
@@ -60,13 +60,14 @@ std::optional<TwoLevel> difference_of(const Answers& a, const Answers& b) {
     differences.emplace_back();
     for (const std::string& item : items) differences.back().push_back(mine.at(item) - other->second.at(item));
   }
-  return two_level(differences);
+  return statistics::two_level(differences);
 }
 
 /// Medians over differences; nothing where none could be taken or nothing varied.
-std::optional<ObservedNoise> noise_over(const std::vector<std::optional<TwoLevel>>& differences, ObservedNoise observed) {
+std::optional<ObservedNoise> noise_over(const std::vector<std::optional<statistics::TwoLevel>>& differences,
+                                        ObservedNoise observed) {
   std::vector<double> of_seeds, of_items;
-  for (const std::optional<TwoLevel>& difference : differences) {
+  for (const std::optional<statistics::TwoLevel>& difference : differences) {
     if (!difference || !std::isfinite(difference->estimate)) continue;
     observed.seeds = of_items.empty() ? difference->seeds : std::min(observed.seeds, difference->seeds);
     observed.items = of_items.empty() ? difference->items : std::min(observed.items, difference->items);
@@ -77,14 +78,15 @@ std::optional<ObservedNoise> noise_over(const std::vector<std::optional<TwoLevel
                            : 0);
   }
   if (of_items.empty()) return std::nullopt;
-  observed.noise = {observed.seeds >= kSeedsForNoise ? median(of_seeds) : NAN, median(of_items)};
+  observed.noise = {observed.seeds >= statistics::kSeedsForNoise ? median(of_seeds) : NAN, median(of_items)};
   if (observed.noise.seed == 0 && observed.noise.item == 0) return std::nullopt;
   return observed;
 }
 
 using Noises = std::vector<ObservedNoise>;
 
-void add_noise(Noises& all, ObservedNoise observed, const std::vector<std::optional<TwoLevel>>& differences) {
+void add_noise(Noises& all, ObservedNoise observed,
+               const std::vector<std::optional<statistics::TwoLevel>>& differences) {
   if (auto noise = noise_over(differences, std::move(observed))) all.push_back(*std::move(noise));
 }
 
@@ -118,7 +120,7 @@ void add_extensions(const Results& results, Noises& all) {
   for (const auto& [length, rules] : losses) {
     const auto plain = rules.find("plain");
     if (plain == rules.end()) continue;
-    std::vector<std::optional<TwoLevel>> differences;
+    std::vector<std::optional<statistics::TwoLevel>> differences;
     for (const auto& [rule, arms] : rules) {
       if (rule == "plain") continue;
       for (const auto& [arm, answers] : arms) {
@@ -147,7 +149,7 @@ void add_structured_rows(const Results& results, Noises& all) {
   for (const auto& [network, encodings] : losses) {
     const auto base = encodings.find(results.baseline);
     if (base == encodings.end()) continue;
-    std::vector<std::optional<TwoLevel>> differences;
+    std::vector<std::optional<statistics::TwoLevel>> differences;
     for (const auto& [encoding, answers] : encodings) {
       if (encoding != results.baseline) differences.push_back(difference_of(answers, base->second));
     }
@@ -161,8 +163,9 @@ void add_structured_rows(const Results& results, Noises& all) {
 std::vector<ObservedNoise> observed_noise(const Results& results) {
   Noises all;
   const auto pairs = pairs_of(results);
-  const auto add = [&](ObservedNoise observed, const std::function<std::optional<TwoLevel>(const Arm&, const Arm&)>& compared) {
-    std::vector<std::optional<TwoLevel>> differences;
+  const auto add = [&](ObservedNoise observed,
+                       const std::function<std::optional<statistics::TwoLevel>(const Arm&, const Arm&)>& compared) {
+    std::vector<std::optional<statistics::TwoLevel>> differences;
     for (const auto& [arm, base] : pairs) differences.push_back(compared(*arm, *base));
     add_noise(all, std::move(observed), differences);
   };

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "report/results/results.h"
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 
 namespace pe::report {
 
@@ -16,7 +16,7 @@ struct ObservedNoise {
   std::string measure;  ///< "NLL, anchored", "exact match, passkey"
   bool nats = true;     ///< else a share
   std::int64_t length = 0;           ///< 0: the measure has none
-  NoiseLevels noise;                 ///< medians over the encodings; `seed` is NaN below three seeds
+  statistics::NoiseLevels noise;     ///< medians over the encodings; `seed` is NaN below three seeds
   std::size_t seeds = 0, items = 0;  ///< the fewest of any encoding
 };
 

@@ -184,7 +184,6 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
                              read.real(row, "bytes_scored"), read.real(row, "nll_sum", true)});
     }
   }
-  constexpr double kOverflow = 1e4;  // perplexity beyond which no number is shown
   for (const auto& [key, index] : cells) {
     LmCell& cell = results.lm[index];
     std::sort(cell.scores.begin(), cell.scores.end(), [](const auto& a, const auto& b) {
@@ -196,11 +195,11 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
         nll.push_back(score.nll);
         tokens.push_back(score.tokens);
       }
-      cell.nll = ratio_of_sums(nll, tokens).value;
+      cell.nll = statistics::ratio_of_sums(nll, tokens).value;
       cell.documents = static_cast<double>(cell.scores.size());
       if (std::isnan(cell.nll)) cell.status = "overflow";
     }
-    if (cell.status == "ok" && !(cell.nll <= std::log(kOverflow)))
+    if (cell.status == "ok" && !(cell.nll <= std::log(statistics::kOverflowPerplexity)))
       cell.status = std::isnan(cell.nll) ? "not_measured" : "overflow";
     if (cell.status == "overflow") cell.nll = std::numeric_limits<double>::infinity();
     if (cell.status != "ok" && cell.status != "overflow") cell.nll = kMissing;

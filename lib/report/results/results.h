@@ -14,7 +14,7 @@
 #include "artifact/table.h"
 #include "artifact/workspace.h"
 #include "report/claims/claims.h"
-#include "report/statistics.h"
+#include "statistics/estimates.h"
 #include "support/config.h"
 #include "support/json.h"
 

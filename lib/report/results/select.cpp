@@ -60,7 +60,7 @@ void choose(Selection& selection, const Trainings& trainings) {
     Selection::Candidate candidate{label, {}, 0};
     for (const auto& [seed, curve] : seeds) candidate.losses.push_back(final_loss(*curve));
     const bool whole = seeds.size() == most;
-    candidate.mean = whole ? summarise_seeds(candidate.losses).mean : kMissing;
+    candidate.mean = whole ? statistics::summarise_seeds(candidate.losses).mean : kMissing;
     selection.candidates.push_back(std::move(candidate));
   }
   std::stable_sort(selection.candidates.begin(), selection.candidates.end(), [](const auto& a, const auto& b) {

@@ -169,7 +169,7 @@ std::vector<Point> mean_of(const std::vector<std::vector<Point>>& seeds) {
   std::vector<Point> mean;
   for (const auto& [x, values] : at) {
     if (values.size() == seeds.size())
-      mean.push_back({.x = x, .y = summarise_seeds(values).mean, .n = static_cast<double>(values.size())});
+      mean.push_back({.x = x, .y = statistics::summarise_seeds(values).mean, .n = static_cast<double>(values.size())});
   }
   return mean;
 }

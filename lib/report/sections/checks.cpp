@@ -225,7 +225,8 @@ Check parity(const Results& results) {
   for (const Arm& arm : results.arms) {
     const std::int64_t length = train_length_of(results, arm);
     const ArmScore score = arm_score(results, arm, protocol, length);
-    if (score.ok()) losses[length].emplace_back(arm_name(arm, tells_variants(results)), summarise_seeds(score.nll).mean);
+    if (score.ok())
+      losses[length].emplace_back(arm_name(arm, tells_variants(results)), statistics::summarise_seeds(score.nll).mean);
   }
   std::vector<std::string> worse, agree;
   for (const auto& [length, own] : losses) {

@@ -19,7 +19,7 @@ Cell number_or(double value, const std::string& reason) {
 
 Cell stated(const std::optional<double>& value) { return value ? Cell::of_number(*value) : Cell::missing("–", "the claim states no number"); }
 
-std::string band_text(const std::optional<Interval>& band) {
+std::string band_text(const std::optional<statistics::Interval>& band) {
   return band ? cat(support::shortest(band->low), " to ", support::shortest(band->high)) : "";
 }
 

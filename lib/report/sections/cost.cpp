@@ -22,7 +22,7 @@ Cell timing_cell(const ComponentTiming* timing) {
     return Cell::missing(mark_of(status), reason_of(status));
   }
   Cell cell = Cell::of_number(mean_of_finite(timing->median));
-  if (cell.number) cell.interval = Interval{mean_of_finite(timing->low), mean_of_finite(timing->high)};
+  if (cell.number) cell.interval = statistics::Interval{mean_of_finite(timing->low), mean_of_finite(timing->high)};
   return cell;
 }
 

@@ -19,7 +19,7 @@ struct Pair {
   std::string protocol;
   std::int64_t length;
   ArmScore score, base_score;
-  std::optional<TwoLevel> difference;
+  std::optional<statistics::TwoLevel> difference;
   double p_holm = NAN;
 };
 
@@ -37,7 +37,7 @@ void adjust(std::vector<Pair>& pairs) {
   for (const auto& [key, members] : families) {
     std::vector<double> p;
     for (const std::size_t i : members) p.push_back(pairs[i].difference ? pairs[i].difference->p : NAN);
-    const std::vector<double> adjusted = holm(p);
+    const std::vector<double> adjusted = statistics::holm(p);
     for (std::size_t k = 0; k < members.size(); ++k) pairs[members[k]].p_holm = adjusted[k];
   }
 }
@@ -59,7 +59,7 @@ std::vector<Pair> pairs_of(const Results& results, const std::vector<std::pair<c
 /// What intervals rest on.
 std::string noise_words(std::size_t fewest_seeds) {
   if (fewest_seeds == 0) return "none";
-  if (fewest_seeds >= kSeedsForNoise) return cat("seeds and documents (", fewest_seeds, " seeds)");
+  if (fewest_seeds >= statistics::kSeedsForNoise) return cat("seeds and documents (", fewest_seeds, " seeds)");
   return cat("documents alone, with ", seeds_in_words(fewest_seeds), " the noise of training is unknown");
 }
 
@@ -90,11 +90,11 @@ Table differences_table(const Results& results, const std::vector<Pair>& pairs, 
     row.cells.push_back(Cell::of_text(pair.protocol));
     row.cells.push_back(Cell::of_number(static_cast<double>(pair.length)));
     if (pair.difference) {
-      const TwoLevel& d = *pair.difference;
+      const statistics::TwoLevel& d = *pair.difference;
       fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
       Cell delta = Cell::of_number(d.estimate);
       delta.best = d.estimate < 0 && pair.p_holm < 0.05;
-      delta.few = d.items < kFewItems;
+      delta.few = d.items < statistics::kFewItems;
       row.cells.insert(row.cells.end(),
                        {delta, Cell::of_number(d.interval.low), Cell::of_number(d.interval.high),
                         Cell::of_number(static_cast<double>(d.seeds)),
@@ -144,7 +144,7 @@ Figure forest_of(const Results& results, const std::vector<Pair>& pairs, const s
                                ""});
         continue;
       }
-      const TwoLevel& d = *pair.difference;
+      const statistics::TwoLevel& d = *pair.difference;
       fewest_seeds = fewest_seeds == 0 ? d.seeds : std::min(fewest_seeds, d.seeds);
       Series series{.name = arm_name(*pair.arm, tells_variants(results)),
                     .look = palette.look(pair.arm->encoding),

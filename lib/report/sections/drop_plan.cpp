@@ -79,7 +79,7 @@ double tokens_to_recover(const Drop& drop) {
   return std::exp((std::log(kAccepted) - level) / slope);
 }
 
-Cell cost_cell(const SeedPairs& pairs, const char* missing) {
+Cell cost_cell(const statistics::SeedPairs& pairs, const char* missing) {
   if (pairs.seeds == 0) return Cell::missing("–", missing);
   Cell cell = Cell::of_number(pairs.delta);
   if (std::isfinite(pairs.interval.low)) cell.interval = pairs.interval;
@@ -137,14 +137,14 @@ Section drop_plan_section(const Results& results, Palette&) {
   std::vector<std::string> encodings;
   for (const auto& [key, drop] : drops) {
     if (encodings.empty() || encodings.back() != key.first) encodings.push_back(key.first);
-    const SeedPairs pairs = paired_seeds(drop.dropped, drop.kept);
+    const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
     if (std::isfinite(pairs.interval.high) && pairs.interval.high <= kAccepted)
       cheapest[key.first] = &drop;  // forks ascend
   }
   std::string last_encoding;
   for (const auto& [key, drop] : drops) {
-    const SeedPairs control = paired_seeds(drop.dropped, drop.kept),
-                    undisturbed = paired_seeds(drop.dropped_too, drop.undisturbed);
+    const statistics::SeedPairs control = statistics::paired_seeds(drop.dropped, drop.kept),
+                                undisturbed = statistics::paired_seeds(drop.dropped_too, drop.undisturbed);
     const double left = drop.end - drop.fork, recovery = tokens_to_recover(drop);
     const auto best = cheapest.find(key.first);
     Row row{.rule_above = !last_encoding.empty() && last_encoding != key.first};
@@ -179,7 +179,7 @@ Section drop_plan_section(const Results& results, Palette&) {
       continue;
     }
     const Drop& drop = *best->second;
-    const SeedPairs pairs = paired_seeds(drop.dropped, drop.kept);
+    const statistics::SeedPairs pairs = statistics::paired_seeds(drop.dropped, drop.kept);
     section.findings.push_back(
         cat("The latest drop of ", encoding, " that is shown to cost less than 2 % of perplexity is at ",
             percent(drop.fork / drop.end), " of the training: ", format_number(pairs.delta, NumberStyle::kSignedNats),

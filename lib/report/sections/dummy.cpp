@@ -118,7 +118,7 @@ std::vector<double> values_of(const std::map<std::string, double>& by_seed) {
 
 Cell cell_of(const std::vector<double>& values, const std::string& status = "not_measured") {
   if (values.empty()) return Cell::missing(mark_of(status), reason_of(status));
-  const SeedSummary summary = summarise_seeds(values);
+  const statistics::SeedSummary summary = statistics::summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
   if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
   else if (values.size() == 2) cell.parts = values;
@@ -250,7 +250,7 @@ Table hard_table(const Grid& grid, const std::string& mode, const std::string& b
         theirs.push_back(value);
       }
     }
-    const SeedPairs pairs = paired_seeds(ours, theirs);
+    const statistics::SeedPairs pairs = statistics::paired_seeds(ours, theirs);
     Cell difference = pairs.seeds == 0 || line.encoding == baseline
                           ? Cell::missing("–", line.encoding == baseline ? "it is the baseline" : "no seed has both")
                           : Cell::of_number(pairs.delta);

@@ -43,7 +43,7 @@ Section dummy_map_section(const Results& results, Palette&) {
     for (const auto& [of, cells] : maps) {
       Panel panel{.title = maps.size() > 1 ? cat(of.second, ", ", of.first) : of.second, .encoding = of.second};
       for (const auto& [at, losses] : cells) {
-        const double mean = summarise_seeds(losses).mean;
+        const double mean = statistics::summarise_seeds(losses).mean;
         fewest = fewest == 0 ? losses.size() : std::min(fewest, losses.size());
         most = std::max(most, losses.size());
         HeatCell cell{.column = static_cast<int>(std::find(columns.begin(), columns.end(), at.second) - columns.begin()),

@@ -76,9 +76,11 @@ Section extension_map_section(const Results& results, Palette&) {
         HeatCell cell{.column = column++, .row = static_cast<int>(rules.size() - 1 - r), .value = kUnknown, .text = "n/a"};
         const auto found = arms[a].find({rules[r], length});
         if (found != arms[a].end() && !found->second.nll.empty() && found->second.status.empty()) {
-          const SeedSummary summary = summarise_seeds(found->second.nll);
+          const statistics::SeedSummary summary = statistics::summarise_seeds(found->second.nll);
           Cell number = Cell::of_number(std::exp(summary.mean));
-          if (std::isfinite(summary.half_width)) number.interval = Interval{std::exp(summary.mean - summary.half_width), std::exp(summary.mean + summary.half_width)};
+          if (std::isfinite(summary.half_width))
+            number.interval = statistics::Interval{std::exp(summary.mean - summary.half_width),
+                                                   std::exp(summary.mean + summary.half_width)};
           row.cells.push_back(std::move(number));
           any = true;
           if (std::isfinite(reference)) {

@@ -214,7 +214,7 @@ Table loss_table(const Results& results, const std::vector<const Curve*>& curves
           row.cells.push_back(Cell::missing(bad.find("diverged") != std::string::npos ? "diverged" : "–", bad));
           continue;
         }
-        const SeedSummary summary = summarise_seeds(*values);
+        const statistics::SeedSummary summary = statistics::summarise_seeds(*values);
         Cell cell = Cell::of_number(summary.mean);
         if (cell.number && std::isfinite(summary.half_width))
           cell.half_width = summary.half_width;

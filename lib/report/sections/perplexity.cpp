@@ -43,7 +43,8 @@ std::string documents_sentence(const Results& results) {
                                            : cat(support::with_commas(std::llround(fewest)), " to ",
                                                  support::with_commas(std::llround(most)));
   return cat("n = ", count, " documents", corpora.size() == 1 ? cat(" (", *corpora.begin(), " split)") : "",
-             ", the same for every model", fewest < kFewItems ? cat("; below ", kFewItems, " intervals are rough") : "", ".");
+             ", the same for every model",
+             fewest < statistics::kFewItems ? cat("; below ", statistics::kFewItems, " intervals are rough") : "", ".");
 }
 
 /// The mean context of a protocol at a length, of all models that have it; empty where nothing says it.
@@ -64,12 +65,13 @@ std::string caption(const Results& results) {
 
 Cell score_cell(const ArmScore& score) {
   if (!score.ok()) return Cell::missing(mark_of(score.status), score.reason);
-  const SeedSummary summary = summarise_seeds(score.nll);
+  const statistics::SeedSummary summary = statistics::summarise_seeds(score.nll);
   Cell cell = Cell::of_number(std::exp(summary.mean));
-  cell.few = score.documents < kFewItems;
+  cell.few = score.documents < statistics::kFewItems;
   if (std::isfinite(summary.half_width)) {
     // Of the logarithm, and so not symmetric.
-    cell.interval = Interval{std::exp(summary.mean - summary.half_width), std::exp(summary.mean + summary.half_width)};
+    cell.interval =
+        statistics::Interval{std::exp(summary.mean - summary.half_width), std::exp(summary.mean + summary.half_width)};
   } else if (score.nll.size() == 2) {
     for (const double nll : score.nll) cell.parts.push_back(std::exp(nll));
   }
@@ -250,7 +252,7 @@ std::string percent_in_words(double percent) {
 }
 
 /// "57 % below none (53 to 60)": how far the best is below the next, as a share of perplexity.
-std::string lead_in_words(const TwoLevel& difference, const std::string& next) {
+std::string lead_in_words(const statistics::TwoLevel& difference, const std::string& next) {
   const auto below = [](double nats) { return percent_in_words(-100 * std::expm1(nats)); };
   std::string text = cat(below(difference.estimate), " % below ", next, " (", below(difference.interval.high), " to ",
                          below(difference.interval.low));
@@ -286,7 +288,7 @@ Findings findings_of(const Results& results) {
         if (arm.variant != variant) continue;
         ArmScore score = arm_score(results, arm, protocol, length);
         if (score.ok()) {
-          const double mean = summarise_seeds(score.nll).mean;
+          const double mean = statistics::summarise_seeds(score.nll).mean;
           ranked.push_back({&arm, std::move(score), mean});
         } else {
           absent.push_back(cat(arm.encoding, " ", mark_of(score.status)));

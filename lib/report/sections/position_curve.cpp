@@ -55,7 +55,7 @@ Section position_curve_section(const Results& results, Palette& palette) {
           Series& own = seeds.try_emplace(seed, Series{.name = arm.encoding, .seed = seed, .role = Series::Role::kSeed, .look = main.look, .labelled = false, .variant = variant}).first->second;
           own.points.push_back({.x = x, .y = loss.first});
         }
-        const SeedSummary summary = summarise_seeds(losses);
+        const statistics::SeedSummary summary = statistics::summarise_seeds(losses);
         Point point{.x = x, .y = summary.mean, .n = static_cast<double>(losses.size())};
         const double half = losses.size() == 1 ? 1.96 * bin.seeds.begin()->second.second : summary.half_width;
         if (std::isfinite(half)) {

@@ -27,9 +27,9 @@ std::string sentence_of(const Results& results, const ObservedNoise& seen) {
       seen.length > 0 ? cat(" at ", length_header(results, seen.length), documents ? " tokens" : "") : std::string();
   const std::string who = cat(seeds_in_words(seen.seeds), seen.items > 1 ? cat(" and ", seen.items, documents ? " documents" : " items") : "",
                               where, " (", seen.measure, ")");
-  if (seen.seeds < kSeedsForNoise)
+  if (seen.seeds < statistics::kSeedsForNoise)
     return cat(who, " can show no difference between encodings: the noise of training takes three seeds to know.");
-  const double least = detectable_difference(seen.noise, seen.seeds, seen.items);
+  const double least = statistics::detectable_difference(seen.noise, seen.seeds, seen.items);
   return cat(who, " show differences of ",
              seen.nats ? cat(format_number(least, NumberStyle::kNats), " nats (",
                              format_number(std::expm1(least), NumberStyle::kPercent), " % of perplexity)")
@@ -59,13 +59,17 @@ Table power_table(const std::vector<ObservedNoise>& all) {
   const char* unknown = "the noise of training takes three seeds to know";
   for (const ObservedNoise& seen : all) {
     const auto number = [&](double value) { return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", unknown); };
-    Row row{.cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
-                      seen.length > 0 ? Cell::of_number(static_cast<double>(seen.length)) : Cell::missing("–", "the measure has no length"), Cell::of_number(static_cast<double>(seen.seeds)),
-                      Cell::of_number(static_cast<double>(seen.items)), number(seen.noise.seed), number(seen.noise.item),
-                      number(detectable_difference(seen.noise, seen.seeds, seen.items))},
-            .rule_above = !table.rows.empty() && table.rows.back().cells.front().text != seen.measure};
-    for (const std::size_t seeds : counts) row.cells.push_back(number(detectable_difference(seen.noise, seeds, seen.items)));
-    const std::size_t needed = seeds_to_detect(seen.nats ? std::log(1.01) : 0.01, seen.noise, seen.items);
+    Row row{
+        .cells = {Cell::of_text(seen.measure), Cell::of_text(seen.nats ? "nats" : "share"),
+                  seen.length > 0 ? Cell::of_number(static_cast<double>(seen.length))
+                                  : Cell::missing("–", "the measure has no length"),
+                  Cell::of_number(static_cast<double>(seen.seeds)), Cell::of_number(static_cast<double>(seen.items)),
+                  number(seen.noise.seed), number(seen.noise.item),
+                  number(statistics::detectable_difference(seen.noise, seen.seeds, seen.items))},
+        .rule_above = !table.rows.empty() && table.rows.back().cells.front().text != seen.measure};
+    for (const std::size_t seeds : counts)
+      row.cells.push_back(number(statistics::detectable_difference(seen.noise, seeds, seen.items)));
+    const std::size_t needed = statistics::seeds_to_detect(seen.nats ? std::log(1.01) : 0.01, seen.noise, seen.items);
     row.cells.push_back(needed > 0                       ? Cell::of_number(static_cast<double>(needed))
                         : std::isfinite(seen.noise.seed) ? Cell::missing(">200", "more items are needed, or more than 200 seeds")
                                                          : Cell::missing("–", unknown));

@@ -6,9 +6,9 @@
 #include <optional>
 #include <set>
 
-#include "report/rankings.h"
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
+#include "statistics/rankings.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -70,10 +70,11 @@ struct Agreement {
 
 Agreement agreement(const Scored& scored, const std::string& one, const std::string& other) {
   Agreement found;
-  for (const std::string& seed : scored.seeds) found.by_seed.push_back(kendall_tau(scored.nll.at(one).at(seed), scored.nll.at(other).at(seed)));
+  for (const std::string& seed : scored.seeds)
+    found.by_seed.push_back(statistics::kendall_tau(scored.nll.at(one).at(seed), scored.nll.at(other).at(seed)));
   const auto a = means(scored, one), b = means(scored, other);
-  found.of_means = kendall_tau(a, b);
-  found.reversed = reversed_share(a, b);
+  found.of_means = statistics::kendall_tau(a, b);
+  found.reversed = statistics::reversed_share(a, b);
   found.pairs = pairs_of_arms(scored.arms.size());
   for (std::size_t i = 0; i < scored.arms.size(); ++i) {
     for (std::size_t k = i + 1; k < scored.arms.size(); ++k) {
@@ -92,13 +93,14 @@ double between_seeds(const Scored& scored, const std::string& protocol) {
   std::vector<double> found;
   const auto& by_seed = scored.nll.at(protocol);
   for (auto one = by_seed.begin(); one != by_seed.end(); ++one) {
-    for (auto other = std::next(one); other != by_seed.end(); ++other) found.push_back(kendall_tau(one->second, other->second));
+    for (auto other = std::next(one); other != by_seed.end(); ++other)
+      found.push_back(statistics::kendall_tau(one->second, other->second));
   }
   return mean_of_finite(found);
 }
 
 Cell seed_cell(const std::vector<double>& values) {
-  const SeedSummary summary = summarise_seeds(values);
+  const statistics::SeedSummary summary = statistics::summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
   if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
   else if (values.size() == 2) cell.parts = values;
@@ -153,7 +155,7 @@ Figure agreement_figure(const Results& results, const std::vector<std::string>& 
     if (protocol == headline) continue;
     Series series{.name = protocol, .look = palette.look(protocol), .points = {}};
     for (const auto& [length, scored] : lengths) {
-      const SeedSummary tau = summarise_seeds(agreement(scored, headline, protocol).by_seed);
+      const statistics::SeedSummary tau = statistics::summarise_seeds(agreement(scored, headline, protocol).by_seed);
       Point point{.x = static_cast<double>(length), .y = tau.mean, .n = static_cast<double>(tau.seeds)};
       if (std::isfinite(tau.half_width)) {
         point.low = tau.mean - tau.half_width;
@@ -244,10 +246,10 @@ Section protocol_ranking_section(const Results& results, Palette& palette) {
     section.tables.push_back(agreement_table(results, protocols, lengths));
     const auto& [length, scored] = *lengths.rbegin();
     std::string lowest;
-    SeedSummary least;
+    statistics::SeedSummary least;
     for (const std::string& protocol : protocols) {
       if (protocol == headline) continue;
-      const SeedSummary tau = summarise_seeds(agreement(scored, headline, protocol).by_seed);
+      const statistics::SeedSummary tau = statistics::summarise_seeds(agreement(scored, headline, protocol).by_seed);
       if (lowest.empty() || tau.mean < least.mean) {
         lowest = protocol;
         least = tau;

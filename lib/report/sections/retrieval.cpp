@@ -5,7 +5,7 @@
 #include <set>
 
 #include "report/sections/section.h"
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -43,7 +43,7 @@ Summary summary_of(const Results& results, const std::string& task, std::size_t 
 /// An arm over its seeds.
 struct RetrievalCells {
   std::vector<double> gain, exact;   ///< of each seed
-  TwoLevel share;                    ///< of exact answers; the same items in every seed
+  statistics::TwoLevel share;        ///< of exact answers; the same items in every seed
   std::string status = "ok";
 };
 
@@ -69,15 +69,15 @@ RetrievalCells retrieval_cells(const Results& results, const std::string& task, 
     if (!std::all_of(seeds.begin(), seeds.end(), [&](const auto& seed) { return seed.count(item) != 0; })) continue;
     for (std::size_t s = 0; s < seeds.size(); ++s) values[s].push_back(seeds[s].at(item));
   }
-  cells.share = two_level_share(values);
+  cells.share = statistics::two_level_share(values);
   return cells;
 }
 
 Cell gain_cell(const RetrievalCells& cells) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
-  const SeedSummary summary = summarise_seeds(cells.gain);
+  const statistics::SeedSummary summary = statistics::summarise_seeds(cells.gain);
   Cell cell = Cell::of_number(summary.mean);
-  cell.few = cells.share.items < kFewItems;
+  cell.few = cells.share.items < statistics::kFewItems;
   if (std::isfinite(summary.half_width)) cell.half_width = summary.half_width;
   else if (cells.gain.size() == 2) cell.parts = cells.gain;
   return cell;
@@ -85,8 +85,8 @@ Cell gain_cell(const RetrievalCells& cells) {
 
 Cell exact_cell(const RetrievalCells& cells) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
-  Cell cell = Cell::of_number(summarise_seeds(cells.exact).mean);
-  cell.few = cells.share.items < kFewItems;
+  Cell cell = Cell::of_number(statistics::summarise_seeds(cells.exact).mean);
+  cell.few = cells.share.items < statistics::kFewItems;
   if (cells.exact.size() == 2) cell.parts = cells.exact;
   else if (std::isfinite(cells.share.interval.low)) cell.interval = cells.share.interval;
   return cell;
@@ -183,7 +183,7 @@ class RetrievalView {
     std::vector<double> xs;
     std::vector<std::vector<double>> values(arm.runs.size());
     std::vector<std::string> seeds;
-    std::vector<Interval> intervals;
+    std::vector<statistics::Interval> intervals;
     for (const std::size_t run : arm.runs) seeds.push_back(results_.runs[run].seed);
     for (const std::int64_t length : lengths_) {
       const RetrievalCells cells = retrieval_cells(results_, task_, arm, length);
@@ -247,7 +247,7 @@ class RetrievalView {
     HeatCell cell{.column = column, .row = row, .value = kUnknown, .text = "n/a"};
     const RetrievalCells cells = retrieval_cells(results_, task_, arm, length, depth);
     if (cells.status != "ok") return cell;
-    const double value = summarise_seeds(exact_leads_ ? cells.exact : cells.gain).mean;
+    const double value = statistics::summarise_seeds(exact_leads_ ? cells.exact : cells.gain).mean;
     if (!std::isfinite(value)) return cell;
     cell.value = value;
     cell.text = exact_leads_ ? cat(std::llround(value * 100)) : format_number(std::round(value * 100) / 100, NumberStyle::kPerplexity);

@@ -71,7 +71,7 @@ Section scaling_section(const Results& results, Palette& palette) {
           seeds.points.push_back({.x = end.*of, .y = end.loss});
         }
         if (losses.empty()) continue;
-        const SeedSummary summary = summarise_seeds(losses);
+        const statistics::SeedSummary summary = statistics::summarise_seeds(losses);
         Point point{.x = mean_of_finite(xs), .y = summary.mean, .n = static_cast<double>(losses.size())};
         if (std::isfinite(summary.half_width)) {
           point.low = summary.mean - summary.half_width;

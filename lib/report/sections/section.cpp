@@ -266,7 +266,7 @@ void add_arm_series(Panel& panel, const Arm& arm, const Look& look, const std::v
   for (std::size_t i = 0; i < xs.size(); ++i) {
     std::vector<double> over_seeds;
     for (const auto& seed : values) over_seeds.push_back(seed[i]);
-    const SeedSummary summary = summarise_seeds(over_seeds);
+    const statistics::SeedSummary summary = statistics::summarise_seeds(over_seeds);
     Point point{.x = xs[i], .y = transform(summary.mean), .n = static_cast<double>(over_seeds.size())};
     if (std::isfinite(summary.half_width)) {
       point.low = transform(summary.mean - summary.half_width);

@@ -12,8 +12,8 @@
 #include "report/figures/palette.h"
 #include "report/results/results.h"
 #include "report/results/table_reader.h"
-#include "report/statistics.h"
 #include "report/tables/table.h"
+#include "statistics/estimates.h"
 
 namespace pe::report {
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "report/rankings.h"
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
+#include "statistics/rankings.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -37,14 +37,14 @@ std::optional<ArmNoise> noise_of(const Results& results, const Arm& arm, const s
   if (!score.ok() || score.cells.size() < kFewestSeeds) return std::nullopt;
   ArmNoise noise{.arm = &arm, .values = {}, .means = score.nll, .seeds = score.seeds};
   for (const LmCell* cell : score.cells) {
-    SeedItems items;
+    statistics::SeedItems items;
     for (std::size_t d = 0; d < cell->scores.size(); ++d) {
       if (cell->scores[d].id != score.cells.front()->scores.at(d).id) return std::nullopt;   // other documents
       items.y.push_back(cell->scores[d].nll);
       items.x.push_back(cell->scores[d].tokens);
     }
     if (items.y.size() < 2 || items.y.size() != score.cells.front()->scores.size()) return std::nullopt;
-    noise.values.push_back(linearised(items));
+    noise.values.push_back(statistics::linearised(items));
   }
   return noise;
 }
@@ -52,7 +52,7 @@ std::optional<ArmNoise> noise_of(const Results& results, const Arm& arm, const s
 /// Standard deviation of the seeds' means with its 95 % interval.
 struct Spread {
   double sd = 0;
-  Interval interval;
+  statistics::Interval interval;
 };
 Spread spread_of(const std::vector<double>& means) {
   const double n = static_cast<double>(means.size());
@@ -89,7 +89,7 @@ AtLength at_length(const Results& results, const std::string& protocol, std::int
       at.item_sd.push_back(std::sqrt(difference->item_variance * static_cast<double>(difference->items)));
       if (adjusted_p(*difference, at.pairs) >= 0.05) continue;   // which of them is better is not known
       ++at.significant;
-      const WrongOrder wrong = wrong_order(a.means, b.means);
+      const statistics::WrongOrder wrong = statistics::wrong_order(a.means, b.means);
       at.same_seed.push_back(wrong.same_seed);
       at.any_seeds.push_back(wrong.any_seeds);
     }
@@ -110,7 +110,7 @@ Table parts_table(const Results& results, const std::vector<AtLength>& lengths, 
   for (const AtLength& at : lengths) {
     bool first = !table.rows.empty();
     for (const ArmNoise& noise : at.arms) {
-      const NoiseParts parts = noise_parts(noise.values);
+      const statistics::NoiseParts parts = statistics::noise_parts(noise.values);
       const Spread spread = spread_of(noise.means);
       Row row{.cells = {Cell::of_number(static_cast<double>(at.length))}, .rule_above = first};
       first = false;
@@ -142,9 +142,11 @@ Table noise_table(const std::vector<AtLength>& lengths, const std::string& proto
                                              {.id = "wrong_same", .header = "same seed, %", .group = "ordered wrongly by one training each", .style = NumberStyle::kPercent},
                                              {.id = "wrong_any", .header = "any seeds, %", .group = "ordered wrongly by one training each", .style = NumberStyle::kPercent}});
   for (const AtLength& at : lengths) {
-    const NoiseLevels noise{median(at.seed_sd), median(at.item_sd)};
-    Row row{.cells = {Cell::of_number(static_cast<double>(at.length)), Cell::of_number(noise.seed), Cell::of_number(detectable_by_one_seed(noise.seed, noise.item, at.items))}};
-    for (const std::size_t seeds : counts) row.cells.push_back(Cell::of_number(detectable_difference(noise, seeds, at.items)));
+    const statistics::NoiseLevels noise{median(at.seed_sd), median(at.item_sd)};
+    Row row{.cells = {Cell::of_number(static_cast<double>(at.length)), Cell::of_number(noise.seed),
+                      Cell::of_number(statistics::detectable_by_one_seed(noise.seed, noise.item, at.items))}};
+    for (const std::size_t seeds : counts)
+      row.cells.push_back(Cell::of_number(statistics::detectable_difference(noise, seeds, at.items)));
     row.cells.push_back(Cell::of_number(static_cast<double>(at.significant)));
     row.cells.push_back(Cell::of_number(static_cast<double>(at.pairs)));
     for (const auto& values : {at.same_seed, at.any_seeds}) {

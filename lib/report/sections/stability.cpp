@@ -91,7 +91,7 @@ Table rates_table(const Results& results) {
       const bool chosen = candidate.label == selection.chosen;
       Cell loss = std::isfinite(candidate.mean) ? Cell::of_number(candidate.mean) : Cell::missing("–", "a seed diverged, is missing, or logged no validation");
       loss.best = chosen;
-      const SeedSummary summary = summarise_seeds(candidate.losses);
+      const statistics::SeedSummary summary = statistics::summarise_seeds(candidate.losses);
       if (loss.number && std::isfinite(summary.half_width)) loss.half_width = summary.half_width;
       table.rows.push_back({.cells = {Cell::of_text(selection.encoding), Cell::of_text(selection.of), Cell::of_text(selection.axis), Cell::of_text(candidate.label),
                                       loss, Cell::of_number(static_cast<double>(candidate.losses.size())),

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "report/sections/section.h"
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -37,9 +37,9 @@ TaskCells task_cells(const Results& results, const std::string& task, const Arm&
 
 Cell mean_cell(const TaskCells& cells, const std::vector<double>& values) {
   if (cells.status != "ok") return Cell::missing(mark_of(cells.status), reason_of(cells.status));
-  const SeedSummary summary = summarise_seeds(values);
+  const statistics::SeedSummary summary = statistics::summarise_seeds(values);
   Cell cell = Cell::of_number(summary.mean);
-  cell.few = cells.items < kFewItems;
+  cell.few = cells.items < statistics::kFewItems;
   if (std::isfinite(summary.half_width))
     cell.half_width = summary.half_width;
   else if (values.size() == 2)

@@ -30,7 +30,7 @@ std::vector<Point> banded(const std::vector<std::vector<Point>>& seeds) {
   std::vector<Point> mean;
   for (const auto& [x, values] : at) {
     if (values.size() != seeds.size()) continue;
-    const SeedSummary summary = summarise_seeds(values);
+    const statistics::SeedSummary summary = statistics::summarise_seeds(values);
     Point point{.x = x, .y = summary.mean, .n = static_cast<double>(values.size())};
     if (std::isfinite(summary.half_width)) {
       point.low = summary.mean - summary.half_width;

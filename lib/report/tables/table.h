@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "report/statistics.h"
+#include "statistics/estimates.h"
 #include "support/json.h"
 
 namespace pe::report {
@@ -43,7 +43,7 @@ struct Cell {
   std::string reason;  ///< why a number is missing
   std::optional<double> number;
   std::optional<double> half_width;  ///< shown as ±
-  std::optional<Interval> interval;  ///< shown in brackets
+  std::optional<statistics::Interval> interval;  ///< shown in brackets
   std::vector<double> parts;         ///< single values behind a mean that has no interval
   bool best = false;                 ///< shown in bold
   bool few = false;                  ///< fewer than 30 documents, trials or items are behind it: shown with a dagger

@@ -30,8 +30,9 @@ std::string uncertainty(const Cell& cell, const Column& column) {
   if (!cell.number) return "";
   std::vector<std::string> parts;
   if (cell.few) parts.emplace_back("$^\\dagger$");
-  std::optional<Interval> interval = cell.interval;
-  if (cell.half_width && std::isfinite(*cell.half_width)) interval = Interval{*cell.number - *cell.half_width, *cell.number + *cell.half_width};
+  std::optional<statistics::Interval> interval = cell.interval;
+  if (cell.half_width && std::isfinite(*cell.half_width))
+    interval = statistics::Interval{*cell.number - *cell.half_width, *cell.number + *cell.half_width};
   const auto shown = [&](double value) { return escape_latex(format_number(value, column.style)); };
   if (interval) parts.push_back(cat("[", shown(interval->low), ", ", shown(interval->high), "]"));
   if (!cell.parts.empty()) {

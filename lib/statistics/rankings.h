@@ -1,11 +1,18 @@
 /// @file
-/// How far a ranking of arms depends on what is no property of them: the protocol that scored them, and the seed that trained them.
+/// Ranks of arms, and how far they depend on what is no property of an arm: the protocol that scored it, the seed that
+/// trained it.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-namespace pe::report {
+namespace pe::statistics {
+
+/// Mean over (task, seed) of 1/rank by score, higher scores first. Tied methods share the average of the reciprocal
+/// ranks that they cover. A method without a score (NaN) is ranked behind all others, tied with those that lack one
+/// too.
+/// @param scores [task and seed][method]
+std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores);
 
 /// Kendall's τ_b of two scores of the same arms: 1 where they order all pairs alike, −1 where they reverse all. NaN below two arms, or
 /// where one of them ties all.
@@ -32,4 +39,4 @@ WrongOrder wrong_order(const std::vector<double>& a, const std::vector<double>& 
 /// The difference that one seed of each arm would find at 5 % with a power of 80 %, were the noise of training known beforehand.
 double detectable_by_one_seed(double seed_sd, double item_sd, std::size_t items);
 
-}  // namespace pe::report
+}  // namespace pe::statistics

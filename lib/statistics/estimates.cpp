@@ -1,4 +1,4 @@
-#include "report/statistics.h"
+#include "statistics/estimates.h"
 
 #include <algorithm>
 #include <boost/math/distributions/non_central_t.hpp>
@@ -9,11 +9,10 @@
 
 #include "support/missing.h"
 
-namespace pe::report {
+namespace pe::statistics {
 namespace {
 
 using support::kMissing;
-constexpr double kNormal975 = 1.959963984540054;
 
 }  // namespace
 
@@ -23,11 +22,11 @@ double mean_of(const std::vector<double>& values) {
 
 Interval wilson(double successes, double trials) {
   if (!(trials > 0)) return {0, 1};
-  const double z2 = kNormal975 * kNormal975;
+  const double z2 = kNormal95 * kNormal95;
   const double share = successes / trials;
   const double centre = (share + z2 / (2 * trials)) / (1 + z2 / trials);
   const double half =
-      kNormal975 * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials);
+      kNormal95 * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials);
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 
@@ -56,6 +55,10 @@ Ratio ratio_of_sums(const std::vector<double>& y, const std::vector<double>& x) 
   for (std::size_t i = 0; i < y.size(); ++i) squares += std::pow(y[i] - theta * x[i], 2);
   const double n = static_cast<double>(y.size());
   return {theta, std::sqrt(n / (n - 1) * squares) / sum_x};
+}
+
+Ratio mean_with_error(const std::vector<double>& values) {
+  return ratio_of_sums(values, std::vector<double>(values.size(), 1.0));
 }
 
 SeedPairs paired_seeds(const std::vector<double>& a, const std::vector<double>& b) {
@@ -96,51 +99,6 @@ std::size_t seeds_for(double effect, double sd, double power, double alpha, std:
   return 0;
 }
 
-const char* verdict_name(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kReproduced: return "reproduced";
-    case Verdict::kPartly: return "partly";
-    case Verdict::kNotReproduced: return "not reproduced";
-    case Verdict::kNotTestable: return "not testable";
-  }
-  return "";
-}
-
-Verdict verdict_of(const Claim& claim) {
-  if (!claim.control || claim.effects.empty() || std::isnan(claim.mean)) return Verdict::kNotTestable;
-  const auto holds = [&](double effect) { return claim.inclusive ? effect >= 0 : effect > 0; };
-  bool every = true;
-  for (const double effect : claim.effects) {
-    if (std::isnan(effect)) return Verdict::kNotTestable;
-    every = every && holds(effect);
-  }
-  if (!holds(claim.mean)) return Verdict::kNotReproduced;
-  // An interval that is not there (too few seeds or documents) excludes nothing.
-  const bool whole = every && holds(claim.interval.low) && claim.in_band && claim.effects.size() >= claim.seeds_needed;
-  return whole ? Verdict::kReproduced : Verdict::kPartly;
-}
-
-std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores) {
-  if (scores.empty()) return {};
-  std::vector<double> sums(scores[0].size(), 0);
-  for (const std::vector<double>& row : scores) {
-    assert(row.size() == sums.size());
-    const auto better = [](double x, double y) { return std::isnan(y) ? !std::isnan(x) : x > y; };
-    for (std::size_t method = 0; method < row.size(); ++method) {
-      std::size_t above = 0, tied = 0;
-      for (const double other : row) {
-        above += better(other, row[method]);
-        tied += !better(other, row[method]) && !better(row[method], other);
-      }
-      double shared = 0;
-      for (std::size_t rank = above + 1; rank <= above + tied; ++rank) shared += 1 / static_cast<double>(rank);
-      sums[method] += shared / static_cast<double>(tied);
-    }
-  }
-  for (double& sum : sums) sum /= static_cast<double>(scores.size());
-  return sums;
-}
-
 double normalised_score(double score, double chance) { return chance < 1 ? (score - chance) / (1 - chance) : kMissing; }
 
 std::vector<double> holm(const std::vector<double>& p) {
@@ -159,4 +117,4 @@ std::vector<double> holm(const std::vector<double>& p) {
   return adjusted;
 }
 
-}  // namespace pe::report
+}  // namespace pe::statistics

@@ -8,9 +8,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "report/statistics.h"
+#include "statistics/estimates.h"
 
-namespace pe::report {
+namespace pe::statistics {
 
 /// From how many seeds on the noise of training is known well enough for an interval.
 inline constexpr std::size_t kSeedsForNoise = 3;
@@ -57,4 +57,4 @@ double detectable_difference(const NoiseLevels& noise, std::size_t seeds, std::s
 /// The fewest seeds that find `difference` with that power; 0 when even `most` do not.
 std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::size_t items, double power = 0.8, std::size_t most = 200);
 
-}  // namespace pe::report
+}  // namespace pe::statistics

@@ -1,10 +1,11 @@
-#include "report/statistics.h"
+#include "statistics/estimates.h"
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
-#include <string>
 
-using namespace pe::report;
+#include "statistics/rankings.h"
+
+using namespace pe::statistics;
 namespace tt = boost::test_tools;
 
 BOOST_AUTO_TEST_SUITE(statistics)
@@ -23,11 +24,23 @@ BOOST_AUTO_TEST_CASE(a_ratio_without_documents_or_with_one_has_no_error) {
   BOOST_TEST(std::isnan(ratio_of_sums({3}, {2}).se));
 }
 
+BOOST_AUTO_TEST_CASE(the_mean_is_the_ratio_with_equal_weights) {
+  const Ratio mean = mean_with_error({1, 2, 3, 4});
+  BOOST_TEST(mean.value == 2.5);
+  BOOST_TEST(mean.se == std::sqrt(5.0 / 3 / 4), tt::tolerance(1e-12));
+  BOOST_TEST(mean.high() - mean.value == 1.959964 * mean.se, tt::tolerance(1e-6));
+  BOOST_TEST(std::isnan(mean_with_error({}).value));
+  BOOST_TEST(mean_with_error({3}).value == 3);
+  BOOST_TEST(std::isnan(mean_with_error({3}).se));
+  BOOST_TEST(std::isnan(ratio_of_sums({1}, {0}).value));
+}
+
 BOOST_AUTO_TEST_CASE(wilson_gives_the_golden_values) {
   BOOST_TEST(wilson(0, 20).low == 0.0);
   BOOST_TEST(wilson(0, 20).high == 0.1611, tt::tolerance(1e-3));
   BOOST_TEST(wilson(18, 20).low == 0.6990, tt::tolerance(1e-4));
   BOOST_TEST(wilson(18, 20).high == 0.9721, tt::tolerance(1e-4));
+  BOOST_TEST(wilson(20, 20).high == 1.0);
   BOOST_TEST(wilson(0, 0).low == 0.0);
   BOOST_TEST(wilson(0, 0).high == 1.0);
 }
@@ -74,28 +87,6 @@ BOOST_AUTO_TEST_CASE(power_has_the_values_of_tables) {
   BOOST_TEST(power_of(-0.5, 1, 34) == power_of(0.5, 1, 34), tt::tolerance(1e-12));
   BOOST_TEST(seeds_for(0.001, 1) == 0u);
   BOOST_TEST(std::isnan(power_of(1, 1, 1)));
-}
-
-BOOST_AUTO_TEST_CASE(verdicts_follow_the_rule) {
-  const Interval above{0.1, 0.3}, across{-0.1, 0.5}, none{NAN, NAN};
-  const auto is = [](Verdict expected, const Claim& claim) { return verdict_of(claim) == expected; };
-  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = above}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = across}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = none}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {-0.1, 0.4, 0.3}, .mean = 0.2, .interval = above}));   // not in every seed
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = above, .in_band = false}));
-  BOOST_TEST(is(Verdict::kNotReproduced, {.effects = {-0.1, -0.2, 0.1}, .mean = -0.07, .interval = across}));
-  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {1, 1, 1}, .mean = 1, .interval = {1, 1}, .control = false}));
-  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {}, .interval = none}));
-  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {0.1, NAN}, .mean = NAN, .interval = none}));
-  // One or two seeds settle nothing, unless the number has no noise.
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.2}, .mean = 0.2, .interval = above}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.2, 0.2}, .mean = 0.2, .interval = above}));
-  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0.2}, .mean = 0.2, .interval = {0.2, 0.2}, .seeds_needed = 1}));
-  // "above" means above; a number to reach is reached when it is met.
-  BOOST_TEST(is(Verdict::kNotReproduced, {.effects = {0, 0, 0}, .mean = 0, .interval = {0, 0}}));
-  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0, 0, 0}, .mean = 0, .interval = {0, 0}, .inclusive = true}));
-  BOOST_TEST(verdict_name(Verdict::kNotReproduced) == std::string("not reproduced"));
 }
 
 BOOST_AUTO_TEST_CASE(tied_methods_share_the_reciprocal_ranks_that_they_cover) {

@@ -1,14 +1,14 @@
-#include "report/rankings.h"
+#include "statistics/rankings.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <numeric>
 
-#include "report/statistics.h"
+#include "statistics/estimates.h"
 #include "support/missing.h"
 
-namespace pe::report {
+namespace pe::statistics {
 namespace {
 
 using support::kMissing;
@@ -16,6 +16,27 @@ using support::kMissing;
 int sign_of(double value) { return (value > 0) - (value < 0); }
 
 }  // namespace
+
+std::vector<double> mean_reciprocal_ranks(const std::vector<std::vector<double>>& scores) {
+  if (scores.empty()) return {};
+  std::vector<double> sums(scores[0].size(), 0);
+  for (const std::vector<double>& row : scores) {
+    assert(row.size() == sums.size());
+    const auto better = [](double x, double y) { return std::isnan(y) ? !std::isnan(x) : x > y; };
+    for (std::size_t method = 0; method < row.size(); ++method) {
+      std::size_t above = 0, tied = 0;
+      for (const double other : row) {
+        above += better(other, row[method]);
+        tied += !better(other, row[method]) && !better(row[method], other);
+      }
+      double shared = 0;
+      for (std::size_t rank = above + 1; rank <= above + tied; ++rank) shared += 1 / static_cast<double>(rank);
+      sums[method] += shared / static_cast<double>(tied);
+    }
+  }
+  for (double& sum : sums) sum /= static_cast<double>(scores.size());
+  return sums;
+}
 
 double kendall_tau(const std::vector<double>& a, const std::vector<double>& b) {
   assert(a.size() == b.size());
@@ -85,4 +106,4 @@ double detectable_by_one_seed(double seed_sd, double item_sd, std::size_t items)
   return kNormal * std::sqrt(seed_sd * seed_sd + item_sd * item_sd / static_cast<double>(items));
 }
 
-}  // namespace pe::report
+}  // namespace pe::statistics

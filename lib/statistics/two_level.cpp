@@ -1,4 +1,4 @@
-#include "report/two_level.h"
+#include "statistics/two_level.h"
 
 #include <algorithm>
 #include <boost/math/distributions/non_central_t.hpp>
@@ -9,7 +9,7 @@
 
 #include "support/missing.h"
 
-namespace pe::report {
+namespace pe::statistics {
 namespace {
 
 using support::kMissing;
@@ -187,4 +187,4 @@ std::size_t seeds_to_detect(double difference, const NoiseLevels& noise, std::si
   return 0;
 }
 
-}  // namespace pe::report
+}  // namespace pe::statistics
