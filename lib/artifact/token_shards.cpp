@@ -19,15 +19,6 @@ constexpr int kTokenShardsFormat = 1;
 
 }  // namespace
 
-std::string_view split_name(Split split) {
-  switch (split) {
-    case Split::kTrain: return "train";
-    case Split::kValidation: return "validation";
-    case Split::kTest: return "test";
-  }
-  return "?";
-}
-
 /// The shard being filled. Ids are narrowed as they come.
 struct TokenShardsWriter::Open {
   bool wide = false;

@@ -18,13 +18,10 @@
 
 #include "artifact/collection.h"
 #include "artifact/document_sample.h"
+#include "artifact/split.h"
 #include "artifact/tokenizer_record.h"
 
 namespace pe::artifact {
-
-enum class Split { kTrain = 0, kValidation = 1, kTest = 2 };
-inline constexpr std::array<Split, 3> kAllSplits{Split::kTrain, Split::kValidation, Split::kTest};
-std::string_view split_name(Split split);   ///< "train", "validation", "test"
 
 struct SplitTotals {
   std::uint64_t documents = 0, tokens = 0, bytes = 0;

@@ -140,7 +140,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   const artifact::CheckpointReader checkpoint(model_input.path);
   const data::TokenDataset dataset(data_input.path);
   const artifact::CheckpointMeta& meta = checkpoint.meta();
-  require_fit(checkpoint, dataset, data_input.path, data_split(group.settings.split), progress);
+  require_fit(checkpoint, dataset, data_input.path, group.settings.split, progress);
   if (meta.status == artifact::TrainingStatus::kDiverged) {
     progress.warn(cat(model_input.path.string(), ": the training of this model diverged at step ", meta.step));
   }
@@ -160,7 +160,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
 
   const std::unique_ptr<data::Tokenizer> tokenizer =
       data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
-  const auto documents = make_shard_documents(dataset, *tokenizer, data_split(group.settings.split));
+  const auto documents = make_shard_documents(dataset, *tokenizer, group.settings.split);
   const auto text = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
   const auto scorer = make_model_scorer(model, group.settings.batch_tokens);
 
@@ -170,7 +170,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   if (reference_input != workspace.inputs.end() && !reference_input->second.empty()) {
     const artifact::Input& input = reference_input->second.front();
     const artifact::CheckpointReader other(input.path);
-    require_fit(other, dataset, data_input.path, data_split(group.settings.split), progress);
+    require_fit(other, dataset, data_input.path, group.settings.split, progress);
     reference = model::load_model(other, device, dtype);
     prepare(*reference);
     extras.reference = &*reference;
@@ -195,7 +195,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   if (journal.recovered() > 0) progress.note(cat("going on after ", journal.recovered(), " finished items"));
   const CheckpointVariants variants(checkpoint, model.config(), device, dtype, weights, group.settings.batch_tokens,
                                     prepare);
-  const auto fitting = group.settings.split == DataSplit::kValidation
+  const auto fitting = group.settings.split == artifact::Split::kValidation
                            ? nullptr
                            : make_shard_documents(dataset, *tokenizer, data::Split::kValidation);
   extras.variants = &variants;

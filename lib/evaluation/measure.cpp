@@ -56,7 +56,7 @@ double quantile(std::vector<double> values, double q) {
 
 at::Tensor normals(const std::string& name, at::IntArrayRef sizes, const at::TensorOptions& options) {
   at::Tensor made = at::empty(sizes, at::kDouble);
-  support::philox_normal(item_key("measure." + name, Split::kProbe, 0, 0), made.mutable_data_ptr<double>(),
+  support::philox_normal(probe_key("measure." + name, 0, 0), made.mutable_data_ptr<double>(),
                          static_cast<std::size_t>(made.numel()));
   return made.to(options);
 }
@@ -73,7 +73,7 @@ class Bench {
     k_ = normals("k", {batch, config.kv_heads(), length, config.d_h()}, options);
     v_ = normals("v", {batch, config.kv_heads(), length, config.d_h()}, options);
     at::Tensor ids = at::empty({batch, length}, at::kLong);
-    support::Xoshiro random(item_key("measure.ids", Split::kProbe, length, 0));
+    support::Xoshiro random(probe_key("measure.ids", length, 0));
     auto* to = ids.mutable_data_ptr<std::int64_t>();
     for (std::int64_t i = 0; i < ids.numel(); ++i) {
       to[i] = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(config.vocabulary)));

@@ -5,13 +5,10 @@
 
 namespace pe::evaluation {
 
-const char* split_name(DataSplit split) {
-  switch (split) {
-    case DataSplit::kTrain: return "train";
-    case DataSplit::kValidation: return "validation";
-    case DataSplit::kTest: return "test";
-  }
-  return "";
+void split_field(support::FieldVisitor& v, artifact::Split& split, const char* help) {
+  using artifact::Split;
+  v.choice("split", split, {{"train", Split::kTrain}, {"validation", Split::kValidation}, {"test", Split::kTest}},
+           help);
 }
 
 const char* beyond_name(Beyond beyond) {
@@ -28,9 +25,7 @@ void Settings::describe(support::FieldVisitor& v) {
   v.field("lengths", lengths, "Contexts as multiples of the training length.", {.min = 0.01, .max = 1024});
   v.field("context", context, "Contexts in tokens, separator included; where given, instead of `lengths`.",
           {.unit = "tokens", .min = 2});
-  v.choice("split", split,
-           {{"train", DataSplit::kTrain}, {"validation", DataSplit::kValidation}, {"test", DataSplit::kTest}},
-           "Documents that are tested.");
+  split_field(v, split, "Documents that are tested.");
   v.field("documents", documents, "Documents to test: the first ones by the hash of their text that hold the longest context.",
           {.unit = "documents", .min = 1});
   v.field("min_documents", min_documents, "With fewer documents that hold a context, that context is left out.",

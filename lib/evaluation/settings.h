@@ -5,14 +5,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "artifact/split.h"
 #include "evaluation/windows.h"
 #include "support/config.h"
 
 namespace pe::evaluation {
 
-enum class DataSplit { kTrain, kValidation, kTest };
-
-const char* split_name(DataSplit split);
+/// The documents that are read: the config key `split`.
+void split_field(support::FieldVisitor& v, artifact::Split& split, const char* help);
 
 /// What to do with lengths beyond an encoding's positions.
 enum class Beyond {
@@ -27,7 +27,7 @@ const char* beyond_name(Beyond beyond);
 struct Settings {
   std::vector<double> lengths = {1, 2, 4, 8};   ///< multiples of the training length
   std::vector<std::int64_t> context;            ///< absolute lengths; take the place of `lengths` where given
-  DataSplit split = DataSplit::kTest;
+  artifact::Split split = artifact::Split::kTest;
   std::int64_t documents = 200;
   std::int64_t min_documents = 30;
   std::int64_t document_tokens = 0;             ///< 0: the longest context, or twice of it

@@ -121,18 +121,6 @@ class TokenizerCodec final : public TextCodec {
 
 }  // namespace
 
-data::Split data_split(DataSplit split) {
-  switch (split) {
-    case DataSplit::kTrain:
-      return data::Split::kTrain;
-    case DataSplit::kValidation:
-      return data::Split::kValidation;
-    case DataSplit::kTest:
-      break;
-  }
-  return data::Split::kTest;
-}
-
 std::unique_ptr<DocumentSource> make_shard_documents(const data::TokenDataset& dataset, const data::Tokenizer& tokenizer,
                                                      data::Split split) {
   return std::make_unique<ShardDocuments>(dataset, tokenizer, split);

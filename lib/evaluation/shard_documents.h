@@ -12,8 +12,6 @@
 
 namespace pe::evaluation {
 
-data::Split data_split(DataSplit split);
-
 /// @param dataset outlives the result, as does `tokenizer`.
 std::unique_ptr<DocumentSource> make_shard_documents(const data::TokenDataset& dataset, const data::Tokenizer& tokenizer,
                                                      data::Split split);

@@ -33,8 +33,8 @@
 namespace pe::studies {
 
 using artifact::ColumnType;
+using artifact::Split;
 using data::DummyMode;
-using data::DummySplit;
 using data::DummyTarget;
 using support::cat;
 
@@ -42,9 +42,10 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
   v.choice("mode", mode, {{"seed", DummyMode::kSeed}, {"fixed", DummyMode::kFixed}, {"hard", DummyMode::kHard}},
            "Rows and scoring as published; without the wrap-around target and with padding out of the headline; or with "
            "progressions of many lengths and steps, some of which only tests have.");
-  v.choice("split", split, {{"row", Split::kRow}, {"base", Split::kBase}},
-           "Mode fixed: test rows occur in training (row, as published), or begin with numbers that it never has (base).",
-           {.neutral = Json("row")});
+  v.choice(
+      "split", split, {{"row", SplitBy::kRow}, {"base", SplitBy::kBase}},
+      "Mode fixed: test rows occur in training (row, as published), or begin with numbers that it never has (base).",
+      {.neutral = Json("row")});
   v.field("epochs", epochs, "After how many epochs it is measured, ascending; training ends with the last.", {.unit = "epochs", .min = 1});
   v.field("batch", batch, "Rows of a step.", {.unit = "rows", .min = 1, .max = 1 << 20});
   v.field("train_rows", train_rows, "Rows to train on; 0: as many as the mode has (800; hard 7,200).",
@@ -66,7 +67,7 @@ void DummyConfig::Dummy::describe(support::FieldVisitor& v) {
   v.check(!rates.empty(), "dummy.rates holds at least one learning rate");
   v.check(rates.size() == 1 || mode == DummyMode::kHard,
           "dummy.rates holds several learning rates, and only dummy.mode: hard has rows to choose among them by");
-  v.check(split == Split::kRow || mode == DummyMode::kFixed, "dummy.split: base belongs to dummy.mode: fixed");
+  v.check(split == SplitBy::kRow || mode == DummyMode::kFixed, "dummy.split: base belongs to dummy.mode: fixed");
   v.check((!long_rows && !echo) || mode == DummyMode::kHard, "dummy.long_rows and dummy.echo belong to dummy.mode: hard");
   v.check(!long_rows || !echo, "dummy.long_rows and dummy.echo do not go together: the longest row would not fit");
 }
@@ -99,7 +100,7 @@ struct Rows {
   std::int64_t count() const { return ids.size(0); }
 };
 
-Rows make_rows(const data::DummyData& data, DummySplit split, std::int64_t count, bool long_rows, at::Device device) {
+Rows make_rows(const data::DummyData& data, Split split, std::int64_t count, bool long_rows, at::Device device) {
   const std::int64_t length = data.length();
   Rows rows{at::empty({count, length}, at::TensorOptions(at::kLong)), at::empty({count, length}, at::TensorOptions(at::kLong)), {}};
   for (std::int64_t i = 0; i < count; ++i) {
@@ -262,7 +263,8 @@ struct Variant {
 std::string mode_name(const DummyConfig::Dummy& config) {
   switch (config.mode) {
     case DummyMode::kSeed: return "seed";
-    case DummyMode::kFixed: return config.split == DummyConfig::Dummy::Split::kBase ? "fixed_by_base" : "fixed";
+    case DummyMode::kFixed:
+      return config.split == DummyConfig::Dummy::SplitBy::kBase ? "fixed_by_base" : "fixed";
     case DummyMode::kHard: return config.echo ? "hard_echo" : "hard";
   }
   return "";
@@ -510,16 +512,17 @@ void dummy(const DummyConfig& config, artifact::Workspace& workspace) {
   model::ModelConfig shape = config.model;
   shape.length = data.length();
 
-  const auto rows_of = [&](DummySplit split, std::int64_t count, bool long_rows) {
+  const auto rows_of = [&](Split split, std::int64_t count, bool long_rows) {
     return make_rows(data, split, count == 0 ? data.rows(split) : count, long_rows, device);
   };
-  const Rows train = rows_of(DummySplit::kTrain, wanted.train_rows, false), tests = rows_of(DummySplit::kTest, wanted.test_rows, false);
+  const Rows train = rows_of(Split::kTrain, wanted.train_rows, false),
+             tests = rows_of(Split::kTest, wanted.test_rows, false);
   const bool chooses = wanted.rates.size() > 1;
-  const Rows validation = chooses ? rows_of(DummySplit::kValidation, 0, false) : Rows();
+  const Rows validation = chooses ? rows_of(Split::kValidation, 0, false) : Rows();
   std::vector<Variant> variants = {{"plain"}};
   for (const std::int64_t shift : wanted.shifts) variants.push_back({cat("shift_", shift), shift});
   if (wanted.long_rows) variants.push_back({"long", 0, true});
-  const Rows long_tests = wanted.long_rows ? rows_of(DummySplit::kTest, wanted.test_rows, true) : Rows();
+  const Rows long_tests = wanted.long_rows ? rows_of(Split::kTest, wanted.test_rows, true) : Rows();
 
   std::vector<Learner> learners;
   learners.reserve(wanted.rates.size());

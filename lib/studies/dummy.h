@@ -18,9 +18,9 @@ namespace pe::studies {
 
 struct DummyConfig {
   struct Dummy {
-    enum class Split { kRow, kBase };
+    enum class SplitBy { kRow, kBase };
     data::DummyMode mode = data::DummyMode::kSeed;
-    Split split = Split::kRow;              ///< mode fixed
+    SplitBy split = SplitBy::kRow;  ///< mode fixed
     std::vector<std::int64_t> epochs = {1, 4, 16};
     std::int64_t batch = 32;
     std::int64_t train_rows = 0;            ///< 0: as the mode has them
@@ -33,7 +33,7 @@ struct DummyConfig {
     double save_every = 30;                 ///< seconds between states to go on from, at the ends of epochs
     void describe(support::FieldVisitor& v);
 
-    data::DummyOptions options() const { return {mode, split == Split::kBase, echo, long_rows}; }
+    data::DummyOptions options() const { return {mode, split == SplitBy::kBase, echo, long_rows}; }
   };
   Dummy dummy;
   model::ModelConfig model;

@@ -231,7 +231,8 @@ void measure_generators(double seconds) {
     while (passed < seconds) {
       for (int i = 0; i < 16; ++i, ++made) {
         const std::int64_t length = lengths[static_cast<std::size_t>(made) % lengths.size()];
-        tokens += static_cast<std::int64_t>(data::make_example(*task, generator.name, 1, data::TaskSplit::kTrain, length, made).ids.size());
+        tokens += static_cast<std::int64_t>(
+            data::make_example(*task, generator.name, 1, data::Split::kTrain, length, made).ids.size());
       }
       passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     }

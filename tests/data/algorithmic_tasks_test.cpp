@@ -594,7 +594,7 @@ BOOST_AUTO_TEST_CASE(labels_agree_with_solvers_that_share_nothing_with_the_gener
     int wrong = 0;
     for (std::int64_t i = 0; i < 1000; ++i) {
       const std::int64_t length = length_for(generator, *task, random);
-      const TaskExample example = make_example(*task, generator.name, kTaskTestSeed, TaskSplit::kTest, length, i);
+      const TaskExample example = make_example(*task, generator.name, kTaskTestSeed, Split::kTest, length, i);
       const Read got = read(*task, example);
       BOOST_REQUIRE(example.ids.size() == example.labels.size());
       if (asks) {
@@ -628,7 +628,7 @@ BOOST_AUTO_TEST_CASE(an_example_depends_on_its_key_alone) {
       for (int worker = 0; worker < threads; ++worker) {
         workers.emplace_back([&, worker] {
           for (std::size_t i = static_cast<std::size_t>(worker); i < ids.size(); i += static_cast<std::size_t>(threads)) {
-            ids[i] = make_example(*task, generator.name, 5, TaskSplit::kTrain, length, static_cast<std::int64_t>(i)).ids;
+            ids[i] = make_example(*task, generator.name, 5, Split::kTrain, length, static_cast<std::int64_t>(i)).ids;
           }
         });
       }
@@ -640,8 +640,8 @@ BOOST_AUTO_TEST_CASE(an_example_depends_on_its_key_alone) {
     const std::set<std::vector<std::int32_t>> different(one.begin(), one.end());
     BOOST_TEST(different.size() > (generator.name == "copy_repeat" || generator.name == "copy_repeat2" ? 15u : 20u),
                generator.name << ": " << different.size());
-    const auto other = make_example(*task, generator.name, 5, TaskSplit::kTest, length, 0).ids;
-    const auto third = make_example(*task, generator.name, 6, TaskSplit::kTrain, length, 1).ids;
+    const auto other = make_example(*task, generator.name, 5, Split::kTest, length, 0).ids;
+    const auto third = make_example(*task, generator.name, 6, Split::kTrain, length, 1).ids;
     BOOST_TEST((other != one[0] || third != one[1]), generator.name);
   }
 }
@@ -675,7 +675,7 @@ BOOST_AUTO_TEST_CASE(examples_are_those_that_they_have_always_been) {
         const double weight = task->weight(length);
         hash.update(&weight, sizeof weight);
         if (weight == 0) continue;
-        for (const TaskSplit split : {TaskSplit::kTrain, TaskSplit::kValidation, TaskSplit::kTest}) {
+        for (const Split split : {Split::kTrain, Split::kValidation, Split::kTest}) {
           for (std::int64_t index = 0; index < 12; ++index) {
             const TaskExample example = make_example(*task, name, kTaskTestSeed, split, length, index);
             add(example.ids);
@@ -709,7 +709,7 @@ BOOST_AUTO_TEST_CASE(products_of_permutations_have_their_golden_values) {
       {"s5", {"e68 e79 e100 e44 e41 e20", "e68 e6 e114 e73 e56 e68"}}};
   for (const auto& [group, expected] : golden) {
     const auto task = find_task("permutation_product")->make({{"group", group}});
-    const TaskExample example = make_example(*task, "permutation_product", kTaskTestSeed, TaskSplit::kTest, 6, 0);
+    const TaskExample example = make_example(*task, "permutation_product", kTaskTestSeed, Split::kTest, 6, 0);
     const Read got = read(*task, example);
     BOOST_TEST(join({got.all.begin() + 1, got.all.end()}) == expected.first, group);
     BOOST_TEST(join({got.labels.begin() + 1, got.labels.end()}) == expected.second, group);
@@ -717,14 +717,14 @@ BOOST_AUTO_TEST_CASE(products_of_permutations_have_their_golden_values) {
     const std::vector<std::int32_t> parts = {0, 0, 2, 2, 4, 4, 4};
     BOOST_CHECK_EQUAL_COLLECTIONS(example.part.begin(), example.part.end(), parts.begin(), parts.end());
     const auto last = find_task("permutation_product")->make({{"group", group}, {"mode", "final"}});
-    const Read once = read(*last, make_example(*last, "permutation_product", kTaskTestSeed, TaskSplit::kTest, 6, 0));
+    const Read once = read(*last, make_example(*last, "permutation_product", kTaskTestSeed, Split::kTest, 6, 0));
     BOOST_TEST(join(once.input) == expected.first);
     BOOST_TEST(join(once.target) == got.labels.back());
   }
   const auto swaps = find_task("permutation_product")->make({{"group", "s5"}, {"only", "swaps"}});
   std::set<std::string> seen;
   for (std::int64_t i = 0; i < 50; ++i) {
-    const Read got = read(*swaps, make_example(*swaps, "permutation_product", 1, TaskSplit::kTrain, 30, i));
+    const Read got = read(*swaps, make_example(*swaps, "permutation_product", 1, Split::kTrain, 30, i));
     seen.insert(got.all.begin() + 1, got.all.end());
   }
   BOOST_TEST(seen.size() == 11u);   // the identity and ten pairs of points
@@ -734,7 +734,7 @@ BOOST_AUTO_TEST_CASE(products_of_permutations_have_their_golden_values) {
 BOOST_AUTO_TEST_CASE(words_of_several_tokens_are_walked_along_too) {
   const auto task = find_task("depo")->make({{"word_min", 2}, {"word_max", 4}, {"symbols", 5}, {"steps", 16}});
   for (std::int64_t i = 0; i < 100; ++i) {
-    const Read got = read(*task, make_example(*task, "depo", 1, TaskSplit::kTest, 20, i));
+    const Read got = read(*task, make_example(*task, "depo", 1, Split::kTest, 20, i));
     std::map<std::string, std::string> next;
     std::size_t at = 1;
     const auto word = [&] {   // ends with a token of its own kind
@@ -768,7 +768,7 @@ BOOST_AUTO_TEST_CASE(words_of_several_tokens_are_walked_along_too) {
 BOOST_AUTO_TEST_CASE(alike_needles_are_counted_from_the_end_too) {
   const auto task = find_task("nth_of_alike")->make({{"from_end", true}});
   for (std::int64_t i = 0; i < 100; ++i) {
-    const Read got = read(*task, make_example(*task, "nth_of_alike", 1, TaskSplit::kTest, 90, i));
+    const Read got = read(*task, make_example(*task, "nth_of_alike", 1, Split::kTest, 90, i));
     BOOST_TEST(got.all.size() == 90u);
     Words values;
     for (std::size_t t = 0; t + 2 < got.all.size(); ++t) {
@@ -833,7 +833,7 @@ BOOST_AUTO_TEST_CASE(posgen_has_its_golden_sequences) {
     std::string found;
     for (int part = 0; part < 3 && found.empty(); ++part) {
       for (std::int64_t i = 0; i < 60000 && found.empty(); ++i) {
-        const Words all = read(*task, make_example(*task, "posgen", 1, static_cast<TaskSplit>(part), 12, i)).all;
+        const Words all = read(*task, make_example(*task, "posgen", 1, static_cast<Split>(part), 12, i)).all;
         if (join({all.begin() + 1, all.begin() + 5}) == "1 2 3 4") found = join({all.begin() + 1, all.end()});
       }
     }
@@ -846,7 +846,7 @@ BOOST_AUTO_TEST_CASE(beginnings_of_posgen_are_disjoint_between_splits) {
   std::map<int, std::set<std::string>> seen;
   for (int part = 0; part < 3; ++part) {
     for (std::int64_t i = 0; i < 30000; ++i) {
-      const Words all = read(*task, make_example(*task, "posgen", 1, static_cast<TaskSplit>(part), 8, i)).all;
+      const Words all = read(*task, make_example(*task, "posgen", 1, static_cast<Split>(part), 8, i)).all;
       seen[part].insert(join({all.begin() + 1, all.begin() + 5}));
     }
   }
@@ -866,7 +866,7 @@ BOOST_AUTO_TEST_CASE(a_guesser_is_right_by_chance) {
     std::vector<double> shares;
     for (std::int64_t i = 0; i < kExamples; ++i) {
       const std::int64_t length = length_for(generator, *task, random);
-      const TaskExample example = make_example(*task, generator.name, 9, TaskSplit::kTest, length, i);
+      const TaskExample example = make_example(*task, generator.name, 9, Split::kTest, length, i);
       const TaskChance chance = chance_of(example, answers);
       expected_exact += chance.exact;
       expected_token += chance.token;
@@ -900,7 +900,7 @@ BOOST_AUTO_TEST_CASE(a_guesser_is_right_by_chance) {
   }
   const auto chance = [](const char* name, std::int64_t length) {
     const auto task = find_task(name)->make(Json::object());
-    return chance_of(make_example(*task, name, 1, TaskSplit::kTest, length, 0), task->answers()).exact;
+    return chance_of(make_example(*task, name, 1, Split::kTest, length, 0), task->answers()).exact;
   };
   BOOST_TEST(std::abs(chance("sum_mod", 5) - 0.1) < 1e-12);
   BOOST_TEST(std::abs(chance("poly", 5) - 0.1) < 1e-12);
@@ -910,7 +910,7 @@ BOOST_AUTO_TEST_CASE(a_guesser_is_right_by_chance) {
 
 BOOST_AUTO_TEST_CASE(parallel_mode_labels_outputs_without_a_shift) {
   const auto task = find_task("reverse_string")->make({{"mode", "parallel"}});
-  const Read got = read(*task, make_example(*task, "reverse_string", 1, TaskSplit::kTest, 9, 0));
+  const Read got = read(*task, make_example(*task, "reverse_string", 1, Split::kTest, 9, 0));
   BOOST_TEST(got.all.size() == 9u + 1 + 9);
   BOOST_TEST(got.all[9] == "SEP");
   BOOST_TEST(got.labels[9] == "-");
@@ -918,14 +918,15 @@ BOOST_AUTO_TEST_CASE(parallel_mode_labels_outputs_without_a_shift) {
   for (std::size_t i = 10; i < 19; ++i) BOOST_TEST(got.all[i] == "OUT");
   // The same items as in the other mode.
   const auto sequence = find_task("reverse_string")->make(Json::object());
-  BOOST_TEST(join(read(*sequence, make_example(*sequence, "reverse_string", 1, TaskSplit::kTest, 9, 0)).input) == join(got.input));
+  BOOST_TEST(join(read(*sequence, make_example(*sequence, "reverse_string", 1, Split::kTest, 9, 0)).input) ==
+             join(got.input));
 }
 
 BOOST_AUTO_TEST_CASE(what_follows_a_terminator_is_learned_but_not_judged) {
   for (const char* mode : {"sequence", "parallel"}) {
     const auto task = find_task("stack_manip")->make({{"mode", mode}});
     for (std::int64_t i = 0; i < 50; ++i) {
-      const TaskExample example = make_example(*task, "stack_manip", 1, TaskSplit::kTest, 10, i);
+      const TaskExample example = make_example(*task, "stack_manip", 1, Split::kTest, 10, i);
       BOOST_REQUIRE(example.unjudged.size() == example.ids.size());
       bool ended = false;
       for (std::size_t t = 0; t < example.labels.size(); ++t) {
@@ -946,7 +947,7 @@ BOOST_AUTO_TEST_CASE(pairs_of_digit_counts_are_equally_often) {
   std::map<std::pair<std::size_t, std::size_t>, int> seen;
   constexpr int kExamples = 7000;
   for (std::int64_t i = 0; i < kExamples; ++i) {
-    const auto [a, b] = around(read(*task, make_example(*task, "add", 2, TaskSplit::kTrain, 4, i)).input, "+");
+    const auto [a, b] = around(read(*task, make_example(*task, "add", 2, Split::kTrain, 4, i)).input, "+");
     ++seen[{a.size(), b.size()}];
     if (a.size() > 1) BOOST_TEST(a[0] != "0");
   }
@@ -961,7 +962,7 @@ BOOST_AUTO_TEST_CASE(gaps_of_recall_are_short_more_often_than_long) {
   const auto task = find_task("mqar")->make(Json::object());
   std::vector<int> at_gap(28, 0);
   for (std::int64_t i = 0; i < 2000; ++i) {
-    const TaskExample example = make_example(*task, "mqar", 2, TaskSplit::kTrain, 64, i);
+    const TaskExample example = make_example(*task, "mqar", 2, Split::kTrain, 64, i);
     int labels = 0;
     for (std::size_t t = 0; t < 64; ++t) {
       if (example.labels[t] == kUnlabelled) continue;
@@ -981,7 +982,7 @@ BOOST_AUTO_TEST_CASE(copies_of_strings_can_be_asked_by_what_stands_before_the_an
     const auto task = find_task("copy_lm")->make({{"variant", variant}, {"ngram", 3}, {"answer", 4}});
     for (std::int64_t i = 0; i < 200; ++i) {
       std::string text;
-      const Read got = read(*task, make_example(*task, "copy_lm", 2, TaskSplit::kTrain, 20, i));
+      const Read got = read(*task, make_example(*task, "copy_lm", 2, Split::kTrain, 20, i));
       for (const std::string& word : got.all) text += word;
       const std::size_t first = text.find('|'), second = text.find('|', first + 1);
       const std::string s = std::string(variant) == "prefix" ? text.substr(first + 1, second - first - 1) : text.substr(1, first - 1);

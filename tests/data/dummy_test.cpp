@@ -126,12 +126,13 @@ BOOST_AUTO_TEST_CASE(what_tests_hold_out_is_what_the_specification_lists) {
 BOOST_AUTO_TEST_CASE(splits_keep_what_they_promise) {
   const DummyData by_base({.mode = DummyMode::kFixed, .by_base = true}, 42), hard({.mode = DummyMode::kHard}, 42);
   for (std::int64_t i = 0; i < 200; ++i) {
-    BOOST_TEST(DummyData::is_test_base(by_base.row(DummySplit::kTest, i).ids[1]));
-    BOOST_TEST(!DummyData::is_test_base(by_base.row(DummySplit::kTrain, i).ids[1]));
+    BOOST_TEST(DummyData::is_test_base(by_base.row(Split::kTest, i).ids[1]));
+    BOOST_TEST(!DummyData::is_test_base(by_base.row(Split::kTrain, i).ids[1]));
   }
   std::map<std::int64_t, int> befores, afters;
   for (std::int64_t i = 0; i < 2000; ++i) {
-    for (const auto& [split, test] : {std::pair{DummySplit::kTrain, false}, {DummySplit::kValidation, false}, {DummySplit::kTest, true}}) {
+    for (const auto& [split, test] :
+         {std::pair{Split::kTrain, false}, {Split::kValidation, false}, {Split::kTest, true}}) {
       const DummyRow row = hard.row(split, i);
       const std::int64_t a = row.ids[1] - 4, d = row.ids[2] - row.ids[1];
       BOOST_TEST((d >= 1 && d <= 5));
@@ -153,9 +154,9 @@ BOOST_AUTO_TEST_CASE(a_row_depends_on_its_key_alone) {
   const DummyData one({.mode = DummyMode::kSeed}, 42), other({.mode = DummyMode::kSeed}, 43), fixed({.mode = DummyMode::kFixed}, 42);
   int same = 0;
   for (std::int64_t i = 0; i < 200; ++i) {
-    BOOST_TEST((one.row(DummySplit::kTest, i).ids == other.row(DummySplit::kTest, i).ids));     // tests are shared by all seeds
-    BOOST_TEST((one.row(DummySplit::kTrain, i).ids == fixed.row(DummySplit::kTrain, i).ids));   // and rows by both modes
-    same += one.row(DummySplit::kTrain, i).ids == other.row(DummySplit::kTrain, i).ids ? 1 : 0;
+    BOOST_TEST((one.row(Split::kTest, i).ids == other.row(Split::kTest, i).ids));    // tests are shared by all seeds
+    BOOST_TEST((one.row(Split::kTrain, i).ids == fixed.row(Split::kTrain, i).ids));  // and rows by both modes
+    same += one.row(Split::kTrain, i).ids == other.row(Split::kTrain, i).ids ? 1 : 0;
   }
   BOOST_TEST(same < 15);   // of 71 values
 }
@@ -168,7 +169,7 @@ BOOST_AUTO_TEST_CASE(every_id_fits_the_vocabulary_and_every_row_its_length) {
   std::int32_t largest = 0, largest_long = 0;
   for (std::int64_t i = 0; i < 2000; ++i) {
     for (const auto& [data, long_rows] : {std::pair{&hard, false}, {&with_long, true}, {&echo, false}}) {
-      const DummyRow row = data->row(DummySplit::kTest, i, long_rows);
+      const DummyRow row = data->row(Split::kTest, i, long_rows);
       BOOST_TEST(row.ids.size() == 32u);
       const std::int32_t most = *std::max_element(row.ids.begin(), row.ids.end());
       BOOST_TEST(most < data->vocabulary());

@@ -66,7 +66,7 @@ BOOST_AUTO_TEST_CASE(what_is_said_has_the_id_of_what_it_is_said_of) {
     const ChosenTask chosen = choose_task(name);
     const TokenNumbers numbers = token_numbers({{"reads", "coupled"}}, symbol_tokenizer_record(name), "here");
     for (std::int64_t i = 0; i < 20; ++i) {
-      const TaskExample example = make_example(*chosen.task, name, kTaskTestSeed, TaskSplit::kTest, 1 + i, i);
+      const TaskExample example = make_example(*chosen.task, name, kTaskTestSeed, Split::kTest, 1 + i, i);
       const std::vector<std::int64_t> ids(example.ids.begin(), example.ids.end());
       const Numbers found = numbers(ids);
       const auto separator = static_cast<std::size_t>(std::find(ids.begin(), ids.end(), kTaskSep) - ids.begin());

@@ -94,7 +94,7 @@ BOOST_AUTO_TEST_CASE(in_mode_seed_tokens_of_a_row_never_meet_and_in_mode_fixed_r
     const at::NoGradGuard guard;
     at::Tensor ids = at::empty({8, 64}, at::kLong);
     for (std::int64_t b = 0; b < 8; ++b) {
-      const auto row = data.row(data::DummySplit::kTest, b);
+      const auto row = data.row(data::Split::kTest, b);
       for (std::int64_t t = 0; t < 64; ++t) ids[b][t] = row.ids[static_cast<std::size_t>(t)];
     }
     const at::Tensor before = model.logits(model.forward(ids));

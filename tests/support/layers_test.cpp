@@ -209,6 +209,18 @@ BOOST_AUTO_TEST_CASE(includes_of_ours_name_their_folder) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(there_is_one_type_of_splits) {
+  static const std::regex pattern(R"(\benum\s+(class\s+)?\w*Split\b)");
+  std::string found;
+  for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib")) {
+    if (entry.path().extension() != ".h" && entry.path().extension() != ".cpp") continue;
+    const std::string text = (std::stringstream() << std::ifstream(entry.path()).rdbuf()).str();
+    if (std::regex_search(text, pattern))
+      found += entry.path().lexically_relative(pe::test::source_root()).string() + " ";
+  }
+  BOOST_TEST(found == "lib/artifact/split.h ");
+}
+
 BOOST_AUTO_TEST_CASE(a_stage_is_a_thin_program) {
   for (const auto& entry : fs::directory_iterator(pe::test::source_root() / "stages")) {
     if (entry.path().extension() != ".cpp") continue;

@@ -10,7 +10,7 @@ namespace pe::data {
 
 using support::cat;
 
-TaskExample make_example(const AlgorithmicTask& task, std::string_view name, std::uint64_t base_seed, TaskSplit split,
+TaskExample make_example(const AlgorithmicTask& task, std::string_view name, std::uint64_t base_seed, Split split,
                          std::int64_t length, std::int64_t index) {
   support::Xoshiro random(support::make_key({base_seed, support::fnv1a64(name), static_cast<std::uint64_t>(split),
                                              static_cast<std::uint64_t>(length), static_cast<std::uint64_t>(index)}));

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "artifact/split.h"
 #include "support/config.h"
 #include "support/random.h"
 
@@ -24,7 +25,7 @@ constexpr std::int32_t kTaskPad = 0, kTaskBos = 1, kTaskEos = 2, kTaskSep = 3, k
 /// Where nothing is asked.
 constexpr std::int32_t kUnlabelled = -1;
 
-enum class TaskSplit : std::uint64_t { kTrain = 0, kValidation = 1, kTest = 2 };
+using artifact::Split;
 
 /// Items of tests have this base seed in all runs.
 constexpr std::uint64_t kTaskTestSeed = 20260101;
@@ -63,13 +64,13 @@ class AlgorithmicTask {
   /// How often the length is asked for in training, beside the others; 0: there is no such length.
   virtual double weight(std::int64_t length) const { return length >= 1 ? 1 : 0; }
   /// @param length in the task's own terms (symbols, digits, lines, …), with weight > 0
-  virtual TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit split) const = 0;
+  virtual TaskExample example(support::Xoshiro& random, std::int64_t length, Split split) const = 0;
 
   std::int64_t vocabulary() const { return kFirstSymbol + static_cast<std::int64_t>(symbols().size()); }
 };
 
 /// The example with that key.
-TaskExample make_example(const AlgorithmicTask& task, std::string_view name, std::uint64_t base_seed, TaskSplit split,
+TaskExample make_example(const AlgorithmicTask& task, std::string_view name, std::uint64_t base_seed, Split split,
                          std::int64_t length, std::int64_t index);
 
 /// @param answers ids that a guesser chooses from, unless the example has candidates

@@ -68,7 +68,7 @@ class CopyLm final : public QuestionTask {
   }
 
   /// As in the source there is no separator: the input ends with the bar or the n-gram, the answer with a full stop.
-  TaskExample example(support::Xoshiro& random, std::int64_t n, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t n, Split) const override {
     const Symbols input = ask(random, n), target = answer(input);
     ExampleWriter out;
     for (std::size_t i = 0; i + 1 < input.size(); ++i) out.symbol(input[i]);

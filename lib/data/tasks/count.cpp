@@ -59,7 +59,7 @@ class Count final : public QuestionTask {
     }
     return {kValues + value};
   }
-  TaskExample example(support::Xoshiro& random, std::int64_t lines, TaskSplit split) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t lines, Split split) const override {
     TaskExample made = QuestionTask::example(random, lines, split);
     if (max_tokens_ > 0 && static_cast<std::int64_t>(made.ids.size()) > max_tokens_) {
       const auto cut = static_cast<std::ptrdiff_t>(made.ids.size()) - max_tokens_;

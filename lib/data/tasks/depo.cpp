@@ -35,7 +35,7 @@ class Depo final : public AlgorithmicTask {
   }
   std::string part() const override { return "steps"; }
 
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit split) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split split) const override {
     const auto n = static_cast<std::size_t>(length);
     std::vector<Symbols> words;
     std::set<Symbols> taken;
@@ -57,7 +57,7 @@ class Depo final : public AlgorithmicTask {
     const auto first_step = static_cast<std::int32_t>(symbols_) + kLastTokens, ask = first_step + static_cast<std::int32_t>(steps_);
     std::vector<std::pair<std::size_t, std::int32_t>> parts;
     for (const std::uint64_t start : random.sample(n, static_cast<std::uint64_t>(std::min<std::int64_t>(length, kQueries)))) {
-      const std::int64_t k = split == TaskSplit::kTest ? power_of_two(random) : draw_between(random, 1, steps_);
+      const std::int64_t k = split == Split::kTest ? power_of_two(random) : draw_between(random, 1, steps_);
       const Symbols& there = words[(start + static_cast<std::uint64_t>(k)) % n];
       out.symbol(first_step + static_cast<std::int32_t>(k) - 1);
       out.symbols(words[start]);

@@ -57,12 +57,15 @@ std::int64_t DummyData::vocabulary() const {
   return kDummyNumber + (options_.room_for_long ? kLargestLongNumber : kLargestNumber) + 1;
 }
 
-std::int64_t DummyData::rows(DummySplit split) const {
+std::int64_t DummyData::rows(Split split) const {
   const bool hard = options_.mode == DummyMode::kHard;
   switch (split) {
-    case DummySplit::kTrain: return hard ? 7200 : 800;
-    case DummySplit::kValidation: return hard ? 800 : 0;
-    case DummySplit::kTest: break;
+    case Split::kTrain:
+      return hard ? 7200 : 800;
+    case Split::kValidation:
+      return hard ? 800 : 0;
+    case Split::kTest:
+      break;
   }
   return hard ? 2000 : 200;
 }
@@ -113,15 +116,15 @@ DummyRow DummyData::hard_row(std::int64_t a, std::int64_t d, std::int64_t before
   return padded(std::move(ids), std::move(targets), 32);
 }
 
-DummyRow DummyData::row(DummySplit split, std::int64_t index, bool long_rows) const {
+DummyRow DummyData::row(Split split, std::int64_t index, bool long_rows) const {
   const bool hard = options_.mode == DummyMode::kHard;
   const char* task = hard                ? (long_rows ? "dummy_hard_long" : options_.echo ? "dummy_hard_echo" : "dummy_hard")
                      : options_.by_base ? "dummy_fixed"
                                         : "dummy_seed";   // modes seed and fixed have the same rows
-  support::Xoshiro random(support::make_key({split == DummySplit::kTest ? kTestSeed : seed_, support::fnv1a64(task),
+  support::Xoshiro random(support::make_key({split == Split::kTest ? kTestSeed : seed_, support::fnv1a64(task),
                                              static_cast<std::uint64_t>(split), static_cast<std::uint64_t>(length()),
                                              static_cast<std::uint64_t>(index)}));
-  const bool test = split == DummySplit::kTest;
+  const bool test = split == Split::kTest;
   if (!hard) {
     std::int64_t a = 0;
     do {

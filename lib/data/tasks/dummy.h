@@ -15,12 +15,13 @@
 #include <string_view>
 #include <vector>
 
+#include "artifact/split.h"
 #include "support/random.h"
 
 namespace pe::data {
 
 enum class DummyMode { kSeed, kFixed, kHard };
-enum class DummySplit { kTrain = 0, kValidation = 1, kTest = 2 };
+using artifact::Split;
 
 /// Ids that all modes share.
 constexpr std::int32_t kDummyPad = 0, kDummyStart = 1, kDummyMiddle = 2, kDummyEnd = 3;
@@ -61,9 +62,9 @@ class DummyData {
   std::int64_t length() const { return options_.mode == DummyMode::kHard ? 32 : 64; }
   std::int64_t vocabulary() const;
   /// Rows of a split as the definition has them: 800, 0, 200; hard: 7,200, 800, 2,000.
-  std::int64_t rows(DummySplit split) const;
+  std::int64_t rows(Split split) const;
   /// @param long_rows hard: 9 to 16 terms after MIDDLE where training has 3 to 8.
-  DummyRow row(DummySplit split, std::int64_t index, bool long_rows = false) const;
+  DummyRow row(Split split, std::int64_t index, bool long_rows = false) const;
 
   /// Which values of a, and which progressions, are for tests only.
   static bool is_test_base(std::int64_t a);

@@ -17,7 +17,7 @@ class Dyck final : public AlgorithmicTask {
   std::vector<std::int32_t> answers() const override { return ids_of(static_cast<std::int32_t>(kinds_), 2 * kinds_); }
   std::vector<std::int32_t> rivals() const override { return answers(); }
   double weight(std::int64_t n) const override { return n >= 2 && n % 2 == 0 ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     // The automaton of Hewitt et al. with END refused before the length, and closings forced where it would be exceeded.
     Symbols string, stack;

@@ -16,7 +16,7 @@ class FlipFlop final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(3, 5); }
   double weight(std::int64_t length) const override { return length >= 4 && length % 2 == 0 ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     enum : std::int32_t { kWrite, kRead, kIgnore, kZero };
     out.id(kTaskBos);

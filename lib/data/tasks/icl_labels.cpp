@@ -17,7 +17,7 @@ class IclLabels final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(kInputs, kInputs + kLabels); }
 
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     const auto k = static_cast<std::uint64_t>(classes_);
     const std::vector<std::uint64_t> inputs = random.sample(kInputs, kEach * k), labels = random.sample(kLabels, k);
     std::vector<bool> shown(kInputs, false);

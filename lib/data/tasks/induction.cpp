@@ -13,7 +13,7 @@ class InductionHeads final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(0, 16); }
   double weight(std::int64_t n) const override { return n >= 3 ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     constexpr std::int32_t kMark = 16;
     Symbols ids = draw_many(random, length, 16);

@@ -15,7 +15,7 @@ class RepeatedSegment final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(0, alphabet_); }
   double weight(std::int64_t m) const override { return m >= 2 ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     const Symbols segment = draw_many(random, length, alphabet_);
     out.id(kTaskBos);

@@ -6,7 +6,7 @@ std::vector<std::string> InterleavedBrackets::symbols() const {
   return numbered("(", kinds_) + numbered(")", kinds_) + numbered("set", std::int64_t{1} << kinds_);
 }
 
-TaskExample InterleavedBrackets::example(support::Xoshiro& random, std::int64_t length, TaskSplit) const {
+TaskExample InterleavedBrackets::example(support::Xoshiro& random, std::int64_t length, Split) const {
   std::vector<std::int64_t> open(static_cast<std::size_t>(kinds_), 0);
   const auto legal = [&] {
     std::int32_t set = 0;

@@ -90,7 +90,7 @@ class QuestionTask : public AlgorithmicTask {
   virtual Symbols ask(support::Xoshiro& random, std::int64_t length) const = 0;
   virtual Symbols answer(const Symbols& input) const = 0;
 
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     const Symbols input = ask(random, length);
     const Symbols target = answer(input);
     ExampleWriter out;
@@ -120,7 +120,7 @@ class ChomskyTask : public QuestionTask {
 
   std::vector<std::string> symbols() const final { return own_symbols() + std::vector<std::string>{"OUT"}; }
 
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit split) const final {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split split) const final {
     support::Xoshiro same = random;
     const Symbols input = ask(same, length);
     const Symbols target = answer(input);

@@ -20,7 +20,7 @@ class Mano final : public AlgorithmicTask {
   std::vector<std::int32_t> answers() const override { return ids_of(0, kModulus); }
   double weight(std::int64_t n) const override { return n >= 1 && n <= operators_ ? 1 : 0; }
 
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     out.id(kTaskBos);
     out.symbol(kFirstLength + static_cast<std::int32_t>(length) - 1);

@@ -21,7 +21,7 @@ class AssociativeRecall final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(static_cast<std::int32_t>(vocabulary_ / 2), vocabulary_); }
   double weight(std::int64_t n) const override { return n % 2 == 0 && n >= 4 * pairs_ ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     const auto half = static_cast<std::uint64_t>(vocabulary_ / 2), count = static_cast<std::uint64_t>(pairs_);
     const std::vector<std::uint64_t> keys = random.sample(half - 1, count);   // 1 to V/2 - 1

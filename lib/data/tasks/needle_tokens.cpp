@@ -15,7 +15,7 @@ class NeedleTokens final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(96, 160); }
   double weight(std::int64_t n) const override { return n >= 3 * needles_ + 3 ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     constexpr std::int32_t kKeys = 32, kValues = 96, kMark = 160;
     const auto count = static_cast<std::uint64_t>(needles_);

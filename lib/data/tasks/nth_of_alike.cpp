@@ -27,7 +27,7 @@ class NthOfAlike final : public AlgorithmicTask {
   double weight(std::int64_t n) const override { return n >= 4 + 3 * (alike_ + others_) ? 1 : 0; }
   std::string part() const override { return "ordinal"; }
 
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     const std::int32_t key = draw(random, kKeys);
     const auto alike = static_cast<std::size_t>(2 + draw(random, alike_ - 1)), others = static_cast<std::size_t>(others_);
     std::vector<std::int32_t> keys(alike, key), values;

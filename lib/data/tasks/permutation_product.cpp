@@ -45,7 +45,7 @@ class PermutationProduct final : public AlgorithmicTask {
   }
   std::vector<std::string> symbols() const override { return numbered("e", static_cast<std::int64_t>(elements_.size())); }
   std::vector<std::int32_t> answers() const override { return ids_of(0, static_cast<std::int64_t>(elements_.size())); }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     out.id(kTaskBos);
     std::int32_t product = 0;   // the identity comes first

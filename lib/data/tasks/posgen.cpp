@@ -21,7 +21,7 @@ class PosGen final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(0, modulus_); }
   double weight(std::int64_t n) const override { return n > j_ + k_ ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit split) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split split) const override {
     ExampleWriter out;
     // Beginnings of training, validation and test are disjoint: a hash says to which a tuple belongs.
     Symbols start;
@@ -30,7 +30,7 @@ class PosGen final : public AlgorithmicTask {
       std::uint64_t hash = support::fnv1a64("posgen");
       for (const std::int32_t symbol : start) hash = support::mix(hash ^ static_cast<std::uint64_t>(symbol));
       const std::uint64_t part = hash % 10;
-      const TaskSplit belongs = part < 8 ? TaskSplit::kTrain : part == 8 ? TaskSplit::kValidation : TaskSplit::kTest;
+      const Split belongs = part < 8 ? Split::kTrain : part == 8 ? Split::kValidation : Split::kTest;
       if (belongs == split) break;
     }
     const Symbols x = continued(start, length);

@@ -13,7 +13,7 @@ class SymbolBack final : public AlgorithmicTask {
   }
   std::vector<std::int32_t> answers() const override { return ids_of(0, 32); }
   double weight(std::int64_t n) const override { return n >= 2 ? 1 : 0; }
-  TaskExample example(support::Xoshiro& random, std::int64_t length, TaskSplit) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t length, Split) const override {
     ExampleWriter out;
     const std::int64_t back = draw_between(random, 1, std::min<std::int64_t>(16, length - 1));
     const Symbols content = draw_many(random, length, 32);

@@ -17,7 +17,7 @@ class ShiftedTask final : public AlgorithmicTask {
   std::vector<std::string> symbols() const override { return below()->symbols() + std::vector<std::string>{"_"}; }
   std::vector<std::int32_t> answers() const override { return below()->answers(); }
   double weight(std::int64_t n) const override { return below()->weight(n); }
-  TaskExample example(support::Xoshiro& random, std::int64_t n, TaskSplit split) const override {
+  TaskExample example(support::Xoshiro& random, std::int64_t n, Split split) const override {
     const std::unique_ptr<AlgorithmicTask> task = below();
     const auto blanks = random.below(static_cast<std::uint64_t>(blanks_) + 1);
     TaskExample made = task->example(random, n, split);

@@ -74,8 +74,7 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
   const std::int64_t all = wanted.train + wanted.validation;
   std::int64_t done = 0;
   std::uint64_t scored = 0;
-  for (const auto& [split, task_split, count] : {std::tuple{artifact::Split::kTrain, TaskSplit::kTrain, wanted.train},
-                                                 std::tuple{artifact::Split::kValidation, TaskSplit::kValidation, wanted.validation}}) {
+  for (const auto& [split, count] : {std::pair{Split::kTrain, wanted.train}, {Split::kValidation, wanted.validation}}) {
     // Which length stands where: shuffled, so that any part of the data has them all.
     std::vector<std::size_t> order;
     const std::vector<std::int64_t> counts = shares(weights, count);
@@ -88,7 +87,7 @@ void generate(const GenerateConfig& config, artifact::Workspace& workspace) {
         if (support::stop_requested()) throw support::Stopped(false);
         progress.advance("generate: examples", done, all);
       }
-      TaskExample example = make_example(*chosen.task, chosen.name, static_cast<std::uint64_t>(wanted.seed), task_split,
+      TaskExample example = make_example(*chosen.task, chosen.name, static_cast<std::uint64_t>(wanted.seed), split,
                                          lengths[at], index[at]++);
       if (example.ids.size() > window) {
         throw ConfigError(cat("an example of ", lengths[at], " ", chosen.generator->length, " has ", example.ids.size(),

@@ -107,7 +107,8 @@ class Algorithmic final : public Task {
     std::vector<data::TaskExample> examples;
     if (state == status::kOk) {
       for (std::int64_t i = 0; i < examples_; ++i) {
-        examples.push_back(data::make_example(*chosen.task, chosen.name, data::kTaskTestSeed, data::TaskSplit::kTest, length, i));
+        examples.push_back(
+            data::make_example(*chosen.task, chosen.name, data::kTaskTestSeed, data::Split::kTest, length, i));
         // One item that does not fit makes the cell n/a: the others would be a selection.
         if (limit && static_cast<std::int64_t>(examples.back().ids.size()) > *limit) state = status::kPositions;
       }

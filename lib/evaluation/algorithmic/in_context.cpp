@@ -44,15 +44,15 @@ bool InContextPrompts::append(const data::TaskExample& example, InContextItem& i
 }
 
 std::optional<InContextItem> InContextPrompts::item(std::int64_t length, std::int64_t index) const {
-  const auto example = [&](data::TaskSplit split, std::int64_t number) {
+  const auto example = [&](data::Split split, std::int64_t number) {
     return data::make_example(*task_.task, task_.name, data::kTaskTestSeed, split, length, number);
   };
   InContextItem item;
   if (bos_) item.ids.push_back(*bos_);
   for (std::int64_t shot = 0; shot < shots_; ++shot) {
-    if (!append(example(data::TaskSplit::kTrain, index * shots_ + shot), item, false)) return std::nullopt;
+    if (!append(example(data::Split::kTrain, index * shots_ + shot), item, false)) return std::nullopt;
   }
-  const data::TaskExample asked = example(data::TaskSplit::kTest, index);
+  const data::TaskExample asked = example(data::Split::kTest, index);
   if (!append(asked, item, true)) return std::nullopt;
   item.chance = data::chance_of(asked, task_.task->answers());
   return item;

@@ -94,9 +94,7 @@ void SampleGroup::describe(support::FieldVisitor& v) {
   v.field("documents", documents, "Documents of the split whose beginnings are prompts, too.", {.min = 0, .max = 1e6});
   v.field("prompt_tokens", prompt_tokens, "Tokens of each of these beginnings.",
           {.unit = "tokens", .min = 1, .max = 1 << 24});
-  v.choice("split", split,
-           {{"train", DataSplit::kTrain}, {"validation", DataSplit::kValidation}, {"test", DataSplit::kTest}},
-           "Where these documents are taken from.");
+  split_field(v, split, "Where these documents are taken from.");
   v.field("texts", texts, "Texts that are written for each prompt.", {.min = 1, .max = 1e4});
   v.field("tokens", tokens, "Tokens of a text, at most: it ends with the separator of documents.",
           {.unit = "tokens", .min = 1, .max = 1 << 24});
@@ -202,7 +200,7 @@ void sample(const SampleConfig& config, artifact::Workspace& workspace) {
   const artifact::Input& data_input = workspace.input("data");
   const artifact::CheckpointReader checkpoint(model_input.path);
   const data::TokenDataset dataset(data_input.path);
-  require_fit(checkpoint, dataset, data_input.path, data_split(group.split), progress);
+  require_fit(checkpoint, dataset, data_input.path, group.split, progress);
   const std::string weights = model::find_weights(checkpoint, group.weights).prefix;
   const model::ComputeConfig compute = model::resolve(config.compute);
   const model::LanguageModel model =
@@ -220,7 +218,7 @@ void sample(const SampleConfig& config, artifact::Workspace& workspace) {
 
   const std::unique_ptr<data::Tokenizer> tokenizer =
       data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
-  const auto documents = make_shard_documents(dataset, *tokenizer, data_split(group.split));
+  const auto documents = make_shard_documents(dataset, *tokenizer, group.split);
   const std::optional<std::int32_t> bos = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents)->bos();
   std::vector<std::int64_t> ends;
   if (bos) ends.push_back(*bos);

@@ -19,7 +19,7 @@ struct SampleGroup {
   std::vector<std::string> prompts;
   std::int64_t documents = 4;       ///< held-out documents whose beginnings are prompts too
   std::int64_t prompt_tokens = 16;  ///< of each of these
-  DataSplit split = DataSplit::kTest;
+  artifact::Split split = artifact::Split::kTest;
   std::int64_t texts = 1;    ///< for each prompt
   std::int64_t tokens = 64;  ///< at most, of each text
   double temperature = 0.8;  ///< 0: always the likeliest token

@@ -61,9 +61,7 @@ void FactorSearchGroup::describe(support::FieldVisitor& v) {
            "pair on, on that of needles' answers.");
   v.field("factor", config.factor, "Length to reach divided by the training length.", {.min = 1});
   v.check(config.factor > 1, "search.factor must be above 1");
-  v.choice("split", split,
-           {{"train", DataSplit::kTrain}, {"validation", DataSplit::kValidation}, {"test", DataSplit::kTest}},
-           "The texts that candidates are scored on: others than those that are tested later.");
+  split_field(v, split, "The texts that candidates are scored on: others than those that are tested later.");
   v.field("documents", documents, "Texts that a candidate is scored on (longrope2's paper: 10, longrope's: 5).", {.min = 1});
   v.field("depth", depth, "Where needles stand, as a share of the text (longrope2).", {.min = 0, .max = 0.9});
   config.options.describe(v);
@@ -115,7 +113,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   const artifact::CheckpointReader checkpoint(model_input.path);
   const data::TokenDataset dataset(data_input.path);
   artifact::CheckpointMeta meta = checkpoint.meta();
-  require_fit(checkpoint, dataset, data_input.path, data_split(config.search.split), progress);
+  require_fit(checkpoint, dataset, data_input.path, config.search.split, progress);
   const model::ComputeConfig compute = model::resolve(config.compute);
   const at::Device device = model::open_device(compute);
   const model::LanguageModel model = model::load_model(
@@ -124,7 +122,7 @@ void search_factors(const SearchFactorsConfig& config, artifact::Workspace& work
   FactorSearchGroup group = config.search;
   group.seed = group.config.options.seed = model.seed();
   const std::unique_ptr<data::Tokenizer> tokenizer = data::make_tokenizer(dataset.tokenizer(), data_input.path.string());
-  const auto documents = make_shard_documents(dataset, *tokenizer, data_split(group.split));
+  const auto documents = make_shard_documents(dataset, *tokenizer, group.split);
   const auto codec = make_codec(*tokenizer, dataset.tokenizer().bos_before_documents);
   const auto length = static_cast<std::int64_t>(group.config.factor * static_cast<double>(model.config().length));
   const model::SearchTexts texts = search_texts(*documents, *codec, length, group);

@@ -15,7 +15,7 @@ namespace pe::evaluation {
 
 struct FactorSearchGroup {
   model::FactorSearchConfig config;
-  DataSplit split = DataSplit::kValidation;
+  artifact::Split split = artifact::Split::kValidation;
   std::int64_t documents = 3;
   double depth = 0.05;
   std::uint64_t seed = 0;

@@ -53,7 +53,7 @@ class Circuits final : public Task {
                  std::int64_t m) const {
     std::vector<TokenIds> texts;
     for (std::int64_t index = 0; index < sequences_; ++index) {
-      support::Xoshiro random(item_key("circuits", Split::kProbe, m, index));
+      support::Xoshiro random(probe_key("circuits", m, index));
       TokenIds ids;
       if (m <= static_cast<std::int64_t>(pieces.size())) {   // distinct where there are enough: no copy but the second
         for (const std::uint64_t at : random.sample(pieces.size(), static_cast<std::uint64_t>(m))) ids.push_back(pieces[at]);

@@ -41,7 +41,7 @@ std::vector<Octave> octaves(std::int64_t length, std::int64_t most, at::Device d
   for (std::int64_t begin = 0; begin < length; begin = begin == 0 ? 1 : 2 * begin) {
     Octave octave{begin, begin == 0 ? 1 : std::min(2 * begin, length), 0, {}, {}};
     for (std::int64_t d = octave.begin; d < octave.end; ++d) octave.weight += static_cast<double>(length - d);
-    support::Xoshiro random(item_key("frequencies", Split::kProbe, length, begin));
+    support::Xoshiro random(probe_key("frequencies", length, begin));
     std::vector<std::int64_t> queries, keys;
     for (std::int64_t n = 0; n < most; ++n) {   // a causal pair, all alike likely: the nth of those listed by distance
       auto at = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(octave.weight)));

@@ -74,7 +74,7 @@ class LogitDrift final : public Task {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     const auto texts = probe_texts(context.documents, length, length, sequences_, context.text.bos());
     const auto total = static_cast<std::uint64_t>(static_cast<std::int64_t>(texts.size()) * length);
-    support::Xoshiro random(item_key("logit_drift", Split::kProbe, length, pairs_));
+    support::Xoshiro random(probe_key("logit_drift", length, pairs_));
     std::vector<std::vector<std::int64_t>> wanted_q(texts.size()), wanted_k(texts.size());   // rows of each text
     for (std::int64_t n = 0; n < pairs_; ++n) {
       for (auto* wanted : {&wanted_q, &wanted_k}) {

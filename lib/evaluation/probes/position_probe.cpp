@@ -99,8 +99,8 @@ class PositionProbe final : public Task {
   static std::vector<TokenIds> shuffled(std::vector<TokenIds> texts, const std::string& network) {
     if (network != "shuffled") return texts;
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      support::Xoshiro random(item_key("position_probe.shuffled", Split::kProbe, static_cast<std::int64_t>(texts[i].size()),
-                                       static_cast<std::int64_t>(i)));
+      support::Xoshiro random(probe_key("position_probe.shuffled", static_cast<std::int64_t>(texts[i].size()),
+                                        static_cast<std::int64_t>(i)));
       random.shuffle(texts[i]);
     }
     return texts;
@@ -112,7 +112,7 @@ class PositionProbe final : public Task {
     const auto length = static_cast<std::int64_t>(texts.front().size());
     std::vector<at::Tensor> drawn;
     for (std::size_t i = 0; i < texts.size(); ++i) {
-      support::Xoshiro random(item_key("position_probe.rows", Split::kProbe, length, static_cast<std::int64_t>(i)));
+      support::Xoshiro random(probe_key("position_probe.rows", length, static_cast<std::int64_t>(i)));
       std::vector<std::int64_t> rows;
       for (const std::uint64_t row : random.sample(static_cast<std::uint64_t>(length),
                                                    static_cast<std::uint64_t>(std::min(rows_, length)))) {
@@ -169,7 +169,7 @@ class PositionProbe final : public Task {
             read_by_ridge(near, validation.between(0, half), test.between(half, whole), length));
       } else {
         const ClassifierOptions options{.steps = steps_, .batch = batch_};
-        const std::uint64_t key = item_key("position_probe.classifier", Split::kProbe, length, static_cast<std::int64_t>(place));
+        const std::uint64_t key = probe_key("position_probe.classifier", length, static_cast<std::int64_t>(place));
         add(method, "all", train.x.size(0), read_by_classifier(train, test, length, options, key));
       }
     }

@@ -167,7 +167,7 @@ class Reliance final : public Task {
         plain.push_back(window);
         // The last token is the one that is asked for; what may move lies before the `kept` ones in front of it.
         TokenIds moved(window.begin(), window.end() - 1 - kept);
-        support::Xoshiro random(item_key("reliance", Split::kProbe, end, ids[d]));
+        support::Xoshiro random(probe_key("reliance", end, ids[d]));
         random.shuffle(moved);
         std::copy(moved.begin(), moved.end(), window.begin());
         shuffled.push_back(std::move(window));

@@ -146,7 +146,7 @@ std::vector<std::int32_t> with_answer(const TextCodec& codec, const HaystackProm
 }
 
 NumberSource::NumberSource(const TextCodec& codec, int digits) : codec_(codec), digits_(digits) {
-  support::Xoshiro random(item_key("number.probe", Split::kProbe, digits, 0));
+  support::Xoshiro random(probe_key("number.probe", digits, 0));
   std::map<std::int64_t, int> seen;
   int most = 0;
   for (int i = 0; i < kProbes; ++i) {

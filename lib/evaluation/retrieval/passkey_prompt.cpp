@@ -83,7 +83,7 @@ PasskeyBuilder::PasskeyBuilder(const TextCodec& codec, bool spaced_digits, Passk
       question_long_(encoded(codec, text_.question)),
       question_short_(encoded(codec, kQuestionShort)) {
   if (unit_.empty()) throw support::ConfigError("the passkey's filler has no tokens with this tokenizer");
-  support::Xoshiro random(item_key("passkey.probe", Split::kProbe, 0, 0));
+  support::Xoshiro random(probe_key("passkey.probe", 0, 0));
   std::map<std::int64_t, std::int64_t> seen;
   std::vector<std::string> keys;
   for (std::int64_t i = 0; i < kProbeKeys; ++i) {

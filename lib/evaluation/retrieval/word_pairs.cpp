@@ -15,7 +15,7 @@ constexpr std::size_t kTrainedPairs = 24;
 
 std::vector<WordPair> pairs(std::size_t begin, std::size_t end) {
   std::vector<std::string> words = nouns();
-  support::Xoshiro random(item_key("needle_assoc", Split::kProbe, 0, 0));
+  support::Xoshiro random(probe_key("needle_assoc", 0, 0));
   random.shuffle(words);
   std::vector<WordPair> made;
   for (std::size_t i = begin; i < end; ++i) made.push_back({words[2 * i], words[2 * i + 1]});
