@@ -1,6 +1,6 @@
 /// @file
 /// What evaluation found (kind `eval-table`): several named tables in one file. Reports and comparisons are made from
-/// these only. Which tables there are, and their columns, is in evaluation/tables.h; a trial or a document is one row.
+/// these only. Which tables there are, and their columns, is in schema/tables.h; a trial or a document is one row.
 #pragma once
 
 #include "artifact/table.h"

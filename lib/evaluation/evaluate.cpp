@@ -185,7 +185,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
                {"model", identity.digest},
                {"data", dataset.content_digest()}};
   if (extras.reference != nullptr) work["reference"] = extras.reference_name;
-  const std::string journal_identity = support::canonical_hash("pe/evaluation-journal/1", work);
+  const std::string journal_identity = support::canonical_hash("pe/evaluation-journal/2", work);
   const std::filesystem::path name = "evaluation.jsonl";
   if (workspace.resume && *workspace.resume != workspace.work && std::filesystem::exists(*workspace.resume / name)) {
     std::filesystem::copy_file(*workspace.resume / name, workspace.work / name,
@@ -203,7 +203,7 @@ void evaluate(const EvaluateConfig& config, artifact::Workspace& workspace) {
   run_tasks(group, *scorer, *text, *documents, journal, progress, extras);
 
   artifact::Tables tables;
-  tables.tables = make_tables(journal.rows(), identity.row);
+  tables.tables = schema::make_tables(journal.rows(), identity.identity);
   tables.facts = std::move(identity.facts);
   tables.facts.update({{"data_digest", dataset.content_digest()},
                        {"tokenizer_digest", dataset.tokenizer_digest()},

@@ -15,18 +15,18 @@ class Journal final : public Results {
   /// was cut short is dropped.
   Journal(std::filesystem::path path, std::string identity);
 
-  const Rows& item(const std::string& name, const std::function<Rows()>& work) override;
-  void add(const Rows& rows) override;
+  const schema::Rows& item(const std::string& name, const std::function<schema::Rows()>& work) override;
+  void add(const schema::Rows& rows) override { rows_.append(rows); }
 
   /// Everything so far: items in the order in which they were asked for, and what was added.
-  const Rows& rows() const { return rows_; }
+  const schema::Rows& rows() const { return rows_; }
   /// Items that an earlier attempt had done.
   std::size_t recovered() const { return recovered_; }
 
  private:
   std::filesystem::path path_;
-  std::map<std::string, Rows> items_;
-  Rows rows_;
+  std::map<std::string, schema::Rows> items_;
+  schema::Rows rows_;
   std::size_t recovered_ = 0;
 };
 

@@ -19,16 +19,16 @@
 #include "evaluation/items.h"
 #include "evaluation/memory_meter.h"
 #include "evaluation/model_identity.h"
-#include "evaluation/tables.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
 #include "model/language_model.h"
+#include "schema/status.h"
+#include "schema/tables.h"
 #include "support/progress.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
 
-using artifact::Cell;
 using support::cat;
 
 namespace {
@@ -166,18 +166,34 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
   const std::string on = model::device_summary(compute, device);
   progress.note(cat("measuring on ", on));
 
-  Rows rows;
+  const std::string type = dtype == at::kBFloat16 ? "bf16" : "fp32";
+  schema::Rows rows;
   const auto add = [&](const char* path, std::int64_t length, const char* component, const std::vector<double>& times,
-                       const Cell& peak) {
-    rows["cost"].push_back({on, dtype == at::kBFloat16 ? "bf16" : "fp32", path, group.batch, length, component, times.size(),
-                            quantile(times, 0.5), quantile(times, 0.25), quantile(times, 0.75), peak, status::kOk});
+                       std::int64_t peak) {
+    rows.add(schema::Cost{.device = on,
+                          .dtype = type,
+                          .path = path,
+                          .batch = group.batch,
+                          .length = length,
+                          .component = component,
+                          .reps = std::ssize(times),
+                          .median_ms = quantile(times, 0.5),
+                          .p25_ms = quantile(times, 0.25),
+                          .p75_ms = quantile(times, 0.75),
+                          .peak_bytes = peak,
+                          .status = schema::status::kOk});
   };
   const auto limit = model.encoding().facts().max_positions;
   for (const std::int64_t length : group.lengths) {
     if (limit && length > *limit) {
       for (const char* path : {"unfused", "best"}) {
-        rows["cost"].push_back({on, dtype == at::kBFloat16 ? "bf16" : "fp32", path, group.batch, length, "forward", 0, Cell(),
-                                Cell(), Cell(), Cell(), status::kPositions});
+        rows.add(schema::Cost{.device = on,
+                              .dtype = type,
+                              .path = path,
+                              .batch = group.batch,
+                              .length = length,
+                              .component = "forward",
+                              .status = schema::status::kPositions});
       }
       continue;
     }
@@ -199,26 +215,26 @@ void measure(const MeasureConfig& config, artifact::Workspace& workspace) {
       const Timings attention = take_turns([&](bool with) { bench.attend(with, best); });
       std::vector<double> encode;
       for (std::size_t i = 0; i < attention.with.size(); ++i) encode.push_back(attention.with[i] - attention.without[i]);
-      const auto peak = [&](bool with) { return Cell(memory_of([&] { bench.attend(with, best); }).peak); };
+      const auto peak = [&](bool with) { return memory_of([&] { bench.attend(with, best); }).peak; };
       const std::int64_t without = memory_of([&] { bench.attend(false, best); }).peak;
-      add(path, length, "encode", encode, Cell(memory_of([&] { bench.attend(true, best); }).peak - without));
+      add(path, length, "encode", encode, memory_of([&] { bench.attend(true, best); }).peak - without);
       add(path, length, "attention", attention.without, peak(false));
       const Timings forward = take_turns([&](bool with) { bench.forward(with, best); });
-      add(path, length, "forward", forward.with, Cell(memory_of([&] { bench.forward(true, best); }).peak));
-      add(path, length, "forward_none", forward.without, Cell(memory_of([&] { bench.forward(false, best); }).peak));
+      add(path, length, "forward", forward.with, memory_of([&] { bench.forward(true, best); }).peak);
+      add(path, length, "forward_none", forward.without, memory_of([&] { bench.forward(false, best); }).peak);
       progress.note(cat(length, " tokens, ", path, ": encode ", support::shortest(std::round(100 * quantile(encode, 0.5)) / 100),
                         " ms, forward ", support::shortest(std::round(100 * quantile(forward.with, 0.5)) / 100), " ms"));
     }
     if (group.training_step) {
       const Timings step = take_turns([&](bool with) { bench.train(with); });
-      add("best", length, "training_step", step.with, Cell(memory_of([&] { bench.train(true); }).peak));
-      add("best", length, "training_step_none", step.without, Cell(memory_of([&] { bench.train(false); }).peak));
+      add("best", length, "training_step", step.with, memory_of([&] { bench.train(true); }).peak);
+      add("best", length, "training_step_none", step.without, memory_of([&] { bench.train(false); }).peak);
     }
   }
 
   ModelIdentity identity = identify(checkpoint, input);
   artifact::Tables tables;
-  tables.tables = make_tables(rows, identity.row);
+  tables.tables = schema::make_tables(rows, identity.identity);
   tables.facts = std::move(identity.facts);
   artifact::write_eval_tables(workspace.output("cost"), workspace.recipe, tables);
 }

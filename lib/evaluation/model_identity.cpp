@@ -16,7 +16,7 @@ ModelIdentity identify(const artifact::CheckpointReader& checkpoint, const artif
   const std::string run_id =
                         identity.digest.substr(0, 12) + (others ? support::cat("-", model::weights_name(weights)) : ""),
                     encoding = encodings::encoding_name(meta.encoding);
-  identity.row = {run_id, encoding, static_cast<std::int64_t>(model::seed_of(checkpoint)), stored.step};
+  identity.identity = {run_id, encoding, static_cast<std::int64_t>(model::seed_of(checkpoint)), stored.step};
   identity.facts = {{"run_id", run_id},
                     {"model_digest", identity.digest},
                     {"encoding", meta.encoding},

@@ -6,14 +6,14 @@
 
 #include "artifact/checkpoint.h"
 #include "artifact/workspace.h"
-#include "evaluation/tables.h"
 #include "model/checkpoint_io.h"
+#include "schema/row.h"
 
 namespace pe::evaluation {
 
 struct ModelIdentity {
   std::string digest;  ///< content digest of the checkpoint
-  Row row;             ///< in the order of identity_columns()
+  schema::Identity identity;
   Json facts;  ///< run_id, model_digest, encoding, pe, train_length, step, tokens_seen; weights where these are not the
                ///< last ones
 };

@@ -1,6 +1,6 @@
 /// @file
-/// A task of an evaluation: what it measures, its options, its rows. One file in `tasks/` and one line in the list of
-/// this folder's meson.build.
+/// A task of an evaluation: what it measures, its options, its rows. One file in the folder of its subject and one line
+/// in the list of this folder's meson.build.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 #include "evaluation/model_variants.h"
 #include "evaluation/scorer.h"
 #include "evaluation/settings.h"
-#include "evaluation/tables.h"
 #include "evaluation/text_codec.h"
+#include "schema/status.h"
+#include "schema/tables.h"
 #include "support/config.h"
 #include "support/progress.h"
 
@@ -24,6 +25,8 @@ class LanguageModel;
 
 namespace pe::evaluation {
 
+namespace status = schema::status;
+
 /// Rows in the making. A task's work is cut into items; an item that an interrupted evaluation finished is not done
 /// again, its rows come from the journal in the work folder.
 class Results {
@@ -32,10 +35,17 @@ class Results {
 
   /// Calls `work` for rows that are not there yet, keeps and returns what it gives. `name` is unique in the evaluation.
   /// @throws Stopped when a stop was requested.
-  virtual const Rows& item(const std::string& name, const std::function<Rows()>& work) = 0;
+  virtual const schema::Rows& item(const std::string& name, const std::function<schema::Rows()>& work) = 0;
 
   /// Rows that follow from items and need no journal.
-  virtual void add(const Rows& rows) = 0;
+  virtual void add(const schema::Rows& rows) = 0;
+
+  template <typename T>
+  void add_row(T row) {
+    schema::Rows rows;
+    rows.add(std::move(row));
+    add(rows);
+  }
 };
 
 struct TaskContext {

@@ -277,16 +277,14 @@ class NoCodec final : public evaluation::TextCodec {
 
 class KeptRows final : public evaluation::Results {
  public:
-  const evaluation::Rows& item(const std::string& name, const std::function<evaluation::Rows()>& work) override {
+  const schema::Rows& item(const std::string& name, const std::function<schema::Rows()>& work) override {
     return items_[name] = work();
   }
-  void add(const evaluation::Rows& more) override {
-    for (const auto& [table, list] : more) rows[table].insert(rows[table].end(), list.begin(), list.end());
-  }
-  evaluation::Rows rows;
+  void add(const schema::Rows& more) override { rows.append(more); }
+  schema::Rows rows;
 
  private:
-  std::map<std::string, evaluation::Rows> items_;
+  std::map<std::string, schema::Rows> items_;
 };
 
 /// Options under which an encoding does its work, where the defaults make it another.
@@ -320,10 +318,9 @@ int evaluate_far(const std::string& encoding, std::int64_t layers) {
     const double seconds = seconds_of([&] {
       evaluation::run_tasks(group, *scorer, NoCodec(), FarDocument(config.vocabulary), results, support::silent_progress());
     });
-    const auto& cell = results.rows.at("lm_summary").at(0).back().value();
-    const auto* status = std::get_if<std::string>(&cell);
-    if (status != nullptr && *status == "na_positions") continue;   // a bounded table: as long as the text, then
-    fmt::print("{{\"train\": {}, \"seconds\": {}, \"status\": \"{}\"}}\n", train, seconds, status == nullptr ? "" : *status);
+    const std::string& status = results.rows.of<schema::LmSummary>().at(0).status;
+    if (status == schema::status::kPositions) continue;  // a bounded table: as long as the text, then
+    fmt::print("{{\"train\": {}, \"seconds\": {}, \"status\": \"{}\"}}\n", train, seconds, status);
     return 0;
   }
   return 1;

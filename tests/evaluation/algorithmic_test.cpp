@@ -38,7 +38,7 @@ Rows run(const Json& task, Scorer& scorer, const Json& options) {
   MemoryResults results;
   run_tasks(config.eval, scorer, ByteCodec(), FakeDocuments({}), results, support::silent_progress(),
             {.trained_task = task});
-  return results.rows;
+  return cells_of(results.rows);
 }
 
 double value(const std::string& table, const Row& row, const std::string& column) { return number(cell(table, row, column)); }
@@ -53,7 +53,7 @@ static Rows ask(Scorer& scorer, const Json& options, std::int64_t context) {
       Json{{"eval", {{"tasks", {"algorithmic"}}, {"context", {context}}, {"algorithmic", options}}}});
   MemoryResults results;
   run_tasks(config.eval, scorer, ByteCodec(), FakeDocuments({}), results, support::silent_progress(), {});
-  return results.rows;
+  return cells_of(results.rows);
 }
 
 BOOST_AUTO_TEST_SUITE(algorithmic)

@@ -151,29 +151,53 @@ class FakeDocuments final : public DocumentSource {
 /// Keeps rows in memory.
 class MemoryResults final : public Results {
  public:
-  const Rows& item(const std::string& name, const std::function<Rows()>& work) override {
+  const schema::Rows& item(const std::string& name, const std::function<schema::Rows()>& work) override {
     names.push_back(name);
     add(items_[name] = work());
     return items_[name];
   }
-  void add(const Rows& more) override {
-    for (const auto& [table, list] : more) rows[table].insert(rows[table].end(), list.begin(), list.end());
-  }
+  void add(const schema::Rows& more) override { rows.append(more); }
 
-  Rows rows;
+  schema::Rows rows;
   std::vector<std::string> names;
 
  private:
-  std::map<std::string, Rows> items_;
+  std::map<std::string, schema::Rows> items_;
 };
 
-/// The column of a table that a name stands for, in a row as tasks write it.
+/// Rows as an artifact has them, without the identity in front.
+using Row = std::vector<artifact::Cell>;
+using Rows = std::map<std::string, std::vector<Row>>;
+
+inline Rows cells_of(const schema::Rows& rows) {
+  Rows all;
+  const std::size_t front = schema::columns_of<schema::Identity>().size();
+  for (const artifact::Table& table : schema::make_tables(rows, {})) {
+    for (std::size_t row = 0; row < table.rows(); ++row) {
+      Row cells;
+      for (std::size_t i = front; i < table.columns().size(); ++i) cells.push_back(table.cell(row, i));
+      all[table.name()].push_back(std::move(cells));
+    }
+  }
+  return all;
+}
+
+/// The column of a table that a name stands for, in a row of it.
 inline const artifact::Cell& cell(const std::string& table, const Row& row, const std::string& column) {
-  const auto& columns = table_layout(table).columns;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (columns[i].name == column) return row.at(i);
+  for (const schema::Layout& layout : schema::layouts()) {
+    if (layout.name != table) continue;
+    for (std::size_t i = 0; i < layout.columns.size(); ++i) {
+      if (layout.columns[i].name == column) return row.at(i);
+    }
   }
   throw std::logic_error("no column " + column + " in " + table);
+}
+
+/// NaN when the cell is missing or text.
+inline double number(const artifact::Cell& cell) {
+  if (const auto* integer = std::get_if<std::int64_t>(&cell.value())) return static_cast<double>(*integer);
+  if (const auto* real = std::get_if<double>(&cell.value())) return *real;
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 inline std::string text(const artifact::Cell& cell) {

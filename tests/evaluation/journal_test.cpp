@@ -7,25 +7,22 @@
 #include "support/temp_folder.h"
 
 using namespace pe::evaluation;
-using pe::artifact::Cell;
+namespace schema = pe::schema;
 
 namespace {
 
-Rows some_rows() {
-  return {{"lm_doc", {{"test", 1, 0.1 + 0.2, Cell()}, {"a \"b\"\n", -7, std::numeric_limits<double>::infinity(), 1e-300}}}};
+schema::Rows some_rows() {
+  schema::Rows rows;
+  rows.add(schema::LmDocument{.corpus = "test", .length = 1, .nll_sum = 0.1 + 0.2});
+  rows.add(schema::LmDocument{.corpus = "a \"b\"\n", .doc_id = -7, .nll_sum = std::numeric_limits<double>::infinity()});
+  rows.add(schema::LmSummary{.nll_mean = 1e-300});  // with missing numbers
+  return rows;
 }
 
-bool same(const Rows& a, const Rows& b) {
-  if (a.size() != b.size()) return false;
-  for (const auto& [table, list] : a) {
-    if (b.count(table) == 0 || b.at(table).size() != list.size()) return false;
-    for (std::size_t row = 0; row < list.size(); ++row) {
-      for (std::size_t i = 0; i < list[row].size(); ++i) {
-        if (list[row][i].value() != b.at(table)[row][i].value()) return false;
-      }
-    }
-  }
-  return true;
+bool same(const schema::Rows& a, const schema::Rows& b) {
+  return a.to_json() == b.to_json() &&
+         a.of<schema::LmDocument>().at(1).nll_sum == b.of<schema::LmDocument>().at(1).nll_sum &&
+         a.of<schema::LmSummary>().at(0).n_docs == b.of<schema::LmSummary>().at(0).n_docs;
 }
 
 }  // namespace
@@ -41,7 +38,7 @@ BOOST_AUTO_TEST_CASE(a_finished_item_is_not_done_again_and_comes_back_exactly) {
   Journal second(folder / "j.jsonl", "me");
   BOOST_TEST(second.recovered() == 1);
   bool done = false;
-  const Rows& rows = second.item("a", [&] {
+  const schema::Rows& rows = second.item("a", [&] {
     done = true;
     return some_rows();
   });
@@ -76,18 +73,6 @@ BOOST_AUTO_TEST_CASE(rows_of_another_config_are_left_alone) {
     first.item("a", some_rows);
   }
   BOOST_TEST(Journal(folder / "j.jsonl", "another").recovered() == 0);
-}
-
-BOOST_AUTO_TEST_CASE(tables_begin_with_the_identity_and_nan_is_missing) {
-  const Rows rows = {{"algo_trial", {{"copy", "test", 64, 0, 31, 1.0, 31.0, 31,
-                                      std::numeric_limits<double>::quiet_NaN()}}}};
-  const auto tables = make_tables(rows, {"0123456789ab", "rope", 42, 100});
-  BOOST_REQUIRE_EQUAL(tables.size(), 1);
-  BOOST_TEST(tables[0].name() == "algo_trial");
-  BOOST_TEST(tables[0].texts("run_id").at(0) == "0123456789ab");
-  BOOST_TEST(tables[0].integers("step").at(0) == 100);
-  BOOST_TEST(tables[0].integers("size").at(0) == 31);
-  BOOST_TEST(tables[0].missing(0, tables[0].column("nll_sum")));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -27,7 +27,7 @@ Rows run(const std::string& task, Scorer& scorer, Json options, const DocumentSo
   const auto config = pe::support::make_config<EvalConfig>(Json{{"eval", options}});
   MemoryResults results;
   run_tasks(config.eval, scorer, ByteCodec(), documents, results, pe::support::silent_progress());
-  return results.rows;
+  return cells_of(results.rows);
 }
 
 double value(const std::string& table, const Row& row, const std::string& column) { return number(cell(table, row, column)); }

@@ -21,7 +21,7 @@ inline Rows run(const std::string& task, Scorer& scorer, Json options, const Doc
   const auto config = support::make_config<EvalConfig>(Json{{"eval", options}});
   MemoryResults results;
   run_tasks(config.eval, scorer, codec, documents, results, support::silent_progress(), extras);
-  return results.rows;
+  return cells_of(results.rows);
 }
 
 }  // namespace pe::evaluation::testing

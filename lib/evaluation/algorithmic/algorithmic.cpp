@@ -22,8 +22,27 @@ using support::cat;
 using support::kMissing;
 constexpr double kSolved = 0.9;      // of len90
 constexpr double kConfident = 0.8;   // Hewitt et al. 2020
-constexpr const char* kByPart = "algorithmic.by_part";           // rows that only the journal sees: part, correct, all
-constexpr const char* kByDistance = "algorithmic.by_distance";   // rows that only the journal sees: distance, confident, all
+
+/// Labels of a part of an example, or at a distance from what decides them; only the journal sees these rows.
+struct LabelCounts {
+  std::int64_t number = 0;  ///< of the part; tokens back
+  std::int64_t hits = 0;    ///< right answers; confident ones
+  std::int64_t all = 0;
+
+  double share() const { return static_cast<double>(hits) / static_cast<double>(all); }
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    column("number", row.number, "", "of the part; tokens back");
+    column("hits", row.hits, "", "right answers; confident ones");
+    column("all", row.all, "", "all labels");
+  }
+};
+struct PartCounts : LabelCounts {
+  static constexpr const char* kName = "algorithmic.by_part";
+};
+struct DistanceCounts : LabelCounts {
+  static constexpr const char* kName = "algorithmic.by_distance";
+};
 
 /// What the task's own tables are called where there is no task.
 constexpr const char* kNoTask = "algorithmic";
@@ -60,7 +79,7 @@ class Algorithmic final : public Task {
     if (context.trained_task.is_null()) {
       // The rows say that it was asked for and why there is nothing.
       context.progress.warn("algorithmic: the model reads text; eval.algorithmic.in_context names tasks to ask it in its own tokens");
-      context.results.add(missing(kNoTask, 0, status::kVocabulary));
+      context.results.add_row(missing(kNoTask, 0, status::kVocabulary));
       return;
     }
     Json value = context.trained_task;
@@ -115,10 +134,10 @@ class Algorithmic final : public Task {
     }
     if (state != status::kOk) {
       context.progress.note(cat(chosen.name, " at ", length, " ", chosen.generator->length, ": ", state));
-      context.results.add(missing(chosen.name, length, state));
+      context.results.add_row(missing(chosen.name, length, state));
       return {length, kMissing, kMissing, state};
     }
-    const Rows& rows = context.results.item(cat("algorithmic/", chosen.name, "/", length), [&] {
+    const schema::Rows& rows = context.results.item(cat("algorithmic/", chosen.name, "/", length), [&] {
       std::vector<Sequence> sequences;
       for (const data::TaskExample& example : examples) {
         Sequence sequence;
@@ -129,7 +148,7 @@ class Algorithmic final : public Task {
         sequences.push_back(std::move(sequence));
       }
       const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
-      Rows made;
+      schema::Rows made;
       std::map<std::int32_t, std::pair<std::int64_t, std::int64_t>> by_distance, by_part;
       for (std::size_t i = 0; i < scores.size(); ++i) {
         double correct = 0, judged = 0, nll = 0;
@@ -153,29 +172,33 @@ class Algorithmic final : public Task {
           }
           ++target;
         }
-        made["algo_trial"].push_back({chosen.name, "test", length, static_cast<std::int64_t>(i),
-                                      static_cast<std::int64_t>(examples[i].ids.size()), scores[i].exact, correct,
-                                      static_cast<std::int64_t>(judged), nll});
+        made.add(schema::AlgoTrial{.task = chosen.name,
+                                   .split = "test",
+                                   .length = length,
+                                   .trial = static_cast<std::int64_t>(i),
+                                   .size = std::ssize(examples[i].ids),
+                                   .em = scores[i].exact,
+                                   .token_correct = correct,
+                                   .token_total = static_cast<std::int64_t>(judged),
+                                   .nll_sum = nll});
       }
       for (const auto& [part, counts] : by_part) {
-        made[kByPart].push_back({static_cast<std::int64_t>(part), counts.first, counts.second});
+        made.add(PartCounts{{part, counts.first, counts.second}});
       }
       for (const auto& [distance, counts] : by_distance) {
-        made[kByDistance].push_back({static_cast<std::int64_t>(distance), counts.first, counts.second});
+        made.add(DistanceCounts{{distance, counts.first, counts.second}});
       }
       return made;
     });
-    if (const auto found = rows.find(kByPart); found != rows.end()) {
-      for (const Row& row : found->second) {
-        context.results.add({{"algo_length", {{chosen.name, cat(chosen.task->part(), "_", std::llround(number(row[0])), "_", length),
-                                               number(row[1]) / number(row[2]), status::kOk}}}});
-      }
+    for (const PartCounts& counts : rows.of<PartCounts>()) {
+      context.results.add_row(schema::AlgoLength{chosen.name, cat(chosen.task->part(), "_", counts.number, "_", length),
+                                                 counts.share(), status::kOk});
     }
-    if (const auto found = rows.find(kByDistance); found != rows.end()) {
+    if (const auto& distances = rows.of<DistanceCounts>(); !distances.empty()) {
       double shares = 0;
-      for (const Row& row : found->second) shares += number(row[1]) / number(row[2]);
-      context.results.add({{"algo_length", {{chosen.name, cat("confident_", length),
-                                             shares / static_cast<double>(found->second.size()), status::kOk}}}});
+      for (const DistanceCounts& counts : distances) shares += counts.share();
+      context.results.add_row(schema::AlgoLength{chosen.name, cat("confident_", length),
+                                                 shares / static_cast<double>(distances.size()), status::kOk});
     }
     double chance_exact = 0, chance_token = 0;
     const std::vector<std::int32_t> answers = chosen.task->answers();
@@ -185,7 +208,7 @@ class Algorithmic final : public Task {
       chance_token += chance.token;
     }
     const auto n = static_cast<double>(examples.size());
-    return summarise(context, chosen.name, length, rows.at("algo_trial"), {chance_exact / n, chance_token / n});
+    return summarise(context, chosen.name, length, rows.of<schema::AlgoTrial>(), {chance_exact / n, chance_token / n});
   }
 
   /// A task that the model was not trained on, by lengths, after solved examples.
@@ -215,27 +238,29 @@ class Algorithmic final : public Task {
       }
       if (state != status::kOk) {
         context.progress.note(cat(name, " at ", length, " ", chosen.generator->length, ": ", state));
-        context.results.add(missing(name, length, state));
+        context.results.add_row(missing(name, length, state));
         continue;
       }
-      const Rows& rows = context.results.item(cat("algorithmic/", name, "/", length), [&] { return ask(context, name, length, items); });
+      const schema::Rows& rows = context.results.item(cat("algorithmic/", name, "/", length),
+                                                      [&] { return ask(context, name, length, items); });
       data::TaskChance chance;
       for (const InContextItem& item : items) {
         chance.exact += item.chance.exact / static_cast<double>(items.size());
         chance.token += item.chance.token / static_cast<double>(items.size());
       }
-      summarise(context, name, length, rows.at("algo_trial"), chance);
+      summarise(context, name, length, rows.of<schema::AlgoTrial>(), chance);
     }
   }
 
   /// A symbol is right when each of its tokens is; over draws the smallest share is what can be said.
-  static Rows ask(TaskContext& context, const std::string& name, std::int64_t length, const std::vector<InContextItem>& items) {
+  static schema::Rows ask(TaskContext& context, const std::string& name, std::int64_t length,
+                          const std::vector<InContextItem>& items) {
     std::vector<Sequence> sequences;
     for (const InContextItem& item : items) {
       sequences.push_back({item.ids, item.answer_begin, static_cast<std::int64_t>(item.ids.size())});
     }
     const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
-    Rows made;
+    schema::Rows made;
     for (std::size_t i = 0; i < items.size(); ++i) {
       double exact = 1, correct = 0, nll = 0;
       std::int64_t judged = 0;
@@ -252,36 +277,53 @@ class Algorithmic final : public Task {
         nll += loss;
         ++judged;
       }
-      made["algo_trial"].push_back({name, "test", length, static_cast<std::int64_t>(i),
-                                    static_cast<std::int64_t>(items[i].ids.size()), exact, correct, judged, nll});
+      made.add(schema::AlgoTrial{.task = name,
+                                 .split = "test",
+                                 .length = length,
+                                 .trial = static_cast<std::int64_t>(i),
+                                 .size = std::ssize(items[i].ids),
+                                 .em = exact,
+                                 .token_correct = correct,
+                                 .token_total = judged,
+                                 .nll_sum = nll});
     }
     return made;
   }
 
-  static Point summarise(TaskContext& context, const std::string& name, std::int64_t length, const std::vector<Row>& trials,
-                         const data::TaskChance& chance) {
+  static Point summarise(TaskContext& context, const std::string& name, std::int64_t length,
+                         const std::vector<schema::AlgoTrial>& trials, const data::TaskChance& chance) {
     double exact = 0, correct = 0, judged = 0;
     std::vector<double> nll, targets;
-    for (const Row& row : trials) {
-      exact += number(row[5]);
-      correct += number(row[6]);
-      targets.push_back(number(row[7]));
+    for (const schema::AlgoTrial& row : trials) {
+      exact += row.em;
+      correct += row.token_correct;
+      targets.push_back(static_cast<double>(row.token_total));
       judged += targets.back();
-      nll.push_back(number(row[8]));
+      nll.push_back(row.nll_sum);
     }
     const auto n = static_cast<double>(trials.size());
     const statistics::Ratio per_target = statistics::ratio_of_sums(nll, targets);
     const statistics::Interval interval = statistics::wilson(exact, n);
-    context.results.add({{"algo_summary",
-                          {{name, "test", length, trials.size(), exact / n, correct / judged, per_target.value,
-                            chance.exact, chance.token, interval.low, interval.high, per_target.se,
-                            std::isfinite(per_target.value) ? status::kOk : status::kOverflow}}}});
+    context.results.add_row(
+        schema::AlgoSummary{.task = name,
+                            .split = "test",
+                            .length = length,
+                            .n = std::ssize(trials),
+                            .em = exact / n,
+                            .token_acc = correct / judged,
+                            .nll_target = per_target.value,
+                            .chance_em = chance.exact,
+                            .chance_tok = chance.token,
+                            .em_lo = interval.low,
+                            .em_hi = interval.high,
+                            .se_nll = per_target.se,
+                            .status = std::isfinite(per_target.value) ? status::kOk : status::kOverflow});
     context.progress.advance(cat(name, ": lengths"), length, length);
     return {length, exact / n, correct / judged, status::kOk};
   }
 
   /// Means beyond training, and how far exact match stays at 0.9.
-  static Rows reach(const std::string& name, const std::vector<Point>& curve, std::int64_t trained) {
+  static schema::Rows reach(const std::string& name, const std::vector<Point>& curve, std::int64_t trained) {
     double exact = 0, token = 0, beyond = 0, len90 = kMissing;
     bool whole = true, solved = true;
     for (const Point& point : curve) {
@@ -293,9 +335,9 @@ class Algorithmic final : public Task {
       token += point.token;
       beyond += 1;
     }
-    Rows rows;
+    schema::Rows rows;
     const auto add = [&](const char* measure, double value, const char* otherwise) {
-      rows["algo_length"].push_back({name, measure, value, std::isnan(value) ? otherwise : status::kOk});
+      rows.add(schema::AlgoLength{name, measure, value, std::isnan(value) ? otherwise : status::kOk});
     };
     const char* why = beyond == 0 ? status::kUncovered : status::kPositions;
     add("ood_mean_em", beyond > 0 && whole ? exact / beyond : kMissing, why);
@@ -305,9 +347,8 @@ class Algorithmic final : public Task {
     return rows;
   }
 
-  static Rows missing(const std::string& name, std::int64_t length, const char* state) {
-    return {{"algo_summary",
-             {{name, "test", length, 0, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, state}}}};
+  static schema::AlgoSummary missing(const std::string& name, std::int64_t length, const char* state) {
+    return {.task = name, .split = "test", .length = length, .status = state};
   }
 
   std::vector<std::int64_t> lengths_;

@@ -36,21 +36,19 @@ class Copy final : public Task {
       else if (n > static_cast<std::int64_t>(pieces.size())) state = status::kVocabulary;
       if (state != status::kOk) {
         context.progress.note(cat("copy at ", length, " tokens: ", state));
-        context.results.add({{"algo_summary",
-                              {{"copy", "test", length, 0, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing,
-                                kMissing, kMissing, state}}}});
+        context.results.add_row(
+            schema::AlgoSummary{.task = "copy", .split = "test", .length = length, .status = state});
         continue;
       }
-      const Rows& rows = context.results.item(cat("copy/", length), [&] {
-        return trials_at(context, length, n, pieces, newline);
-      });
-      summarise(context, length, n, rows.at("algo_trial"));
+      const schema::Rows& rows =
+          context.results.item(cat("copy/", length), [&] { return trials_at(context, length, n, pieces, newline); });
+      summarise(context, length, n, rows.of<schema::AlgoTrial>());
     }
   }
 
  private:
-  Rows trials_at(TaskContext& context, std::int64_t length, std::int64_t n, const std::vector<std::int32_t>& pieces,
-                 const std::vector<std::int32_t>& newline) const {
+  schema::Rows trials_at(TaskContext& context, std::int64_t length, std::int64_t n,
+                         const std::vector<std::int32_t>& pieces, const std::vector<std::int32_t>& newline) const {
     std::vector<Sequence> sequences;
     for (std::int64_t trial = 0; trial < trials_; ++trial) {
       support::Xoshiro random(item_key("copy", Split::kTest, length, trial));
@@ -68,34 +66,53 @@ class Copy final : public Task {
       sequences.push_back(std::move(sequence));
     }
     const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
-    Rows rows;
+    schema::Rows rows;
     for (std::size_t trial = 0; trial < scores.size(); ++trial) {
       double correct = 0, nll = 0;
       for (double value : scores[trial].correct) correct += value;
       for (double value : scores[trial].nll) nll += value;
-      rows["algo_trial"].push_back({"copy", "test", length, trial, n, scores[trial].exact, correct, n, nll});
+      rows.add(schema::AlgoTrial{.task = "copy",
+                                 .split = "test",
+                                 .length = length,
+                                 .trial = static_cast<std::int64_t>(trial),
+                                 .size = n,
+                                 .em = scores[trial].exact,
+                                 .token_correct = correct,
+                                 .token_total = n,
+                                 .nll_sum = nll});
     }
     return rows;
   }
 
-  static void summarise(TaskContext& context, std::int64_t length, std::int64_t n, const std::vector<Row>& trials) {
+  static void summarise(TaskContext& context, std::int64_t length, std::int64_t n,
+                        const std::vector<schema::AlgoTrial>& trials) {
     double exact = 0, correct = 0;
     std::vector<double> nll, targets;
-    for (const Row& row : trials) {
-      exact += number(row[5]);
-      correct += number(row[6]);
-      targets.push_back(number(row[7]));
-      nll.push_back(number(row[8]));
+    for (const schema::AlgoTrial& row : trials) {
+      exact += row.em;
+      correct += row.token_correct;
+      targets.push_back(static_cast<double>(row.token_total));
+      nll.push_back(row.nll_sum);
     }
     const double count = static_cast<double>(trials.size());
     const statistics::Ratio per_target = statistics::ratio_of_sums(nll, targets);
     const statistics::Interval interval = statistics::wilson(exact, count);
     const double pieces = static_cast<double>(n);
     // Whoever guesses among the pieces shown is right one time in n, and on all n of them almost never.
-    context.results.add({{"algo_summary",
-                          {{"copy", "test", length, trials.size(), exact / count, correct / (count * pieces),
-                            per_target.value, std::pow(1 / pieces, pieces), 1 / pieces, interval.low, interval.high,
-                            per_target.se, std::isfinite(per_target.value) ? status::kOk : status::kOverflow}}}});
+    context.results.add_row(
+        schema::AlgoSummary{.task = "copy",
+                            .split = "test",
+                            .length = length,
+                            .n = std::ssize(trials),
+                            .em = exact / count,
+                            .token_acc = correct / (count * pieces),
+                            .nll_target = per_target.value,
+                            .chance_em = std::pow(1 / pieces, pieces),
+                            .chance_tok = 1 / pieces,
+                            .em_lo = interval.low,
+                            .em_hi = interval.high,
+                            .se_nll = per_target.se,
+                            .status = std::isfinite(per_target.value) ? status::kOk : status::kOverflow});
   }
 
   std::int64_t trials_ = 32;

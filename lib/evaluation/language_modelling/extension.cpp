@@ -18,12 +18,21 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 constexpr std::int64_t kAnchors = 4;
 using support::kMissing;
-constexpr const char* kFitted = "extension.fitted";   // rows that only the journal sees
+
+/// The scale that was chosen; NaN where none was. A row that only the journal sees.
+struct FittedScale {
+  static constexpr const char* kName = "extension.fitted";
+  double a = kMissing;
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    column("a", row.a, "", "scale");
+  }
+};
 
 std::vector<std::string> plain_variants() {
   std::vector<std::string> names = {"plain", "crop"};
@@ -87,7 +96,8 @@ class Extension final : public Task {
     for (const Variant& variant : expanded(context)) {
       for (const std::int64_t length : context.lengths) {
         if (std::find(lengths.begin(), lengths.end(), length) == lengths.end()) {
-          context.results.add(missing(context, variant.name, length, count_documents(context.documents, length), status::kSkipped));
+          context.results.add_row(
+              missing(context, variant.name, length, status::kSkipped, count_documents(context.documents, length)));
           continue;
         }
         one(context, variant, length, lengths.back(), targets, ids);
@@ -161,15 +171,15 @@ class Extension final : public Task {
     const std::int64_t fed = variant.kind == "crop" ? std::min(length, model.train_length) : length;
     const double factor = std::max(1.0, static_cast<double>(length) / static_cast<double>(model.train_length));
     if (model.max_positions && fed > *model.max_positions) {
-      context.results.add(missing(context, variant.name, length, Cell(), status::kPositions));
+      context.results.add_row(missing(context, variant.name, length, status::kPositions));
       return;
     }
     const bool swapped = variant.kind != "plain" && variant.kind != "crop";
     if (swapped && (context.variants == nullptr || (variant.kind == "logit_scale" && context.fitting == nullptr))) {
-      context.results.add(missing(context, variant.name, length, Cell(), status::kEncoding));
+      context.results.add_row(missing(context, variant.name, length, status::kEncoding));
       return;
     }
-    const Rows& rows = context.results.item(cat("extension/", variant.name, "/", length), [&] {
+    const schema::Rows& rows = context.results.item(cat("extension/", variant.name, "/", length), [&] {
       double fitted = kMissing;
       std::unique_ptr<Scorer> other;
       if (variant.kind == "logit_scale") {
@@ -178,19 +188,23 @@ class Extension final : public Task {
       } else if (swapped) {
         other = changed(*context.variants, variant, factor);
       }
-      Rows made;
-      made[kFitted].push_back({fitted});
+      schema::Rows made;
+      made.add(FittedScale{fitted});
       if (swapped && other == nullptr) return made;
       Scorer& scorer = other ? *other : context.scorer;
       const auto sums = score(context, scorer, context.documents, ids, fed, longest, targets);
       for (std::size_t d = 0; d < ids.size(); ++d) {
-        made["lm_extension_doc"].push_back({context.documents.split(), variant.name, length, ids[d],
-                                            static_cast<std::int64_t>(sums[d].second), sums[d].first});
+        made.add(schema::ExtensionDocument{.corpus = context.documents.split(),
+                                           .variant = variant.name,
+                                           .length = length,
+                                           .doc_id = ids[d],
+                                           .tokens_scored = static_cast<std::int64_t>(sums[d].second),
+                                           .nll_sum = sums[d].first});
       }
       return made;
     });
-    if (rows.count("lm_extension_doc") == 0) {
-      context.results.add(missing(context, variant.name, length, Cell(), status::kEncoding));
+    if (rows.of<schema::ExtensionDocument>().empty()) {
+      context.results.add_row(missing(context, variant.name, length, status::kEncoding));
       return;
     }
     summarise(context, variant.name, length, factor, rows);
@@ -252,28 +266,36 @@ class Extension final : public Task {
   }
 
   static void summarise(TaskContext& context, const std::string& variant, std::int64_t length, double factor,
-                        const Rows& rows) {
+                        const schema::Rows& rows) {
     std::vector<double> nll, tokens;
     double total = 0;
-    for (const Row& row : rows.at("lm_extension_doc")) {
-      tokens.push_back(number(row[4]));
-      nll.push_back(number(row[5]));
+    for (const schema::ExtensionDocument& row : rows.of<schema::ExtensionDocument>()) {
+      tokens.push_back(static_cast<double>(row.tokens_scored));
+      nll.push_back(row.nll_sum);
       total += tokens.back();
     }
     const statistics::Ratio mean_nll = statistics::ratio_of_sums(nll, tokens);
     const double perplexity = std::exp(mean_nll.value);
     const bool fine = std::isfinite(perplexity) && perplexity <= statistics::kOverflowPerplexity;
-    context.results.add({{"lm_extension",
-                          {{context.documents.split(), variant, length, factor, number(rows.at(kFitted).at(0)[0]),
-                            nll.size(), static_cast<std::int64_t>(total), mean_nll.value, perplexity, mean_nll.se,
-                            mean_nll.low(), mean_nll.high(), fine ? status::kOk : status::kOverflow}}}});
+    context.results.add_row(schema::Extension{.corpus = context.documents.split(),
+                                              .variant = variant,
+                                              .length = length,
+                                              .factor = factor,
+                                              .fitted = rows.of<FittedScale>().at(0).a,
+                                              .n_docs = std::ssize(nll),
+                                              .tokens_scored = static_cast<std::int64_t>(total),
+                                              .nll_mean = mean_nll.value,
+                                              .ppl = perplexity,
+                                              .se_nll = mean_nll.se,
+                                              .ci_lo = mean_nll.low(),
+                                              .ci_hi = mean_nll.high(),
+                                              .status = fine ? status::kOk : status::kOverflow});
   }
 
-  static Rows missing(TaskContext& context, const std::string& variant, std::int64_t length, const Cell& documents,
-                      const char* why) {
-    return {{"lm_extension",
-             {{context.documents.split(), variant, length, Cell(), Cell(), documents, Cell(), Cell(), Cell(), Cell(), Cell(),
-               Cell(), why}}}};
+  static schema::Extension missing(TaskContext& context, const std::string& variant, std::int64_t length,
+                                   const char* why, std::optional<std::int64_t> documents = std::nullopt) {
+    return {
+        .corpus = context.documents.split(), .variant = variant, .length = length, .n_docs = documents, .status = why};
   }
 
   std::vector<std::string> variants_ = plain_variants();

@@ -186,6 +186,17 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
 
   LmScores result{std::vector<std::vector<LmSums>>(ids.size(), std::vector<LmSums>(settings.size())),
                   std::vector<std::vector<double>>(ids.size())};
+  for (std::size_t d = 0; d < ids.size(); ++d) {
+    for (std::size_t at = 0; at < settings.size(); ++at) {
+      LmSums& sum = result.sums[d][at];
+      sum.corpus = source.split();
+      sum.protocol = settings[at].protocol->name;
+      sum.length = settings[at].length;
+      sum.stride = settings[at].stride;
+      sum.doc_id = ids[d];
+      sum.nll_sum = 0;
+    }
+  }
   for (std::size_t i = 0; i < owners.size(); ++i) {
     const Owner& owner = owners[i];
     const Text& text = texts[owner.document].at(owner.pass->bos);
@@ -204,12 +215,12 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
       LmSums& sum = result.sums[owner.document][wanted.setting];
       double nll = 0;
       for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
-        sum.nll += nll_at(token);
+        sum.nll_sum += nll_at(token);
         nll += nll_at(token);
         sum.context += static_cast<double>(place(token));
-        sum.bytes += text.bytes[static_cast<std::size_t>(token)];
+        sum.bytes_scored += text.bytes[static_cast<std::size_t>(token)];
         if (!text.words.empty()) sum.words += text.words[static_cast<std::size_t>(token)];
-        ++sum.tokens;
+        ++sum.tokens_scored;
       }
       sum.window_means += nll / static_cast<double>(wanted.to - wanted.from);
       ++sum.windows;

@@ -11,6 +11,7 @@
 #include "evaluation/scorer.h"
 #include "evaluation/text_codec.h"
 #include "evaluation/windows.h"
+#include "schema/language_modelling.h"
 
 namespace pe::evaluation {
 
@@ -32,15 +33,22 @@ struct LmCutting {
   bool words = false;             ///< words are counted too
 };
 
-/// What one setting sums up of one document.
-struct LmSums {
-  std::int64_t tokens = 0;
-  std::int64_t bytes = 0;
-  double nll = 0;                ///< nats
+/// What one setting sums up of one document: its row of the table, and sums that only the journal sees.
+struct LmSums : schema::LmDocument {
+  static constexpr const char* kName = "perplexity.sums";
   double context = 0;            ///< over scored tokens: tokens before it in its window, separator included
   std::int64_t windows = 0;
   double window_means = 0;       ///< over windows: mean loss of its scored tokens
   std::int64_t words = 0;        ///< -1: they cannot be told
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    schema::LmDocument::columns(row, column);
+    column("context", row.context, "tokens", "sum over scored tokens");
+    column("windows", row.windows, "", "windows");
+    column("window_means", row.window_means, "nats", "sum over windows");
+    column("words", row.words, "words", "words that end with a scored token");
+  }
 };
 
 struct LmScores {

@@ -13,7 +13,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 class LongPpl final : public Task {
@@ -28,9 +27,8 @@ class LongPpl final : public Task {
   void run(TaskContext& context) const override {
     const std::string corpus = context.documents.split();
     const auto missing = [&](std::int64_t length, const char* why) {
-      context.results.add({{"lm_longppl",
-                            {{corpus, context.reference_name, length, 0, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(),
-                              Cell(), why}}}});
+      context.results.add_row(
+          schema::LongPpl{.corpus = corpus, .reference = context.reference_name, .length = length, .status = why});
     };
     if (context.reference == nullptr) {
       for (const std::int64_t length : context.lengths) missing(length, status::kReference);
@@ -51,11 +49,11 @@ class LongPpl final : public Task {
     if (usable.empty()) return;
     const std::vector<std::int64_t> documents =
         select_documents(context.documents, usable.back() - separator, context.settings.documents);
-    const Rows& marks = context.results.item("longppl/marks", [&] { return mark(context, *reference, documents, usable.back()); });
+    const schema::Rows& marks =
+        context.results.item("longppl/marks", [&] { return mark(context, *reference, documents, usable.back()); });
     for (const std::int64_t length : usable) {
-      const Rows& rows = context.results.item(cat("longppl/", length), [&] {
-        return score(context, short_context(known), documents, marks, length);
-      });
+      const schema::Rows& rows = context.results.item(
+          cat("longppl/", length), [&] { return score(context, short_context(known), documents, marks, length); });
       summarise(context, length, rows);
       context.progress.note(cat("longppl: ", length, " tokens are done"));
     }
@@ -71,29 +69,33 @@ class LongPpl final : public Task {
     return ids;
   }
 
-  Rows mark(TaskContext& context, Scorer& reference, const std::vector<std::int64_t>& documents, std::int64_t length) const {
+  schema::Rows mark(TaskContext& context, Scorer& reference, const std::vector<std::int64_t>& documents,
+                    std::int64_t length) const {
     const std::int64_t separator = context.text.bos() ? 1 : 0;
-    Rows rows;
+    schema::Rows rows;
     for (const std::int64_t id : documents) {
       const Document document = context.documents.read(id, length - separator);
       std::vector<std::int64_t> ends = {0};   // bytes up to each token
       for (const std::int32_t bytes : document.bytes) ends.push_back(ends.back() + bytes);
       for (const KeyToken& token : key_tokens(reference, text_of(context, id, length), rule_, context.settings.draws)) {
         const auto at = static_cast<std::size_t>(token.place - separator);
-        rows["lm_key_tokens"].push_back({context.documents.split(), context.reference_name, id, static_cast<std::int64_t>(at), ends[at],
-                                         ends[at + 1], token.full, token.less});
+        rows.add(schema::LmKeyToken{.corpus = context.documents.split(),
+                                    .reference = context.reference_name,
+                                    .doc_id = id,
+                                    .token = static_cast<std::int64_t>(at),
+                                    .byte_begin = ends[at],
+                                    .byte_end = ends[at + 1],
+                                    .nll_full = token.full,
+                                    .nll_short = token.less});
       }
     }
     return rows;
   }
 
   /// For each document: candidates, what they cost, key tokens, what these cost.
-  static Rows score(TaskContext& context, std::int64_t first, const std::vector<std::int64_t>& documents, const Rows& marks,
-                    std::int64_t length) {
+  static schema::Rows score(TaskContext& context, std::int64_t first, const std::vector<std::int64_t>& documents,
+                            const schema::Rows& marks, std::int64_t length) {
     const std::int64_t separator = context.text.bos() ? 1 : 0;
-    static const std::vector<Row> none;   // where no token is marked
-    const auto found = marks.find("lm_key_tokens");
-    const std::vector<Row>& marked = found == marks.end() ? none : found->second;
     std::vector<Sequence> sequences;
     for (const std::int64_t id : documents) {
       Sequence sequence{.ids = text_of(context, id, length), .first = std::min(first, length), .last = length};
@@ -101,52 +103,60 @@ class LongPpl final : public Task {
       sequences.push_back(std::move(sequence));
     }
     const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
-    Rows rows;
+    schema::Rows rows;
     for (std::size_t d = 0; d < documents.size(); ++d) {
       double all = 0, key = 0;
       for (const double nll : scores[d].nll) all += nll;
       std::int64_t keys = 0;
-      for (const Row& row : marked) {
-        const std::int64_t place = std::llround(number(row[3])) + separator;
-        if (std::llround(number(row[2])) != documents[d] || place >= length) continue;
+      for (const schema::LmKeyToken& mark : marks.of<schema::LmKeyToken>()) {
+        const std::int64_t place = mark.token + separator;
+        if (mark.doc_id != documents[d] || place >= length) continue;
         key += scores[d].nll[static_cast<std::size_t>(place - sequences[d].first)];
         ++keys;
       }
-      rows["lm_longppl_doc"].push_back({context.documents.split(), length, documents[d], static_cast<std::int64_t>(scores[d].nll.size()),
-                                        all, keys, key});
+      rows.add(schema::LongPplDocument{.corpus = context.documents.split(),
+                                       .length = length,
+                                       .doc_id = documents[d],
+                                       .candidates = std::ssize(scores[d].nll),
+                                       .nll_sum = all,
+                                       .key_tokens = keys,
+                                       .key_nll_sum = key});
     }
     return rows;
   }
 
-  static void summarise(TaskContext& context, std::int64_t length, const Rows& rows) {
+  static void summarise(TaskContext& context, std::int64_t length, const schema::Rows& rows) {
     std::vector<double> candidates, all, keys, key;
-    double total = 0, found = 0;
-    for (const Row& row : rows.at("lm_longppl_doc")) {
-      candidates.push_back(number(row[3]));
-      all.push_back(number(row[4]));
-      keys.push_back(number(row[5]));
-      key.push_back(number(row[6]));
-      total += candidates.back();
-      found += keys.back();
+    std::int64_t total = 0, found = 0;
+    for (const schema::LongPplDocument& row : rows.of<schema::LongPplDocument>()) {
+      candidates.push_back(static_cast<double>(row.candidates));
+      all.push_back(row.nll_sum);
+      keys.push_back(static_cast<double>(row.key_tokens));
+      key.push_back(row.key_nll_sum);
+      total += row.candidates;
+      found += row.key_tokens;
     }
-    Row summary = {context.documents.split(),
-                   context.reference_name,
-                   length,
-                   rows.at("lm_longppl_doc").size(),
-                   static_cast<std::int64_t>(total),
-                   static_cast<std::int64_t>(found),
-                   total > 0 ? Cell(found / total) : Cell(),
-                   total > 0 ? Cell(std::exp(statistics::ratio_of_sums(all, candidates).value)) : Cell()};
-    if (found == 0) {
-      for (int i = 0; i < 5; ++i) summary.emplace_back();
-      summary.emplace_back(status::kNone);
-    } else {
+    schema::LongPpl summary{.corpus = context.documents.split(),
+                            .reference = context.reference_name,
+                            .length = length,
+                            .n_docs = std::ssize(all),
+                            .candidates = total,
+                            .key_tokens = found,
+                            .status = status::kNone};
+    if (total > 0) {
+      summary.key_share = static_cast<double>(found) / static_cast<double>(total);
+      summary.ppl = std::exp(statistics::ratio_of_sums(all, candidates).value);
+    }
+    if (found > 0) {
       const statistics::Ratio mean = statistics::ratio_of_sums(key, keys);
-      for (const double value : {mean.value, std::exp(mean.value), mean.se, mean.low(), mean.high()})
-        summary.emplace_back(value);
-      summary.emplace_back(std::isfinite(std::exp(mean.value)) ? status::kOk : status::kOverflow);
+      summary.nll_mean = mean.value;
+      summary.longppl = std::exp(mean.value);
+      summary.se = mean.se;
+      summary.ci_lo = mean.low();
+      summary.ci_hi = mean.high();
+      summary.status = std::isfinite(summary.longppl) ? status::kOk : status::kOverflow;
     }
-    context.results.add({{"lm_longppl", {summary}}});
+    context.results.add_row(std::move(summary));
   }
 
   KeyRule rule_;

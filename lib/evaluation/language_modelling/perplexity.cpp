@@ -19,15 +19,10 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 /// Documents of an item: enough to fill batches, few enough that a killed evaluation loses little and memory is bounded.
 constexpr std::int64_t kDocumentsPerItem = 16;
-
-/// Rows that only the journal sees: what single documents add to sums that lm_doc has no columns for.
-constexpr const char* kSumRows = "perplexity.sums";
-constexpr const char* kWordRows = "perplexity.words";
 
 /// One kind of text, and the protocols that are measured on the same documents of it.
 struct Part {
@@ -73,7 +68,7 @@ class Perplexity final : public Task {
   }
 
   void run(TaskContext& context) const override {
-    std::vector<Rows> summaries(protocols_.size());   // of all settings, in order
+    std::vector<schema::Rows> summaries(protocols_.size());  // of all settings, in order
     measure_documents(context, summaries);
     for (const TextKind kind : {TextKind::kStream, TextKind::kBlankLineStream}) {
       const std::vector<std::size_t> chosen = protocols_of([&](const LmProtocol& protocol) { return protocol.text == kind; });
@@ -89,7 +84,7 @@ class Perplexity final : public Task {
       measure(context, {kind, chosen, stream, &stream, kind == TextKind::kStream ? "perplexity/stream" : "perplexity/blank-lines"},
               summaries);
     }
-    for (const Rows& rows : summaries) context.results.add(rows);
+    for (const schema::Rows& rows : summaries) context.results.add(rows);
   }
 
  private:
@@ -106,7 +101,7 @@ class Perplexity final : public Task {
 
   /// All protocols on the same documents, where enough of them hold twice the longest context, which blocks and sliding need.
   /// Else those two go as far as there are documents, and the others are not kept from going on.
-  void measure_documents(TaskContext& context, std::vector<Rows>& summaries) const {
+  void measure_documents(TaskContext& context, std::vector<schema::Rows>& summaries) const {
     const auto of_documents = [](const LmProtocol& protocol) { return protocol.text == TextKind::kDocuments; };
     const auto all = protocols_of(of_documents), following = protocols_of(follows);
     const auto others = protocols_of([&](const LmProtocol& protocol) { return of_documents(protocol) && !follows(protocol); });
@@ -127,7 +122,7 @@ class Perplexity final : public Task {
     return std::min(context.settings.min_documents, context.settings.documents);
   }
 
-  void measure(TaskContext& context, const Part& part, std::vector<Rows>& summaries) const {
+  void measure(TaskContext& context, const Part& part, std::vector<schema::Rows>& summaries) const {
     const Settings& settings = context.settings;
     const DocumentSource& source = part.source;
     StreamDocuments* const stream = part.stream;
@@ -160,7 +155,7 @@ class Perplexity final : public Task {
 
     std::vector<LmSetting> live;
     std::vector<std::pair<std::size_t, std::size_t>> place;   // of the live ones: protocol, setting of that protocol
-    std::vector<std::vector<Rows>> cells(protocols_.size());
+    std::vector<std::vector<schema::Rows>> cells(protocols_.size());
     bool reaches_back = false;
     for (const std::size_t p : part.protocols) {
       const LmProtocol& protocol = *find_lm_protocol(protocols_[p]);
@@ -177,9 +172,9 @@ class Perplexity final : public Task {
       for (const std::int64_t length : lengths) {
         const LmSetting setting{&protocol, length, stride_of(protocol, length), bos};
         if (skipped.count(length) != 0) {
-          cells[p].push_back(missing(context, setting, Cell(skipped[length]), status::kSkipped));
+          cells[p].push_back(missing(context, setting, skipped[length], status::kSkipped));
         } else if (limit && length > *limit) {
-          cells[p].push_back(missing(context, setting, Cell(), status::kPositions));
+          cells[p].push_back(missing(context, setting, std::nullopt, status::kPositions));
         } else {
           place.emplace_back(p, cells[p].size());
           cells[p].emplace_back();
@@ -192,7 +187,7 @@ class Perplexity final : public Task {
     std::vector<std::int64_t> ids;
     if (!live.empty()) ids = select_documents(source, part.contexts * longest, settings.documents);
     std::vector<std::vector<LmSums>> sums(live.size());   // setting → document
-    std::vector<Rows> items;
+    std::vector<schema::Rows> items;
     std::vector<std::size_t> summed;                    // settings that have rows by document
     for (std::size_t setting = 0; setting < live.size(); ++setting) {
       if (live[setting].protocol->cut != Cut::kPosition) summed.push_back(setting);
@@ -201,10 +196,16 @@ class Perplexity final : public Task {
       const std::size_t end = std::min(ids.size(), begin + static_cast<std::size_t>(kDocumentsPerItem));
       const std::vector<std::int64_t> some(ids.begin() + static_cast<std::ptrdiff_t>(begin),
                                            ids.begin() + static_cast<std::ptrdiff_t>(end));
-      const Rows& rows = context.results.item(cat(part.item, "/", begin, "-", end), [&] {
+      const schema::Rows& rows = context.results.item(cat(part.item, "/", begin, "-", end), [&] {
         return score(context, source, live, cutting, some, static_cast<std::int64_t>(begin));
       });
-      read_sums(rows, summed, sums);
+      schema::Rows documents;
+      std::size_t row = 0;  // documents in order, settings within
+      for (const LmSums& sum : rows.of<LmSums>()) {
+        sums[summed[row++ % summed.size()]].push_back(sum);
+        documents.add<schema::LmDocument>(sum);
+      }
+      context.results.add(documents);
       items.push_back(rows);
       context.progress.advance(part.item + ": documents", static_cast<std::int64_t>(end), static_cast<std::int64_t>(ids.size()));
     }
@@ -214,36 +215,15 @@ class Perplexity final : public Task {
         cells[p][at] = position_tables(context.documents.split(), items, context.scorer.capabilities().train_length);
         continue;
       }
-      cells[p][at] = summarise(context, live[setting], sums[setting]);
-      if (words_) append(in_words(context, live[setting], sums[setting]), cells[p][at]);
+      cells[p][at].add(summarise(context, live[setting], sums[setting]));
+      if (words_) cells[p][at].add(in_words(context, live[setting], sums[setting]));
     }
     for (const std::size_t p : part.protocols) {
-      for (const Rows& rows : cells[p]) append(rows, summaries[p]);
+      for (const schema::Rows& rows : cells[p]) summaries[p].append(rows);
       if (!cells[p].empty() && find_lm_protocol(protocols_[p])->cut == Cut::kAnchored) {
-        append(length_numbers(context, p, live, sums, place), summaries[p]);
+        summaries[p].append(length_numbers(context, p, live, sums, place));
       }
     }
-  }
-
-  /// Documents in order, settings within.
-  static void read_sums(const Rows& rows, const std::vector<std::size_t>& summed, std::vector<std::vector<LmSums>>& sums) {
-    if (summed.empty()) return;
-    const std::vector<Row>&scored = rows.at("lm_doc"), &more = rows.at(kSumRows);
-    const auto words = rows.find(kWordRows);
-    for (std::size_t row = 0; row < scored.size(); ++row) {
-      LmSums sum{.tokens = static_cast<std::int64_t>(number(scored[row][5])),
-                 .bytes = static_cast<std::int64_t>(number(scored[row][6])),
-                 .nll = number(scored[row][7]),
-                 .context = number(more[row][2]),
-                 .windows = static_cast<std::int64_t>(number(more[row][0])),
-                 .window_means = number(more[row][1])};
-      if (words != rows.end()) sum.words = static_cast<std::int64_t>(number(words->second[row][0]));
-      sums[summed[row % summed.size()]].push_back(sum);
-    }
-  }
-
-  static void append(const Rows& rows, Rows& into) {
-    for (const auto& [table, list] : rows) into[table].insert(into[table].end(), list.begin(), list.end());
   }
 
   std::int64_t stride_of(const LmProtocol& protocol, std::int64_t length) const {
@@ -260,28 +240,23 @@ class Perplexity final : public Task {
     return std::clamp<std::int64_t>(stride, 1, length);
   }
 
-  Rows score(TaskContext& context, const DocumentSource& source, const std::vector<LmSetting>& live, const LmCutting& cutting,
-             const std::vector<std::int64_t>& ids, std::int64_t first) const {
+  schema::Rows score(TaskContext& context, const DocumentSource& source, const std::vector<LmSetting>& live,
+                     const LmCutting& cutting, const std::vector<std::int64_t>& ids, std::int64_t first) const {
     const LmScores scores = score_documents({context.scorer, context.text, context.settings.draws}, source, live, cutting, ids, first);
-    Rows rows;
+    schema::Rows rows;
     for (std::size_t d = 0; d < ids.size(); ++d) {
       for (std::size_t setting = 0; setting < live.size(); ++setting) {
-        if (live[setting].protocol->cut == Cut::kPosition) continue;
-        const LmSums& sum = scores.sums[d][setting];
-        rows["lm_doc"].push_back({source.split(), live[setting].protocol->name, live[setting].length,
-                                  live[setting].stride, ids[d], sum.tokens, sum.bytes, sum.nll});
-        rows[kSumRows].push_back({sum.windows, sum.window_means, sum.context});
-        if (words_) rows[kWordRows].push_back({sum.words});
+        if (live[setting].protocol->cut != Cut::kPosition) rows.add(scores.sums[d][setting]);
       }
     }
-    append(position_items(scores.by_position, context.scorer.capabilities().train_length), rows);
+    rows.append(position_items(scores.by_position, context.scorer.capabilities().train_length));
     return rows;
   }
 
   /// What the anchored curve of protocol `p` is condensed to.
-  Rows length_numbers(TaskContext& context, std::size_t p, const std::vector<LmSetting>& live,
-                      const std::vector<std::vector<LmSums>>& sums,
-                      const std::vector<std::pair<std::size_t, std::size_t>>& place) const {
+  schema::Rows length_numbers(TaskContext& context, std::size_t p, const std::vector<LmSetting>& live,
+                              const std::vector<std::vector<LmSums>>& sums,
+                              const std::vector<std::pair<std::size_t, std::size_t>>& place) const {
     LengthCurve curve;
     for (std::size_t setting = 0; setting < live.size(); ++setting) {
       if (place[setting].first != p) continue;
@@ -289,11 +264,11 @@ class Perplexity final : public Task {
       curve.nll.emplace_back();
       curve.tokens.emplace_back();
       for (const LmSums& sum : sums[setting]) {
-        curve.nll.back().push_back(sum.nll);
-        curve.tokens.back().push_back(static_cast<double>(sum.tokens));
+        curve.nll.back().push_back(sum.nll_sum);
+        curve.tokens.back().push_back(static_cast<double>(sum.tokens_scored));
       }
     }
-    Rows rows;
+    schema::Rows rows;
     if (curve.lengths.empty()) return rows;
     const std::int64_t train = context.scorer.capabilities().train_length;
     const bool has_train = std::find(curve.lengths.begin(), curve.lengths.end(), train) != curve.lengths.end();
@@ -329,64 +304,93 @@ class Perplexity final : public Task {
                (measures[i].name == "ratio" && value.value > statistics::kOverflowPerplexity)) {
         state = status::kOverflow;
       }
-      rows["lm_length"].push_back({context.documents.split(), protocols_[p], measures[i].name, measures[i].length,
-                                   curve.nll[0].size(), value.value, value.low, value.high, state});
+      rows.add(schema::LmLength{.corpus = context.documents.split(),
+                                .protocol = protocols_[p],
+                                .measure = measures[i].name,
+                                .length = measures[i].length,
+                                .n_docs = std::ssize(curve.nll[0]),
+                                .value = value.value,
+                                .ci_lo = value.low,
+                                .ci_hi = value.high,
+                                .status = state});
     }
     return rows;
   }
 
-  static Rows summarise(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
+  static schema::LmSummary summarise(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
     std::vector<double> nll, tokens;
     std::int64_t total_tokens = 0, total_bytes = 0;
     double total_nll = 0, total_context = 0;
     for (const LmSums& sum : sums) {
-      nll.push_back(setting.protocol->window_mean ? sum.window_means : sum.nll);
-      tokens.push_back(static_cast<double>(setting.protocol->window_mean ? sum.windows : sum.tokens));
-      total_tokens += sum.tokens;
-      total_bytes += sum.bytes;
-      total_nll += sum.nll;
+      nll.push_back(setting.protocol->window_mean ? sum.window_means : sum.nll_sum);
+      tokens.push_back(static_cast<double>(setting.protocol->window_mean ? sum.windows : sum.tokens_scored));
+      total_tokens += sum.tokens_scored;
+      total_bytes += sum.bytes_scored;
+      total_nll += sum.nll_sum;
       total_context += sum.context;
     }
     const statistics::Ratio mean_nll = statistics::ratio_of_sums(nll, tokens);
     const double perplexity = std::exp(mean_nll.value);
     const bool fine = std::isfinite(perplexity) && perplexity <= statistics::kOverflowPerplexity;
-    std::optional<double> bits;
-    if (total_bytes > 0) bits = total_nll / (std::log(2.0) * static_cast<double>(total_bytes));
-    return {
-        {"lm_summary",
-         {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
-           bos_policy_name(setting.bos), sums.size(), total_tokens,
-           total_tokens > 0 ? Cell(total_context / static_cast<double>(total_tokens)) : Cell(), mean_nll.value,
-           perplexity, bits, mean_nll.se, mean_nll.low(), mean_nll.high(), fine ? status::kOk : status::kOverflow}}}};
+    schema::LmSummary row = head(context, setting);
+    row.n_docs = std::ssize(sums);
+    row.tokens_scored = total_tokens;
+    if (total_tokens > 0) row.mean_context = total_context / static_cast<double>(total_tokens);
+    row.nll_mean = mean_nll.value;
+    row.ppl = perplexity;
+    if (total_bytes > 0) row.bpb = total_nll / (std::log(2.0) * static_cast<double>(total_bytes));
+    row.se_nll = mean_nll.se;
+    row.ci_lo = mean_nll.low();
+    row.ci_hi = mean_nll.high();
+    row.status = fine ? status::kOk : status::kOverflow;
+    return row;
   }
 
   /// The same in words. One document whose words cannot be told leaves the cell without a number.
-  static Rows in_words(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
+  static schema::LmWords in_words(TaskContext& context, const LmSetting& setting, const std::vector<LmSums>& sums) {
     std::vector<double> nll, words;
     std::int64_t total = 0;
     bool known = true;
     for (const LmSums& sum : sums) {
-      nll.push_back(sum.nll);
+      nll.push_back(sum.nll_sum);
       words.push_back(static_cast<double>(sum.words));
       total += sum.words;
       known = known && sum.words >= 0;
     }
-    Row row = {context.documents.split(), setting.protocol->name, setting.length, setting.stride, sums.size()};
-    if (!known || total == 0) {
-      row.insert(row.end(), {Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), status::kMeasure});
-      return {{"lm_words", {row}}};
-    }
+    schema::LmWords row{.corpus = context.documents.split(),
+                        .protocol = setting.protocol->name,
+                        .length = setting.length,
+                        .stride = setting.stride,
+                        .n_docs = std::ssize(sums),
+                        .status = status::kMeasure};
+    if (!known || total == 0) return row;
     const statistics::Ratio mean = statistics::ratio_of_sums(nll, words);
-    const double perplexity = std::exp(mean.value);
-    row.insert(row.end(), {total, mean.value, perplexity, mean.se, mean.low(), mean.high(),
-                           std::isfinite(perplexity) ? status::kOk : status::kOverflow});
-    return {{"lm_words", {row}}};
+    row.words_scored = total;
+    row.nats_per_word = mean.value;
+    row.ppl_word = std::exp(mean.value);
+    row.se = mean.se;
+    row.ci_lo = mean.low();
+    row.ci_hi = mean.high();
+    row.status = std::isfinite(row.ppl_word) ? status::kOk : status::kOverflow;
+    return row;
   }
 
-  static Rows missing(TaskContext& context, const LmSetting& setting, const Cell& documents, const char* why) {
-    return {{"lm_summary",
-             {{context.documents.split(), setting.protocol->name, setting.length, setting.stride,
-               bos_policy_name(setting.bos), documents, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), why}}}};
+  static schema::LmSummary head(TaskContext& context, const LmSetting& setting) {
+    return {.corpus = context.documents.split(),
+            .protocol = setting.protocol->name,
+            .length = setting.length,
+            .stride = setting.stride,
+            .bos_policy = bos_policy_name(setting.bos)};
+  }
+
+  static schema::Rows missing(TaskContext& context, const LmSetting& setting, std::optional<std::int64_t> documents,
+                              const char* why) {
+    schema::LmSummary row = head(context, setting);
+    row.n_docs = documents;
+    row.status = why;
+    schema::Rows rows;
+    rows.add(std::move(row));
+    return rows;
   }
 
   std::vector<std::string> protocols_ = {"prefix", "blocks", "sliding"};

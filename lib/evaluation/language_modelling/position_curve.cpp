@@ -6,16 +6,47 @@
 #include <tuple>
 
 #include "evaluation/language_modelling/length_numbers.h"
+#include "schema/status.h"
 
 namespace pe::evaluation {
 
+namespace status = schema::status;
+
 namespace {
 
-using artifact::Cell;
+/// Rows that only the journal sees. Sums over some documents of the mean losses in a bin of positions, and of their
+/// squares.
+struct BinSums {
+  static constexpr const char* kName = "perplexity.positions";
+  std::string bins;
+  std::int64_t bin_lo = 0, bin_hi = 0;
+  std::int64_t documents = 0;
+  double sum = 0, squares = 0;
 
-/// Rows that only the journal sees.
-constexpr const char* kBins = "perplexity.positions";
-constexpr const char* kQuarters = "perplexity.quarters";
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    column("bins", row.bins, "", "log or linear");
+    column("bin_lo", row.bin_lo, "tokens", "first position");
+    column("bin_hi", row.bin_hi, "tokens", "first position beyond");
+    column("documents", row.documents, "", "documents");
+    column("sum", row.sum, "nats", "of the documents' means");
+    column("squares", row.squares, "nats²", "of these");
+  }
+};
+
+/// The loss of one document in a bin of a quarter of the training length.
+struct QuarterLoss {
+  static constexpr const char* kName = "perplexity.quarters";
+  std::int64_t begin = 0, tokens = 0;
+  double nll = 0;
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    column("begin", row.begin, "tokens", "first position");
+    column("tokens", row.tokens, "tokens", "scored ones");
+    column("nll", row.nll, "nats", "sum over these");
+  }
+};
 
 struct Bin {
   const char* spacing;
@@ -39,24 +70,20 @@ double sum_of(const std::vector<double>& losses, std::int64_t begin, std::int64_
   return sum;
 }
 
-std::int64_t whole(const Cell& cell) { return static_cast<std::int64_t>(number(cell)); }
-
 /// Losses of whole bins, as a curve over their beginnings.
-LengthCurve quarter_curve(const std::vector<Rows>& items) {
+LengthCurve quarter_curve(const std::vector<schema::Rows>& items) {
   std::map<std::int64_t, std::size_t> place;
   LengthCurve curve;
-  for (const Rows& rows : items) {
-    const auto found = rows.find(kQuarters);
-    if (found == rows.end()) continue;
-    for (const Row& row : found->second) {   // documents in order, bins within
-      const auto [at, fresh] = place.try_emplace(whole(row[0]), curve.lengths.size());
+  for (const schema::Rows& rows : items) {
+    for (const QuarterLoss& row : rows.of<QuarterLoss>()) {  // documents in order, bins within
+      const auto [at, fresh] = place.try_emplace(row.begin, curve.lengths.size());
       if (fresh) {
-        curve.lengths.push_back(whole(row[0]));
+        curve.lengths.push_back(row.begin);
         curve.nll.emplace_back();
         curve.tokens.emplace_back();
       }
-      curve.nll[at->second].push_back(number(row[2]));
-      curve.tokens[at->second].push_back(number(row[1]));
+      curve.nll[at->second].push_back(row.nll);
+      curve.tokens[at->second].push_back(static_cast<double>(row.tokens));
     }
   }
   return curve;
@@ -64,8 +91,8 @@ LengthCurve quarter_curve(const std::vector<Rows>& items) {
 
 }  // namespace
 
-Rows position_items(const std::vector<std::vector<double>>& losses, std::int64_t train_length) {
-  Rows rows;
+schema::Rows position_items(const std::vector<std::vector<double>>& losses, std::int64_t train_length) {
+  schema::Rows rows;
   if (losses.empty() || losses[0].empty()) return rows;
   const auto end = static_cast<std::int64_t>(losses[0].size());
   for (const Bin& bin : bins_of(end, train_length)) {
@@ -76,42 +103,46 @@ Rows position_items(const std::vector<std::vector<double>>& losses, std::int64_t
       sum += mean;
       squares += mean * mean;
     }
-    rows[kBins].push_back({bin.spacing, bin.begin, bin.end, losses.size(), sum, squares});
+    rows.add(BinSums{bin.spacing, bin.begin, bin.end, std::ssize(losses), sum, squares});
   }
   const std::int64_t width = blowup_bin(train_length);
   for (const auto& of : losses) {
     for (std::int64_t begin = 0; begin + width <= end; begin += width) {
-      rows[kQuarters].push_back({begin, begin == 0 ? width - 1 : width, sum_of(of, begin, begin + width)});
+      rows.add(QuarterLoss{begin, begin == 0 ? width - 1 : width, sum_of(of, begin, begin + width)});
     }
   }
   return rows;
 }
 
-Rows position_tables(const std::string& corpus, const std::vector<Rows>& items, std::int64_t train_length) {
-  struct Sum {
-    double documents = 0, sum = 0, squares = 0;
-  };
-  std::vector<Row> order;
-  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, Sum> bins;
-  for (const Rows& part : items) {
-    const auto found = part.find(kBins);
-    if (found == part.end()) continue;
-    for (const Row& row : found->second) {
-      const std::string spacing = std::get<std::string>(row[0].value());
-      const auto [at, fresh] = bins.try_emplace({spacing, whole(row[1]), whole(row[2])});
-      if (fresh) order.push_back({spacing, whole(row[1]), whole(row[2])});
-      at->second.documents += number(row[3]);
-      at->second.sum += number(row[4]);
-      at->second.squares += number(row[5]);
+schema::Rows position_tables(const std::string& corpus, const std::vector<schema::Rows>& items,
+                             std::int64_t train_length) {
+  std::vector<BinSums> bins;
+  std::map<std::tuple<std::string, std::int64_t, std::int64_t>, std::size_t> place;
+  for (const schema::Rows& part : items) {
+    for (const BinSums& row : part.of<BinSums>()) {
+      const auto [at, fresh] = place.try_emplace({row.bins, row.bin_lo, row.bin_hi}, bins.size());
+      if (fresh) {
+        bins.push_back(row);
+        continue;
+      }
+      BinSums& bin = bins[at->second];
+      bin.documents += row.documents;
+      bin.sum += row.sum;
+      bin.squares += row.squares;
     }
   }
-  Rows rows;
-  for (const Row& row : order) {
-    const Sum& bin = bins.at({std::get<std::string>(row[0].value()), whole(row[1]), whole(row[2])});
-    const double mean = bin.sum / bin.documents;
-    const double variance = std::max(0.0, bin.squares - bin.documents * mean * mean) / (bin.documents - 1);
-    rows["lm_position"].push_back({corpus, row[0], row[1], row[2], static_cast<std::int64_t>(bin.documents), mean,
-                                   bin.documents < 2 ? Cell() : Cell(std::sqrt(variance / bin.documents))});
+  schema::Rows rows;
+  for (const BinSums& bin : bins) {
+    const auto documents = static_cast<double>(bin.documents);
+    const double mean = bin.sum / documents;
+    const double variance = std::max(0.0, bin.squares - documents * mean * mean) / (documents - 1);
+    rows.add(schema::LmPosition{.corpus = corpus,
+                                .bins = bin.bins,
+                                .bin_lo = bin.bin_lo,
+                                .bin_hi = bin.bin_hi,
+                                .n = bin.documents,
+                                .nll_mean = mean,
+                                .se = bin.documents < 2 ? schema::kMissing : std::sqrt(variance / documents)});
   }
 
   const LengthCurve curve = quarter_curve(items);
@@ -121,10 +152,14 @@ Rows position_tables(const std::string& corpus, const std::vector<Rows>& items, 
               [train_length](const auto& begins, const auto& losses) { return gain_at_four(begins, losses, train_length); }});
   const bool beyond = !curve.lengths.empty() && curve.lengths.back() >= train_length;
   const auto add = [&](const char* measure, const WithInterval& value, const char* state) {
-    const bool there = std::string(state) == status::kOk;
-    const auto cell = [&](double number) { return there ? Cell(number) : Cell(); };
-    rows["lm_length"].push_back({corpus, "position", measure, Cell(), documents, cell(value.value), cell(value.low),
-                                 cell(value.high), state});
+    schema::LmLength row{
+        .corpus = corpus, .protocol = "position", .measure = measure, .n_docs = documents, .status = state};
+    if (row.status == status::kOk) {
+      row.value = value.value;
+      row.ci_lo = value.low;
+      row.ci_hi = value.high;
+    }
+    rows.add(std::move(row));
   };
   // A rise that one resample in forty does not show is none: the last bin of a flat curve exceeds by chance.
   const WithInterval& blowup = values[0];

@@ -17,8 +17,8 @@
 #include "evaluation/data_fit.h"
 #include "evaluation/model_identity.h"
 #include "evaluation/shard_documents.h"
-#include "evaluation/tables.h"
 #include "model/device.h"
+#include "schema/tables.h"
 #include "support/hash.h"
 #include "support/random.h"
 #include "support/text.h"
@@ -226,7 +226,7 @@ void sample(const SampleConfig& config, artifact::Workspace& workspace) {
   const std::vector<Prompt> prompts = prompts_of(group, *tokenizer, *documents, bos);
 
   const auto text_of = [&](std::span<const std::int32_t> ids) { return printable(tokenizer->decode(ids)); };
-  Rows rows;
+  schema::Rows rows;
   for (std::size_t p = 0; p < prompts.size(); ++p) {
     const std::vector<std::int32_t>& prompt = prompts[p].ids;
     const std::uint64_t key =
@@ -235,16 +235,23 @@ void sample(const SampleConfig& config, artifact::Workspace& workspace) {
     const std::string asked = text_of(std::span(prompt).subspan(bos ? 1 : 0));
     for (std::size_t i = 0; i < written.size(); ++i) {
       const Written& text = written[i];
-      rows["samples"].push_back({prompts[p].name, static_cast<std::int64_t>(i), group.temperature, group.top_k, asked,
-                                 text_of(text.ids), std::ssize(text.ids), text.ended ? 1 : 0,
-                                 text.nll / static_cast<double>(text.drawn), repeated_share(text.ids)});
+      rows.add(schema::Sample{.prompt_id = prompts[p].name,
+                              .text_id = static_cast<std::int64_t>(i),
+                              .temperature = group.temperature,
+                              .top_k = group.top_k,
+                              .prompt = asked,
+                              .text = text_of(text.ids),
+                              .tokens = std::ssize(text.ids),
+                              .ended = text.ended ? 1 : 0,
+                              .nll = text.nll / static_cast<double>(text.drawn),
+                              .repeated = repeated_share(text.ids)});
     }
     progress.advance("sample", static_cast<std::int64_t>(p) + 1, std::ssize(prompts), Json());
   }
 
   ModelIdentity identity = identify(checkpoint, model_input, group.weights);
   artifact::Tables tables;
-  tables.tables = make_tables(rows, identity.row);
+  tables.tables = schema::make_tables(rows, identity.identity);
   tables.facts = std::move(identity.facts);
   tables.facts.update({{"data_digest", dataset.content_digest()},
                        {"tokenizer_digest", dataset.tokenizer_digest()},

@@ -10,7 +10,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 class Attention final : public Task {
@@ -21,10 +20,11 @@ class Attention final : public Task {
 
   void run(TaskContext& context) const override {
     const model::LanguageModel& model = probed_model(context);
-    const ProbeLengths lengths = probe_lengths(context, context.lengths, sequences_, [&](std::int64_t length, const char* why) {
-      context.results.add({{"probe_attention",
-                            {{context.documents.split(), length, Cell(), Cell(), 0, Cell(), Cell(), Cell(), Cell(), Cell(), why}}}});
-    });
+    const ProbeLengths lengths =
+        probe_lengths(context, context.lengths, sequences_, [&](std::int64_t length, const char* why) {
+          context.results.add_row(
+              schema::ProbeAttention{.corpus = context.documents.split(), .length = length, .status = why});
+        });
     for (const std::int64_t length : lengths.live) {
       context.results.item(cat("attention/", length), [&] { return at_length(context, model, lengths.longest, length); });
       context.progress.note(cat("attention: ", length, " tokens are done"));
@@ -32,7 +32,8 @@ class Attention final : public Task {
   }
 
  private:
-  Rows at_length(TaskContext& context, const model::LanguageModel& model, std::int64_t longest, std::int64_t length) const {
+  schema::Rows at_length(TaskContext& context, const model::LanguageModel& model, std::int64_t longest,
+                         std::int64_t length) const {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     std::vector<AttentionStatistics> statistics(static_cast<std::size_t>(layers), AttentionStatistics(heads, length));
     for (AttentionStatistics& layer : statistics) layer = AttentionStatistics(heads, length);   // copies share tensors
@@ -44,25 +45,46 @@ class Attention final : public Task {
     in_batches(model, texts, context.settings.batch_tokens,
                [&](std::int64_t first, const at::Tensor& ids) { forward_with_hooks(model, ids, first, hooks); });
 
-    Rows rows;
+    schema::Rows rows;
     const std::string corpus = context.documents.split();
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const AttentionStatistics& own = statistics[static_cast<std::size_t>(layer)];
       for (std::int64_t head = 0; head < heads; ++head) {
         const AttentionFigures all = own.figures(head, 0, length);
-        rows["probe_attention"].push_back({corpus, length, layer, head, texts.size(), all.distance, all.distance_share,
-                                           all.entropy, all.entropy_share, all.mass, status::kOk});
+        rows.add(schema::ProbeAttention{.corpus = corpus,
+                                        .length = length,
+                                        .layer = layer,
+                                        .head = head,
+                                        .n = std::ssize(texts),
+                                        .distance = all.distance,
+                                        .distance_share = all.distance_share,
+                                        .entropy = all.entropy,
+                                        .entropy_share = all.entropy_share,
+                                        .mass = all.mass,
+                                        .status = status::kOk});
         for (std::int64_t begin = 1; begin < length; begin *= 2) {
           const std::int64_t end = std::min(2 * begin, length);
           const AttentionFigures part = own.figures(head, begin, end);
-          rows["probe_attention_octave"].push_back(
-              {corpus, length, layer, head, begin, end, part.distance, part.distance_share, part.entropy, part.entropy_share});
+          rows.add(schema::ProbeAttentionOctave{.corpus = corpus,
+                                                .length = length,
+                                                .layer = layer,
+                                                .head = head,
+                                                .query_lo = begin,
+                                                .query_hi = end,
+                                                .distance = part.distance,
+                                                .distance_share = part.distance_share,
+                                                .entropy = part.entropy,
+                                                .entropy_share = part.entropy_share});
         }
         const std::vector<double> peaks = own.peaks(head);
         for (int bin = 0; bin < AttentionStatistics::kBins; ++bin) {
-          rows["probe_argmax"].push_back({corpus, length, layer, head, static_cast<double>(bin) / AttentionStatistics::kBins,
-                                          static_cast<double>(bin + 1) / AttentionStatistics::kBins,
-                                          peaks[static_cast<std::size_t>(bin)]});
+          rows.add(schema::ProbeArgmax{.corpus = corpus,
+                                       .length = length,
+                                       .layer = layer,
+                                       .head = head,
+                                       .bin_lo = static_cast<double>(bin) / AttentionStatistics::kBins,
+                                       .bin_hi = static_cast<double>(bin + 1) / AttentionStatistics::kBins,
+                                       .share = peaks[static_cast<std::size_t>(bin)]});
         }
       }
     }

@@ -17,7 +17,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 constexpr std::array<const char*, 3> kScores = {"previous", "duplicate", "induction"};
@@ -40,7 +39,7 @@ class Circuits final : public Task {
       else if (pieces.size() < 2) state = status::kVocabulary;
       if (state != status::kOk) {
         for (const char* score : {kScores[0], kScores[1], kScores[2], "in_context_gain"}) {
-          context.results.add({{"probe_circuit_summary", {{m, 0, score, Cell(), Cell(), Cell(), Cell(), state}}}});
+          context.results.add_row(schema::ProbeCircuitSummary{.m = m, .measure = score, .status = state});
         }
         continue;
       }
@@ -49,8 +48,8 @@ class Circuits final : public Task {
   }
 
  private:
-  Rows at_length(TaskContext& context, const model::LanguageModel& model, const std::vector<std::int32_t>& pieces,
-                 std::int64_t m) const {
+  schema::Rows at_length(TaskContext& context, const model::LanguageModel& model,
+                         const std::vector<std::int32_t>& pieces, std::int64_t m) const {
     std::vector<TokenIds> texts;
     for (std::int64_t index = 0; index < sequences_; ++index) {
       support::Xoshiro random(probe_key("circuits", m, index));
@@ -84,27 +83,33 @@ class Circuits final : public Task {
                [&](std::int64_t first, const at::Tensor& ids) { forward_with_hooks(model, ids, first, hooks); });
     sums.div_(static_cast<double>(sequences_ * m));
 
-    Rows rows;
+    schema::Rows rows;
     std::array<double, 3> best;
     std::array<std::pair<std::int64_t, std::int64_t>, 3> where;
     best.fill(-1);
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       for (std::int64_t head = 0; head < heads; ++head) {
-        Row row = {m, layer, head};
+        schema::ProbeCircuit row{.m = m, .layer = layer, .head = head};
+        const std::array<double*, 3> values = {&row.previous, &row.duplicate, &row.induction};  // as kScores
         for (std::int64_t score = 0; score < 3; ++score) {
           const double value = sums[layer][score][head].item<double>();
-          row.emplace_back(value);
+          *values[static_cast<std::size_t>(score)] = value;
           if (value > best[static_cast<std::size_t>(score)]) {
             best[static_cast<std::size_t>(score)] = value;
             where[static_cast<std::size_t>(score)] = {layer, head};
           }
         }
-        rows["probe_circuit"].push_back(std::move(row));
+        rows.add(std::move(row));
       }
     }
     for (std::size_t score = 0; score < 3; ++score) {
-      rows["probe_circuit_summary"].push_back({m, sequences_, kScores[score], best[score], where[score].first,
-                                               where[score].second, Cell(), status::kOk});
+      rows.add(schema::ProbeCircuitSummary{.m = m,
+                                           .n = sequences_,
+                                           .measure = kScores[score],
+                                           .value = best[score],
+                                           .layer = where[score].first,
+                                           .head = where[score].second,
+                                           .status = status::kOk});
     }
     // The same tokens at their first and at their second occurrence, each predicted from the one before it in its copy.
     const auto first = summed_losses(model, texts, 1, m, context.settings.batch_tokens);
@@ -112,8 +117,12 @@ class Circuits final : public Task {
     std::vector<double> gains;
     for (std::size_t i = 0; i < first.size(); ++i) gains.push_back((first[i] - second[i]) / static_cast<double>(m - 1));
     const statistics::Ratio gain = statistics::mean_with_error(gains);
-    rows["probe_circuit_summary"].push_back(
-        {m, sequences_, "in_context_gain", gain.value, Cell(), Cell(), gain.se, status::kOk});
+    rows.add(schema::ProbeCircuitSummary{.m = m,
+                                         .n = sequences_,
+                                         .measure = "in_context_gain",
+                                         .value = gain.value,
+                                         .se = gain.se,
+                                         .status = status::kOk});
     return rows;
   }
 

@@ -18,7 +18,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using encodings::RotatedPairs;
 using support::cat;
 
@@ -74,19 +73,18 @@ class Frequencies final : public Task {
   void run(TaskContext& context) const override {
     const model::LanguageModel& model = probed_model(context);
     const std::string corpus = context.documents.split();
-    const auto missing = [&](std::int64_t length, const Cell& layer, const char* why) {
-      context.results.add({{"probe_frequency",
-                            {{corpus, length, layer, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), why}}}});
+    const auto missing = [&](std::int64_t length, const char* why) {
+      context.results.add_row(schema::ProbeFrequency{.corpus = corpus, .length = length, .status = why});
     };
     const ProbeLengths lengths = probe_lengths(context, context.lengths, sequences_,
-                                               [&](std::int64_t length, const char* why) { missing(length, Cell(), why); });
+                                               [&](std::int64_t length, const char* why) { missing(length, why); });
     bool any = false;
     for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
       any = any || model.encoding().rotated_pairs(static_cast<int>(layer), span_of(model.config().length)).has_value();
     }
     for (const std::int64_t length : lengths.live) {
       if (!any) {
-        missing(length, Cell(), status::kEncoding);
+        missing(length, status::kEncoding);
         continue;
       }
       context.results.item(cat("frequencies/", length), [&] { return at_length(context, model, lengths.longest, length); });
@@ -103,7 +101,8 @@ class Frequencies final : public Task {
     at::Tensor shares;               // [octaves, H, pairs + 1]: mean |part of the logit|; last: what is not rotated
   };
 
-  Rows at_length(TaskContext& context, const model::LanguageModel& model, std::int64_t longest, std::int64_t length) const {
+  schema::Rows at_length(TaskContext& context, const model::LanguageModel& model, std::int64_t longest,
+                         std::int64_t length) const {
     const std::int64_t heads = model.config().heads;
     const std::vector<Octave> all = octaves(length, pairs_, model.device());
     std::map<std::int64_t, Sums> layers;
@@ -127,14 +126,14 @@ class Frequencies final : public Task {
     in_batches(model, texts, context.settings.batch_tokens,
                [&](std::int64_t first, const at::Tensor& ids) { forward_with_hooks(model, ids, first, hooks); });
 
-    Rows rows;
+    schema::Rows rows;
     const std::string corpus = context.documents.split();
     const auto tokens = static_cast<double>(static_cast<std::int64_t>(texts.size()) * length);
     for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
       const auto found = layers.find(layer);
       if (found == layers.end()) {
-        rows["probe_frequency"].push_back({corpus, length, layer, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(),
-                                           status::kEncoding});
+        rows.add(
+            schema::ProbeFrequency{.corpus = corpus, .length = length, .layer = layer, .status = status::kEncoding});
         continue;
       }
       const Sums& own = found->second;
@@ -146,27 +145,32 @@ class Frequencies final : public Task {
       for (std::int64_t head = 0; head < heads; ++head) {
         const auto group = static_cast<std::size_t>(head) * own.rotated.groups() / static_cast<std::size_t>(heads);
         for (std::int64_t pair = 0; pair <= pairs; ++pair) {
-          const double part = share[head][pair].item<double>();
-          if (pair == pairs) {
-            if (part > 0) {
-              rows["probe_frequency"].push_back(
-                  {corpus, length, layer, head, Cell(), Cell(), Cell(), Cell(), Cell(), part, status::kOk});
-            }
+          schema::ProbeFrequency row{
+              .corpus = corpus, .length = length, .layer = layer, .head = head, .status = status::kOk};
+          row.logit_share = share[head][pair].item<double>();
+          if (pair == pairs) {  // channels that are not rotated
+            if (row.logit_share > 0) rows.add(std::move(row));
             continue;
           }
-          const double theta = own.rotated.theta[group * own.rotated.pairs() + static_cast<std::size_t>(pair)];
-          const double wavelength = theta == 0 ? std::nan("") : 2 * std::numbers::pi / std::abs(theta);
-          rows["probe_frequency"].push_back({corpus, length, layer, head, pair, theta, wavelength,
-                                             own.q_norm[head][pair].item<double>() / tokens,
-                                             own.k_norm[head][pair].item<double>() / tokens, part, status::kOk});
+          row.pair = pair;
+          row.theta = own.rotated.theta[group * own.rotated.pairs() + static_cast<std::size_t>(pair)];
+          if (row.theta != 0) row.wavelength = 2 * std::numbers::pi / std::abs(row.theta);
+          row.q_norm = own.q_norm[head][pair].item<double>() / tokens;
+          row.k_norm = own.k_norm[head][pair].item<double>() / tokens;
+          rows.add(std::move(row));
         }
       }
       for (std::size_t o = 0; o < all.size(); ++o) {
         const at::Tensor by_pair = own.shares[static_cast<std::int64_t>(o)].sum(0);   // over heads
         const double total = by_pair.sum().item<double>();
         for (std::int64_t pair = 0; pair < pairs; ++pair) {
-          rows["probe_frequency_distance"].push_back(
-              {corpus, length, layer, pair, all[o].begin, all[o].end, by_pair[pair].item<double>() / total});
+          rows.add(schema::ProbeFrequencyDistance{.corpus = corpus,
+                                                  .length = length,
+                                                  .layer = layer,
+                                                  .pair = pair,
+                                                  .distance_lo = all[o].begin,
+                                                  .distance_hi = all[o].end,
+                                                  .logit_share = by_pair[pair].item<double>() / total});
         }
       }
     }
@@ -196,8 +200,8 @@ class Frequencies final : public Task {
     if (2 * sums.rotated.first.size() == static_cast<std::size_t>(q.size(3))) sums.shares.select(2, -1).zero_();
   }
 
-  static Rows angles(TaskContext& context, const model::LanguageModel& model) {
-    Rows rows;
+  static schema::Rows angles(TaskContext& context, const model::LanguageModel& model) {
+    schema::Rows rows;
     const std::int64_t trained = model.config().length;
     for (std::int64_t layer = 0; layer < model.config().layers; ++layer) {
       const auto before = model.encoding().rotated_pairs(static_cast<int>(layer), span_of(trained));
@@ -207,9 +211,15 @@ class Frequencies final : public Task {
         if (!now || now->theta.size() != before->theta.size()) continue;
         for (std::size_t i = 0; i < now->theta.size(); ++i) {
           const PairAngles of = pair_angles(before->theta[i], trained, now->theta[i], length);
-          rows["probe_angle"].push_back({length, layer, static_cast<std::int64_t>(i / now->pairs()),
-                                         static_cast<std::int64_t>(i % now->pairs()), before->theta[i], now->theta[i],
-                                         of.trained_turns, of.turns, of.unseen});
+          rows.add(schema::ProbeAngle{.length = length,
+                                      .layer = layer,
+                                      .group = static_cast<std::int64_t>(i / now->pairs()),
+                                      .pair = static_cast<std::int64_t>(i % now->pairs()),
+                                      .theta_trained = before->theta[i],
+                                      .theta = now->theta[i],
+                                      .turns_trained = of.trained_turns,
+                                      .turns = of.turns,
+                                      .unseen = of.unseen});
         }
       }
     }

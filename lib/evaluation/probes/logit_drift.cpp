@@ -19,7 +19,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 /// 0 .. 8, then four steps an octave, and the longest.
@@ -46,19 +45,19 @@ class LogitDrift final : public Task {
     const model::LanguageModel& model = probed_model(context);
     const std::int64_t length = model.config().length;
     const std::int64_t longest = std::llround(reach_ * static_cast<double>(length));
-    const auto missing = [&](const Cell& distance, const char* why) {
-      context.results.add({{"probe_logit", {{"trained", Cell(), Cell(), distance, Cell(), Cell(), 0, why}}}});
+    const auto missing = [&](const char* why) {
+      context.results.add_row(schema::ProbeLogit{.network = "trained", .status = why});
     };
     const encodings::Facts facts = model.encoding().facts();
     const encodings::Traits traits = model.encoding().traits(encodings::Span::whole(1, 2));
     // What a pair's logit is must follow from the pair and its distance: not from other tokens, nor from the embedding.
     if (facts.content_dependent || facts.stochastic || traits.adds_to_tokens || traits.maps_positions || traits.own_logits ||
         traits.rewrites_logits || traits.rows_coupled) {
-      missing(Cell(), status::kEncoding);
+      missing(status::kEncoding);
       return;
     }
     const ProbeLengths lengths =
-        probe_lengths(context, {length}, sequences_, [&](std::int64_t, const char* why) { missing(Cell(), why); });
+        probe_lengths(context, {length}, sequences_, [&](std::int64_t, const char* why) { missing(why); });
     if (lengths.live.empty()) return;
     context.results.item("logit_drift", [&] { return measure(context, "trained", model, length, longest); });
     context.results.item("logit_drift/initial", [&] {
@@ -69,8 +68,8 @@ class LogitDrift final : public Task {
   }
 
  private:
-  Rows measure(TaskContext& context, const char* network, const model::LanguageModel& model, std::int64_t length,
-               std::int64_t longest) const {
+  schema::Rows measure(TaskContext& context, const char* network, const model::LanguageModel& model,
+                       std::int64_t length, std::int64_t longest) const {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     const auto texts = probe_texts(context.documents, length, length, sequences_, context.text.bos());
     const auto total = static_cast<std::uint64_t>(static_cast<std::int64_t>(texts.size()) * length);
@@ -105,7 +104,7 @@ class LogitDrift final : public Task {
       forward_with_hooks(model, ids, first, hooks);
     });
 
-    Rows rows;
+    schema::Rows rows;
     const c10::InferenceMode inference;
     const std::optional<std::int64_t> limit = context.scorer.capabilities().max_positions;
     // A text's tokens stand in order, so keys are dealt out anew: pairs are of tokens that have nothing to do with each other.
@@ -119,15 +118,23 @@ class LogitDrift final : public Task {
       const at::Tensor key = at::cat(k[static_cast<std::size_t>(layer)], 0).index_select(0, dealt.to(model.device())).unsqueeze(2);
       for (const std::int64_t distance : distances_to(longest)) {
         if (limit && distance >= *limit) {
-          if (layer == 0) rows["probe_logit"].push_back({network, Cell(), Cell(), distance, Cell(), Cell(), 0, status::kPositions});
+          if (layer == 0) {
+            rows.add(schema::ProbeLogit{.network = network, .distance = distance, .status = status::kPositions});
+          }
           continue;
         }
         const at::Tensor logit = logits_at(model, static_cast<int>(layer), query, key, scale[static_cast<std::size_t>(layer)],
                                            distance, std::max(length, distance + 1));   // [n, H]
         const at::Tensor mean = logit.mean(0).to(at::kCPU), sd = logit.std(0).to(at::kCPU);
         for (std::int64_t head = 0; head < heads; ++head) {
-          rows["probe_logit"].push_back(
-              {network, layer, head, distance, mean[head].item<double>(), sd[head].item<double>(), pairs_, status::kOk});
+          rows.add(schema::ProbeLogit{.network = network,
+                                      .layer = layer,
+                                      .head = head,
+                                      .distance = distance,
+                                      .mean = mean[head].item<double>(),
+                                      .sd = sd[head].item<double>(),
+                                      .n = pairs_,
+                                      .status = status::kOk});
         }
       }
     }

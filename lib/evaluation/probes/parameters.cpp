@@ -13,8 +13,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
-
 class Parameters final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
@@ -31,15 +29,18 @@ class Parameters final : public Task {
     }
     const char* placement = shared && layered ? "both" : shared ? "shared" : layered ? "per layer" : "none";
     for (const std::int64_t length : lengths_) {
-      context.results.add({{"parameters",
-                            {{own, static_cast<double>(own) / static_cast<double>(total), total, placement, length,
-                              table_bytes(model, length)}}}});
+      context.results.add_row(schema::Parameters{.parameters = own,
+                                                 .share = static_cast<double>(own) / static_cast<double>(total),
+                                                 .total = total,
+                                                 .placement = placement,
+                                                 .length = length,
+                                                 .table_bytes = table_bytes(model, length)});
     }
   }
 
  private:
   /// Of a fresh encoding of the same kind, in the dtype that the model computes in. Missing beyond its positions.
-  static Cell table_bytes(const model::LanguageModel& model, std::int64_t length) {
+  static std::optional<std::int64_t> table_bytes(const model::LanguageModel& model, std::int64_t length) {
     const c10::InferenceMode inference;
     const auto encoding = encodings::make_encoding(model.config().encoding.json, model.encoding().shape());
     if (const auto limit = encoding->facts().max_positions; limit && length > *limit) return {};

@@ -15,7 +15,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 constexpr std::int64_t kRows = 128;   // query rows that are held of both models at a time
@@ -30,8 +29,8 @@ class PatternSimilarity final : public Task {
     const model::LanguageModel& model = probed_model(context);
     const std::int64_t length = model.config().length;
     const auto missing = [&](const char* why) {
-      context.results.add({{"probe_similarity",
-                            {{context.documents.split(), length, Cell(), Cell(), Cell(), Cell(), 0, Cell(), why}}}});
+      context.results.add_row(
+          schema::ProbeSimilarity{.corpus = context.documents.split(), .length = length, .status = why});
     };
     if (context.reference == nullptr) return missing(status::kReference);
     const ProbeLengths lengths = probe_lengths(context, {length}, sequences_, [&](std::int64_t, const char* why) { missing(why); });
@@ -62,8 +61,8 @@ class PatternSimilarity final : public Task {
     return made;
   }
 
-  Rows measure(TaskContext& context, const model::LanguageModel& model, const model::LanguageModel& reference,
-               std::int64_t length) const {
+  schema::Rows measure(TaskContext& context, const model::LanguageModel& model, const model::LanguageModel& reference,
+                       std::int64_t length) const {
     const std::int64_t layers = std::min(model.config().layers, reference.config().layers);
     const std::int64_t own_heads = model.config().heads, their_heads = reference.config().heads;
     at::Tensor sums = at::zeros({layers, own_heads, their_heads}, at::kDouble);
@@ -81,7 +80,12 @@ class PatternSimilarity final : public Task {
       }
     });
     sums.div_(static_cast<double>(static_cast<std::int64_t>(texts.size()) * length));
-    Rows rows;
+    schema::Rows rows;
+    schema::ProbeSimilarity row{.corpus = context.documents.split(),
+                                .length = length,
+                                .reference = context.reference_name,
+                                .n = std::ssize(texts),
+                                .status = status::kOk};
     double total = 0;
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       double least = 2;
@@ -93,11 +97,15 @@ class PatternSimilarity final : public Task {
         }
       }
       total += least;
-      rows["probe_similarity"].push_back(
-          {context.documents.split(), length, context.reference_name, layer, head, other, texts.size(), least, status::kOk});
+      row.layer = layer;
+      row.head = head;
+      row.reference_head = other;
+      row.divergence = least;
+      rows.add(row);
     }
-    rows["probe_similarity"].push_back({context.documents.split(), length, context.reference_name, Cell(), Cell(), Cell(),
-                                        texts.size(), total / static_cast<double>(layers), status::kOk});
+    row.layer = row.head = row.reference_head = std::nullopt;
+    row.divergence = total / static_cast<double>(layers);
+    rows.add(row);
     return rows;
   }
 

@@ -11,7 +11,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 class PositionLoss final : public Task {
@@ -29,8 +28,8 @@ class PositionLoss final : public Task {
     const std::int64_t least = std::min(context.settings.min_documents, documents_);
     const auto& limit = context.scorer.capabilities().max_positions;
     const auto missing = [&](std::int64_t length, std::int64_t last, const char* why) {
-      context.results.add({{"probe_position_loss",
-                            {{corpus, length, last, last - length, 0, Cell(), Cell(), Cell(), Cell(), Cell(), why}}}});
+      context.results.add_row(schema::ProbePositionLoss{
+          .corpus = corpus, .context = length, .last = last, .offset = last - length, .status = why});
     };
     std::vector<std::int64_t> held;
     for (const std::int64_t length : context.lengths) {
@@ -51,33 +50,50 @@ class PositionLoss final : public Task {
           missing(length, last, status::kPositions);
           continue;
         }
-        const Rows& rows = context.results.item(cat("position_loss/", length, "/", last), [&] {
+        const schema::Rows& rows = context.results.item(cat("position_loss/", length, "/", last), [&] {
           model::ForwardOptions options;
           options.position = last - length;
           const auto texts = windows_of(context, ids, held.back(), length);
           const auto sums = summed_losses(model, texts, length - targets, length, context.settings.batch_tokens, options);
-          Rows made;
-          for (const double sum : sums) made[kSums].push_back({sum});
+          schema::Rows made;
+          for (const double sum : sums) made.add(DocumentLoss{sum});
           return made;
         });
         std::vector<double> sums;
-        for (const Row& row : rows.at(kSums)) sums.push_back(number(row[0]));
+        for (const DocumentLoss& row : rows.of<DocumentLoss>()) sums.push_back(row.nll);
         if (last == length) own = sums;
         const std::vector<double> scored(sums.size(), static_cast<double>(targets));
         std::vector<double> change;
         for (std::size_t i = 0; i < sums.size(); ++i) change.push_back(sums[i] - own[i]);
         const statistics::Ratio nll = statistics::ratio_of_sums(sums, scored),
                                 delta = statistics::ratio_of_sums(change, scored);
-        context.results.add({{"probe_position_loss",
-                              {{corpus, length, last, last - length, sums.size(),
-                                static_cast<std::int64_t>(sums.size()) * targets, nll.value, nll.se, delta.value, delta.se,
-                                std::isfinite(nll.value) ? status::kOk : status::kOverflow}}}});
+        context.results.add_row(
+            schema::ProbePositionLoss{.corpus = corpus,
+                                      .context = length,
+                                      .last = last,
+                                      .offset = last - length,
+                                      .n_docs = std::ssize(sums),
+                                      .tokens_scored = std::ssize(sums) * targets,
+                                      .nll_mean = nll.value,
+                                      .se_nll = nll.se,
+                                      .delta = delta.value,
+                                      .se = delta.se,
+                                      .status = std::isfinite(nll.value) ? status::kOk : status::kOverflow});
       }
     }
   }
 
  private:
-  static constexpr const char* kSums = "position_loss.sums";   // rows that only the journal sees
+  /// Only the journal sees it.
+  struct DocumentLoss {
+    static constexpr const char* kName = "position_loss.sums";
+    double nll = 0;
+
+    template <typename Row, typename Visitor>
+    static void columns(Row& row, Visitor& column) {
+      column("nll", row.nll, "nats", "of the targets");
+    }
+  };
 
   /// The `length` tokens before one end of each document; the same end at every length.
   static std::vector<TokenIds> windows_of(TaskContext& context, const std::vector<std::int64_t>& ids, std::int64_t longest,

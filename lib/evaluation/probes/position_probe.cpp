@@ -18,7 +18,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 const std::vector<std::string>& networks() {
@@ -60,16 +59,14 @@ class PositionProbe final : public Task {
     const model::LanguageModel& model = probed_model(context);
     const std::int64_t length = model.config().length;
     const ProbeLengths lengths = probe_lengths(context, {length}, sequences_, [&](std::int64_t, const char* why) {
-      context.results.add({{"probe_position",
-                            {{context.documents.split(), length, Cell(), Cell(), Cell(), Cell(), 0, 0, Cell(), Cell(), Cell(),
-                              Cell(), why}}}});
+      context.results.add_row(
+          schema::ProbePosition{.corpus = context.documents.split(), .length = length, .status = why});
     });
     if (lengths.live.empty()) return;
     const auto texts = probe_texts(context.documents, length, length, sequences_, context.text.bos());
     if (texts.size() < 3) {
-      context.results.add({{"probe_position",
-                            {{context.documents.split(), length, Cell(), Cell(), Cell(), Cell(), 0, 0, Cell(), Cell(), Cell(),
-                              Cell(), status::kSkipped}}}});
+      context.results.add_row(
+          schema::ProbePosition{.corpus = context.documents.split(), .length = length, .status = status::kSkipped});
       return;
     }
     for (const std::string& network : networks_) {
@@ -139,8 +136,9 @@ class PositionProbe final : public Task {
     });
   }
 
-  Rows at_place(TaskContext& context, const std::string& network, std::size_t place, std::int64_t length,
-                const std::vector<at::Tensor>& texts, const std::vector<std::vector<std::int64_t>>& positions) const {
+  schema::Rows at_place(TaskContext& context, const std::string& network, std::size_t place, std::int64_t length,
+                        const std::vector<at::Tensor>& texts,
+                        const std::vector<std::vector<std::int64_t>>& positions) const {
     const std::size_t third = texts.size() / 3;
     const auto part = [&](std::size_t begin, std::size_t end) {
       Placed of;
@@ -154,12 +152,23 @@ class PositionProbe final : public Task {
     };
     const Placed test = part(0, third), validation = part(third, 2 * third), train = part(2 * third, texts.size());
     const double half = static_cast<double>(length) / 2, whole = static_cast<double>(length);
-    Rows rows;
+    schema::Rows rows;
     const auto add = [&](const std::string& method, const char* range, std::int64_t trained, const ReaderScore& score) {
       const bool fine = std::isfinite(score.r2) && std::isfinite(score.mad);
       // Whoever always says the middle of all positions misses them by a quarter of the length.
-      rows["probe_position"].push_back({context.documents.split(), length, place, network, method, range, trained, score.tested,
-                                        score.lambda, score.r2, score.mad, whole / 4, fine ? status::kOk : status::kOverflow});
+      rows.add(schema::ProbePosition{.corpus = context.documents.split(),
+                                     .length = length,
+                                     .place = static_cast<std::int64_t>(place),
+                                     .network = network,
+                                     .method = method,
+                                     .tested = range,
+                                     .n_train = trained,
+                                     .n_test = score.tested,
+                                     .lambda = score.lambda,
+                                     .r2 = score.r2,
+                                     .mad = score.mad,
+                                     .mad_centre = whole / 4,
+                                     .status = fine ? status::kOk : status::kOverflow});
     };
     for (const std::string& method : methods_) {
       if (method == "ridge") {

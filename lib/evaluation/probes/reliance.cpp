@@ -17,7 +17,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 constexpr std::int64_t kEnds = 4;   // of a document at which a shuffled context is tested
@@ -49,9 +48,8 @@ class Reliance final : public Task {
     const model::LanguageModel& model = probed_model(context);
     const std::int64_t length = model.config().length;
     const auto missing = [&](const std::string& test, std::int64_t amount, const char* why) {
-      context.results.add({{"probe_reliance",
-                            {{context.documents.split(), length, test, amount, 0, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(),
-                              Cell(), why}}}});
+      context.results.add_row(schema::ProbeReliance{
+          .corpus = context.documents.split(), .length = length, .test = test, .amount = amount, .status = why});
     };
     std::vector<Case> cases;
     for (const std::string& test : tests_) {
@@ -93,8 +91,8 @@ class Reliance final : public Task {
     std::int64_t amount = 0;
   };
 
-  Rows measure(TaskContext& context, const model::LanguageModel& model, const std::vector<TokenIds>& texts,
-               std::int64_t length, const Case& one) const {
+  schema::Rows measure(TaskContext& context, const model::LanguageModel& model, const std::vector<TokenIds>& texts,
+                       std::int64_t length, const Case& one) const {
     const std::int64_t tokens = context.settings.batch_tokens;
     std::vector<double> before, after, scored;
     if (one.test == "shuffled_prefix") {
@@ -148,10 +146,21 @@ class Reliance final : public Task {
                             changed = statistics::ratio_of_sums(after, scored),
                             delta = statistics::ratio_of_sums(change, scored);
     const bool fine = std::isfinite(delta.value);
-    return {{"probe_reliance",
-             {{context.documents.split(), length, one.test, one.amount, texts.size(), static_cast<std::int64_t>(total),
-               base.value, changed.value, delta.value, delta.se, delta.low(), delta.high(),
-               fine ? status::kOk : status::kOverflow}}}};
+    schema::Rows rows;
+    rows.add(schema::ProbeReliance{.corpus = context.documents.split(),
+                                   .length = length,
+                                   .test = one.test,
+                                   .amount = one.amount,
+                                   .n_docs = std::ssize(texts),
+                                   .tokens_scored = static_cast<std::int64_t>(total),
+                                   .nll_plain = base.value,
+                                   .nll = changed.value,
+                                   .delta = delta.value,
+                                   .se = delta.se,
+                                   .ci_lo = delta.low(),
+                                   .ci_hi = delta.high(),
+                                   .status = fine ? status::kOk : status::kOverflow});
+    return rows;
   }
 
   /// Windows of `length` tokens before up to four ends of each document; and the same with all but the last `kept` tokens

@@ -8,7 +8,6 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
 using support::cat;
 
 class Sinks final : public Task {
@@ -26,8 +25,8 @@ class Sinks final : public Task {
     for (const bool separator : {true, false}) {
       const char* word = separator ? "first" : "none";
       const auto missing = [&](const char* why) {
-        context.results.add({{"probe_sink_summary",
-                              {{context.documents.split(), length_, word, 0, Cell(), Cell(), Cell(), why}}}});
+        context.results.add_row(schema::ProbeSinkSummary{
+            .corpus = context.documents.split(), .length = length_, .separator = word, .status = why});
       };
       if (separator && !context.text.bos()) {
         missing(status::kSeparator);
@@ -41,7 +40,8 @@ class Sinks final : public Task {
   }
 
  private:
-  Rows measure(TaskContext& context, const model::LanguageModel& model, bool separator, const char* word) const {
+  schema::Rows measure(TaskContext& context, const model::LanguageModel& model, bool separator,
+                       const char* word) const {
     const std::int64_t heads = model.config().heads, layers = model.config().layers;
     std::vector<KeyShares> shares(static_cast<std::size_t>(layers), KeyShares(length_));
     struct Sums {
@@ -68,20 +68,33 @@ class Sinks final : public Task {
       }
     });
     const auto n = static_cast<double>(texts.size()), cells = static_cast<double>(sums.size());
-    Rows rows;
+    schema::Rows rows;
     Sums all;
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       for (std::int64_t head = 0; head < heads; ++head) {
         const Sums& own = sums[static_cast<std::size_t>(layer * heads + head)];
-        rows["probe_sink"].push_back({context.documents.split(), length_, word, layer, head, texts.size(), own.first / n,
-                                      own.largest / n, own.sinks / n});
+        rows.add(schema::ProbeSink{.corpus = context.documents.split(),
+                                   .length = length_,
+                                   .separator = word,
+                                   .layer = layer,
+                                   .head = head,
+                                   .n = std::ssize(texts),
+                                   .alpha_first = own.first / n,
+                                   .alpha_max = own.largest / n,
+                                   .rate = own.sinks / n});
         all.first += own.first / n / cells;
         all.largest += own.largest / n / cells;
         all.sinks += own.sinks / n / cells;
       }
     }
-    rows["probe_sink_summary"].push_back(
-        {context.documents.split(), length_, word, texts.size(), all.first, all.largest, all.sinks, status::kOk});
+    rows.add(schema::ProbeSinkSummary{.corpus = context.documents.split(),
+                                      .length = length_,
+                                      .separator = word,
+                                      .n = std::ssize(texts),
+                                      .alpha_first = all.first,
+                                      .alpha_max = all.largest,
+                                      .rate = all.sinks,
+                                      .status = status::kOk});
     return rows;
   }
 

@@ -53,7 +53,7 @@ class Passkey final : public Task {
         add_missing(context, "passkey", variant(form), length, depths_, state);
         continue;
       }
-      const Rows& rows = context.results.item(cat("passkey/", length), [&] {
+      const schema::Rows& rows = context.results.item(cat("passkey/", length), [&] {
         return score_items(context, "passkey", variant(form), length, items_at(builder, form, length));
       });
       scores.push_back(summarise_items(context, "passkey", variant(form), length, depths_, rows));

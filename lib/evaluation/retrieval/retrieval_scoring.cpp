@@ -14,11 +14,25 @@ namespace pe::evaluation {
 
 namespace {
 
-using artifact::Cell;
-
 using support::kMissing;
 constexpr double kAcquired = 0.5;
-constexpr const char* kParts = "retrieval.parts";   // rows that only the journal sees, one for each trial
+
+/// One for each trial; only the journal sees it.
+struct TrialParts {
+  static constexpr const char* kName = "retrieval.parts";
+  double right = 0;  ///< parts of the answer that are right
+  std::int64_t parts = 0;
+  double right_digits = 0;  ///< digits that are the most probable among digits
+  double digits = 0;
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    column("right", row.right, "", "parts of the answer that are right");
+    column("parts", row.parts, "", "all of them");
+    column("right_digits", row.right_digits, "", "digits that are the most probable among digits");
+    column("digits", row.digits, "", "all of them");
+  }
+};
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
@@ -35,8 +49,8 @@ std::vector<std::int32_t> digit_ids(const TextCodec& codec) {
   return ids;
 }
 
-Rows score_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
-                 const std::vector<RetrievalItem>& items) {
+schema::Rows score_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
+                         const std::vector<RetrievalItem>& items) {
   const std::vector<std::int32_t> digits = digit_ids(context.text);
   std::vector<Sequence> sequences;   // of an item: prompt, control, then each wrong answer
   for (const RetrievalItem& item : items) {
@@ -53,7 +67,7 @@ Rows score_items(TaskContext& context, const std::string& task, const std::strin
     }
   }
   const std::vector<MeanScore> scores = score_all(context.scorer, sequences, context.settings.draws);
-  Rows rows;
+  schema::Rows rows;
   std::size_t at = 0;
   for (const RetrievalItem& item : items) {
     const MeanScore& asked = scores[at];
@@ -66,10 +80,21 @@ Rows score_items(TaskContext& context, const std::string& task, const std::strin
     }
     at += 2 + item.others.size();
     const bool ranked = !item.others.empty();
-    rows["retrieval_trial"].push_back(
-        {task, variant, length, item.depth, item.trial, item.prompt.answer_begin, asked.exact, sum(asked.correct),
-         asked.nll.size(), nll, control, ranked ? 1 + better + (tied - 1) / 2 : kMissing,
-         ranked ? (better == 0 ? 1 / tied : 0) : kMissing, static_cast<std::int64_t>(item.others.size()) + 1, item.landed});
+    rows.add(schema::RetrievalTrial{.task = task,
+                                    .variant = variant,
+                                    .length = length,
+                                    .depth = item.depth,
+                                    .trial = item.trial,
+                                    .prompt_tokens = item.prompt.answer_begin,
+                                    .em = asked.exact,
+                                    .digit_correct = sum(asked.correct),
+                                    .digit_total = std::ssize(asked.nll),
+                                    .nll_key = nll,
+                                    .nll_key_control = control,
+                                    .rank = ranked ? 1 + better + (tied - 1) / 2 : kMissing,
+                                    .rank_score = ranked ? (better == 0 ? 1 / tied : 0) : kMissing,
+                                    .n_candidates = std::ssize(item.others) + 1,
+                                    .landed = item.landed});
     // A part is right when each of its tokens is; over draws the smallest share is what can be said.
     double parts = 0;
     std::size_t token = 0;
@@ -85,68 +110,87 @@ Rows score_items(TaskContext& context, const std::string& task, const std::strin
       confined += asked.among[i];
       of_digits += 1;
     }
-    rows[kParts].push_back({parts, static_cast<std::int64_t>(item.prompt.answer_tokens.size()), confined, of_digits});
+    rows.add(TrialParts{parts, std::ssize(item.prompt.answer_tokens), confined, of_digits});
   }
   return rows;
 }
 
-RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
-                               const std::vector<double>& depths, const Rows& scored) {
-  const std::vector<Row>& trials = scored.at("retrieval_trial");
-  Rows rows;
-  const auto cell = [&](const std::string& name, const std::function<bool(const Row&)>& belongs) {
+RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant,
+                               std::int64_t length, const std::vector<double>& depths, const schema::Rows& scored) {
+  const std::vector<schema::RetrievalTrial>& trials = scored.of<schema::RetrievalTrial>();
+  schema::Rows rows;
+  const auto cell = [&](const std::string& name, const std::function<bool(const schema::RetrievalTrial&)>& belongs) {
     std::vector<double> exact, correct, tokens, nll, control, gain, ranked, landed;
-    for (const Row& row : trials) {
+    for (const schema::RetrievalTrial& row : trials) {
       if (!belongs(row)) continue;
-      const double m = number(row[8]);
-      exact.push_back(number(row[6]));
-      correct.push_back(number(row[7]));
-      tokens.push_back(m);
-      nll.push_back(number(row[9]));
-      control.push_back(number(row[10]));
-      gain.push_back((control.back() - nll.back()) / m);
-      ranked.push_back(number(row[12]));
-      landed.push_back(number(row[14]));
+      exact.push_back(row.em);
+      correct.push_back(row.digit_correct);
+      tokens.push_back(static_cast<double>(row.digit_total));
+      nll.push_back(row.nll_key);
+      control.push_back(row.nll_key_control);
+      gain.push_back((control.back() - nll.back()) / tokens.back());
+      ranked.push_back(row.rank_score);
+      landed.push_back(row.landed);
     }
     const double n = static_cast<double>(exact.size());
     const statistics::Interval interval = statistics::wilson(sum(exact), n);
-    const double token = statistics::ratio_of_sums(nll, tokens).value,
-                 token_control = statistics::ratio_of_sums(control, tokens).value;
+    const double token = statistics::ratio_of_sums(nll, tokens).value;
+    const double token_control = statistics::ratio_of_sums(control, tokens).value;
     const statistics::Ratio mean_gain = statistics::mean_with_error(gain);
-    rows["retrieval_summary"].push_back(
-        {task, variant, length, name, exact.size(), sum(exact) / n, interval.low, interval.high,
-         statistics::ratio_of_sums(correct, tokens).value, token, token_control, mean_gain.value, mean_gain.se,
-         token_control > 0 ? mean_gain.value / token_control : kMissing, sum(ranked) / n, sum(landed) / n,
-         std::isfinite(token) ? status::kOk : status::kOverflow});
+    rows.add(schema::RetrievalSummary{.task = task,
+                                      .variant = variant,
+                                      .length = length,
+                                      .depth = name,
+                                      .n = std::ssize(exact),
+                                      .em = sum(exact) / n,
+                                      .em_lo = interval.low,
+                                      .em_hi = interval.high,
+                                      .digit_acc = statistics::ratio_of_sums(correct, tokens).value,
+                                      .nll_token = token,
+                                      .nll_token_control = token_control,
+                                      .gain = mean_gain.value,
+                                      .se_gain = mean_gain.se,
+                                      .recovered = token_control > 0 ? mean_gain.value / token_control : kMissing,
+                                      .rank_acc = sum(ranked) / n,
+                                      .landed = sum(landed) / n,
+                                      .status = std::isfinite(token) ? status::kOk : status::kOverflow});
   };
   for (const double depth : depths) {
-    cell(support::shortest(depth), [&](const Row& row) { return number(row[3]) == depth; });
+    cell(support::shortest(depth), [&](const schema::RetrievalTrial& row) { return row.depth == depth; });
   }
-  cell("all", [](const Row&) { return true; });
+  cell("all", [](const schema::RetrievalTrial&) { return true; });
 
   const double n = static_cast<double>(trials.size());
   std::vector<double> exact, correct, tokens, nll, control, gain, rank_score, reciprocal, parts, of_parts, confined, of_digits;
   double candidates = 1;
-  for (std::size_t i = 0; i < trials.size(); ++i) {
-    const Row& row = trials[i];
-    exact.push_back(number(row[6]));
-    correct.push_back(number(row[7]));
-    tokens.push_back(number(row[8]));
-    nll.push_back(number(row[9]));
-    control.push_back(number(row[10]));
+  for (const schema::RetrievalTrial& row : trials) {
+    exact.push_back(row.em);
+    correct.push_back(row.digit_correct);
+    tokens.push_back(static_cast<double>(row.digit_total));
+    nll.push_back(row.nll_key);
+    control.push_back(row.nll_key_control);
     gain.push_back((control.back() - nll.back()) / tokens.back());
-    reciprocal.push_back(1 / number(row[11]));
-    rank_score.push_back(number(row[12]));
-    candidates = number(row[13]);
-    const Row& part = scored.at(kParts)[i];
-    parts.push_back(number(part[0]));
-    of_parts.push_back(number(part[1]));
-    confined.push_back(number(part[2]));
-    of_digits.push_back(number(part[3]));
+    reciprocal.push_back(1 / row.rank);
+    rank_score.push_back(row.rank_score);
+    candidates = static_cast<double>(row.n_candidates);
+  }
+  for (const TrialParts& row : scored.of<TrialParts>()) {
+    parts.push_back(row.right);
+    of_parts.push_back(static_cast<double>(row.parts));
+    confined.push_back(row.right_digits);
+    of_digits.push_back(row.digits);
   }
   const auto add = [&](const char* measure, double value, double low, double high, double chance) {
-    rows["retrieval_ladder"].push_back({task, variant, length, measure, value, low, high, chance, trials.size(),
-                                        std::isnan(value) ? status::kMeasure : status::kOk});
+    rows.add(schema::RetrievalLadder{.task = task,
+                                     .variant = variant,
+                                     .length = length,
+                                     .measure = measure,
+                                     .value = value,
+                                     .ci_lo = low,
+                                     .ci_hi = high,
+                                     .chance = chance,
+                                     .n = std::ssize(trials),
+                                     .status = std::isnan(value) ? status::kMeasure : status::kOk});
   };
   // Tokens and parts of an item stand and fall together, so their intervals are over trials.
   const auto add_ratio = [&](const char* measure, const std::vector<double>& y, const std::vector<double>& x,
@@ -242,7 +286,7 @@ void run_retrieval(TaskContext& context, const RetrievalTask& task,
       std::sort(depths.begin(), depths.end());
       depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
     }
-    const Rows& rows = context.results.item(support::cat(task.name, "/", length), [&] {
+    const schema::Rows& rows = context.results.item(support::cat(task.name, "/", length), [&] {
       return score_items(context, task.name, task.variant, length, *items);
     });
     scores.push_back(summarise_items(context, task.name, task.variant, length, depths, rows));
@@ -254,14 +298,15 @@ void run_retrieval(TaskContext& context, const RetrievalTask& task,
 
 void add_missing(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
                  const std::vector<double>& depths, const char* why) {
-  Rows rows;
+  schema::Rows rows;
   const auto add = [&](const std::string& depth) {
-    rows["retrieval_summary"].push_back({task, variant, length, depth, 0, Cell(), Cell(), Cell(), Cell(), Cell(), Cell(), Cell(),
-                                         Cell(), Cell(), Cell(), Cell(), why});
+    rows.add(
+        schema::RetrievalSummary{.task = task, .variant = variant, .length = length, .depth = depth, .status = why});
   };
   for (const double depth : depths) add(support::shortest(depth));
   add("all");
-  rows["retrieval_ladder"].push_back({task, variant, length, "S0", Cell(), Cell(), Cell(), Cell(), 0, why});
+  rows.add(schema::RetrievalLadder{
+      .task = task, .variant = variant, .length = length, .measure = "S0", .n = 0, .status = why});
   context.progress.note(support::cat(task, " (", variant, ") at ", length, " tokens: ", why));
   context.results.add(rows);
 }
@@ -273,12 +318,17 @@ void add_own_context(TaskContext& context, const std::string& task, const std::s
   for (const RetrievalScore& score : scores) {
     if (score.length == train) own = score.exact;
   }
-  Rows rows;
+  schema::Rows rows;
   for (const RetrievalScore& score : scores) {
     const bool acquired = own >= kAcquired;
-    rows["retrieval_ladder"].push_back({task, variant, score.length, "S5", acquired ? Cell(score.exact / own) : Cell(), Cell(), Cell(),
-                                        Cell(), Cell(),
-                                        std::isnan(own) ? status::kUncovered : acquired ? status::kOk : status::kNotAcquired});
+    rows.add(schema::RetrievalLadder{.task = task,
+                                     .variant = variant,
+                                     .length = score.length,
+                                     .measure = "S5",
+                                     .value = acquired ? score.exact / own : kMissing,
+                                     .status = std::isnan(own) ? status::kUncovered
+                                               : acquired      ? status::kOk
+                                                               : status::kNotAcquired});
   }
   if (!scores.empty()) context.results.add(rows);
 }

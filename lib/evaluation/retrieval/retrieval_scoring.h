@@ -52,8 +52,8 @@ void run_retrieval(TaskContext& context, const RetrievalTask& task,
 std::vector<std::int32_t> digit_ids(const TextCodec& codec);
 
 /// Rows `retrieval_trial` of the items, and rows that only the journal sees.
-Rows score_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
-                 const std::vector<RetrievalItem>& items);
+schema::Rows score_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
+                         const std::vector<RetrievalItem>& items);
 
 /// Exact match at a length, for S5; NaN when there is none.
 struct RetrievalScore {
@@ -62,8 +62,8 @@ struct RetrievalScore {
 };
 
 /// Adds `retrieval_summary` (by depth, and all) and `retrieval_ladder`. @param rows what score_items gave
-RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
-                               const std::vector<double>& depths, const Rows& rows);
+RetrievalScore summarise_items(TaskContext& context, const std::string& task, const std::string& variant,
+                               std::int64_t length, const std::vector<double>& depths, const schema::Rows& rows);
 
 /// Rows that say why there is no number.
 void add_missing(TaskContext& context, const std::string& task, const std::string& variant, std::int64_t length,
