@@ -6,6 +6,14 @@
 
 namespace pe::schema {
 
+/// What a document costs.
+struct DocumentScore {
+  std::int64_t id = 0;  ///< number of the document in its split
+  std::int64_t tokens = 0;
+  std::int64_t bytes = 0;
+  double nll = 0;  ///< nats
+};
+
 /// Likelihood of each document under each protocol and context length.
 struct LmDocument {
   static constexpr const char* kName = "lm_doc";
@@ -14,10 +22,7 @@ struct LmDocument {
   std::string protocol;
   std::int64_t length = 0;
   std::int64_t stride = 0;
-  std::int64_t doc_id = 0;
-  std::int64_t tokens_scored = 0;
-  std::int64_t bytes_scored = 0;
-  double nll_sum = kMissing;
+  DocumentScore score;
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
@@ -25,10 +30,10 @@ struct LmDocument {
     column("protocol", row.protocol, "", "prefix, blocks, sliding, …: `pe-evaluate --list`");
     column("L", row.length, "tokens", "context length, tokens, separator included", kNeeded);
     column("stride", row.stride, "tokens", "tokens between window starts; L where windows do not overlap");
-    column("doc_id", row.doc_id, "", "number of the document in its split");
-    column("tokens_scored", row.tokens_scored, "tokens", "tokens whose likelihood is counted", kNeeded);
-    column("bytes_scored", row.bytes_scored, "bytes", "bytes of text that those tokens stand for");
-    column("nll_sum", row.nll_sum, "nats", "negative log likelihood, nats", kNeeded);
+    column("doc_id", row.score.id, "", "number of the document in its split");
+    column("tokens_scored", row.score.tokens, "tokens", "tokens whose likelihood is counted", kNeeded);
+    column("bytes_scored", row.score.bytes, "bytes", "bytes of text that those tokens stand for");
+    column("nll_sum", row.score.nll, "nats", "negative log likelihood, nats", kNeeded);
   }
 };
 
@@ -271,10 +276,10 @@ struct ExtensionDocument {
     column("corpus", row.corpus, "", "split of the data");
     column("variant", row.variant, "",
            "plain, crop, a rule, logit_scale, or an intervention: base_…, p_rope_…, zeroed_…, frozen_…, layer_…");
-    column("L", row.length, "tokens", "context length, tokens");
+    column("L", row.length, "tokens", "context length, tokens", kNeeded);
     column("doc_id", row.doc_id, "", "number of the document in its split");
-    column("tokens_scored", row.tokens_scored, "tokens", "targets");
-    column("nll_sum", row.nll_sum, "nats", "negative log likelihood, nats");
+    column("tokens_scored", row.tokens_scored, "tokens", "targets", kNeeded);
+    column("nll_sum", row.nll_sum, "nats", "negative log likelihood, nats", kNeeded);
   }
 };
 
@@ -302,7 +307,7 @@ struct Extension {
     column("corpus", row.corpus, "", "split of the data");
     column("variant", row.variant, "",
            "plain, crop, a rule, logit_scale, or an intervention: base_…, p_rope_…, zeroed_…, frozen_…, layer_…");
-    column("L", row.length, "tokens", "context length, tokens");
+    column("L", row.length, "tokens", "context length, tokens", kNeeded);
     column("factor", row.factor, "", "L over the training length, at least 1: what rules are told");
     column("fitted", row.fitted, "", "logit_scale: a, chosen on validation documents");
     column("n_docs", row.n_docs, "", "documents that were scored; for skipped_docs, how many are long enough");

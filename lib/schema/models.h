@@ -30,7 +30,7 @@ struct Cost {
     column("dtype", row.dtype, "", "fp32 or bf16");
     column("path", row.path, "", "unfused: the definition, for everybody; best: the cheapest exact route");
     column("batch", row.batch, "", "texts at a time");
-    column("T", row.length, "tokens", "length of the texts");
+    column("T", row.length, "tokens", "length of the texts", kNeeded);
     column("component", row.component, "",
            "encode, attention, forward, forward_none, training_step or training_step_none");
     column("reps", row.reps, "", "repetitions that count");
@@ -60,7 +60,7 @@ struct Sample {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("prompt_id", row.prompt_id, "", "given <n>, or <split> document <n>");
-    column("text_id", row.text_id, "", "number of the text among those of its prompt");
+    column("text_id", row.text_id, "", "number of the text among those of its prompt", kNeeded);
     column("temperature", row.temperature, "", "sample.temperature");
     column("top_k", row.top_k, "", "sample.top_k");
     column("prompt", row.prompt, "", "the text that the sample continues");
@@ -89,7 +89,7 @@ struct Parameters {
     column("share", row.share, "", "of all of the model");
     column("total", row.total, "", "of the model");
     column("placement", row.placement, "", "none, shared, per layer, or both");
-    column("L", row.length, "tokens", "texts for which it keeps tables");
+    column("L", row.length, "tokens", "texts for which it keeps tables", kNeeded);
     column("table_bytes", row.table_bytes, "bytes", "kept after a pass of L tokens: tables and caches");
   }
 };

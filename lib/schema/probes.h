@@ -26,7 +26,7 @@ struct ProbeAttention {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("corpus", row.corpus, "", "split of the data");
-    column("L", row.length, "tokens", "length of the texts");
+    column("L", row.length, "tokens", "length of the texts", kNeeded);
     column("layer", row.layer, "", "from 0");
     column("head", row.head, "", "from 0");
     column("n", row.n, "", "texts");
@@ -85,7 +85,7 @@ struct ProbeArgmax {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("corpus", row.corpus, "", "split of the data");
-    column("L", row.length, "tokens", "length of the texts");
+    column("L", row.length, "tokens", "length of the texts", kNeeded);
     column("layer", row.layer, "", "from 0");
     column("head", row.head, "", "from 0");
     column("bin_lo", row.bin_lo, "", "");
@@ -111,7 +111,7 @@ struct ProbeSink {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("corpus", row.corpus, "", "split of the data");
-    column("L", row.length, "tokens", "length of the texts");
+    column("L", row.length, "tokens", "length of the texts", kNeeded);
     column("separator", row.separator, "", "first: the texts begin with it; none");
     column("layer", row.layer, "", "from 0");
     column("head", row.head, "", "from 0");
@@ -203,7 +203,7 @@ struct ProbeFrequency {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("corpus", row.corpus, "", "split of the data");
-    column("L", row.length, "tokens", "length of the texts");
+    column("L", row.length, "tokens", "length of the texts", kNeeded);
     column("layer", row.layer, "", "from 0");
     column("head", row.head, "", "from 0");
     column("pair", row.pair, "", "from 0, fast to slow; missing: the channels that are not turned");
@@ -256,10 +256,10 @@ struct ProbeAngle {
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
-    column("L", row.length, "tokens", "length of the texts");
-    column("layer", row.layer, "", "from 0");
-    column("group", row.group, "", "key/value head where these have frequencies of their own");
-    column("pair", row.pair, "", "");
+    column("L", row.length, "tokens", "length of the texts", kNeeded);
+    column("layer", row.layer, "", "from 0", kNeeded);
+    column("group", row.group, "", "key/value head where these have frequencies of their own", kNeeded);
+    column("pair", row.pair, "", "", kNeeded);
     column("theta_trained", row.theta_trained, "rad/token", "at the training length");
     column("theta", row.theta, "rad/token", "at L");
     column("turns_trained", row.turns_trained, "turns", "of the largest distance of training");
@@ -335,7 +335,7 @@ struct ProbeCircuitSummary {
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
-    column("m", row.m, "tokens", "");
+    column("m", row.m, "tokens", "", kNeeded);
     column("n", row.n, "", "texts");
     column("measure", row.measure, "", "previous, duplicate, induction or in_context_gain");
     column("value", row.value, "", "share; in_context_gain: nats a token");
@@ -370,7 +370,7 @@ struct ProbeReliance {
     column("corpus", row.corpus, "", "split of the data");
     column("L", row.length, "tokens", "length of the texts");
     column("test", row.test, "", "without_encoding, constant_position, shuffled_prefix, translation or gap");
-    column("amount", row.amount, "tokens", "tokens kept in order, or positions moved by");
+    column("amount", row.amount, "tokens", "tokens kept in order, or positions moved by", kNeeded);
     column("n_docs", row.n_docs, "", "");
     column("tokens_scored", row.tokens_scored, "tokens", "");
     column("nll_plain", row.nll_plain, "nats", "as it is");
@@ -402,8 +402,8 @@ struct ProbePositionLoss {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("corpus", row.corpus, "", "split of the data");
-    column("context", row.context, "tokens", "tokens read, targets included");
-    column("last", row.last, "tokens", "positions up to the last target");
+    column("context", row.context, "tokens", "tokens read, targets included", kNeeded);
+    column("last", row.last, "tokens", "positions up to the last target", kNeeded);
     column("offset", row.offset, "tokens", "position of the first token");
     column("n_docs", row.n_docs, "", "");
     column("tokens_scored", row.tokens_scored, "tokens", "");

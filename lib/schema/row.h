@@ -55,8 +55,8 @@ struct Layout {
 struct Identity {
   std::string run_id;
   std::string pe;
-  std::int64_t seed = 0;
-  std::int64_t step = 0;
+  std::optional<std::int64_t> seed;
+  std::optional<std::int64_t> step;
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
@@ -183,8 +183,9 @@ template <typename T>
 class Reader {
  public:
   /// @param table must live as long. @param where for messages.
-  /// @throws ArtifactError that names the nearest column when a needed one is not there.
+  /// @throws ArtifactError that names the nearest column when a needed one is not there and there are rows.
   Reader(const artifact::Table& table, std::string where) : table_(table), where_(std::move(where)) {
+    if (table_.rows() == 0) return;
     detail::Find find{table_, places_};
     const T row{};
     T::columns(row, find);

@@ -13,15 +13,16 @@ namespace {
 
 schema::Rows some_rows() {
   schema::Rows rows;
-  rows.add(schema::LmDocument{.corpus = "test", .length = 1, .nll_sum = 0.1 + 0.2});
-  rows.add(schema::LmDocument{.corpus = "a \"b\"\n", .doc_id = -7, .nll_sum = std::numeric_limits<double>::infinity()});
+  rows.add(schema::LmDocument{.corpus = "test", .length = 1, .score = {.nll = 0.1 + 0.2}});
+  rows.add(
+      schema::LmDocument{.corpus = "a \"b\"\n", .score = {.id = -7, .nll = std::numeric_limits<double>::infinity()}});
   rows.add(schema::LmSummary{.nll_mean = 1e-300});  // with missing numbers
   return rows;
 }
 
 bool same(const schema::Rows& a, const schema::Rows& b) {
   return a.to_json() == b.to_json() &&
-         a.of<schema::LmDocument>().at(1).nll_sum == b.of<schema::LmDocument>().at(1).nll_sum &&
+         a.of<schema::LmDocument>().at(1).score.nll == b.of<schema::LmDocument>().at(1).score.nll &&
          a.of<schema::LmSummary>().at(0).n_docs == b.of<schema::LmSummary>().at(0).n_docs;
 }
 

@@ -21,7 +21,7 @@ Results ranked(const std::vector<std::string>& protocols, const std::string& tur
     const double place = results.runs[cell.run].encoding[0] - 'a';
     const double shift = 0.1 * (cell.protocol == turned && cell.length == 512 ? -place : place);
     cell.nll += shift;
-    for (DocumentScore& score : cell.scores) score.nll += shift * score.tokens;
+    for (schema::DocumentScore& score : cell.scores) score.nll += shift * static_cast<double>(score.tokens);
   }
   return results;
 }

@@ -372,8 +372,11 @@ BOOST_AUTO_TEST_CASE(checks_say_pass_fail_or_unknown_with_a_reason) {
   results.runs[1].facts["data_digest"] = "e";
   results.encodings.emplace_back("none");
   for (std::size_t run : {0u, 1u}) {
-    results.lm.push_back({.run = run, .protocol = "prefix", .length = 128, .nll = 3.0 + 0.1 * static_cast<double>(run),
-                          .scores = {{"1", 10, 30, 30}, {"2", 10, 30, 31}}});
+    results.lm.push_back({.run = run,
+                          .protocol = "prefix",
+                          .length = 128,
+                          .nll = 3.0 + 0.1 * static_cast<double>(run),
+                          .scores = {{1, 10, 30, 30}, {2, 10, 30, 31}}});
   }
   words = verdicts(results);
   BOOST_TEST(words[0] == "FAIL");

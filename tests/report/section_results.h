@@ -76,7 +76,7 @@ inline Results perplexities(const Perplexities& options) {
           for (int d = 0; d < options.documents; ++d) {
             const double mean = 3 + noise({22, static_cast<std::uint64_t>(d)}, 0.4) + own - (e + 1 == options.encodings.size() ? options.better : 0) +
                                 noise({23, key, static_cast<std::uint64_t>(d), static_cast<std::uint64_t>(length)}, options.rest_sd);
-            cell.scores.push_back({std::to_string(100 + d), 100, 300, 100 * mean});
+            cell.scores.push_back({100 + d, 100, 300, 100 * mean});
             cell.nll += mean / options.documents;
           }
           results.lm.push_back(std::move(cell));

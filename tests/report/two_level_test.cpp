@@ -65,7 +65,8 @@ Arms simulate(const Study& study, Noise& noise) {
       double nll = 0, all = 0;
       for (std::size_t d = 0; d < study.documents; ++d) {
         const double mean = level[d] + own + (first ? study.effect + document[d] : 0) + noise(study.rest * balance);
-        cell.scores.push_back({support::cat(1000 + d), tokens[d], 3 * tokens[d], mean * tokens[d]});
+        const auto count = static_cast<std::int64_t>(tokens[d]);
+        cell.scores.push_back({static_cast<std::int64_t>(1000 + d), count, 3 * count, mean * tokens[d]});
         nll += mean * tokens[d];
         all += tokens[d];
       }
@@ -251,7 +252,7 @@ BOOST_AUTO_TEST_CASE(only_seeds_and_documents_that_both_arms_have_are_compared) 
   Arms shifted = simulate({.seeds = 4, .effect = 0.1, .seed = 0}, noise);
   shifted.b.seeds[3] = "77";
   const double before = compare(shifted.a, shifted.b)->estimate;
-  for (DocumentScore& score : shifted.cells[7].scores) score.nll += 1000;
+  for (schema::DocumentScore& score : shifted.cells[7].scores) score.nll += 1000;
   BOOST_TEST(compare(shifted.a, shifted.b)->estimate == before);
 }
 

@@ -101,7 +101,7 @@ BOOST_AUTO_TEST_CASE(columns_that_an_older_artifact_lacks_are_missing_and_needed
 BOOST_AUTO_TEST_CASE(rows_of_a_journal_are_merged_before_and_after_their_type_is_known) {
   const auto of = [](std::int64_t id, double nll) {
     schema::Rows rows;
-    rows.add(schema::LmDocument{.corpus = "a \"b\"\n", .doc_id = id, .nll_sum = nll});
+    rows.add(schema::LmDocument{.corpus = "a \"b\"\n", .score = {.id = id, .nll = nll}});
     return rows;
   };
   const auto kept = [](const schema::Rows& rows) {
@@ -113,11 +113,11 @@ BOOST_AUTO_TEST_CASE(rows_of_a_journal_are_merged_before_and_after_their_type_is
   all.append(kept(of(4, 1e-300)));
   const auto& rows = all.of<schema::LmDocument>();
   BOOST_REQUIRE_EQUAL(rows.size(), 4);
-  for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(rows[i].doc_id == static_cast<std::int64_t>(i) + 1);
-  BOOST_TEST(rows[0].nll_sum == 0.1 + 0.2);
-  BOOST_TEST(rows[1].nll_sum == kInfinity);
-  BOOST_TEST(std::isnan(rows[2].nll_sum));
-  BOOST_TEST(rows[3].nll_sum == 1e-300);
+  for (std::size_t i = 0; i < 4; ++i) BOOST_TEST(rows[i].score.id == static_cast<std::int64_t>(i) + 1);
+  BOOST_TEST(rows[0].score.nll == 0.1 + 0.2);
+  BOOST_TEST(rows[1].score.nll == kInfinity);
+  BOOST_TEST(std::isnan(rows[2].score.nll));
+  BOOST_TEST(rows[3].score.nll == 1e-300);
   BOOST_TEST(rows[3].corpus == "a \"b\"\n");
   // Damaged entries are rows without numbers, never an abort.
   const schema::Rows damaged = schema::Rows::from_json(Json::parse(R"({"lm_doc": [[1], 7, {"a": 1}], "x": 3})"));

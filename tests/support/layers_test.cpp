@@ -91,12 +91,10 @@ const std::map<std::string, Rooms> kRooms = {
      }},
 };
 
-/// Arrows between rooms that still point up: file, header.
+/// Arrows between rooms that point up: file, header.
 const std::set<std::pair<std::string, std::string>> kUpward = {
-    {"lib/report/results/comparison.cpp", "report/sections/section.h"},
-    {"lib/report/results/power.cpp", "report/sections/section.h"},
-    {"lib/report/results/results.h", "report/claims/claims.h"},
-    {"lib/report/results/training_curves.cpp", "report/sections/section.h"},
+    {"lib/report/results/results.h",
+     "report/claims/claims.h"},  // results hold what claims ask, and claims read results
 };
 
 /// A third-party header, by how its name begins, and the folders that may see it.
@@ -206,6 +204,22 @@ BOOST_AUTO_TEST_CASE(includes_of_ours_name_their_folder) {
       const bool embedded = include.name.size() > 4 && include.name.substr(include.name.size() - 4) == ".inc";
       if (!include.ours || embedded) continue;   // a file that the build turned into a literal
       BOOST_TEST(include.name.find('/') != std::string::npos, at(include) << ": \"" << include.name << "\" names no folder");
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(only_the_schema_names_columns_of_evaluations) {
+  // table.reals("loss"), read.text(row, "pe"), cells[3], number(row[5]) …
+  static const std::regex pattern(
+      R"rx([.>](find_column|column|integers|reals|texts|present)\("|\b(real|whole|text)\(\w+, "|\bnumber\(row\[)rx");
+  for (const char* folder : {"evaluation", "report"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib" / folder)) {
+      if (entry.path().extension() != ".h" && entry.path().extension() != ".cpp") continue;
+      std::ifstream file(entry.path());
+      std::string line;
+      for (int number = 1; std::getline(file, line); ++number) {
+        BOOST_TEST(!std::regex_search(line, pattern), entry.path() << ":" << number << ": " << line);
+      }
     }
   }
 }

@@ -193,8 +193,7 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
       sum.protocol = settings[at].protocol->name;
       sum.length = settings[at].length;
       sum.stride = settings[at].stride;
-      sum.doc_id = ids[d];
-      sum.nll_sum = 0;
+      sum.score.id = ids[d];
     }
   }
   for (std::size_t i = 0; i < owners.size(); ++i) {
@@ -215,12 +214,12 @@ LmScores score_documents(const LmModel& model, const DocumentSource& source, con
       LmSums& sum = result.sums[owner.document][wanted.setting];
       double nll = 0;
       for (std::int64_t token = wanted.from; token < wanted.to; ++token) {
-        sum.nll_sum += nll_at(token);
+        sum.score.nll += nll_at(token);
         nll += nll_at(token);
         sum.context += static_cast<double>(place(token));
-        sum.bytes_scored += text.bytes[static_cast<std::size_t>(token)];
+        sum.score.bytes += text.bytes[static_cast<std::size_t>(token)];
         if (!text.words.empty()) sum.words += text.words[static_cast<std::size_t>(token)];
-        ++sum.tokens_scored;
+        ++sum.score.tokens;
       }
       sum.window_means += nll / static_cast<double>(wanted.to - wanted.from);
       ++sum.windows;

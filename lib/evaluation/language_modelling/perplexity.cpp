@@ -264,8 +264,8 @@ class Perplexity final : public Task {
       curve.nll.emplace_back();
       curve.tokens.emplace_back();
       for (const LmSums& sum : sums[setting]) {
-        curve.nll.back().push_back(sum.nll_sum);
-        curve.tokens.back().push_back(static_cast<double>(sum.tokens_scored));
+        curve.nll.back().push_back(sum.score.nll);
+        curve.tokens.back().push_back(static_cast<double>(sum.score.tokens));
       }
     }
     schema::Rows rows;
@@ -322,11 +322,11 @@ class Perplexity final : public Task {
     std::int64_t total_tokens = 0, total_bytes = 0;
     double total_nll = 0, total_context = 0;
     for (const LmSums& sum : sums) {
-      nll.push_back(setting.protocol->window_mean ? sum.window_means : sum.nll_sum);
-      tokens.push_back(static_cast<double>(setting.protocol->window_mean ? sum.windows : sum.tokens_scored));
-      total_tokens += sum.tokens_scored;
-      total_bytes += sum.bytes_scored;
-      total_nll += sum.nll_sum;
+      nll.push_back(setting.protocol->window_mean ? sum.window_means : sum.score.nll);
+      tokens.push_back(static_cast<double>(setting.protocol->window_mean ? sum.windows : sum.score.tokens));
+      total_tokens += sum.score.tokens;
+      total_bytes += sum.score.bytes;
+      total_nll += sum.score.nll;
       total_context += sum.context;
     }
     const statistics::Ratio mean_nll = statistics::ratio_of_sums(nll, tokens);
@@ -352,7 +352,7 @@ class Perplexity final : public Task {
     std::int64_t total = 0;
     bool known = true;
     for (const LmSums& sum : sums) {
-      nll.push_back(sum.nll_sum);
+      nll.push_back(sum.score.nll);
       words.push_back(static_cast<double>(sum.words));
       total += sum.words;
       known = known && sum.words >= 0;

@@ -8,8 +8,8 @@
 
 #include "report/claims/claim_items.h"
 #include "report/results/results.h"
-#include "report/results/table_reader.h"
 #include "report/tables/table.h"
+#include "schema/cells.h"
 #include "support/hash.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -321,7 +321,7 @@ class Judge {
                        const std::string& run_seed, ArmSeeds& arms) {
     const Quantity& quantity = test.quantity;
     const artifact::Table& table = gathered.table;
-    const TableReader read(table, gathered.where);
+    const schema::CellReader read(table);
     for (const std::string* name : {&quantity.measure, &quantity.per, &quantity.by, &quantity.seed_by}) {
       if (!name->empty()) check_column(test, table, *name);
     }
@@ -355,7 +355,7 @@ class Judge {
         auto& [y, x] = sums[support::join(item, "\n")];
         y += read.real(row, quantity.measure);
         x += quantity.per.empty() ? 1.0 : read.real(row, quantity.per);
-        if (!std::isfinite(y)) measured.status = read.text(row, "status");
+        if (!std::isfinite(y)) measured.status = read.status(row);
       }
     };
     take(quantity.where, false);

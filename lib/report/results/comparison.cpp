@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-#include "report/sections/section.h"
+#include "report/results/arms.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -16,8 +16,6 @@ namespace {
 using support::cat;
 
 constexpr double kLevel = 0.05;
-
-bool id_less(const std::string& a, const std::string& b) { return a.size() != b.size() ? a.size() < b.size() : a < b; }
 
 /// The cells of seeds that both arms have, as pairs. A seed that an arm has twice pairs in order.
 std::vector<std::pair<const LmCell*, const LmCell*>> common_seeds(const ArmScore& a, const ArmScore& b) {
@@ -35,14 +33,14 @@ std::vector<std::pair<const LmCell*, const LmCell*>> common_seeds(const ArmScore
 }
 
 /// Ids that all cells have, in their order.
-std::vector<std::string> common_documents(const std::vector<std::pair<const LmCell*, const LmCell*>>& pairs) {
-  std::vector<std::string> common;
-  for (const DocumentScore& score : pairs.front().first->scores) common.push_back(score.id);
+std::vector<std::int64_t> common_documents(const std::vector<std::pair<const LmCell*, const LmCell*>>& pairs) {
+  std::vector<std::int64_t> common;
+  for (const schema::DocumentScore& score : pairs.front().first->scores) common.push_back(score.id);
   const auto keep = [&](const LmCell& cell) {
-    std::vector<std::string> kept;
+    std::vector<std::int64_t> kept;
     auto other = cell.scores.begin();
-    for (const std::string& id : common) {
-      while (other != cell.scores.end() && id_less(other->id, id)) ++other;
+    for (const std::int64_t id : common) {
+      while (other != cell.scores.end() && other->id < id) ++other;
       if (other != cell.scores.end() && other->id == id) kept.push_back(id);
     }
     common = std::move(kept);
@@ -54,13 +52,13 @@ std::vector<std::string> common_documents(const std::vector<std::pair<const LmCe
   return common;
 }
 
-statistics::SeedItems items_of(const LmCell& cell, const std::vector<std::string>& documents) {
+statistics::SeedItems items_of(const LmCell& cell, const std::vector<std::int64_t>& documents) {
   statistics::SeedItems items;
   auto score = cell.scores.begin();
-  for (const std::string& id : documents) {
+  for (const std::int64_t id : documents) {
     while (score->id != id) ++score;
     items.y.push_back(score->nll);
-    items.x.push_back(score->tokens);
+    items.x.push_back(static_cast<double>(score->tokens));
   }
   return items;
 }
@@ -99,7 +97,7 @@ std::optional<statistics::TwoLevel> compare(const ArmScore& a, const ArmScore& b
   if (!a.ok() || !b.ok()) return std::nullopt;
   const auto pairs = common_seeds(a, b);
   if (pairs.empty()) return std::nullopt;
-  const std::vector<std::string> documents = common_documents(pairs);
+  const std::vector<std::int64_t> documents = common_documents(pairs);
   if (documents.size() < 2) return std::nullopt;
   std::vector<statistics::SeedItems> items_a, items_b;
   for (const auto& [of_a, of_b] : pairs) {

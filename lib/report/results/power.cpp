@@ -8,9 +8,10 @@
 #include <set>
 #include <tuple>
 
+#include "report/results/arms.h"
 #include "report/results/comparison.h"
-#include "report/results/table_reader.h"
-#include "report/sections/section.h"
+#include "report/results/rows.h"
+#include "schema/language_modelling.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -95,15 +96,15 @@ void add_extensions(const Results& results, Noises& all) {
   struct Sums {
     double nll = 0, tokens = 0;
   };
-  if (results.tables.count("lm_extension_doc") == 0) return;
+  if (!has_table<schema::ExtensionDocument>(results)) return;
   std::vector<std::size_t> arm_of_run;
   for (std::size_t run = 0; run < results.runs.size(); ++run) arm_of_run.push_back(arm_of(results, run));
   std::map<std::int64_t, std::map<std::string, std::map<std::size_t, std::map<std::string, std::map<std::string, Sums>>>>> sums;
-  each_row(results, "lm_extension_doc", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (arm_of_run[run] >= results.arms.size() || read.text(row, "corpus") == "validation") return;
-    Sums& of = sums[read.whole(row, "L")][read.text(row, "variant")][arm_of_run[run]][results.runs[run].seed][read.text(row, "doc_id")];
-    of.nll += read.real(row, "nll_sum", true);
-    of.tokens += read.real(row, "tokens_scored", true);
+  each_row<schema::ExtensionDocument>(results, [&](std::size_t run, const schema::ExtensionDocument& row) {
+    if (arm_of_run[run] >= results.arms.size() || row.corpus == "validation") return;
+    Sums& of = sums[row.length][row.variant][arm_of_run[run]][results.runs[run].seed][cat(row.doc_id)];
+    of.nll += row.nll_sum;
+    of.tokens += static_cast<double>(row.tokens_scored);
   });
   std::map<std::int64_t, std::map<std::string, std::map<std::size_t, Answers>>> losses;   // by length, rule and arm
   for (const auto& [length, rules] : sums) {

@@ -11,9 +11,14 @@
 #include "artifact/header.h"
 #include "artifact/metrics.h"
 #include "artifact/missing_input.h"
-#include "report/results/table_reader.h"
 #include "report/results/training_curves.h"
 #include "report/text_escape.h"
+#include "schema/algorithmic.h"
+#include "schema/metrics.h"
+#include "schema/retrieval.h"
+#include "schema/status.h"
+#include "schema/structured_rows.h"
+#include "statistics/estimates.h"
 #include "support/error.h"
 #include "support/missing.h"
 #include "support/text.h"
@@ -154,46 +159,49 @@ std::string pe_of(const Json& facts) {
 const std::set<std::string> kHeldOtherwise{"lm_summary",   "lm_doc",     "retrieval_trial", "retrieval_summary",
                                            "algo_summary", "dummy_grid", "dummy_targets"};
 
+template <typename T, typename Use>
+void each_row(const artifact::Tables& tables, const std::string& where, const Use& use) {
+  const artifact::Table* table = tables.find(T::kName);
+  if (table == nullptr) return;
+  const schema::Reader<T> reader(*table, cat(where, ": ", T::kName));
+  for (std::size_t row = 0; row < reader.rows(); ++row) use(reader.row(row));
+}
+
+std::string status_of(const std::string& status) { return status.empty() ? schema::status::kOk : status; }
+
 void read_lm(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
   std::map<std::tuple<std::string, std::string, std::int64_t>, std::size_t> cells;
-  const auto cell_of = [&](const std::string& corpus, const std::string& protocol, std::int64_t length) -> LmCell& {
-    const auto [at, fresh] = cells.try_emplace({corpus, protocol, length}, results.lm.size());
+  const auto cell_of = [&](const auto& row) -> LmCell& {
+    const auto [at, fresh] = cells.try_emplace({row.corpus, row.protocol, row.length}, results.lm.size());
     if (fresh)
-      results.lm.push_back(
-          {.run = run, .corpus = corpus, .protocol = protocol, .length = length, .nll = kMissing, .bpb = kMissing});
+      results.lm.push_back({.run = run,
+                            .corpus = row.corpus,
+                            .protocol = row.protocol,
+                            .length = row.length,
+                            .nll = kMissing,
+                            .bpb = kMissing});
     return results.lm[at->second];
   };
-  if (const artifact::Table* table = tables.find("lm_summary")) {
-    const TableReader read(*table, cat(where, ": lm_summary"));
-    for (std::size_t row = 0; row < table->rows(); ++row) {
-      LmCell& cell = cell_of(read.text(row, "corpus"), read.text(row, "protocol"), read.whole(row, "L"));
-      cell.stride = static_cast<std::int64_t>(std::isfinite(read.real(row, "stride")) ? read.real(row, "stride") : 0);
-      cell.bos_policy = read.text(row, "bos_policy");
-      cell.status = read.text(row, "status").empty() ? "ok" : read.text(row, "status");
-      cell.nll = read.real(row, "nll_mean", true);
-      cell.bpb = read.real(row, "bpb");
-      cell.documents = read.real(row, "n_docs");
-      cell.context = read.real(row, "mean_context");
-    }
-  }
-  if (const artifact::Table* table = tables.find("lm_doc")) {
-    const TableReader read(*table, cat(where, ": lm_doc"));
-    for (std::size_t row = 0; row < table->rows(); ++row) {
-      LmCell& cell = cell_of(read.text(row, "corpus"), read.text(row, "protocol"), read.whole(row, "L"));
-      cell.scores.push_back({read.text(row, "doc_id"), read.real(row, "tokens_scored", true),
-                             read.real(row, "bytes_scored"), read.real(row, "nll_sum", true)});
-    }
-  }
+  each_row<schema::LmSummary>(tables, where, [&](const schema::LmSummary& row) {
+    LmCell& cell = cell_of(row);
+    cell.stride = row.stride;
+    cell.bos_policy = row.bos_policy;
+    cell.status = status_of(row.status);
+    cell.nll = row.nll_mean;
+    cell.bpb = row.bpb;
+    cell.documents = schema::real_of(row.n_docs);
+    cell.context = row.mean_context;
+  });
+  each_row<schema::LmDocument>(tables, where,
+                               [&](const schema::LmDocument& row) { cell_of(row).scores.push_back(row.score); });
   for (const auto& [key, index] : cells) {
     LmCell& cell = results.lm[index];
-    std::sort(cell.scores.begin(), cell.scores.end(), [](const auto& a, const auto& b) {
-      return a.id.size() != b.id.size() ? a.id.size() < b.id.size() : a.id < b.id;
-    });
+    std::sort(cell.scores.begin(), cell.scores.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
     if (std::isnan(cell.nll) && cell.status == "ok" && !cell.scores.empty()) {
       std::vector<double> nll, tokens;
-      for (const DocumentScore& score : cell.scores) {
+      for (const schema::DocumentScore& score : cell.scores) {
         nll.push_back(score.nll);
-        tokens.push_back(score.tokens);
+        tokens.push_back(static_cast<double>(score.tokens));
       }
       cell.nll = statistics::ratio_of_sums(nll, tokens).value;
       cell.documents = static_cast<double>(cell.scores.size());
@@ -207,95 +215,80 @@ void read_lm(const artifact::Tables& tables, const std::string& where, std::size
 }
 
 void read_tasks(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
-  if (const artifact::Table* table = tables.find("retrieval_trial")) {
-    const TableReader read(*table, cat(where, ": retrieval_trial"));
-    for (std::size_t row = 0; row < table->rows(); ++row) {
-      results.trials.push_back({.run = run,
-                                .task = read.text(row, "task"),
-                                .length = read.whole(row, "L"),
-                                .depth = read.real(row, "depth", true),
-                                .item = cat(read.text(row, "variant"), " ", read.text(row, "depth"), " ", read.text(row, "trial")),
-                                .exact = read.real(row, "em", true),
-                                .digits_right = read.real(row, "digit_correct"),
-                                .digits = read.real(row, "digit_total"),
-                                .nll = read.real(row, "nll_key"),
-                                .nll_control = read.real(row, "nll_key_control")});
-    }
-  }
-  if (const artifact::Table* table = tables.find("retrieval_summary")) {
-    const TableReader read(*table, cat(where, ": retrieval_summary"));
-    for (std::size_t row = 0; row < table->rows(); ++row) {
-      if (read.text(row, "depth") != "all") continue;
-      results.retrieval.push_back({.run = run,
-                                   .task = read.text(row, "task"),
-                                   .length = read.whole(row, "L"),
-                                   .n = read.real(row, "n"),
-                                   .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
-    }
-  }
-  if (const artifact::Table* table = tables.find("algo_summary")) {
-    const TableReader read(*table, cat(where, ": algo_summary"));
-    for (std::size_t row = 0; row < table->rows(); ++row) {
-      results.tasks.push_back({.run = run,
-                               .task = read.text(row, "task"),
-                               .length = read.whole(row, "length"),
-                               .n = read.real(row, "n"),
-                               .exact = read.real(row, "em"),
-                               .token_accuracy = read.real(row, "token_acc"),
-                               .nll = read.real(row, "nll_target"),
-                               .chance = read.real(row, "chance_tok"),
-                               .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
-    }
-  }
+  each_row<schema::RetrievalTrial>(tables, where, [&](const schema::RetrievalTrial& row) {
+    const std::string depth = std::isnan(row.depth) ? "" : support::shortest(row.depth);
+    results.trials.push_back({.run = run,
+                              .task = row.task,
+                              .length = row.length,
+                              .depth = row.depth,
+                              .item = cat(row.variant, " ", depth, " ", row.trial),
+                              .exact = row.em,
+                              .digits_right = row.digit_correct,
+                              .digits = static_cast<double>(row.digit_total),
+                              .nll = row.nll_key,
+                              .nll_control = row.nll_key_control});
+  });
+  each_row<schema::RetrievalSummary>(tables, where, [&](const schema::RetrievalSummary& row) {
+    if (row.depth != "all") return;
+    results.retrieval.push_back({.run = run,
+                                 .task = row.task,
+                                 .length = row.length,
+                                 .n = static_cast<double>(row.n),
+                                 .status = status_of(row.status)});
+  });
+  each_row<schema::AlgoSummary>(tables, where, [&](const schema::AlgoSummary& row) {
+    results.tasks.push_back({.run = run,
+                             .task = row.task,
+                             .length = row.length,
+                             .n = static_cast<double>(row.n),
+                             .exact = row.em,
+                             .token_accuracy = row.token_acc,
+                             .nll = row.nll_target,
+                             .chance = row.chance_tok,
+                             .status = status_of(row.status)});
+  });
 }
 
 void read_dummy(const artifact::Tables& tables, const std::string& where, std::size_t run, Results& results) {
-  if (const artifact::Table* table = tables.find("dummy_grid")) {
-    const TableReader read(*table, cat(where, ": dummy_grid"));
-    for (std::size_t row = 0; row < table->rows(); ++row) {
-      DummyCell cell{.run = run,
-                     .mode = read.text(row, "mode"),
-                     .network = read.text(row, "network"),
-                     .depth = read.whole(row, "depth"),
-                     .epochs = read.whole(row, "epochs"),
-                     .seed = read.text(row, "seed"),
-                     .headline = read.real(row, "loss_headline", true),
-                     .all = read.real(row, "loss_all", true),
-                     .determined = read.real(row, "det_loss", true),
-                     .accuracy = read.real(row, "det_acc"),
-                     .positions = {},
-                     .wrap = read.real(row, "loss_pos63")};
-      for (int p = 0; p < 8; ++p) cell.positions.push_back(read.real(row, cat("loss_pos", p), true));
-      results.dummy.push_back(std::move(cell));
-    }
-  }
-  if (const artifact::Table* table = tables.find("dummy_targets")) {
-    const TableReader read(*table, cat(where, ": dummy_targets"));
-    for (std::size_t row = 0; row < table->rows(); ++row) {
-      results.dummy_targets.push_back({.run = run,
-                                       .mode = read.text(row, "mode"),
-                                       .network = read.text(row, "network"),
-                                       .seed = read.text(row, "seed"),
-                                       .depth = read.whole(row, "depth"),
-                                       .epochs = read.whole(row, "epochs"),
-                                       .variant = read.text(row, "variant"),
-                                       .target = read.text(row, "target"),
-                                       .loss = read.real(row, "loss", true),
-                                       .accuracy = read.real(row, "acc", true),
-                                       .status = read.text(row, "status").empty() ? "ok" : read.text(row, "status")});
-    }
-  }
+  each_row<schema::DummyGrid>(tables, where, [&](const schema::DummyGrid& row) {
+    results.dummy.push_back({.run = run,
+                             .mode = row.mode,
+                             .network = row.network,
+                             .depth = row.depth,
+                             .epochs = row.epochs,
+                             .seed = row.seed,
+                             .headline = row.loss_headline,
+                             .all = row.loss_all,
+                             .determined = row.det_loss,
+                             .accuracy = row.det_acc,
+                             .positions = {row.loss_pos.begin(), row.loss_pos.end()},
+                             .wrap = row.loss_pos63});
+  });
+  each_row<schema::DummyTargets>(tables, where, [&](const schema::DummyTargets& row) {
+    results.dummy_targets.push_back({.run = run,
+                                     .mode = row.mode,
+                                     .network = row.network,
+                                     .seed = row.seed,
+                                     .depth = row.depth,
+                                     .epochs = row.epochs,
+                                     .variant = row.variant,
+                                     .target = row.target,
+                                     .loss = row.loss,
+                                     .accuracy = row.acc,
+                                     .status = status_of(row.status)});
+  });
 }
 
-std::vector<CurvePoint> read_points(const artifact::Tables& tables, const char* name, const std::string& where) {
+template <typename T>
+std::vector<CurvePoint> read_points(const artifact::Tables& tables, const std::string& where,
+                                    double* peak_rate = nullptr) {
   std::vector<CurvePoint> points;
-  const artifact::Table* table = tables.find(name);
-  if (!table) return points;
-  const TableReader read(*table, cat(where, ": ", name));
-  for (std::size_t row = 0; row < table->rows(); ++row) {
-    points.push_back({read.real(row, "step", true), read.real(row, "tokens", true), read.real(row, "loss", true),
-                      read.real(row, "bpb")});
-  }
+  each_row<T>(tables, where, [&](const T& row) {
+    points.push_back({row.step, row.tokens, row.loss, row.bpb});
+    if constexpr (std::is_same_v<T, schema::TrainingPoint>) {
+      if (peak_rate != nullptr && std::isfinite(row.lr) && !(row.lr <= *peak_rate)) *peak_rate = row.lr;
+    }
+  });
   std::stable_sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.step < b.step; });
   return points;
 }
@@ -495,12 +488,12 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     if (!input.digest.empty()) run.digests.push_back(input.digest);
     if (const std::int64_t longest = told_longest(file); longest > 0) run.facts["task_longest"] = longest;
     for (const artifact::Table& table : tables.tables) {
-      const TableReader read(table, where);
       if (table.rows() > 0) {
-        if (run.encoding.empty()) run.encoding = read.text(0, "pe");
-        if (run.seed.empty()) run.seed = read.text(0, "seed");
-        if (run.run_id.empty()) run.run_id = read.text(0, "run_id");
-        if (run.step < 0 && std::isfinite(read.real(0, "step"))) run.step = std::llround(read.real(0, "step"));
+        const schema::Identity own = schema::Reader<schema::Identity>(table, where).row(0);
+        if (run.encoding.empty()) run.encoding = own.pe;
+        if (run.seed.empty() && own.seed) run.seed = cat(*own.seed);
+        if (run.run_id.empty()) run.run_id = own.run_id;
+        if (run.step < 0 && own.step) run.step = *own.step;
       }
       data.add(table.name(), table, run.labels);
     }
@@ -555,15 +548,8 @@ Results read_results(const ReportConfig& config, const artifact::Workspace& work
     if (curve.run.encoding.empty()) curve.run.encoding = pe_of(tables.facts);
     if (curve.run.encoding.empty()) curve.run.encoding = cat("model ", i + 1);
     support::with_context(cat("reading ", where), [&] {
-      curve.train = read_points(tables, "train", where);
-      curve.validation = read_points(tables, "validation", where);
-      if (const artifact::Table* table = tables.find("train")) {
-        const TableReader read(*table, cat(where, ": train"));
-        for (std::size_t row = 0; row < table->rows(); ++row) {
-          const double rate = read.real(row, "lr");
-          if (std::isfinite(rate) && !(rate <= curve.peak_rate)) curve.peak_rate = rate;
-        }
-      }
+      curve.train = read_points<schema::TrainingPoint>(tables, where, &curve.peak_rate);
+      curve.validation = read_points<schema::ValidationPoint>(tables, where);
     });
     if (curve.run.seed.empty() && tables.facts.contains("seed")) curve.run.seed = tables.facts["seed"].dump();
     if (tables.facts.contains("first_step") && tables.facts["first_step"].is_number())

@@ -14,7 +14,7 @@
 #include "artifact/table.h"
 #include "artifact/workspace.h"
 #include "report/claims/claims.h"
-#include "statistics/estimates.h"
+#include "schema/language_modelling.h"
 #include "support/config.h"
 #include "support/json.h"
 
@@ -56,13 +56,6 @@ struct Run {
   Json facts = Json::object();
 };
 
-struct DocumentScore {
-  std::string id;
-  double tokens = 0;
-  double bytes = 0;
-  double nll = 0;
-};
-
 /// One run under one protocol at one context length.
 struct LmCell {
   std::size_t run = 0;
@@ -76,7 +69,7 @@ struct LmCell {
   double bpb = 0;
   double documents = 0;
   double context = std::numeric_limits<double>::quiet_NaN();   ///< tokens before a scored one, mean
-  std::vector<DocumentScore> scores;  ///< sorted by id
+  std::vector<schema::DocumentScore> scores;                   ///< sorted by id
 };
 
 struct Trial {

@@ -5,7 +5,9 @@
 #include <map>
 #include <optional>
 
-#include "report/sections/section.h"
+#include "report/results/arms.h"
+#include "report/results/rows.h"
+#include "schema/models.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -192,10 +194,10 @@ namespace {
 /// Hours a token of a training step, as pe-measure timed it for that encoding; NaN where it did not.
 double hours_per_token(const Results& results, const Curve& curve) {
   std::vector<double> hours;
-  each_row(results, "cost", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.text(row, "component") != "training_step" || read.text(row, "status") != "ok") return;
-    if (results.runs[run].encoding != curve.run.encoding || read.whole(row, "T") != curve.run.train_length) return;
-    hours.push_back(read.real(row, "median_ms") / 3.6e6 / (read.real(row, "batch") * read.real(row, "T")));
+  each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
+    if (row.component != "training_step" || row.status != "ok") return;
+    if (results.runs[run].encoding != curve.run.encoding || row.length != curve.run.train_length) return;
+    hours.push_back(row.median_ms / 3.6e6 / (static_cast<double>(row.batch) * static_cast<double>(row.length)));
   });
   return mean_of_finite(hours);
 }

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/probes.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -13,9 +15,10 @@ namespace {
 using support::cat;
 
 /// The tested length nearest to the training length; 0 without any.
-std::int64_t usual_length(const Results& results, const std::string& table) {
+template <typename T>
+std::int64_t usual_length(const Results& results) {
   std::set<std::int64_t> lengths;
-  each_row(results, table, [&](std::size_t, const TableReader& read, std::size_t row) { lengths.insert(read.whole(row, "L")); });
+  each_row<T>(results, [&](std::size_t, const T& row) { lengths.insert(row.length); });
   if (lengths.empty()) return 0;
   return lengths.count(results.train_length) ? results.train_length : *lengths.begin();
 }
@@ -24,11 +27,11 @@ std::int64_t usual_length(const Results& results, const std::string& table) {
 using Means = std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>>;
 
 Figure peaks_figure(const Results& results, Palette& palette) {
-  const std::int64_t length = usual_length(results, "probe_argmax");
+  const std::int64_t length = usual_length<schema::ProbeArgmax>(results);
   std::map<std::size_t, std::map<double, std::vector<double>>> shares;   // arm → bin → values
-  each_row(results, "probe_argmax", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.whole(row, "L") != length) return;
-    shares[arm_of(results, run)][(read.real(row, "bin_lo") + read.real(row, "bin_hi")) / 2].push_back(read.real(row, "share"));
+  each_row<schema::ProbeArgmax>(results, [&](std::size_t run, const schema::ProbeArgmax& row) {
+    if (row.length != length) return;
+    shares[arm_of(results, run)][(row.bin_lo + row.bin_hi) / 2].push_back(row.share);
   });
   Figure figure{.id = "attention_peaks",
                 .title = "Where attention peaks",
@@ -55,26 +58,36 @@ Figure peaks_figure(const Results& results, Palette& palette) {
   return figure;
 }
 
+/// Null in tables that do not tell texts with a separator from others.
+const std::string* separator_of(const schema::ProbeSink& row) { return &row.separator; }
+const std::string* separator_of(const schema::ProbeAttention&) { return nullptr; }
+
 /// Layer by head, a panel for each arm, of its first seed.
-Figure heat_figure(const Results& results, const std::string& table, const std::string& column, const std::string& id,
-                   const std::string& title, const std::string& what, bool with_separator) {
-  const std::int64_t length = usual_length(results, table);
+template <typename T>
+Figure heat_figure(const Results& results, double T::*column, const std::string& id, const std::string& title,
+                   const std::string& what) {
+  const std::int64_t length = usual_length<T>(results);
   Figure figure{.id = id, .title = title, .kind = Figure::Kind::kHeatMap, .x = {.title = "Head"}, .y = {.title = "Layer"}, .columns = 3};
   std::int64_t layers = 0, heads = 0;
   bool any_separator = false;
-  each_row(results, table, [&](std::size_t, const TableReader& read, std::size_t row) {
-    any_separator = any_separator || read.text(row, "separator") == "first";
+  each_row<T>(results, [&](std::size_t, const T& row) {
+    const std::string* separator = separator_of(row);
+    any_separator = any_separator || (separator != nullptr && *separator == "first");
   });
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     Panel panel{.title = arm_name(results.arms[arm], tells_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
-    each_row(results, table, [&](std::size_t run, const TableReader& read, std::size_t row) {
-      if (run != results.arms[arm].runs.front() || read.whole(row, "L") != length) return;
-      if (with_separator && read.text(row, "separator") != (any_separator ? "first" : "none")) return;
-      const double layer = read.real(row, "layer"), head = read.real(row, "head"), value = read.real(row, column);
-      if (!std::isfinite(layer) || !std::isfinite(head)) return;   // a length without numbers
-      layers = std::max<std::int64_t>(layers, std::llround(layer) + 1);
-      heads = std::max<std::int64_t>(heads, std::llround(head) + 1);
-      panel.cells.push_back({.column = static_cast<int>(head), .row = static_cast<int>(layer), .value = value,
+    each_row<T>(results, [&](std::size_t run, const T& row) {
+      if (run != results.arms[arm].runs.front() || row.length != length) return;
+      const std::string* separator = separator_of(row);
+      if (separator != nullptr && *separator != (any_separator ? "first" : "none")) return;
+      const std::optional<std::int64_t> layer = row.layer, head = row.head;
+      if (!layer || !head) return;  // a length without numbers
+      const double value = row.*column;
+      layers = std::max(layers, *layer + 1);
+      heads = std::max(heads, *head + 1);
+      panel.cells.push_back({.column = static_cast<int>(*head),
+                             .row = static_cast<int>(*layer),
+                             .value = value,
                              .text = std::isfinite(value) ? cat(std::llround(value * 100)) : "n/a"});
     });
     if (!panel.cells.empty()) figure.panels.push_back(std::move(panel));
@@ -94,27 +107,27 @@ Table attention_table(const Results& results) {
   Means distance, entropy;
   std::set<std::int64_t> lengths;
   std::map<std::pair<std::size_t, std::int64_t>, std::string> statuses;
-  each_row(results, "probe_attention", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    const std::pair key{arm_of(results, run), read.whole(row, "L")};
+  each_row<schema::ProbeAttention>(results, [&](std::size_t run, const schema::ProbeAttention& row) {
+    const std::pair key{arm_of(results, run), row.length};
     lengths.insert(key.second);
-    if (read.text(row, "status") != "ok") {
-      statuses[key] = read.text(row, "status");
+    if (row.status != "ok") {
+      statuses[key] = row.status;
       return;
     }
-    distance[key].push_back(read.real(row, "distance_share"));
-    entropy[key].push_back(read.real(row, "entropy_share"));
+    distance[key].push_back(row.distance_share);
+    entropy[key].push_back(row.entropy_share);
   });
   std::map<std::pair<std::size_t, std::string>, std::vector<double>> sinks, circuits;
-  each_row(results, "probe_sink_summary", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    sinks[{arm_of(results, run), read.text(row, "separator")}].push_back(read.real(row, "rate"));
+  each_row<schema::ProbeSinkSummary>(results, [&](std::size_t run, const schema::ProbeSinkSummary& row) {
+    sinks[{arm_of(results, run), row.separator}].push_back(row.rate);
   });
   std::int64_t copy = 0;
-  each_row(results, "probe_circuit_summary", [&](std::size_t, const TableReader& read, std::size_t row) {
-    const std::int64_t m = read.whole(row, "m");
+  each_row<schema::ProbeCircuitSummary>(results, [&](std::size_t, const schema::ProbeCircuitSummary& row) {
+    const std::int64_t m = row.m;
     if (copy == 0 || (results.train_length > 0 && 2 * m <= results.train_length)) copy = std::max(copy, m);
   });
-  each_row(results, "probe_circuit_summary", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.whole(row, "m") == copy) circuits[{arm_of(results, run), read.text(row, "measure")}].push_back(read.real(row, "value"));
+  each_row<schema::ProbeCircuitSummary>(results, [&](std::size_t run, const schema::ProbeCircuitSummary& row) {
+    if (row.m == copy) circuits[{arm_of(results, run), row.measure}].push_back(row.value);
   });
   for (const auto& [name, group] : {std::pair{"distance", "mean distance, share of i"}, {"entropy", "entropy, share of ln(i + 1)"}}) {
     for (const std::int64_t length : lengths) {
@@ -170,16 +183,19 @@ Table attention_table(const Results& results) {
 
 Section attention_section(const Results& results, Palette& palette) {
   Section section{.id = "attention", .title = "What heads look at"};
-  const auto has = [&](const char* table) { return results.tables.count(table) != 0; };
-  if (!has("probe_attention") && !has("probe_sink_summary") && !has("probe_circuit_summary")) return section;
-  if (has("probe_argmax")) section.figures.push_back(peaks_figure(results, palette));
-  if (has("probe_attention")) {
-    section.figures.push_back(heat_figure(results, "probe_attention", "entropy_share", "attention_entropy", "Entropy by layer and head",
-                                          "Entropy of attention over that of uniform attention.", false));
+  if (!has_table<schema::ProbeAttention>(results) && !has_table<schema::ProbeSinkSummary>(results) &&
+      !has_table<schema::ProbeCircuitSummary>(results))
+    return section;
+  if (has_table<schema::ProbeArgmax>(results)) section.figures.push_back(peaks_figure(results, palette));
+  if (has_table<schema::ProbeAttention>(results)) {
+    section.figures.push_back(heat_figure(results, &schema::ProbeAttention::entropy_share, "attention_entropy",
+                                          "Entropy by layer and head",
+                                          "Entropy of attention over that of uniform attention."));
   }
-  if (has("probe_sink")) {
-    section.figures.push_back(heat_figure(results, "probe_sink", "alpha_first", "attention_sinks", "What the first token gets",
-                                          "Mean share of attention that the first token gets from the queries that see it.", true));
+  if (has_table<schema::ProbeSink>(results)) {
+    section.figures.push_back(
+        heat_figure(results, &schema::ProbeSink::alpha_first, "attention_sinks", "What the first token gets",
+                    "Mean share of attention that the first token gets from the queries that see it."));
   }
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
   section.tables.push_back(attention_table(results));

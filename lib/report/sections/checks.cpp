@@ -8,6 +8,7 @@
 
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
+#include "schema/probes.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -248,12 +249,12 @@ Check parity(const Results& results) {
 
 Check shared_items(const Results& results) {
   Check check{"Shared test items, paired, with Holm's correction"};
-  std::map<std::pair<std::string, std::int64_t>, std::vector<std::string>> documents;
+  std::map<std::pair<std::string, std::int64_t>, std::vector<std::int64_t>> documents;
   std::set<std::size_t> counted;
   for (const LmCell& cell : results.lm) {
     if (cell.scores.empty()) continue;
-    std::vector<std::string> ids;
-    for (const DocumentScore& score : cell.scores) ids.push_back(score.id);
+    std::vector<std::int64_t> ids;
+    for (const schema::DocumentScore& score : cell.scores) ids.push_back(score.id);
     const auto [at, fresh] = documents.try_emplace({cell.protocol, cell.length}, ids);
     if (!fresh && at->second != ids) {
       return {check.what, Outcome::kFail, cat("under ", cell.protocol, " at ", support::with_commas(cell.length), " tokens models have different documents")};
@@ -279,7 +280,8 @@ Check budgets(const Results& results) {
   if (tokens.empty()) return {check.what, Outcome::kUnknown, "no artifact says how many tokens its model has seen"};
   const std::string seen = tokens.size() == 1 ? cat("every model has seen ", support::with_commas(std::llround(*tokens.begin())), " tokens")
                                               : "models have seen different numbers of tokens; they are in the list of models";
-  if (results.tables.count("cost")) return {check.what, Outcome::kPass, cat(seen, "; times are in the section on cost")};
+  if (has_table<schema::Cost>(results))
+    return {check.what, Outcome::kPass, cat(seen, "; times are in the section on cost")};
   return {check.what, Outcome::kUnknown, cat(seen, "; times are measured (pe-measure) and were not gathered")};
 }
 
@@ -303,12 +305,13 @@ Check controls(const Results& results) {
   std::vector<std::string> found;
   if (std::find(results.encodings.begin(), results.encodings.end(), "none") != results.encodings.end()) found.emplace_back("a model without an encoding");
   std::set<std::string> networks;
-  each_row(results, "probe_position", [&](std::size_t, const TableReader& read, std::size_t row) { networks.insert(read.text(row, "network")); });
+  each_row<schema::ProbePosition>(
+      results, [&](std::size_t, const schema::ProbePosition& row) { networks.insert(row.network.value_or("")); });
   if (networks.count("random")) found.emplace_back("position probes of a random network");
   if (networks.count("shuffled")) found.emplace_back("position probes on shuffled texts");
   bool shuffled_prefixes = false;
-  each_row(results, "probe_reliance", [&](std::size_t, const TableReader& read, std::size_t row) {
-    shuffled_prefixes = shuffled_prefixes || read.text(row, "test") == "shuffled_prefix";
+  each_row<schema::ProbeReliance>(results, [&](std::size_t, const schema::ProbeReliance& row) {
+    shuffled_prefixes = shuffled_prefixes || row.test == "shuffled_prefix";
   });
   if (shuffled_prefixes) found.emplace_back("shuffled prefixes");
   if (found.empty()) return {check.what, Outcome::kFail, "neither a model without an encoding nor a probe's control was gathered"};

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/language_modelling.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -66,33 +67,33 @@ std::vector<ArmReach> gather(const Results& results) {
     for (const std::size_t run : results.arms[arm].runs) arm_of_run[run] = arm;
   }
   const auto of = [&](std::size_t run) { return arm_of_run[run] < arms.size() ? &arms[arm_of_run[run]] : nullptr; };
-  each_row(results, "lm_length", [&](std::size_t run, const TableReader& read, std::size_t row) {
+  each_row<schema::LmLength>(results, [&](std::size_t run, const schema::LmLength& row) {
     ArmReach* arm = of(run);
-    if (!arm || read.text(row, "protocol") != "anchored") return;
-    const std::string measure = read.text(row, "measure"), status = read.text(row, "status");
-    if (measure == "ratio" && std::isfinite(read.real(row, "L"))) arm->tested.insert(read.whole(row, "L"));
+    if (!arm || row.protocol != "anchored") return;
+    const std::string measure = row.measure, status = row.status;
+    if (measure == "ratio" && std::isfinite(schema::real_of(row.length))) arm->tested.insert(row.length.value_or(0));
     if (measure == "usable_context") {
-      arm->usable.push_back(read.real(row, "value"));
+      arm->usable.push_back(row.value);
       arm->usable_status = status;
     }
     if (measure == "effective_context") {
-      arm->effective.push_back(read.real(row, "value"));
+      arm->effective.push_back(row.value);
       arm->effective_status = status;
     }
   });
-  each_row(results, "lm_extension", [&](std::size_t run, const TableReader& read, std::size_t row) {
+  each_row<schema::Extension>(results, [&](std::size_t run, const schema::Extension& row) {
     ArmReach* arm = of(run);
     if (!arm) return;
     arm->extended = true;
-    if (read.text(row, "status") != "ok") arm->bad[read.text(row, "variant")].insert(read.whole(row, "L"));
+    if (row.status != "ok") arm->bad[row.variant].insert(row.length);
   });
-  each_row(results, "lm_extension_doc", [&](std::size_t run, const TableReader& read, std::size_t row) {
+  each_row<schema::ExtensionDocument>(results, [&](std::size_t run, const schema::ExtensionDocument& row) {
     ArmReach* arm = of(run);
     if (!arm) return;
-    auto& rules = read.text(row, "corpus") == "validation" ? arm->validation : arm->test;
-    auto& [nll, tokens] = rules[read.text(row, "variant")][read.whole(row, "L")][read.text(row, "doc_id")];
-    nll += read.real(row, "nll_sum", true);
-    tokens += read.real(row, "tokens_scored", true);
+    auto& rules = row.corpus == "validation" ? arm->validation : arm->test;
+    auto& [nll, tokens] = rules[row.variant][row.length][cat(row.doc_id)];
+    nll += row.nll_sum;
+    tokens += row.tokens_scored;
   });
   for (const Trial& trial : results.trials) {
     ArmReach* arm = of(trial.run);
@@ -232,7 +233,7 @@ Row reach_row(const Results& results, const Arm& own, const ArmReach& arm) {
 
 Section context_extension_section(const Results& results, Palette&) {
   Section section{.id = "context_extension", .title = "Context extension"};
-  if (!results.tables.count("lm_length") && !results.tables.count("lm_extension")) return section;
+  if (!has_table<schema::LmLength>(results) && !has_table<schema::Extension>(results)) return section;
   Table table{.id = "context_extension", .title = "Usable and effective context"};
   table.columns = arm_columns(results);
   const auto count = [](const char* id, const char* header, const char* group) {

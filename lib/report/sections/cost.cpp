@@ -4,6 +4,7 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/models.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -36,14 +37,14 @@ Table parameters_table(const Results& results) {
     std::map<std::int64_t, double> bytes;
   };
   std::map<std::size_t, Held> held;
-  each_row(results, "parameters", [&](std::size_t run, const TableReader& read, std::size_t row) {
+  each_row<schema::Parameters>(results, [&](std::size_t run, const schema::Parameters& row) {
     Held& own = held[arm_of(results, run)];
-    own.own = read.real(row, "parameters");
-    own.share = read.real(row, "share");
-    own.total = read.real(row, "total");
-    own.placement = read.text(row, "placement");
-    own.bytes[read.whole(row, "L")] = read.real(row, "table_bytes");
-    lengths.insert(read.whole(row, "L"));
+    own.own = row.parameters;
+    own.share = row.share;
+    own.total = row.total;
+    own.placement = row.placement;
+    own.bytes[row.length] = schema::real_of(row.table_bytes);
+    lengths.insert(row.length);
   });
   table.columns.insert(table.columns.end(), {{.id = "parameters", .header = "Parameters", .style = NumberStyle::kCount},
                                              {.id = "share", .header = "of the model, %", .style = NumberStyle::kPercent},
@@ -76,24 +77,24 @@ Table cost_table(const Results& results, const std::string& path) {
   std::map<std::pair<std::size_t, std::int64_t>, std::vector<double>> peaks;
   double batch = 1, repetitions = 0;
   bool trains = false;   // a step was measured
-  each_row(results, "cost", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.text(row, "path") != path) return;
+  each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
+    if (row.path != path) return;
     const std::size_t arm = arm_of(results, run);
-    const std::int64_t length = read.whole(row, "T");
+    const std::int64_t length = row.length;
     lengths.insert(length);
-    devices.insert(cat(read.text(row, "device"), ", ", read.text(row, "dtype")));
-    ComponentTiming& timing = timings[{arm, length, read.text(row, "component")}];
-    if (read.text(row, "status") != "ok") {
-      timing.status = read.text(row, "status");
+    devices.insert(cat(row.device, ", ", row.dtype));
+    ComponentTiming& timing = timings[{arm, length, row.component}];
+    if (row.status != "ok") {
+      timing.status = row.status;
       return;
     }
-    trains = trains || read.text(row, "component") == "training_step";
-    timing.median.push_back(read.real(row, "median_ms"));
-    timing.low.push_back(read.real(row, "p25_ms"));
-    timing.high.push_back(read.real(row, "p75_ms"));
-    if (read.text(row, "component") == "forward") peaks[{arm, length}].push_back(read.real(row, "peak_bytes"));
-    batch = read.real(row, "batch");
-    repetitions = read.real(row, "reps");
+    trains = trains || row.component == "training_step";
+    timing.median.push_back(row.median_ms);
+    timing.low.push_back(row.p25_ms);
+    timing.high.push_back(row.p75_ms);
+    if (row.component == "forward") peaks[{arm, length}].push_back(schema::real_of(row.peak_bytes));
+    batch = row.batch;
+    repetitions = row.reps;
   });
   for (const std::int64_t length : lengths) {
     const std::string group = cat(support::with_commas(length), " tokens");
@@ -152,8 +153,8 @@ Table cost_table(const Results& results, const std::string& path) {
 
 Section cost_section(const Results& results, Palette&) {
   Section section{.id = "cost", .title = "Cost"};
-  if (results.tables.count("parameters")) section.tables.push_back(parameters_table(results));
-  if (results.tables.count("cost")) {
+  if (has_table<schema::Parameters>(results)) section.tables.push_back(parameters_table(results));
+  if (has_table<schema::Cost>(results)) {
     for (const char* path : {"unfused", "best"}) section.tables.push_back(cost_table(results, path));
   }
   std::erase_if(section.tables, [](const Table& table) { return table.rows.empty(); });

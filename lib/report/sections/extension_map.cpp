@@ -4,6 +4,7 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/language_modelling.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -20,16 +21,18 @@ using Places = std::map<std::pair<std::string, std::int64_t>, Place>;
 
 Places places_of(const Results& results, const Arm& arm, std::vector<std::string>& rules, std::set<std::int64_t>& lengths) {
   Places places;
-  each_row(results, "lm_extension", [&](std::size_t run, const TableReader& read, std::size_t row) {
+  each_row<schema::Extension>(results, [&](std::size_t run, const schema::Extension& row) {
     if (std::find(arm.runs.begin(), arm.runs.end(), run) == arm.runs.end()) return;
-    const std::string rule = read.text(row, "variant");
+    const std::string rule = row.variant;
     if (std::find(rules.begin(), rules.end(), rule) == rules.end()) rules.push_back(rule);
-    const std::int64_t length = read.whole(row, "L");
+    const std::int64_t length = row.length;
     lengths.insert(length);
     Place& place = places[{rule, length}];
-    const std::string status = read.text(row, "status");
-    if (status == "ok") place.nll.push_back(read.real(row, "nll_mean"));
-    else place.status = status;
+    const std::string status = row.status;
+    if (status == "ok")
+      place.nll.push_back(row.nll_mean);
+    else
+      place.status = status;
   });
   return places;
 }
@@ -38,7 +41,7 @@ Places places_of(const Results& results, const Arm& arm, std::vector<std::string
 
 Section extension_map_section(const Results& results, Palette&) {
   Section section{.id = "context_extension", .title = "Context extension"};
-  if (!results.tables.count("lm_extension")) return section;
+  if (!has_table<schema::Extension>(results)) return section;
   std::vector<std::string> rules;
   std::set<std::int64_t> lengths;
   std::vector<Places> arms;

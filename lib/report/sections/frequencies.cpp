@@ -4,6 +4,7 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/probes.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -13,7 +14,8 @@ using support::cat;
 
 Figure map_figure(const Results& results) {
   std::set<std::int64_t> lengths;
-  each_row(results, "probe_frequency", [&](std::size_t, const TableReader& read, std::size_t row) { lengths.insert(read.whole(row, "L")); });
+  each_row<schema::ProbeFrequency>(results,
+                                   [&](std::size_t, const schema::ProbeFrequency& row) { lengths.insert(row.length); });
   const std::int64_t length = lengths.count(results.train_length) ? results.train_length : lengths.empty() ? 0 : *lengths.begin();
   Figure figure{.id = "frequency_map",
                 .title = "Share of the logits by frequency pair",
@@ -25,10 +27,11 @@ Figure map_figure(const Results& results) {
   double highest = 0;
   for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<double>> shares;   // layer, pair
-    each_row(results, "probe_frequency", [&](std::size_t run, const TableReader& read, std::size_t row) {
-      if (arm_of(results, run) != arm || read.whole(row, "L") != length) return;
-      const double layer = read.real(row, "layer"), pair = read.real(row, "pair");
-      if (std::isfinite(layer) && std::isfinite(pair)) shares[{std::llround(layer), std::llround(pair)}].push_back(read.real(row, "logit_share"));
+    each_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
+      if (arm_of(results, run) != arm || row.length != length) return;
+      const double layer = schema::real_of(row.layer), pair = schema::real_of(row.pair);
+      if (std::isfinite(layer) && std::isfinite(pair))
+        shares[{std::llround(layer), std::llround(pair)}].push_back(row.logit_share);
     });
     Panel panel{.title = arm_name(results.arms[arm], tells_variants(results)), .encoding = results.arms[arm].encoding, .variant = results.arms[arm].variant};
     for (const auto& [at, values] : shares) {
@@ -69,23 +72,23 @@ Table angles_table(const Results& results) {
   std::map<std::pair<std::size_t, std::int64_t>, Angles> all;
   std::map<std::pair<std::size_t, std::int64_t>, std::map<std::pair<std::int64_t, std::int64_t>, bool>> fresh;   // by layer and pair
   std::set<std::int64_t> lengths;
-  each_row(results, "probe_angle", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    const std::pair key{arm_of(results, run), read.whole(row, "L")};
+  each_row<schema::ProbeAngle>(results, [&](std::size_t run, const schema::ProbeAngle& row) {
+    const std::pair key{arm_of(results, run), row.length};
     lengths.insert(key.second);
-    const std::pair pair{read.whole(row, "group"), read.whole(row, "pair")};
+    const std::pair pair{row.group, row.pair};
     Angles& angles = all[key];
     angles.pairs.insert(pair);
-    const double theta = read.real(row, "theta_trained"), unseen = read.real(row, "unseen");
-    if (theta != 0 && read.real(row, "turns_trained") < 1) angles.partial.insert(pair);
+    const double theta = row.theta_trained, unseen = row.unseen;
+    if (theta != 0 && row.turns_trained < 1) angles.partial.insert(pair);
     if (unseen > 0) angles.fresh.insert(pair);
     angles.worst = std::max(angles.worst, unseen);
-    fresh[key][{read.whole(row, "layer"), pair.second}] = fresh[key][{read.whole(row, "layer"), pair.second}] || unseen > 0;
+    fresh[key][{row.layer, pair.second}] = fresh[key][{row.layer, pair.second}] || unseen > 0;
   });
   // What those pairs carry, of the logits at that length.
   std::map<std::pair<std::size_t, std::int64_t>, std::pair<double, double>> carried;   // in fresh pairs, in all
-  each_row(results, "probe_frequency", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    const std::pair key{arm_of(results, run), read.whole(row, "L")};
-    const double share = read.real(row, "logit_share"), layer = read.real(row, "layer"), pair = read.real(row, "pair");
+  each_row<schema::ProbeFrequency>(results, [&](std::size_t run, const schema::ProbeFrequency& row) {
+    const std::pair key{arm_of(results, run), row.length};
+    const double share = row.logit_share, layer = schema::real_of(row.layer), pair = schema::real_of(row.pair);
     if (!std::isfinite(share)) return;
     carried[key].second += share;
     if (!std::isfinite(pair)) return;
@@ -127,8 +130,8 @@ Table angles_table(const Results& results) {
 }
 
 /// Tables of before the column have trained models alone.
-std::string network_of(const TableReader& read, std::size_t row) {
-  const std::string network = read.text(row, "network");
+std::string network_of(const schema::ProbeLogit& row) {
+  const std::string network = row.network;
   return network.empty() ? "trained" : network;
 }
 
@@ -139,8 +142,8 @@ Figure drift_figure(const Results& results, Palette& palette) {
                 .y = {.title = "Logit minus that at distance 1"}};
   // Side by side, on one scale: what the encoding brings along, and what training made of it.
   std::set<std::string> networks;
-  each_row(results, "probe_logit",
-           [&](std::size_t, const TableReader& read, std::size_t row) { networks.insert(network_of(read, row)); });
+  each_row<schema::ProbeLogit>(results,
+                               [&](std::size_t, const schema::ProbeLogit& row) { networks.insert(network_of(row)); });
   for (const std::string& variant : results.variants) {
     for (const char* network : {"initial", "trained"}) {
       if (networks.count(network) == 0) continue;
@@ -152,9 +155,9 @@ Figure drift_figure(const Results& results, Palette& palette) {
       for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
         if (results.arms[arm].variant != variant) continue;
         std::map<double, std::vector<double>> means;
-        each_row(results, "probe_logit", [&](std::size_t run, const TableReader& read, std::size_t row) {
-          if (arm_of(results, run) != arm || read.text(row, "status") != "ok" || network_of(read, row) != network) return;
-          means[read.real(row, "distance")].push_back(read.real(row, "mean"));
+        each_row<schema::ProbeLogit>(results, [&](std::size_t run, const schema::ProbeLogit& row) {
+          if (arm_of(results, run) != arm || row.status != "ok" || network_of(row) != network) return;
+          means[schema::real_of(row.distance)].push_back(row.mean);
         });
         if (!means.count(1)) continue;
         const double near = mean_of_finite(means[1]);
@@ -183,10 +186,10 @@ Figure drift_figure(const Results& results, Palette& palette) {
 
 Section frequencies_section(const Results& results, Palette& palette) {
   Section section{.id = "frequencies", .title = "Frequencies and distances"};
-  if (results.tables.count("probe_frequency")) section.figures.push_back(map_figure(results));
-  if (results.tables.count("probe_logit")) section.figures.push_back(drift_figure(results, palette));
+  if (has_table<schema::ProbeFrequency>(results)) section.figures.push_back(map_figure(results));
+  if (has_table<schema::ProbeLogit>(results)) section.figures.push_back(drift_figure(results, palette));
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
-  if (results.tables.count("probe_angle")) section.tables.push_back(angles_table(results));
+  if (has_table<schema::ProbeAngle>(results)) section.tables.push_back(angles_table(results));
   return section;
 }
 

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/models.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -19,21 +20,21 @@ struct TimesAndPeak {
 
 Section overhead_section(const Results& results, Palette& palette) {
   Section section{.id = "cost", .title = "Cost"};
-  if (!results.tables.count("cost")) return section;
+  if (!has_table<schema::Cost>(results)) return section;
   std::map<std::tuple<std::size_t, std::int64_t, std::string>, TimesAndPeak> timings;  // arm, length, component
   std::set<std::int64_t> lengths;
   std::set<std::string> devices;
   double repetitions = 0;
-  each_row(results, "cost", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.text(row, "path") != "best" || read.text(row, "status") != "ok") return;
-    TimesAndPeak& timing = timings[{arm_of(results, run), read.whole(row, "T"), read.text(row, "component")}];
-    timing.median.push_back(read.real(row, "median_ms"));
-    timing.low.push_back(read.real(row, "p25_ms"));
-    timing.high.push_back(read.real(row, "p75_ms"));
-    timing.peak.push_back(read.real(row, "peak_bytes"));
-    lengths.insert(read.whole(row, "T"));
-    devices.insert(cat(read.text(row, "device"), ", ", read.text(row, "dtype")));
-    repetitions = read.real(row, "reps");
+  each_row<schema::Cost>(results, [&](std::size_t run, const schema::Cost& row) {
+    if (row.path != "best" || row.status != "ok") return;
+    TimesAndPeak& timing = timings[{arm_of(results, run), row.length, row.component}];
+    timing.median.push_back(row.median_ms);
+    timing.low.push_back(row.p25_ms);
+    timing.high.push_back(row.p75_ms);
+    timing.peak.push_back(schema::real_of(row.peak_bytes));
+    lengths.insert(row.length);
+    devices.insert(cat(row.device, ", ", row.dtype));
+    repetitions = row.reps;
   });
   if (lengths.empty()) return section;
 

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "report/sections/section.h"
+#include "schema/language_modelling.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -17,13 +18,13 @@ struct Bin {
 
 std::map<double, Bin> bins_of(const Results& results, const Arm& arm, double& documents) {
   std::map<double, Bin> bins;
-  each_row(results, "lm_position", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.text(row, "bins") != "log" || std::find(arm.runs.begin(), arm.runs.end(), run) == arm.runs.end()) return;
-    Bin& bin = bins[read.real(row, "bin_lo")];
-    bin.low = read.real(row, "bin_lo");
-    bin.high = read.real(row, "bin_hi");
-    bin.seeds[results.runs[run].seed] = {read.real(row, "nll_mean"), read.real(row, "se")};
-    documents = std::max(documents, read.real(row, "n"));
+  each_row<schema::LmPosition>(results, [&](std::size_t run, const schema::LmPosition& row) {
+    if (row.bins != "log" || std::find(arm.runs.begin(), arm.runs.end(), run) == arm.runs.end()) return;
+    Bin& bin = bins[row.bin_lo];
+    bin.low = row.bin_lo;
+    bin.high = row.bin_hi;
+    bin.seeds[results.runs[run].seed] = {row.nll_mean, row.se};
+    documents = std::max(documents, static_cast<double>(row.n));
   });
   return bins;
 }
@@ -32,7 +33,7 @@ std::map<double, Bin> bins_of(const Results& results, const Arm& arm, double& do
 
 Section position_curve_section(const Results& results, Palette& palette) {
   Section section{.id = "perplexity", .title = "Perplexity against context length"};
-  if (!results.tables.count("lm_position")) return section;
+  if (!has_table<schema::LmPosition>(results)) return section;
   Figure figure{.id = "loss_position",
                 .title = "Loss by position in the text",
                 .x = {.title = "Position, tokens", .scale = Scale::kLog2, .ticks = TickStyle::kCount},

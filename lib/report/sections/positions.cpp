@@ -4,6 +4,7 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/probes.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -20,12 +21,12 @@ using Readings = std::map<Key, std::map<std::int64_t, std::pair<std::vector<doub
 
 Readings readings_of(const Results& results) {
   Readings readings;
-  each_row(results, "probe_position", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.text(row, "status") != "ok") return;
-    auto& [r2, mad] = readings[{arm_of(results, run), read.text(row, "network"), read.text(row, "method"),
-                                read.text(row, "tested")}][read.whole(row, "place")];
-    r2.push_back(read.real(row, "r2"));
-    mad.push_back(read.real(row, "mad"));
+  each_row<schema::ProbePosition>(results, [&](std::size_t run, const schema::ProbePosition& row) {
+    if (row.status != "ok") return;
+    auto& [r2, mad] = readings[{arm_of(results, run), row.network.value_or(""), row.method.value_or(""),
+                                row.tested.value_or("")}][row.place.value_or(0)];
+    r2.push_back(row.r2);
+    mad.push_back(row.mad);
   });
   return readings;
 }
@@ -112,14 +113,15 @@ Table reliance_table(const Results& results) {
   };
   std::vector<std::pair<std::string, std::int64_t>> cases;
   std::map<std::pair<std::size_t, std::pair<std::string, std::int64_t>>, Sum> sums;
-  each_row(results, "probe_reliance", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    const std::pair test{read.text(row, "test"), read.whole(row, "amount")};
+  each_row<schema::ProbeReliance>(results, [&](std::size_t run, const schema::ProbeReliance& row) {
+    const std::pair test{row.test, row.amount};
     if (std::find(cases.begin(), cases.end(), test) == cases.end()) cases.push_back(test);
     Sum& sum = sums[{arm_of(results, run), test}];
-    if (read.text(row, "status") != "ok") sum.status = read.text(row, "status");
+    if (row.status != "ok")
+      sum.status = row.status;
     else {
-      sum.delta.push_back(read.real(row, "delta"));
-      sum.se.push_back(read.real(row, "se"));
+      sum.delta.push_back(row.delta);
+      sum.se.push_back(row.se);
     }
   });
   const std::map<std::string, std::string> groups = {{"without_encoding", "encoding taken away"}, {"constant_position", "encoding taken away"},
@@ -165,7 +167,8 @@ Figure context_figure(const Results& results) {
                 .y = {.title = "Context, tokens"},
                 .columns = 3};
   std::set<std::int64_t> contexts;
-  each_row(results, "probe_position_loss", [&](std::size_t, const TableReader& read, std::size_t row) { contexts.insert(read.whole(row, "context")); });
+  each_row<schema::ProbePositionLoss>(
+      results, [&](std::size_t, const schema::ProbePositionLoss& row) { contexts.insert(row.context); });
   const std::vector<std::int64_t> all(contexts.begin(), contexts.end());
   const auto place = [&](std::int64_t length) { return static_cast<int>(std::find(all.begin(), all.end(), length) - all.begin()); };
   for (const std::int64_t length : all) {
@@ -175,10 +178,10 @@ Figure context_figure(const Results& results) {
   double low = INFINITY, high = -INFINITY;
   for (const Arm& arm : results.arms) {
     Panel panel{.title = arm_name(arm, tells_variants(results)), .encoding = arm.encoding, .variant = arm.variant};
-    each_row(results, "probe_position_loss", [&](std::size_t run, const TableReader& read, std::size_t row) {
+    each_row<schema::ProbePositionLoss>(results, [&](std::size_t run, const schema::ProbePositionLoss& row) {
       if (run != arm.runs.front()) return;
-      const double nll = read.real(row, "nll_mean");
-      HeatCell cell{.column = place(read.whole(row, "last")), .row = place(read.whole(row, "context")), .value = nll, .text = "n/a"};
+      const double nll = row.nll_mean;
+      HeatCell cell{.column = place(row.last), .row = place(row.context), .value = nll, .text = "n/a"};
       if (std::isfinite(nll)) {
         cell.text = format_number(nll, NumberStyle::kPerplexity);
         low = std::min(low, nll);
@@ -207,12 +210,13 @@ Section positions_section(const Results& results, Palette& palette) {
   const Readings readings = readings_of(results);
   if (!readings.empty()) {
     double centre = NAN;
-    each_row(results, "probe_position", [&](std::size_t, const TableReader& read, std::size_t row) { centre = read.real(row, "mad_centre"); });
+    each_row<schema::ProbePosition>(results,
+                                    [&](std::size_t, const schema::ProbePosition& row) { centre = row.mad_centre; });
     section.figures.push_back(reading_figure(results, readings, centre, palette));
     section.tables.push_back(reading_table(results, readings));
   }
-  if (results.tables.count("probe_reliance")) section.tables.push_back(reliance_table(results));
-  if (results.tables.count("probe_position_loss")) section.figures.push_back(context_figure(results));
+  if (has_table<schema::ProbeReliance>(results)) section.tables.push_back(reliance_table(results));
+  if (has_table<schema::ProbePositionLoss>(results)) section.figures.push_back(context_figure(results));
   std::erase_if(section.figures, [](const Figure& figure) { return figure.panels.empty(); });
   return section;
 }

@@ -8,6 +8,7 @@
 
 #include "report/results/comparison.h"
 #include "report/sections/section.h"
+#include "schema/probes.h"
 #include "statistics/rankings.h"
 #include "support/text.h"
 
@@ -183,10 +184,10 @@ Table cause_table(const Results& results) {
   Table table{.id = "length_causes", .title = "What a longer context costs, by cause"};
   std::map<std::size_t, Placed> placed;
   std::set<std::int64_t> lengths;
-  each_row(results, "probe_position_loss", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.text(row, "status") != "ok") return;
-    placed[run][{read.whole(row, "context"), read.whole(row, "last")}] = read.real(row, "nll_mean");
-    if (read.whole(row, "last") > results.train_length) lengths.insert(read.whole(row, "last"));
+  each_row<schema::ProbePositionLoss>(results, [&](std::size_t run, const schema::ProbePositionLoss& row) {
+    if (row.status != "ok") return;
+    placed[run][{row.context, row.last}] = row.nll_mean;
+    if (row.last > results.train_length) lengths.insert(row.last);
   });
   if (placed.empty() || results.train_length == 0) return table;
   const std::int64_t trained = results.train_length;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "report/sections/section.h"
+#include "schema/models.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -29,19 +30,17 @@ Section samples_section(const Results& results, Palette&) {
   double temperature = kUnknown, top_k = kUnknown;
   std::size_t texts = 0;
   std::map<std::size_t, std::size_t> first_run;  // of each arm
-  each_row(results, "samples", [&](std::size_t run, const TableReader& read, std::size_t row) {
+  each_row<schema::Sample>(results, [&](std::size_t run, const schema::Sample& row) {
     ++texts;
-    const std::string id = read.text(row, "prompt_id");
+    const std::string id = row.prompt_id;
     if (std::find(prompts.begin(), prompts.end(), id) == prompts.end()) prompts.push_back(id);
     // The first seed of each model, and the first text of a prompt.
     const std::size_t arm = arm_of(results, run);
-    if (arm == results.arms.size() || read.whole(row, "text_id") != 0 ||
-        first_run.emplace(arm, run).first->second != run)
-      return;
-    samples.push_back({run, id, read.text(row, "prompt"), read.text(row, "text"), read.real(row, "ended") == 1,
-                       read.real(row, "tokens"), read.real(row, "nll"), read.real(row, "repeated")});
-    temperature = read.real(row, "temperature");
-    top_k = read.real(row, "top_k");
+    if (arm == results.arms.size() || row.text_id != 0 || first_run.emplace(arm, run).first->second != run) return;
+    samples.push_back(
+        {run, id, row.prompt, row.text, row.ended == 1, static_cast<double>(row.tokens), row.nll, row.repeated});
+    temperature = row.temperature;
+    top_k = static_cast<double>(row.top_k);
   });
   if (samples.empty()) return section;
 

@@ -17,42 +17,6 @@ using support::kMissing;
 
 }  // namespace
 
-void each_row(const Results& results, const std::string& table,
-              const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use) {
-  const auto found = results.tables.find(table);
-  if (found == results.tables.end()) return;
-  for (const GatheredTable& other : found->second) {
-    const TableReader read(other.table, other.where);
-    for (std::size_t row = 0; row < other.table.rows(); ++row) use(other.run, read, row);
-  }
-}
-
-std::size_t arm_of(const Results& results, std::size_t run) {
-  for (std::size_t arm = 0; arm < results.arms.size(); ++arm) {
-    const auto& runs = results.arms[arm].runs;
-    if (std::find(runs.begin(), runs.end(), run) != runs.end()) return arm;
-  }
-  return results.arms.size();
-}
-
-std::vector<const Arm*> arms_with(const Results& results, const std::set<std::size_t>& runs) {
-  std::vector<const Arm*> arms;
-  for (const Arm& arm : results.arms) {
-    if (std::any_of(arm.runs.begin(), arm.runs.end(), [&](std::size_t run) { return runs.count(run) != 0; })) arms.push_back(&arm);
-  }
-  return arms;
-}
-
-double mean_of_finite(const std::vector<double>& values) {
-  double sum = 0, count = 0;
-  for (const double value : values) {
-    if (!std::isfinite(value)) continue;
-    sum += value;
-    ++count;
-  }
-  return count > 0 ? sum / count : kMissing;
-}
-
 void add_if_it_fits(std::string& line, const std::string& tail) {
   if (support::display_width(line) + support::display_width(tail) <= kLineColumns) line += tail;
 }
@@ -73,50 +37,12 @@ std::string as_one(const std::vector<std::string>& sentences) {
   return text.empty() ? text : text + ".";
 }
 
-std::vector<std::string> protocols_of(const Results& results) {
-  std::vector<std::string> found;
-  for (const char* known : {"prefix", "blocks", "sliding"}) {
-    if (std::any_of(results.lm.begin(), results.lm.end(), [&](const LmCell& cell) { return cell.protocol == known; }))
-      found.push_back(known);
-  }
-  for (const LmCell& cell : results.lm) {
-    if (std::find(found.begin(), found.end(), cell.protocol) == found.end()) found.push_back(cell.protocol);
-  }
-  return found;
-}
-
-std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol) {
-  std::set<std::int64_t> lengths;
-  for (const LmCell& cell : results.lm) {
-    if (cell.protocol == protocol) lengths.insert(cell.length);
-  }
-  return {lengths.begin(), lengths.end()};
-}
-
 std::vector<LmPlace> lm_places(const Results& results) {
   std::vector<LmPlace> places;
   for (const std::string& protocol : protocols_of(results)) {
     for (const std::int64_t length : lengths_of(results, protocol)) places.push_back({protocol, length});
   }
   return places;
-}
-
-bool tells_variants(const Results& results) { return results.variants.size() > 1; }
-
-std::string reason_of(const std::string& status) {
-  if (status == "na_positions") return "the length is beyond the positions that the encoding has";
-  if (status == "overflow") return "perplexity above 10,000 or not finite";
-  if (status == "skipped_docs") return "too few documents are long enough";
-  if (status == "na_length") return "the length cannot hold the shortest item";
-  if (status == "na_vocabulary") return "the tokenizer has too few distinct pieces";
-  if (status == "na_encoding") return "the encoding has nothing of the kind";
-  if (status == "na_separator") return "the data has no separator";
-  if (status == "na_reference") return "no other model was given";
-  if (status == "na_uncovered") return "lengths that the number needs were not tested";
-  if (status == "none") return "there is no such length";
-  if (status == "not_acquired") return "below one half at the training length";
-  if (status == "not_measured") return "not measured";
-  return status;
 }
 
 std::string mark_of(const std::string& status) {
@@ -129,25 +55,6 @@ std::string length_header(const Results& results, std::int64_t length) {
   if (results.train_length > 0 && length % results.train_length == 0)
     text += cat(" (", length / results.train_length, "×)");
   return text;
-}
-
-std::int64_t train_length_of(const Results& results, const Arm& arm) {
-  std::int64_t length = -1;
-  for (const std::size_t run : arm.runs) {
-    const std::int64_t own = results.runs[run].train_length > 0 ? results.runs[run].train_length : results.train_length;
-    if (length >= 0 && own != length) return 0;
-    length = own;
-  }
-  return std::max<std::int64_t>(length, 0);
-}
-
-std::vector<std::int64_t> train_lengths_of(const Results& results, const std::string& variant) {
-  std::set<std::int64_t> lengths;
-  for (const Arm& arm : results.arms) {
-    if (arm.variant == variant) lengths.insert(train_length_of(results, arm));
-  }
-  lengths.erase(0);
-  return {lengths.begin(), lengths.end()};
 }
 
 void add_training_rules(Panel& panel, const Results& results, const std::string& variant) {

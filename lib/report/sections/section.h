@@ -10,8 +10,9 @@
 
 #include "report/figures/figure.h"
 #include "report/figures/palette.h"
+#include "report/results/arms.h"
 #include "report/results/results.h"
-#include "report/results/table_reader.h"
+#include "report/results/rows.h"
 #include "report/tables/table.h"
 #include "statistics/estimates.h"
 
@@ -41,36 +42,19 @@ const std::vector<SectionEntry>& section_table();
 
 // What sections share.
 
-/// Calls `use` for every row of a table of the scores, run by run.
-void each_row(const Results& results, const std::string& table,
-              const std::function<void(std::size_t run, const TableReader& read, std::size_t row)>& use);
-/// The arm that a run belongs to.
-std::size_t arm_of(const Results& results, std::size_t run);
-/// The arms with a run among these: those that were asked a task, say.
-std::vector<const Arm*> arms_with(const Results& results, const std::set<std::size_t>& runs);
 /// Sentences as one: "A; b; c."
 std::string as_one(const std::vector<std::string>& sentences);
 /// Adds `tail` to a line of Section::lines unless it becomes too long.
 void add_if_it_fits(std::string& line, const std::string& tail);
-/// Mean of what is finite; NaN of nothing.
-double mean_of_finite(const std::vector<double>& values);
 
-std::vector<std::string> protocols_of(const Results& results);  ///< prefix, blocks, sliding, then others
-std::vector<std::int64_t> lengths_of(const Results& results, const std::string& protocol);
 /// A protocol and a length that some model was measured at: a column of numbers.
 struct LmPlace {
   std::string protocol;
   std::int64_t length = 0;
 };
 std::vector<LmPlace> lm_places(const Results& results);                  ///< by protocol, then length
-bool tells_variants(const Results& results);                             ///< more than one variant
-std::string reason_of(const std::string& status);                        ///< a status in words
 std::string mark_of(const std::string& status);                          ///< "overflow", "n/a", "–"
 std::string length_header(const Results& results, std::int64_t length);  ///< "512 (4×)"
-/// Tokens of a training window of an arm; 0 when unknown, or its runs differ.
-std::int64_t train_length_of(const Results& results, const Arm& arm);
-/// Of the arms of a variant, each once.
-std::vector<std::int64_t> train_lengths_of(const Results& results, const std::string& variant);
 /// A line at the training length of a variant's arms; where they differ one for each, with its number.
 void add_training_rules(Panel& panel, const Results& results, const std::string& variant);
 std::string training_sentence(const Results& results);  ///< "Training length: 128 tokens. …", notes too

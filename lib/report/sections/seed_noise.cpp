@@ -41,7 +41,7 @@ std::optional<ArmNoise> noise_of(const Results& results, const Arm& arm, const s
     for (std::size_t d = 0; d < cell->scores.size(); ++d) {
       if (cell->scores[d].id != score.cells.front()->scores.at(d).id) return std::nullopt;   // other documents
       items.y.push_back(cell->scores[d].nll);
-      items.x.push_back(cell->scores[d].tokens);
+      items.x.push_back(static_cast<double>(cell->scores[d].tokens));
     }
     if (items.y.size() < 2 || items.y.size() != score.cells.front()->scores.size()) return std::nullopt;
     noise.values.push_back(statistics::linearised(items));

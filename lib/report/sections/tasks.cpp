@@ -5,6 +5,7 @@
 #include <set>
 
 #include "report/sections/section.h"
+#include "schema/algorithmic.h"
 #include "statistics/two_level.h"
 #include "support/text.h"
 
@@ -55,9 +56,9 @@ struct Reach {
 
 std::map<std::size_t, Reach> reach_of(const Results& results, const std::string& task) {
   std::map<std::size_t, Reach> reach;
-  each_row(results, "algo_length", [&](std::size_t run, const TableReader& read, std::size_t row) {
-    if (read.text(row, "task") != task) return;
-    reach[run].measures[read.text(row, "measure")] = read.real(row, "value");
+  each_row<schema::AlgoLength>(results, [&](std::size_t run, const schema::AlgoLength& row) {
+    if (row.task != task) return;
+    reach[run].measures[row.measure] = row.value;
   });
   for (auto& [run, own] : reach) {
     if (const auto longest = own.measures.find("train_longest"); longest != own.measures.end()) own.trained = longest->second;
