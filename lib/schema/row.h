@@ -205,6 +205,20 @@ class Reader {
   std::vector<std::optional<std::size_t>> places_;
 };
 
+/// A table of these rows alone.
+template <typename T>
+artifact::Table plain_table_of(const std::vector<T>& rows) {
+  std::vector<artifact::ColumnSpec> columns;
+  for (const Column& column : columns_of<T>()) columns.push_back({column.name, column.type, column.unit});
+  artifact::Table table(T::kName, std::move(columns));
+  for (const T& row : rows) {
+    std::vector<artifact::Cell> cells;
+    append_cells(row, cells);
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
 /// A table of these rows, each behind the identity of its model.
 template <typename T>
 artifact::Table table_of(const std::vector<T>& rows, const Identity& identity) {

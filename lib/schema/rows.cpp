@@ -17,6 +17,7 @@ Json to_json(const artifact::Cell& cell) {
 
 artifact::Cell cell_from(const Json& json) {
   if (json.is_number_integer()) return json.get<std::int64_t>();
+  if (json.is_number_float()) return json.get<double>();
   if (json.is_string()) return json.get<std::string>();
   if (json.is_array() && json.size() == 1 && json[0].is_string()) {
     const std::string text = json[0].get<std::string>();

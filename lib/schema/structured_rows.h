@@ -1,5 +1,6 @@
 /// @file
-/// Rows of the study of structured rows (pe-dummy).
+/// Rows of the study of structured rows (pe-dummy). Their tables have no identity in front: a row names its training
+/// itself.
 #pragma once
 
 #include <array>
@@ -8,24 +9,33 @@
 
 namespace pe::schema {
 
-/// Losses after so many epochs.
-struct DummyGrid {
-  static constexpr const char* kName = "dummy_grid";
-  static constexpr const char* kMeaning = "Losses on structured rows after so many epochs.";
-  std::string mode, network;
+/// One training after so many epochs.
+struct DummyTraining {
+  std::string mode, network, pe;
   std::int64_t depth = 0, epochs = 0;
-  std::string seed;
-  double loss_headline = kMissing, loss_all = kMissing, det_loss = kMissing, det_acc = kMissing;
-  std::array<double, 8> loss_pos{kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing};
-  double loss_pos63 = kMissing;
+  std::optional<std::int64_t> seed;
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("mode", row.mode, "", "seed, fixed, fixed_by_base, hard or hard_echo");
     column("network", row.network, "", "wiring of the network");
+    column("pe", row.pe, "", "encoding");
     column("depth", row.depth, "layers", "layers", kNeeded);
     column("epochs", row.epochs, "epochs", "epochs", kNeeded);
     column("seed", row.seed, "", "seed of the model");
+  }
+};
+
+/// Losses.
+struct DummyGrid : DummyTraining {
+  static constexpr const char* kName = "dummy_grid";
+  double loss_headline = kMissing, loss_all = kMissing, det_loss = kMissing, det_acc = kMissing;
+  std::array<double, 8> loss_pos{kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing, kMissing};
+  double loss_pos63 = kMissing, seconds = kMissing;
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    DummyTraining::columns(row, column);
     column("loss_headline", row.loss_headline, "nats", "of the targets that the study is about", kNeeded);
     column("loss_all", row.loss_all, "nats", "of all targets", kNeeded);
     column("det_loss", row.det_loss, "nats", "of targets that follow from the tokens before them", kNeeded);
@@ -34,31 +44,56 @@ struct DummyGrid {
       column("loss_pos" + std::to_string(p), row.loss_pos[p], "nats", "of the targets of a position", kNeeded);
     }
     column("loss_pos63", row.loss_pos63, "nats", "of the wrap-around target");
+    column("seconds", row.seconds, "s", "always missing: the output `timing` has it");
   }
 };
 
 /// Losses by what a target asks for.
-struct DummyTargets {
+struct DummyTargets : DummyTraining {
   static constexpr const char* kName = "dummy_targets";
-  static constexpr const char* kMeaning = "Losses on structured rows by target.";
-  std::string mode, network, seed;
-  std::int64_t depth = 0, epochs = 0;
   std::string variant, target;
-  double loss = kMissing, acc = kMissing;
+  std::int64_t n = 0;
+  double loss = kMissing, acc = kMissing, floor = kMissing, rate = kMissing;
   std::string status;
 
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
-    column("mode", row.mode, "", "as in dummy_grid");
-    column("network", row.network, "", "as in dummy_grid");
-    column("depth", row.depth, "layers", "layers", kNeeded);
-    column("epochs", row.epochs, "epochs", "epochs", kNeeded);
-    column("seed", row.seed, "", "seed of the model");
+    DummyTraining::columns(row, column);
     column("variant", row.variant, "", "plain, shift_8 or long");
     column("target", row.target, "", "first, step, det, …");
+    column("n", row.n, "", "targets");
     column("loss", row.loss, "nats", "nats a target", kNeeded);
     column("acc", row.acc, "", "accuracy", kNeeded);
+    column("floor", row.floor, "nats", "loss of a predictor that sees all tokens so far");
+    column("rate", row.rate, "", "learning rate");
     column("status", row.status, "", "ok or why there is no number");
+  }
+};
+
+/// A vector of the encoding at the end.
+struct DummyScale : DummyTraining {
+  static constexpr const char* kName = "dummy_scales";
+  std::string parameter;
+  std::int64_t index = 0;
+  double value = kMissing;
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    DummyTraining::columns(row, column);
+    column("parameter", row.parameter, "", "name of the vector");
+    column("index", row.index, "", "place in it");
+    column("value", row.value, "", "value");
+  }
+};
+
+struct DummySeconds : DummyTraining {
+  static constexpr const char* kName = "dummy_seconds";
+  double seconds = kMissing;
+
+  template <typename Row, typename Visitor>
+  static void columns(Row& row, Visitor& column) {
+    DummyTraining::columns(row, column);
+    column("seconds", row.seconds, "s", "of the training");
   }
 };
 

@@ -13,15 +13,15 @@
 #include <limits>
 #include <numeric>
 #include <optional>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "artifact/checkpoint.h"
 #include "artifact/eval_table.h"
 #include "encodings/registry.h"
 #include "model/checkpoint_io.h"
 #include "model/device.h"
+#include "schema/rows.h"
+#include "schema/structured_rows.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/random.h"
@@ -32,7 +32,6 @@
 
 namespace pe::studies {
 
-using artifact::ColumnType;
 using artifact::Split;
 using data::DummyMode;
 using data::DummyTarget;
@@ -90,8 +89,6 @@ std::string network_name(const model::ModelConfig& config) {
 }
 
 namespace {
-
-constexpr std::size_t kPositions = 8;   // whose losses have columns of their own
 
 /// Rows as tensors.
 struct Rows {
@@ -274,16 +271,11 @@ std::string mode_name(const DummyConfig::Dummy& config) {
 class Tables {
  public:
   Tables(const DummyConfig& config, std::string pe)
-      : mode_(mode_name(config.dummy)), network_(network_name(config.model)), pe_(std::move(pe)), depth_(config.model.layers),
-        seed_(config.dummy.seed),
-        grid_("dummy_grid", grid_columns()),
-        targets_("dummy_targets", with_front({{"variant", ColumnType::kText, ""}, {"target", ColumnType::kText, ""},
-                                              {"n", ColumnType::kInteger, ""}, {"loss", ColumnType::kReal, "nats"},
-                                              {"acc", ColumnType::kReal, ""}, {"floor", ColumnType::kReal, "nats"},
-                                              {"rate", ColumnType::kReal, ""}, {"status", ColumnType::kText, ""}})),
-        scales_("dummy_scales", with_front({{"parameter", ColumnType::kText, ""}, {"index", ColumnType::kInteger, ""},
-                                            {"value", ColumnType::kReal, ""}})),
-        seconds_("dummy_seconds", with_front({{"seconds", ColumnType::kReal, "s"}})) {}
+      : training_{.mode = mode_name(config.dummy),
+                  .network = network_name(config.model),
+                  .pe = std::move(pe),
+                  .depth = config.model.layers,
+                  .seed = config.dummy.seed} {}
 
   void add_grid(std::int64_t epochs, const Found& plain, DummyMode mode) {
     const auto of = [&](DummyTarget target) {
@@ -292,25 +284,31 @@ class Tables {
     };
     const Score determined = of(DummyTarget::kDetermined);
     const bool ok = plain.status == "ok";
-    const auto cell = [&](double value) { return ok && std::isfinite(value) ? artifact::Cell(value) : artifact::Cell(); };
-    std::vector<artifact::Cell> row = {mode_, network_, pe_, depth_, epochs, seed_};
-    row.push_back(cell(mode == DummyMode::kSeed ? plain.all.loss() : determined.loss()));
-    row.push_back(cell(plain.all.loss()));
-    row.push_back(cell(determined.loss()));
-    row.push_back(cell(determined.accuracy()));
-    for (std::size_t p = 0; p < kPositions; ++p) row.push_back(cell(plain.by_position[p].loss()));
-    row.push_back(plain.by_position.size() > 63 ? cell(plain.by_position[63].loss()) : artifact::Cell());
-    row.push_back({});
-    grid_.add_row(std::move(row));
+    const auto cell = [&](double value) { return ok && std::isfinite(value) ? value : schema::kMissing; };
+    schema::DummyGrid row{after(epochs)};
+    row.loss_headline = cell(mode == DummyMode::kSeed ? plain.all.loss() : determined.loss());
+    row.loss_all = cell(plain.all.loss());
+    row.det_loss = cell(determined.loss());
+    row.det_acc = cell(determined.accuracy());
+    for (std::size_t p = 0; p < row.loss_pos.size(); ++p) row.loss_pos[p] = cell(plain.by_position[p].loss());
+    if (plain.by_position.size() > 63) row.loss_pos63 = cell(plain.by_position[63].loss());
+    rows_.add(std::move(row));
   }
 
   void add_targets(std::int64_t epochs, const std::string& variant, const Found& found, double rate, DummyMode mode) {
     const auto add = [&](std::string_view target, const Score& score, std::optional<double> floor) {
-      const bool ok = found.status == "ok" && score.count > 0;
-      std::vector<artifact::Cell> row = front(epochs);
-      row.insert(row.end(), {variant, std::string(target), score.count, ok ? artifact::Cell(score.loss()) : artifact::Cell(),
-                             ok ? artifact::Cell(score.accuracy()) : artifact::Cell(), artifact::Cell(floor), rate, found.status});
-      targets_.add_row(std::move(row));
+      schema::DummyTargets row{after(epochs)};
+      row.variant = variant;
+      row.target = target;
+      row.n = score.count;
+      if (found.status == "ok" && score.count > 0) {
+        row.loss = score.loss();
+        row.acc = score.accuracy();
+      }
+      row.floor = floor.value_or(schema::kMissing);
+      row.rate = rate;
+      row.status = found.status;
+      rows_.add(std::move(row));
     };
     if (found.status == "na_positions") {
       add("all", {}, std::nullopt);
@@ -327,86 +325,45 @@ class Tables {
       if (parameter.name.rfind("encoding.", 0) != 0 || parameter.tensor.dim() != 1) continue;
       const at::Tensor values = parameter.tensor.detach().to(at::kDouble).cpu().contiguous();
       for (std::int64_t i = 0; i < values.numel(); ++i) {
-        std::vector<artifact::Cell> row = front(epochs);
-        row.insert(row.end(), {parameter.name, i, values.data_ptr<double>()[i]});
-        scales_.add_row(std::move(row));
+        schema::DummyScale row{after(epochs)};
+        row.parameter = parameter.name;
+        row.index = i;
+        row.value = values.data_ptr<double>()[i];
+        scales_.add(std::move(row));
       }
     }
   }
 
   void add_seconds(std::int64_t epochs, double seconds) {
-    std::vector<artifact::Cell> row = front(epochs);
-    row.emplace_back(seconds);
-    seconds_.add_row(std::move(row));
+    schema::DummySeconds row{after(epochs)};
+    row.seconds = seconds;
+    rows_.add(std::move(row));
   }
 
-  /// Rows so far, to be added again by `load`.
-  Json save() const {
-    Json all = Json::object();
-    for (const artifact::Table* table : {&grid_, &targets_, &seconds_}) {
-      Json rows = Json::array();
-      for (std::size_t row = 0; row < table->rows(); ++row) {
-        Json cells = Json::array();
-        for (std::size_t column = 0; column < table->columns().size(); ++column) {
-          std::visit([&](const auto& value) {
-            if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) cells.push_back(nullptr);
-            else cells.push_back(value);
-          }, table->cell(row, column).value());
-        }
-        rows.push_back(std::move(cells));
-      }
-      all[table->name()] = std::move(rows);
-    }
-    return all;
-  }
-  void load(const Json& all) {
-    for (artifact::Table* table : {&grid_, &targets_, &seconds_}) {
-      for (const Json& row : all.at(table->name())) {
-        std::vector<artifact::Cell> cells;
-        for (const Json& cell : row) {
-          if (cell.is_null()) cells.emplace_back();
-          else if (cell.is_string()) cells.emplace_back(cell.get<std::string>());
-          else if (cell.is_number_integer()) cells.emplace_back(cell.get<std::int64_t>());
-          else cells.emplace_back(cell.get<double>());
-        }
-        table->add_row(std::move(cells));
-      }
-    }
-  }
+  /// Rows so far, to be taken again by `load`; scales are of the end alone.
+  Json save() const { return rows_.to_json(); }
+  void load(const Json& all) { rows_ = schema::Rows::from_json(all); }
 
   void write(artifact::Workspace& workspace, Json facts) {
     artifact::Tables scores;
-    scores.tables = {grid_, targets_};
-    if (scales_.rows() > 0) scores.tables.push_back(scales_);
+    scores.tables = {plain_table_of(rows_.of<schema::DummyGrid>()), plain_table_of(rows_.of<schema::DummyTargets>())};
+    if (const auto& scales = scales_.of<schema::DummyScale>(); !scales.empty())
+      scores.tables.push_back(plain_table_of(scales));
     scores.facts = std::move(facts);
     artifact::write_eval_tables(workspace.output("scores"), workspace.recipe, scores);
     if (!workspace.has_output("timing")) return;
     artifact::Tables timing;
-    timing.tables = {seconds_};
-    timing.facts = {{"pe", pe_}};
+    timing.tables = {plain_table_of(rows_.of<schema::DummySeconds>())};
+    timing.facts = {{"pe", training_.pe}};
     artifact::write_eval_tables(workspace.output("timing"), workspace.recipe, timing);
   }
 
  private:
-  static std::vector<artifact::ColumnSpec> with_front(std::vector<artifact::ColumnSpec> more) {
-    std::vector<artifact::ColumnSpec> all = {{"mode", ColumnType::kText, ""},          {"network", ColumnType::kText, ""},
-                                             {"pe", ColumnType::kText, ""},            {"depth", ColumnType::kInteger, "layers"},
-                                             {"epochs", ColumnType::kInteger, "epochs"}, {"seed", ColumnType::kInteger, ""}};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+  schema::DummyTraining after(std::int64_t epochs) const {
+    schema::DummyTraining training = training_;
+    training.epochs = epochs;
+    return training;
   }
-
-  static std::vector<artifact::ColumnSpec> grid_columns() {
-    std::vector<artifact::ColumnSpec> more;
-    for (const char* name : {"loss_headline", "loss_all", "det_loss"}) more.push_back({name, ColumnType::kReal, "nats"});
-    more.push_back({"det_acc", ColumnType::kReal, ""});
-    for (std::size_t p = 0; p < kPositions; ++p) more.push_back({cat("loss_pos", p), ColumnType::kReal, "nats"});
-    more.push_back({"loss_pos63", ColumnType::kReal, "nats"});
-    more.push_back({"seconds", ColumnType::kReal, "s"});   // measured: the output `timing` has it
-    return with_front(std::move(more));
-  }
-
-  std::vector<artifact::Cell> front(std::int64_t epochs) const { return {mode_, network_, pe_, depth_, epochs, seed_}; }
 
   /// Of a predictor that sees all tokens so far; in mode hard it does not know which progressions tests hold out.
   static std::optional<double> floor_of(DummyTarget target, DummyMode mode) {
@@ -424,9 +381,8 @@ class Tables {
     return std::nullopt;
   }
 
-  std::string mode_, network_, pe_;
-  std::int64_t depth_, seed_;
-  artifact::Table grid_, targets_, scales_, seconds_;
+  schema::DummyTraining training_;
+  schema::Rows rows_, scales_;
 };
 
 /// The config without what changes no result.
