@@ -6,7 +6,6 @@
 
 namespace pe::schema {
 
-/// One item of a synthetic task.
 struct AlgoTrial {
   static constexpr const char* kName = "algo_trial";
   static constexpr const char* kMeaning = "One item of a synthetic task.";
@@ -34,7 +33,6 @@ struct AlgoTrial {
   }
 };
 
-/// Synthetic tasks by length.
 struct AlgoSummary {
   static constexpr const char* kName = "algo_summary";
   static constexpr const char* kMeaning = "Synthetic tasks by length.";
@@ -60,7 +58,7 @@ struct AlgoSummary {
     column("n", row.n, "", "items");
     column("em", row.em, "", "share of items with every target right");
     column("token_acc", row.token_acc, "", "share of targets that are right");
-    column("nll_target", row.nll_target, "nats", "nats a target");
+    column("nll_target", row.nll_target, "nats", "nats per target");
     column("chance_em", row.chance_em, "", "em of guessing among what the item shows");
     column("chance_tok", row.chance_tok, "", "token_acc of guessing among what the item shows");
     column("em_lo", row.em_lo, "", "Wilson, 95 %");
@@ -70,7 +68,6 @@ struct AlgoSummary {
   }
 };
 
-/// How far a synthetic task is solved beyond the lengths of training.
 struct AlgoLength {
   static constexpr const char* kName = "algo_length";
   static constexpr const char* kMeaning = "How far a synthetic task is solved beyond the lengths of training.";

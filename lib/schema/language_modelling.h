@@ -14,7 +14,6 @@ struct DocumentScore {
   double nll = 0;  ///< nats
 };
 
-/// Likelihood of each document under each protocol and context length.
 struct LmDocument {
   static constexpr const char* kName = "lm_doc";
   static constexpr const char* kMeaning = "Likelihood of each document under each protocol and context length.";
@@ -37,7 +36,6 @@ struct LmDocument {
   }
 };
 
-/// Perplexity against context length: ratio of sums over documents.
 struct LmSummary {
   static constexpr const char* kName = "lm_summary";
   static constexpr const char* kMeaning = "Perplexity against context length: ratio of sums over documents.";
@@ -68,7 +66,7 @@ struct LmSummary {
     column("tokens_scored", row.tokens_scored, "tokens", "tokens whose likelihood is counted");
     column("mean_context", row.mean_context, "tokens",
            "tokens before a scored one in its window, the separator included; mean over scored tokens");
-    column("nll_mean", row.nll_mean, "nats", "nats a token", kNeeded);
+    column("nll_mean", row.nll_mean, "nats", "nats per token", kNeeded);
     column("ppl", row.ppl, "", "exp(nll_mean)");
     column("bpb", row.bpb, "bits/byte", "bits per byte");
     column("se_nll", row.se_nll, "nats", "standard error of nll_mean over documents");
@@ -78,10 +76,10 @@ struct LmSummary {
   }
 };
 
-/// Tokens for which a long context matters, as the input `reference` says.
 struct LmKeyToken {
   static constexpr const char* kName = "lm_key_tokens";
-  static constexpr const char* kMeaning = "Tokens for which a long context matters, as the input `reference` says.";
+  static constexpr const char* kMeaning =
+      "Tokens for which a long context matters, by the model of the input `reference`.";
   std::string corpus;
   std::string reference;
   std::int64_t doc_id = 0;
@@ -99,13 +97,12 @@ struct LmKeyToken {
     column("token", row.token, "", "number of the token in the document");
     column("byte_begin", row.byte_begin, "bytes", "where its text begins in the document");
     column("byte_end", row.byte_end, "bytes", "where it ends");
-    column("nll_full", row.nll_full, "nats", "what the token costs the reference with all the text before it");
+    column("nll_full", row.nll_full, "nats", "loss of the reference with all the text before the token");
     column("nll_short", row.nll_short, "nats",
-           "what it costs with the last quarter of the reference's training length, up to a sixteenth more");
+           "its loss with the last quarter of its training length, up to a sixteenth more");
   }
 };
 
-/// Likelihood of each document's key tokens.
 struct LongPplDocument {
   static constexpr const char* kName = "lm_longppl_doc";
   static constexpr const char* kMeaning = "Likelihood of each document's key tokens.";
@@ -122,14 +119,13 @@ struct LongPplDocument {
     column("corpus", row.corpus, "", "split of the data");
     column("L", row.length, "tokens", "context length, tokens, separator included");
     column("doc_id", row.doc_id, "", "number of the document in its split");
-    column("candidates", row.candidates, "tokens", "tokens that could be marked: those from the short context on");
-    column("nll_sum", row.nll_sum, "nats", "negative log likelihood of these");
-    column("key_tokens", row.key_tokens, "tokens", "those that are marked");
-    column("key_nll_sum", row.key_nll_sum, "nats", "negative log likelihood of these");
+    column("candidates", row.candidates, "tokens", "tokens that could be marked: all beyond the short context");
+    column("nll_sum", row.nll_sum, "nats", "their negative log likelihood");
+    column("key_tokens", row.key_tokens, "tokens", "marked tokens");
+    column("key_nll_sum", row.key_nll_sum, "nats", "their negative log likelihood");
   }
 };
 
-/// LongPPL: perplexity of key tokens against context length, ratio of sums over documents.
 struct LongPpl {
   static constexpr const char* kName = "lm_longppl";
   static constexpr const char* kMeaning =
@@ -159,7 +155,7 @@ struct LongPpl {
     column("key_tokens", row.key_tokens, "tokens", "as in lm_longppl_doc");
     column("key_share", row.key_share, "", "key_tokens / candidates");
     column("ppl", row.ppl, "", "perplexity of the candidates");
-    column("nll_mean", row.nll_mean, "nats", "nats a key token");
+    column("nll_mean", row.nll_mean, "nats", "nats per key token");
     column("longppl", row.longppl, "", "exp(nll_mean)");
     column("se", row.se, "nats", "standard error of nll_mean over documents");
     column("ci_lo", row.ci_lo, "nats", "nll_mean - 1.96 se");
@@ -170,7 +166,6 @@ struct LongPpl {
   }
 };
 
-/// Nats per word, for comparison with sources whose tokens are words.
 struct LmWords {
   static constexpr const char* kName = "lm_words";
   static constexpr const char* kMeaning = "Nats per word, for comparison with sources whose tokens are words.";
@@ -205,7 +200,6 @@ struct LmWords {
   }
 };
 
-/// Loss by position in a text, the mean over documents of bins' means.
 struct LmPosition {
   static constexpr const char* kName = "lm_position";
   static constexpr const char* kMeaning = "Loss by position in a text, the mean over documents of bins' means.";
@@ -224,15 +218,14 @@ struct LmPosition {
     column("bin_lo", row.bin_lo, "tokens", "first position of the bin; the separator, if there is one, has position 0");
     column("bin_hi", row.bin_hi, "tokens", "first position beyond it");
     column("n", row.n, "", "documents");
-    column("nll_mean", row.nll_mean, "nats", "nats a token");
+    column("nll_mean", row.nll_mean, "nats", "nats per token");
     column("se", row.se, "nats", "standard error over documents");
   }
 };
 
-/// What curves against length and position are condensed to.
 struct LmLength {
   static constexpr const char* kName = "lm_length";
-  static constexpr const char* kMeaning = "What curves against length and position are condensed to.";
+  static constexpr const char* kMeaning = "Single numbers of the curves against length and position.";
   std::string corpus;
   std::string protocol;
   std::string measure;
@@ -259,7 +252,6 @@ struct LmLength {
   }
 };
 
-/// Likelihood of each document's anchored targets under each variant of the encoding.
 struct ExtensionDocument {
   static constexpr const char* kName = "lm_extension_doc";
   static constexpr const char* kMeaning =
@@ -283,7 +275,6 @@ struct ExtensionDocument {
   }
 };
 
-/// One checkpoint at longer contexts without training: variant x length, anchored targets.
 struct Extension {
   static constexpr const char* kName = "lm_extension";
   static constexpr const char* kMeaning =
@@ -308,11 +299,11 @@ struct Extension {
     column("variant", row.variant, "",
            "plain, crop, a rule, logit_scale, or an intervention: base_…, p_rope_…, zeroed_…, frozen_…, layer_…");
     column("L", row.length, "tokens", "context length, tokens", kNeeded);
-    column("factor", row.factor, "", "L over the training length, at least 1: what rules are told");
+    column("factor", row.factor, "", "L over the training length, at least 1: the factor of the rules");
     column("fitted", row.fitted, "", "logit_scale: a, chosen on validation documents");
     column("n_docs", row.n_docs, "", "documents that were scored; for skipped_docs, how many are long enough");
     column("tokens_scored", row.tokens_scored, "tokens", "targets");
-    column("nll_mean", row.nll_mean, "nats", "nats a token");
+    column("nll_mean", row.nll_mean, "nats", "nats per token");
     column("ppl", row.ppl, "", "exp(nll_mean)");
     column("se_nll", row.se_nll, "nats", "standard error of nll_mean over documents");
     column("ci_lo", row.ci_lo, "nats", "nll_mean - 1.96 se");

@@ -20,7 +20,7 @@ struct TrainingPoint {
   static void columns(Row& row, Visitor& column) {
     column("step", row.step, "steps", "optimizer step", kNeeded);
     column("tokens", row.tokens, "tokens", "tokens up to there", kNeeded);
-    column("loss", row.loss, "nats", "nats a token", kNeeded);
+    column("loss", row.loss, "nats", "nats per token", kNeeded);
     column("bpb", row.bpb, "bits/byte", "bits per byte");
     column("lr", row.lr, "", "learning rate");
   }
@@ -39,7 +39,7 @@ struct ValidationPoint {
   static void columns(Row& row, Visitor& column) {
     column("step", row.step, "steps", "optimizer step", kNeeded);
     column("tokens", row.tokens, "tokens", "tokens of training up to there", kNeeded);
-    column("loss", row.loss, "nats", "nats a token", kNeeded);
+    column("loss", row.loss, "nats", "nats per token", kNeeded);
     column("bpb", row.bpb, "bits/byte", "bits per byte");
   }
 };

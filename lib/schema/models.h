@@ -6,7 +6,6 @@
 
 namespace pe::schema {
 
-/// Milliseconds and memory, measured by pe-measure; they differ from run to run.
 struct Cost {
   static constexpr const char* kName = "cost";
   static constexpr const char* kMeaning =
@@ -28,7 +27,7 @@ struct Cost {
   static void columns(Row& row, Visitor& column) {
     column("device", row.device, "", "name, threads or dtype");
     column("dtype", row.dtype, "", "fp32 or bf16");
-    column("path", row.path, "", "unfused: the definition, for everybody; best: the cheapest exact route");
+    column("path", row.path, "", "unfused: the definition; best: the cheapest exact route");
     column("batch", row.batch, "", "texts at a time");
     column("T", row.length, "tokens", "length of the texts", kNeeded);
     column("component", row.component, "",
@@ -42,7 +41,6 @@ struct Cost {
   }
 };
 
-/// Texts that the model wrote (pe-sample).
 struct Sample {
   static constexpr const char* kName = "samples";
   static constexpr const char* kMeaning = "Texts that the model wrote (pe-sample).";
@@ -60,11 +58,11 @@ struct Sample {
   template <typename Row, typename Visitor>
   static void columns(Row& row, Visitor& column) {
     column("prompt_id", row.prompt_id, "", "given <n>, or <split> document <n>");
-    column("text_id", row.text_id, "", "number of the text among those of its prompt", kNeeded);
+    column("text_id", row.text_id, "", "number of the text of its prompt", kNeeded);
     column("temperature", row.temperature, "", "sample.temperature");
     column("top_k", row.top_k, "", "sample.top_k");
     column("prompt", row.prompt, "", "the text that the sample continues");
-    column("text", row.text, "", "what it wrote");
+    column("text", row.text, "", "its continuation");
     column("tokens", row.tokens, "tokens", "of that");
     column("ended", row.ended, "", "1: it ended the document; 0: as many tokens as were asked for");
     column("nll", row.nll, "nats", "a drawn token costs the model at temperature 1, on average");
@@ -72,10 +70,9 @@ struct Sample {
   }
 };
 
-/// What the encoding holds.
 struct Parameters {
   static constexpr const char* kName = "parameters";
-  static constexpr const char* kMeaning = "What the encoding holds.";
+  static constexpr const char* kMeaning = "Parameters and tables of the encoding.";
   std::int64_t parameters = 0;
   double share = kMissing;
   std::int64_t total = 0;

@@ -6,7 +6,6 @@
 
 namespace pe::schema {
 
-/// How far and how widely each head looks: means over the queries of all texts.
 struct ProbeAttention {
   static constexpr const char* kName = "probe_attention";
   static constexpr const char* kMeaning =
@@ -39,7 +38,6 @@ struct ProbeAttention {
   }
 };
 
-/// The same by the position of the query.
 struct ProbeAttentionOctave {
   static constexpr const char* kName = "probe_attention_octave";
   static constexpr const char* kMeaning = "The same by the position of the query.";
@@ -69,7 +67,6 @@ struct ProbeAttentionOctave {
   }
 };
 
-/// Where the peak of a row lies: (i − argmax_j A_ij)/(i + 1), queries from 1 on.
 struct ProbeArgmax {
   static constexpr const char* kName = "probe_argmax";
   static constexpr const char* kMeaning =
@@ -94,10 +91,10 @@ struct ProbeArgmax {
   }
 };
 
-/// What the first key gets: α_k = Σ_{i ≥ k} A_ik / (T − k), means over texts.
 struct ProbeSink {
   static constexpr const char* kName = "probe_sink";
-  static constexpr const char* kMeaning = "What the first key gets: α_k = Σ_{i ≥ k} A_ik / (T − k), means over texts.";
+  static constexpr const char* kMeaning =
+      "Attention on the first key: α_k = Σ_{i ≥ k} A_ik / (T − k), means over texts.";
   std::string corpus;
   std::int64_t length = 0;
   std::string separator;
@@ -122,7 +119,6 @@ struct ProbeSink {
   }
 };
 
-/// The same over all layers and heads.
 struct ProbeSinkSummary {
   static constexpr const char* kName = "probe_sink_summary";
   static constexpr const char* kMeaning = "The same over all layers and heads.";
@@ -148,7 +144,6 @@ struct ProbeSinkSummary {
   }
 };
 
-/// How well positions are read off the residual stream.
 struct ProbePosition {
   static constexpr const char* kName = "probe_position";
   static constexpr const char* kMeaning = "How well positions are read off the residual stream.";
@@ -179,15 +174,14 @@ struct ProbePosition {
     column("lambda", row.lambda, "", "of the ridge");
     column("r2", row.r2, "", "share of the variance of positions that is explained");
     column("mad", row.mad, "tokens", "mean absolute distance");
-    column("mad_centre", row.mad_centre, "tokens", "of whoever always says the middle: L/4");
+    column("mad_centre", row.mad_centre, "tokens", "of a constant guess, the middle: L/4");
     column("status", row.status, "", "ok, overflow (not finite), na_positions or skipped_docs");
   }
 };
 
-/// What each rotary pair carries.
 struct ProbeFrequency {
   static constexpr const char* kName = "probe_frequency";
-  static constexpr const char* kMeaning = "What each rotary pair carries.";
+  static constexpr const char* kMeaning = "Norms and shares of the logits by rotary pair.";
   std::string corpus;
   std::int64_t length = 0;
   std::optional<std::int64_t> layer;
@@ -216,7 +210,6 @@ struct ProbeFrequency {
   }
 };
 
-/// Shares of the logits by distance, over all heads.
 struct ProbeFrequencyDistance {
   static constexpr const char* kName = "probe_frequency_distance";
   static constexpr const char* kMeaning = "Shares of the logits by distance, over all heads.";
@@ -240,7 +233,6 @@ struct ProbeFrequencyDistance {
   }
 };
 
-/// Which pairs turn into angles that training has not seen.
 struct ProbeAngle {
   static constexpr const char* kName = "probe_angle";
   static constexpr const char* kMeaning = "Which pairs turn into angles that training has not seen.";
@@ -258,7 +250,7 @@ struct ProbeAngle {
   static void columns(Row& row, Visitor& column) {
     column("L", row.length, "tokens", "length of the texts", kNeeded);
     column("layer", row.layer, "", "from 0", kNeeded);
-    column("group", row.group, "", "key/value head where these have frequencies of their own", kNeeded);
+    column("group", row.group, "", "key/value head, where each has its own frequencies", kNeeded);
     column("pair", row.pair, "", "", kNeeded);
     column("theta_trained", row.theta_trained, "rad/token", "at the training length");
     column("theta", row.theta, "rad/token", "at L");
@@ -268,7 +260,6 @@ struct ProbeAngle {
   }
 };
 
-/// Attention logits of fixed pairs of contents by distance.
 struct ProbeLogit {
   static constexpr const char* kName = "probe_logit";
   static constexpr const char* kMeaning = "Attention logits of fixed pairs of contents by distance.";
@@ -296,7 +287,6 @@ struct ProbeLogit {
   }
 };
 
-/// Attention on a text of m random pieces that is said twice; means over the queries of the second copy.
 struct ProbeCircuit {
   static constexpr const char* kName = "probe_circuit";
   static constexpr const char* kMeaning =
@@ -319,11 +309,9 @@ struct ProbeCircuit {
   }
 };
 
-/// The same, largest over layers and heads, and what the second copy costs less.
 struct ProbeCircuitSummary {
   static constexpr const char* kName = "probe_circuit_summary";
-  static constexpr const char* kMeaning =
-      "The same, largest over layers and heads, and what the second copy costs less.";
+  static constexpr const char* kMeaning = "The largest over layers and heads, and the gain of the second copy.";
   std::int64_t m = 0;
   std::int64_t n = 0;
   std::string measure;
@@ -338,7 +326,7 @@ struct ProbeCircuitSummary {
     column("m", row.m, "tokens", "", kNeeded);
     column("n", row.n, "", "texts");
     column("measure", row.measure, "", "previous, duplicate, induction or in_context_gain");
-    column("value", row.value, "", "share; in_context_gain: nats a token");
+    column("value", row.value, "", "share; in_context_gain: nats per token");
     column("layer", row.layer, "", "where the largest is");
     column("head", row.head, "", "");
     column("se", row.se, "nats", "of in_context_gain, over texts");
@@ -346,11 +334,10 @@ struct ProbeCircuitSummary {
   }
 };
 
-/// Loss when something is taken away or moved, minus loss as it is, on the same targets.
 struct ProbeReliance {
   static constexpr const char* kName = "probe_reliance";
   static constexpr const char* kMeaning =
-      "Loss when something is taken away or moved, minus loss as it is, on the same targets.";
+      "Loss when something is taken away or moved, minus the plain loss, on the same targets.";
   std::string corpus;
   std::int64_t length = 0;
   std::string test;
@@ -373,9 +360,9 @@ struct ProbeReliance {
     column("amount", row.amount, "tokens", "tokens kept in order, or positions moved by", kNeeded);
     column("n_docs", row.n_docs, "", "");
     column("tokens_scored", row.tokens_scored, "tokens", "");
-    column("nll_plain", row.nll_plain, "nats", "as it is");
+    column("nll_plain", row.nll_plain, "nats", "unchanged");
     column("nll", row.nll, "nats", "changed");
-    column("delta", row.delta, "nats", "nll − nll_plain, nats a token");
+    column("delta", row.delta, "nats", "nll − nll_plain, nats per token");
     column("se", row.se, "nats", "of delta, over documents");
     column("ci_lo", row.ci_lo, "nats", "delta − 1.96 se");
     column("ci_hi", row.ci_hi, "nats", "delta + 1.96 se");
@@ -383,7 +370,6 @@ struct ProbeReliance {
   }
 };
 
-/// The same targets by amount of context and by position.
 struct ProbePositionLoss {
   static constexpr const char* kName = "probe_position_loss";
   static constexpr const char* kMeaning = "The same targets by amount of context and by position.";
@@ -407,15 +393,14 @@ struct ProbePositionLoss {
     column("offset", row.offset, "tokens", "position of the first token");
     column("n_docs", row.n_docs, "", "");
     column("tokens_scored", row.tokens_scored, "tokens", "");
-    column("nll_mean", row.nll_mean, "nats", "nats a token");
+    column("nll_mean", row.nll_mean, "nats", "nats per token");
     column("se_nll", row.se_nll, "nats", "over documents");
-    column("delta", row.delta, "nats", "minus that of the same context at offset 0");
+    column("delta", row.delta, "nats", "minus the loss with the same context at offset 0");
     column("se", row.se, "nats", "of delta, over documents");
     column("status", row.status, "", "ok, overflow, na_positions or skipped_docs");
   }
 };
 
-/// Jensen-Shannon divergence of attention rows between this model and another, least over pairs of heads.
 struct ProbeSimilarity {
   static constexpr const char* kName = "probe_similarity";
   static constexpr const char* kMeaning =

@@ -6,7 +6,6 @@
 
 namespace pe::schema {
 
-/// One question about something stated earlier, teacher-forced.
 struct RetrievalTrial {
   static constexpr const char* kName = "retrieval_trial";
   static constexpr const char* kMeaning = "One question about something stated earlier, teacher-forced.";
@@ -48,7 +47,6 @@ struct RetrievalTrial {
   }
 };
 
-/// Retrieval by length and depth.
 struct RetrievalSummary {
   static constexpr const char* kName = "retrieval_summary";
   static constexpr const char* kMeaning = "Retrieval by length and depth.";
@@ -92,7 +90,6 @@ struct RetrievalSummary {
   }
 };
 
-/// Scores of retrieval in the order of their sensitivity, by length.
 struct RetrievalLadder {
   static constexpr const char* kName = "retrieval_ladder";
   static constexpr const char* kMeaning = "Scores of retrieval in the order of their sensitivity, by length.";
@@ -112,10 +109,10 @@ struct RetrievalLadder {
     column("task", row.task, "", "task");
     column("variant", row.variant, "", "wording, haystack or mode");
     column("L", row.length, "tokens", "tokens of prompt and answer");
-    column(
-        "measure", row.measure, "",
-        "S0 exact match; parts: share of values that are right; S1 tokens; S1_digits: among digits alone; S2 gain, "
-        "nats a token; S2_recovered; S3 ranking; S3_mrr; S4: S3 above chance; S5: S0 over that at the training length");
+    column("measure", row.measure, "",
+           "S0 exact match; parts: share of values that are right; S1 tokens; S1_digits: among digits alone; S2 gain, "
+           "nats per token; S2_recovered; S3 ranking; S3_mrr; S4: S3 above chance; S5: S0 over that at the training "
+           "length");
     column("value", row.value, "", "the score");
     column("ci_lo", row.ci_lo, "", "95 %: Wilson for shares, normal over trials else");
     column("ci_hi", row.ci_hi, "", "the same");

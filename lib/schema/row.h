@@ -4,7 +4,7 @@
 ///
 ///     struct Example {
 ///       static constexpr const char* kName = "example";
-///       static constexpr const char* kMeaning = "What a row is.";
+///       static constexpr const char* kMeaning = "The meaning of a row.";
 ///       std::string task;
 ///       std::int64_t length = 0;
 ///       double loss = kMissing;
@@ -12,7 +12,7 @@
 ///       static void columns(Row& row, Visitor& column) {
 ///         column("task", row.task, "", "task");
 ///         column("L", row.length, "tokens", "context length");
-///         column("loss", row.loss, "nats", "nats a token");
+///         column("loss", row.loss, "nats", "nats per token");
 ///       }
 ///     };
 ///
@@ -162,7 +162,7 @@ Layout layout_of() {
   return {T::kName, T::kMeaning, columns_of<T>()};
 }
 
-/// Cells in the order of the columns, behind those that are there.
+/// Appends the row's cells in the order of its columns.
 template <typename T>
 void append_cells(const T& row, std::vector<artifact::Cell>& cells) {
   detail::Write write{cells};

@@ -1,5 +1,5 @@
 /// @file
-/// Rows of any number of tables, by their structs: what tasks of an evaluation give, and what its journal keeps.
+/// Rows of any number of tables, by their structs. Tasks of an evaluation return them, and its journal keeps them.
 #pragma once
 
 #include <map>

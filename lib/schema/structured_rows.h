@@ -48,7 +48,7 @@ struct DummyGrid : DummyTraining {
   }
 };
 
-/// Losses by what a target asks for.
+/// Losses by kind of target.
 struct DummyTargets : DummyTraining {
   static constexpr const char* kName = "dummy_targets";
   std::string variant, target;
@@ -62,7 +62,7 @@ struct DummyTargets : DummyTraining {
     column("variant", row.variant, "", "plain, shift_8 or long");
     column("target", row.target, "", "first, step, det, …");
     column("n", row.n, "", "targets");
-    column("loss", row.loss, "nats", "nats a target", kNeeded);
+    column("loss", row.loss, "nats", "nats per target", kNeeded);
     column("acc", row.acc, "", "accuracy", kNeeded);
     column("floor", row.floor, "nats", "loss of a predictor that sees all tokens so far");
     column("rate", row.rate, "", "learning rate");

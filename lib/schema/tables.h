@@ -26,7 +26,7 @@ using EvaluationTables =
 /// lm_*, retrieval_*, algo_*, cost, probe_*, samples, parameters; columns without the identity.
 const std::vector<Layout>& layouts();
 
-/// The artifact's tables, in this order; only those that have rows.
+/// The artifact's tables, in this order; tables without rows are left out.
 std::vector<artifact::Table> make_tables(const Rows& rows, const Identity& identity);
 
 }  // namespace pe::schema

@@ -1,6 +1,6 @@
 /// @file
 /// Estimates and tests. Documents are the sampling unit: their tokens depend on each other. Intervals over documents
-/// describe the test set, intervals over seeds describe training; two_level.h has both at once.
+/// describe the test set, intervals over seeds describe training; two_level.h combines the two.
 ///
 /// Missing is NaN in and NaN out; nothing here turns it into a zero.
 #pragma once

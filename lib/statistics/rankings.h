@@ -1,6 +1,5 @@
 /// @file
-/// Ranks of arms, and how far they depend on what is no property of an arm: the protocol that scored it, the seed that
-/// trained it.
+/// Ranks of arms, and how far they depend on the protocol that scored the arms and on the seed that trained them.
 #pragma once
 
 #include <cstddef>
