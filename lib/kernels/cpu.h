@@ -160,6 +160,9 @@ struct Table {
   void (*cross_entropy)(float* logits, const std::int64_t* targets, float* loss, std::int64_t rows,
                         std::int64_t vocabulary, bool gradient);
 
+  /// Σ x², summed in float64 in 16 lanes: the same bytes with every instruction set.
+  double (*sum_of_squares)(const float* x, std::int64_t count);
+
   /// Products with a narrow side, where a library's packing costs more than it gains; with `accumulate` added to C. Each
   /// element is summed in an order that only `depth` decides. Null where the library's own product is as good.
   void (*gemm)(GemmShape shape, const float* a, const float* b, float* c, float* scratch, bool accumulate);

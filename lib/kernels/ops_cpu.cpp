@@ -5,6 +5,8 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "kernels/dispatch.h"
@@ -167,6 +169,15 @@ void add_embedding_gradient(const Tensor& g, const Tensor& ids, const Tensor& gr
   }
 }
 
+double sum_of_squares(const Tensor& x) {
+  double parts[kParts] = {};
+  const float* values = x.data_ptr<float>();
+  over_parts(x.numel(), [&](std::int64_t first, std::int64_t last, std::int64_t part) {
+    parts[part] = cpu_table().sum_of_squares(values + first, last - first);
+  });
+  return std::accumulate(std::begin(parts), std::end(parts), 0.0);
+}
+
 void bare_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient) {
   const std::int64_t rows = logits.size(0), vocabulary = logits.size(1);
   float *values = logits.data_ptr<float>(), *loss = losses.data_ptr<float>();
@@ -196,6 +207,7 @@ const Operations kCpuOperations = {.name = "cpu",
                                    .swiglu_backward = swiglu_backward,
                                    .add_embedding_gradient = add_embedding_gradient,
                                    .cross_entropy = cross_entropy,
+                                   .sum_of_squares = sum_of_squares,
                                    .adam = nullptr};
 
 }  // namespace pe::kernels

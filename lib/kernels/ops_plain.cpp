@@ -7,6 +7,8 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "kernels/dispatch.h"
 #include "kernels/ops.h"
 
@@ -94,6 +96,16 @@ void bare_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& los
   logits.mul_(counted.unsqueeze(1));
 }
 
+double sum_of_squares(const Tensor& x) {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 22;   // numbers that are widened at a time
+  const Tensor flat = x.reshape({-1});
+  double sum = 0;
+  for (std::int64_t first = 0; first < flat.numel(); first += kPiece) {
+    sum += flat.narrow(0, first, std::min(kPiece, flat.numel() - first)).to(at::kDouble).square().sum().item<double>();
+  }
+  return sum;
+}
+
 void cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape) {
   shaped_cross_entropy(logits, targets, losses, gradient, shape, bare_cross_entropy);
 }
@@ -138,6 +150,7 @@ const Operations kPlainOperations = {.name = "plain",
                                      .swiglu_backward = swiglu_backward,
                                      .add_embedding_gradient = add_embedding_gradient,
                                      .cross_entropy = cross_entropy,
+                                     .sum_of_squares = sum_of_squares,
                                      .adam = nullptr};
 
 const Operations& operations_for(const Tensor& x) {

@@ -1,6 +1,7 @@
 // By the plug-in's kernels (cuda/plugin.h), on a GPU's current stream.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/sort.h>
 
 #include <cmath>
@@ -235,6 +236,11 @@ void adam(const AdamBuffers& buffers, const AdamRates& rates) {
   require_launched(plugin->adam(&with, stream_of(plugin, buffers.values)), "adam");
 }
 
+double sum_of_squares(const Tensor& x) {
+  const double norm = at::linalg_vector_norm(x, 2.0).item<double>();
+  return norm * norm;
+}
+
 }  // namespace
 
 const Operations kPluginOperations = {.name = "plug-in",
@@ -251,6 +257,7 @@ const Operations kPluginOperations = {.name = "plug-in",
                                       .swiglu_backward = swiglu_backward,
                                       .add_embedding_gradient = add_embedding_gradient,
                                       .cross_entropy = cross_entropy,
+                                      .sum_of_squares = sum_of_squares,
                                       .adam = adam};
 
 }  // namespace pe::kernels

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -41,7 +42,7 @@ bool starts_with(const std::string& text, const char* with) { return text.rfind(
 at::Tensor orthogonalised(const at::Tensor& g) {
   const bool tall = g.size(0) > g.size(1);
   at::Tensor x = tall ? g.t() : g;
-  x = x / (at::linalg_vector_norm(x, 2.0) + 1e-7);
+  x = x / (std::sqrt(kernels::operations_for(g).sum_of_squares(g.contiguous())) + 1e-7);
   for (int i = 0; i < 5; ++i) {
     const at::Tensor a = at::mm(x, x.t());
     const at::Tensor b = at::addmm(a, a, a, -4.7750, 2.0315);
@@ -116,12 +117,12 @@ Optimizer::StepResult Optimizer::step(std::int64_t step, double lr) {
   at::NoGradGuard no_gradients;
   double squares = 0;
   for (const model::FlatGroup& group : model_.groups()) {
-    const double norm = at::linalg_vector_norm(group.gradients, 2.0).item<double>();
-    squares += norm * norm;
+    squares += kernels::operations_for(group.gradients).sum_of_squares(group.gradients);
   }
   StepResult result;
   result.grad_norm = std::sqrt(squares);
-  result.finite = std::isfinite(result.grad_norm);
+  // Second moments are fp32 numbers, too.
+  result.finite = squares <= static_cast<double>(std::numeric_limits<float>::max());
   if (!result.finite) return result;
   result.clipped = settings_.clip > 0 && result.grad_norm > settings_.clip;
   std::optional<at::Tensor> scale;   // the kernels divide gradients by it
