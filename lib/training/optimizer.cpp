@@ -96,7 +96,7 @@ std::vector<Optimizer::Part> Optimizer::parts_of() {
     Part part{at.group, at.offset, parameter.tensor.numel(), parameter.decay, starts_with(parameter.name, "encoding."), {}};
     if (settings_.decay_on == DecayOn::kAll) part.decay = true;
     if (settings_.decay_on == DecayOn::kMatricesAndEmbeddings && parameter.name == "embedding") part.decay = true;
-    if (settings_.kind == OptimizerKind::kMuon && starts_with(parameter.name, "layers.") && parameter.tensor.dim() == 2) {
+    if (settings_.kind == OptimizerKind::kMuon && starts_with(parameter.name, "layers.") && parameter.decay) {
       part.muon = parameter.tensor.sizes().vec();
       by_muon_.push_back(parameter.name);
     }

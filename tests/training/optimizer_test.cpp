@@ -183,6 +183,31 @@ BOOST_AUTO_TEST_CASE(weight_decay_acts_on_what_is_named_and_encodings_have_a_rat
   }
 }
 
+// Taps of a convolution are numbers for each channel, side by side, and no map of vectors.
+BOOST_AUTO_TEST_CASE(muon_takes_the_matrices_of_blocks_and_no_taps) {
+  pe::model::ModelConfig config;
+  config.width = 8;
+  config.layers = 2;
+  config.heads = 2;
+  config.length = 4;
+  config.canon.set = "ABCD";
+  const LanguageModel model = LanguageModel::make(config, 11, 5);
+  OptimizerSettings settings = kAdamW;
+  settings.kind = OptimizerKind::kMuon;
+  settings.decay_on = DecayOn::kAll;
+  const Optimizer optimizer(model, settings, 0);
+  const auto state = optimizer.state();
+  const std::vector<std::string>& by_muon = state.back().absent;   // they have no second moments
+  BOOST_TEST(by_muon.size() == 14U);
+  int taps = 0;
+  for (const auto& parameter : model.parameters()) {
+    if (parameter.name.find("canon_") == std::string::npos) continue;
+    ++taps;
+    BOOST_TEST((std::find(by_muon.begin(), by_muon.end(), parameter.name) == by_muon.end()), parameter.name);
+  }
+  BOOST_TEST(taps == 8);
+}
+
 // The published polynomial takes singular values from 0.01 up near 1, and leaves singular vectors alone.
 BOOST_AUTO_TEST_CASE(newton_schulz_moves_singular_values_near_one) {
   for (const auto& [rows, columns] : {std::pair<std::int64_t, std::int64_t>{6, 9}, {9, 6}}) {
@@ -265,9 +290,9 @@ BOOST_AUTO_TEST_CASE(gradients_that_are_not_finite_change_nothing) {
   BOOST_TEST(!optimizer.step(0, 0.1).finite);
   BOOST_TEST(model.groups()[0].values.equal(before));
   BOOST_TEST(optimizer.state()[0].flat[0].eq(0).all().item<bool>());
-}
-
-BOOST_AUTO_TEST_SUITE_END()
   model.parameters()[2].tensor.grad().fill_(1e20F);   // its square is no fp32 number, as second moments are
   BOOST_TEST(!optimizer.step(0, 0.1).finite);
   BOOST_TEST(model.groups()[0].values.equal(before));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
