@@ -12,11 +12,6 @@ namespace pe::training {
 using support::ArtifactError;
 using support::cat;
 
-DecaySpan decay_span(const DecayConfig& config, std::int64_t tokens_per_step) {
-  const std::int64_t horizon = horizon_steps(config.horizon_tokens, tokens_per_step);
-  return {share_of_steps(config.end * (1 - config.share), horizon), share_of_steps(config.end, horizon)};
-}
-
 void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspace) {
   const artifact::CheckpointReader peek(workspace.input("init").path);
   const std::int64_t length = model::config_of(peek).length;
@@ -27,7 +22,8 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
   const at::Device device = model::open_device(compute);
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 
-  const DecaySpan span = decay_span(config.decay, snapshot.batch * snapshot.length);
+  const DecaySpan span = decay_span(config.decay.end, config.decay.share,
+                                    horizon_steps(config.decay.horizon_tokens, snapshot.batch * snapshot.length));
   if (snapshot.phase != "stable" && snapshot.phase != "constant") {
     throw ArtifactError(cat(file, ": step ", snapshot.step, " lies in phase '", snapshot.phase,
                             "' of its schedule; a decay branches off the stable phase"));

@@ -68,6 +68,10 @@ std::int64_t share_of_steps(double share, std::int64_t steps) {
   return static_cast<std::int64_t>(std::floor(share * static_cast<double>(steps) + 0.5 + 1e-9));
 }
 
+DecaySpan decay_span(double end, double share, std::int64_t horizon) {
+  return {share_of_steps(end * (1 - share), horizon), share_of_steps(end, horizon)};
+}
+
 double Schedule::at(std::int64_t step) const {
   const std::int64_t since = step - begin;
   if (since < warmup) return peak * static_cast<double>(since + 1) / static_cast<double>(warmup);

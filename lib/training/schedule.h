@@ -30,6 +30,17 @@ std::int64_t horizon_steps(std::int64_t tokens, std::int64_t tokens_per_step);
 /// share · steps, rounded half up. A hair (1e-9) is added, so that 0.7 · 15 = 10.499… counts as the half that was meant.
 std::int64_t share_of_steps(double share, std::int64_t steps);
 
+/// The steps of a decay.
+struct DecaySpan {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;   ///< one past the last
+  std::int64_t steps() const { return end - begin; }
+};
+
+/// A decay that ends at the share `end` of `horizon` steps and takes the share `share` of these steps: it begins at
+/// end · (1 − share) of the horizon, rounded once, which is the step of a snapshot at that share.
+DecaySpan decay_span(double end, double share, std::int64_t horizon);
+
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kWsd;
   DecayShape shape = DecayShape::kOneMinusSqrt;

@@ -114,7 +114,7 @@ void TrainSettings::describe(FieldVisitor& v) {
           support::cat("best: true needs a validation within the ", steps, " steps of the run: validate_every is ",
                        validate_every, ", validate_windows ", validate_windows));
   const std::int64_t warm = warmup_share > 0 ? share_of_steps(warmup_share, steps) : warmup_steps;
-  const std::int64_t decay = schedule == ScheduleKind::kWsd ? share_of_steps(decay_share, steps) : 0;
+  const std::int64_t decay = schedule == ScheduleKind::kWsd ? decay_span(1, decay_share, steps).steps() : 0;
   v.check(warm + decay <= steps,
           support::cat("the horizon is ", steps, " steps of ", batch, " x ", length, " tokens, but warm-up and decay take ",
                        warm, " + ", decay));

@@ -113,12 +113,28 @@ BOOST_AUTO_TEST_CASE(horizons_round_up_and_shares_half_up) {
 }
 
 BOOST_AUTO_TEST_CASE(a_decay_begins_at_end_times_one_minus_share) {
-  DecayConfig config;
-  config.horizon_tokens = 100 * 32;
-  config.end = 0.5;
-  config.share = 0.2;
-  BOOST_TEST(decay_span(config, 32).begin == 40);
-  BOOST_TEST(decay_span(config, 32).end == 50);
+  BOOST_TEST(decay_span(0.5, 0.2, 100).begin == 40);
+  BOOST_TEST(decay_span(0.5, 0.2, 100).end == 50);
+}
+
+BOOST_AUTO_TEST_CASE(a_trunk_decays_over_the_steps_of_a_branch_with_its_budget_and_from_the_snapshot_of_that_share) {
+  for (std::int64_t steps = 1; steps < 400; ++steps) {
+    for (int percent = 0; percent <= 100; ++percent) {
+      TrainSettings settings;
+      settings.batch = settings.length = 1;
+      settings.tokens = steps;
+      settings.decay_share = percent / 100.0;
+      const Schedule trunk = schedule_of(settings);
+      const DecaySpan branch = decay_span(1.0, settings.decay_share, steps);
+      BOOST_REQUIRE(trunk.decay_begin == branch.begin && trunk.end == branch.end);
+      BOOST_REQUIRE(branch.begin == share_of_steps(1 - settings.decay_share, steps));
+    }
+  }
+  TrainSettings settings;   // 10.5 of 15 steps
+  settings.batch = settings.length = 1;
+  settings.tokens = 15;
+  settings.decay_share = 0.3;
+  BOOST_TEST(schedule_of(settings).decay_begin == 11);
 }
 
 BOOST_AUTO_TEST_CASE(a_drop_has_a_fresh_cosine_over_what_remains) {
