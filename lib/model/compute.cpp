@@ -239,6 +239,9 @@ void prepare(const Json& config, int argc, char** argv) {
     }
     setenv(kMarker, "1", 1);
     execv("/proc/self/exe", argv);
+  // fp32 is fp32: TF32 keeps ten bits of a factor, and LibTorch has it on for convolutions.
+  context.setAllowTF32CuDNN(false);
+  context.setAllowTF32CuBLAS(false);
     support::throw_errno("re-executing", argc > 0 ? argv[0] : "this program");
   }
   unsetenv(kMarker);

@@ -57,7 +57,7 @@ std::vector<std::string> environment_of(const ComputeConfig& config);
 /// Threads of this process, which is deterministic from here on, without touching the environment. Tests use it.
 void set_threads(std::int64_t threads);
 
-/// Whether what LibTorch computes is the same from run to run. Where it is not, cuDNN's attention comes first among LibTorch's forms
+/// Whether what LibTorch computes is the same from run to run; products of fp32 are never in TF32. Where it is not, cuDNN's attention comes first among LibTorch's forms
 /// on a GPU; the order of forms is LibTorch's own otherwise. The device that was opened last decides (model/device.h).
 void set_deterministic(bool on);
 

@@ -9,10 +9,20 @@ constexpr std::int64_t kDapeHidden = 32;
 constexpr std::size_t kDapeInputs = 4;
 constexpr double kDapeSlope = 0.01;   // of the leaky rectifier
 
-/// A convolution along the keys, [B,C,rows,keys] → [B,D,rows,keys]; with one tap a product for each pair.
+/// A convolution along the keys, [B,C,rows,keys] → [B,D,rows,keys]: a product for each tap, shifted, and summed in the order of
+/// the taps. A library's convolution chooses its order of sums, and on a GPU its precision, by itself.
 Tensor along_keys(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor kernel = weight.dim() == 4 ? weight : weight.unsqueeze(-1).unsqueeze(-1);
-  return at::conv2d(x, kernel, bias, at::IntArrayRef{1, 1}, at::IntArrayRef{0, kernel.size(-1) / 2});
+  const std::int64_t taps = weight.dim() == 4 ? weight.size(-1) : 1, outputs = weight.size(0), inputs = weight.size(1);
+  const std::int64_t batch = x.size(0), rows = x.size(2), keys = x.size(3);
+  const Tensor padded = taps > 1 ? at::constant_pad_nd(x, {taps / 2, taps / 2}) : x;
+  const Tensor flat = padded.reshape({batch, inputs, -1}), kernel = weight.reshape({outputs, inputs, taps});
+  Tensor sum;
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    const Tensor product = at::bmm(kernel.select(2, tap).expand({batch, outputs, inputs}), flat);
+    const Tensor shifted = product.view({batch, outputs, rows, -1}).narrow(-1, tap, keys);
+    sum = sum.defined() ? sum + shifted : shifted + bias.view({outputs, 1, 1});
+  }
+  return sum;
 }
 
 }  // namespace
