@@ -60,6 +60,11 @@ Tensor product(const Tensor& a, const Tensor& b) {
   return result;
 }
 
+Tensor wide_product(const Tensor& a, const Tensor& b) {
+  if (a.scalar_type() != at::kBFloat16) return product(a, b);
+  return a.is_cuda() ? at::mm(a, b, at::kFloat) : at::mm(a.to(at::kFloat), b.to(at::kFloat));
+}
+
 Tensor sum_with_product(const Tensor& base, const Tensor& a, const Tensor& b) {
   Tensor sum = base.clone(at::MemoryFormat::Contiguous);
   if (!by_own_kernel(a, b, sum, true)) sum.addmm_(a, b);

@@ -10,7 +10,10 @@ namespace pe::kernels {
 /// a · b. @param a [m, k]. @param b [k, n]; both with any strides.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 
-/// The same into `to`, [m, n] with columns side by side.
+/// a · b with sums that are not rounded to a narrower type: fp32 for bf16 factors, else as `product`.
+at::Tensor wide_product(const at::Tensor& a, const at::Tensor& b);
+
+/// `product` into `to`, [m, n] with columns side by side.
 void product_into(at::Tensor& to, const at::Tensor& a, const at::Tensor& b);
 
 /// base + a · b, summed inside the product. @param base [m, n].

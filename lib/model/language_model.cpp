@@ -326,7 +326,7 @@ Tensor LanguageModel::logits(const Tensor& hidden) const {
   const Tensor rows = hidden.reshape({-1, hidden.size(-1)});
   std::vector<std::int64_t> shape = hidden.sizes().vec();
   shape.back() = state_->config.vocabulary;
-  const Tensor logits = kernels::product(rows, state_->head.value.t()).to(state_->master()).view(shape);
+  const Tensor logits = kernels::wide_product(rows, state_->head.value.t()).view(shape);
   if (state_->head_bias.value.defined()) logits.add_(state_->head_bias.value);
   if (state_->config.logit_softcap > 0) kernels::cap_logits(logits, state_->config.logit_softcap);
   return logits;

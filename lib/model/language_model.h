@@ -80,7 +80,7 @@ class LanguageModel {
   /// @throws RangeError of the encoding when positions lie beyond its table.
   Tensor forward(const Tensor& ids, const ForwardOptions& options = {}) const;
 
-  /// Logits of a slice of positions. @param hidden [..., d_m] @return [..., V] fp32.
+  /// Logits of a slice of positions. @param hidden [..., d_m] @return [..., V] fp32, which no narrower type has held.
   Tensor logits(const Tensor& hidden) const;
 
   /// Sum over all rows of the negative log likelihood, in nats, as a differentiable float64 scalar. Never holds more than
@@ -88,7 +88,7 @@ class LanguageModel {
   /// @param z_loss weight of (log Σ exp)² in the gradients; see LogitOptions.
   Tensor loss_sum(const Tensor& hidden, const Tensor& targets, double z_loss = 0) const;
 
-  /// Negative log likelihood of each row, fp32 [N], without gradients, in chunks of rows.
+  /// Negative log likelihood of each row, fp32 [N], by the numbers of `logits`, without gradients, in chunks of rows.
   Tensor losses(const Tensor& hidden, const Tensor& targets) const;
 
   const ModelConfig& config() const;                 ///< with `vocabulary` resolved

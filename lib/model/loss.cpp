@@ -10,9 +10,10 @@ namespace pe::model {
 namespace {
 
 /// Rows at a time: on the CPU about a million logits, which a cache keeps, but of a large vocabulary enough rows that reading
-/// the head's weights three times for each of them is not what takes the time; more on a GPU.
-std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary) {
-  const std::int64_t logits = hidden.is_cpu() ? std::int64_t{1} << 20 : std::int64_t{1} << 29;
+/// the head's weights three times for each of them is not what takes the time; a gibibyte on a GPU.
+std::int64_t chunk_rows(const Tensor& hidden, std::int64_t vocabulary, bool gradient) {
+  const bool narrow = gradient && hidden.scalar_type() == at::kBFloat16;
+  const std::int64_t logits = std::int64_t{1} << (hidden.is_cpu() ? 20 : narrow ? 29 : 28);
   constexpr std::int64_t kLeast = 256;
   return std::clamp<std::int64_t>(logits / vocabulary, kLeast, std::max(kLeast, hidden.size(0)));
 }
@@ -25,7 +26,7 @@ struct CrossEntropy {
 
 CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Tensor& head, const Tensor& bias, bool gradient,
                            bool head_gradient, const LogitOptions& options) {
-  const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0));
+  const std::int64_t rows = hidden.size(0), step = chunk_rows(hidden, head.size(0), gradient);
   const auto precise = hidden.options().dtype(kernels::at_least_fp32(hidden));
   CrossEntropy result;
   result.losses = at::empty({rows}, precise);
@@ -38,7 +39,7 @@ CrossEntropy cross_entropy(const Tensor& hidden, const Tensor& targets, const Te
   for (std::int64_t first = 0; first < rows; first += step) {
     const std::int64_t count = std::min(step, rows - first);
     const Tensor part = hidden.narrow(0, first, count);
-    Tensor logits = product(part, head.t());
+    Tensor logits = gradient ? product(part, head.t()) : kernels::wide_product(part, head.t());
     add_bias(logits, bias);
     if (!operations_for(logits).takes_low_precision_logits) logits = logits.to(precise.dtype());
     operations_for(logits).cross_entropy(logits, index.narrow(0, first, count), result.losses.narrow(0, first, count), gradient, options);

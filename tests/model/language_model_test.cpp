@@ -1,6 +1,8 @@
 #include <ATen/ops/empty.h>
 #include <torch/types.h>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <limits>
 
 #include "encodings/registry.h"
 #include "model/flat_zeros.h"
@@ -305,6 +307,40 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_below_the_datas_is_refused) {
     const std::string text = error.what();
     return text.find("10") != std::string::npos && text.find("19") != std::string::npos;
   });
+}
+
+// bf16 holds eight bits of a number: rounded logits tie where they do not, and the lowest id wins.
+BOOST_AUTO_TEST_CASE(logits_of_a_bf16_model_are_fp32_sums_in_losses_and_in_guesses) {
+  const LanguageModel model = LanguageModel::make(small(), 3000, 3, at::kCPU, at::kBFloat16);
+  const at::NoGradGuard no_gradients;
+  const Tensor head = model.groups()[1].shadow.narrow(0, model.locations()[0].offset, 3000 * 16).view({3000, 16}).to(at::kDouble);
+  const Tensor hidden = model.forward(some_ids(4, 8, 3000)).flatten(0, 1) * 40;
+  BOOST_REQUIRE((hidden.scalar_type() == at::kBFloat16));
+  const Tensor exact = at::matmul(hidden.to(at::kDouble), head.t()), found = model.logits(hidden);
+  BOOST_TEST((found.scalar_type() == at::kFloat));
+  BOOST_TEST((found - exact).abs().max().item<double>() <= 1e-5 * exact.abs().max().item<double>());
+  BOOST_TEST(!found.equal(found.to(at::kBFloat16).to(at::kFloat)));
+  BOOST_TEST(found.argmax(-1).equal(exact.argmax(-1)));
+  const Tensor targets = some_ids(4, 8, 3000).flatten(), chosen = targets.unsqueeze(1);
+  const Tensor expected = exact.logsumexp(1) - exact.gather(1, chosen).squeeze(1);
+  BOOST_TEST((model.losses(hidden, targets) - expected).abs().max().item<double>() <= 1e-4);
+}
+
+BOOST_AUTO_TEST_CASE(a_largest_logit_that_is_no_number_in_any_layer_is_none_at_the_end) {
+  const LanguageModel model = LanguageModel::make(small(), 19, 3);
+  const at::NoGradGuard no_gradients;
+  const auto largest = [&] {
+    double found = 0;
+    pe::model::ForwardOptions options;
+    options.largest_logit = &found;
+    model.forward(some_ids(1, 8, 19), options);
+    return found;
+  };
+  BOOST_TEST(std::isfinite(largest()));
+  for (const auto& parameter : model.parameters()) {   // the first layer's attention comes before it
+    if (parameter.name == "layers.0.feed_forward.down") parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
+  }
+  BOOST_TEST(std::isnan(largest()));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
