@@ -80,7 +80,8 @@ Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tenso
   const Tensor mixed = encodings::attend(encoding, context, std::move(heads), route);
   if (pass.largest_logit != nullptr) {
     const double largest = matrices.logits.max().item<double>();
-    *pass.largest_logit = context.layer == 0 ? largest : std::max(*pass.largest_logit, largest);
+    double& so_far = *pass.largest_logit;
+    if (context.layer == 0 || !(largest <= so_far || std::isnan(so_far))) so_far = largest;   // NaN of any layer stays
   }
   return mixed;
 }
@@ -114,7 +115,7 @@ class LlamaBlock final : public Block {
         attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass), projected.normed,
         gate_);
     const Tensor x = pass.dropped
-                         ? projected.residual + pass.dropped(project_residual(at::zeros_like(in), mixed, output_))
+                         ? projected.residual + pass.dropped(linear(mixed.transpose(1, 2).flatten(2), output_))
                          : project_residual(projected.residual, mixed, output_);
     const bool reads_y = reads_feed_forward(pass.encoding, context);
     if (!pass.dropped && !reads_y) return feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);

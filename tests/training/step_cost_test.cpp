@@ -74,20 +74,21 @@ Cost cost_of(const Pass& pass) {
   return cost;
 }
 
-model::LanguageModel model_of(const Json& encoding, std::int64_t layers) {
+model::LanguageModel model_of(const Json& encoding, std::int64_t layers, double dropout = 0) {
   model::ModelConfig config;
   config.width = kWidth;
   config.layers = layers;
   config.heads = 4;
   config.length = kLength;
   config.encoding.json = encoding;
+  config.dropout = dropout;
   return model::LanguageModel::make(config, 97, 42);
 }
 
 at::Tensor some_ids() { return (at::arange(kBatch * kLength) * 31 % 97).view({kBatch, kLength}); }
 
-Cost of_model(const Json& encoding, std::int64_t layers) {
-  const model::LanguageModel model = model_of(encoding, layers);
+Cost of_model(const Json& encoding, std::int64_t layers, double dropout = 0) {
+  const model::LanguageModel model = model_of(encoding, layers, dropout);
   const at::Tensor ids = some_ids(), targets = ids.reshape({-1});
   model::ForwardOptions options;
   options.training = true;
@@ -176,6 +177,11 @@ BOOST_AUTO_TEST_CASE(a_layer_on_the_cpu) {
 
 BOOST_AUTO_TEST_CASE(a_step_on_the_cpu) {
   compare_step({"rope", 458, 97.8});  // measured with LibTorch's products; with our own there are fewer operations
+}
+
+BOOST_AUTO_TEST_CASE(dropout_asks_for_no_zeros) {
+  const Cost two = of_model("rope", 2, 0.1), three = of_model("rope", 3, 0.1);
+  for (const char* zeros : {"aten::zeros", "aten::zero_", "aten::zeros_like"}) BOOST_TEST(three.count(zeros) == two.count(zeros), zeros);
 }
 
 BOOST_AUTO_TEST_CASE(a_layer_by_the_plug_in) {
