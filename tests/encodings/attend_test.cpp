@@ -282,6 +282,37 @@ BOOST_DATA_TEST_CASE(every_route_gives_what_naive_loops_give, data::make(kFormul
   }
 }
 
+// Strips of 8 rows: every key's gradient is a sum of up to 64 parts, which bf16 would round 64 times.
+BOOST_AUTO_TEST_CASE(gradients_of_a_long_text_in_bf16_do_not_suffer_from_its_strips) {
+  const Toy toy(small_shape(), 1, 512);
+  const auto gradients = [&](at::ScalarType type, std::int64_t rows) {
+    const auto encoding = make_encoding(json("'cope'"), small_shape());
+    stir(*encoding);
+    Toy own = toy.to(type);
+    own.require_gradients();
+    return evaluate(*encoding, own, Span::whole(1, 512), {.route = Route::kChunked, .chunk_rows = rows}).gradients;
+  };
+  const auto whole = gradients(at::kBFloat16, 512), strips = gradients(at::kBFloat16, 8);
+  for (std::size_t input = 1; input < 4; ++input) {   // of q, k and v
+    const double difference = relative_difference(strips[input].to(at::kDouble), whole[input].to(at::kDouble));
+    BOOST_TEST(difference <= 2.0 / 256, "input " << input << ": " << difference);
+  }
+}
+
+// Two passes over one encoding, as a validation within a step has them, each by the weights that it began with.
+BOOST_AUTO_TEST_CASE(a_pass_of_fire_keeps_the_effective_length_that_it_began_with) {
+  const auto fire = make_encoding(json("{'kind': 'fire', 'initial_length': 8}"), small_shape());
+  State before = begin_pass(*fire, Span::whole(1, 12));
+  BOOST_TEST((fire->traits(before.span).bias == BiasKind::kPairwise));
+  for (const Parameter& parameter : fire->parameters()) {
+    if (parameter.short_name == "length_multiplier") Tensor(parameter.value).detach().fill_(2);
+  }
+  BOOST_TEST((fire->traits(Span::whole(1, 12)).bias == BiasKind::kToeplitz));   // nobody has begun
+  State after = begin_pass(*fire, Span::whole(1, 12));
+  BOOST_TEST((fire->traits(after.span).bias == BiasKind::kToeplitz));
+  BOOST_TEST((fire->traits(before.span).bias == BiasKind::kPairwise));
+}
+
 BOOST_AUTO_TEST_CASE(a_toeplitz_matrix_is_what_a_lookup_gives) {
   const Tensor table = normals("toeplitz", {3, 12}).requires_grad_(true);
   for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {0, 5}, {4, 9}, {11, 12}, {0, 12}}) {

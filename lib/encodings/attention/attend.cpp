@@ -188,7 +188,9 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
     const auto job = c10::static_intrusive_pointer_cast<Job>(context->saved_data["job"].toCapsule());
     variable_list wanted(tensors.size());
     for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (context->needs_input_grad(i)) wanted[i] = at::zeros_like(tensors[i]);
+      if (!context->needs_input_grad(i)) continue;
+      // Strips add up in fp32: a long text has dozens of them.
+      wanted[i] = at::zeros_like(tensors[i], tensors[i].options().dtype(table_type(tensors[i].scalar_type())));
     }
     const std::int64_t queries = job->state.span.queries, chunk = job->chunk;
     const std::int64_t chunks = (queries + chunk - 1) / chunk;
@@ -240,7 +242,9 @@ class ChunkedFunction : public torch::autograd::Function<ChunkedFunction> {
       carry_gradient = carry_before.defined() ? found.back() : Tensor();
     }
     variable_list result{Tensor()};   // the job has no gradient
-    result.insert(result.end(), wanted.begin(), wanted.end());
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      result.push_back(wanted[i].defined() ? wanted[i].to(tensors[i].scalar_type()) : Tensor());
+    }
     return result;
   }
 };

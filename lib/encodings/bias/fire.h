@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "encodings/attention/positional_encoding.h"
@@ -48,8 +49,11 @@ class FireFamily : public PositionalEncoding {
   Tensor length(const Layer& layer) const;
   Tensor by_distance(const Layer& layer, std::int64_t n) const;   ///< [H,n], for queries that are not beyond L
 
+  double effective_length(const Span& span) const;   ///< the least of all layers'
+  /// The positions of the first and the last query row, where those of a document follow each other.
+  std::pair<double, double> query_range(const Rows& rows) const;
+
   FireOptions options_;
-  double effective_length_;   // the least of all layers', at the start of the pass
 };
 
 inline constexpr std::int64_t kFireHidden = 32;

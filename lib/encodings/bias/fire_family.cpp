@@ -21,7 +21,7 @@ void FireOptions::describe(support::FieldVisitor& v) {
 }
 
 FireFamily::FireFamily(const std::string& kind, const Shape& shape, const FireOptions& options, std::int64_t heads)
-    : PositionalEncoding(shape), options_(options), effective_length_(static_cast<double>(options.initial_length)) {
+    : PositionalEncoding(shape), options_(options) {
   std::vector<std::int64_t> sizes;
   if (heads > 0) sizes.push_back(heads);
   for (int layer = 0; layer < shape.layers; ++layer) {
@@ -46,15 +46,30 @@ void FireFamily::add_network(Layer& layer, const std::string& kind, int index, a
 
 Traits FireFamily::traits(const Span& span) const {
   const bool short_rows =
-      span.first_position >= 0 && static_cast<double>(span.first_position + span.keys - 1) <= effective_length_;
+      span.first_position >= 0 && static_cast<double>(span.first_position + span.keys - 1) <= effective_length(span);
   return {.bias = short_rows ? BiasKind::kToeplitz : BiasKind::kPairwise, .bias_needs_grad = true};
 }
 
 void FireFamily::begin(State& state) {
+  state.span.effective_lengths.erase(this);
+  state.span.effective_lengths[this] = effective_length(state.span);
+}
+
+double FireFamily::effective_length(const Span& span) const {
+  if (const auto known = span.effective_lengths.find(this); known != span.effective_lengths.end()) return known->second;
   at::NoGradGuard no_grad;
   std::vector<Tensor> multipliers;
   for (const Layer& layer : layers_) multipliers.push_back(layer.length_multiplier.abs().min());
-  effective_length_ = static_cast<double>(options_.initial_length) * at::stack(multipliers).min().item<double>();
+  return static_cast<double>(options_.initial_length) * at::stack(multipliers).min().item<double>();
+}
+
+std::pair<double, double> FireFamily::query_range(const Rows& rows) const {
+  const Span& span = rows.context.span;
+  if (span.restart_positions && span.doc_start.defined()) {
+    return {rows.query_positions.min().item<double>(), rows.query_positions.max().item<double>()};
+  }
+  const auto first = static_cast<double>(span.first_position + span.keys - span.queries + rows.begin);
+  return {first, first + static_cast<double>(rows.count() - 1)};
 }
 
 Tensor FireFamily::table(LayerContext& context, std::int64_t n) { return by_distance(layers_.at(context.layer), n); }
@@ -76,8 +91,8 @@ Tensor FireFamily::bias(const Rows& rows) {
   if (rows.inputs.size() == 1) return PositionalEncoding::bias(rows);
   const Layer layer{rows.inputs[0], rows.inputs[1], rows.inputs[2], rows.inputs[3], rows.inputs[4], rows.inputs[5]};
   const at::ScalarType type = layer.w1.scalar_type();
-  if (rows.context.contiguous && rows.query_positions.min().item<std::int64_t>() >= 0 &&
-      rows.query_positions.max().item<double>() <= effective_length_) {
+  const auto [first, last] = rows.context.contiguous ? query_range(rows) : std::pair(-1.0, -1.0);
+  if (first >= 0 && last <= effective_length(rows.context.span)) {
     // The early rows of a long text: distance alone.
     const std::int64_t offset = rows.context.span.keys - rows.context.span.queries;
     return toeplitz(by_distance(layer, rows.keys), offset + rows.begin, offset + rows.end, rows.keys).unsqueeze(0);
