@@ -86,13 +86,14 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
           {.min = 1, .max = 65536});
   v.field(
       "micro_batch", micro_batch,
-      "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU, 64 on cuda.",
+      "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU; on cuda the largest "
+      "divisor of that part with at most 32,768 tokens.",
       {.unit = "sequences", .min = 1, .max = 1 << 24});
   v.field("rank_timeout", rank_timeout, "How long a rank waits for the others in one exchange before it gives up.",
           {.unit = "s", .min = 0.1, .max = 1e7, .hashed = false});
 }
 
-ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
+ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch, std::int64_t length) {
   ComputeConfig result = config;
   if (result.device == DeviceKind::kAuto) result.device = DeviceKind::kCpu;
   const bool cuda = result.device == DeviceKind::kCuda;
@@ -130,11 +131,7 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch) {
   if (!why.empty()) throw ConfigError(why);
   const std::int64_t part = batch / *result.ranks;
   if (!result.micro_batch) {
-    result.micro_batch = part;
-    if (cuda) {
-      result.micro_batch = std::min<std::int64_t>(part, 64);
-      while (part % *result.micro_batch != 0) --*result.micro_batch;
-    }
+    result.micro_batch = cuda ? support::gpu_micro_batch(part, length) : part;
   }
   result.micro_batch = std::min(*result.micro_batch, part);
   return result;

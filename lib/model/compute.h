@@ -20,7 +20,7 @@ enum class Determinism { kAuto, kOn, kOff };
 
 /// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
 /// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), deterministic, one thread, one rank, micro-batches of
-/// the whole batch (64 sequences on cuda). Under mpirun, srun or torchrun, ranks are the processes that were started.
+/// the whole batch (on cuda of at most 32,768 tokens). Under mpirun, srun or torchrun, ranks are the processes that were started.
 struct ComputeConfig {
   DeviceKind device = DeviceKind::kAuto;
   Isa isa = Isa::kAuto;
@@ -35,11 +35,11 @@ struct ComputeConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// The same without `auto`; `batch` is the sequences of a step. @throws ConfigError for what cannot go together:
+/// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. @throws ConfigError for what cannot go together:
 /// bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx without bf16, `deterministic: off` on a CPU, a batch that ranks and
 /// micro-batches do not divide.
 /// A rank's part of a batch is `batch` / ranks sequences, its micro-batches divide that.
-ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1);
+ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1, std::int64_t length = 1);
 
 /// Why `batch` sequences cannot be shared by so many ranks in micro-batches of that size; empty when they can. A
 /// micro-batch larger than a rank's part counts as that part.

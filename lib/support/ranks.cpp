@@ -284,6 +284,13 @@ std::string hand_round(const Ranks& ranks, const std::string& text, double timeo
   return text;
 }
 
+std::int64_t gpu_micro_batch(std::int64_t part, std::int64_t length) {
+  constexpr std::int64_t kTokens = 32'768;
+  std::int64_t sequences = std::clamp<std::int64_t>(kTokens / length, 1, part);
+  while (part % sequences != 0) --sequences;
+  return sequences;
+}
+
 int free_port() {
   const Descriptor fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in any{};

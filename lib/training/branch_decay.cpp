@@ -18,7 +18,7 @@ void branch_decay(const BranchDecayConfig& config, artifact::Workspace& workspac
   const data::TokenDataset dataset = open_data(workspace, length);
   const BranchPoint snapshot = open_branch_point(workspace, dataset);
   const std::string file = snapshot.checkpoint.path().string();
-  const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch);
+  const model::ComputeConfig compute = model::resolve(config.compute, snapshot.batch, snapshot.length);
   const at::Device device = model::open_device(compute);
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 

@@ -110,7 +110,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
   }
   const std::int64_t batch =
       extend.batch > 0 ? extend.batch : std::max<std::int64_t>(1, snapshot.batch * snapshot.length / extend.length);
-  const model::ComputeConfig compute = model::resolve(config.compute, batch);
+  const model::ComputeConfig compute = model::resolve(config.compute, batch, extend.length);
   const at::Device device = model::open_device(compute);
   const std::unique_ptr<Communicator> ranks = open_communicator(compute, device);
 

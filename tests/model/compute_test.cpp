@@ -38,6 +38,16 @@ BOOST_AUTO_TEST_CASE(a_micro_batch_must_divide_the_batch) {
 }
 
 BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
+BOOST_AUTO_TEST_CASE(a_micro_batch_of_a_gpu_counts_tokens) {
+  ComputeConfig config;
+  config.device = pe::model::DeviceKind::kCuda;
+  BOOST_TEST(*pe::model::resolve(config, 512, 1024).micro_batch == 32);
+  BOOST_TEST(*pe::model::resolve(config, 128, 4096).micro_batch == 8);
+  BOOST_TEST(*pe::model::resolve(config, 32, 65'536).micro_batch == 1);
+  config.ranks = 4;
+  BOOST_TEST(*pe::model::resolve(config, 96, 1024).micro_batch == 24);
+}
+
   ComputeConfig config;
   config.isa = pe::model::Isa::kPortable;
   config.threads = 2;

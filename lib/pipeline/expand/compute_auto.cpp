@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "pipeline/file/config_value.h"
-#include "support/text.h"
+#include "support/ranks.h"
 
 namespace pe::pipeline {
 
@@ -11,24 +11,17 @@ namespace {
 
 bool is_auto(const Json& value) { return value.is_null() || (value.is_string() && value == "auto"); }
 
-/// Sequences of a step, where the stage's own config says: the first factor of a trajectory, else a field `batch`.
-std::int64_t batch_of(const StageDescription& stage, const Json& config) {
+/// Sequences of a step, or tokens of one, where the stage's own config says: a factor of its trajectory, else a field of that
+/// name. 0: it does not say.
+std::int64_t factor_of(const StageDescription& stage, const Json& config, std::size_t which, const std::string& name) {
   std::string key;
-  if (stage.trajectory && !stage.trajectory->tokens_per_step.empty()) key = stage.trajectory->tokens_per_step.front();
-  for (const std::string& candidate : {key, std::string("train.batch"), std::string("batch")}) {
+  if (stage.trajectory && stage.trajectory->tokens_per_step.size() > which) key = stage.trajectory->tokens_per_step[which];
+  for (const std::string& candidate : {key, "train." + name, name}) {
     if (candidate.empty()) continue;
     const Json* value = find_value(config, candidate);
     if (value && value->is_number_integer()) return value->get<std::int64_t>();
   }
   return 0;
-}
-
-/// Micro-batches must divide the batch.
-std::int64_t largest_divisor(std::int64_t of, std::int64_t at_most) {
-  for (std::int64_t divisor = std::min(of, at_most); divisor > 1; --divisor) {
-    if (of % divisor == 0) return divisor;
-  }
-  return 1;
 }
 
 bool accepts(const support::Field& field, const std::string& word) {
@@ -60,10 +53,10 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   resolve("dtype", [&](const auto&) -> Json { return cuda ? "bf16" : "fp32"; });
   resolve("deterministic", [&](const auto&) -> Json { return "on"; });
   resolve("micro_batch", [&](const auto&) -> Json {
-    const std::int64_t whole = batch_of(stage, config),
+    const std::int64_t whole = factor_of(stage, config, 0, "batch"), length = factor_of(stage, config, 1, "length"),
                        batch = whole % ranks == 0 ? whole / ranks : whole;  // of a rank
-    if (cuda) return Json(batch > 0 ? largest_divisor(batch, 64) : 64);
-    return batch > 0 ? Json(batch) : Json();   // the stage takes the whole batch of the model that it continues
+    if (batch <= 0 || (cuda && length <= 0)) return Json();   // the stage takes those of the model that it continues
+    return Json(cuda ? support::gpu_micro_batch(batch, length) : batch);
   });
   resolve("isa", [&](const support::Field& field) -> Json {
     static const std::vector<std::string> kFallingOrder{"amx", "avx512", "avx2", "portable"};

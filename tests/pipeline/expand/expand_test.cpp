@@ -91,7 +91,7 @@ BOOST_AUTO_TEST_CASE(an_instance_carries_its_axes_config_and_policy) {
   BOOST_TEST(trunk.config->at("compute").at("ranks") == 4);
   BOOST_TEST(trunk.config->at("compute").at("threads") == 4);   // 16 CPUs, 4 ranks
   BOOST_TEST(trunk.config->at("compute").at("dtype") == "bf16");
-  BOOST_TEST(trunk.config->at("compute").at("micro_batch") == 64);
+  BOOST_TEST(trunk.config->at("compute").at("micro_batch") == 32);
   BOOST_TEST(trunk.config->at("compute").at("isa") == "avx2");
   BOOST_TEST(trunk.retry->max == 2);
   BOOST_TEST(trunk.retry->backoff_s == 30);
