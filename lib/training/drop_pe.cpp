@@ -92,8 +92,8 @@ void drop_pe(const DropPeConfig& config, artifact::Workspace& workspace) {
           .moments_from = reset ? nullptr : &snapshot.checkpoint};
   run.parents.push_back(snapshot.digest);
   execute(run, dataset, workspace);
-  if (config.drop.logit_scale == DropConfig::LogitScale::kFitted && ranks->is_first()) {
-    fit_logit_scale(run.model, dataset, config.drop.watch.validate_windows, workspace);
+  if (config.drop.logit_scale == DropConfig::LogitScale::kFitted) {
+    fit_logit_scale(run, dataset, config.drop.watch.validate_windows, workspace);
   }
 }
 

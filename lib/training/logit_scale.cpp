@@ -1,7 +1,6 @@
 #include "training/logit_scale.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 
 #include <cmath>
 
@@ -11,6 +10,7 @@
 #include "model/checkpoint_io.h"
 #include "support/error.h"
 #include "support/text.h"
+#include "training/validation.h"
 
 namespace pe::training {
 
@@ -40,22 +40,6 @@ model::LanguageModel with_slope(const model::LanguageModel& model, double slope)
   return made;
 }
 
-/// Nats per token over windows of `length`, with the model's encoding as it stands.
-double loss_at(const model::LanguageModel& model, const data::TokenDataset& dataset, std::int64_t length, std::int64_t windows) {
-  const at::NoGradGuard no_gradients;
-  std::vector<std::int64_t> window(static_cast<std::size_t>(length + 1));
-  double sum = 0;
-  for (std::int64_t i = 0; i < windows; ++i) {
-    dataset.window(data::Split::kValidation, length, static_cast<std::uint64_t>(i), window);
-    at::Tensor ids = at::empty({1, length}, at::kLong), targets = at::empty({length}, at::kLong);
-    std::copy(window.begin(), window.end() - 1, ids.data_ptr<std::int64_t>());
-    std::copy(window.begin() + 1, window.end(), targets.data_ptr<std::int64_t>());
-    const at::Tensor hidden = model.forward(ids.to(model.device()));
-    sum += model.loss_sum(hidden.flatten(0, 1), targets.to(model.device())).item<double>();
-  }
-  return sum / static_cast<double>(windows * length);
-}
-
 }  // namespace
 
 Json with_length_scale(const Json& encoding, double slope) {
@@ -79,20 +63,18 @@ double slope_of(const std::vector<ScaleFit>& fits, std::int64_t train_length) {
   return below == 0 ? 0 : above / below;
 }
 
-void fit_logit_scale(const model::LanguageModel& model, const data::TokenDataset& dataset, std::int64_t windows,
-                     artifact::Workspace& workspace) {
-  const std::int64_t trained = model.config().length;
+void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows, artifact::Workspace& workspace) {
+  const std::int64_t trained = run.model.config().length;
   std::vector<ScaleFit> fits;
   for (int i = 0; i <= 10; ++i) {
     const double slope = 0.05 * i;
-    const model::LanguageModel scaled = with_slope(model, slope);
+    const model::LanguageModel scaled = with_slope(run.model, slope);
     std::size_t at = 0;
     for (const std::int64_t times : {2, 4, 8}) {
       const std::int64_t length = times * trained;
-      const std::int64_t count =
-          std::min(windows, static_cast<std::int64_t>(dataset.windows(data::Split::kValidation, length)));
-      if (count == 0) continue;
-      const double loss = loss_at(scaled, dataset, length, count);
+      const auto found = validate(scaled, dataset, windows, /*micro_batch=*/1, run.documents, run.communicator, length);
+      if (!found) continue;
+      const double loss = found->loss;
       if (i == 0) fits.push_back({.length = length, .loss = loss, .unscaled_loss = loss});
       ScaleFit& fit = fits[at++];
       if (loss >= fit.loss) continue;
@@ -107,7 +89,8 @@ void fit_logit_scale(const model::LanguageModel& model, const data::TokenDataset
   }
   const double slope = slope_of(fits, trained);
   const auto output = workspace.outputs.find("model");
-  if (output == workspace.outputs.end()) return;
+  const bool writes = run.communicator == nullptr || run.communicator->is_first();
+  if (output == workspace.outputs.end() || !writes) return;
   const artifact::CheckpointReader written(output->second);
   artifact::CheckpointMeta meta = written.meta();
   set_slope(meta.encoding, slope);

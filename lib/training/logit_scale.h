@@ -8,7 +8,7 @@
 
 #include "artifact/workspace.h"
 #include "data/token_shards/token_dataset.h"
-#include "model/language_model.h"
+#include "training/run.h"
 
 namespace pe::training {
 
@@ -27,9 +27,9 @@ struct ScaleFit {
 double slope_of(const std::vector<ScaleFit>& fits, std::int64_t train_length);
 
 /// Measures 2, 4 and 8 times the training length as far as the validation split has windows of that length (at most
-/// `windows`), gives the model's encoding the slope, and writes artifact "model" anew with it and the fits in `extra`.
+/// `windows`), as a validation of the run does: with its documents, and shared among its ranks, which all call. Rank 0 gives
+/// the model's encoding the slope, and replaces artifact "model" by one with it and the fits in `extra`.
 /// @throws ArtifactError where not even one window of twice the training length exists.
-void fit_logit_scale(const model::LanguageModel& model, const data::TokenDataset& dataset, std::int64_t windows,
-                     artifact::Workspace& workspace);
+void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows, artifact::Workspace& workspace);
 
 }  // namespace pe::training

@@ -15,9 +15,9 @@ double bits_per_byte(double nats, std::int64_t bytes) {
 
 std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
                                       std::int64_t windows, std::int64_t micro_batch, Documents documents,
-                                      Communicator* communicator) {
+                                      Communicator* communicator, std::int64_t length) {
   const at::NoGradGuard no_gradients;  // not inference mode: encodings may keep tables that training then uses
-  const std::int64_t length = model.config().length;
+  if (length == 0) length = model.config().length;
   const std::int64_t count =
       std::min<std::int64_t>(windows, static_cast<std::int64_t>(dataset.windows(artifact::Split::kValidation, length)));
   if (count == 0) return std::nullopt;

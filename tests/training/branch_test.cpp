@@ -10,6 +10,7 @@
 #include "training/branch_decay.h"
 #include "training/drop_pe.h"
 #include "training/logit_scale.h"
+#include "training/validation.h"
 
 namespace {
 
@@ -239,6 +240,29 @@ BOOST_AUTO_TEST_CASE(a_fitted_logit_scale_is_the_best_of_its_grid) {
     fits.push_back({.length = length, .beta = best_beta});
   }
   BOOST_TEST(record["slope"].get<double>() == training::slope_of(fits, 8), boost::test_tools::tolerance(1e-9));
+}
+
+BOOST_AUTO_TEST_CASE(a_logit_scale_is_fitted_on_documents_as_the_run_reads_them) {
+  training::TrainConfig masked = small_config();
+  masked.train.documents = training::Documents::kMasked;
+  artifact::Workspace trunk = workspace_in(folder / "masked", data, {{"s10", 10}});
+  training::train(masked, trunk);
+  training::DropPeConfig config = drop();
+  config.drop.logit_scale = training::DropConfig::LogitScale::kFitted;
+  artifact::Workspace workspace = workspace_in(folder / "fitted", data);
+  workspace.inputs["init"] = {{folder / "masked/s10-model.h5", artifact::Kind::kCheckpoint, "", {}}};
+  training::drop_pe(config, workspace);
+  const artifact::CheckpointReader end(folder / "fitted/model.h5");
+  const auto unscaled = model::load_changed(end, {.encoding = {{"kind", "length_scale"}, {"slope", 0.0}}});
+  const data::TokenDataset dataset(data);
+  for (const Json& fit : end.meta().extra["logit_scale"]["fits"]) {
+    const auto loss = [&](training::Documents documents) {
+      return training::validate(unscaled.model, dataset, 6, 6, documents, nullptr, fit["length"].get<std::int64_t>())->loss;
+    };
+    const auto found = fit["unscaled_loss"].get<double>();
+    BOOST_TEST(found == loss(training::Documents::kMasked), boost::test_tools::tolerance(1e-6));
+    BOOST_TEST(std::abs(found - loss(training::Documents::kJoined)) > 1e-4);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(nothing_to_drop_is_told) {
