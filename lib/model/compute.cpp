@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -41,16 +43,41 @@ const char* isa_name(Isa isa) {
   return std::find_if(std::begin(kIsas), std::end(kIsas), [&](const auto& known) { return known.first == isa; })->second;
 }
 
-/// Names that change what libraries compute, and that a stage therefore sets itself.
-bool is_ours(std::string_view name) {
-  if (name == "NCCL_SOCKET_IFNAME" || name.rfind("NCCL_IB_", 0) == 0) return false;
-  for (const char* prefix : {"OMP_", "GOMP_", "KMP_", "MKL_", "ATEN_", "ONEDNN_", "DNNL_", "CUBLAS_", "TORCH_", "NCCL_"}) {
-    if (name.rfind(prefix, 0) == 0) return true;
-  }
-  return false;
+/// Variables by which libraries share out work or choose how they compute; with a star, all that begin so.
+constexpr const char* kMisleading[] = {
+    "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "ATEN_*", "ONEDNN_*", "DNNL_*", "GLIBC_TUNABLES",
+    // LibTorch's
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_BLAS_PREFER_CUBLASLT", "TORCH_CUBLASLT_UNIFIED_WORKSPACE", "TORCH_CUDNN_*",
+    "TORCH_LINALG_PREFER_CUSOLVER", "TORCH_LINEAR_FLATTEN_3D", "TORCH_MKLDNN_*", "PYTORCH_TUNABLEOP_*",
+    // those of NVIDIA's libraries
+    "CUBLAS_*", "CUBLASLT_*", "CUDNN_*", "NVIDIA_TF32_OVERRIDE",
+    // what decides the order of NCCL's sums; its other variables say how machines are wired, and stay
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_CHUNK_SIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE",
+    "NCCL_LL128_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_CTAS",
+    "NCCL_MAX_CTAS", "NCCL_NCHANNELS_PER_NET_PEER", "NCCL_NVLS_*", "NCCL_COLLNET_*", "NCCL_TUNER_*"};
+
+/// The name of a variable that holds the number of the process that has prepared itself: executing a program keeps it.
+constexpr const char* kMarker = "PE_COMPUTE_PREPARED";
+
+bool matches(std::string_view name, std::string_view pattern) {
+  return pattern.ends_with('*') ? name.starts_with(pattern.substr(0, pattern.size() - 1)) : name == pattern;
 }
 
-constexpr const char* kMarker = "PE_COMPUTE_PREPARED";
+std::vector<std::string> environment_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) names.emplace_back(*entry, std::strcspn(*entry, "="));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// @param removed names, in order
+void tell_of_removed(const std::string& program, const std::vector<std::string>& removed) {
+  if (removed.empty() || !support::own_ranks().is_first()) return;
+  std::string text;
+  for (const std::string& name : removed) text += cat(text.empty() ? "" : ", ", name, "=", std::getenv(name.c_str()));
+  std::fprintf(stderr, "%s: left out of the environment, since it would change what libraries compute: %s\n", program.c_str(),
+               text.c_str());
+}
 
 /// How often a thread of OpenMP looks whether the others have come before it sleeps: some ten microseconds, which the parts of
 /// an operation rarely differ by. libgomp's own 300,000 are milliseconds, in which a thread that waits keeps the one it waits
@@ -178,6 +205,20 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
   return result;
 }
 
+bool misleads_libraries(std::string_view name) {
+  if (name.find("_LOG") != std::string_view::npos) return false;   // what they say does not change what they compute
+  return std::any_of(std::begin(kMisleading), std::end(kMisleading), [&](const char* pattern) { return matches(name, pattern); });
+}
+
+Json nccl_settings() {
+  Json settings = Json::object();
+  for (const std::string& name : environment_names()) {
+    const bool wiring_alone = name.starts_with("NCCL_DEBUG") || name == "NCCL_SOCKET_IFNAME" || name.starts_with("NCCL_IB_");
+    if (name.starts_with("NCCL_") && !wiring_alone && !misleads_libraries(name)) settings[name] = std::getenv(name.c_str());
+  }
+  return settings;
+}
+
 void set_threads(std::int64_t threads) {
   at::set_num_threads(static_cast<int>(threads));
   if (at::get_num_interop_threads() != 1) {
@@ -198,6 +239,9 @@ void set_deterministic(bool on) {
   at::Context& context = at::globalContext();
   context.setDeterministicAlgorithms(on, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(false);
+  // fp32 is fp32: TF32 keeps ten bits of a factor, and LibTorch has it on for convolutions.
+  context.setAllowTF32CuDNN(false);
+  context.setAllowTF32CuBLAS(false);
   static std::vector<std::int64_t> own;   // LibTorch's order of attention's forms, kept while it is another
   if (!on && own.empty()) {
     for (const at::SDPBackend backend : context.sDPPriorityOrder()) own.push_back(static_cast<std::int64_t>(backend));
@@ -216,7 +260,7 @@ void prepare(const Json& config, int argc, char** argv) {
   if (group != config.end()) compute = support::make_config<ComputeConfig>(*group, "compute");
   const std::vector<std::string> wanted = environment_of(compute);
 
-  std::vector<std::string> names;
+  std::vector<std::string> names, surplus;
   bool differs = false;
   for (const std::string& entry : wanted) {
     const std::size_t equals = entry.find('=');
@@ -224,21 +268,20 @@ void prepare(const Json& config, int argc, char** argv) {
     const char* now = std::getenv(names.back().c_str());
     if (now == nullptr || entry.substr(equals + 1) != now) differs = true;
   }
-  std::vector<std::string> surplus;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string name(*entry, std::strcspn(*entry, "="));
-    if (is_ours(name) && std::find(names.begin(), names.end(), name) == names.end()) surplus.push_back(name);
+  for (const std::string& name : environment_names()) {
+    if (misleads_libraries(name) && std::find(names.begin(), names.end(), name) == names.end()) surplus.push_back(name);
   }
-  if ((differs || !surplus.empty()) && std::getenv(kMarker) == nullptr) {
+  const char* marker = std::getenv(kMarker);
+  const std::string own = std::to_string(::getpid());
+  const bool is_prepared = marker != nullptr && marker == own;   // one of a user, or of a parent, says nothing
+  if ((differs || !surplus.empty()) && !is_prepared) {
+    tell_of_removed(argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "stage", surplus);
     for (const std::string& name : surplus) unsetenv(name.c_str());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       setenv(names[i].c_str(), wanted[i].c_str() + names[i].size() + 1, 1);
     }
-    setenv(kMarker, "1", 1);
+    setenv(kMarker, own.c_str(), 1);
     execv("/proc/self/exe", argv);
-  // fp32 is fp32: TF32 keeps ten bits of a factor, and LibTorch has it on for convolutions.
-  context.setAllowTF32CuDNN(false);
-  context.setAllowTF32CuBLAS(false);
     support::throw_errno("re-executing", argc > 0 ? argv[0] : "this program");
   }
   unsetenv(kMarker);

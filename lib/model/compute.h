@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/config.h"
@@ -47,9 +48,17 @@ std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optiona
                             const std::string& what = "the batch");
 
 /// For StageInfo::prepare: reads the group `compute` of a stage's config and makes this process compute as it says,
-/// whatever its environment was: OMP_*, MKL_*, ATEN_*, ONEDNN_*, CUBLAS_* and NCCL_* are set (libraries read them when
-/// loaded, so the program re-executes itself once where they differ), then threads and deterministic kernels.
+/// whatever its environment was: what `environment_of` says is set and what `misleads_libraries` is removed, with a line on
+/// standard error that names it (libraries read these when loaded, so the program re-executes itself once where they
+/// differ); then threads and deterministic kernels.
 void prepare(const Json& config, int argc, char** argv);
+
+/// Whether a variable of that name changes what libraries compute, or how they share it out: OMP_*, MKL_*, CUBLAS_*,
+/// NCCL_PROTO and others, but none that asks for a log. Other variables of NCCL, which say how machines are wired, do not.
+bool misleads_libraries(std::string_view name);
+
+/// Variables of NCCL that stay and may still change the order of its sums, for a fingerprint: {"NCCL_P2P_DISABLE": "1"}.
+Json nccl_settings();
 
 /// What the environment must hold for a config, in the order "NAME=value"; for tests and records.
 std::vector<std::string> environment_of(const ComputeConfig& config);
