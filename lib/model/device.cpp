@@ -5,6 +5,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -127,6 +128,54 @@ std::string device_name(at::Device device) {
   PeCudaDevice properties{};
   return plugin->device_properties(device.index(), &properties) == 0 ? properties.name : "CUDA device";
 }
+namespace {
+
+/// A function of a library that the process holds; null where none has it.
+template <typename Function>
+Function* loaded_function(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+
+/// What a function of that name gives by a pointer; null where there is none, or it fails.
+Json version_by(const char* name) {
+  const auto function = loaded_function<int(int*)>(name);
+  int version = 0;
+  return function != nullptr && function(&version) == 0 ? Json(version) : Json();
+}
+
+Json cublas_version() {
+  const auto function = loaded_function<int(int, int*)>("cublasGetProperty");
+  if (function == nullptr) return nullptr;
+  Json parts = Json::array();
+  for (const int property : {0, 1, 2}) {   // major, minor and patch level
+    int value = 0;
+    if (function(property, &value) != 0) return nullptr;
+    parts.push_back(value);
+  }
+  return parts;
+}
+
+/// Versions of what sums on a GPU. LD_LIBRARY_PATH may bring others than those that LibTorch came with.
+Json cuda_versions(at::Device device, bool several_ranks) {
+  Json json = {{"cublas", cublas_version()}};
+  if (const auto cublaslt = loaded_function<std::size_t()>("cublasLtGetVersion")) json["cublaslt"] = cublaslt();
+  if (several_ranks) {
+    json["nccl"] = version_by("ncclGetVersion");
+    if (const Json settings = nccl_settings(); !settings.empty()) json["nccl_settings"] = settings;
+  }
+  PeCudaDevice properties{};
+  const PeCudaTable* plugin = kernels::plugin();
+  if (plugin == nullptr || plugin->device_properties(device.index(), &properties) != 0) return json;
+  if (runs_from_ptx(properties.major, properties.minor)) json["driver"] = version_by("cudaDriverGetVersion");
+  return json;
+}
+
+}  // namespace
+
+bool runs_from_ptx(int major, int minor) {
+  return major != 8 && !(major == 9 && minor == 0);   // lib/cuda/meson.build: sm_80, which all of 8.x runs, and sm_90a
+}
+
 
 at::ScalarType compute_type(const ComputeConfig& compute) {
   // On a CPU products alone are in bf16, and round what they read themselves.
@@ -136,6 +185,7 @@ at::ScalarType compute_type(const ComputeConfig& compute) {
 Json fingerprint(const ComputeConfig& compute, at::Device device) {
   static const std::string build = support::elf_build_id(support::own_executable());
   Json json = {{"build", build},
+               {"libc", gnu_get_libc_version()},   // its exp and log are of our kernels, too
                {"torch", TORCH_VERSION},
                {"device", device_name(device)},
                {"dtype", compute.dtype == Precision::kBf16 ? "bf16" : "fp32"},
@@ -145,6 +195,7 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
                {"threads", compute.threads.value_or(1)}};
   if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
   if (compute.deterministic == Determinism::kOff) json["deterministic"] = false;
+  json.update(cuda_versions(device, compute.ranks.value_or(1) > 1));
   if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = name_of(bf16_unit(compute));
   if (!device.is_cuda()) return json;
   const auto& cuda = at::detail::getCUDAHooks();

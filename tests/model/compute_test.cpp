@@ -38,7 +38,6 @@ BOOST_AUTO_TEST_CASE(a_micro_batch_must_divide_the_batch) {
   BOOST_TEST(*pe::model::resolve(config, 16).micro_batch == 16);
 }
 
-BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
 BOOST_AUTO_TEST_CASE(a_micro_batch_of_a_gpu_counts_tokens) {
   ComputeConfig config;
   config.device = pe::model::DeviceKind::kCuda;
@@ -49,6 +48,7 @@ BOOST_AUTO_TEST_CASE(a_micro_batch_of_a_gpu_counts_tokens) {
   BOOST_TEST(*pe::model::resolve(config, 96, 1024).micro_batch == 24);
 }
 
+BOOST_AUTO_TEST_CASE(portable_asks_every_library_for_its_common_ground) {
   ComputeConfig config;
   config.isa = pe::model::Isa::kPortable;
   config.threads = 2;

@@ -1,5 +1,6 @@
 // Stopped, killed and preempted at random steps, once or many times, in the same work folder or in new ones: the same
 // bytes as undisturbed. PE_TEST_ROUNDS says how many interrupted runs of each kind (soak: dozens).
+#include <gnu/libc-version.h>
 #include <sys/wait.h>
 
 #include <boost/test/unit_test.hpp>
@@ -347,6 +348,7 @@ BOOST_AUTO_TEST_CASE(a_fingerprint_names_all_that_decides_bits) {
   BOOST_TEST(here["dtype"] == "fp32");
   compute.dtype = model::Precision::kBf16;
   BOOST_TEST(model::fingerprint(compute, at::kCPU)["dtype"] == "bf16");
+  BOOST_TEST(here["libc"] == gnu_get_libc_version());
   compute.kernels = model::Kernels::kPlain;
   BOOST_TEST(model::fingerprint(compute, at::kCPU)["kernels"] == "plain");
   BOOST_TEST(!model::fingerprint(compute, at::kCPU).contains("deterministic"));
