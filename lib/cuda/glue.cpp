@@ -194,7 +194,9 @@ PeCudaTable make_table() {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const PeCudaTable* pe_cuda_table() {
+extern "C" __attribute__((visibility("default"))) const char* pe_cuda_layout() { return PE_CUDA_LAYOUT; }
+
+extern "C" __attribute__((visibility("default"))) const void* pe_cuda_table() {
   static const PeCudaTable table = make_table();
   return &table;
 }

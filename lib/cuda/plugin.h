@@ -1,13 +1,10 @@
 /// @file
-/// What the CUDA plug-in (`pe-cuda.so`) offers to programs that do not link CUDA: a table of functions behind one C symbol.
+/// What the CUDA plug-in (`pe-cuda.so`) offers to programs that do not link CUDA: a table of functions (support/plugin.h).
 /// Sizes and pointers only, so that neither side sees the other's headers. Streams are `cudaStream_t` as void*.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-
-inline constexpr int kPeCudaAbi = 5;                              ///< raised whenever PeCudaTable changes
-inline constexpr const char* kPeCudaEntry = "pe_cuda_table";      ///< const PeCudaTable* pe_cuda_table()
 
 struct PeCudaDevice {
   char name[256];
@@ -119,8 +116,6 @@ constexpr std::int64_t pe_cuda_embedding_scratch(std::int64_t count, std::int64_
 
 /// Functions that return int give 0 on success; `problem` (may be null) receives a text otherwise.
 struct PeCudaTable {
-  int abi = kPeCudaAbi;
-
   /// Number of devices; 0 or less with a text when there is none.
   int (*device_count)(char* problem, std::size_t size);
   int (*device_properties)(int device, PeCudaDevice* properties);

@@ -10,13 +10,14 @@
 #include <unistd.h>
 
 #include <cctype>
-#include <filesystem>
 #include <fstream>
 
 #include "cuda/plugin.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_bf16.h"
 #include "support/error.h"
+#include "support/plugin.h"
+#include "support/plugin_layouts.h"
 #include "support/process.h"
 #include "support/ranks.h"
 #include "support/text.h"
@@ -36,27 +37,20 @@ std::string dl_problem() {
 
 const PeCudaTable& load_plugin() {
   if (const PeCudaTable* loaded = kernels::plugin()) return *loaded;
-  const std::filesystem::path plugin = support::find_plugin("cuda", "pe-cuda");
-  if (plugin.empty()) {
-    throw ConfigError("a GPU was asked for, but this build has no CUDA plug-in (pe-cuda.so)", {},
-                      cat("build it where nvcc is found (./bootstrap --cuda build), or ", kWayOut));
-  }
+  const bool is_built = !support::find_plugin("cuda", "pe-cuda").empty();
   // In this order, and before the first backward pass: afterwards LibTorch keeps its stubs for the life of the process.
-  if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+  if (is_built && dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
     throw ConfigError(cat("a GPU was asked for, but LibTorch's CUDA library does not load: ", dl_problem()), {},
                       cat("install the CUDA wheels (./bootstrap --cuda), or ", kWayOut));
   }
-  void* handle = dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) {
-    throw ConfigError(cat("a GPU was asked for, but ", plugin.string(), " does not load: ", dl_problem()), {}, kWayOut);
-  }
-  using Entry = const PeCudaTable* (*)();
-  const auto entry = reinterpret_cast<Entry>(dlsym(handle, kPeCudaEntry));
-  const PeCudaTable* table = entry == nullptr ? nullptr : entry();
-  if (table == nullptr || table->abi != kPeCudaAbi) {
-    throw ConfigError(cat(plugin.string(), " is of another build: it has interface ", table == nullptr ? -1 : table->abi,
-                          ", expected ", kPeCudaAbi), {}, "build again");
-  }
+  const auto* table = static_cast<const PeCudaTable*>(
+      support::load_plugin({.folder = "cuda",
+                            .name = "pe-cuda",
+                            .symbol = "pe_cuda",
+                            .layout = PE_CUDA_LAYOUT,
+                            .reason = "a GPU was asked for",
+                            .if_absent = cat("build it where nvcc is found (./bootstrap --cuda build), or ", kWayOut),
+                            .if_unusable = kWayOut}));
   kernels::set_plugin(table);
   return *table;
 }
@@ -128,6 +122,12 @@ std::string device_name(at::Device device) {
   PeCudaDevice properties{};
   return plugin->device_properties(device.index(), &properties) == 0 ? properties.name : "CUDA device";
 }
+
+at::ScalarType compute_type(const ComputeConfig& compute) {
+  // On a CPU products alone are in bf16, and round what they read themselves.
+  return compute.dtype == Precision::kBf16 && compute.device == DeviceKind::kCuda ? at::kBFloat16 : at::kFloat;
+}
+
 namespace {
 
 /// A function of a library that the process holds; null where none has it.
@@ -176,32 +176,26 @@ bool runs_from_ptx(int major, int minor) {
   return major != 8 && !(major == 9 && minor == 0);   // lib/cuda/meson.build: sm_80, which all of 8.x runs, and sm_90a
 }
 
-
-at::ScalarType compute_type(const ComputeConfig& compute) {
-  // On a CPU products alone are in bf16, and round what they read themselves.
-  return compute.dtype == Precision::kBf16 && compute.device == DeviceKind::kCuda ? at::kBFloat16 : at::kFloat;
-}
-
 Json fingerprint(const ComputeConfig& compute, at::Device device) {
   static const std::string build = support::elf_build_id(support::own_executable());
   Json json = {{"build", build},
-               {"libc", gnu_get_libc_version()},   // its exp and log are of our kernels, too
                {"torch", TORCH_VERSION},
                {"device", device_name(device)},
                {"dtype", compute.dtype == Precision::kBf16 ? "bf16" : "fp32"},
                {"isa", at::get_cpu_capability()},
                {"mkl", at::get_mkl_version()},
                {"onednn", at::get_mkldnn_version()},
+               {"libc", gnu_get_libc_version()},   // its exp and log are of our kernels, too
                {"threads", compute.threads.value_or(1)}};
   if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
   if (compute.deterministic == Determinism::kOff) json["deterministic"] = false;
-  json.update(cuda_versions(device, compute.ranks.value_or(1) > 1));
   if (!device.is_cuda() && compute.dtype == Precision::kBf16) json["products"] = name_of(bf16_unit(compute));
   if (!device.is_cuda()) return json;
   const auto& cuda = at::detail::getCUDAHooks();
   json["cuda"] = cuda.versionCUDART();
   json["cudnn"] = cuda.versionRuntimeCuDNN();
   json["plugin"] = support::elf_build_id(support::find_plugin("cuda", "pe-cuda"));
+  json.update(cuda_versions(device, compute.ranks.value_or(1) > 1));
   return json;
 }
 

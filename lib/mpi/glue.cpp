@@ -21,7 +21,13 @@ int told(int status, char* problem, std::size_t size) {
 }
 
 int open(int* rank, int* count, char* problem, std::size_t size) {
-  int provided = 0, status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  int provided = MPI_THREAD_SINGLE, status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  if (status == MPI_SUCCESS && provided < MPI_THREAD_FUNNELED) {   // constants of MPI rise with what they allow
+    std::strncpy(problem, "this MPI cannot be used by a process of several threads (MPI_THREAD_FUNNELED)", size - 1);
+    problem[size - 1] = 0;
+    MPI_Finalize();
+    return MPI_ERR_OTHER;
+  }
   if (status == MPI_SUCCESS) status = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (status == MPI_SUCCESS) status = MPI_Comm_rank(MPI_COMM_WORLD, rank);
   if (status == MPI_SUCCESS) status = MPI_Comm_size(MPI_COMM_WORLD, count);
@@ -74,7 +80,6 @@ int test(void* exchange, int* done, char* problem, std::size_t size) {
 void close() { MPI_Finalize(); }
 
 constexpr PeMpiTable kTable{
-    .abi = kPeMpiAbi,
     .open = open,
     .start_sum_float = start_sum_float,
     .start_sum_double = start_sum_double,
@@ -85,4 +90,6 @@ constexpr PeMpiTable kTable{
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const PeMpiTable* pe_mpi_table() { return &kTable; }
+extern "C" __attribute__((visibility("default"))) const char* pe_mpi_layout() { return PE_MPI_LAYOUT; }
+
+extern "C" __attribute__((visibility("default"))) const void* pe_mpi_table() { return &kTable; }

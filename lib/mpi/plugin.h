@@ -1,18 +1,13 @@
 /// @file
-/// What the MPI plug-in (`pe-mpi.so`) offers to programs that do not link MPI: a table of functions behind one C
-/// symbol. All calls come from one thread.
+/// What the MPI plug-in (`pe-mpi.so`) offers to programs that do not link MPI: a table of functions (support/plugin.h). All
+/// calls come from one thread.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-inline constexpr int kPeMpiAbi = 1;                         ///< raised whenever PeMpiTable changes
-inline constexpr const char* kPeMpiEntry = "pe_mpi_table";  ///< const PeMpiTable* pe_mpi_table()
-
 /// Functions return 0 on success; else `problem` receives a text.
 struct PeMpiTable {
-  int abi = kPeMpiAbi;
-
   /// MPI_Init (0.3 s); how many processes MPI sees, and which this one is.
   int (*open)(int* rank, int* count, char* problem, std::size_t size);
   /// Begin an exchange; every rank begins the same ones in the same order. At most 2^31 − 1 elements or bytes.

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
-#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -17,7 +16,8 @@
 #include "kernels/dispatch.h"
 #include "mpi/plugin.h"
 #include "support/error.h"
-#include "support/process.h"
+#include "support/plugin.h"
+#include "support/plugin_layouts.h"
 #include "support/ranks.h"
 #include "support/text.h"
 
@@ -84,28 +84,14 @@ constexpr std::int64_t kMostAtOnce = 1 << 28;  // elements or bytes: MPI counts 
 const PeMpiTable& load_mpi(std::int64_t ranks) {
   static const PeMpiTable* loaded = nullptr;
   if (loaded != nullptr) return *loaded;
-  const std::filesystem::path plugin = support::find_plugin("mpi", "pe-mpi");
-  if (plugin.empty()) {
-    throw ConfigError(cat("compute.ranks is ", ranks, ", but this build has no MPI plug-in (pe-mpi.so)"), {}, kWayOut);
-  }
-  // MPI's own components look for its symbols among the global ones.
-  void* handle = ::dlopen(plugin.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (handle == nullptr) {
-    const char* why = ::dlerror();
-    throw ConfigError(
-        cat("compute.ranks is ", ranks, ", but ", plugin.string(), " does not load: ", why ? why : "unknown reason"),
-        {}, kWayOut);
-  }
-  using Entry = const PeMpiTable* (*)();
-  const auto entry = reinterpret_cast<Entry>(::dlsym(handle, kPeMpiEntry));
-  const PeMpiTable* table = entry == nullptr ? nullptr : entry();
-  if (table == nullptr || table->abi != kPeMpiAbi) {
-    throw ConfigError(cat(plugin.string(), " is of another build: it has interface ",
-                          table == nullptr ? -1 : table->abi, ", expected ", kPeMpiAbi),
-                      {}, "build again");
-  }
-  loaded = table;
-  return *table;
+  loaded = static_cast<const PeMpiTable*>(support::load_plugin({.folder = "mpi",
+                                                                .name = "pe-mpi",
+                                                                .symbol = "pe_mpi",
+                                                                .layout = PE_MPI_LAYOUT,
+                                                                .reason = cat("compute.ranks is ", ranks),
+                                                                .if_absent = kWayOut,
+                                                                .if_unusable = kWayOut}));
+  return *loaded;
 }
 
 class Mpi final : public Communicator {

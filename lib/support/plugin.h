@@ -1,0 +1,24 @@
+/// @file
+/// Plug-ins: modules that a program loads when it needs them. Each offers a table of functions by the C function
+/// `<symbol>_table`, and by `<symbol>_layout` the hash of the header that describes the table.
+#pragma once
+
+#include <string>
+
+namespace pe::support {
+
+struct PluginRequest {
+  std::string folder, name;   ///< "cuda", "pe-cuda": lib/cuda/pe-cuda.so, as `find_plugin` finds it
+  std::string symbol;         ///< "pe_cuda"
+  std::string layout;         ///< the hash that this program was built with (plugin_layouts.h)
+  std::string reason;         ///< why it is needed: "compute.ranks is 2"
+  std::string if_absent;      ///< what to do where this build has none
+  std::string if_unusable;    ///< what to do where it does not load
+};
+
+/// The table. The module stays loaded, and its symbols are global: libraries below it look for theirs there.
+/// @throws ConfigError, which says whether there is no such plug-in, a library that it needs does not load (in the words of the
+/// loader), or it was built with another header than this program.
+const void* load_plugin(const PluginRequest& request);
+
+}  // namespace pe::support
