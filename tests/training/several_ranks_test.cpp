@@ -7,6 +7,7 @@
 #include <barrier>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -239,6 +240,44 @@ BOOST_AUTO_TEST_CASE(several_ranks_do_what_one_does_with_the_whole_batch) {
       BOOST_TEST(distance(train_with(2, other, place / "other", data, documents).models[0], two.models[0]) >
                  10 * kWeightRounding);
     }
+  }
+}
+
+// As real runs start: weights that nobody has drawn yet, which rank 0 alone draws or resumes, and products that read copies of
+// them in another type. With copies of nothing, a rank's first loss is ln V exactly.
+BOOST_AUTO_TEST_CASE(losses_of_the_first_steps_are_those_of_one_rank_in_fp32_and_bf16_fresh_and_resumed) {
+  const TempFolder folder;
+  const auto data = write_shards(folder / "data");
+  TrainConfig config = smooth_config();
+  config.train.tokens = 20 * 8 * 8;
+  config.checkpoint.pin_every = 8;
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    // A weight's gradient in bf16 is rounded once for each rank, to one part in 2^9.
+    const double first = type == at::kFloat ? 1e-6 : 1e-4, later = type == at::kFloat ? 1e-5 : 2e-3;
+    std::map<std::int64_t, std::vector<double>> losses;
+    for (const std::int64_t ranks : {1, 2, 4}) {
+      const auto place = folder / (std::string(c10::toString(type)) + std::to_string(ranks));
+      const auto run = [&] {
+        const Ended ended = train_with(ranks, config, place, data, [&](std::int64_t, training::Run& one) {
+          one.model = model::LanguageModel::make(one.model.config(), kVocabulary, 42, at::kCPU, type, model::Weights::kLater);
+        });
+        for (const std::string& text : ended.thrown) BOOST_TEST(text == "");
+        return artifact::read_metrics(place / "rank0/metrics.h5").at("steps").reals("loss");
+      };
+      losses[ranks] = run();
+      const std::string fresh = support::read_file(place / "rank0/model.h5");
+      std::filesystem::remove(place / "rank0/model.h5");
+      const auto resumed = run();   // from step 16
+      BOOST_TEST(resumed == losses[ranks], boost::test_tools::per_element());
+      BOOST_TEST((support::read_file(place / "rank0/model.h5") == fresh), ranks << " ranks, resumed");
+      BOOST_TEST_REQUIRE(losses[ranks].size() == 20U);
+      for (std::size_t step = 0; step < 20; ++step) {
+        const double alone = losses[1][step], apart = std::abs(losses[ranks][step] / alone - 1);
+        BOOST_TEST(apart <= (step == 0 ? first : later), c10::toString(type) << ", " << ranks << " ranks, step " << step << ": "
+                                                                             << losses[ranks][step] << " and " << alone);
+      }
+    }
+    BOOST_TEST(std::abs(losses[1][0] - std::log(kVocabulary)) > 1e-3);
   }
 }
 
