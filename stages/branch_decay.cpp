@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::BranchDecayConfig>(
       argc, argv,
       {.name = "branch-decay",
-       .version = 9,
+       .version = 10,
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Decay the learning rate from a snapshot of the stable phase.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::DropPeConfig>(
       argc, argv,
       {.name = "drop-pe",
-       .version = 9,
+       .version = 10,
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Drop the positional encoding at a snapshot and train on with a fresh schedule.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::studies::DummyConfig>(
       argc, argv,
       {.name = "dummy",
-       .version = 6,  // raised when the same config and inputs would give other contents
+       .version = 7,  // raised when the same config and inputs would give other contents
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Train one network on structured rows and score each of their targets.",
        .outputs = {{"scores", Kind::kEvalTable}, {.name = "timing", .kind = Kind::kEvalTable, .is_volatile = true}},

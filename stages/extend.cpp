@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::ExtendPeConfig>(
       argc, argv,
       {.name = "extend",
-       .version = 8,
+       .version = 9,
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Train a checkpoint on at a longer context, with its encoding extended.",
        .inputs = {{"data", Kind::kTokenShards}, {"init", Kind::kCheckpoint}},

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::SampleConfig>(
       argc, argv,
       {.name = "sample",
-       .version = 2,
+       .version = 3,
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Let a model write texts from prompts.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},

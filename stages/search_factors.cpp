@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::evaluation::SearchFactorsConfig>(
       argc, argv,
       {.name = "search-factors",
-       .version = 7,
+       .version = 8,
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Search the divisors of LongRoPE or LongRoPE2 for a trained model.",
        .inputs = {{"model", Kind::kCheckpoint}, {"data", Kind::kTokenShards}},

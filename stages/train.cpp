@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   return pe::stage::run<pe::training::TrainConfig>(
       argc, argv,
       {.name = "train",
-       .version = 9,  // raised when the same config and inputs would give other contents
+       .version = 10,  // raised when the same config and inputs would give other contents
        .revisions = {pe::stages::kBf16OnCpu},
        .summary = "Train a model on token shards and write a checkpoint.",
        .inputs = {{"data", Kind::kTokenShards}},
