@@ -1,5 +1,5 @@
 /// @file
-/// What the CUDA plug-in (`pe-cuda.so`) offers to programs that do not link CUDA: a table of functions (support/plugin.h).
+/// The CUDA plug-in (`pe-cuda.so`) as programs that do not link CUDA see it: a table of functions (support/plugin.h).
 /// Sizes and pointers only, so that neither side sees the other's headers. Streams are `cudaStream_t` as void*.
 #pragma once
 

@@ -49,9 +49,9 @@ constexpr const char* kMisleading[] = {
     // LibTorch's
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_BLAS_PREFER_CUBLASLT", "TORCH_CUBLASLT_UNIFIED_WORKSPACE", "TORCH_CUDNN_*",
     "TORCH_LINALG_PREFER_CUSOLVER", "TORCH_LINEAR_FLATTEN_3D", "TORCH_MKLDNN_*", "PYTORCH_TUNABLEOP_*",
-    // those of NVIDIA's libraries
+    // NVIDIA's
     "CUBLAS_*", "CUBLASLT_*", "CUDNN_*", "NVIDIA_TF32_OVERRIDE",
-    // what decides the order of NCCL's sums; its other variables say how machines are wired, and stay
+    // The order of NCCL's sums. Its other variables say how machines are wired, and stay.
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_CHUNK_SIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE",
     "NCCL_LL128_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_CTAS",
     "NCCL_MAX_CTAS", "NCCL_NCHANNELS_PER_NET_PEER", "NCCL_NVLS_*", "NCCL_COLLNET_*", "NCCL_TUNER_*"};

@@ -48,9 +48,9 @@ std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optiona
                             const std::string& what = "the batch");
 
 /// For StageInfo::prepare: reads the group `compute` of a stage's config and makes this process compute as it says,
-/// whatever its environment was: what `environment_of` says is set and what `misleads_libraries` is removed, with a line on
-/// standard error that names it (libraries read these when loaded, so the program re-executes itself once where they
-/// differ); then threads and deterministic kernels.
+/// whatever its environment was. Variables of `environment_of` are set; those that `misleads_libraries` knows are removed, and
+/// a line on standard error names them. Libraries read them when loaded, so the program re-executes itself once where they
+/// differ. Threads and deterministic kernels follow.
 void prepare(const Json& config, int argc, char** argv);
 
 /// Whether a variable of that name changes what libraries compute, or how they share it out: OMP_*, MKL_*, CUBLAS_*,

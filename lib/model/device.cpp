@@ -136,7 +136,7 @@ Function* loaded_function(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
 }
 
-/// What a function of that name gives by a pointer; null where there is none, or it fails.
+/// The number that a function of that name writes; null where there is no such function, or it fails.
 Json version_by(const char* name) {
   const auto function = loaded_function<int(int*)>(name);
   int version = 0;
@@ -155,7 +155,7 @@ Json cublas_version() {
   return parts;
 }
 
-/// Versions of what sums on a GPU. LD_LIBRARY_PATH may bring others than those that LibTorch came with.
+/// Versions of libraries that sum on a GPU. LD_LIBRARY_PATH may bring others than LibTorch's wheels.
 Json cuda_versions(at::Device device, bool several_ranks) {
   Json json = {{"cublas", cublas_version()}};
   if (const auto cublaslt = loaded_function<std::size_t()>("cublasLtGetVersion")) json["cublaslt"] = cublaslt();

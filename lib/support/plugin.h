@@ -16,9 +16,9 @@ struct PluginRequest {
   std::string if_unusable;    ///< what to do where it does not load
 };
 
-/// The table. The module stays loaded, and its symbols are global: libraries below it look for theirs there.
-/// @throws ConfigError, which says whether there is no such plug-in, a library that it needs does not load (in the words of the
-/// loader), or it was built with another header than this program.
+/// The table. The module stays loaded, and its symbols are global: MPI's components look for them there.
+/// @throws ConfigError where there is no such plug-in; where it does not load, in the words of the loader; where it was built with
+/// another header than this program.
 const void* load_plugin(const PluginRequest& request);
 
 }  // namespace pe::support

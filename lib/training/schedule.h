@@ -37,8 +37,8 @@ struct DecaySpan {
   std::int64_t steps() const { return end - begin; }
 };
 
-/// A decay that ends at the share `end` of `horizon` steps and takes the share `share` of these steps: it begins at
-/// end · (1 − share) of the horizon, rounded once, which is the step of a snapshot at that share.
+/// A decay that ends at the share `end` of `horizon` steps, of which it takes the share `share`. It begins at end · (1 − share)
+/// of the horizon, rounded once: at the step of a snapshot of that share.
 DecaySpan decay_span(double end, double share, std::int64_t horizon);
 
 struct Schedule {

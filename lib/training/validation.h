@@ -13,7 +13,7 @@
 
 namespace pe::training {
 
-/// Loss of the first windows of `length` tokens (0: the model's) of the validation split, by the model as it is. Ranks share
+/// Loss of the first windows of `length` tokens (0: the model's) of the validation split. Ranks share
 /// the micro-batches, and all get the loss of all windows. Nothing where there is no window.
 std::optional<ValidationRow> validate(const model::LanguageModel& model, const data::TokenDataset& dataset,
                                       std::int64_t windows, std::int64_t micro_batch,

@@ -55,7 +55,7 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   resolve("micro_batch", [&](const auto&) -> Json {
     const std::int64_t whole = factor_of(stage, config, 0, "batch"), length = factor_of(stage, config, 1, "length"),
                        batch = whole % ranks == 0 ? whole / ranks : whole;  // of a rank
-    if (batch <= 0 || (cuda && length <= 0)) return Json();   // the stage takes those of the model that it continues
+    if (batch <= 0 || (cuda && length <= 0)) return Json();   // the stage asks the model that it continues
     return Json(cuda ? support::gpu_micro_batch(batch, length) : batch);
   });
   resolve("isa", [&](const support::Field& field) -> Json {
