@@ -21,7 +21,8 @@ enum class Determinism { kAuto, kOn, kOff };
 
 /// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
 /// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), deterministic, one thread, one rank, micro-batches of
-/// the whole batch (on cuda of at most 32,768 tokens). Under mpirun, srun or torchrun, ranks are the processes that were started.
+/// the whole batch (on cuda of at most 32,768 tokens). Under mpirun, srun or torchrun, ranks are the processes that were
+/// started.
 struct ComputeConfig {
   DeviceKind device = DeviceKind::kAuto;
   Isa isa = Isa::kAuto;
@@ -36,9 +37,9 @@ struct ComputeConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. @throws ConfigError for what cannot go together:
-/// bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx without bf16, `deterministic: off` on a CPU, a batch that ranks and
-/// micro-batches do not divide.
+/// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. @throws ConfigError for settings that
+/// exclude each other: bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx without bf16,
+/// `deterministic: off` on a CPU, a batch that ranks and micro-batches do not divide.
 /// A rank's part of a batch is `batch` / ranks sequences, its micro-batches divide that.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1, std::int64_t length = 1);
 
@@ -66,8 +67,9 @@ std::vector<std::string> environment_of(const ComputeConfig& config);
 /// Threads of this process, which is deterministic from here on, without touching the environment. Tests use it.
 void set_threads(std::int64_t threads);
 
-/// Whether what LibTorch computes is the same from run to run; products of fp32 are never in TF32. Where it is not, cuDNN's attention comes first among LibTorch's forms
-/// on a GPU; the order of forms is LibTorch's own otherwise. The device that was opened last decides (model/device.h).
+/// Whether LibTorch computes the same from run to run; products of fp32 are never in TF32. Where it does not, cuDNN's attention
+/// comes first among LibTorch's forms on a GPU; the order of forms is LibTorch's own otherwise. The device that was opened last
+/// decides (model/device.h).
 void set_deterministic(bool on);
 
 }  // namespace pe::model
