@@ -110,8 +110,8 @@ struct Operations {
   /// Losses of rows of logits [rows, V]; with `gradient`, logits become softmax − one-hot, as `shape` has it. Negative targets: 0.
   void (*cross_entropy)(Tensor& logits, const Tensor& targets, const Tensor& losses, bool gradient, const LogitShape& shape);
 
-  /// Σ x² of a contiguous tensor, in an order that neither threads nor instruction sets change. On a CPU summed in float64; on a
-  /// GPU in fp32, by a tree.
+  /// Σ x² of a contiguous tensor, in an order that neither threads nor instruction sets change. On a CPU summed in
+  /// float64; on a GPU in fp32, by a tree.
   double (*sum_of_squares)(const Tensor& x);
 
   /// One update, shadows included. Null: LibTorch's fused optimizers are used.

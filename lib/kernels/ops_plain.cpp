@@ -97,7 +97,7 @@ void bare_cross_entropy(Tensor& logits, const Tensor& targets, const Tensor& los
 }
 
 double sum_of_squares(const Tensor& x) {
-  constexpr std::int64_t kPiece = std::int64_t{1} << 22;   // numbers that are widened at a time
+  constexpr std::int64_t kPiece = std::int64_t{1} << 22;  // numbers that are widened at a time
   const Tensor flat = x.reshape({-1});
   double sum = 0;
   for (std::int64_t first = 0; first < flat.numel(); first += kPiece) {

@@ -81,7 +81,7 @@ Tensor attend(encodings::PositionalEncoding& encoding, Tensor q, Tensor k, Tenso
   if (pass.largest_logit != nullptr) {
     const double largest = matrices.logits.max().item<double>();
     double& so_far = *pass.largest_logit;
-    if (context.layer == 0 || !(largest <= so_far || std::isnan(so_far))) so_far = largest;   // NaN of any layer stays
+    if (context.layer == 0 || !(largest <= so_far || std::isnan(so_far))) so_far = largest;  // NaN of any layer stays
   }
   return mixed;
 }
@@ -114,9 +114,8 @@ class LlamaBlock final : public Block {
     const Tensor mixed = gated(
         attend(encoding, std::move(projected.q), std::move(projected.k), std::move(projected.v), context, pass), projected.normed,
         gate_);
-    const Tensor x = pass.dropped
-                         ? projected.residual + pass.dropped(linear(mixed.transpose(1, 2).flatten(2), output_))
-                         : project_residual(projected.residual, mixed, output_);
+    const Tensor x = pass.dropped ? projected.residual + pass.dropped(linear(mixed.transpose(1, 2).flatten(2), output_))
+                                  : project_residual(projected.residual, mixed, output_);
     const bool reads_y = reads_feed_forward(pass.encoding, context);
     if (!pass.dropped && !reads_y) return feed_forward(x, feed_forward_norm_, gate_up_, down_, shape_.eps);
     const FeedForwardParts out = feed_forward_parts(x, feed_forward_norm_, gate_up_, down_, shape_.eps);

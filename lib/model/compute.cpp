@@ -47,14 +47,15 @@ const char* isa_name(Isa isa) {
 constexpr const char* kMisleading[] = {
     "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "ATEN_*", "ONEDNN_*", "DNNL_*", "GLIBC_TUNABLES",
     // LibTorch's
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_BLAS_PREFER_CUBLASLT", "TORCH_CUBLASLT_UNIFIED_WORKSPACE", "TORCH_CUDNN_*",
-    "TORCH_LINALG_PREFER_CUSOLVER", "TORCH_LINEAR_FLATTEN_3D", "TORCH_MKLDNN_*", "PYTORCH_TUNABLEOP_*",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "TORCH_BLAS_PREFER_CUBLASLT", "TORCH_CUBLASLT_UNIFIED_WORKSPACE",
+    "TORCH_CUDNN_*", "TORCH_LINALG_PREFER_CUSOLVER", "TORCH_LINEAR_FLATTEN_3D", "TORCH_MKLDNN_*", "PYTORCH_TUNABLEOP_*",
     // NVIDIA's
     "CUBLAS_*", "CUBLASLT_*", "CUDNN_*", "NVIDIA_TF32_OVERRIDE",
     // The order of NCCL's sums. Its other variables say how machines are wired, and stay.
-    "NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_CHUNK_SIZE", "NCCL_LL_BUFFSIZE", "NCCL_LL128_BUFFSIZE",
-    "NCCL_LL128_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_CTAS",
-    "NCCL_MAX_CTAS", "NCCL_NCHANNELS_PER_NET_PEER", "NCCL_NVLS_*", "NCCL_COLLNET_*", "NCCL_TUNER_*"};
+    "NCCL_ALGO", "NCCL_PROTO", "NCCL_NTHREADS", "NCCL_BUFFSIZE", "NCCL_CHUNK_SIZE", "NCCL_LL_BUFFSIZE",
+    "NCCL_LL128_BUFFSIZE", "NCCL_LL128_NTHREADS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NRINGS",
+    "NCCL_MAX_NRINGS", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_NCHANNELS_PER_NET_PEER", "NCCL_NVLS_*", "NCCL_COLLNET_*",
+    "NCCL_TUNER_*"};
 
 /// The name of a variable that holds the number of the process that has prepared itself: executing a program keeps it.
 constexpr const char* kMarker = "PE_COMPUTE_PREPARED";
@@ -75,8 +76,8 @@ void tell_of_removed(const std::string& program, const std::vector<std::string>&
   if (removed.empty() || !support::own_ranks().is_first()) return;
   std::string text;
   for (const std::string& name : removed) text += cat(text.empty() ? "" : ", ", name, "=", std::getenv(name.c_str()));
-  std::fprintf(stderr, "%s: left out of the environment, since it would change what libraries compute: %s\n", program.c_str(),
-               text.c_str());
+  std::fprintf(stderr, "%s: left out of the environment, since it would change what libraries compute: %s\n",
+               program.c_str(), text.c_str());
 }
 
 /// How often a thread of OpenMP looks whether the others have come before it sleeps: some ten microseconds, which the parts of
@@ -111,11 +112,10 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
   v.field("ranks", ranks,
           "Processes that share a batch. auto: one per GPU; by hand those that mpirun or srun started; else 1.",
           {.min = 1, .max = 65536});
-  v.field(
-      "micro_batch", micro_batch,
-      "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU; on cuda the largest "
-      "divisor of that part with at most 32,768 tokens.",
-      {.unit = "sequences", .min = 1, .max = 1 << 24});
+  v.field("micro_batch", micro_batch,
+          "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU; on cuda "
+          "the largest divisor of that part with at most 32,768 tokens.",
+          {.unit = "sequences", .min = 1, .max = 1 << 24});
   v.field("rank_timeout", rank_timeout, "How long a rank waits for the others in one exchange before it gives up.",
           {.unit = "s", .min = 0.1, .max = 1e7, .hashed = false});
 }
@@ -206,15 +206,18 @@ std::vector<std::string> environment_of(const ComputeConfig& config) {
 }
 
 bool misleads_libraries(std::string_view name) {
-  if (name.find("_LOG") != std::string_view::npos) return false;   // what they say does not change what they compute
-  return std::any_of(std::begin(kMisleading), std::end(kMisleading), [&](const char* pattern) { return matches(name, pattern); });
+  if (name.find("_LOG") != std::string_view::npos) return false;  // what they say does not change what they compute
+  return std::any_of(std::begin(kMisleading), std::end(kMisleading),
+                     [&](const char* pattern) { return matches(name, pattern); });
 }
 
 Json nccl_settings() {
   Json settings = Json::object();
   for (const std::string& name : environment_names()) {
-    const bool wiring_alone = name.starts_with("NCCL_DEBUG") || name == "NCCL_SOCKET_IFNAME" || name.starts_with("NCCL_IB_");
-    if (name.starts_with("NCCL_") && !wiring_alone && !misleads_libraries(name)) settings[name] = std::getenv(name.c_str());
+    const bool wiring_alone =
+        name.starts_with("NCCL_DEBUG") || name == "NCCL_SOCKET_IFNAME" || name.starts_with("NCCL_IB_");
+    if (name.starts_with("NCCL_") && !wiring_alone && !misleads_libraries(name))
+      settings[name] = std::getenv(name.c_str());
   }
   return settings;
 }
@@ -273,7 +276,7 @@ void prepare(const Json& config, int argc, char** argv) {
   }
   const char* marker = std::getenv(kMarker);
   const std::string own = std::to_string(::getpid());
-  const bool is_prepared = marker != nullptr && marker == own;   // one of a user, or of a parent, says nothing
+  const bool is_prepared = marker != nullptr && marker == own;  // one of a user, or of a parent, says nothing
   if ((differs || !surplus.empty()) && !is_prepared) {
     tell_of_removed(argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "stage", surplus);
     for (const std::string& name : surplus) unsetenv(name.c_str());

@@ -20,9 +20,9 @@ enum class Kernels { kFused, kPlain };
 enum class Determinism { kAuto, kOn, kOff };
 
 /// The group `compute`. What is `auto` is resolved when a pipeline is planned; a stage run by hand resolves it alone
-/// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), deterministic, one thread, one rank, micro-batches of
-/// the whole batch (on cuda of at most 32,768 tokens). Under mpirun, srun or torchrun, ranks are the processes that were
-/// started.
+/// (`resolve`): cpu, the machine's instruction sets, fp32 (bf16 on cuda), deterministic, one thread, one rank,
+/// micro-batches of the whole batch (on cuda of at most 32,768 tokens). Under mpirun, srun or torchrun, ranks are the
+/// processes that were started.
 struct ComputeConfig {
   DeviceKind device = DeviceKind::kAuto;
   Isa isa = Isa::kAuto;
@@ -37,10 +37,10 @@ struct ComputeConfig {
   void describe(support::FieldVisitor& v);
 };
 
-/// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. @throws ConfigError for settings that
-/// exclude each other: bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx without bf16,
-/// `deterministic: off` on a CPU, a batch that ranks and micro-batches do not divide.
-/// A rank's part of a batch is `batch` / ranks sequences, its micro-batches divide that.
+/// The same without `auto`; `batch` is the sequences of a step, `length` the tokens of one. @throws ConfigError for
+/// settings that exclude each other: bf16 on a CPU with plain kernels or narrower instruction sets than avx512, amx
+/// without bf16, `deterministic: off` on a CPU, a batch that ranks and micro-batches do not divide. A rank's part of a
+/// batch is `batch` / ranks sequences, its micro-batches divide that.
 ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch = 1, std::int64_t length = 1);
 
 /// Why `batch` sequences cannot be shared by so many ranks in micro-batches of that size; empty when they can. A
@@ -49,16 +49,18 @@ std::string why_not_divided(std::int64_t batch, std::int64_t ranks, std::optiona
                             const std::string& what = "the batch");
 
 /// For StageInfo::prepare: reads the group `compute` of a stage's config and makes this process compute as it says,
-/// whatever its environment was. Variables of `environment_of` are set; those that `misleads_libraries` knows are removed, and
-/// a line on standard error names them. Libraries read them when loaded, so the program re-executes itself once where they
-/// differ. Threads and deterministic kernels follow.
+/// whatever its environment was. Variables of `environment_of` are set; those that `misleads_libraries` knows are
+/// removed, and a line on standard error names them. Libraries read them when loaded, so the program re-executes itself
+/// once where they differ. Threads and deterministic kernels follow.
 void prepare(const Json& config, int argc, char** argv);
 
 /// Whether a variable of that name changes what libraries compute, or how they share it out: OMP_*, MKL_*, CUBLAS_*,
-/// NCCL_PROTO and others, but none that asks for a log. Other variables of NCCL, which say how machines are wired, do not.
+/// NCCL_PROTO and others, but none that asks for a log. Other variables of NCCL, which say how machines are wired, do
+/// not.
 bool misleads_libraries(std::string_view name);
 
-/// Variables of NCCL that stay and may still change the order of its sums, for a fingerprint: {"NCCL_P2P_DISABLE": "1"}.
+/// Variables of NCCL that stay and may still change the order of its sums, for a fingerprint: {"NCCL_P2P_DISABLE":
+/// "1"}.
 Json nccl_settings();
 
 /// What the environment must hold for a config, in the order "NAME=value"; for tests and records.
@@ -67,9 +69,9 @@ std::vector<std::string> environment_of(const ComputeConfig& config);
 /// Threads of this process, which is deterministic from here on, without touching the environment. Tests use it.
 void set_threads(std::int64_t threads);
 
-/// Whether LibTorch computes the same from run to run; products of fp32 are never in TF32. Where it does not, cuDNN's attention
-/// comes first among LibTorch's forms on a GPU; the order of forms is LibTorch's own otherwise. The device that was opened last
-/// decides (model/device.h).
+/// Whether LibTorch computes the same from run to run; products of fp32 are never in TF32. Where it does not, cuDNN's
+/// attention comes first among LibTorch's forms on a GPU; the order of forms is LibTorch's own otherwise. The device
+/// that was opened last decides (model/device.h).
 void set_deterministic(bool on);
 
 }  // namespace pe::model

@@ -147,7 +147,7 @@ Json cublas_version() {
   const auto function = loaded_function<int(int, int*)>("cublasGetProperty");
   if (function == nullptr) return nullptr;
   Json parts = Json::array();
-  for (const int property : {0, 1, 2}) {   // major, minor and patch level
+  for (const int property : {0, 1, 2}) {  // major, minor and patch level
     int value = 0;
     if (function(property, &value) != 0) return nullptr;
     parts.push_back(value);
@@ -173,7 +173,7 @@ Json cuda_versions(at::Device device, bool several_ranks) {
 }  // namespace
 
 bool runs_from_ptx(int major, int minor) {
-  return major != 8 && !(major == 9 && minor == 0);   // lib/cuda/meson.build: sm_80, which all of 8.x runs, and sm_90a
+  return major != 8 && !(major == 9 && minor == 0);  // lib/cuda/meson.build: sm_80, which all of 8.x runs, and sm_90a
 }
 
 Json fingerprint(const ComputeConfig& compute, at::Device device) {
@@ -185,7 +185,7 @@ Json fingerprint(const ComputeConfig& compute, at::Device device) {
                {"isa", at::get_cpu_capability()},
                {"mkl", at::get_mkl_version()},
                {"onednn", at::get_mkldnn_version()},
-               {"libc", gnu_get_libc_version()},   // its exp and log are of our kernels, too
+               {"libc", gnu_get_libc_version()},  // its exp and log are of our kernels, too
                {"threads", compute.threads.value_or(1)}};
   if (compute.kernels == Kernels::kPlain) json["kernels"] = "plain";
   if (compute.deterministic == Determinism::kOff) json["deterministic"] = false;

@@ -23,8 +23,8 @@ std::string device_name(at::Device device);
 /// What activations are held in: bf16 on a GPU that computes in bf16, else fp32.
 at::ScalarType compute_type(const ComputeConfig& compute);
 
-/// Whether kernels of the plug-in for a GPU of that compute capability are compiled by the driver, whose version then decides
-/// their bits.
+/// Whether kernels of the plug-in for a GPU of that compute capability are compiled by the driver, whose version then
+/// decides their bits.
 bool runs_from_ptx(int major, int minor);
 
 /// What decides the bits that this process computes, beside config and inputs: LibTorch and the libraries below it, the

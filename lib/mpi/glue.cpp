@@ -22,7 +22,7 @@ int told(int status, char* problem, std::size_t size) {
 
 int open(int* rank, int* count, char* problem, std::size_t size) {
   int provided = MPI_THREAD_SINGLE, status = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-  if (status == MPI_SUCCESS && provided < MPI_THREAD_FUNNELED) {   // MPI's constants are in rising order
+  if (status == MPI_SUCCESS && provided < MPI_THREAD_FUNNELED) {  // MPI's constants are in rising order
     std::strncpy(problem, "this MPI cannot be used by a process of several threads (MPI_THREAD_FUNNELED)", size - 1);
     problem[size - 1] = 0;
     MPI_Finalize();

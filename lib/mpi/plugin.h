@@ -1,6 +1,6 @@
 /// @file
-/// The MPI plug-in (`pe-mpi.so`) as programs that do not link MPI see it: a table of functions (support/plugin.h). All calls
-/// come from one thread.
+/// The MPI plug-in (`pe-mpi.so`) as programs that do not link MPI see it: a table of functions (support/plugin.h). All
+/// calls come from one thread.
 #pragma once
 
 #include <cstddef>

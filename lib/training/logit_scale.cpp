@@ -63,7 +63,8 @@ double slope_of(const std::vector<ScaleFit>& fits, std::int64_t train_length) {
   return below == 0 ? 0 : above / below;
 }
 
-void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows, artifact::Workspace& workspace) {
+void fit_logit_scale(const Run& run, const data::TokenDataset& dataset, std::int64_t windows,
+                     artifact::Workspace& workspace) {
   const std::int64_t trained = run.model.config().length;
   std::vector<ScaleFit> fits;
   for (int i = 0; i <= 10; ++i) {

@@ -431,7 +431,7 @@ class Loop {
         if (flat.numel() > 0) ranks_.broadcast(flat);
       }
     }
-    if (!ranks_.is_first()) run_.model.after_step();   // products read copies of the values, of a new training too
+    if (!ranks_.is_first()) run_.model.after_step();  // products read copies of the values, of a new training too
     buckets_.emplace(run_.model, ranks_);
   }
 

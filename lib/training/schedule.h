@@ -33,12 +33,12 @@ std::int64_t share_of_steps(double share, std::int64_t steps);
 /// The steps of a decay.
 struct DecaySpan {
   std::int64_t begin = 0;
-  std::int64_t end = 0;   ///< one past the last
+  std::int64_t end = 0;  ///< one past the last
   std::int64_t steps() const { return end - begin; }
 };
 
-/// A decay that ends at the share `end` of `horizon` steps, of which it takes the share `share`. It begins at end · (1 − share)
-/// of the horizon, rounded once: at the step of a snapshot of that share.
+/// A decay that ends at the share `end` of `horizon` steps, of which it takes the share `share`. It begins at end · (1
+/// − share) of the horizon, rounded once: at the step of a snapshot of that share.
 DecaySpan decay_span(double end, double share, std::int64_t horizon);
 
 struct Schedule {

@@ -17,7 +17,8 @@ Schedule schedule_of(const TrainSettings& settings) {
   schedule.final_share = settings.final_share;
   schedule.warmup = settings.warmup_share > 0 ? share_of_steps(settings.warmup_share, steps) : settings.warmup_steps;
   schedule.end = steps;
-  schedule.decay_begin = settings.schedule == ScheduleKind::kWsd ? decay_span(1, settings.decay_share, steps).begin : steps;
+  schedule.decay_begin =
+      settings.schedule == ScheduleKind::kWsd ? decay_span(1, settings.decay_share, steps).begin : steps;
   return schedule;
 }
 

@@ -293,7 +293,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_a_long_text_in_bf16_do_not_suffer_from_its_str
     return evaluate(*encoding, own, Span::whole(1, 512), {.route = Route::kChunked, .chunk_rows = rows}).gradients;
   };
   const auto whole = gradients(at::kBFloat16, 512), strips = gradients(at::kBFloat16, 8);
-  for (std::size_t input = 1; input < 4; ++input) {   // of q, k and v
+  for (std::size_t input = 1; input < 4; ++input) {  // of q, k and v
     const double difference = relative_difference(strips[input].to(at::kDouble), whole[input].to(at::kDouble));
     BOOST_TEST(difference <= 2.0 / 256, "input " << input << ": " << difference);
   }
@@ -307,7 +307,7 @@ BOOST_AUTO_TEST_CASE(a_pass_of_fire_keeps_the_effective_length_that_it_began_wit
   for (const Parameter& parameter : fire->parameters()) {
     if (parameter.short_name == "length_multiplier") Tensor(parameter.value).detach().fill_(2);
   }
-  BOOST_TEST((fire->traits(Span::whole(1, 12)).bias == BiasKind::kToeplitz));   // nobody has begun
+  BOOST_TEST((fire->traits(Span::whole(1, 12)).bias == BiasKind::kToeplitz));  // nobody has begun
   State after = begin_pass(*fire, Span::whole(1, 12));
   BOOST_TEST((fire->traits(after.span).bias == BiasKind::kToeplitz));
   BOOST_TEST((fire->traits(before.span).bias == BiasKind::kPairwise));

@@ -342,12 +342,14 @@ BOOST_AUTO_TEST_CASE(an_environment_that_misleads_libraries_is_left_out_and_told
   const Captured first = capture(plain.command({}));
   BOOST_REQUIRE_MESSAGE(first.status.code == 0, first.err);
   BOOST_TEST(first.err.find("left out of the environment") == std::string::npos, first.err);
-  const Captured second = capture(misled.command({}, {"env", "PE_COMPUTE_PREPARED=1", "OMP_NUM_THREADS=3", "MKL_CBWR=AVX2",
-                                                      "ATEN_CPU_CAPABILITY=avx2", "OMP_THREAD_LIMIT=1", "NCCL_DEBUG=WARN", "NCCL_PROTO=LL",
-                                                      "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2_Usable,-FMA_Usable"}));
+  const Captured second =
+      capture(misled.command({}, {"env", "PE_COMPUTE_PREPARED=1", "OMP_NUM_THREADS=3", "MKL_CBWR=AVX2",
+                                  "ATEN_CPU_CAPABILITY=avx2", "OMP_THREAD_LIMIT=1", "NCCL_DEBUG=WARN", "NCCL_PROTO=LL",
+                                  "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2_Usable,-FMA_Usable"}));
   BOOST_REQUIRE_MESSAGE(second.status.code == 0, second.err);
-  CHECK_HAS(second.err, "pe-train: left out of the environment, since it would change what libraries compute: "
-                        "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2_Usable,-FMA_Usable, NCCL_PROTO=LL, OMP_THREAD_LIMIT=1\n");
+  CHECK_HAS(second.err,
+            "pe-train: left out of the environment, since it would change what libraries compute: "
+            "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2_Usable,-FMA_Usable, NCCL_PROTO=LL, OMP_THREAD_LIMIT=1\n");
   BOOST_TEST(misled.digests() == plain.digests());
 }
 

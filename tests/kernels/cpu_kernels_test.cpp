@@ -158,7 +158,8 @@ BOOST_AUTO_TEST_CASE(every_instruction_set_gives_the_bits_of_one_sum_of_squares)
     const double portable = table_for("DEFAULT").sum_of_squares(values.data_ptr<float>(), count);
     BOOST_TEST(portable == expected, boost::test_tools::tolerance(1e-13));
     for (const std::string& set : pe::test::instruction_sets()) {
-      BOOST_TEST(table_for(set).sum_of_squares(values.data_ptr<float>(), count) == portable, set << ", " << count << " numbers");
+      BOOST_TEST(table_for(set).sum_of_squares(values.data_ptr<float>(), count) == portable,
+                 set << ", " << count << " numbers");
     }
   }
 }
@@ -169,7 +170,7 @@ BOOST_AUTO_TEST_CASE(a_sum_of_squares_is_exact_at_any_size_and_the_same_with_any
   const Tensor values = at::empty({kCount}, at::kFloat);
   float* to = values.data_ptr<float>();
   double expected = 0;
-  for (std::int64_t block = 0, i = 0; i < kCount; ++block) {   // a sum of sums of 4096, which is exact to some 1e-12
+  for (std::int64_t block = 0, i = 0; i < kCount; ++block) {  // a sum of sums of 4096, which is exact to some 1e-12
     double sum = 0;
     for (const std::int64_t end = std::min(kCount, i + 4096); i < end; ++i) {
       const std::uint64_t bits = static_cast<std::uint64_t>(i + 1) * 0x9E3779B97F4A7C15ULL;

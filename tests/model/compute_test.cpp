@@ -143,15 +143,18 @@ BOOST_AUTO_TEST_CASE(fp32_is_never_rounded_to_tf32) {
 }
 
 BOOST_AUTO_TEST_CASE(what_changes_bits_is_left_out_of_the_environment_and_what_wires_machines_is_not) {
-  for (const char* name : {"OMP_THREAD_LIMIT", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "GLIBC_TUNABLES",
-                           "CUBLASLT_WORKSPACE_SIZE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT",
-                           "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "PYTORCH_TUNABLEOP_ENABLED", "NCCL_ALGO",
-                           "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE", "NCCL_COLLNET_ENABLE"}) {
+  for (const char* name :
+       {"OMP_THREAD_LIMIT", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA",
+        "GLIBC_TUNABLES", "CUBLASLT_WORKSPACE_SIZE", "CUBLAS_EMULATE_SINGLE_PRECISION",
+        "CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "PYTORCH_TUNABLEOP_ENABLED", "NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_NVLS_ENABLE",
+        "NCCL_COLLNET_ENABLE"}) {
     BOOST_TEST(pe::model::misleads_libraries(name), name);
   }
-  for (const char* name : {"PATH", "NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_TOPO_FILE", "NCCL_CUMEM_ENABLE",
-                           "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "CUBLASLT_LOG_LEVEL", "CUDNN_LOGLEVEL_DBG", "TORCH_CPP_LOG_LEVEL",
-                           "TORCH_SHOW_CPP_STACKTRACES", "CUDA_VISIBLE_DEVICES"}) {
+  for (const char* name :
+       {"PATH", "NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_NET", "NCCL_NET_PLUGIN", "NCCL_TOPO_FILE", "NCCL_CUMEM_ENABLE",
+        "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "CUBLASLT_LOG_LEVEL", "CUDNN_LOGLEVEL_DBG", "TORCH_CPP_LOG_LEVEL",
+        "TORCH_SHOW_CPP_STACKTRACES", "CUDA_VISIBLE_DEVICES"}) {
     BOOST_TEST(!pe::model::misleads_libraries(name), name);
   }
 }
@@ -165,8 +168,10 @@ BOOST_AUTO_TEST_CASE(settings_of_nccl_that_stay_and_may_change_its_sums_are_in_t
 
 // Where no compiled kernel fits, the driver compiles one, and its version decides the bits.
 BOOST_AUTO_TEST_CASE(gpus_without_compiled_kernels_are_known) {
-  for (const auto& [major, minor] : {std::pair(8, 0), {8, 6}, {8, 9}, {9, 0}}) BOOST_TEST(!pe::model::runs_from_ptx(major, minor));
-  for (const auto& [major, minor] : {std::pair(10, 0), {10, 3}, {12, 0}}) BOOST_TEST(pe::model::runs_from_ptx(major, minor));
+  for (const auto& [major, minor] : {std::pair(8, 0), {8, 6}, {8, 9}, {9, 0}})
+    BOOST_TEST(!pe::model::runs_from_ptx(major, minor));
+  for (const auto& [major, minor] : {std::pair(10, 0), {10, 3}, {12, 0}})
+    BOOST_TEST(pe::model::runs_from_ptx(major, minor));
 }
 
 BOOST_AUTO_TEST_CASE(the_words_of_the_group_read_back) {

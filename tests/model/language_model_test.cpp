@@ -313,7 +313,8 @@ BOOST_AUTO_TEST_CASE(a_vocabulary_below_the_datas_is_refused) {
 BOOST_AUTO_TEST_CASE(logits_of_a_bf16_model_are_fp32_sums_in_losses_and_in_guesses) {
   const LanguageModel model = LanguageModel::make(small(), 3000, 3, at::kCPU, at::kBFloat16);
   const at::NoGradGuard no_gradients;
-  const Tensor head = model.groups()[1].shadow.narrow(0, model.locations()[0].offset, 3000 * 16).view({3000, 16}).to(at::kDouble);
+  const Tensor head =
+      model.groups()[1].shadow.narrow(0, model.locations()[0].offset, 3000 * 16).view({3000, 16}).to(at::kDouble);
   const Tensor hidden = model.forward(some_ids(4, 8, 3000)).flatten(0, 1) * 40;
   BOOST_REQUIRE((hidden.scalar_type() == at::kBFloat16));
   const Tensor exact = at::matmul(hidden.to(at::kDouble), head.t()), found = model.logits(hidden);
@@ -337,8 +338,9 @@ BOOST_AUTO_TEST_CASE(a_largest_logit_that_is_no_number_in_any_layer_is_none_at_t
     return found;
   };
   BOOST_TEST(std::isfinite(largest()));
-  for (const auto& parameter : model.parameters()) {   // the first layer's attention comes before it
-    if (parameter.name == "layers.0.feed_forward.down") parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
+  for (const auto& parameter : model.parameters()) {  // the first layer's attention comes before it
+    if (parameter.name == "layers.0.feed_forward.down")
+      parameter.tensor.detach().fill_(std::numeric_limits<float>::quiet_NaN());
   }
   BOOST_TEST(std::isnan(largest()));
 }

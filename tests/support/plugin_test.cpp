@@ -16,8 +16,13 @@ using namespace pe::support;
 namespace {
 
 PluginRequest mpi() {
-  return {.folder = "mpi", .name = "pe-mpi", .symbol = "pe_mpi", .layout = PE_MPI_LAYOUT, .reason = "compute.ranks is 2",
-          .if_absent = "build one", .if_unusable = "install MPI"};
+  return {.folder = "mpi",
+          .name = "pe-mpi",
+          .symbol = "pe_mpi",
+          .layout = PE_MPI_LAYOUT,
+          .reason = "compute.ranks is 2",
+          .if_absent = "build one",
+          .if_unusable = "install MPI"};
 }
 
 /// The message and the way out.
@@ -50,7 +55,7 @@ BOOST_AUTO_TEST_CASE(what_does_not_load_is_told_in_the_words_of_the_loader) {
   request.name = "pe-broken";
   const std::string text = refusal(request);
   BOOST_TEST(text.find("pe-broken.so does not load: ") != std::string::npos, text);
-  BOOST_TEST(text.find("file too short") != std::string::npos, text);   // dlerror's
+  BOOST_TEST(text.find("file too short") != std::string::npos, text);  // dlerror's
   BOOST_TEST(text.find("| install MPI") != std::string::npos, text);
 }
 
@@ -64,8 +69,8 @@ BOOST_AUTO_TEST_CASE(a_plug_in_with_another_table_is_refused_before_it_is_called
   PluginRequest request = mpi();
   request.layout = std::string(64, '0');
   const std::string text = refusal(request);
-  BOOST_TEST(text.find("is of another build: its interface is " + std::string(PE_MPI_LAYOUT).substr(0, 12) + ", expected 000000000000") !=
-                 std::string::npos,
+  BOOST_TEST(text.find("is of another build: its interface is " + std::string(PE_MPI_LAYOUT).substr(0, 12) +
+                       ", expected 000000000000") != std::string::npos,
              text);
   request = mpi();
   request.symbol = "pe_other";

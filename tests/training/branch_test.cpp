@@ -257,7 +257,8 @@ BOOST_AUTO_TEST_CASE(a_logit_scale_is_fitted_on_documents_as_the_run_reads_them)
   const data::TokenDataset dataset(data);
   for (const Json& fit : end.meta().extra["logit_scale"]["fits"]) {
     const auto loss = [&](training::Documents documents) {
-      return training::validate(unscaled.model, dataset, 6, 6, documents, nullptr, fit["length"].get<std::int64_t>())->loss;
+      return training::validate(unscaled.model, dataset, 6, 6, documents, nullptr, fit["length"].get<std::int64_t>())
+          ->loss;
     };
     const auto found = fit["unscaled_loss"].get<double>();
     BOOST_TEST(found == loss(training::Documents::kMasked), boost::test_tools::tolerance(1e-6));

@@ -197,7 +197,7 @@ BOOST_AUTO_TEST_CASE(muon_takes_the_matrices_of_blocks_and_no_taps) {
   settings.decay_on = DecayOn::kAll;
   const Optimizer optimizer(model, settings, 0);
   const auto state = optimizer.state();
-  const std::vector<std::string>& by_muon = state.back().absent;   // they have no second moments
+  const std::vector<std::string>& by_muon = state.back().absent;  // they have no second moments
   BOOST_TEST(by_muon.size() == 14U);
   int taps = 0;
   for (const auto& parameter : model.parameters()) {
@@ -290,7 +290,7 @@ BOOST_AUTO_TEST_CASE(gradients_that_are_not_finite_change_nothing) {
   BOOST_TEST(!optimizer.step(0, 0.1).finite);
   BOOST_TEST(model.groups()[0].values.equal(before));
   BOOST_TEST(optimizer.state()[0].flat[0].eq(0).all().item<bool>());
-  model.parameters()[2].tensor.grad().fill_(1e20F);   // its square is no fp32 number, as second moments are
+  model.parameters()[2].tensor.grad().fill_(1e20F);  // its square is no fp32 number, as second moments are
   BOOST_TEST(!optimizer.step(0, 0.1).finite);
   BOOST_TEST(model.groups()[0].values.equal(before));
 }

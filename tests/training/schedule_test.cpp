@@ -130,7 +130,7 @@ BOOST_AUTO_TEST_CASE(a_trunk_decays_over_the_steps_of_a_branch_with_its_budget_a
       BOOST_REQUIRE(branch.begin == share_of_steps(1 - settings.decay_share, steps));
     }
   }
-  TrainSettings settings;   // 10.5 of 15 steps
+  TrainSettings settings;  // 10.5 of 15 steps
   settings.batch = settings.length = 1;
   settings.tokens = 15;
   settings.decay_share = 0.3;

@@ -243,8 +243,8 @@ BOOST_AUTO_TEST_CASE(several_ranks_do_what_one_does_with_the_whole_batch) {
   }
 }
 
-// As real runs start: weights that nobody has drawn yet, which rank 0 alone draws or resumes, and products that read copies of
-// them in another type. With copies of nothing, a rank's first loss is ln V exactly.
+// As real runs start: weights that nobody has drawn yet, which rank 0 alone draws or resumes, and products that read
+// copies of them in another type. With copies of nothing, a rank's first loss is ln V exactly.
 BOOST_AUTO_TEST_CASE(losses_of_the_first_steps_are_those_of_one_rank_in_fp32_and_bf16_fresh_and_resumed) {
   const TempFolder folder;
   const auto data = write_shards(folder / "data");
@@ -259,7 +259,8 @@ BOOST_AUTO_TEST_CASE(losses_of_the_first_steps_are_those_of_one_rank_in_fp32_and
       const auto place = folder / (std::string(c10::toString(type)) + std::to_string(ranks));
       const auto run = [&] {
         const Ended ended = train_with(ranks, config, place, data, [&](std::int64_t, training::Run& one) {
-          one.model = model::LanguageModel::make(one.model.config(), kVocabulary, 42, at::kCPU, type, model::Weights::kLater);
+          one.model =
+              model::LanguageModel::make(one.model.config(), kVocabulary, 42, at::kCPU, type, model::Weights::kLater);
         });
         for (const std::string& text : ended.thrown) BOOST_TEST(text == "");
         return artifact::read_metrics(place / "rank0/metrics.h5").at("steps").reals("loss");
@@ -267,14 +268,15 @@ BOOST_AUTO_TEST_CASE(losses_of_the_first_steps_are_those_of_one_rank_in_fp32_and
       losses[ranks] = run();
       const std::string fresh = support::read_file(place / "rank0/model.h5");
       std::filesystem::remove(place / "rank0/model.h5");
-      const auto resumed = run();   // from step 16
+      const auto resumed = run();  // from step 16
       BOOST_TEST(resumed == losses[ranks], boost::test_tools::per_element());
       BOOST_TEST((support::read_file(place / "rank0/model.h5") == fresh), ranks << " ranks, resumed");
       BOOST_TEST_REQUIRE(losses[ranks].size() == 20U);
       for (std::size_t step = 0; step < 20; ++step) {
         const double alone = losses[1][step], apart = std::abs(losses[ranks][step] / alone - 1);
-        BOOST_TEST(apart <= (step == 0 ? first : later), c10::toString(type) << ", " << ranks << " ranks, step " << step << ": "
-                                                                             << losses[ranks][step] << " and " << alone);
+        BOOST_TEST(apart <= (step == 0 ? first : later), c10::toString(type)
+                                                             << ", " << ranks << " ranks, step " << step << ": "
+                                                             << losses[ranks][step] << " and " << alone);
       }
     }
     BOOST_TEST(std::abs(losses[1][0] - std::log(kVocabulary)) > 1e-3);

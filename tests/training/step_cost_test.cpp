@@ -181,7 +181,8 @@ BOOST_AUTO_TEST_CASE(a_step_on_the_cpu) {
 
 BOOST_AUTO_TEST_CASE(dropout_asks_for_no_zeros) {
   const Cost two = of_model("rope", 2, 0.1), three = of_model("rope", 3, 0.1);
-  for (const char* zeros : {"aten::zeros", "aten::zero_", "aten::zeros_like"}) BOOST_TEST(three.count(zeros) == two.count(zeros), zeros);
+  for (const char* zeros : {"aten::zeros", "aten::zero_", "aten::zeros_like"})
+    BOOST_TEST(three.count(zeros) == two.count(zeros), zeros);
 }
 
 BOOST_AUTO_TEST_CASE(a_layer_by_the_plug_in) {

@@ -126,8 +126,8 @@ struct Span {
   /// Undefined: counted from first_position, which must be 0 otherwise. An encoding that maps positions ignores it.
   Tensor positions;
   at::Device device = at::kCPU;
-  /// FIRE's effective length by the weights that the pass began with, of each member that has one: `begin` enters it, so that a
-  /// pass reads weights of a GPU once. A span without it asks the weights.
+  /// FIRE's effective length by the weights that the pass began with, of each member that has one: `begin` enters it,
+  /// so that a pass reads weights of a GPU once. A span without it asks the weights.
   std::map<const PositionalEncoding*, double> effective_lengths;
 
   static Span whole(std::int64_t batch, std::int64_t rows) { return {.batch = batch, .queries = rows, .keys = rows}; }

@@ -28,7 +28,7 @@ Tensor powered(const Tensor& above, double alpha) {
 /// less 1, where it is at least 1, rise to τ and never pass it.
 Tensor entmax_weights(const Tensor& logits, double alpha) {
   constexpr int kMostSteps = 200;
-  const int between = logits.is_cuda() ? 8 : 1;   // steps from one look at the rise to the next, which waits for a GPU
+  const int between = logits.is_cuda() ? 8 : 1;  // steps from one look at the rise to the next, which waits for a GPU
   const double close = logits.scalar_type() == at::kDouble ? 1e-15 : 1e-7;
   const Tensor z = (logits - logits.amax({-1}, true)) * (alpha - 1);   // at most 0
   Tensor tau = at::full_like(z.narrow(-1, 0, 1), -1.0);

@@ -49,7 +49,7 @@ class FireFamily : public PositionalEncoding {
   Tensor length(const Layer& layer) const;
   Tensor by_distance(const Layer& layer, std::int64_t n) const;   ///< [H,n], for queries that are not beyond L
 
-  double effective_length(const Span& span) const;   ///< the least of all layers
+  double effective_length(const Span& span) const;  ///< the least of all layers
   /// Positions of the first and the last query row, where positions of a document follow each other.
   std::pair<double, double> query_range(const Rows& rows) const;
 

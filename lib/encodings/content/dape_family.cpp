@@ -9,8 +9,8 @@ constexpr std::int64_t kDapeHidden = 32;
 constexpr std::size_t kDapeInputs = 4;
 constexpr double kDapeSlope = 0.01;   // of the leaky rectifier
 
-/// A convolution along the keys, [B,C,rows,keys] → [B,D,rows,keys]: a product for each tap, shifted, and summed in the order of
-/// the taps. A library's convolution chooses its order of sums, and on a GPU its precision, by itself.
+/// A convolution along the keys, [B,C,rows,keys] → [B,D,rows,keys]: a product for each tap, shifted, and summed in the
+/// order of the taps. A library's convolution chooses its order of sums, and on a GPU its precision, by itself.
 Tensor along_keys(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   const std::int64_t taps = weight.dim() == 4 ? weight.size(-1) : 1, outputs = weight.size(0), inputs = weight.size(1);
   const std::int64_t batch = x.size(0), rows = x.size(2), keys = x.size(3);

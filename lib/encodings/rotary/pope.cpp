@@ -65,7 +65,7 @@ class Pope : public Rotary {
 
   void begin(State& state) override {
     if (channels_ == 0 || (at::GradMode::is_enabled() && delta_.front().requires_grad())) return;
-    at::NoGradGuard no_grad;   // one look at all layers, since each waits for a GPU
+    at::NoGradGuard no_grad;  // one look at all layers, since each waits for a GPU
     state.numbers["pope.shifted"] = at::any(at::stack(delta_).ne(0)).item<bool>() ? 1 : 0;
   }
 

@@ -11,11 +11,12 @@ namespace {
 
 bool is_auto(const Json& value) { return value.is_null() || (value.is_string() && value == "auto"); }
 
-/// Sequences of a step, or tokens of one, where the stage's own config says: a factor of its trajectory, else a field of that
-/// name. 0: it does not say.
+/// Sequences of a step, or tokens of one, where the stage's own config says: a factor of its trajectory, else a field
+/// of that name. 0: it does not say.
 std::int64_t factor_of(const StageDescription& stage, const Json& config, std::size_t which, const std::string& name) {
   std::string key;
-  if (stage.trajectory && stage.trajectory->tokens_per_step.size() > which) key = stage.trajectory->tokens_per_step[which];
+  if (stage.trajectory && stage.trajectory->tokens_per_step.size() > which)
+    key = stage.trajectory->tokens_per_step[which];
   for (const std::string& candidate : {key, "train." + name, name}) {
     if (candidate.empty()) continue;
     const Json* value = find_value(config, candidate);
@@ -55,7 +56,7 @@ void resolve_compute(const StageDescription& stage, const Resources& resources, 
   resolve("micro_batch", [&](const auto&) -> Json {
     const std::int64_t whole = factor_of(stage, config, 0, "batch"), length = factor_of(stage, config, 1, "length"),
                        batch = whole % ranks == 0 ? whole / ranks : whole;  // of a rank
-    if (batch <= 0 || (cuda && length <= 0)) return Json();   // the stage asks the model that it continues
+    if (batch <= 0 || (cuda && length <= 0)) return Json();  // the stage asks the model that it continues
     return Json(cuda ? support::gpu_micro_batch(batch, length) : batch);
   });
   resolve("isa", [&](const support::Field& field) -> Json {

@@ -272,10 +272,9 @@ void LocalRunner::signal(std::uint64_t ticket, int signal) {
 
 std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage) {
   static constexpr std::string_view kNames[] = {
-      "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH",
-      "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
-      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY",
-      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "XDG_CACHE_HOME", "PE_DOWNLOADS"};
+      "PATH",          "HOME",         "TMPDIR",         "LD_LIBRARY_PATH", "http_proxy",  "https_proxy", "ftp_proxy",
+      "all_proxy",     "no_proxy",     "HTTP_PROXY",     "HTTPS_PROXY",     "FTP_PROXY",   "ALL_PROXY",   "NO_PROXY",
+      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "XDG_CACHE_HOME",  "PE_DOWNLOADS"};
   static constexpr std::string_view kSecrets[] = {"HF_TOKEN", "HF_TOKEN_PATH"};
   static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_"};
   std::vector<std::string> environment;

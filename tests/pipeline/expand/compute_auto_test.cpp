@@ -13,8 +13,8 @@ using namespace pe::pipeline;   // NOLINT
 
 namespace {
 
-Json resolved(const Resources& resources, const std::string& isa = "avx2", Json compute = Json::object(), std::size_t which = 2,
-              std::int64_t batch = 512, std::int64_t length = 1024) {
+Json resolved(const Resources& resources, const std::string& isa = "avx2", Json compute = Json::object(),
+              std::size_t which = 2, std::int64_t batch = 512, std::int64_t length = 1024) {
   const StageDescription stage = parse_description(test::stage_documents().at(which), "x");
   Json config = support::defaults(stage.fields);
   config["compute"].update(compute);
@@ -38,9 +38,13 @@ BOOST_AUTO_TEST_CASE(with_gpus_it_is_cuda_in_bf16) {
   Resources resources;
   resources.cpus = 8;
   resources.gpus = 2;
-  BOOST_TEST(resolved(resources, "avx512") == Json({{"device", "cuda"}, {"isa", "avx512"}, {"dtype", "bf16"}, {"threads", 4},
-                                                    {"ranks", 2}, {"micro_batch", 32}}));
-  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 96)["micro_batch"] == 24);   // the largest divisor up to 32
+  BOOST_TEST(resolved(resources, "avx512") == Json({{"device", "cuda"},
+                                                    {"isa", "avx512"},
+                                                    {"dtype", "bf16"},
+                                                    {"threads", 4},
+                                                    {"ranks", 2},
+                                                    {"micro_batch", 32}}));
+  BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 96)["micro_batch"] == 24);  // the largest divisor up to 32
   BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 192)["micro_batch"] == 32);
   BOOST_TEST(resolved(resources, "avx2", Json::object(), 2, 24)["micro_batch"] == 12);   // a rank's half
 }
@@ -52,15 +56,23 @@ BOOST_AUTO_TEST_CASE(micro_batches_of_a_gpu_count_tokens) {
   const auto of = [&](std::int64_t batch, std::int64_t length) {
     return resolved(resources, "avx2", Json::object(), 2, batch, length)["micro_batch"].get<std::int64_t>();
   };
-  for (const auto& [batch, length, expected] : {std::array<std::int64_t, 3>{512, 1024, 32}, {128, 4096, 8}, {32, 8192, 4}, {48, 4096, 8},
-                                               {4, 65'536, 1}, {512, 256, 128}, {64, 16, 64}, {7, 4096, 7}, {11, 4096, 1}}) {
+  for (const auto& [batch, length, expected] : {std::array<std::int64_t, 3>{512, 1024, 32},
+                                                {128, 4096, 8},
+                                                {32, 8192, 4},
+                                                {48, 4096, 8},
+                                                {4, 65'536, 1},
+                                                {512, 256, 128},
+                                                {64, 16, 64},
+                                                {7, 4096, 7},
+                                                {11, 4096, 1}}) {
     BOOST_TEST_CONTEXT(batch << " x " << length) {
       BOOST_TEST(of(batch, length) == expected);
-      BOOST_TEST(support::gpu_micro_batch(batch, length) == expected);   // that of a stage by hand
+      BOOST_TEST(support::gpu_micro_batch(batch, length) == expected);  // that of a stage by hand
       BOOST_TEST((expected == 1 || expected * length <= 32'768));
     }
   }
-  BOOST_TEST(resolved(resources, "avx2", Json::object(), 3)["micro_batch"].is_null());   // by the model that it continues
+  BOOST_TEST(
+      resolved(resources, "avx2", Json::object(), 3)["micro_batch"].is_null());  // by the model that it continues
 }
 
 BOOST_AUTO_TEST_CASE(a_share_of_a_gpu_is_cuda_with_one_rank) {

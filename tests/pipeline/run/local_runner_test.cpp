@@ -137,14 +137,15 @@ BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   BOOST_TEST(!has("HF_TOKEN=secret"));   // for those who fetch alone
   BOOST_TEST(has("SSL_CERT_FILE=/etc/own.pem"));
   BOOST_TEST(has("CURL_CA_BUNDLE=/etc/own.pem"));
-  BOOST_TEST(has("NCCL_P2P_DISABLE=1"));   // how machines are wired; a stage leaves out what changes sums
+  BOOST_TEST(has("NCCL_P2P_DISABLE=1"));  // how machines are wired; a stage leaves out what changes sums
   BOOST_TEST(has("LANG=C.UTF-8"));
   BOOST_TEST(has("CUDA_VISIBLE_DEVICES=0,2"));
   for (const std::string& entry : environment) {
     BOOST_TEST(entry.rfind("OMP_", 0) != 0u);
     BOOST_TEST(entry.rfind("PE_", 0) != 0u);
   }
-  for (const char* name : {"OMP_NUM_THREADS", "HF_TOKEN", "SSL_CERT_FILE", "CURL_CA_BUNDLE", "NCCL_P2P_DISABLE"}) ::unsetenv(name);
+  for (const char* name : {"OMP_NUM_THREADS", "HF_TOKEN", "SSL_CERT_FILE", "CURL_CA_BUNDLE", "NCCL_P2P_DISABLE"})
+    ::unsetenv(name);
 }
 
 BOOST_AUTO_TEST_CASE(an_attempt_whose_process_lives_is_an_orphan_until_it_is_gone) {
