@@ -22,7 +22,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"stage", {"cli", "artifact", "support"}},
     {"pipeline", {"artifact", "support"}},
     {"commands", {"pipeline", "report", "cli", "artifact", "statistics", "support"}},
-    {"data", {"artifact", "support"}},
+    {"data", {"artifact", "support", "sentencepiece"}},
     {"report", {"schema", "artifact", "statistics", "support"}},
     {"kernels", {"support", "cuda"}},
     {"encodings", {"kernels", "support", "cuda"}},
@@ -33,6 +33,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"handbook", {"encodings", "report", "artifact", "support"}},
     {"cuda", {}},
     {"mpi", {}},
+    {"sentencepiece", {}},
 };
 
 /// A room is a folder below lib/FOLDER, "" what lies in lib/FOLDER itself; each may see itself and the rooms that it
@@ -104,7 +105,7 @@ const std::map<std::string, std::set<std::string>> kThirdParty = {
     {"Random123/", {"support"}},
     {"CLI/", {"cli"}},
     {"hdf5", {"artifact"}},
-    {"sentencepiece", {"data"}},
+    {"sentencepiece_", {"sentencepiece"}},
     {"arrow/", {"data"}},
     {"parquet/", {"data"}},
     {"zlib", {"data"}},

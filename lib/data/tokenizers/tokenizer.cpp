@@ -3,14 +3,13 @@
 #include "data/tokenizers/byte_level_bpe.h"
 #include "data/tokenizers/symbol_tokenizer.h"
 
-#include <sentencepiece_processor.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <optional>
 
+#include "data/tokenizers/sentencepiece_library.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/sentencepiece_words.h"
 #include "support/error.h"
@@ -37,20 +36,19 @@ std::uint16_t bytes_of_piece(std::string_view piece) {
 class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string model, const std::string& where) : where_(where), parsed_(parse_model(model, where)) {
-    const auto status = processor_.LoadFromSerializedProto(model);
-    if (!status.ok()) {
-      throw ArtifactError(cat(quote(where), ": sentencepiece does not accept the model: ", status.ToString()));
-    }
-    if (static_cast<std::size_t>(processor_.GetPieceSize()) != parsed_.pieces.size()) {
+    std::string problem;
+    loaded_ = sentencepiece_library().load(model, problem);
+    if (loaded_ == nullptr) throw ArtifactError(cat(quote(where), ": sentencepiece does not accept the model: ", problem));
+    if (static_cast<std::size_t>(loaded_->size()) != parsed_.pieces.size()) {
       throw ArtifactError(cat(quote(where), ": the model has ", parsed_.pieces.size(), " pieces, sentencepiece sees ",
-                              processor_.GetPieceSize()));
+                              loaded_->size()));
     }
     record_.kind = "sentencepiece";
-    record_.vocabulary = processor_.GetPieceSize();
-    record_.bos_id = processor_.bos_id();
-    record_.eos_id = processor_.eos_id();
-    record_.pad_id = processor_.pad_id();
-    record_.unk_id = processor_.unk_id();
+    record_.vocabulary = loaded_->size();
+    record_.bos_id = loaded_->bos_id();
+    record_.eos_id = loaded_->eos_id();
+    record_.pad_id = loaded_->pad_id();
+    record_.unk_id = loaded_->unk_id();
     record_.bos_before_documents = record_.bos_id >= 0;
     record_.dummy_prefix = parsed_.add_dummy_prefix;
     record_.library = "sentencepiece " PE_SENTENCEPIECE_VERSION;
@@ -65,8 +63,8 @@ class SentencePieceTokenizer : public Tokenizer {
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     static_assert(std::is_same_v<int, std::int32_t>);
-    const auto status = processor_.Encode({text.data(), text.size()}, &ids);
-    if (!status.ok()) throw ArtifactError(cat(quote(where_), ": encoding failed: ", status.ToString()));
+    const std::string problem = loaded_->encode(text, ids);
+    if (!problem.empty()) throw ArtifactError(cat(quote(where_), ": encoding failed: ", problem));
   }
 
   std::string decode(std::span<const std::int32_t> ids) const override {
@@ -76,8 +74,8 @@ class SentencePieceTokenizer : public Tokenizer {
       }
     }
     std::string text;
-    const auto status = processor_.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-    if (!status.ok()) throw ArtifactError(cat(quote(where_), ": decoding failed: ", status.ToString()));
+    const std::string problem = loaded_->decode(std::vector<int>(ids.begin(), ids.end()), text);
+    if (!problem.empty()) throw ArtifactError(cat(quote(where_), ": decoding failed: ", problem));
     return text;
   }
 
@@ -102,7 +100,7 @@ class SentencePieceTokenizer : public Tokenizer {
  private:
   std::string where_;
   ParsedModel parsed_;
-  sentencepiece::SentencePieceProcessor processor_;
+  std::unique_ptr<sentencepiece_plugin::Model> loaded_;
   artifact::TokenizerRecord record_;
   mutable std::once_flag words_made_;
   mutable std::optional<SentencePieceWords> words_;

@@ -1,10 +1,9 @@
 #include "data/tokenizers/tokenizer_training.h"
 
-#include <sentencepiece_trainer.h>
-
 #include <optional>
 #include <unordered_map>
 
+#include "data/tokenizers/sentencepiece_library.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -14,20 +13,6 @@ using support::cat;
 using support::ConfigError;
 
 namespace {
-
-class Texts : public sentencepiece::SentenceIterator {
- public:
-  explicit Texts(const std::function<bool(std::string&)>& next) : next_(next) { Next(); }
-  bool done() const override { return ended_; }
-  void Next() override { ended_ = !next_(text_); }
-  const std::string& value() const override { return text_; }
-  sentencepiece::util::Status status() const override { return {}; }
-
- private:
-  const std::function<bool(std::string&)>& next_;
-  std::string text_;
-  bool ended_ = false;
-};
 
 /// The number behind the last `mark` of a message.
 std::optional<std::int64_t> number_after(std::string_view message, std::string_view mark) {
@@ -60,12 +45,10 @@ std::string train_bpe(const BpeOptions& options, const std::function<bool(std::s
       {"pad_id", "-1"},
       {"minloglevel", "2"},
   };
-  Texts texts(next);
   std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(settings, &texts, &model);
-  if (status.ok()) return model;
+  const std::string why = sentencepiece_library().train(settings, next, model);
+  if (why.empty()) return model;
 
-  const std::string why = status.ToString();
   if (why.find("too high") != std::string::npos) {
     const auto possible = number_after(why, "<=");
     throw ConfigError(cat("vocabulary: the texts do not yield ", options.vocabulary, " pieces"), {},
