@@ -69,7 +69,7 @@ void construct_stream(std::ostream& own, const char* symbol) {
   if (of_program != nullptr && of_program != &own) new (&own) std::ostream(of_program->rdbuf());
 }
 
-constexpr Table kTable{.abi = kAbi, .load = load, .train = train};
+constexpr Table kTable{.load = load, .train = train};
 
 }  // namespace
 
@@ -78,5 +78,7 @@ extern "C" __attribute__((visibility("default"))) const Table* pe_sentencepiece_
       (construct_stream(std::cerr, "_ZSt4cerr"), construct_stream(std::cout, "_ZSt4cout"), true);
   return constructed ? &kTable : nullptr;
 }
+
+extern "C" __attribute__((visibility("default"))) const char* pe_sentencepiece_layout() { return PE_SENTENCEPIECE_LAYOUT; }
 
 }  // namespace pe::sentencepiece_plugin

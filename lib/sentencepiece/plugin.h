@@ -13,9 +13,6 @@
 
 namespace pe::sentencepiece_plugin {
 
-inline constexpr int kAbi = 1;                                    ///< raise it when this header changes
-inline constexpr const char* kEntry = "pe_sentencepiece_table";   ///< const Table* pe_sentencepiece_table()
-
 /// A model that the library has loaded. Functions are safe to call from several threads; those with a `problem` return
 /// an empty text on success.
 class Model {
@@ -30,8 +27,8 @@ class Model {
   virtual std::string decode(const std::vector<int>& ids, std::string& text) const = 0;
 };
 
+/// What `pe_sentencepiece_table` returns.
 struct Table {
-  int abi;
   /// @return nothing, with the library's reason in `problem`, for a model that it rejects
   std::unique_ptr<Model> (*load)(std::string_view model, std::string& problem);
   /// Trains on the texts that `next` yields until it returns false. @return an empty text, or the library's reason

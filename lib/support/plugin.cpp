@@ -8,11 +8,22 @@
 
 namespace pe::support {
 
+namespace {
+
+// The sanitizers' allocator must be found first, so their builds cannot have RTLD_DEEPBIND.
+#if PE_SANITIZED
+constexpr int kPrivate = RTLD_LOCAL;
+#else
+constexpr int kPrivate = RTLD_LOCAL | RTLD_DEEPBIND;
+#endif
+
+}  // namespace
+
 const void* load_plugin(const PluginRequest& request) {
   const std::string file = find_plugin(request.folder, request.name).string();
   if (file.empty())
     throw ConfigError(cat(request.reason, ", but this build has no ", request.name, ".so"), {}, request.if_absent);
-  void* module = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* module = ::dlopen(file.c_str(), RTLD_NOW | (request.private_symbols ? kPrivate : RTLD_GLOBAL));
   if (module == nullptr) {
     const char* why = ::dlerror();
     throw ConfigError(cat(request.reason, ", but ", file, " does not load: ", why == nullptr ? "unknown reason" : why),

@@ -8,17 +8,18 @@
 namespace pe::support {
 
 struct PluginRequest {
-  std::string folder, name;  ///< "cuda", "pe-cuda": lib/cuda/pe-cuda.so, as `find_plugin` finds it
-  std::string symbol;        ///< "pe_cuda"
-  std::string layout;        ///< the hash that this program was built with (plugin_layouts.h)
-  std::string reason;        ///< why it is needed: "compute.ranks is 2"
-  std::string if_absent;     ///< what to do where this build has none
-  std::string if_unusable;   ///< what to do where it does not load
+  std::string folder, name;   ///< "cuda", "pe-cuda": lib/cuda/pe-cuda.so, as `find_plugin` finds it
+  std::string symbol;         ///< "pe_cuda"
+  std::string layout;         ///< the hash that this program was built with (plugin_layouts.h)
+  std::string reason;         ///< why it is needed: "compute.ranks is 2"
+  std::string if_absent;      ///< what to do where this build has none
+  std::string if_unusable;    ///< what to do where it does not load
+  bool private_symbols = false;   ///< the plug-in and its libraries look symbols up in themselves first, and offer none
 };
 
-/// The table. The module stays loaded, and its symbols are global: MPI's components look for them there.
-/// @throws ConfigError where there is no such plug-in; where it does not load, in the words of the loader; where it was
-/// built with another header than this program.
+/// The table. The module stays loaded. Its symbols are global unless they are private: MPI's components look for them there.
+/// @throws ConfigError where there is no such plug-in; where it does not load, in the words of the loader; where it was built
+/// with another header than this program.
 const void* load_plugin(const PluginRequest& request);
 
 }  // namespace pe::support

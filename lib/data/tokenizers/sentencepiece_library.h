@@ -7,7 +7,7 @@
 namespace pe::data {
 
 /// Loads the plug-in at the first call.
-/// @throws support::ArtifactError when the plug-in is absent, does not load, or is of another build
+/// @throws support::ConfigError when the plug-in is absent, does not load, or is of another build
 const sentencepiece_plugin::Table& sentencepiece_library();
 
 }  // namespace pe::data
