@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/math/distributions/non_central_t.hpp>
+#include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cassert>
 #include <cmath>
@@ -20,13 +21,14 @@ double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-Interval wilson(double successes, double trials) {
+Interval wilson(double successes, double trials, double alpha) {
   if (!(trials > 0)) return {0, 1};
-  const double z2 = kNormal95 * kNormal95;
+  const double z = alpha == 0.05 ? kNormal95 : boost::math::quantile(boost::math::normal(), 1 - alpha / 2);
+  const double z2 = z * z;
   const double share = successes / trials;
   const double centre = (share + z2 / (2 * trials)) / (1 + z2 / trials);
   const double half =
-      kNormal95 * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials);
+      z * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials);
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 

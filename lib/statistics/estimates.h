@@ -23,8 +23,9 @@ struct Interval {
 /// NaN without values.
 double mean_of(const std::vector<double>& values);
 
-/// Wilson's score interval at 95 %. `successes` may be fractional (means over draws); [0, 1] without trials.
-Interval wilson(double successes, double trials);
+/// Wilson's score interval, at 95 % unless `alpha` says otherwise. `successes` may be fractional (means over draws); [0, 1]
+/// without trials.
+Interval wilson(double successes, double trials, double alpha = 0.05);
 
 /// Results of one arm over its seeds.
 struct SeedSummary {

@@ -81,6 +81,8 @@ Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector
     }
   }
   rest /= (seeds - 1) * (items - 1);
+  // Seeds vary by the rest at least; means that lie closer together do so by luck.
+  parts.first = std::max(parts.first, rest / (seeds * items));
   parts.second = std::max(0.0, of_items - rest / (seeds * items));
   // Where every seed gave the same, differences of rounding are no noise.
   if (parts.first < 1e-28 * mean * mean) parts.first = 0;
@@ -93,6 +95,23 @@ Parts parts_of(const std::vector<std::vector<double>>& values, const std::vector
 double TwoLevel::error() const {
   const double sum = (std::isfinite(seed_variance) ? seed_variance : 0) + (std::isfinite(item_variance) ? item_variance : 0);
   return std::sqrt(sum);
+}
+
+Interval TwoLevel::interval_at(double alpha) const {
+  if (!std::isfinite(interval.low)) return interval;
+  const Parts parts{.first = std::isfinite(seed_variance) ? seed_variance : 0,
+                    .second = std::isfinite(item_variance) ? item_variance : 0,
+                    .first_freedom = std::max(1.0, static_cast<double>(seeds) - 1),
+                    .second_freedom = std::max(1.0, static_cast<double>(items) - 1)};
+  const double half = parts.sum() > 0 ? critical(parts, alpha) * std::sqrt(parts.sum()) : 0;
+  return {estimate - half, estimate + half};
+}
+
+double TwoLevel::detectable() const {
+  if (!knows_seeds()) return kMissing;
+  const NoiseLevels noise{.seed = std::sqrt(seed_variance * static_cast<double>(seeds)),
+                          .item = std::sqrt(item_variance * static_cast<double>(items))};
+  return detectable_difference(noise, seeds, items);
 }
 
 TwoLevel two_level(const std::vector<std::vector<double>>& values) {

@@ -20,7 +20,7 @@ inline constexpr std::size_t kFewItems = 30;
 struct TwoLevel {
   std::size_t seeds = 0, items = 0;
   double estimate = 0;        ///< mean over seeds and items; NaN without any
-  double seed_variance = 0;   ///< V₁ of the estimate; NaN below three seeds
+  double seed_variance = 0;   ///< V₁ of the estimate, at least rest / (seeds · items); NaN below three seeds
   double item_variance = 0;   ///< V₂ of the estimate; 0 where items say nothing beyond seeds; NaN below two items without seeds
   Interval interval;          ///< 95 %; over items alone below three seeds; NaN where neither level has enough
   double p = 1;               ///< two-sided, that the mean is 0; has no lower bound but 0
@@ -28,6 +28,10 @@ struct TwoLevel {
   bool knows_seeds() const { return seeds >= kSeedsForNoise; }
   bool excludes_zero() const { return interval.low > 0 || interval.high < 0; }
   double error() const;       ///< √(V₁ + V₂), of what is known
+  /// The interval at level 1 − `alpha`; NaN where `interval` is.
+  Interval interval_at(double alpha) const;
+  /// The smallest true difference that these seeds and items find at 5 %, two-sided, with power 80 %. NaN below three seeds.
+  double detectable() const;
 };
 
 /// @param values [seed][item]; all seeds have the same items in the same order. One item a seed is a summary: seeds alone count.

@@ -80,33 +80,29 @@ void says(const std::string& text, const std::string& part) { BOOST_TEST(text.fi
 BOOST_AUTO_TEST_SUITE(claims)
 
 BOOST_AUTO_TEST_CASE(verdicts_follow_the_rule) {
-  const statistics::Interval above{0.1, 0.3}, across{-0.1, 0.5}, none{NAN, NAN};
-  const auto is = [](Verdict expected, const Claim& claim) { return verdict_of(claim) == expected; };
-  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = above}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = across}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = none}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {-0.1, 0.4, 0.3}, .mean = 0.2, .interval = above}));  // not in every seed
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.1, 0.2, 0.3}, .mean = 0.2, .interval = above, .in_band = false}));
-  BOOST_TEST(is(Verdict::kNotReproduced, {.effects = {-0.1, -0.2, 0.1}, .mean = -0.07, .interval = across}));
-  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {1, 1, 1}, .mean = 1, .interval = {1, 1}, .control = false}));
-  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {}, .interval = none}));
-  BOOST_TEST(is(Verdict::kNotTestable, {.effects = {0.1, NAN}, .mean = NAN, .interval = none}));
-  // One or two seeds settle nothing, unless the number has no noise.
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.2}, .mean = 0.2, .interval = above}));
-  BOOST_TEST(is(Verdict::kPartly, {.effects = {0.2, 0.2}, .mean = 0.2, .interval = above}));
-  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0.2}, .mean = 0.2, .interval = {0.2, 0.2}, .seeds_needed = 1}));
+  const statistics::Interval above{0.1, 0.3}, across{-0.1, 0.5}, below{-0.3, -0.1}, wide{-0.4, 0.1}, none{NAN, NAN}, zero{0, 0};
+  const auto is = [](Verdict expected, const ComparisonEvidence& evidence) { return verdict_of(evidence) == expected; };
+  BOOST_TEST(is(Verdict::kReproduced, {.interval = above, .refuting = above}));
+  BOOST_TEST(is(Verdict::kInconclusive, {.interval = across, .refuting = across}));
+  BOOST_TEST(is(Verdict::kRefuted, {.interval = below, .refuting = below}));
+  BOOST_TEST(is(Verdict::kInconclusive, {.interval = below, .refuting = wide}));   // one of many comparisons
+  BOOST_TEST(is(Verdict::kInconclusive, {.interval = none, .refuting = none}));
+  BOOST_TEST(is(Verdict::kInconclusive, {.interval = above, .refuting = above, .in_band = false}));
+  // One or two seeds settle nothing, in either direction.
+  BOOST_TEST(is(Verdict::kInconclusive, {.interval = above, .refuting = above, .enough_seeds = false}));
+  BOOST_TEST(is(Verdict::kInconclusive, {.interval = below, .refuting = below, .enough_seeds = false}));
   // "above" means above; a number to reach is reached when it is met.
-  BOOST_TEST(is(Verdict::kNotReproduced, {.effects = {0, 0, 0}, .mean = 0, .interval = {0, 0}}));
-  BOOST_TEST(is(Verdict::kReproduced, {.effects = {0, 0, 0}, .mean = 0, .interval = {0, 0}, .inclusive = true}));
-  BOOST_TEST(verdict_name(Verdict::kNotReproduced) == std::string("not reproduced"));
+  BOOST_TEST(is(Verdict::kRefuted, {.interval = zero, .refuting = zero}));
+  BOOST_TEST(is(Verdict::kReproduced, {.interval = zero, .refuting = zero, .inclusive = true}));
+  BOOST_TEST(verdict_name(Verdict::kInconclusive) == std::string("inconclusive"));
 }
 
-BOOST_AUTO_TEST_CASE(what_every_item_of_one_seed_shows_is_partly_reproduced) {
+BOOST_AUTO_TEST_CASE(one_seed_is_inconclusive_whatever_its_items_show) {
   Gathered gathered;
   gathered.add("none", "1", kAll, some(40));
   gathered.add("rope", "1", kAll, some(5));
   const ClaimResult result = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n");
-  BOOST_TEST((result.verdict == Verdict::kPartly));
+  BOOST_TEST((result.verdict == Verdict::kInconclusive));
   says(result.reason, "one seed: three are needed");
   BOOST_TEST(result.seeds == 1U);
   const TestResult& test = result.tests.at(0);
@@ -119,26 +115,116 @@ BOOST_AUTO_TEST_CASE(what_every_item_of_one_seed_shows_is_partly_reproduced) {
   BOOST_TEST(test.test->text() == "em of none above rope where length 40");
 }
 
-BOOST_AUTO_TEST_CASE(a_difference_within_the_noise_of_the_items_is_partly_and_the_other_way_round_refuted) {
+BOOST_AUTO_TEST_CASE(a_difference_within_the_noise_is_inconclusive_in_both_directions) {
   Gathered gathered;
-  gathered.add("none", "1", kAll, some(25));
-  gathered.add("rope", "1", kAll, some(24));
+  const int none[] = {25, 27, 24}, rope[] = {24, 25, 25};
+  for (int seed = 0; seed < 3; ++seed) {
+    gathered.add("none", std::to_string(seed), kAll, some(none[seed]));
+    gathered.add("rope", std::to_string(seed), kAll, some(rope[seed]));
+  }
   const std::string tests = "    tests:\n      - {where: {length: 40}, of: ";
-  BOOST_TEST((gathered.judge(tests + "none, above: rope}\n").verdict == Verdict::kPartly));
-  BOOST_TEST((gathered.judge(tests + "rope, above: none}\n").verdict == Verdict::kNotReproduced));
-  BOOST_TEST((gathered.judge(tests + "none, above: rope, margin: 0.5}\n").verdict == Verdict::kNotReproduced));
+  const ClaimResult open = gathered.judge(tests + "none, above: rope}\n");
+  BOOST_TEST((open.verdict == Verdict::kInconclusive));
+  says(open.reason, "3 seeds can show a difference of ");
+  BOOST_TEST(open.tests.at(0).detectable > 0);
+  BOOST_TEST((gathered.judge(tests + "rope, above: none}\n").verdict == Verdict::kInconclusive));
+  BOOST_TEST((gathered.judge(tests + "none, above: rope, margin: 0.5}\n").verdict == Verdict::kRefuted));
+}
+
+BOOST_AUTO_TEST_CASE(effect_and_interval_belong_to_one_comparison) {
+  Gathered gathered;
+  const int none[] = {40, 42, 44}, t5[] = {30, 20, 34}, rope[] = {5, 6, 7};
+  for (int seed = 0; seed < 3; ++seed) {
+    gathered.add("none", std::to_string(seed), kAll, some(none[seed]));
+    gathered.add("t5", std::to_string(seed), kAll, some(t5[seed]));
+    gathered.add("rope", std::to_string(seed), kAll, some(rope[seed]));
+  }
+  const std::string tests = "    tests:\n      - {where: {length: 40}, of: ";
+  const TestResult both = gathered.judge(tests + "[none, t5], above: rope}\n").tests.at(0);
+  const TestResult alone = gathered.judge(tests + "t5, above: rope}\n").tests.at(0);
+  BOOST_TEST(both.shown == "t5 above rope");
+  BOOST_TEST(both.effect == alone.effect);
+  BOOST_TEST(both.interval.low == alone.interval.low);
+  BOOST_TEST(both.interval.high == alone.interval.high);
+  BOOST_TEST(both.comparisons == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(near_is_two_one_sided_tests) {
+  Gathered gathered;
+  const int none[] = {24, 25, 26};
+  for (int seed = 0; seed < 3; ++seed) gathered.add("none", std::to_string(seed), kAll, some(none[seed]));
+  const auto judged = [&](const std::string& rest) {
+    return gathered.judge("    tests:\n      - {where: {length: 40}, of: none, near: " + rest + "}\n").tests.at(0);
+  };
+  const TestResult wide = judged("0.5, within: 0.4");
+  BOOST_TEST((wide.verdict == Verdict::kReproduced));
+  BOOST_TEST(wide.level == 0.9);
+  BOOST_TEST((judged("0.5, within: 0.01").verdict == Verdict::kInconclusive));
+  BOOST_TEST((judged("0.9, within: 0.01").verdict == Verdict::kRefuted));
+  // The interval of level 90 % is shorter than that of an inequality at 95 %.
+  const TestResult at_least = gathered.judge("    tests:\n      - {where: {length: 40}, of: none, at_least: 0.1}\n").tests.at(0);
+  BOOST_TEST(wide.interval.high - wide.interval.low < at_least.interval.high - at_least.interval.low);
+}
+
+BOOST_AUTO_TEST_CASE(two_arms_at_a_bound_are_not_testable) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) {
+    gathered.add("none", seed, kAll, kAll);
+    gathered.add("rope", seed, kAll, kAll);
+    gathered.add("t5", seed, kAll, some(10));
+  }
+  const std::string tests = "    tests:\n      - {where: {length: 40}, of: none, above: ";
+  const ClaimResult result = gathered.judge(tests + "rope}\n");
+  BOOST_TEST((result.verdict == Verdict::kNotTestable));
+  says(result.reason, "none and rope are both at a bound");
+  const ClaimResult other = gathered.judge(tests + "[rope, t5]}\n");
+  BOOST_TEST((other.verdict == Verdict::kReproduced));
+  says(other.reason, "1 of 2 comparisons could not be tested");
+}
+
+BOOST_AUTO_TEST_CASE(a_failed_control_excludes_the_comparisons_of_its_arm) {
+  Gathered gathered;
+  for (const char* seed : {"1", "2", "3"}) {
+    gathered.add("none", seed, kAll, some(45));
+    gathered.add("t5", seed, some(5), some(4));   // it has not learned
+    gathered.add("rope", seed, kAll, some(5));
+  }
+  const auto judged = [&](const std::string& learned, const std::string& compared) {
+    return gathered.judge("    control:\n      - {where: {length: 20}, of: " + learned + ", at_least: 0.9}\n    tests:\n      - {where: {length: 40}, of: " +
+                          compared + ", above: rope}\n");
+  };
+  const ClaimResult whole = judged("[none, t5, rope]", "[none, t5]");
+  BOOST_TEST((whole.verdict == Verdict::kReproduced));
+  says(whole.reason, "1 of 2 comparisons could not be tested");
+  const ClaimResult nothing = judged("[none, t5, rope]", "t5");
+  BOOST_TEST((nothing.verdict == Verdict::kNotTestable));
+  says(nothing.reason, "the control failed: em of none, t5, rope at least 0.9");
+  // A control of an arm that the claim does not compare concerns all of it.
+  BOOST_TEST((judged("t5", "none").verdict == Verdict::kNotTestable));
+}
+
+BOOST_AUTO_TEST_CASE(more_seeds_make_reproduced_more_likely) {
+  // One seed in five disagrees, and the mean is clear: a rule "in every seed" would never find it.
+  Gathered gathered;
+  for (int seed = 0; seed < 15; ++seed) {
+    gathered.add("none", std::to_string(seed), kAll, some(seed % 5 == 0 ? 9 : 30 + seed % 3));
+    gathered.add("rope", std::to_string(seed), kAll, some(10));
+  }
+  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict == Verdict::kReproduced));
 }
 
 BOOST_AUTO_TEST_CASE(the_least_favourable_arm_and_the_worst_test_decide) {
   Gathered gathered;
-  gathered.add("none", "1", kAll, some(45));
-  gathered.add("t5", "1", kAll, some(20));
-  gathered.add("rope", "1", kAll, some(30));
+  for (const char* seed : {"1", "2", "3"}) {
+    gathered.add("none", seed, kAll, some(45));
+    gathered.add("t5", seed, kAll, some(10));
+    gathered.add("rope", seed, kAll, some(40));
+  }
   const ClaimResult result = gathered.judge(
       "    tests:\n      - {where: {length: 20}, of: [none, t5], at_least: 0.9}\n      - {where: {length: 40}, of: [none, t5], above: rope}\n");
-  BOOST_TEST((result.tests.at(0).verdict == Verdict::kPartly));   // one seed
-  BOOST_TEST(std::abs(result.tests.at(1).effect + 0.2) < 1e-12);
-  BOOST_TEST((result.verdict == Verdict::kNotReproduced));
+  BOOST_TEST((result.tests.at(0).verdict == Verdict::kReproduced));
+  BOOST_TEST(std::abs(result.tests.at(1).effect + 0.6) < 1e-12);
+  BOOST_TEST((result.verdict == Verdict::kRefuted));
 }
 
 BOOST_AUTO_TEST_CASE(three_seeds_give_an_interval_over_seeds) {
@@ -157,10 +243,10 @@ BOOST_AUTO_TEST_CASE(three_seeds_give_an_interval_over_seeds) {
   BOOST_TEST(test.interval.low > 0.3);
   BOOST_TEST(result.seeds == 3U);
   BOOST_TEST((test.verdict == Verdict::kReproduced));
-  // One seed against the claim, and it holds in the mean only.
+  // One seed against the claim widens the interval beyond zero.
   gathered.add("none", "3", kAll, some(5));
   gathered.add("rope", "3", kAll, some(10));
-  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict == Verdict::kPartly));
+  BOOST_TEST((gathered.judge("    tests:\n      - {where: {length: 40}, of: none, above: rope}\n").verdict == Verdict::kInconclusive));
 }
 
 BOOST_AUTO_TEST_CASE(a_number_to_reach_is_reached_when_it_is_met) {
@@ -171,8 +257,8 @@ BOOST_AUTO_TEST_CASE(a_number_to_reach_is_reached_when_it_is_met) {
   BOOST_TEST((verdict("where: {length: 40}, of: none, at_most: 0") == Verdict::kReproduced));
   BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 0.9") == Verdict::kReproduced));
   // 50 right answers of 50 do not show 99 %.
-  BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 0.99") == Verdict::kPartly));
-  BOOST_TEST((verdict("where: {length: 20}, of: none, above: none") == Verdict::kNotReproduced));
+  BOOST_TEST((verdict("where: {length: 20}, of: none, at_least: 0.99") == Verdict::kInconclusive));
+  BOOST_TEST((verdict("where: {length: 20}, of: none, above: none") == Verdict::kNotTestable));
 }
 
 BOOST_AUTO_TEST_CASE(a_band_and_the_published_number_are_numbers) {
@@ -186,10 +272,10 @@ BOOST_AUTO_TEST_CASE(a_band_and_the_published_number_are_numbers) {
   BOOST_TEST((inside.verdict == Verdict::kReproduced));
   BOOST_TEST(*inside.tests.at(0).test->published == 0.97);
   const ClaimResult outside = judged("at_least: 0.3, band: [0.9, 1]");
-  BOOST_TEST((outside.verdict == Verdict::kPartly));
+  BOOST_TEST((outside.verdict == Verdict::kInconclusive));
   says(outside.reason, "outside the band");
   BOOST_TEST((judged("above: rope, band: [0.5, 0.7]").verdict == Verdict::kReproduced));   // 0.8 − 0.2
-  BOOST_TEST((judged("above: rope, band: [0.7, 0.9]").verdict == Verdict::kPartly));
+  BOOST_TEST((judged("above: rope, band: [0.7, 0.9]").verdict == Verdict::kInconclusive));
 }
 
 BOOST_AUTO_TEST_CASE(arms_are_paired_by_item_and_not_by_row) {
@@ -294,7 +380,7 @@ BOOST_AUTO_TEST_CASE(a_summary_has_no_items_and_so_no_interval_unless_it_has_no_
   gathered.add("none", "1", kAll, some(40));
   const std::string test = "    tests:\n      - {table: algo_summary, where: {length: 40}, of: none, near: 0.8, within: 0.01";
   ClaimResult result = gathered.judge(test + "}\n");
-  BOOST_TEST((result.verdict == Verdict::kPartly));
+  BOOST_TEST((result.verdict == Verdict::kInconclusive));
   says(result.tests.at(0).reason, "the table holds summaries");
   result = gathered.judge(test + ", noise: none}\n");
   BOOST_TEST((result.verdict == Verdict::kReproduced));
@@ -437,21 +523,21 @@ BOOST_AUTO_TEST_CASE(the_published_grid_is_judged_by_network_mode_and_depth) {
   BOOST_TEST_REQUIRE(judged.size() == 6u);
   BOOST_TEST((judged[0].verdict == Verdict::kReproduced), judged[0].reason);
   BOOST_TEST((judged[1].verdict == Verdict::kReproduced), judged[1].reason);
-  BOOST_TEST((judged[2].verdict == Verdict::kNotReproduced));    // lrope with post_norm reads too little
+  BOOST_TEST((judged[2].verdict == Verdict::kRefuted));    // lrope with post_norm reads too little
   const std::vector<TestResult>& fixed = judged[2].tests;
   BOOST_TEST_REQUIRE(fixed.size() == 6u);
   BOOST_TEST((fixed[0].verdict == Verdict::kReproduced));
-  BOOST_TEST((fixed[1].verdict == Verdict::kNotReproduced));
+  BOOST_TEST((fixed[1].verdict == Verdict::kRefuted));
   for (std::size_t i = 2; i < 6; ++i) BOOST_TEST((fixed[i].verdict == Verdict::kReproduced), i);
   // Whether learned positions are best takes all depths and epochs, and hard rows.
   for (std::size_t i = 3; i < 6; ++i) BOOST_TEST((judged[i].verdict == Verdict::kNotTestable), judged[i].claim->id);
 
   Rows outside;
   outside.as_claimed(4.60);
-  BOOST_TEST((outside.judged()[0].verdict == Verdict::kNotReproduced));
+  BOOST_TEST((outside.judged()[0].verdict == Verdict::kRefuted));
   Rows above;
   above.as_claimed(4.30, .9);
-  BOOST_TEST((above.judged()[1].verdict == Verdict::kNotReproduced));
+  BOOST_TEST((above.judged()[1].verdict == Verdict::kRefuted));
 }
 
 BOOST_AUTO_TEST_CASE(networks_that_have_not_finished_and_single_seeds_settle_nothing) {
@@ -468,7 +554,7 @@ BOOST_AUTO_TEST_CASE(networks_that_have_not_finished_and_single_seeds_settle_not
   says(result.reason, "the control failed: loss_all of sinusoidal, sininit, learned at most 0.2");
   Rows single;
   single.as_claimed(4.30, .8483, 1);
-  BOOST_TEST((single.judged()[1].verdict == Verdict::kPartly));
+  BOOST_TEST((single.judged()[1].verdict == Verdict::kInconclusive));
   says(single.judged()[1].tests.at(0).reason, "fewer than three seeds");
 }
 

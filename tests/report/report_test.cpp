@@ -222,9 +222,9 @@ BOOST_AUTO_TEST_CASE(claims_that_no_longer_hold_are_returned_with_their_verdicts
   const auto better = fallen("  C1:\n    says: rope is better\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n"
                              "      - {where: {L: 512, protocol: sliding}, of: none, above: rope}\n");
   BOOST_TEST_REQUIRE(better.size() == 1u);
-  BOOST_TEST(better[0].find("C1: not reproduced, expected reproduced") == 0u, better[0]);
+  BOOST_TEST(better[0].find("C1: refuted, expected reproduced") == 0u, better[0]);
   // A verdict that was expected is none that fell.
-  BOOST_TEST(fallen("  C1:\n    says: rope is better, they say\n    expected: not reproduced\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n"
+  BOOST_TEST(fallen("  C1:\n    says: rope is better, they say\n    expected: refuted\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n"
                     "      - {where: {L: 512, protocol: sliding}, of: none, above: rope}\n").empty());
 }
 

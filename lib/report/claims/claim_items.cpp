@@ -68,10 +68,10 @@ bool all_alike(const std::vector<std::vector<double>>& seeds) {
 }
 
 /// Newcombe's interval of a difference of shares, from Wilson's of each; of one share where there is no other.
-statistics::Interval share_interval(double share, const double* other, double trials) {
-  const statistics::Interval own = statistics::wilson(share * trials, trials);
+statistics::Interval share_interval(double share, const std::optional<double>& other, double trials, double alpha) {
+  const statistics::Interval own = statistics::wilson(share * trials, trials, alpha);
   if (!other) return own;
-  const statistics::Interval theirs = statistics::wilson(*other * trials, trials);
+  const statistics::Interval theirs = statistics::wilson(*other * trials, trials, alpha);
   const double d = share - *other;
   return {d - std::hypot(share - own.low, theirs.high - *other), d + std::hypot(own.high - share, *other - theirs.low)};
 }
@@ -139,22 +139,22 @@ ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const
     }
     for (double& value : differences.back()) value = component.sign * value + component.offset;
   }
-  ComponentResult result{.difference = statistics::two_level(differences), .seeds = {}};
-  for (const auto& values : differences) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    result.seeds.push_back(sum / static_cast<double>(values.size()));
-  }
+  ComponentResult result{.difference = statistics::two_level(differences)};
+  const bool alike = all_alike(own) && (others.empty() || all_alike(others));
+  result.at_bound = alike && !others.empty() && own[0][0] == others[0][0];
   // A bound that is met exactly, such as every answer right where all were asked for, cannot be met any better.
-  const bool exactly = result.difference.estimate == 0;
-  if (!exactly && items.paired && all_alike(own) && (others.empty() || all_alike(others))) {
-    const double other = others.empty() ? 0 : others[0][0];
-    const statistics::Interval shares =
-        share_interval(own[0][0], others.empty() ? nullptr : &other, static_cast<double>(items.main.size()));
-    const double a = component.sign * shares.low + component.offset, b = component.sign * shares.high + component.offset;
-    result.difference.interval = {std::min(a, b), std::max(a, b)};
+  if (alike && items.paired && result.difference.estimate != 0) {
+    result.share = {.own = own[0][0], .trials = static_cast<double>(items.main.size()), .sign = component.sign, .offset = component.offset};
+    if (!others.empty()) result.share->other = others[0][0];
   }
   return result;
+}
+
+statistics::Interval ComponentResult::interval(double alpha) const {
+  if (!share) return difference.interval_at(alpha);
+  const statistics::Interval shares = share_interval(share->own, share->other, share->trials, alpha);
+  const double a = share->sign * shares.low + share->offset, b = share->sign * shares.high + share->offset;
+  return {std::min(a, b), std::max(a, b)};
 }
 
 }  // namespace pe::report

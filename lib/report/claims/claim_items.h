@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,16 @@ struct Component {
 };
 struct ComponentResult {
   statistics::TwoLevel difference;
-  std::vector<double> seeds;   ///< of each seed
+  bool at_bound = false;   ///< both arms answered everything right, or nothing: they cannot be told apart
+  /// The interval at level 1 − `alpha`.
+  statistics::Interval interval(double alpha) const;
+
+  /// Answers of an arm that are all alike have no scatter: the interval is that of their share.
+  struct Share {
+    double own = 0, trials = 0, sign = 1, offset = 0;
+    std::optional<double> other;
+  };
+  std::optional<Share> share;
 };
 ComponentResult evaluate(const Component& component, const ArmSeeds& arms, const std::vector<std::string>& seeds,
                          const CommonItems& items);

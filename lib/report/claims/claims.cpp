@@ -31,6 +31,43 @@ std::string filter_text(const RowFilter& filter) {
   return support::join(parts, ", ");
 }
 
+/// Arms whose control failed, with the reason; comparisons that name one of them are not tested.
+struct Gates {
+  std::map<std::string, std::string> arms;
+  std::string all;   ///< why no comparison can be tested; empty: each arm by itself
+
+  /// A control of arms that the claim does not compare gates the whole claim.
+  void add(const TestResult& control, const std::set<std::string>& compared) {
+    if (control.failed_arms.empty()) return;
+    const std::string reason = cat("the control failed: ", control.test->text(),
+                                   control.observed.empty() ? "" : cat(" (", control.observed, ")"),
+                                   control.reason.empty() ? "" : cat(": ", control.reason));
+    bool named = false;
+    for (const std::string& arm : control.failed_arms) {
+      if (!compared.count(arm)) continue;
+      arms.emplace(arm, reason);
+      named = true;
+    }
+    if (!named && all.empty()) all = reason;
+  }
+  std::string reason(const Component& component) const {
+    if (!all.empty()) return all;
+    for (const std::string* arm : {&component.arm, &component.other}) {
+      if (const auto gate = arms.find(*arm); gate != arms.end()) return gate->second;
+    }
+    return "";
+  }
+};
+
+/// One comparison of a test: an arm with another or with a number. `near` has two inequalities, the others one.
+struct Comparison {
+  Component component;      ///< the least favourable inequality
+  ComponentResult measured;
+  Verdict verdict = Verdict::kNotTestable;
+  std::string reason;
+  bool in_band = true;
+};
+
 class Judge {
  public:
   explicit Judge(const Results& results) : results_(results) {}
@@ -38,34 +75,61 @@ class Judge {
   ClaimResult judge(const ClaimSpec& claim) {
     ClaimResult result;
     result.claim = &claim;
-    bool control = true;
-    for (const ClaimTest& test : claim.control) {
-      result.control.push_back(run(test, true));
-      const TestResult& last = result.control.back();
-      if (last.verdict == Verdict::kReproduced || last.verdict == Verdict::kPartly) continue;
-      control = false;
-      result.reason = cat("the control failed: ", test.text(), last.observed.empty() ? "" : cat(" (", last.observed, ")"),
-                          last.reason.empty() ? "" : cat(": ", last.reason));
-    }
-    // The worst decides: what cannot be tested before what is refuted, that before what is open.
-    result.verdict = Verdict::kReproduced;
+    Gates gates;
+    std::set<std::string> compared;
+    comparisons_ = 0;
     for (const ClaimTest& test : claim.tests) {
-      result.tests.push_back(run(test, control));
-      const TestResult& last = result.tests.back();
-      if (!worse_than(last.verdict, result.verdict)) continue;
-      result.verdict = last.verdict;
-      if (control) result.reason = last.reason;
+      for (const std::string& arm : test.arms()) compared.insert(arm);
+      comparisons_ += comparisons_of(test);
     }
-    for (const TestResult& test : result.tests) {
-      if (test.seeds > 0 && (result.seeds == 0 || test.seeds < result.seeds)) result.seeds = test.seeds;
+    for (const ClaimTest& test : claim.control) {
+      result.control.push_back(control(test));
+      gates.add(result.control.back(), compared);
+    }
+    Words reasons;
+    bool tested = false;
+    std::size_t comparisons = 0, untested = 0;
+    for (const ClaimTest& test : claim.tests) {
+      result.tests.push_back(run(test, gates));
+      const TestResult& last = result.tests.back();
+      comparisons += last.comparisons;
+      untested += last.untested;
+      const bool gated = last.comparisons > 0 && last.untested == last.comparisons;
+      if (!gated && (!tested || last.verdict > result.verdict)) {
+        result.verdict = last.verdict;
+        result.reason = last.reason;
+        tested = true;
+      } else if (gated && !tested) {
+        result.reason = last.reason;
+      }
+      if (last.seeds > 0 && (result.seeds == 0 || last.seeds < result.seeds)) result.seeds = last.seeds;
+    }
+    if (tested && untested > 0 && result.verdict != Verdict::kNotTestable) {
+      result.reason += cat(result.reason.empty() ? "" : "; ", untested, " of ", comparisons, " comparisons could not be tested");
     }
     return result;
   }
 
  private:
-  TestResult run(const ClaimTest& test, bool control) {
+  /// A control passes for an arm whose mean meets the condition. Each arm is judged by itself: one that is missing or has not
+  /// learned says nothing of the others.
+  TestResult control(const ClaimTest& test) {
+    TestResult result = run(test, {});
+    result.failed_arms.clear();
+    for (const std::string& arm : test.of) {
+      ClaimTest alone = test;
+      alone.of = {arm};
+      const TestResult own = run(alone, {});
+      result.failed_arms.insert(result.failed_arms.end(), own.failed_arms.begin(), own.failed_arms.end());
+    }
+    return result;
+  }
+
+  TestResult run(const ClaimTest& test, const Gates& gates) {
     TestResult result;
     result.test = &test;
+    result.level = 1 - alpha_of(test);
+    result.failed_arms = test.of;   // until their means are known
     const ArmSeeds arms = measure(test, result);
     const Words all = test.arms();
     std::set<std::string> seeds;
@@ -100,19 +164,14 @@ class Judge {
       return result;
     }
     result.items = items.paired ? items.main.size() : 0;
-    Claim claim = combine(test, arms, common, items);
-    claim.control = control;
-    result.effect = claim.mean;
-    result.interval = claim.interval;
-    result.verdict = verdict_of(claim);
-    if (result.verdict == Verdict::kPartly) result.reason = why_partly(claim, items);
+    decide(compare(test, arms, common, items, gates), items, result);
     if (items.paired && items.main.size() < items.most) {
       result.reason += cat(result.reason.empty() ? "" : "; ", "on the ", items.main.size(), " of ", items.most, " items that all arms have");
     }
     return result;
   }
 
-  /// Why an arm has no rows: nobody measured it, or several trainings did under longer names.
+  /// Why an arm has no rows: it was not measured, or several trainings were under longer names.
   static std::string unmeasured(const std::string& arm, const ArmSeeds& arms) {
     constexpr std::size_t kShown = 3;
     Words longer;
@@ -144,47 +203,94 @@ class Judge {
     return components;
   }
 
-  /// Each inequality is tested by itself, and all must hold, so none needs a correction; the least favourable is shown.
-  static Claim combine(const ClaimTest& test, const ArmSeeds& arms, const Words& seeds, const CommonItems& items) {
-    constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-    Claim claim;
-    claim.effects.assign(seeds.size(), std::numeric_limits<double>::infinity());
-    claim.mean = std::numeric_limits<double>::infinity();
-    claim.inclusive = test.kind != ClaimTest::Kind::kAbove;
-    claim.seeds_needed = test.noise ? statistics::kSeedsForNoise : 1;
-    double low = std::numeric_limits<double>::infinity();
-    for (const Component& component : components_of(test)) {
-      const ComponentResult result = evaluate(component, arms, seeds, items);
-      for (std::size_t s = 0; s < seeds.size(); ++s) claim.effects[s] = std::min(claim.effects[s], result.seeds[s]);
-      const statistics::TwoLevel& difference = result.difference;
-      // A number without noise is as it is.
-      const statistics::Interval interval =
-          test.noise ? difference.interval : statistics::Interval{difference.estimate, difference.estimate};
-      low = std::isnan(interval.low) || std::isnan(low) ? kNaN : std::min(low, interval.low);
-      if (difference.estimate < claim.mean) {
-        claim.mean = difference.estimate;
-        claim.interval.high = interval.high;
-      }
-      const double value = (difference.estimate - component.offset) * component.sign;
-      if (test.band) claim.in_band = claim.in_band && value >= test.band->low && value <= test.band->high;
-    }
-    claim.interval.low = low;
-    if (std::isnan(low)) claim.interval.high = kNaN;
-    return claim;
+  static std::size_t comparisons_of(const ClaimTest& test) {
+    return test.of.size() * (test.kind == ClaimTest::Kind::kAbove ? test.others.size() : 1);
   }
 
-  static std::string why_partly(const Claim& claim, const CommonItems& items) {
-    Words why;
-    const bool every = std::all_of(claim.effects.begin(), claim.effects.end(), [&](double e) { return claim.inclusive ? e >= 0 : e > 0; });
-    if (!every) why.emplace_back("not in every seed");
-    if (std::isnan(claim.interval.low)) {
-      why.push_back(cat("no interval: fewer than three seeds, and ", items.most > 1 ? "items that cannot be paired" : "the table holds summaries"));
-    } else if (claim.inclusive ? claim.interval.low < 0 : claim.interval.low <= 0) {
-      why.emplace_back("within the noise");
+  /// `near` is two one-sided tests at 5 %: its interval has level 90 %.
+  static double alpha_of(const ClaimTest& test) { return test.kind == ClaimTest::Kind::kNear ? 0.1 : 0.05; }
+
+  /// Every comparison of a test by itself. All must hold, so "reproduced" needs no correction. One that fails refutes the
+  /// claim, so the level of "refuted" is shared among its comparisons (Bonferroni).
+  std::vector<Comparison> compare(const ClaimTest& test, const ArmSeeds& arms, const Words& seeds, const CommonItems& items,
+                                  const Gates& gates) const {
+    const std::vector<Component> components = components_of(test);
+    const std::size_t sides = components.size() / comparisons_of(test);
+    const double count = static_cast<double>(std::max<std::size_t>(comparisons_, 1));
+    std::vector<Comparison> comparisons;
+    for (std::size_t i = 0; i < components.size(); ++i) {
+      Comparison one{.component = components[i], .measured = evaluate(components[i], arms, seeds, items)};
+      const statistics::TwoLevel& difference = one.measured.difference;
+      const double value = (difference.estimate - one.component.offset) * one.component.sign;
+      one.in_band = !test.band || (value >= test.band->low && value <= test.band->high);
+      one.reason = gates.reason(one.component);
+      if (one.reason.empty() && one.measured.at_bound && test.value == 0) {
+        one.reason = cat(one.component.arm, " and ", one.component.other, " are both at a bound: every answer is right, or every one is wrong");
+      }
+      if (one.reason.empty()) {
+        const statistics::Interval exact{difference.estimate, difference.estimate};   // a number without noise
+        one.verdict = verdict_of({.interval = test.noise ? one.measured.interval(alpha_of(test)) : exact,
+                                  .refuting = test.noise ? one.measured.interval(0.05 / count) : exact,
+                                  .inclusive = test.kind != ClaimTest::Kind::kAbove,
+                                  .in_band = one.in_band,
+                                  .enough_seeds = seeds.size() >= (test.noise ? statistics::kSeedsForNoise : 1)});
+      }
+      if (i % sides == 0) {
+        comparisons.push_back(std::move(one));
+      } else if (less_favourable(one, comparisons.back())) {
+        comparisons.back() = std::move(one);
+      }
     }
-    if (!claim.in_band) why.emplace_back("outside the band");
-    if (claim.effects.size() < claim.seeds_needed) why.push_back(cat(claim.effects.size() == 1 ? "one seed" : "two seeds", ": three are needed"));
-    return support::join(why, "; ");
+    return comparisons;
+  }
+
+  /// The order in which comparisons are shown: those without a verdict come last.
+  static bool less_favourable(const Comparison& a, const Comparison& b) {
+    const bool a_tested = a.verdict != Verdict::kNotTestable, b_tested = b.verdict != Verdict::kNotTestable;
+    if (a_tested != b_tested) return a_tested;
+    if (a.verdict != b.verdict) return a.verdict > b.verdict;
+    return a.measured.difference.estimate < b.measured.difference.estimate;
+  }
+
+  /// The verdict of a test is that of its least favourable comparison, whose effect and interval are shown.
+  static void decide(const std::vector<Comparison>& comparisons, const CommonItems& items, TestResult& result) {
+    const Comparison* shown = &comparisons.front();
+    result.failed_arms.clear();
+    result.comparisons = comparisons.size();
+    for (const Comparison& one : comparisons) {
+      if (less_favourable(one, *shown)) shown = &one;
+      if (one.verdict == Verdict::kNotTestable) ++result.untested;
+      const bool inclusive = result.test->kind != ClaimTest::Kind::kAbove;
+      const double estimate = one.measured.difference.estimate;
+      if (one.in_band && (inclusive ? estimate >= 0 : estimate > 0)) continue;
+      result.failed_arms.push_back(one.component.arm);
+      if (!one.component.other.empty()) result.failed_arms.push_back(one.component.other);
+    }
+    const statistics::TwoLevel& difference = shown->measured.difference;
+    const bool noise = result.test->noise;
+    result.shown = shown->component.other.empty() ? shown->component.arm : cat(shown->component.arm, " above ", shown->component.other);
+    result.effect = difference.estimate;
+    result.interval = noise ? shown->measured.interval(alpha_of(*result.test)) : statistics::Interval{difference.estimate, difference.estimate};
+    result.detectable = noise ? difference.detectable() : std::numeric_limits<double>::quiet_NaN();
+    result.verdict = shown->verdict;
+    result.reason = shown->reason;
+    if (result.verdict == Verdict::kInconclusive) result.reason = why_inconclusive(*shown, items, result);
+    if (result.untested > 0 && result.untested < result.comparisons) {
+      result.reason += cat(result.reason.empty() ? "" : "; ", result.untested, " of ", result.comparisons, " comparisons could not be tested");
+    }
+  }
+
+  static std::string why_inconclusive(const Comparison& one, const CommonItems& items, const TestResult& result) {
+    const std::string seeds = result.seeds == 1 ? "one seed" : result.seeds == 2 ? "two seeds" : cat(result.seeds, " seeds");
+    if (result.test->noise && result.seeds < statistics::kSeedsForNoise) {
+      const bool no_interval = std::isnan(result.interval.low);
+      return cat(seeds, ": three are needed",
+                 no_interval ? cat(", and there is no interval over items: ", items.most > 1 ? "they cannot be paired" : "the table holds summaries") : "");
+    }
+    const bool outside = (result.test->kind != ClaimTest::Kind::kAbove ? result.interval.low >= 0 : result.interval.low > 0) && !one.in_band;
+    if (outside) return "the value lies outside the band";
+    return cat("the interval contains both outcomes",
+               std::isfinite(result.detectable) ? cat("; ", seeds, " can show a difference of ", fmt::format("{:.2g}", result.detectable)) : "");
   }
 
   static bool has_items(const ArmSeeds& arms, const Words& names, const Words& seeds) {
@@ -353,7 +459,8 @@ class Judge {
         for (const std::string& column : item_names) item.push_back(read.text(row, column));
         // The same item again (several draws of it, say) is another part of it.
         auto& [y, x] = sums[support::join(item, "\n")];
-        y += read.real(row, quantity.measure);
+        const double value = read.real(row, quantity.measure);
+        y += quantity.absolute ? std::abs(value) : value;
         x += quantity.per.empty() ? 1.0 : read.real(row, quantity.per);
         if (!std::isfinite(y)) measured.status = read.status(row);
       }
@@ -364,6 +471,7 @@ class Judge {
   }
 
   const Results& results_;
+  std::size_t comparisons_ = 1;   ///< of the claim that is judged
 };
 
 }  // namespace
@@ -374,21 +482,8 @@ std::vector<std::string> ClaimTest::arms() const {
   return all;
 }
 
-bool worse_than(Verdict verdict, Verdict other) {
-  const auto rank = [](Verdict of) {
-    switch (of) {
-      case Verdict::kReproduced: return 0;
-      case Verdict::kPartly: return 1;
-      case Verdict::kNotReproduced: return 2;
-      case Verdict::kNotTestable: return 3;
-    }
-    return 3;
-  };
-  return rank(verdict) > rank(other);
-}
-
 std::string ClaimTest::text() const {
-  std::string words = cat(quantity.measure, quantity.per.empty() ? "" : cat(" per ", quantity.per), " of ", support::join(of, ", "));
+  std::string words = cat(quantity.absolute ? "absolute " : "", quantity.measure, quantity.per.empty() ? "" : cat(" per ", quantity.per), " of ", support::join(of, ", "));
   switch (kind) {
     case Kind::kAbove:
       words += cat(" above ", support::join(others, ", "), value != 0 ? cat(" by ", support::shortest(value)) : "");

@@ -1,8 +1,7 @@
 /// @file
-/// Claims of papers and hypotheses of one's own, tested on what was gathered (doc/claims.md). A claim is a list of
-/// tests, each a comparison of arms or of an arm with a number; all of them must hold. The verdict is that of
-/// verdict.h: the direction in every one of three seeds or more, and an interval over seeds and items that excludes
-/// zero.
+/// Claims of papers and hypotheses of one's own, tested on what was gathered (doc/claims.md). A claim is a list of tests, each a
+/// comparison of arms or of an arm with a number; all of them must hold. Verdicts are those of statistics.h: a claim is
+/// reproduced when every comparison excludes the opposite, and refuted when one comparison excludes the claim.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +28,7 @@ struct Quantity {
   std::string table, measure, per;
   RowFilter where;
   std::optional<RowFilter> minus;    ///< the same quantity elsewhere, to be taken off
+  bool absolute = false;             ///< rows count by their absolute value
   std::map<std::string, std::string> runs;   ///< only runs with these labels
   std::string by, seed_by;           ///< columns that name arm and seed, for a table that holds many; empty: the run's own
 };
@@ -68,21 +68,23 @@ struct TestResult {
   std::string reason;                ///< why it cannot be tested, or why the interval is missing
   std::string observed;              ///< "none 0.97, t5 0.95; rope 0.02"
   std::string configs;               ///< hash of what was measured: of the configs of its runs, 12 hex digits
+  std::string shown;                 ///< the comparison that decides, whose effect and interval these are: "none above rope"
   double effect = std::numeric_limits<double>::quiet_NaN();   ///< mean over seeds; above zero: as claimed
   statistics::Interval interval{std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::quiet_NaN()};
+  double level = 0.95;               ///< of the interval: 0.9 for `near`, which is two one-sided tests at 5 %
+  double detectable = std::numeric_limits<double>::quiet_NaN();   ///< the smallest effect that these seeds find with power 80 %
   std::size_t seeds = 0, items = 0;
+  std::size_t comparisons = 0, untested = 0;   ///< those of the test, and those without a verdict of their own
+  std::vector<std::string> failed_arms;        ///< of a control: arms whose mean misses the condition
 };
 
 struct ClaimResult {
   const ClaimSpec* claim = nullptr;
-  Verdict verdict = Verdict::kNotTestable;   ///< the worst of its tests
+  Verdict verdict = Verdict::kNotTestable;   ///< the worst of its tests that could be tested
   std::string reason;
   std::size_t seeds = 0;                     ///< of the test with fewest
   std::vector<TestResult> control, tests;
 };
-
-/// Reproduced, partly, not reproduced, not testable: each is worse than those before it.
-bool worse_than(Verdict verdict, Verdict other);
 
 /// What a gather that is not whole lacks, or a run leaves out (--axis), makes a test not testable, with the reason.
 /// @throws ConfigError at the test's line for a table, column, label or arm that nobody has or asked for, naming the nearest.

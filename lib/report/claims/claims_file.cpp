@@ -18,7 +18,7 @@ using support::quote;
 using Words = std::vector<std::string>;
 
 /// What tests may take over from their claim.
-const Words kShared = {"table", "measure", "per", "by", "seed_by", "runs", "noise"};
+const Words kShared = {"table", "measure", "per", "by", "seed_by", "runs", "noise", "absolute"};
 const Words kComparisons = {"above", "at_least", "at_most", "near"};
 
 class ClaimReader {
@@ -134,6 +134,12 @@ class ClaimReader {
       }
       test.noise = word != "none";
     }
+    if (const Node* absolute = node.find("absolute")) {
+      quantity.absolute = absolute->is_scalar() && absolute->text == "true";
+      if (!quantity.absolute && !(absolute->is_scalar() && absolute->text == "false")) {
+        diagnostics_.add(cat("'absolute' is true or false, found ", absolute->found()), absolute->place());
+      }
+    }
   }
 
   bool known_keys(const Node& node, const std::string& what, const Words& keys) {
@@ -189,7 +195,7 @@ class ClaimReader {
 
   Verdict verdict(const Node& node) {
     Words names;
-    for (const Verdict verdict : {Verdict::kReproduced, Verdict::kPartly, Verdict::kNotReproduced, Verdict::kNotTestable}) {
+    for (const Verdict verdict : {Verdict::kReproduced, Verdict::kInconclusive, Verdict::kNotTestable, Verdict::kRefuted}) {
       if (node.is_scalar() && node.text == verdict_name(verdict)) return verdict;
       names.emplace_back(verdict_name(verdict));
     }

@@ -2,31 +2,27 @@
 /// The rule that decides whether a claim holds.
 #pragma once
 
-#include <cstddef>
-#include <vector>
-
 #include "statistics/estimates.h"
 
 namespace pe::report {
 
-/// Whether a published claim holds here. Words in brackets: those of verdicts elsewhere.
+/// Whether a claim holds here. Each is worse than those before it.
 enum class Verdict {
-  kReproduced,  ///< (supported) three seeds or more, the direction in each, the interval excludes zero, the band is met
-  kPartly,      ///< (undecided) the direction holds, but not all of that
-  kNotReproduced,  ///< (refuted)
-  kNotTestable,    ///< the control failed, or there is nothing to test
+  kReproduced,    ///< the interval excludes the opposite of the claim
+  kInconclusive,  ///< the interval contains both, or there are too few seeds for one
+  kNotTestable,   ///< a control failed, both arms are at a bound, or something was not measured
+  kRefuted,       ///< the interval excludes the claim
 };
 const char* verdict_name(Verdict verdict);
 
-struct Claim {
-  std::vector<double> effects;    ///< of each seed, signed so that the claim says "above zero"
-  double mean = 0;                ///< of the least favourable arm over seeds
-  statistics::Interval interval;  ///< of that mean
-  bool inclusive = false;         ///< zero will do: a number to reach is reached when it is met
-  bool control = true;            ///< the control came out as it should
-  bool in_band = true;            ///< where the claim states a band: the values lie in it
-  std::size_t seeds_needed = 3;   ///< for "reproduced"
+/// One comparison of a claim. Effects are signed so that the claim says "above zero".
+struct ComparisonEvidence {
+  statistics::Interval interval;  ///< "reproduced" if it excludes the opposite; NaN: too few seeds or items
+  statistics::Interval refuting;  ///< "refuted" if it excludes the claim; wider where a claim has several comparisons
+  bool inclusive = false;         ///< zero satisfies the claim: a bound is reached when it is met
+  bool in_band = true;            ///< the values lie in the band that the claim states, if it states one
+  bool enough_seeds = true;
 };
-Verdict verdict_of(const Claim& claim);
+Verdict verdict_of(const ComparisonEvidence& evidence);
 
 }  // namespace pe::report

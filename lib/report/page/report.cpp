@@ -215,7 +215,7 @@ std::vector<std::string> fallen_claims(const Results& results) {
   std::vector<std::string> fallen;
   for (const ClaimResult& result : judge(results.claims, results)) {
     const Verdict expected = result.claim->expected.value_or(Verdict::kReproduced);
-    if (worse_than(result.verdict, expected))
+    if (result.verdict > expected)
       fallen.push_back(cat(result.claim->id, ": ", verdict_name(result.verdict), ", expected ", verdict_name(expected),
                            result.reason.empty() ? "" : cat(" (", result.reason, ")")));
   }

@@ -12,12 +12,37 @@ namespace pe::report {
 namespace {
 
 using support::cat;
+using Words = std::vector<std::string>;
 
 Cell number_or(double value, const std::string& reason) {
   return std::isfinite(value) ? Cell::of_number(value) : Cell::missing("–", reason.empty() ? "there is nothing to test" : reason);
 }
 
-Cell stated(const std::optional<double>& value) { return value ? Cell::of_number(*value) : Cell::missing("–", "the claim states no number"); }
+/// Most claims state no number; a note for each would bury the table.
+Cell stated(const std::optional<double>& value) { return Cell::of_text(value ? support::shortest(*value) : ""); }
+
+/// "+0.0060 [−1.2400, 1.2500]"; empty without an effect.
+std::string effect_text(const TestResult& test) {
+  if (!std::isfinite(test.effect)) return "";
+  std::string text = format_number(test.effect, NumberStyle::kSignedNats);
+  if (std::isfinite(test.interval.low)) {
+    text += cat(" [", format_number(test.interval.low, NumberStyle::kSignedNats), ", ", format_number(test.interval.high, NumberStyle::kSignedNats), "]");
+  }
+  return text;
+}
+
+/// The test whose verdict is the claim's.
+const TestResult* deciding_test(const ClaimResult& result) {
+  for (const TestResult& test : result.tests) {
+    if (test.verdict == result.verdict && std::isfinite(test.effect)) return &test;
+  }
+  return nullptr;
+}
+
+std::string verdict_text(const TestResult& result, bool is_control) {
+  if (is_control) return result.failed_arms.empty() ? "passed" : "failed";
+  return verdict_name(result.verdict);
+}
 
 std::string band_text(const std::optional<statistics::Interval>& band) {
   return band ? cat(support::shortest(band->low), " to ", support::shortest(band->high)) : "";
@@ -27,8 +52,9 @@ Row test_row(const std::string& id, const TestResult& result, bool is_control) {
   const std::string& reason = result.reason;
   return {.cells = {Cell::of_text(id), Cell::of_text(result.configs), Cell::of_text(cat(is_control ? "control: " : "", result.test->text())), Cell::of_text(result.observed),
                     stated(result.test->published), Cell::of_text(band_text(result.test->band)),
-                    number_or(result.effect, reason), number_or(result.interval.low, reason), number_or(result.interval.high, reason),
-                    Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_name(result.verdict)), Cell::of_text(reason)}};
+                    Cell::of_text(result.shown), number_or(result.effect, reason), number_or(result.interval.low, reason),
+                    number_or(result.interval.high, reason), Cell::of_number(result.level), number_or(result.detectable, "no noise is known"),
+                    Cell::of_number(static_cast<double>(result.seeds)), Cell::of_text(verdict_text(result, is_control)), Cell::of_text(reason)}};
 }
 
 /// One claim with its effect, or how many got which verdict.
@@ -36,20 +62,12 @@ std::string line_of(const std::vector<ClaimResult>& judged) {
   if (judged.size() == 1) {
     const ClaimResult& result = judged.front();
     std::string line = cat("claim ", result.claim->id, ": ", verdict_name(result.verdict));
-    for (const TestResult& test : result.tests) {
-      if (test.verdict != result.verdict || !std::isfinite(test.effect)) continue;
-      line += cat(", effect ", format_number(test.effect, NumberStyle::kSignedNats));
-      if (std::isfinite(test.interval.low))
-        line += cat(" (", format_number(test.interval.low, NumberStyle::kSignedNats), " to ",
-                    format_number(test.interval.high, NumberStyle::kSignedNats), ")");
-      line += cat(", ", seeds_in_words(test.seeds));
-      break;
-    }
+    if (const TestResult* test = deciding_test(result)) line += cat(", effect ", effect_text(*test), ", ", seeds_in_words(test->seeds));
     return line;
   }
   std::vector<std::string> counts;
   for (const Verdict verdict :
-       {Verdict::kReproduced, Verdict::kPartly, Verdict::kNotReproduced, Verdict::kNotTestable}) {
+       {Verdict::kReproduced, Verdict::kRefuted, Verdict::kInconclusive, Verdict::kNotTestable}) {
     const auto count = std::count_if(judged.begin(), judged.end(),
                                      [&](const ClaimResult& result) { return result.verdict == verdict; });
     if (count > 0) counts.push_back(cat(count, " ", verdict_name(verdict)));
@@ -68,36 +86,46 @@ Section claims_section(const Results& results, Palette&) {
   Table board{.id = "verdicts", .title = "Claims and verdicts"};
   board.columns = {{.id = "claim_id", .header = "Claim", .text = true},      {.id = "says", .header = "What it says", .text = true},
                    {.id = "source", .header = "Source", .text = true},    {.id = "published", .header = "Published", .text = true},
-                   {.id = "verdict", .header = "Verdict", .text = true},  {.id = "reason", .header = "Why", .text = true},
-                   {.id = "hash", .header = "Hash", .text = true}};
+                   {.id = "verdict", .header = "Verdict", .text = true},  {.id = "effect", .header = "Effect", .text = true},
+                   {.id = "reason", .header = "Why", .text = true},       {.id = "hash", .header = "Hash", .text = true}};
   Table tests{.id = "claims", .title = "What was tested"};
   tests.columns = {{.id = "claim_id", .header = "Claim", .text = true},
                    {.id = "config_hash", .header = "Configs", .text = true},
                    {.id = "expected", .header = "Expected", .text = true},
                    {.id = "observed", .header = "Observed", .text = true},
-                   {.id = "published", .header = "Published", .style = NumberStyle::kNats},
+                   {.id = "published", .header = "Published", .text = true},
                    {.id = "band", .header = "Band", .text = true},
+                   {.id = "comparison", .header = "Comparison", .text = true},
                    {.id = "effect", .header = "Effect", .style = NumberStyle::kSignedNats, .direction = Direction::kHigherIsBetter},
-                   {.id = "ci_lo", .header = "95 % low", .style = NumberStyle::kSignedNats},
-                   {.id = "ci_hi", .header = "95 % high", .style = NumberStyle::kSignedNats},
+                   {.id = "ci_lo", .header = "Interval low", .style = NumberStyle::kSignedNats},
+                   {.id = "ci_hi", .header = "Interval high", .style = NumberStyle::kSignedNats},
+                   {.id = "level", .header = "Level", .style = NumberStyle::kPercent},
+                   {.id = "detectable", .header = "Detectable", .style = NumberStyle::kNats},
                    {.id = "seeds", .header = "Seeds", .style = NumberStyle::kCount},
                    {.id = "verdict", .header = "Verdict", .text = true},
                    {.id = "reason", .header = "Why", .text = true}};
   for (const ClaimResult& result : judged) {
     const ClaimSpec& claim = *result.claim;
+    const TestResult* deciding = deciding_test(result);
+    const std::string effect = deciding ? effect_text(*deciding) : "";
     board.rows.push_back({.cells = {Cell::of_text(claim.id), Cell::of_text(claim.says), Cell::of_text(claim.source), Cell::of_text(claim.published),
-                                    Cell::of_text(verdict_name(result.verdict)), Cell::of_text(result.reason), Cell::of_text(claim.hash)}});
+                                    Cell::of_text(verdict_name(result.verdict)), Cell::of_text(effect), Cell::of_text(result.reason), Cell::of_text(claim.hash)}});
     const std::size_t before = tests.rows.size();
     for (const TestResult& test : result.control) tests.rows.push_back(test_row(claim.id, test, true));
     for (const TestResult& test : result.tests) tests.rows.push_back(test_row(claim.id, test, false));
     if (before > 0) tests.rows[before].rule_above = true;
-    section.findings.push_back(cat(claim.id, ", ", verdict_name(result.verdict), result.seeds > 0 ? cat(" (", seeds_in_words(result.seeds), ")") : "",
-                                   ": ", claim.says, result.reason.empty() ? "" : cat(" (", result.reason, ")")));
+    Words notes;
+    if (!effect.empty()) notes.push_back(cat("effect ", effect, ", ", seeds_in_words(deciding->seeds)));
+    if (!result.reason.empty()) notes.push_back(result.reason);
+    section.findings.push_back(cat(claim.says, ": ", verdict_name(result.verdict), " (", claim.id, notes.empty() ? "" : "; ", support::join(notes, "; "), ")"));
   }
-  board.caption = "Reproduced: three seeds or more, every test holds in each, its interval excludes zero and a stated band is met; partly: it holds in "
-                  "the mean. Not testable: the control failed, or something was not measured. Hash: of the claim as it was written.";
-  tests.caption = cat("Effect: by how much the least favourable arm passes, in the measure's own unit; above zero is as claimed. Interval: 95 %, over seeds "
-                      "and items from three seeds on, else over items; configs: a hash of those of the runs compared. ", training_sentence(results));
+  board.caption = "Reproduced: in every comparison the interval excludes the opposite of the claim. Refuted: in one comparison the interval excludes the "
+                  "claim. Inconclusive: neither. Not testable: a control failed, both arms are at a bound, or something was not measured. Three seeds or "
+                  "more are needed. Effect: that of the deciding comparison, above zero as claimed. Hash: of the claim as it was written.";
+  tests.caption = cat("A test has one comparison for each arm, and all must hold. Effect and interval belong to the comparison that is named, the least "
+                      "favourable one, in the unit of the measure; above zero is as claimed. Intervals cover seeds and items from three seeds on, else items; "
+                      "their level is 90 % for `near`, which is two one-sided tests at 5 %. Refuted needs an interval of level 95 %, shared among the "
+                      "comparisons of a claim. Detectable: the smallest effect that these seeds find with power 80 %. ", training_sentence(results));
   section.tables = {std::move(board), std::move(tests)};
   return section;
 }

@@ -1,0 +1,194 @@
+// Studies whose truth is known, judged as real ones are: false findings, coverage, wrong refutations and power.
+// PE_TEST_STUDIES says how many studies of each kind (soak: thousands).
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <functional>
+
+#include "report/claims/claims.h"
+#include "report/results/results.h"
+#include "statistics/two_level.h"
+#include "support/files.h"
+#include "support/random.h"
+#include "support/temp_folder.h"
+
+using namespace pe;
+using namespace pe::report;
+using namespace pe::statistics;
+
+namespace {
+
+enum class Shape { kNormal, kLognormalItems, kSeedsThatLearnOrNot };
+
+/// One kind of study: the difference of two arms is `effect` plus noise of seeds, documents and both together.
+struct Kind {
+  const char* name;
+  Shape shape = Shape::kNormal;
+  std::size_t seeds = 3, documents = 40;
+  double seed_sd = 1, document_sd = 1, rest_sd = 1;
+  double effect = 0;
+};
+
+int studies_of_each_kind(int quick) {
+  const char* text = std::getenv("PE_TEST_STUDIES");
+  return text ? std::atoi(text) : quick;
+}
+
+class Noise {
+ public:
+  explicit Noise(std::uint64_t seed) : random_(seed) {}
+  double uniform() { return random_.uniform(); }
+  double normal() { return std::sqrt(-2 * std::log(1 - uniform())) * std::cos(2 * 3.14159265358979323846 * uniform()); }
+  /// Mean 0 and standard deviation 1, skewed to the right.
+  double lognormal() { return (std::exp(normal()) - std::exp(0.5)) / std::sqrt((std::exp(1.0) - 1) * std::exp(1.0)); }
+
+ private:
+  support::Xoshiro random_;
+};
+
+/// Losses by document of arms "a0", "a1", … and "b", which every arm's difference is taken from.
+Results draw_study(const Kind& kind, int arms, Noise& noise) {
+  using enum artifact::ColumnType;
+  Results results;
+  std::vector<double> base(kind.documents);
+  for (double& value : base) value = 50 + 10 * noise.normal();
+  std::vector<std::vector<double>> of_document(static_cast<std::size_t>(arms), std::vector<double>(kind.documents));
+  for (auto& own : of_document) {
+    for (double& value : own) value = kind.document_sd * (kind.shape == Shape::kLognormalItems ? noise.lognormal() : noise.normal());
+  }
+  for (std::size_t seed = 0; seed < kind.seeds; ++seed) {
+    for (int arm = -1; arm < arms; ++arm) {
+      // One seed in five does not learn: mean 0 and standard deviation `seed_sd` again.
+      const double of_seed = kind.shape == Shape::kSeedsThatLearnOrNot ? (noise.uniform() < 0.2 ? 2 : -0.5) : noise.normal();
+      artifact::Table table("lm_doc", {{"doc_id", kInteger, ""}, {"nll_sum", kReal, ""}, {"tokens_scored", kReal, ""}});
+      for (std::size_t document = 0; document < kind.documents; ++document) {
+        double value = base[document];
+        if (arm < 0 && kind.shape == Shape::kSeedsThatLearnOrNot) value += kind.seed_sd * of_seed;
+        if (arm >= 0) {
+          value += kind.effect + kind.seed_sd * of_seed + of_document[static_cast<std::size_t>(arm)][document] + kind.rest_sd * noise.normal();
+        }
+        table.add_row({static_cast<std::int64_t>(document), value * 128, 128.0});
+      }
+      Run run;
+      run.encoding = arm < 0 ? "b" : "a" + std::to_string(arm);
+      run.seed = std::to_string(seed);
+      results.runs.push_back(run);
+      if (seed == 0) results.encodings.push_back(run.encoding);
+      results.tables["lm_doc"].push_back({results.runs.size() - 1, "simulated", std::move(table)});
+    }
+  }
+  return results;
+}
+
+std::vector<ClaimSpec> claims_of(const std::string& tests) {
+  const test::TempFolder folder;
+  support::write_file_atomically(folder / "claims.yml",
+                                 "claims:\n  C1:\n    says: a difference\n    table: lm_doc\n    measure: nll_sum\n    per: tokens_scored\n    tests:\n" +
+                                     tests,
+                                 false);
+  return read_claims(folder / "claims.yml");
+}
+
+/// The share of studies for which `counts` is true.
+double share_of(const Kind& kind, int studies, const std::string& tests, const std::function<bool(const ClaimResult&)>& counts, int arms = 1) {
+  const std::vector<ClaimSpec> claims = claims_of(tests);
+  Noise noise(kind.seeds * 1000 + kind.documents);
+  int counted = 0;
+  for (int study = 0; study < studies; ++study) counted += counts(judge(claims, draw_study(kind, arms, noise)).at(0));
+  return static_cast<double>(counted) / studies;
+}
+
+/// Three standard errors of a share from so many studies.
+double slack(double share, int studies) { return 3 * std::sqrt(share * (1 - share) / studies); }
+
+const std::string kAbove = "      - {of: a0, above: b}\n";
+
+std::vector<Kind> kinds(std::size_t seeds) {
+  return {{.name = "seeds, documents and rest", .seeds = seeds},
+          {.name = "seeds dominate", .seeds = seeds, .seed_sd = 1, .document_sd = 0.5, .rest_sd = 0.5},
+          {.name = "documents dominate", .seeds = seeds, .seed_sd = 0.02, .document_sd = 2, .rest_sd = 0.2},
+          {.name = "no noise of seeds", .seeds = seeds, .seed_sd = 0, .document_sd = 1, .rest_sd = 1}};
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(simulated_truth)
+
+BOOST_AUTO_TEST_CASE(without_an_effect_findings_are_rare_and_intervals_cover_it) {
+  const int studies = studies_of_each_kind(400);
+  for (const std::size_t seeds : {3, 5, 16}) {
+    for (const Kind& kind : kinds(seeds)) {
+      double found = 0, covered = 0;
+      share_of(kind, studies, kAbove, [&](const ClaimResult& result) {
+        const Interval interval = result.tests.at(0).interval;
+        covered += interval.low <= 0 && interval.high >= 0;
+        found += result.verdict == Verdict::kReproduced || result.verdict == Verdict::kRefuted;   // in either direction
+        return false;
+      });
+      BOOST_TEST_MESSAGE(seeds << " seeds, " << kind.name << ": found " << found / studies << ", covered " << covered / studies);
+      BOOST_TEST_CONTEXT(seeds << " seeds, " << kind.name) {
+        BOOST_TEST(found / studies <= 0.06 + slack(0.05, studies));
+        BOOST_TEST(covered / studies >= 0.93 - slack(0.05, studies));
+        // Cochran's critical value is on the safe side where two parts of few degrees of freedom meet.
+        BOOST_TEST(covered / studies <= (seeds == 3 ? 0.985 : 0.97) + slack(0.04, studies));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_true_claim_is_hardly_ever_refuted) {
+  const int studies = studies_of_each_kind(400);
+  const auto refuted = [](const ClaimResult& result) { return result.verdict == Verdict::kRefuted; };
+  for (const std::size_t seeds : {3, 5, 10, 16}) {
+    for (Kind kind : kinds(seeds)) {
+      kind.effect = 1e-6;   // true, and beyond any detection
+      BOOST_TEST_CONTEXT(seeds << " seeds, " << kind.name) {
+        BOOST_TEST(share_of(kind, studies, kAbove, refuted) <= 0.03 + slack(0.03, studies));
+        // Six comparisons that all hold.
+        BOOST_TEST(share_of(kind, studies, "      - {of: [a0, a1, a2, a3, a4, a5], above: b}\n", refuted, 6) <= 0.03 + slack(0.03, studies));
+        // A bound that is met exactly.
+        BOOST_TEST(share_of(kind, studies, "      - {of: a0, above: b, margin: -0.000001}\n", refuted) <= 0.03 + slack(0.03, studies));
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_promised_difference_is_reproduced_in_three_of_four_studies_at_any_number_of_seeds) {
+  const int studies = studies_of_each_kind(400);
+  for (const std::size_t seeds : {3, 5, 10, 16}) {
+    for (Kind kind : kinds(seeds)) {
+      const NoiseLevels noise{.seed = std::sqrt(kind.seed_sd * kind.seed_sd + kind.rest_sd * kind.rest_sd / static_cast<double>(kind.documents)),
+                              .item = kind.document_sd};
+      kind.effect = detectable_difference(noise, kind.seeds, kind.documents);
+      const double share = share_of(kind, studies, kAbove, [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced; });
+      BOOST_TEST_MESSAGE(seeds << " seeds, " << kind.name << ": reproduced " << share);
+      BOOST_TEST(share >= 0.75 - slack(0.25, studies), seeds << " seeds, " << kind.name << ": " << share);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(an_equivalence_is_false_at_its_bound_in_one_study_of_twenty) {
+  const int studies = studies_of_each_kind(400);
+  const auto reproduced = [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced; };
+  for (const std::size_t seeds : {3, 5, 16}) {
+    Kind kind{.name = "seeds and documents", .seeds = seeds, .seed_sd = 0.1, .document_sd = 0.1, .rest_sd = 0.1, .effect = 0.5};
+    // The mean of "b" is that of its documents; the arm is compared with it by two claims, each a side of the bound.
+    const std::string inside = "      - {of: a0, above: b, margin: -0.5}\n      - {of: b, above: a0, margin: -0.5}\n";
+    BOOST_TEST(share_of(kind, studies, inside, reproduced) <= 0.05 + slack(0.05, studies), seeds << " seeds");
+    kind.effect = 0;
+    if (seeds == 16) BOOST_TEST(share_of(kind, studies, inside, reproduced) >= 0.9);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(seeds_that_learn_or_do_not_and_skewed_documents_give_few_false_findings) {
+  const int studies = studies_of_each_kind(400);
+  const auto found = [](const ClaimResult& result) { return result.verdict == Verdict::kReproduced || result.verdict == Verdict::kRefuted; };
+  for (const std::size_t seeds : {5, 16}) {
+    const Kind bimodal{.name = "bimodal", .shape = Shape::kSeedsThatLearnOrNot, .seeds = seeds, .seed_sd = 1, .document_sd = 0.5, .rest_sd = 0.5};
+    BOOST_TEST(share_of(bimodal, studies, kAbove, found) <= 0.06 + slack(0.05, studies), seeds << " seeds");
+  }
+  const Kind skewed{.name = "skewed", .shape = Shape::kLognormalItems, .seeds = 5, .documents = 200, .seed_sd = 0.2, .document_sd = 1, .rest_sd = 0.3};
+  BOOST_TEST(share_of(skewed, studies, kAbove, found) <= 0.09 + slack(0.07, studies));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
