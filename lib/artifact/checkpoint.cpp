@@ -17,6 +17,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -50,8 +51,9 @@ std::string describe(const TensorInfo& info) {
 }
 
 Json read_json(const h5::Group& group, const std::string& name) {
-  const Json json = Json::parse(group.read_text(name), nullptr, false);
-  if (json.is_discarded()) throw ArtifactError(cat(group.where(), "/", name, ": expected JSON, found something else"));
+  const std::string text = group.read_text(name);
+  const Json json = support::parse_json(text);
+  if (json.is_discarded()) throw ArtifactError(cat(group.where(), "/", name, ": the text ", support::json_problem(text)));
   return json;
 }
 

@@ -6,6 +6,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json.h"
+#include "support/parse_json.h"
 #include "support/sha256_text.h"
 
 namespace pe::artifact {
@@ -57,7 +58,7 @@ ClosingNote ClosingNote::read(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return note;
   try {
-    const Json json = Json::parse(support::read_file(path, kLargestNote));
+    const Json json = support::require_json(support::read_file(path, kLargestNote));
     // What another start of the kernel had in memory may never have reached the disk.
     if (json.at("schema") != kClosingSchema || json.at("boot") != support::boot_id() || support::boot_id().empty()) return note;
     for (const Json& item : json.at("members")) {

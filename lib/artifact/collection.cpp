@@ -9,6 +9,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
@@ -72,8 +73,9 @@ Json Manifest::to_json() const {
 
 Manifest Manifest::parse(std::string_view text, const std::string& where) {
   const auto fail = [&](const std::string& what) -> void { throw ArtifactError(cat(quote(where), ": ", what)); };
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_object()) fail("expected a manifest (a JSON object), found something else");
+  const Json json = support::parse_json(text);
+  if (json.is_discarded()) fail(cat("the manifest ", support::json_problem(text)));
+  if (!json.is_object()) fail("expected a manifest (a JSON object), found something else");
   Manifest manifest;
   try {
     if (const std::string schema = json.at("schema"); schema != kCollectionSchema) {

@@ -11,6 +11,7 @@
 #include "artifact/collection.h"
 #include "support/config.h"
 #include "support/error.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::artifact {
@@ -333,7 +334,7 @@ class Comparison {
   /// Of two texts only what differs: members of JSON documents, else what stands around the first difference.
   static void texts(const char* p, std::size_t p_width, const char* q, std::size_t q_width, Difference& found) {
     const std::string x(p, ::strnlen(p, p_width)), y(q, ::strnlen(q, q_width));
-    const Json first = Json::parse(x, nullptr, false), second = Json::parse(y, nullptr, false);
+    const Json first = support::parse_json(x), second = support::parse_json(y);
     if (first.is_object() && second.is_object()) {
       const auto differences = support::differences(first, second);
       if (!differences.empty()) {

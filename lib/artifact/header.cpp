@@ -2,6 +2,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::artifact {
@@ -72,8 +73,8 @@ Header read_header(const h5::File& file) {
 Recipe read_recipe(const h5::File& file) {
   const h5::Group root = file.root();
   const std::string text = root.read_text("pe/made_by");
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw ArtifactError(cat(quote(file.path().string()), ": /pe/made_by is not JSON"));
+  const Json json = support::parse_json(text);
+  if (json.is_discarded()) throw ArtifactError(cat(quote(file.path().string()), ": /pe/made_by ", support::json_problem(text)));
   return recipe_from_json(json);
 }
 

@@ -2,6 +2,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 
 namespace pe::artifact {
 
@@ -21,7 +22,7 @@ MissingInputs missing_inputs(const std::filesystem::path& work) {
   const std::filesystem::path file = work / "task.json";
   if (work.empty() || !std::filesystem::exists(file)) return {};
   try {
-    return missing_inputs(Json::parse(support::read_file(file)));
+    return missing_inputs(support::require_json(support::read_file(file)));
   } catch (const Json::exception& error) {
     throw support::ConfigError(std::string("not a task file: ") + error.what(), {file.string(), 0, 0, "", 1});
   }

@@ -10,6 +10,7 @@
 #include "artifact/header.h"
 #include "artifact/misuse.h"
 #include "support/error.h"
+#include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -194,8 +195,8 @@ struct TableIo {
   }
 
   static Table read(const h5::Group& group, const std::string& name) {
-    const Json order = Json::parse(group.read_text("columns"), nullptr, false);
-    const Json attributes = Json::parse(group.read_text("attributes"), nullptr, false);
+    const Json order = support::parse_json(group.read_text("columns"));
+    const Json attributes = support::parse_json(group.read_text("attributes"));
     const std::int64_t rows = group.integer("rows");
     std::vector<ColumnSpec> specs;
     std::vector<h5::Dataset> columns;   // opened once: opening takes longer than reading
@@ -274,8 +275,8 @@ Tables read_tables(const h5::File& file, Kind kind) {
   require_kind(file, kind, kTableFormat);
   const h5::Group root = file.root();
   Tables tables;
-  tables.facts = Json::parse(root.read_text("facts"), nullptr, false);
-  const Json order = Json::parse(root.read_text("order"), nullptr, false);
+  tables.facts = support::parse_json(root.read_text("facts"));
+  const Json order = support::parse_json(root.read_text("order"));
   if (tables.facts.is_discarded() || !order.is_array()) {
     throw ArtifactError(cat(quote(path.string()), ": /facts or /order holds unexpected JSON"));
   }

@@ -15,6 +15,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 #include "support/version.h"
 
@@ -179,7 +180,7 @@ int capsule_command(const cli::CommandLine& given) {
 
 int verify_capsule(const cli::CommandLine& given) {
   const fs::path folder = fs::absolute(given.words.front());
-  const Json index = Json::parse(support::read_file(folder / kIndex), nullptr, false);
+  const Json index = support::parse_json(support::read_file(folder / kIndex));
   if (!index.is_object() || index.value("schema", "") != "pe-capsule/1" || !index.contains("files"))
     throw support::ArtifactError(cat((folder / kIndex).string(), ": expected pe-capsule/1, found ", index.is_object() ? index.value("schema", "no schema") : "no JSON"));
   const cli::Style style = out_style(given);

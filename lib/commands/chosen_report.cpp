@@ -5,6 +5,7 @@
 #include "artifact/kind.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -41,7 +42,7 @@ Record report_of(const Store& store, const Inventory& inventory, const std::vect
 
 std::optional<Json> report_json(const std::filesystem::path& folder) {
   if (!std::filesystem::is_regular_file(folder / "report.json")) return std::nullopt;
-  Json json = Json::parse(support::read_file(folder / "report.json"), nullptr, false);
+  Json json = support::parse_json(support::read_file(folder / "report.json"));
   return json.is_object() && json.value("schema", "") == "pe-report/1" ? std::optional(std::move(json)) : std::nullopt;
 }
 

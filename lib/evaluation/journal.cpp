@@ -1,6 +1,7 @@
 #include "evaluation/journal.h"
 
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::evaluation {
@@ -10,7 +11,7 @@ Journal::Journal(std::filesystem::path path, std::string identity) : path_(std::
   if (std::filesystem::exists(path_)) {
     bool first = true;
     for (const std::string& line : support::split(support::read_file(path_), '\n')) {
-      const Json entry = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+      const Json entry = support::parse_json(line);
       if (!entry.is_object()) break;
       if (first) {
         if (entry.value("identity", "") != identity) break;

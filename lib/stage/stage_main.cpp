@@ -12,6 +12,7 @@
 #include "stage/task_file.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/process.h"
 #include "support/program.h"
 #include "support/ranks.h"
@@ -170,7 +171,7 @@ int check_configs(const StageInfo& info, const support::Schema& schema, const st
     try {
       Json config = support::defaults(schema);
       support::Diagnostics diagnostics;
-      support::overlay(schema, support::from_json(Json::parse(line), "config"), config, nullptr, diagnostics);
+      support::overlay(schema, support::from_json(support::require_json(line, support::kForeignJson), "config"), config, nullptr, diagnostics);
       diagnostics.throw_if_any();
       check_ranks(info, config);
       check(config);

@@ -4,6 +4,7 @@
 
 #include "artifact/missing_input.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -84,7 +85,7 @@ std::map<std::string, int> revisions_of(const StageInfo& info) {
 WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, const support::Schema& schema) {
   WorkOrder order;
   try {
-    const Json task = Json::parse(support::read_file(file, 256u << 20));
+    const Json task = support::require_json(support::read_file(file, 256u << 20));
     const std::string format = task.at("schema");
     if (format != "pe-task/1") throw ConfigError("expected schema pe-task/1, found " + quote(format), {file.string(), 0, 0, "", 1});
     const std::string stage = task.at("stage");

@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json.h"
+#include "support/parse_json.h"
 #include "support/process.h"
 #include "support/progress.h"
 #include "support/text.h"
@@ -41,7 +42,7 @@ std::string answer_of(const std::function<std::string()>& body) {
 }
 
 [[noreturn]] void throw_failure(std::string_view text) {
-  const Json json = Json::parse(text);
+  const Json json = require_json(text);
   std::vector<Diagnostic> diagnostics;
   for (const Json& item : json.at("diagnostics")) {
     diagnostics.push_back({item.at("message").get<std::string>(), {}, item.at("hint").get<std::string>(),

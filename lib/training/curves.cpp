@@ -6,6 +6,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::training {
@@ -169,7 +170,7 @@ MetricsLog::MetricsLog(const std::filesystem::path& work, const std::filesystem:
   std::string kept, tail;
   std::int64_t last_attempt = 0;
   for (const std::string& line : support::split(support::read_file(earlier), '\n')) {
-    const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json record = support::parse_json(line);
     if (!record.is_object()) continue;   // a line that a killed writer left unfinished
     last_attempt = std::max<std::int64_t>(last_attempt, record.value("attempt", std::int64_t{0}));
     const bool keep = record.value("step", std::int64_t{0}) <= step;

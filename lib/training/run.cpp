@@ -16,6 +16,7 @@
 #include "model/flat_zeros.h"
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 #include "training/artifacts.h"
 #include "training/batch_reader.h"
@@ -421,7 +422,7 @@ class Loop {
   /// What rank 0 begins with, or has resumed from, is what all begin with.
   void take_over_state() {
     const Json mine = {{"step", at_.step}, {"skipped", at_.skipped}, {"inexact", at_.inexact}};
-    const Json first = Json::parse(ranks_.broadcast(mine.dump()));
+    const Json first = support::require_json(ranks_.broadcast(mine.dump()));
     at_.step = first.at("step");
     at_.skipped = first.at("skipped").get<std::vector<std::int64_t>>();
     at_.inexact = first.at("inexact");

@@ -1,4 +1,5 @@
 #include "support/json_text.h"
+#include "support/parse_json.h"
 
 #include <boost/test/unit_test.hpp>
 
@@ -73,6 +74,28 @@ BOOST_AUTO_TEST_CASE(a_long_text_comes_in_pieces) {
   BOOST_TEST(bytes == list.dump().size());
   BOOST_TEST(pieces > 10u);
   BOOST_TEST(longest < 100000u);
+}
+
+BOOST_AUTO_TEST_CASE(a_text_out_of_bounds_is_refused_before_a_value_is_made) {
+  const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  BOOST_TEST(support::parse_json(nested(128)).is_array());
+  BOOST_TEST(support::parse_json(nested(129)).is_discarded());
+  BOOST_TEST(support::json_problem(nested(129)) == "is nested deeper than 128 levels");
+  std::string objects;
+  for (int i = 0; i < 300000; ++i) objects += "{\"a\":";
+  BOOST_TEST(support::parse_json(objects).is_discarded());
+  BOOST_CHECK_THROW(support::require_json(nested(300000)), Json::exception);
+  BOOST_TEST(support::parse_json("[1,[2],3]", {.values = 5}).is_array());
+  BOOST_TEST(support::parse_json("[1,[2],3,4]", {.values = 5}).is_discarded());
+  BOOST_TEST(support::json_problem("[1,[2],3,4]", {.values = 5}) == "holds more than 5 values");
+  BOOST_TEST(support::parse_json("[1,2]", {.bytes = 4}).is_discarded());
+  // Brackets and commas within texts are none of the structure.
+  BOOST_TEST(support::parse_json(R"({"a\"[[,,": "\\", "b": "]]{{"})", {.depth = 1, .values = 3}).size() == 2u);
+  for (const char* broken : {"", "[", "{\"a\": \"", "\"\\", "]", "[1] 2"}) {
+    BOOST_TEST(support::parse_json(broken).is_discarded(), broken);
+    BOOST_TEST(support::json_problem(broken) == "is not JSON", broken);
+    BOOST_CHECK_THROW(support::require_json(broken), Json::exception);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

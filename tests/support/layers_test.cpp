@@ -161,6 +161,20 @@ BOOST_AUTO_TEST_CASE(every_include_arrow_points_down) {
   }
 }
 
+// Deep JSON overflows the stack of whatever walks over it: one place parses, within bounds.
+BOOST_AUTO_TEST_CASE(json_is_parsed_within_bounds) {
+  const std::regex unbounded(R"rx((Json|json)::(parse|from_cbor|from_bson|from_ubjson|from_msgpack)\()rx");
+  for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib")) {
+    const fs::path& path = entry.path();
+    if ((path.extension() != ".h" && path.extension() != ".cpp") || path.stem() == "parse_json") continue;
+    std::ifstream file(path);
+    std::string line;
+    for (int number = 1; std::getline(file, line); ++number) {
+      BOOST_TEST(!std::regex_search(line, unbounded), path << ":" << number << ": use support/parse_json.h");
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(every_source_is_in_a_room) {
   for (const auto& [folder, rooms] : kRooms) {
     const fs::path root = pe::test::source_root() / "lib" / folder;

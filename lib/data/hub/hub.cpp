@@ -11,6 +11,7 @@
 #include "support/files.h"
 #include "support/hash.h"
 #include "support/json.h"
+#include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -28,7 +29,7 @@ constexpr int kMostPages = 10'000;
 constexpr std::size_t kSmallFile = 64 << 20;
 constexpr std::size_t kLargestAnswer = 8 << 20;   // a page of a listing has at most a thousand files
 constexpr int kDeepestAnswer = 16;
-constexpr int kMostValues = 1 << 20;   // numbers, texts and truths; two characters may be one, and take sixteen bytes
+constexpr std::size_t kMostValues = 1 << 20;   // two characters may be one, and take sixteen bytes
 
 struct Alias {
   const char *name, *repository, *pattern;
@@ -61,20 +62,9 @@ std::string at_endpoint(std::string url, const std::string& endpoint) {
   return url;
 }
 
-/// Discarded when the text is no JSON, or deeper or of more values than any hub says: that is found before a tree grows.
+/// Discarded when the text is no JSON, or deeper or of more values than any hub says.
 Json parse_answer(std::string_view text) {
-  struct TooLarge {};
-  int values = 0;
-  const auto bounded = [&](int depth, Json::parse_event_t event, const Json&) {
-    if (event == Json::parse_event_t::value) ++values;
-    if (depth > kDeepestAnswer || values > kMostValues) throw TooLarge();
-    return true;
-  };
-  try {
-    return Json::parse(text, bounded, false);
-  } catch (const TooLarge&) {
-    return Json(Json::value_t::discarded);
-  }
+  return support::parse_json(text, {.depth = kDeepestAnswer, .values = kMostValues});
 }
 
 /// The folder in front of the first part with a wildcard.

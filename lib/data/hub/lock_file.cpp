@@ -7,6 +7,7 @@
 #include "support/escaped.h"
 #include "support/files.h"
 #include "support/json.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::data {
@@ -93,7 +94,7 @@ FetchLock FetchLock::parse(std::string_view text, const std::string& where) {
   if (text.size() > kLargest) fail("it is larger than 256 MiB");
   FetchLock lock;
   try {
-    const Json json = Json::parse(text);
+    const Json json = support::require_json(text);
     if (const std::string schema = json.at("schema"); schema != kSchema) fail(cat("expected schema ", kSchema, ", found ", quote(schema.substr(0, 60))));
     lock.repository = json.value("repository", "");
     lock.revision = json.value("revision", "");

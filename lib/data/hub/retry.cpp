@@ -10,6 +10,7 @@
 
 #include "support/escaped.h"
 #include "support/json.h"
+#include "support/parse_json.h"
 #include "support/progress.h"
 #include "support/text.h"
 
@@ -73,7 +74,7 @@ std::string describe(const HttpAnswer& answer) {
   std::string text = cat("status ", answer.status, " from ", answer.host);
   std::string words = answer.header("x-error-message");
   if (words.empty() && answer.header("content-type").starts_with("application/json")) {
-    const Json body = Json::parse(answer.body, nullptr, false);
+    const Json body = support::parse_json(answer.body, support::kForeignJson);
     if (body.is_object() && body.contains("error") && body["error"].is_string()) words = body["error"];
   }
   return words.empty() ? text : cat(text, ": ", support::escaped(words, 200));

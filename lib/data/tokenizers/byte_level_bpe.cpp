@@ -15,6 +15,7 @@
 #include "support/escaped.h"
 #include "support/hash.h"
 #include "support/json.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::data {
@@ -148,18 +149,11 @@ class ByteLevel final : public ByteLevelTokenizer {
   [[noreturn]] void fail(const std::string& what) const { throw ArtifactError(cat(quote(where_), ": ", what)); }
 
   void read_vocab(const std::string& text) {
-    int depth = 0;
-    // No value is nested, so depth is a mistake; it is refused before a tree grows.
-    const auto flat = [&](int level, Json::parse_event_t event, Json&) {
-      depth = std::max(depth, level + (event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start ? 1 : 0));
-      if (depth > 1) fail("vocab.json: expected one object of pieces and ids, found a nested value");
-      return true;
-    };
     Json vocab;
     try {
-      vocab = Json::parse(text, flat);
+      vocab = support::require_json(text, {.depth = 1});   // no value is nested
     } catch (const Json::exception& error) {
-      fail(cat("vocab.json: ", support::escaped(error.what(), 200)));
+      fail(cat("vocab.json: expected one object of pieces and ids: ", support::escaped(error.what(), 200)));
     }
     if (!vocab.is_object() || vocab.empty()) fail("vocab.json: expected an object of pieces and ids");
     const auto size = static_cast<std::int64_t>(vocab.size());
@@ -305,7 +299,7 @@ std::string pack_byte_level(const ByteLevelFiles& files, const std::string& wher
 
 ByteLevelFiles unpack_byte_level(const std::string& model, const std::string& where) {
   if (model.size() > 3 * kLargestFile) throw ArtifactError(cat(quote(where), ": vocab.json and merges.txt are larger than 32 MiB"));
-  const Json json = Json::parse(model, nullptr, false);
+  const Json json = support::parse_json(model);
   const auto text = [&](const char* name) {
     if (!json.is_object() || !json.contains(name) || !json[name].is_string()) {
       throw ArtifactError(cat(quote(where), ": expected vocab and merges of a byte-level tokenizer, found something else"));

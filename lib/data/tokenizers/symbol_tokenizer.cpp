@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -81,7 +82,7 @@ artifact::TokenizerRecord symbol_tokenizer_record(const Json& task) {
 }
 
 std::unique_ptr<Tokenizer> make_symbol_tokenizer(const std::string& model, const std::string& where) {
-  const Json json = Json::parse(model, nullptr, /*allow_exceptions=*/false);
+  const Json json = support::parse_json(model);
   if (!json.is_object() || !json.contains("task") || !json.contains("symbols") || !json["symbols"].is_array()) {
     throw ArtifactError(cat(quote(where), ": the tokenizer of a task holds no list of symbols"), "the file is damaged");
   }
@@ -94,7 +95,7 @@ std::unique_ptr<Tokenizer> make_symbol_tokenizer(const std::string& model, const
 
 Json task_of_tokenizer(const artifact::TokenizerRecord& record, const std::string& where) {
   make_symbol_tokenizer(record.model, where);   // its checks
-  return Json::parse(record.model).at("task");
+  return support::require_json(record.model).at("task");
 }
 
 }  // namespace pe::data

@@ -10,6 +10,7 @@
 #include "evaluation/task.h"
 #include "statistics/estimates.h"
 #include "support/missing.h"
+#include "support/parse_json.h"
 #include "support/suggest.h"
 #include "support/text.h"
 
@@ -86,7 +87,7 @@ class Algorithmic final : public Task {
     if (value.is_string()) value = {{"kind", value}};
     for (const std::string& option : options_) {
       const std::size_t equals = option.find('=');
-      Json parsed = equals == std::string::npos ? Json() : Json::parse(option.substr(equals + 1), nullptr, false);
+      Json parsed = equals == std::string::npos ? Json() : support::parse_json(option.substr(equals + 1));
       if (equals == std::string::npos) {
         throw support::ConfigError(cat("eval.algorithmic.options: expected name=value, found ", support::quote(option)));
       }

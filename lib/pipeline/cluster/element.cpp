@@ -19,6 +19,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -44,7 +45,7 @@ Orders read_orders(const fs::path& path, const ElementOrder& order) {
     throw support::ArtifactError(cat("'", path.string(), "' differs from what was submitted"),
                                  "something has changed it; submit again");
   }
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = support::parse_json(text);
   if (!json.is_object() || json.value("schema", "") != "pe-array/1")
     throw support::ArtifactError(cat("'", path.string(), "' is not an array of a submission (pe-array/1)"));
   Orders orders;
@@ -230,7 +231,7 @@ class ElementRun {
         steps.push_back(-1);  // it was cut off without a word
         continue;
       }
-      const Json json = Json::parse(support::read_file(exit), nullptr, false);
+      const Json json = support::parse_json(support::read_file(exit));
       steps.push_back(json.is_object() ? json.value("step", std::int64_t{-1}) : -1);
     }
     return steps;

@@ -7,6 +7,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -31,7 +32,7 @@ std::optional<Json> state_of(const Store& store, const std::string& run, const S
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::nullopt;
   try {
-    Json json = Json::parse(support::read_file(path, 1 << 20), nullptr, false);
+    Json json = support::parse_json(support::read_file(path, 1 << 20));
     if (json.is_object()) return json;
   } catch (const support::IoError&) {
     // Replaced while we looked: the next look sees it.

@@ -16,6 +16,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -49,7 +50,7 @@ class GoingOn {
     if (!submission)
       throw support::ArtifactError(cat("run ", run, " is not a submission"), "`pe-pipeline run` continues it");
     submission_ = *std::move(submission);
-    graph_ = thaw(Json::parse(support::read_file(folder_ / "graph.json"), nullptr, false));
+    graph_ = thaw(support::parse_json(support::read_file(folder_ / "graph.json")));
     status_ = read_run(store, run);
     std::set<std::string> needed;
     for (const TaskStatus& task : status_.tasks) needed.insert(task.id);
@@ -195,7 +196,7 @@ std::int64_t memory_that_was_too_little(const Store& store, const std::string& p
   for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
     const fs::path exit = *attempt / "exit.json";
     if (::access(exit.c_str(), R_OK) != 0) continue;
-    const Json json = Json::parse(support::read_file(exit), nullptr, false);
+    const Json json = support::parse_json(support::read_file(exit));
     if (!json.is_object() || json.value("class", "") != "oom") return 0;
     return json.value("mem_bytes", std::int64_t{0});
   }

@@ -14,6 +14,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -179,7 +180,7 @@ void write_submission(const Store& store, const Graph& graph, const MadeSubmissi
 std::optional<Submission> read_submission(const Store& store, const std::string& run) {
   const fs::path path = folder_of(store, run) / "submission.json";
   if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
-  const Json json = Json::parse(support::read_file(path), nullptr, false);
+  const Json json = support::parse_json(support::read_file(path));
   if (!json.is_object() || json.value("schema", "") != kSchema)
     throw support::ArtifactError(cat("'", path.string(), "' is not a submission (", kSchema, ")"));
   try {
@@ -226,7 +227,7 @@ Cancelled read_cancelled(const Store& store, const std::string& run) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder_of(store, run) / "cancelled", error)) {
     if (entry.path().extension() != ".json") continue;
-    const Json json = Json::parse(support::read_file(entry.path()), nullptr, false);
+    const Json json = support::parse_json(support::read_file(entry.path()));
     // A damaged mark was a wish to cancel all the same.
     if (!json.is_object() || json.value("all", true)) {
       cancelled.all = true;

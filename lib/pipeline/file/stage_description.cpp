@@ -8,6 +8,7 @@
 #include "support/capture_within.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/process.h"
 #include "support/program.h"
 #include "support/suggest.h"
@@ -64,7 +65,7 @@ const Json& list_member(const Json& object, const char* key, const std::string& 
 std::optional<Json> read_document(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
-  Json document = Json::parse(support::read_file(path), nullptr, false);
+  Json document = support::parse_json(support::read_file(path), support::kForeignJson);
   if (document.is_discarded() || !document.is_object()) return std::nullopt;
   return document;
 }
@@ -257,10 +258,12 @@ Json ask_to_describe(const fs::path& executable, double patience_s, const suppor
                           support::short_duration(patience_s)),
                       place, kHint);
   }
-  Json answer = captured.status.code == 0 ? Json::parse(captured.out, nullptr, false) : Json(Json::value_t::discarded);
+  const bool ended_well = captured.status.code == 0;
+  Json answer = ended_well ? support::parse_json(captured.out, support::kForeignJson) : Json(Json::value_t::discarded);
   if (answer.is_discarded()) {
+    const std::string problem = support::json_problem(captured.out, support::kForeignJson);
     throw ConfigError(cat(support::quote(executable.string()), " does not describe itself: `--describe` ended with ",
-                          captured.status.code, captured.status.code == 0 ? " and printed no JSON" : ""),
+                          captured.status.code, ended_well ? cat(", and its answer ", problem) : ""),
                       place, kHint);
   }
   return answer;

@@ -12,6 +12,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -134,7 +135,7 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
   for (const fs::path& folder : before) {
     const fs::path path = folder / "exit.json";
     if (!fs::exists(path)) continue;
-    const Json exit = Json::parse(support::read_file(path, 65536), nullptr, false);
+    const Json exit = support::parse_json(support::read_file(path, 65536));
     if (!exit.is_object() || exit.value("run", "") != run_.summary.run_id) continue;
     const auto step = exit.value("step", std::int64_t{-1});
     const std::string outcome = exit.value("class", "");

@@ -18,6 +18,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/process.h"
 #include "support/text.h"
 
@@ -134,7 +135,7 @@ struct LocalRunner::State {
         if (end == std::string_view::npos) break;
         rest.remove_prefix(end + 1);
         if (!child.overlong) {
-          Json message = Json::parse(child.line, nullptr, false);
+          Json message = support::parse_json(child.line, support::kForeignJson);
           if (message.is_object()) {
             RunnerEvent event;
             event.ticket = ticket;

@@ -13,6 +13,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/json_text.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -85,9 +86,8 @@ Json read_plan(const std::filesystem::path& run_folder, const std::function<void
   const std::string path = (run_folder / "plan.json").string();
   std::string member;  // of the plan, which is being read
   bool tasks = false;
-  const Json plan = Json::parse(
-      support::read_file(path),
-      [&](int depth, Json::parse_event_t event, Json& parsed) {
+  const Json plan = support::parse_json(
+      support::read_file(path), {}, [&](int depth, Json::parse_event_t event, Json& parsed) {
         if (event == Json::parse_event_t::key && depth == 1) {
           member = parsed.get<std::string>();
           tasks = tasks || member == "tasks";
@@ -95,8 +95,7 @@ Json read_plan(const std::filesystem::path& run_folder, const std::function<void
         if (event != Json::parse_event_t::object_end || depth != 2 || member != "tasks") return true;
         take(parsed);
         return false;
-      },
-      false);
+      });
   if (!plan.is_object() || plan.value("schema", "") != "pe-run/1" || !tasks)
     throw support::ArtifactError(cat("'", path, "' is not a plan of a run (pe-run/1)"));
   return plan;

@@ -15,6 +15,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -35,7 +36,7 @@ bool is_alive(const std::filesystem::path& folder, const Json& plan) {
   const auto path = folder / "progress.json";
   double told = plan.value("started", 0.0);
   if (::access(path.c_str(), R_OK) == 0) {
-    const Json progress = Json::parse(support::read_file(path), nullptr, false);
+    const Json progress = support::parse_json(support::read_file(path));
     if (progress.is_object()) told = std::max(told, progress.value("time", 0.0));
   }
   return support::unix_time() - told < 120;
@@ -128,7 +129,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   each_journal_event(folder, take, &status.damaged_lines);
   const auto read_json = [&](const char* name) {
     const auto path = folder / name;
-    return ::access(path.c_str(), R_OK) == 0 ? Json::parse(support::read_file(path), nullptr, false) : Json();
+    return ::access(path.c_str(), R_OK) == 0 ? support::parse_json(support::read_file(path)) : Json();
   };
   const Json summary = read_json("summary.json");
   if (summary.is_object()) {

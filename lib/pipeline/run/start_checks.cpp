@@ -8,6 +8,7 @@
 
 #include "support/capture_within.h"
 #include "support/error.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -84,7 +85,7 @@ void check_configs(const Graph& graph, const Plan& plan, double patience_s) {
     std::map<std::string, std::pair<std::size_t, std::size_t>> refused;  // message → (first task, how many)
     std::size_t at = 0;
     for (const std::string& line : support::split(captured.out, '\n')) {
-      const Json answer = Json::parse(line, nullptr, false);
+      const Json answer = support::parse_json(line, support::kForeignJson);
       if (!answer.is_object() || at >= tasks.size()) continue;
       const std::size_t task = tasks[at++];
       if (!answer.contains("errors") || !answer["errors"].is_array()) continue;

@@ -5,6 +5,7 @@
 #include "pipeline/run/task_file_writer.h"
 #include "pipeline/store/attempt.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 
 namespace pe::pipeline {
 
@@ -14,7 +15,7 @@ namespace {
 
 std::string key_of_attempt(const fs::path& attempt) {
   if (!fs::exists(attempt / "task.json")) return "";
-  const Json json = Json::parse(support::read_file(attempt / "task.json"), nullptr, false);
+  const Json json = support::parse_json(support::read_file(attempt / "task.json"));
   return json.is_object() ? json.value("key", "") : "";
 }
 

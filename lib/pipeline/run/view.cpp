@@ -12,6 +12,7 @@
 #include "artifact/collection.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -153,7 +154,7 @@ std::vector<std::string> write_reports(const Graph& graph, const Store& store, c
   std::error_code error;
   bool same = false;
   if (fs::exists(latest / kSourceNote, error)) {
-    same = Json::parse(support::read_file(latest / kSourceNote), nullptr, false) == contents;
+    same = support::parse_json(support::read_file(latest / kSourceNote)) == contents;
   }
   if (!same) {
     const fs::path folder = base / run_id;
@@ -195,7 +196,7 @@ void write_view_mark(const Graph& graph, const fs::path& outputs, const std::vec
 bool view_stands(const fs::path& outputs, const std::string& pipeline, std::vector<std::string>* reports) {
   const fs::path mark = outputs / pipeline / kMark;
   if (::access(mark.c_str(), R_OK) != 0) return false;
-  const Json json = Json::parse(support::read_file(mark, 1 << 20), nullptr, false);
+  const Json json = support::parse_json(support::read_file(mark, 1 << 20));
   if (!json.is_object() || !json.contains("reports") || !json["reports"].is_array()) return false;
   for (const Json& report : json["reports"]) {
     if (!report.is_string() || ::access(report.get_ref<const std::string&>().c_str(), F_OK) != 0) return false;

@@ -20,6 +20,7 @@
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/json.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -99,7 +100,7 @@ fs::path make_attempt(const fs::path& work, int* number) {
 double seconds_spent(const fs::path& attempt) {
   const auto read = [&](const char* name) {
     const fs::path path = attempt / name;
-    return ::access(path.c_str(), R_OK) == 0 ? Json::parse(support::read_file(path, 65536), nullptr, false) : Json();
+    return ::access(path.c_str(), R_OK) == 0 ? support::parse_json(support::read_file(path, 65536)) : Json();
   };
   const auto number = [](const Json& json, const char* name) {
     return json.is_object() && json.contains(name) && json[name].is_number() ? json[name].get<double>() : 0.0;
@@ -116,7 +117,7 @@ std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
   for (const fs::path& attempt : attempts) {
     const fs::path path = attempt / "owner.json";
     if (::access((attempt / "exit.json").c_str(), F_OK) == 0 || ::access(path.c_str(), R_OK) != 0) continue;
-    const Json json = Json::parse(support::read_file(path, 65536), nullptr, false);
+    const Json json = support::parse_json(support::read_file(path, 65536));
     if (!json.is_object() || json.value("host", "") != host_name() || json.value("boot", "") != this_host().boot) continue;
     if (json.value("pids", this_host().pids) != this_host().pids) continue;   // another container's number
     const std::int64_t pid = json.value("pid", std::int64_t{0});

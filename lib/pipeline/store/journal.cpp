@@ -15,6 +15,7 @@
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/share_out.h"
 #include "support/text.h"
 
@@ -116,7 +117,7 @@ class EventReader : public nlohmann::json_sax<Json> {
 };
 
 std::optional<Json> parsed(std::string_view line, const Json*) {
-  Json event = Json::parse(line, nullptr, false);
+  Json event = support::parse_json(line);
   if (!event.is_object() || !event.contains("seq") || !event.contains("time")) return std::nullopt;
   return event;
 }

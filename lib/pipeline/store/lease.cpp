@@ -17,6 +17,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/fault_point.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -86,7 +87,7 @@ std::optional<LeaseOwner> parse_lease(std::string_view bytes) {
   const auto counter = fixed(bytes.substr(0, 16));
   const auto stage = fixed(bytes.substr(17, 10));
   const auto stage_start = fixed(bytes.substr(28, 20));
-  const Json json = Json::parse(bytes.substr(kFirstLine), nullptr, false);
+  const Json json = support::parse_json(bytes.substr(kFirstLine));
   if (!counter || !stage || !stage_start || !json.is_object()) return std::nullopt;
   LeaseOwner owner;
   owner.where = {text_of(json, "host"), text_of(json, "machine"), text_of(json, "boot"), text_of(json, "pids")};

@@ -7,6 +7,7 @@
 
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/parse_json.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
 
@@ -240,12 +241,12 @@ Result to_result(const Record& record) {
   return result;
 }
 
-Json to_json(const Record& record) { return Json::parse(record_text(record)); }
+Json to_json(const Record& record) { return support::require_json(record_text(record)); }
 
 Record record_from_text(std::string_view text, const std::string& where) {
   Record record;
   InputTaker taker(record.inputs, where);
-  Json json = Json::parse(text.begin(), text.end(), std::ref(taker), false);
+  Json json = support::parse_json(text, {}, std::ref(taker));
   if (json.is_discarded()) throw ArtifactError(cat("'", where, "' is not JSON"));
   const Reader reader(json, where);
   if (const std::string check = reader.optional<std::string>(kCheck, ""); json.contains(kCheck)) {

@@ -19,6 +19,7 @@
 #include "support/fault_point.h"
 #include "support/files.h"
 #include "support/folders.h"
+#include "support/parse_json.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
 
@@ -70,7 +71,7 @@ bool is_temporary(const std::string& name) { return name.find(".tmp.") != std::s
 
 Json read_json(const fs::path& path) {
   try {
-    return Json::parse(support::read_file(path), nullptr, false);
+    return support::parse_json(support::read_file(path));
   } catch (const support::IoError&) {
     return Json(Json::value_t::discarded);
   }

@@ -7,6 +7,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -55,7 +56,7 @@ std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged
   for (fs::directory_iterator at(store.root() / "roots", error), end; !error && at != end; at.increment(error)) {
     if (at->path().extension() != ".json") continue;
     try {
-      const Json json = Json::parse(support::read_file(at->path(), 256u << 20));
+      const Json json = support::require_json(support::read_file(at->path(), 256u << 20));
       if (json.at("schema") != kPinSchema) throw support::ArtifactError("another schema");
       Pin pin;
       pin.name = at->path().stem().string();

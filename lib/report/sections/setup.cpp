@@ -7,6 +7,7 @@
 
 #include "report/results/training_curves.h"
 #include "report/sections/section.h"
+#include "support/parse_json.h"
 #include "support/text.h"
 
 namespace pe::report {
@@ -45,7 +46,7 @@ Json schedule_of(const Curve& curve) { return of_own_group(curve, "schedule"); }
 
 /// First digits of the content digests of its data.
 std::string data_of(const Curve& curve) {
-  const Json digests = Json::parse(curve.data, nullptr, false);
+  const Json digests = support::parse_json(curve.data);
   if (!digests.is_array()) return "–";
   std::vector<std::string> names;
   for (const Json& digest : digests) {

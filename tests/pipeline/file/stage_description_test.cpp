@@ -159,7 +159,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_found_or_does_not_answer_is_told_with_its_pl
                                     "  did you mean 'pe-train'?");
   BOOST_TEST(refused("./pe-none").find("a.yml:3:10: no file ") == 0u);
   BOOST_TEST(refused("pe-mute").find("does not describe itself: `--describe` ended with 3") != std::string::npos);
-  BOOST_TEST(refused("pe-chatty").find("does not describe itself: `--describe` ended with 0 and printed no JSON") !=
+  BOOST_TEST(refused("pe-chatty").find("does not describe itself: `--describe` ended with 0, and its answer is not JSON") !=
              std::string::npos);
 }
 
