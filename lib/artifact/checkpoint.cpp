@@ -118,8 +118,7 @@ void read_stretch(int fd, const std::filesystem::path& path, const Stretch& stre
 void read_stretches(const std::filesystem::path& path, const std::vector<Stretch>& stretches, int threads) {
   std::vector<support::Descriptor> files;   // one per thread, since the system keeps its read-ahead window per open file
   for (int i = 0; i < std::max(1, threads); ++i) {
-    files.emplace_back(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!files.back()) support::throw_errno("read", path.string());
+    files.push_back(support::open_regular(path));
   }
   std::vector<std::size_t> order(stretches.size());   // the largest first, so that threads end together
   std::iota(order.begin(), order.end(), std::size_t{0});

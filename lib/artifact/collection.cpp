@@ -117,6 +117,9 @@ Manifest Manifest::read(const fs::path& path) {
   if (!fs::exists(file, ignored)) {
     throw ArtifactError(cat(quote(file.string()), ": there is no such file, so the collection is missing or unfinished"));
   }
+  if (const auto kind = support::irregular_kind(file, /*follow_links=*/true)) {
+    throw ArtifactError(cat(quote(file.string()), ": expected a manifest, found ", *kind));
+  }
   return parse(support::read_file(file, kLargestManifest), file.string());
 }
 

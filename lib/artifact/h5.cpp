@@ -729,8 +729,7 @@ File File::open(const std::filesystem::path& path) {
   auto state = std::make_shared<FileState>();
   state->path = path;
   state->size = size;
-  state->bytes = support::Descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!state->bytes) support::throw_errno("open", path.string());
+  state->bytes = support::open_regular(path);
   state->id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access);
   if (state->id < 0) {
     throw ArtifactError(cat(quote(path.string()), ": cannot be opened as HDF5: ", hdf5_reason()),
@@ -771,7 +770,7 @@ void File::close(bool durable) {
 }
 
 bool looks_like_hdf5(const std::filesystem::path& path) {
-  const support::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const support::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   char head[8] = {};
   return file && ::read(file.get(), head, sizeof head) == sizeof head &&
          std::memcmp(head, "\x89HDF\r\n\x1a\n", sizeof head) == 0;

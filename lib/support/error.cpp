@@ -85,7 +85,9 @@ void throw_errno(std::string_view doing, std::string_view path, bool creating) {
   message += ": ";
   message += std::strerror(error);
   // A full disk is a failure of the medium, wherever in the life of the file it shows.
-  const bool full = error == ENOSPC || error == EDQUOT || error == EIO;
+  const bool full = error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG;
+  if (error == EFBIG) message += " (ulimit -f limits the size of files)";
+  if (error == EMFILE) message += " (ulimit -n limits their number)";
   throw IoError(std::move(message), creating && !full);
 }
 

@@ -27,23 +27,51 @@ void write_all(int fd, std::string_view content, const fs::path& path) {
   }
 }
 
+std::optional<std::string> irregular(mode_t mode) {
+  if (S_ISREG(mode)) return std::nullopt;
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  return "a device";
+}
+
+[[noreturn]] void refuse_to_replace(const fs::path& path, const std::string& kind) {
+  throw IoError(cat("cannot write ", quote(path.string()), ": it is ", kind, ", and only a regular file is replaced"), true);
+}
+
 }  // namespace
 
+std::optional<std::string> irregular_kind(const fs::path& path, bool follow_links) {
+  struct stat status {};
+  const int failed = follow_links ? ::stat(path.c_str(), &status) : ::lstat(path.c_str(), &status);
+  return failed != 0 ? std::nullopt : irregular(status.st_mode);
+}
+
+void require_replaceable(const fs::path& path) {
+  if (const auto kind = irregular_kind(path, /*follow_links=*/false)) refuse_to_replace(path, *kind);
+}
+
+Descriptor open_regular(const fs::path& path) {
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!fd || ::fstat(fd.get(), &status) != 0) throw_errno("read", path.string());
+  if (const auto kind = irregular(status.st_mode)) {
+    throw IoError(cat("cannot read ", quote(path.string()), ": expected a regular file, found ", *kind));
+  }
+  return fd;
+}
+
 std::string read_file(const fs::path& path, std::uint64_t limit) {
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) throw_errno("read", path.string());
+  const Descriptor fd = open_regular(path);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) throw_errno("read", path.string());
-  if (S_ISDIR(status.st_mode)) {
-    errno = EISDIR;
-    throw_errno("read", path.string());
-  }
   const auto too_large = [&] {
     return IoError(cat("cannot read '", path.string(), "': it is larger than ", short_bytes(static_cast<double>(limit))));
   };
-  if (S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) > limit) throw too_large();
+  if (static_cast<std::uint64_t>(status.st_size) > limit) throw too_large();
   std::string content;
-  if (S_ISREG(status.st_mode)) content.reserve(static_cast<std::size_t>(status.st_size));
+  content.reserve(static_cast<std::size_t>(status.st_size));
   char buffer[65536];
   while (true) {
     const ssize_t count = ::read(fd.get(), buffer, sizeof buffer);
@@ -58,6 +86,7 @@ std::string read_file(const fs::path& path, std::uint64_t limit) {
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content, bool durable) {
+  require_replaceable(path);
   fs::path temporary = unique_sibling(path);
   Descriptor fd;
   for (int tries = 0; !fd; ++tries) {   // one that is there already is somebody's, whatever its name says
@@ -96,6 +125,9 @@ void sync_path(const fs::path& path) {
 }
 
 void rename_durably(const fs::path& from, const fs::path& to, bool durable) {
+  const auto kind = irregular_kind(to, /*follow_links=*/false);
+  // rename(2) itself refuses folders; it would replace anything else without a word.
+  if (kind && *kind != "a folder" && kind != irregular_kind(from, /*follow_links=*/false)) refuse_to_replace(to, *kind);
   if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("rename to", to.string(), true);
   if (durable) sync_path(to.has_parent_path() ? to.parent_path() : fs::path("."));
 }
@@ -153,14 +185,9 @@ void Descriptor::close() {
 }
 
 MappedFile::MappedFile(const fs::path& path) {
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) throw_errno("read", path.string());
+  const Descriptor fd = open_regular(path);
   struct stat status {};
   if (::fstat(fd.get(), &status) != 0) throw_errno("read", path.string());
-  if (S_ISDIR(status.st_mode)) {
-    errno = EISDIR;
-    throw_errno("read", path.string());
-  }
   size_ = static_cast<std::size_t>(status.st_size);
   if (size_ == 0) return;
   void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd.get(), 0);

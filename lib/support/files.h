@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,10 +14,18 @@ namespace pe::support {
 
 namespace fs = std::filesystem;
 
-/// The whole file. @throws IoError; also when it is larger than `limit`.
+/// Names a path's kind if it is no regular file: "a folder", "a FIFO", "a device", "a socket", or "a symbolic link" if links
+/// are not followed. Nothing for a regular file and for a path that does not exist.
+std::optional<std::string> irregular_kind(const fs::path& path, bool follow_links);
+
+/// @throws IoError (cannot create) if `path` exists and is no regular file.
+void require_replaceable(const fs::path& path);
+
+/// The whole file. @throws IoError; also when it is larger than `limit` or is no regular file.
 std::string read_file(const fs::path& path, std::uint64_t limit = 1ULL << 32);
 
 /// Written beside its final name under a unique name, synced when `durable`, then renamed over it.
+/// @throws IoError; also where `path` is no regular file (`require_replaceable`).
 void write_file_atomically(const fs::path& path, std::string_view content, bool durable = true);
 
 /// Appends with one `write`; creates the file if needed.
@@ -25,7 +34,8 @@ void append_file(const fs::path& path, std::string_view content);
 /// fsync of a file or folder, by name.
 void sync_path(const fs::path& path);
 
-/// rename(2), then fsync of the folder when `durable`.
+/// rename(2), then fsync of the folder when `durable`. A device, FIFO, socket or symbolic link is not replaced, unless
+/// by another link. @throws IoError
 void rename_durably(const fs::path& from, const fs::path& to, bool durable = true);
 
 /// mkdir -p. @throws IoError (cannot create).
@@ -54,6 +64,9 @@ class Descriptor {
  private:
   int fd_ = -1;
 };
+
+/// Opens a regular file for reading. @throws IoError; also for anything else: opening a FIFO would wait for its other end.
+Descriptor open_regular(const fs::path& path);
 
 /// A file mapped for reading. Empty files map to an empty view.
 class MappedFile {

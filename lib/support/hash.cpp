@@ -1,6 +1,5 @@
 #include "support/hash.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <unistd.h>
 
@@ -71,8 +70,7 @@ std::string sha256_hex(std::string_view bytes) {
 }
 
 std::string sha256_file(const std::filesystem::path& path) {
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) throw_errno("read", path.string());
+  const Descriptor fd = open_regular(path);
   Sha256 hash;
   constexpr std::size_t kBlock = 1 << 20;
   const auto buffer = std::make_unique_for_overwrite<char[]>(kBlock);  // clearing it would cost more than a small file

@@ -84,7 +84,7 @@ void prefetch_checkpoint(const artifact::Workspace& workspace) {
   if (found.empty()) return;
   // In a thread, since the calls block while the disk's queue is full. Errors are left to whoever reads the file.
   std::thread([path = found.front().path] {
-    const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const support::Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat about{};
     if (!fd || ::fstat(fd.get(), &about) != 0) return;
     constexpr off_t kPiece = off_t{32} << 20;

@@ -1,5 +1,8 @@
 #include "artifact/collection.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 
 #include <fstream>
@@ -68,6 +71,17 @@ BOOST_AUTO_TEST_CASE(a_folder_without_a_manifest_is_unfinished) {
   BOOST_CHECK_THROW(artifact::CollectionWriter(folder / "half", Kind::kReport, {}), support::IoError);
 }
 
+BOOST_AUTO_TEST_CASE(a_manifest_that_is_no_file_is_refused_and_not_waited_for) {
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder / "a/manifest.json");
+  BOOST_TEST(has(message_of([&] { Collection(folder / "a", Kind::kReport); }), "expected a manifest, found a folder"));
+  std::filesystem::create_directories(folder / "b");
+  BOOST_REQUIRE(::mkfifo((folder / "b/manifest.json").c_str(), 0600) == 0);
+  ::alarm(20);
+  BOOST_TEST(has(message_of([&] { Collection(folder / "b", Kind::kReport); }), "expected a manifest, found a FIFO"));
+  ::alarm(0);
+}
+
 BOOST_AUTO_TEST_CASE(what_is_not_finished_leaves_nothing_behind) {
   const test::TempFolder folder;
   {
@@ -109,7 +123,8 @@ BOOST_AUTO_TEST_CASE(manifests_that_lie_are_refused) {
   BOOST_TEST(has(with("pe-collection/1", "pe-collection/7"), "schema"));
   BOOST_TEST(has(with("\"report\"", "\"novel\""), "unknown kind"));
   BOOST_TEST(has(with("\"bytes\":6", "\"bytes\":\"six\""), "not of schema"));
-  BOOST_TEST(has(message_of([] { Manifest::parse("[1, 2", "m"); }), "expected a manifest"));
+  BOOST_TEST(has(message_of([] { Manifest::parse("[1, 2", "m"); }), "the manifest is not JSON"));
+  BOOST_TEST(has(message_of([] { Manifest::parse("[1, 2]", "m"); }), "expected a manifest"));
   for (const char* name : {"", "a//b", "a/../b", "./a", "/a", "a/", "manifest.json", "\xff"}) {
     BOOST_TEST(!artifact::valid_member_name(name), name);
   }

@@ -1,9 +1,16 @@
 #include "support/files.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 
 #include "support/error.h"
+#include "support/hash.h"
 #include "support/temp_folder.h"
 
 using namespace pe::support;
@@ -54,6 +61,89 @@ BOOST_AUTO_TEST_CASE(a_mapped_file_shows_its_bytes) {
   std::ofstream(folder / "empty");
   BOOST_TEST(MappedFile(folder / "m").view() == "mapped");
   BOOST_TEST(MappedFile(folder / "empty").size() == 0u);
+}
+
+namespace {
+
+/// Fails instead of waiting for a FIFO's other end for ever.
+struct AtMost {
+  explicit AtMost(unsigned seconds) { ::alarm(seconds); }
+  ~AtMost() { ::alarm(0); }
+};
+
+template <typename Body>
+std::pair<int, std::string> error_of(const Body& body) {
+  try {
+    body();
+  } catch (const IoError& error) {
+    return {error.exit_code(), error.what()};
+  }
+  return {0, ""};
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(what_is_no_regular_file_is_not_read_and_nobody_is_waited_for) {
+  const AtMost patience(20);
+  const pe::test::TempFolder folder;
+  const fs::path fifo = folder / "fifo";
+  BOOST_REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  for (const auto& [code, text] : {error_of([&] { read_file(fifo); }), error_of([&] { MappedFile mapped(fifo); }),
+                                   error_of([&] { sha256_file(fifo); }), error_of([&] { open_regular(fifo); })}) {
+    BOOST_TEST(code == kExitIo);
+    BOOST_TEST(has(text, fifo.string() + "': expected a regular file, found a FIFO"), text);
+  }
+  BOOST_TEST(has(error_of([] { read_file("/dev/zero"); }).second, "found a device"));
+  BOOST_TEST(has(error_of([&] { read_file(folder.path()); }).second, "found a folder"));
+  write_file_atomically(folder / "real", "bytes");
+  fs::create_symlink("real", folder / "link");
+  BOOST_TEST(read_file(folder / "link") == "bytes");   // a name is followed where it is read
+  BOOST_TEST(!irregular_kind(folder / "link", true));
+  BOOST_TEST(irregular_kind(folder / "link", false).value() == "a symbolic link");
+  BOOST_TEST(!irregular_kind(folder / "none", false));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_no_regular_file_is_not_replaced) {
+  const pe::test::TempFolder folder;
+  const fs::path fifo = folder / "fifo", link = folder / "link", real = folder / "real", fresh = folder / "fresh";
+  BOOST_REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  write_file_atomically(real, "bytes");
+  fs::create_symlink("real", link);
+  for (const auto& [path, kind] : {std::pair{fifo, "a FIFO"}, {link, "a symbolic link"}, {folder.path(), "a folder"}}) {
+    const auto [code, text] = error_of([&] { write_file_atomically(path, "x"); });
+    BOOST_TEST(code == kExitCannotCreate);
+    BOOST_TEST(has(text, path.string() + "': it is " + kind), text);
+  }
+  write_file_atomically(fresh, "x");
+  for (const fs::path& path : {fifo, link}) {
+    BOOST_TEST(error_of([&] { rename_durably(fresh, path); }).first == kExitCannotCreate);
+  }
+  BOOST_TEST(irregular_kind(fifo, false).value() == "a FIFO");
+  BOOST_TEST(irregular_kind(link, false).value() == "a symbolic link");
+  BOOST_TEST(read_file(real) == "bytes");
+  fs::create_symlink("fresh", folder / "other link");
+  rename_durably(folder / "other link", link);   // as views of a store are moved to other artifacts
+  BOOST_TEST(fs::read_symlink(link) == "fresh");
+  BOOST_TEST(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 4);
+}
+
+BOOST_AUTO_TEST_CASE(a_limit_of_file_sizes_is_an_error_that_names_it) {
+  const pe::test::TempFolder folder;
+  const pid_t child = ::fork();   // the limit stays with it
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{1000, 1000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    const auto [code, text] = error_of([&] { write_file_atomically(folder / "new", std::string(2000, 'x')); });
+    ::_exit(code == kExitIo && has(text, "ulimit -f") ? 0 : 1);
+  }
+  int status = 0;
+  BOOST_REQUIRE(::waitpid(child, &status, 0) == child);
+  BOOST_TEST(WIFEXITED(status));
+  BOOST_TEST(WEXITSTATUS(status) == 0);
+  BOOST_TEST(fs::is_empty(folder.path()));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

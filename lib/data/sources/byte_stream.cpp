@@ -24,8 +24,7 @@ constexpr std::size_t kPiece = 1 << 18;
 
 class PlainStream : public ByteStream {
  public:
-  explicit PlainStream(std::filesystem::path path) : path_(std::move(path)), fd_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (!fd_) support::throw_errno("read", path_.string());
+  explicit PlainStream(std::filesystem::path path) : path_(std::move(path)), fd_(support::open_regular(path_)) {
     ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   std::size_t read(char* out, std::size_t count) override {

@@ -8,7 +8,6 @@
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,11 +44,9 @@ std::uint64_t check_magic(const fs::path& path) {
   const auto fail = [&](const std::string& what) -> void {
     throw ArtifactError(cat(quote(path.string()), ": expected a Parquet file, found ", what));
   };
-  const support::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) support::throw_errno("read", path.string());
+  const support::Descriptor file = support::open_regular(path);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) support::throw_errno("read", path.string());
-  if (S_ISDIR(status.st_mode)) throw support::IoError(cat("cannot read ", quote(path.string()), ": it is a folder"));
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size == 0) fail("an empty file");
   char head[4] = {}, tail[4] = {};

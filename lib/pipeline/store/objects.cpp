@@ -38,8 +38,7 @@ namespace {
 
 /// The SHA-256 of a file. `go_on` is told the size of every block; when it says no, the answer is empty.
 std::string hash_of(const fs::path& path, const std::function<bool(std::uint64_t)>& go_on) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw_errno("read", path.string());
+  const Descriptor file = support::open_regular(path);
   support::Sha256 hash;
   constexpr std::size_t kBlock = 1 << 20;
   const auto buffer = std::make_unique_for_overwrite<char[]>(kBlock);
