@@ -480,24 +480,34 @@ std::vector<std::string> Dataset::read_texts() const {
 
 // ---- groups
 
+namespace {
+
+[[noreturn]] void refuse_link(const std::string& where, const std::string& name) {
+  throw ArtifactError(cat(where, ": ", quote(name), " is a link; artifacts hold none"));
+}
+
+}  // namespace
+
 bool Group::has(const std::string& name) const {
   const Locked lock;
   check_name(name);
   std::string at;
   for (const std::string& part : support::split(name, '/')) {
     at += at.empty() ? part : "/" + part;
-    const htri_t found = H5Lexists(core_->id, at.c_str(), H5P_DEFAULT);
-    if (found < 0) {
+    H5L_info_t info{};
+    if (H5Lexists(core_->id, at.c_str(), H5P_DEFAULT) <= 0 || H5Lget_info(core_->id, at.c_str(), &info, H5P_DEFAULT) < 0) {
       H5Eclear2(H5E_DEFAULT);
       return false;
     }
-    if (found == 0) return false;
+    // Asked for part by part: HDF5 would follow it, out of the file and into whatever it names.
+    if (info.type != H5L_TYPE_HARD) refuse_link(where(), at);
   }
   return true;
 }
 
 bool Group::is_group(const std::string& name) const {
   const Locked lock;
+  if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": ", core_->child(name), " is missing"));
   const Id object(H5Oopen(core_->id, name.c_str(), H5P_DEFAULT), H5Oclose);
   if (!object.ok()) core_->fail(cat("opening ", quote(name)));
   return H5Iget_type(object) == H5I_GROUP;
@@ -519,9 +529,7 @@ std::vector<std::string> Group::names() const {
       },
       &walk);
   if (status < 0) core_->fail("listing");
-  if (!walk.foreign.empty()) {
-    throw ArtifactError(cat(where(), ": ", quote(walk.foreign), " is a link; artifacts hold none"));
-  }
+  if (!walk.foreign.empty()) refuse_link(where(), walk.foreign);
   std::sort(walk.names.begin(), walk.names.end());
   return walk.names;
 }
@@ -634,13 +642,9 @@ Dataset Group::write_texts(const std::string& name, const std::vector<std::strin
 
 Dataset Group::open_dataset(const std::string& name) const {
   const Locked lock;
-  check_name(name);
+  if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": dataset ", core_->child(name), " is missing"));
   Id id(H5Dopen2(core_->id, name.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!id.ok()) {
-    const std::string reason = hdf5_reason();
-    if (!has(name)) throw ArtifactError(cat(quote(file().string()), ": dataset ", core_->child(name), " is missing"));
-    core_->fail(cat("opening dataset ", quote(name)), reason);
-  }
+  if (!id.ok()) core_->fail(cat("opening dataset ", quote(name)));
   auto core = std::make_shared<Core>(core_->file, std::move(id), core_->child(name));
   const Id type(H5Dget_type(core->id), H5Tclose);
   const Id space(H5Dget_space(core->id), H5Sclose);

@@ -119,10 +119,12 @@ class Group : public Object {
  public:
   /// "a/b" makes groups on the way. Names hold no NUL and are not ".".
   Group create_group(const std::string& name);
+  /// Links are refused wherever a name is looked up: artifacts hold none, and one may lead out of the file.
+  /// @throws ArtifactError when the group is missing, or a part of its name is a soft or external link.
   Group open_group(const std::string& name) const;
-  bool has(const std::string& name) const;
+  bool has(const std::string& name) const;   ///< @throws ArtifactError on a link
   bool is_group(const std::string& name) const;
-  std::vector<std::string> names() const;   ///< members, sorted bytewise. @throws ArtifactError on links that leave the file
+  std::vector<std::string> names() const;   ///< members, sorted bytewise. @throws ArtifactError on a link
 
   /// Writes a dataset whole. `name` may hold slashes; groups on the way are made.
   Dataset write_raw(const std::string& name, Type type, const Shape& shape, const void* data);
@@ -139,6 +141,7 @@ class Group : public Object {
   /// A column of texts, padded with NUL to the longest.
   Dataset write_texts(const std::string& name, const std::vector<std::string>& values);
 
+  /// @throws ArtifactError as `open_group`, and when it is of a type or layout that no artifact has.
   Dataset open_dataset(const std::string& name) const;
   template <typename T>
   std::vector<T> read(const std::string& name) const {

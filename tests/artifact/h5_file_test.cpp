@@ -1,7 +1,10 @@
 #include "artifact/h5.h"
 
+#include <hdf5.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
 
@@ -144,6 +147,34 @@ BOOST_AUTO_TEST_CASE(what_is_no_hdf5_is_said_to_be_none) {
   BOOST_CHECK_EXCEPTION(h5::File::open(folder / "empty.h5"), ArtifactError, [](const auto& e) { return says(e, {"an empty file"}); });
   BOOST_CHECK_EXCEPTION(h5::File::open(folder / "page.h5"), ArtifactError, [](const auto& e) { return says(e, {"without its signature"}); });
   BOOST_CHECK_THROW(h5::File::open(folder.path()), ArtifactError);
+}
+
+BOOST_AUTO_TEST_CASE(links_are_refused_and_never_followed) {
+  const test::TempFolder folder;
+  const auto path = folder / "linked.h5", fifo = folder / "fifo";
+  BOOST_REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  write_sample(folder / "other.h5");
+  write_sample(path);
+  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  BOOST_REQUIRE(id >= 0);
+  BOOST_TEST(H5Lcreate_soft("/numbers", id, "soft", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  BOOST_TEST(H5Lcreate_soft("/nowhere", id, "dangling", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  BOOST_TEST(H5Lcreate_external("other.h5", "/", id, "external", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  BOOST_TEST(H5Lcreate_external(fifo.c_str(), "/", id, "waits", H5P_DEFAULT, H5P_DEFAULT) >= 0);
+  H5Fclose(id);
+  ::alarm(20);   // a FIFO that is opened waits for its other end
+  const auto file = h5::File::open(path);
+  const auto root = file.root();
+  BOOST_TEST(root.has("numbers"));
+  for (const std::string name : {"soft", "dangling", "external", "waits", "external/numbers", "waits/numbers"}) {
+    const std::string link = "'" + name.substr(0, name.find('/')) + "' is a link";
+    const auto refused = [&](const ArtifactError& error) { return says(error, {link}); };
+    BOOST_CHECK_EXCEPTION(root.open_dataset(name), ArtifactError, refused);
+    BOOST_CHECK_EXCEPTION(root.open_group(name), ArtifactError, refused);
+    BOOST_CHECK_EXCEPTION(root.has(name), ArtifactError, refused);
+    BOOST_CHECK_EXCEPTION(root.is_group(name), ArtifactError, refused);
+  }
+  ::alarm(0);
 }
 
 BOOST_AUTO_TEST_CASE(a_file_cut_short_anywhere_is_an_artifact_error) {
