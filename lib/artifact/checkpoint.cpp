@@ -279,7 +279,12 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& path) : state_(s
   meta.data_digest = group.text("data_digest");
   if (group.has_attribute("split_rule")) meta.split_rule = group.text("split_rule");
   if (group.has("trained_on")) {
-    meta.trained_on = DocumentSample::from_hashes(group.read<std::uint64_t>("trained_on"), cat(group.where(), "/trained_on"));
+    const h5::Dataset hashes = group.open_dataset("trained_on");
+    hashes.require_rank(h5::Type::kU64, 1);
+    meta.trained_on = DocumentSample::from_hashes(hashes.read<std::uint64_t>(), hashes.where());
+    if (meta.trained_on.empty()) {
+      throw ArtifactError(cat(hashes.where(), ": is empty; expected hashes of documents"), "the file is damaged");
+    }
   }
   const Json parents = read_json(group, "parents");
   for (const Json& parent : parents) {

@@ -160,8 +160,15 @@ SplitRecord read_split_record(const std::filesystem::path& dataset_file) {
   record.rule = group.text("rule");
   for (const Split split : kAllSplits) {
     const std::string name(split_name(split));
-    record.documents[static_cast<std::size_t>(split)] =
-        DocumentSample::from_hashes(group.read<std::uint64_t>(name), cat(group.where(), "/", name));
+    DocumentSample& sample = record.documents[static_cast<std::size_t>(split)];
+    const h5::Dataset hashes = group.open_dataset(name);
+    hashes.require_rank(h5::Type::kU64, 1);
+    sample = DocumentSample::from_hashes(hashes.read<std::uint64_t>(), hashes.where());
+    const std::int64_t documents = file.root().open_group("totals/" + name).integer("documents");
+    if (sample.empty() && documents > 0) {
+      throw ArtifactError(cat(hashes.where(), ": is empty; expected hashes of ", documents, " documents"),
+                          "the file is damaged");
+    }
   }
   return record;
 }

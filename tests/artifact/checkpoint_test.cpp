@@ -1,5 +1,7 @@
 #include "artifact/checkpoint.h"
 
+#include <hdf5.h>
+
 #include <boost/test/unit_test.hpp>
 
 #include <fstream>
@@ -169,6 +171,25 @@ BOOST_AUTO_TEST_CASE(a_checkpoint_of_another_model_names_both_shapes) {
   };
   BOOST_CHECK_EXCEPTION(reader.read({"model/embedding", Dtype::kF32, {6, 8}}, out), ArtifactError, says("f32 [6, 8]", "f32 [6, 4]"));
   BOOST_CHECK_EXCEPTION(reader.read("model/embeding"), ArtifactError, says("missing", "model/embedding"));
+}
+
+BOOST_AUTO_TEST_CASE(a_sample_of_documents_is_a_list_with_entries) {
+  const test::TempFolder folder;
+  for (const std::vector<hsize_t>& shape : {std::vector<hsize_t>{0}, std::vector<hsize_t>(32, 1)}) {
+    write_sample(folder / "m.h5");
+    const hid_t file = H5Fopen((folder / "m.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    BOOST_REQUIRE(H5Ldelete(file, "meta/trained_on", H5P_DEFAULT) >= 0);
+    const hid_t space = H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr);
+    const hid_t data = H5Dcreate2(file, "meta/trained_on", H5T_STD_U64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    const std::uint64_t hash = 7;
+    if (shape.size() > 1) H5Dwrite(data, H5T_STD_U64LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, &hash);
+    H5Dclose(data);
+    H5Sclose(space);
+    H5Fclose(file);
+    BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "m.h5"), ArtifactError, [](const ArtifactError& error) {
+      return std::string(error.what()).find("/meta/trained_on: ") != std::string::npos;
+    });
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_tensor_is_caught_when_it_is_read) {

@@ -9,6 +9,7 @@
 
 #include "artifact/artifact_check.h"
 #include "artifact/raw_text.h"
+#include "artifact/token_shards.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/temp_folder.h"
@@ -155,6 +156,29 @@ BOOST_AUTO_TEST_CASE(raw_text_comes_back_in_order_over_several_members) {
   BOOST_TEST(Collection(folder / "raw", Kind::kRawText).members("documents-").size() > 3u);
   artifact::RawTextWriter tight(folder / "tight", {}, 10);
   BOOST_CHECK_THROW(tight.add("more than ten bytes", "x", 0), support::ConfigError);
+}
+
+BOOST_AUTO_TEST_CASE(a_split_with_documents_has_a_sample_of_them) {
+  const test::TempFolder folder;
+  artifact::TokenizerRecord tokenizer;
+  tokenizer.kind = "bytes";
+  tokenizer.vocabulary = 9;
+  tokenizer.token_bytes.assign(9, 1);
+  const auto write = [&](const std::string& name, bool sampled) {
+    artifact::TokenShardsWriter writer(folder / name, {}, tokenizer, 100);
+    const std::vector<std::int32_t> document{1, 2, 3};
+    writer.add(artifact::Split::kTrain, document.data(), document.size(), 3, 0);
+    artifact::SplitRecord splits{.rule = "all train", .documents = {}};
+    if (sampled) splits.documents[static_cast<std::size_t>(artifact::Split::kTrain)].add(7);
+    writer.set_splits(splits);
+    artifact::DatasetTotals totals;
+    writer.finish(totals);
+    return folder / name / "dataset.h5";
+  };
+  BOOST_TEST(artifact::read_split_record(write("sampled", true)).rule == "all train");
+  const auto damaged = write("empty", false);
+  BOOST_TEST(has(message_of([&] { artifact::read_split_record(damaged); }),
+                 "/splits/train: is empty; expected hashes of 1 documents"));
 }
 
 BOOST_AUTO_TEST_CASE(a_truncated_member_is_an_artifact_error) {
