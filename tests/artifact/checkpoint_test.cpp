@@ -11,6 +11,7 @@
 #include "artifact/content_digest.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/replace_text.h"
 #include "support/temp_folder.h"
 
 using namespace pe;
@@ -188,6 +189,17 @@ BOOST_AUTO_TEST_CASE(a_sample_of_documents_is_a_list_with_entries) {
     H5Fclose(file);
     BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "m.h5"), ArtifactError, [](const ArtifactError& error) {
       return std::string(error.what()).find("/meta/trained_on: ") != std::string::npos;
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(metadata_that_are_nested_without_end_are_refused) {
+  const test::TempFolder folder;
+  for (const std::string name : {"model", "encoding", "optimizer", "data", "extra", "fingerprint", "parents"}) {
+    write_sample(folder / "m.h5");
+    BOOST_TEST_REQUIRE(test::replace_text(folder / "m.h5", "meta/" + name, test::deep_json(300'000)));
+    BOOST_CHECK_EXCEPTION(CheckpointReader(folder / "m.h5"), ArtifactError, [&](const ArtifactError& error) {
+      return std::string(error.what()).find("/meta/" + name + ": ") != std::string::npos;
     });
   }
 }

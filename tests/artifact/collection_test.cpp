@@ -12,6 +12,7 @@
 #include "artifact/token_shards.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/replace_text.h"
 #include "support/temp_folder.h"
 
 using namespace pe;
@@ -126,6 +127,8 @@ BOOST_AUTO_TEST_CASE(manifests_that_lie_are_refused) {
   BOOST_TEST(has(with("\"bytes\":6", "\"bytes\":\"six\""), "not of schema"));
   BOOST_TEST(has(message_of([] { Manifest::parse("[1, 2", "m"); }), "the manifest is not JSON"));
   BOOST_TEST(has(message_of([] { Manifest::parse("[1, 2]", "m"); }), "expected a manifest"));
+  const std::string deep = "\"made_by\":" + test::deep_json(300'000) + ",\"x\":";
+  BOOST_TEST(has(with("\"made_by\":", deep), "is nested deeper than 128 levels"));
   for (const char* name : {"", "a//b", "a/../b", "./a", "/a", "a/", "manifest.json", "\xff"}) {
     BOOST_TEST(!artifact::valid_member_name(name), name);
   }

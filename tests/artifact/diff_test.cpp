@@ -11,6 +11,7 @@
 #include "artifact/header.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/replace_text.h"
 #include "support/temp_folder.h"
 
 using namespace pe;            // NOLINT
@@ -51,6 +52,16 @@ BOOST_FIXTURE_TEST_CASE(the_recipe_is_no_difference, TwoFiles) {
   const auto result = diff_artifacts(write("a", {1, 2}, {3}, "n", "one"), write("b", {1, 2}, {3}, "n", "other"));
   BOOST_TEST(result.same());
   BOOST_TEST(result.compared == 2u);
+}
+
+BOOST_FIXTURE_TEST_CASE(texts_that_are_nested_without_end_are_compared_as_texts, TwoFiles) {
+  const auto with = [&](const std::string& name, std::size_t levels) {
+    const auto body = [&](h5::Group& root) { root.write_text("facts", test::deep_json(levels)); };
+    write_artifact(folder / name, Kind::kMetrics, 1, {}, body, {}, false);
+    return folder / name;
+  };
+  const auto result = diff_artifacts(with("a", 300'000), with("b", 300'001));
+  BOOST_TEST(result.differences.size() == 1u);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_dataset_tells_how_many_elements_differ_where_and_by_how_much, TwoFiles) {

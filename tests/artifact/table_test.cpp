@@ -10,6 +10,7 @@
 #include "artifact/metrics.h"
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/replace_text.h"
 #include "support/temp_folder.h"
 
 using namespace pe;
@@ -34,6 +35,14 @@ Tables sample() {
 }
 
 }  // namespace
+
+BOOST_AUTO_TEST_CASE(facts_that_are_nested_without_end_are_refused) {
+  const test::TempFolder folder;
+  artifact::write_eval_tables(folder / "t.h5", {}, sample());
+  BOOST_TEST_REQUIRE(test::replace_text(folder / "t.h5", "facts", test::deep_json(300'000)));
+  BOOST_CHECK_THROW(artifact::read_eval_tables(folder / "t.h5"), support::ArtifactError);
+  BOOST_CHECK_THROW(artifact::check_artifact(folder / "t.h5", artifact::Kind::kEvalTable), support::ArtifactError);
+}
 
 BOOST_AUTO_TEST_CASE(cells_come_back_and_missing_ones_stay_missing) {
   const test::TempFolder folder;

@@ -118,6 +118,15 @@ BOOST_AUTO_TEST_CASE(what_does_not_fit_the_stage_is_refused) {
   BOOST_TEST(contains(mistake(json), "not a task file"));
 }
 
+BOOST_AUTO_TEST_CASE(a_task_that_is_nested_without_end_is_refused) {
+  const pe::test::TempFolder folder;
+  std::string text = task().dump();
+  text.insert(1, "\"x\":" + std::string(300'000, '[') + std::string(300'000, ']') + ",");
+  std::ofstream(folder / "task.json") << text;
+  BOOST_CHECK_EXCEPTION(read_task(folder / "task.json", kInfo, pe::support::schema_of<Config>()), ConfigError,
+                        [](const ConfigError& error) { return contains(error.what(), "not a task file"); });
+}
+
 BOOST_AUTO_TEST_CASE(flags_make_the_same_order) {
   pe::cli::StageFlags flags;
   flags.sets = {"steps=1k", "path=[not a list"};
