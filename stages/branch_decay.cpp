@@ -1,5 +1,6 @@
 // pe-branch-decay: from a stable-phase snapshot, decays the learning rate to reach a smaller budget.
 #include "training/branch_decay.h"
+#include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
 #include "revisions.h"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
                    "end * (1 - share) of the horizon.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::training::branch_decay);
 }

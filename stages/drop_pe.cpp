@@ -1,5 +1,6 @@
 // pe-drop-pe: from a snapshot, continues without the positional encoding, or with it as the control.
 #include "training/drop_pe.h"
+#include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
 #include "revisions.h"
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
            "control with the same schedule.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::training::drop_pe);
 }

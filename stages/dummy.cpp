@@ -1,5 +1,6 @@
 // pe-dummy: one network learns structured rows; the loss of each target after each number of epochs.
 #include "studies/dummy.h"
+#include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
 #include "revisions.h"
@@ -18,6 +19,7 @@ int main(int argc, char** argv) {
            "doc/studies/dummy.md has the rows, the floors of their losses, and what a published grid of them shows.\n"
            "configs/dummy/ has the networks; pipelines/dummy.yml is the grid.\n",
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::studies::dummy);
 }

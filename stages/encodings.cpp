@@ -1,21 +1,24 @@
 // pe-encodings: what this project writes about its encodings, made from their code: doc/encodings/ and golden vectors.
 #include <cstdio>
 
+#include "cli/print.h"
+#include "cli/run_program.h"
 #include "cli/tool_table.h"
 #include "handbook/golden.h"
 #include "handbook/pages.h"
 #include "handbook/pitfalls.h"
+#include "kernels/explain.h"
 #include "support/error.h"
 #include "support/files.h"
-#include "support/version.h"
 
 int main(int argc, char** argv) {
-  const pe::cli::ToolText& text = *pe::cli::find_tool("pe-encodings");
-  try {
+  const auto body = [&] {
     pe::cli::ToolValues flags;
-    if (const auto code = pe::cli::parse_tool_flags(argc, argv, text, flags)) return *code;
+    if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-encodings"), flags)) return *code;
     if (flags.verb() == "pages") {
-      if (!flags.is_set("--out")) throw pe::support::ConfigError("--out is missing", {"pe-encodings pages", 0, 0, "", 1}, "add --out FOLDER");
+      if (!flags.is_set("--out")) {
+        throw pe::support::ConfigError("--out is missing", {"pe-encodings pages", 0, 0, "", 1}, "add --out FOLDER");
+      }
       const int changed = pe::handbook::write_pages(flags.text("--out"));
       std::fprintf(stderr, "%d files changed\n", changed);
       return 0;
@@ -24,15 +27,9 @@ int main(int argc, char** argv) {
     if (flags.is_set("--out")) {
       pe::support::write_file_atomically(flags.text("--out"), content, /*durable=*/false);
     } else {
-      std::fwrite(content.data(), 1, content.size(), stdout);
+      pe::cli::print(content);
     }
     return 0;
-  } catch (const pe::support::Error& error) {
-    std::fprintf(stderr, "pe-encodings: %s\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pe-encodings: %s\nThis is a mistake of pe-encodings %s; please report it with this message.\n",
-                 error.what(), PE_VERSION);
-    return pe::support::kExitBug;
-  }
+  };
+  return pe::cli::run_program("pe-encodings", body, [](const std::exception& error) { return pe::kernels::explain(error); });
 }

@@ -1,8 +1,10 @@
 // pe-evaluate: measures one model on held-out documents and on retrieval tasks, at and beyond its training length.
-#include <cstdio>
 #include <string_view>
 
+#include "cli/print.h"
+#include "cli/run_program.h"
 #include "evaluation/evaluate.h"
+#include "kernels/explain.h"
 #include "model/machine.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
@@ -10,8 +12,10 @@ using pe::artifact::Kind;
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "--list") {
-    std::fputs(pe::evaluation::list_text().c_str(), stdout);
-    return 0;
+    return pe::cli::run_program("pe-evaluate", [] {
+      pe::cli::print(pe::evaluation::list_text());
+      return 0;
+    });
   }
   std::string epilogue = "Tasks (--list has protocols and algorithmic tasks, too):\n";
   for (const auto& task : pe::evaluation::tasks()) epilogue += "  " + task.name + ": " + task.summary + "\n";
@@ -31,6 +35,7 @@ int main(int argc, char** argv) {
        .resumes = true,
        .epilogue = epilogue,
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::evaluation::evaluate);
 }

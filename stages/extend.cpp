@@ -1,5 +1,6 @@
 // pe-extend: trains a checkpoint on at a longer context, with its encoding extended or another one.
 #include "training/extend.h"
+#include "kernels/explain.h"
 #include "revisions.h"
 
 #include "model/compute.h"
@@ -25,6 +26,7 @@ int main(int argc, char** argv) {
            "pe-search-factors wrote (extend.encoding_of: checkpoint).\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::training::extend);
 }

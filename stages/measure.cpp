@@ -1,5 +1,6 @@
 // pe-measure: times what an encoding costs within a model, on the machine it runs on. Its output is volatile.
 #include "evaluation/measure.h"
+#include "kernels/explain.h"
 #include "model/machine.h"
 #include "stage/stage_main.h"
 using pe::artifact::Kind;
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
        .outputs = {{.name = "cost", .kind = Kind::kEvalTable, .is_volatile = true}},
        .epilogue = "Give it a machine that does nothing else, or a pool of its own in a pipeline.\n",
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::evaluation::measure);
 }

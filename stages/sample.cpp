@@ -1,5 +1,6 @@
 // pe-sample: lets a model write texts, from prompts and from the beginnings of held-out documents.
 #include "evaluation/language_modelling/sample.h"
+#include "kernels/explain.h"
 #include "model/machine.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
        .epilogue = "The data gives the tokenizer and the documents that prompts begin. Every model gets the same "
                    "random numbers.\n",
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::evaluation::sample);
 }

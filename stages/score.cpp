@@ -1,19 +1,16 @@
 // pe-score: attention with an encoding on tensors out of an HDF5 file, to check us against other code. No stage: it
 // takes any file with the right datasets.
-#include <cstdio>
-
+#include "cli/run_program.h"
 #include "cli/tool_table.h"
 #include "handbook/score_file.h"
-#include "support/error.h"
-#include "support/version.h"
+#include "kernels/explain.h"
 
 using pe::encodings::Route;
 
 int main(int argc, char** argv) {
-  const pe::cli::ToolText& text = *pe::cli::find_tool("pe-score");
-  try {
+  const auto body = [&] {
     pe::cli::ToolValues flags;
-    if (const auto code = pe::cli::parse_tool_flags(argc, argv, text, flags)) return *code;
+    if (const auto code = pe::cli::parse_tool_flags(argc, argv, *pe::cli::find_tool("pe-score"), flags)) return *code;
     pe::handbook::ScoreOrder order;
     order.encoding = pe::handbook::read_encoding(flags.text("--encoding"), flags.all("--set"));
     order.in = flags.text("--in");
@@ -29,12 +26,6 @@ int main(int argc, char** argv) {
     if (flags.is_set("--pe-length")) order.pe_length = flags.integer("--pe-length", 1);
     pe::handbook::score_file(order);
     return 0;
-  } catch (const pe::support::Error& error) {
-    std::fprintf(stderr, "pe-score: %s\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "pe-score: %s\nThis is a mistake of pe-score %s; please report it with this message.\n",
-                 error.what(), PE_VERSION);
-    return pe::support::kExitBug;
-  }
+  };
+  return pe::cli::run_program("pe-score", body, [](const std::exception& error) { return pe::kernels::explain(error); });
 }

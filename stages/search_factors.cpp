@@ -1,5 +1,6 @@
 // pe-search-factors: searches LongRoPE's divisors for a trained rotary model, and writes the model with them.
 #include "evaluation/language_modelling/search_factors.h"
+#include "kernels/explain.h"
 #include "model/machine.h"
 #include "revisions.h"
 #include "stage/stage_main.h"
@@ -16,6 +17,7 @@ int main(int argc, char** argv) {
        .outputs = {{"extended", Kind::kCheckpoint}},
        .epilogue = "The output is the model with its encoding extended: evaluate it as it is, or train it on.\n",
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::evaluation::search_factors);
 }

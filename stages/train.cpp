@@ -1,5 +1,6 @@
 // pe-train: trains one model on token shards and writes a checkpoint, or snapshots of it on the way.
 #include "training/train.h"
+#include "kernels/explain.h"
 #include "model/compute.h"
 #include "model/machine.h"
 #include "revisions.h"
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
            "Snapshots are points of the trajectory that are artifacts of their own; pe-pipeline asks for them.\n",
        .prefetch = pe::training::prefetch_checkpoint,
        .prepare = pe::model::prepare,
-       .machine = pe::model::machine},
+       .machine = pe::model::machine,
+       .explain = pe::kernels::explain},
       pe::training::train);
 }

@@ -5,6 +5,7 @@
 
 #include "cli/command_line.h"
 #include "cli/command_table.h"
+#include "cli/print.h"
 #include "cli/terminal.h"
 #include "support/program.h"
 #include "support/suggest.h"
@@ -21,7 +22,7 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
   const int columns = terminal_size(1).columns;
   const std::string first = argc > 1 ? argv[1] : "";
   if (first == "--version") {
-    std::printf("pe-pipeline %s\n", support::version_and_build(version).c_str());
+    print(cat("pe-pipeline ", support::version_and_build(version), "\n"));
     return 0;
   }
   if (first == "-h" || first == "--help" || first == "help") {
@@ -29,7 +30,7 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
     if (!topic.empty() && !find_command(table, topic)) {
       throw usage_error(cat("there is no command ", quote(topic)), support::suggestion(topic, command_names(table)));
     }
-    std::fputs(help_text(table, topic, columns).c_str(), stdout);
+    print(help_text(table, topic, columns));
     return 0;
   }
   if (first.empty()) {
@@ -71,7 +72,7 @@ std::optional<int> parse_command_line(const CommandTable& table, int argc, char*
     throw usage_error(error.what(), cat("see pe-pipeline ", command->name, " --help"));
   }
   if (help) {
-    std::fputs(help_text(table, command->name, columns).c_str(), stdout);
+    print(help_text(table, command->name, columns));
     return 0;
   }
   for (const std::string& word : app.remaining()) {

@@ -3,10 +3,10 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cstdio>
 
 #include "cli/field_help.h"
 #include "cli/layout.h"
+#include "cli/print.h"
 #include "cli/terminal.h"
 #include "support/error.h"
 #include "support/program.h"
@@ -67,8 +67,8 @@ std::string help(const StageText& text, int columns) {
 
 const char* const kStageExitCodes =
     "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 an internal error; 73 an output "
-    "cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 a task of another version; 130 "
-    "interrupted.";
+    "cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 a task of another version; 79 a GPU "
+    "failed; 130 interrupted; 137 out of memory.";
 
 const std::vector<StageFlag>& stage_flags() {
   static const std::vector<StageFlag> table = {
@@ -125,7 +125,7 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
     const int columns = std::clamp(terminal_size(1).columns, 40, 100);
     std::string shown = topic.empty() ? help(text, columns) : field_topic(*text.schema, text.program, topic, columns);
     if (topic == "all" && !text.epilogue.empty()) shown += "\n" + text.epilogue;
-    std::fputs(shown.c_str(), stdout);
+    print(shown);
     return 0;
   }
   const std::vector<std::string> unknown = app.remaining();
@@ -134,7 +134,7 @@ std::optional<int> parse_stage_flags(int argc, char** argv, const StageText& tex
     throw refusal(text, cat("unknown argument ", quote(word)), support::suggestion(word, names));
   }
   if (version) {
-    std::printf("%s %s\n", text.program.c_str(), support::version_and_build(text.version).c_str());
+    print(cat(text.program, " ", support::version_and_build(text.version), "\n"));
     return 0;
   }
   return std::nullopt;

@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 
+#include "cli/print.h"
 #include "support/error.h"
 #include "support/program.h"
 #include "support/suggest.h"
@@ -54,7 +54,7 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
+    print(app.help());
     return 0;
   } catch (const CLI::ExtrasError&) {
     const std::vector<std::string> unknown = app.remaining();
@@ -65,7 +65,7 @@ std::optional<int> parse_tool_flags(int argc, char** argv, const ToolText& text,
     throw ConfigError(error.what(), {}, cat("see ", text.program, " --help"));
   }
   if (version) {
-    std::printf("%s %s\n", text.program.c_str(), support::version_and_build(text.version).c_str());
+    print(cat(text.program, " ", support::version_and_build(text.version), "\n"));
     return 0;
   }
   for (const ToolFlag& flag : text.flags) {

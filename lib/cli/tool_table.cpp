@@ -38,7 +38,7 @@ const std::vector<ToolText>& tools() {
        .epilogue = "doc/format-scores.md describes both files.\n",
        .exits = "0 done; 2 flags or encoding; 3 a dataset is missing or has the wrong shape; 70 an internal error; 73 "
                 "the output "
-                "cannot be created; 74 it cannot be written."},
+                "cannot be created; 74 it cannot be written; 137 out of memory."},
       {.program = "pe-hub",
        .summary = "Write the lock of a data set on the Hugging Face hub, or bring its files to this machine.",
        .version = PE_VERSION,
@@ -91,7 +91,8 @@ const std::vector<ToolText>& tools() {
        .epilogue = "pages needs gnuplot (gnuplot-nox) for figures whose data changed.\n",
        .examples = {"pe-encodings pages --out doc/encodings", "pe-encodings golden --out reports/golden/encodings.json",
                     "pe-encodings pitfalls"},
-       .exits = "0 done; 2 flags; 70 an internal error; 73 a file cannot be created; 74 it cannot be written."},
+       .exits = "0 done; 2 flags; 70 an internal error; 73 a file cannot be created; 74 it cannot be written; 137 out of "
+                "memory."},
   };
   return table;
 }

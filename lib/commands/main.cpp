@@ -7,6 +7,8 @@
 #include "commands/submissions.h"
 #include "pipeline/run/exit_code.h"
 #include "support/error.h"
+#include "support/explain.h"
+#include "support/program.h"
 #include "support/text.h"
 #include "support/version.h"
 
@@ -28,6 +30,7 @@ int exit_code_of(const support::Error& error) {
 
 int pipeline_main(int argc, char** argv) {
   try {
+    support::begin_program();
     if (argc > 1 && std::string_view(argv[1]) == "__complete") return answer_shell({argv + 2, argv + argc});
     if (argc > 1 && std::string_view(argv[1]) == "__element") return element_command({argv + 2, argv + argc});
     if (argc > 1 && std::string_view(argv[1]) == "__last") return last_command({argv + 2, argv + argc});
@@ -46,6 +49,10 @@ int pipeline_main(int argc, char** argv) {
     return exit_code_of(error);
   } catch (const std::exception& error) {
     std::fflush(stdout);
+    if (const support::Error known = support::as_error(error); known.exit_code() != support::kExitBug) {
+      std::fprintf(stderr, "pe-pipeline: %s\n", known.what());
+      return exit_code_of(known);
+    }
     std::fprintf(stderr, "pe-pipeline: %s\nThis is a mistake of pe-pipeline %s; please report it with this message.\n",
                  error.what(), PE_VERSION);
     return support::kExitBug;

@@ -8,6 +8,7 @@
 #include "encodings/attention/frozen.h"
 #include "encodings/attention/token_reader.h"
 #include "encodings/registry.h"
+#include "kernels/explain.h"
 #include "support/config.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -323,8 +324,8 @@ void score_file(const ScoreOrder& order) {
       const Tensor defined = attend({.route = encodings::Route::kReference, .matrices = &matrices});
       const auto has_nan = [](const Tensor& t) { return at::any(at::isnan(t)).item<bool>(); };
       read_x = blind && has_nan(defined) && !has_nan(q64) && !has_nan(k64) && !has_nan(v64);
-    } catch (const c10::Error&) {   // a NaN that was made an index
-      if (!blind || !encoding->facts().content_dependent) throw;
+    } catch (const c10::Error& error) {   // a NaN that was made an index
+      if (!blind || !encoding->facts().content_dependent || kernels::explain(error)) throw;
       read_x = true;
     }
     if (read_x) {

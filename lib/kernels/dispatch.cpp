@@ -3,7 +3,7 @@
 #include <ATen/Version.h>
 
 #include "cuda/plugin.h"
-#include "support/error.h"
+#include "kernels/cuda_error.h"
 #include "support/text.h"
 
 namespace pe::kernels {
@@ -39,8 +39,7 @@ const PeCudaTable* plugin_for(at::Device device, at::ScalarType type) {
 void* stream_of(const PeCudaTable* plugin, const at::Tensor& x) { return plugin->current_stream(x.is_cuda() ? x.get_device() : 0); }
 
 void require_launched(int status, const char* kernel) {
-  if (status == 0) return;
-  throw support::Error(support::kExitBug, support::Diagnostic{support::cat("CUDA error ", status, " from ", kernel)});
+  if (status != 0) throw cuda_error(status, kernel);
 }
 
 }  // namespace pe::kernels

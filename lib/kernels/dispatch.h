@@ -36,7 +36,7 @@ inline const PeCudaTable* plugin_for(const at::Tensor& x) { return plugin_for(x.
 /// LibTorch's current stream on the tensor's device.
 void* stream_of(const PeCudaTable* plugin, const at::Tensor& x);
 
-/// @throws Error (a bug) that names the kernel where `status` is not 0.
+/// @throws Error (kernels/cuda_error.h) that names the kernel where `status` is not 0.
 void require_launched(int status, const char* kernel);
 
 }  // namespace pe::kernels

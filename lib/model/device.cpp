@@ -13,6 +13,7 @@
 #include <fstream>
 
 #include "cuda/plugin.h"
+#include "kernels/cuda_error.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_bf16.h"
 #include "support/error.h"
@@ -100,7 +101,12 @@ at::Device open_device(const ComputeConfig& compute) {
   if (!at::globalContext().hasCUDA()) {
     throw ConfigError("a GPU was asked for, but LibTorch's CUDA backend did not come up", {}, kWayOut);
   }
-  at::globalContext().lazyInitDevice(at::kCUDA);
+  try {
+    at::globalContext().lazyInitDevice(at::kCUDA);
+  } catch (const c10::Error& error) {   // such as a driver that is older than LibTorch's CUDA
+    const std::string text = error.what_without_backtrace();
+    throw ConfigError(cat("a GPU was asked for, but CUDA does not come up: ", text.substr(0, text.find('\n'))), {}, kWayOut);
+  }
   set_deterministic(compute.deterministic != Determinism::kOff);   // it asks CUDA, which has to be there by now
   // Each rank of a machine has a GPU of its own: the one of its number, or the only one that it was given.
   const support::Ranks& own = support::own_ranks();
@@ -111,7 +117,7 @@ at::Device open_device(const ComputeConfig& compute) {
         "start as many ranks on a machine as it has GPUs");
   }
   if (const int status = table.set_device(index); status != 0) {
-    throw ConfigError(cat("GPU ", index, " cannot be used: CUDA error ", status), {}, kWayOut);
+    throw ConfigError(cat("GPU ", index, " cannot be used: ", kernels::cuda_words(status)), {}, kWayOut);
   }
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
 }

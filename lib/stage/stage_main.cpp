@@ -3,14 +3,18 @@
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <thread>
 
 #include "artifact/task_protocol.h"
+#include "cli/print.h"
+#include "cli/run_program.h"
 #include "cli/stage_flags.h"
 #include "stage/launch.h"
 #include "stage/reporters.h"
 #include "stage/task_file.h"
 #include "support/error.h"
+#include "support/explain.h"
 #include "support/files.h"
 #include "support/parse_json.h"
 #include "support/process.h"
@@ -158,7 +162,7 @@ void tell(const std::string& program, const support::Error& error) {
     }
     std::fprintf(stderr, "rank %lld: ", static_cast<long long>(rank));
   }
-  std::fprintf(stderr, "%s: %s\n", program.c_str(), error.what());
+  cli::print_error(program, error);
 }
 
 /// One answer a line: {"ok": true} or {"ok": false, "errors": [...]}; the orchestrator asks for all configs at once.
@@ -166,7 +170,6 @@ int check_configs(const StageInfo& info, const support::Schema& schema, const st
   std::string line;
   bool all = true;
   while (std::getline(std::cin, line)) {
-    if (line.empty()) continue;
     Json answer = {{"ok", true}};
     try {
       Json config = support::defaults(schema);
@@ -183,7 +186,7 @@ int check_configs(const StageInfo& info, const support::Schema& schema, const st
       answer = {{"ok", false}, {"errors", {std::string("not a config: ") + error.what()}}};
       all = false;
     }
-    std::cout << answer.dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
+    cli::print(answer.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   return all ? support::kExitDone : support::kExitConfig;
 }
@@ -228,39 +231,35 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
               const std::function<void(const Json& config)>& check,
               const std::function<void(const Json& config, artifact::Workspace& workspace)>& body) {
   const std::string program = "pe-" + info.name;
+  Json config;   // of the order, once it is read
   try {
+    support::begin_program();
     cli::StageFlags flags;
     const cli::StageText text{
         program,          info.summary, support::cat(PE_VERSION, ", result version ", info.version),
         roles_text(info), &schema,      info.epilogue};
     if (const auto code = cli::parse_stage_flags(argc, argv, text, flags)) return *code;
     if (flags.describe) {
-      std::printf("%s\n", describe(info, schema).dump(1).c_str());
+      cli::print(describe(info, schema).dump(1) + "\n");
       return support::kExitDone;
     }
     if (flags.check) return check_configs(info, schema, check);
     WorkOrder order = flags.task.empty() ? order_from_flags(flags, info, schema) : read_task(flags.task, info, schema);
+    config = order.config;
     require_own_program(order, info);
     if (info.prefetch && support::own_ranks().is_first()) info.prefetch(order.workspace);
     check_ranks(info, order.config);
     check(order.config);
-    if (launches(info, order.config)) return launch(order, argc, argv);
-    if (support::own_ranks().count > 1) follow_launcher();
-    if (info.prepare) info.prepare(order.config, argc, argv);
-    return rank_exit(run_order(std::move(order), info, flags, body));
-  } catch (const support::Error& error) {
+    const bool is_launcher = launches(info, order.config);
+    if (!is_launcher && support::own_ranks().count > 1) follow_launcher();
+    if (!is_launcher && info.prepare) info.prepare(order.config, argc, argv);
+    return is_launcher ? launch(order, argc, argv) : rank_exit(run_order(std::move(order), info, flags, body));
+  } catch (const std::exception& exception) {
+    const support::Error error = support::as_error(exception, [&](const std::exception& unknown) {
+      return info.explain ? info.explain(unknown, config) : std::nullopt;
+    });
     tell(program, error);
-    if (error.exit_code() == support::kExitBug) {
-      std::fprintf(stderr, "This is a mistake of %s %s; please report it with this message.\n", program.c_str(), PE_VERSION);
-    }
     return rank_exit(error.exit_code());
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "%s: out of memory\n", program.c_str());
-    return rank_exit(137);  // what a kernel that kills for memory would leave
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\nThis is a mistake of %s %s; please report it with this message.\n", program.c_str(),
-                 error.what(), program.c_str(), PE_VERSION);
-    return rank_exit(support::kExitBug);
   }
 }
 

@@ -73,6 +73,9 @@ struct StageInfo {
   /// What it computes with, such as {"libtorch": "2.8.0", "device": "NVIDIA H200"}; goes into records. Called after
   /// `prepare`, before the body. Null in stages that any machine gives the same bytes of.
   std::function<Json(const Json& config)> machine;
+  /// Explains exceptions of the libraries that the stage uses (support/explain.h); nothing: the exception is a mistake of
+  /// ours. `config` is null before the order was read. Null in stages that do not use LibTorch.
+  std::function<std::optional<support::Error>(const std::exception& error, const Json& config)> explain;
   /// A gathered role's labels and the pipeline's title are written into this config key, for stages that print them.
   bool takes_labels = false;
 };

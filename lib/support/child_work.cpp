@@ -10,7 +10,7 @@
 #include <cstring>
 #include <vector>
 
-#include "support/error.h"
+#include "support/explain.h"
 #include "support/files.h"
 #include "support/json.h"
 #include "support/parse_json.h"
@@ -34,10 +34,9 @@ std::string failure_text(int code, const std::vector<Diagnostic>& diagnostics) {
 std::string answer_of(const std::function<std::string()>& body) {
   try {
     return kResult + body();
-  } catch (const Error& error) {
+  } catch (const std::exception& exception) {
+    const Error error = as_error(exception);
     return failure_text(error.exit_code(), error.diagnostics());
-  } catch (const std::exception& error) {
-    return failure_text(kExitBug, {Diagnostic{error.what(), {}, {}, {}}});
   }
 }
 

@@ -8,6 +8,10 @@
 
 namespace pe::support {
 
+/// Called first by every program. A standard stream that is closed is replaced by one that fails, so that no file takes its
+/// number. A file that grows beyond its limit (ulimit -f) becomes an error (EFBIG) instead of the end of the program.
+void begin_program();
+
 /// Where a plug-in lies for a program of this folder: in the build tree, beside the program, or installed. `plugin` is
 /// "cuda/pe-cuda": its folder in the build tree, and its name. Empty: it was not built.
 std::filesystem::path plugin_for(const std::filesystem::path& program_folder, const std::string& plugin);

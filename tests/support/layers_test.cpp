@@ -30,7 +30,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"training", {"model", "encodings", "kernels", "data", "artifact", "support", "cuda", "mpi"}},
     {"evaluation", {"model", "encodings", "data", "schema", "artifact", "statistics", "support"}},
     {"studies", {"training", "evaluation", "model", "encodings", "data", "schema", "artifact", "support"}},
-    {"handbook", {"encodings", "report", "artifact", "support"}},
+    {"handbook", {"encodings", "kernels", "report", "artifact", "support"}},
     {"cuda", {}},
     {"mpi", {}},
     {"sentencepiece", {}},

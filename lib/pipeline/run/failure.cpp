@@ -7,6 +7,7 @@
 
 #include "artifact/task_protocol.h"
 #include "support/error.h"
+#include "support/explain.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -75,8 +76,8 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent) {
     default:
       break;
   }
-  // A launcher of ranks ends as the one that was killed did.
-  if (exit.code == 128 + SIGKILL && exit.out_of_memory) return Outcome::kOutOfMemory;
+  // A stage that could not get memory says so; and a launcher of ranks ends as the one that was killed did.
+  if (exit.code == support::kExitOutOfMemory) return Outcome::kOutOfMemory;
   if ((exit.code >= 64 && exit.code <= 73) || exit.code == 78) return Outcome::kPermanent;
   return Outcome::kTransient;
 }
@@ -142,7 +143,10 @@ std::string describe_exit(const RunnerEvent& exit) {
     return support::cat("killed by signal ", exit.signal, " (", name ? name : "unknown", ")",
                         exit.out_of_memory ? ", out of memory" : "");
   }
-  return support::cat("exit code ", exit.code, exit.out_of_memory ? ", one of its processes was killed for memory" : "");
+  return support::cat("exit code ", exit.code,
+                      exit.out_of_memory                           ? ", one of its processes was killed for memory"
+                      : exit.code == support::kExitOutOfMemory ? ", out of memory"
+                                                                   : "");
 }
 
 }  // namespace pe::pipeline

@@ -21,7 +21,7 @@ enum class Outcome {
   kOtherProgram,  ///< 77: the stage was rebuilt after the run was planned: fails, a new run plans with what is there
   kPermanent,     ///< 2, 64 to 68, 70 to 73, 78: fails at once
   kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt
-  kOutOfMemory,   ///< killed for memory: retry with more
+  kOutOfMemory,   ///< killed for memory, or 137: retry with more
   kNode,          ///< the machine's fault: cannot start, lost
   kTransient,     ///< anything else: one retry
   kNoProgress,    ///< 75 twice at the same step

@@ -42,14 +42,17 @@ BOOST_AUTO_TEST_CASE(exit_codes_mean_what_the_table_says) {
   BOOST_TEST((of_signal(SIGSEGV) == Outcome::kTransient));
 }
 
-// The launcher lives on and ends with the code of the rank that was killed.
-BOOST_AUTO_TEST_CASE(a_rank_that_the_kernel_killed_for_memory_is_out_of_memory) {
+// A stage that could not get memory ends so, and a launcher of ranks with the code of the rank that was killed.
+BOOST_AUTO_TEST_CASE(a_stage_that_ends_with_137_is_out_of_memory_whoever_counts) {
   RunnerEvent event;
   event.code = 128 + SIGKILL;
-  BOOST_TEST((classify(event, false) == Outcome::kTransient));
+  BOOST_TEST((classify(event, false) == Outcome::kOutOfMemory));
+  BOOST_TEST(describe_exit(event) == "exit code 137, out of memory");
   event.out_of_memory = true;
   BOOST_TEST((classify(event, false) == Outcome::kOutOfMemory));
   BOOST_TEST(describe_exit(event) == "exit code 137, one of its processes was killed for memory");
+  event.code = 79;   // a GPU failed
+  BOOST_TEST((classify(event, false) == Outcome::kTransient));
   event.code = 1;   // another one was killed meanwhile, somewhere on this machine
   BOOST_TEST((classify(event, false) == Outcome::kTransient));
 }

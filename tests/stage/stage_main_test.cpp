@@ -1,0 +1,136 @@
+// Stages in this process: what they leave behind, and the exit codes and words of their ends.
+#include "stage/stage_main.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio_ext.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+#include <iostream>
+#include <new>
+
+#include "support/error.h"
+#include "support/explain.h"
+#include "support/files.h"
+#include "support/temp_folder.h"
+#include "support/text.h"
+
+using namespace pe;  // NOLINT
+using artifact::Workspace;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Config {
+  std::int64_t steps = 10;
+  void describe(support::FieldVisitor& v) { v.field("steps", steps, "Steps.", {.unit = "steps", .min = 1}); }
+};
+
+struct Unknown : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+stage::StageInfo toy() {
+  return {.name = "toy", .summary = "A toy.", .inputs = {}, .outputs = {{"model", artifact::Kind::kCheckpoint}}};
+}
+
+/// A stream of this process is another file while it lives.
+class Redirected {
+ public:
+  Redirected(int fd, const fs::path& path, int flags) : fd_(fd), before_(::dup(fd)) {
+    std::fflush(stdout);
+    const int other = ::open(path.c_str(), flags, 0600);
+    ::dup2(other, fd);
+    ::close(other);
+  }
+  ~Redirected() {
+    std::fflush(stdout);
+    ::__fpurge(stdout);   // of a stream that takes nothing
+    std::clearerr(stdout);
+    ::dup2(before_, fd_);
+    ::close(before_);
+  }
+
+ private:
+  int fd_, before_;
+};
+
+struct Place {
+  Place() : before(fs::current_path()) { fs::current_path(folder.path()); }
+  ~Place() {
+    fs::current_path(before);
+    support::request_stop(0);
+  }
+  test::TempFolder folder;
+  fs::path before;
+
+  /// The exit code and what was said on standard error.
+  std::pair<int, std::string> run(std::vector<std::string> words, const std::function<void(Workspace&)>& body,
+                                  const stage::StageInfo& info = toy(), const std::string& standard_output = "out") {
+    words.insert(words.begin(), "pe-toy");
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    int code = 0;
+    {
+      const Redirected err(2, folder / "err", O_WRONLY | O_CREAT | O_TRUNC), out(1, standard_output, O_WRONLY | O_CREAT);
+      code = stage::run_stage(static_cast<int>(arguments.size()), arguments.data(), info, support::schema_of<Config>(),
+                              [](const Json&) {}, [&](const Json&, Workspace& workspace) { body(workspace); });
+    }
+    return {code, support::read_file(folder / "err")};
+  }
+};
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::function<void(Workspace&)> kNothing = [](Workspace&) {};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_SUITE(stage_main, Place)
+
+BOOST_AUTO_TEST_CASE(memory_that_ran_out_has_an_exit_code_of_its_own) {
+  const auto [code, text] = run({}, [](Workspace&) { throw std::bad_alloc(); });
+  BOOST_TEST(code == support::kExitOutOfMemory);
+  BOOST_TEST(text == "pe-toy: out of memory\n", text);
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_explains_what_its_libraries_throw) {
+  stage::StageInfo info = toy();
+  info.explain = [](const std::exception& error, const Json& config) -> std::optional<support::Error> {
+    if (dynamic_cast<const Unknown*>(&error) == nullptr) return std::nullopt;
+    return support::Error(support::kExitDevice, support::Diagnostic{error.what(), {}, "steps: " + config.at("steps").dump(), {}});
+  };
+  const auto [code, text] = run({"--set", "steps=7"}, [](Workspace&) { throw Unknown("the device is gone"); }, info);
+  BOOST_TEST(code == support::kExitDevice);
+  BOOST_TEST(text == "pe-toy: the device is gone\n  steps: 7\n", text);
+  const auto [other, mistake] = run({}, [](Workspace&) { throw std::logic_error("?"); }, info);
+  BOOST_TEST(other == support::kExitBug);
+  BOOST_TEST(has(mistake, "This is a mistake of pe-toy"), mistake);
+}
+
+BOOST_AUTO_TEST_CASE(every_line_that_is_to_be_checked_has_an_answer) {
+  std::ofstream("lines") << "{\"steps\": 3}\n\n{\"steps\":" << std::string(300'000, '[') << std::string(300'000, ']')
+                         << "}\n{\"steps\": 0}\n{}\n";
+  const Redirected in(0, "lines", O_RDONLY);
+  BOOST_TEST(run({"--check"}, kNothing).first == support::kExitConfig);
+  std::vector<bool> accepted;
+  for (const std::string& line : support::split(std::string(support::trim(support::read_file("out"))), '\n')) {
+    accepted.push_back(Json::parse(line).at("ok").get<bool>());
+  }
+  BOOST_TEST(accepted == (std::vector<bool>{true, false, false, false, true}));
+  std::cin.clear();
+}
+
+BOOST_AUTO_TEST_CASE(standard_output_that_takes_nothing_is_an_error) {
+  for (const char* flag : {"--describe", "--help", "--version"}) {
+    const auto [code, text] = run({flag}, kNothing, toy(), "/dev/full");
+    BOOST_TEST(code == support::kExitIo, flag);
+    BOOST_TEST(has(text, "cannot write to standard output: No space left on device"), text);
+    BOOST_TEST(run({flag}, kNothing).first == 0, flag);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
