@@ -8,4 +8,7 @@ namespace pe::artifact {
 /// `code: build` another build. Nothing was written; a new plan gives the task a key of its own.
 inline constexpr int kExitOtherProgram = 77;
 
+/// Of a work folder: what a person looks at, such as charts. By hand it stays when the rest of the folder goes.
+inline constexpr const char* kChartFolder = "tensorboard";
+
 }  // namespace pe::artifact

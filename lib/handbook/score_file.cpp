@@ -253,6 +253,12 @@ Json read_encoding(const std::string& text, const std::vector<std::string>& sets
 }
 
 void score_file(const ScoreOrder& order) {
+  support::require_replaceable(order.out);
+  std::error_code not_there;
+  if (std::filesystem::equivalent(order.in, order.out, not_there)) {
+    throw ConfigError(cat("--out ", quote(order.out.string()), " is the file of --in, which would be lost"),
+                      {"--out", 0, 0, "", 1}, "choose another path");
+  }
   Reader reader(order.in);
   const Tensor q64 = reader.read("q", {"B", "H", "T", "d_h"});
   const Tensor k64 = reader.read("k", {"B", "G", "T", "d_h"}), v64 = reader.read("v", {"B", "G", "T", "d_h"});

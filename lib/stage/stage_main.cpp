@@ -13,6 +13,7 @@
 #include "stage/launch.h"
 #include "stage/reporters.h"
 #include "stage/task_file.h"
+#include "stage/work_folder.h"
 #include "support/error.h"
 #include "support/explain.h"
 #include "support/files.h"
@@ -253,7 +254,12 @@ int run_stage(int argc, char** argv, const StageInfo& info, const support::Schem
     const bool is_launcher = launches(info, order.config);
     if (!is_launcher && support::own_ranks().count > 1) follow_launcher();
     if (!is_launcher && info.prepare) info.prepare(order.config, argc, argv);
-    return is_launcher ? launch(order, argc, argv) : rank_exit(run_order(std::move(order), info, flags, body));
+    // Ranks share a folder; who started them removes it.
+    std::optional<OwnWorkFolder> own_work;
+    if (order.removes_work && support::own_ranks().count <= 1) own_work.emplace(order.workspace.work);
+    const int code = is_launcher ? launch(order, argc, argv) : rank_exit(run_order(std::move(order), info, flags, body));
+    if (own_work && code == support::kExitDone) own_work->remove();
+    return code;
   } catch (const std::exception& exception) {
     const support::Error error = support::as_error(exception, [&](const std::exception& unknown) {
       return info.explain ? info.explain(unknown, config) : std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "artifact/missing_input.h"
+#include "stage/paths.h"
 #include "support/files.h"
 #include "support/parse_json.h"
 #include "support/suggest.h"
@@ -140,6 +141,7 @@ WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, co
     if (task.contains("events_fd") && !task.at("events_fd").is_null()) order.events_fd = task.at("events_fd").get<int>();
     workspace.recipe = {info.name, info.version, task.value("key", ""), order.config, std::move(digests)};
     check_inputs(info, workspace);
+    check_paths(order, info, {file});
   } catch (const Json::exception& error) {
     throw ConfigError(std::string("not a task file: ") + error.what(), {file.string(), 0, 0, "", 1});
   }
@@ -188,10 +190,12 @@ WorkOrder order_from_flags(const cli::StageFlags& flags, const StageInfo& info, 
       workspace.outputs[role.name] = artifact::is_collection(role.kind) ? role.name : role.name + ".h5";
     }
   }
-  workspace.work = flags.work.empty() ? "pe-" + info.name + ".work" : flags.work;
+  order.removes_work = flags.work.empty();
+  workspace.work = order.removes_work ? "pe-" + info.name + ".work" : flags.work;
   workspace.resume = workspace.work;
   workspace.recipe = {info.name, info.version, "", order.config, std::move(digests)};
   check_inputs(info, workspace);
+  check_paths(order, info, {flags.config_files.begin(), flags.config_files.end()});
   return order;
 }
 

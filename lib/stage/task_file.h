@@ -21,6 +21,7 @@ struct WorkOrder {
   std::map<std::string, int> revisions;  ///< likewise, by name (StageInfo::revisions)
   std::string build;  ///< under `code: build`, the program digest that it was planned for (support/program.h)
   artifact::Workspace workspace;   ///< without progress
+  bool removes_work = false;       ///< the work folder is our own choice, and goes when the stage is done
   std::optional<int> events_fd;
 };
 
@@ -28,9 +29,11 @@ struct WorkOrder {
 std::map<std::string, int> revisions_of(const StageInfo& info);
 
 /// Reads `task.json`; every role, kind and config value is checked against what the stage declares.
+/// @throws ConfigError, and as `check_paths` (stage/paths.h)
 WorkOrder read_task(const std::filesystem::path& file, const StageInfo& info, const support::Schema& schema);
 
-/// The same from a person's flags. Outputs and the work folder default to the current folder.
+/// The same from a person's flags. Outputs and the work folder default to the current folder; such a work folder goes when
+/// the stage is done.
 WorkOrder order_from_flags(const cli::StageFlags& flags, const StageInfo& info, const support::Schema& schema);
 
 }  // namespace pe::stage

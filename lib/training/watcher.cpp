@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "artifact/task_protocol.h"
 #include "support/clock.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -23,7 +24,7 @@ std::string run_id_of(const artifact::Recipe& recipe) {
                                             {"config", recipe.config}, {"inputs", recipe.inputs}});
 }
 
-std::filesystem::path chart_folder(const std::filesystem::path& work) { return work / "tensorboard"; }
+std::filesystem::path chart_folder(const std::filesystem::path& work) { return work / artifact::kChartFolder; }
 
 /// Event files of an earlier attempt get a second name here, so that one folder holds the whole run.
 void adopt_events(const std::filesystem::path& work, const std::optional<std::filesystem::path>& resume) {

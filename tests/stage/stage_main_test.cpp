@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio_ext.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <iostream>
 #include <new>
 
+#include "artifact/task_protocol.h"
 #include "support/error.h"
 #include "support/explain.h"
 #include "support/files.h"
@@ -90,6 +92,50 @@ const std::function<void(Workspace&)> kNothing = [](Workspace&) {};
 }  // namespace
 
 BOOST_FIXTURE_TEST_SUITE(stage_main, Place)
+
+BOOST_AUTO_TEST_CASE(the_work_folder_of_a_stage_by_hand_goes_when_it_is_done) {
+  const auto leave = [](const std::string& name) {
+    return [name](Workspace& workspace) {
+      support::make_folders(workspace.work / fs::path(name).parent_path());
+      std::ofstream(workspace.work / name) << "x";
+    };
+  };
+  BOOST_TEST(run({}, leave("checkpoints/step-1.h5")).first == 0);
+  BOOST_TEST(!fs::exists("pe-toy.work"));
+  BOOST_TEST(run({"--work", "mine"}, leave("checkpoints/step-1.h5")).first == 0);
+  BOOST_TEST(fs::exists("mine/checkpoints/step-1.h5"));   // it was named, so it is somebody's
+  // What a stage that did not end well goes on from, and what is looked at.
+  const auto fails = [&](Workspace& workspace) {
+    leave("checkpoints/step-1.h5")(workspace);
+    throw support::IoError("broken");
+  };
+  BOOST_TEST(run({}, fails).first == support::kExitIo);
+  BOOST_TEST(fs::exists("pe-toy.work/checkpoints/step-1.h5"));
+  BOOST_TEST(run({}, leave(support::cat(artifact::kChartFolder, "/events"))).first == 0);
+  BOOST_TEST(fs::exists("pe-toy.work/tensorboard/events"));
+  BOOST_TEST(!fs::exists("pe-toy.work/checkpoints"));
+}
+
+BOOST_AUTO_TEST_CASE(a_work_folder_that_another_stage_uses_stays) {
+  support::Descriptor other;   // as of a stage that was started in the same folder
+  const auto beside = [&](Workspace& workspace) {
+    other = support::Descriptor(::open(workspace.work.c_str(), O_RDONLY | O_DIRECTORY));
+    BOOST_TEST(::flock(other.get(), LOCK_SH | LOCK_NB) == 0);
+  };
+  BOOST_TEST(run({}, beside).first == 0);
+  BOOST_TEST(fs::exists("pe-toy.work"));
+}
+
+BOOST_AUTO_TEST_CASE(outputs_that_would_destroy_something_are_refused_before_the_work) {
+  const auto never = [](Workspace&) { BOOST_ERROR("the stage began"); };
+  BOOST_REQUIRE(::mkfifo("fifo", 0600) == 0);
+  const auto [code, text] = run({"--output", "model=fifo"}, never);
+  BOOST_TEST(code == support::kExitCannotCreate);
+  BOOST_TEST(has(text, "output 'model' as 'fifo': it is a FIFO"), text);
+  BOOST_TEST(run({"--output", "model=pe-toy.work/model.h5"}, never).first == support::kExitConfig);
+  std::ofstream("config.yml") << "steps: 3\n";
+  BOOST_TEST(run({"--config", "config.yml", "--output", "model=./config.yml"}, never).first == support::kExitConfig);
+}
 
 BOOST_AUTO_TEST_CASE(memory_that_ran_out_has_an_exit_code_of_its_own) {
   const auto [code, text] = run({}, [](Workspace&) { throw std::bad_alloc(); });

@@ -144,6 +144,42 @@ BOOST_AUTO_TEST_CASE(flags_make_the_same_order) {
   BOOST_TEST(order.workspace.resume.value() == order.workspace.work);
 }
 
+BOOST_AUTO_TEST_CASE(outputs_are_apart_from_inputs_and_from_each_other) {
+  const pe::test::TempFolder folder;
+  const std::string root = folder.path().string();
+  std::filesystem::create_directories(folder / "data");
+  std::ofstream(folder / "data/dataset.h5") << "x";
+  std::ofstream(folder / "scores.h5") << "x";
+  std::filesystem::create_directory_symlink("data", folder / "alias");
+  const auto refusal = [&](const std::vector<std::string>& outputs) -> std::string {
+    pe::cli::StageFlags flags;
+    flags.inputs = {"data=" + root + "/data", "scores=" + root + "/scores.h5"};
+    for (const std::string& output : outputs) {
+      const auto equals = output.find('=');
+      flags.outputs.push_back(output.substr(0, equals + 1) + root + "/" + output.substr(equals + 1));
+    }
+    try {
+      order_from_flags(flags, kInfo, pe::support::schema_of<Config>());
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  BOOST_TEST(refusal({"model=m.h5", "raw=raw"}) == "");
+  BOOST_TEST(refusal({"model=data2", "raw=dat"}) == "");   // no folder of the other
+  BOOST_TEST(contains(refusal({"model=data/dataset.h5", "raw=raw"}), "is inside input 'data'"));
+  BOOST_TEST(contains(refusal({"model=alias/dataset.h5", "raw=raw"}), "is inside input 'data'"));
+  BOOST_TEST(contains(refusal({"model=./none/../scores.h5", "raw=raw"}), "is the same as input 'scores'"));
+  BOOST_TEST(contains(refusal({"model=same", "raw=same/"}), "is the same as output 'model'"));
+  BOOST_TEST(contains(refusal({"model=raw/m.h5", "raw=raw"}), "output 'raw'"));
+  std::filesystem::create_hard_link(folder / "scores.h5", folder / "another name.h5");
+  BOOST_TEST(contains(refusal({"model=another name.h5", "raw=raw"}), "is the same as input 'scores'"));
+  // A task file is read, too.
+  Json json = task();
+  json["outputs"]["raw"] = "m.h5";
+  BOOST_TEST(contains(mistake(json), "output 'raw' ('m.h5') is the same as output 'model'"));
+}
+
 BOOST_AUTO_TEST_CASE(a_missing_input_names_the_flag) {
   BOOST_CHECK_EXCEPTION(order_from_flags({}, kInfo, pe::support::schema_of<Config>()), ConfigError,
                         [](const ConfigError& error) { return contains(error.what(), "add --input data=PATH"); });
