@@ -58,7 +58,7 @@ pid_t spawn(const SpawnOptions& options) {
   FileActions actions;
   if (!options.directory.empty()) posix_spawn_file_actions_addchdir_np(&actions.raw, options.directory.c_str());
 
-  // Numbers wanted in the child may be those of other descriptors here, so all go through copies high up.
+  // A number wanted in the child may be another descriptor here, so all go through copies with higher numbers.
   std::vector<std::pair<int, int>> wanted = options.descriptors;
   if (options.stdin_fd >= 0) wanted.emplace_back(options.stdin_fd, 0);
   else posix_spawn_file_actions_addopen(&actions.raw, 0, "/dev/null", O_RDONLY, 0);
@@ -66,11 +66,14 @@ pid_t spawn(const SpawnOptions& options) {
   if (options.stderr_fd >= 0) wanted.emplace_back(options.stderr_fd, 2);
   std::vector<Descriptor> copies;
   int highest = 2;
+  for (const auto& [ours, theirs] : wanted) highest = std::max(highest, theirs);
   for (const auto& [ours, theirs] : wanted) {
-    Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, 64));
-    if (!copy) throw_errno("start", program);
+    Descriptor copy(::fcntl(ours, F_DUPFD_CLOEXEC, highest + 1));
+    if (!copy) {
+      if (errno == EINVAL) errno = EMFILE;   // the limit lies below the number
+      throw_errno("start", program);
+    }
     posix_spawn_file_actions_adddup2(&actions.raw, copy.get(), theirs);
-    highest = std::max(highest, theirs);
     copies.push_back(std::move(copy));
   }
   posix_spawn_file_actions_addclosefrom_np(&actions.raw, highest + 1);
