@@ -7,6 +7,7 @@
 #include <span>
 
 #include "encodings/registry.h"
+#include "model/layout.h"
 #include "support/error.h"
 #include "support/text.h"
 
@@ -35,6 +36,29 @@ std::vector<at::Tensor> values_of(const LanguageModel& model) {
   std::vector<at::Tensor> flat;
   for (const FlatGroup& group : model.groups()) flat.push_back(group.values);
   return flat;
+}
+
+std::string shape_of(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> sizes;
+  for (const std::int64_t size : shape) sizes.push_back(std::to_string(size));
+  return cat("[", support::join(sizes, ", "), "]");
+}
+
+/// A file may claim any size: a model is only built when the file holds the tensors of such a one.
+void require_stored(const artifact::CheckpointReader& checkpoint, const ModelConfig& config, const std::string& where) {
+  const std::size_t tensors = checkpoint.tensors().size();
+  if (static_cast<std::uint64_t>(config.layers) > tensors) {
+    throw ArtifactError(cat(where, ": the model config has ", config.layers, " for 'layers', but the file holds ", tensors,
+                            " tensors"),
+                        "the file is damaged");
+  }
+  for (const PlannedParameter& parameter : plan_parameters(config)) {
+    const TensorInfo* stored = checkpoint.find("model/" + parameter.name);
+    if (stored != nullptr && stored->shape == parameter.shape) continue;
+    throw ArtifactError(cat(where, ": by the model config, tensor 'model/", parameter.name, "' is ", shape_of(parameter.shape),
+                            "; found ", stored == nullptr ? "no such tensor" : shape_of(stored->shape)),
+                        "the file is damaged");
+  }
 }
 
 bool of_encoding(const std::string& name) { return name.rfind("encoding.", 0) == 0; }
@@ -70,7 +94,9 @@ ModelConfig config_of(const artifact::CheckpointReader& checkpoint) {
   if (!json.is_object()) throw ArtifactError(cat(where, ": the model config is missing"));
   json.erase("seed");
   json["encoding"] = checkpoint.meta().encoding;
-  return config_from_json(json, where);
+  ModelConfig config = config_from_json(json, where);
+  require_stored(checkpoint, config, where);
+  return config;
 }
 
 std::uint64_t seed_of(const artifact::CheckpointReader& checkpoint) {
@@ -197,11 +223,6 @@ ChangedModel load_changed(const artifact::CheckpointReader& checkpoint, const Mo
                       return LanguageModel::make(config, config.vocabulary, seed_of(checkpoint), device, compute);
                     }),
                     {}, {}, {}};
-  const auto shape_of = [](const std::vector<std::int64_t>& shape) {
-    std::string text;
-    for (const std::int64_t size : shape) text += cat(text.empty() ? "[" : ", ", size);
-    return text.empty() ? std::string("[]") : text + "]";
-  };
   std::vector<std::string> skip;
   for (const Parameter& parameter : made.model.parameters()) {
     const bool encodings = of_encoding(parameter.name);

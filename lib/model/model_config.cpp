@@ -16,6 +16,10 @@ using support::cat;
 
 namespace {
 
+constexpr std::int64_t kMostWidth = 1 << 20;
+constexpr std::int64_t kMostParts = 4096;      // layers, heads
+constexpr std::int64_t kMostTokens = 1 << 24;  // of a vocabulary, of a context
+
 /// A field that came after format 1: artifacts hold it only where it is not the default, so that others keep their bytes.
 template <typename Value>
 struct LaterField {
@@ -67,16 +71,16 @@ void CanonOptions::describe(support::FieldVisitor& v) {
 }
 
 void ModelConfig::describe(support::FieldVisitor& v) {
-  constexpr double kMost = 1 << 20;
-  v.field("width", width, "Model width d_m.", {.min = 1, .max = kMost});
-  v.field("layers", layers, "Number of blocks.", {.min = 1, .max = 4096});
-  v.field("heads", heads, "Query heads.", {.min = 1, .max = 4096});
+  v.field("width", width, "Model width d_m.", {.min = 1, .max = kMostWidth});
+  v.field("layers", layers, "Number of blocks.", {.min = 1, .max = kMostParts});
+  v.field("heads", heads, "Query heads.", {.min = 1, .max = kMostParts});
   v.field("key_value_heads", key_value_heads, "Key and value heads, a divisor of heads; 0: as many as heads.",
-          {.min = 0, .max = 4096, .neutral = Json(0)});
-  v.field("head_width", head_width, "Width of a head; 0: width / heads.", {.min = 0, .max = kMost, .neutral = Json(0)});
-  v.field("feed_forward", feed_forward, "Inner width of the feed-forward; 0: 4 · width.", {.min = 0, .max = kMost, .neutral = Json(0)});
+          {.min = 0, .max = kMostParts, .neutral = Json(0)});
+  v.field("head_width", head_width, "Width of a head; 0: width / heads.", {.min = 0, .max = kMostWidth, .neutral = Json(0)});
+  v.field("feed_forward", feed_forward, "Inner width of the feed-forward; 0: 4 · width.",
+          {.min = 0, .max = kMostWidth, .neutral = Json(0)});
   v.field("vocabulary", vocabulary, "Vocabulary; 0: that of the data. A larger one leaves rows unused.",
-          {.min = 0, .max = 1 << 24, .neutral = Json(0)});
+          {.min = 0, .max = kMostTokens, .neutral = Json(0)});
   v.field("tied", tied, "The output head is the embedding.");
   v.field("qk_norm", qk_norm, "RMSNorm per head on queries and keys, before any rotation.");
   v.choice("qk_norm_over", qk_norm_over, {{"head", QkNormOver::kHead}, {"width", QkNormOver::kWidth}},
@@ -220,13 +224,19 @@ ModelConfig config_from_json(const Json& json, const std::string& where) {
       take(field.name, config.*(field.member));
     }
   });
-  for (const auto& [name, value] :
-       {std::pair{"width", config.width}, {"layers", config.layers}, {"heads", config.heads},
-        {"key_value_heads", config.key_value_heads}, {"head_width", config.head_width},
-        {"feed_forward", config.feed_forward}, {"vocabulary", config.vocabulary}, {"length", config.length}}) {
-    if (value <= 0 || value > (std::int64_t{1} << 31)) {
-      throw ArtifactError(cat(where, ": the model config has ", value, " for '", name, "'; expected a positive number"));
-    }
+  struct Bound {
+    const char* name;
+    std::int64_t value, most;
+  };
+  for (const auto& [name, value, most] : {Bound{"width", config.width, kMostWidth}, {"layers", config.layers, kMostParts},
+                                          {"heads", config.heads, kMostParts},
+                                          {"key_value_heads", config.key_value_heads, kMostParts},
+                                          {"head_width", config.head_width, kMostWidth},
+                                          {"feed_forward", config.feed_forward, 4 * kMostWidth},
+                                          {"vocabulary", config.vocabulary, kMostTokens},
+                                          {"length", config.length, kMostTokens}}) {
+    if (value > 0 && value <= most) continue;
+    throw ArtifactError(cat(where, ": the model config has ", value, " for '", name, "'; expected a number from 1 to ", most));
   }
   return config;
 }
