@@ -12,6 +12,7 @@
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/grid_fixture.h"
 #include "pipeline/plan/key.h"
+#include "stage/task_file.h"
 #include "support/error.h"
 #include "support/text.h"
 #include "support/yaml.h"
@@ -63,6 +64,26 @@ void read_artifact(std::string_view bytes) {
   for (const artifact::Kind kind : artifact::all_kinds()) {
     if (!artifact::is_collection(kind)) expect_answer([&] { artifact::check_artifact(path, kind); });
   }
+  ::unlink(path.c_str());
+}
+
+void read_task(std::string_view bytes) {
+  struct Config {
+    std::int64_t steps = 10;
+    std::string path;
+    void describe(support::FieldVisitor& v) {
+      v.field("steps", steps, "Steps.", {.unit = "steps", .min = 1});
+      v.path("path", path, "A file.");
+    }
+  };
+  static const support::Schema schema = support::schema_of<Config>();
+  static const stage::StageInfo info = {
+      .name = "toy",
+      .summary = "A toy.",
+      .inputs = {{"data", artifact::Kind::kTokenShards}, {.name = "scores", .kind = artifact::Kind::kEvalTable, .many = true}},
+      .outputs = {{"model", artifact::Kind::kCheckpoint}, {"raw", artifact::Kind::kRawText}}};
+  const std::string path = put(bytes, ".json");
+  expect_answer([&] { stage::read_task(path, info, schema); });
   ::unlink(path.c_str());
 }
 
