@@ -24,11 +24,10 @@ double mean_of(const std::vector<double>& values) {
 Interval wilson(double successes, double trials, double alpha) {
   if (!(trials > 0)) return {0, 1};
   const double z = alpha == 0.05 ? kNormal95 : boost::math::quantile(boost::math::normal(), 1 - alpha / 2);
-  const double z2 = z * z;
+  const double z2 = z * z / trials;   // in this order: tables of evaluations have these bits
   const double share = successes / trials;
-  const double centre = (share + z2 / (2 * trials)) / (1 + z2 / trials);
-  const double half =
-      z * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials * trials)) / (1 + z2 / trials);
+  const double centre = (share + z2 / 2) / (1 + z2);
+  const double half = z * std::sqrt(share * (1 - share) / trials + z2 / (4 * trials)) / (1 + z2);
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 

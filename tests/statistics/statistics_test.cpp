@@ -41,6 +41,8 @@ BOOST_AUTO_TEST_CASE(wilson_gives_the_golden_values) {
   BOOST_TEST(wilson(18, 20).low == 0.6990, tt::tolerance(1e-4));
   BOOST_TEST(wilson(18, 20).high == 0.9721, tt::tolerance(1e-4));
   BOOST_TEST(wilson(20, 20).high == 1.0);
+  BOOST_TEST(wilson(5, 39).low == 0x1.cafb999bc2590p-5);   // to the last bit: artifacts have it
+  BOOST_TEST(wilson(41 - 18, 41).high == 0x1.66f668125e20ep-1);
   BOOST_TEST(wilson(0, 0).low == 0.0);
   BOOST_TEST(wilson(0, 0).high == 1.0);
 }
