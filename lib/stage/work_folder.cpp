@@ -31,7 +31,7 @@ OwnWorkFolder::OwnWorkFolder(std::filesystem::path path) : path_(std::move(path)
 void OwnWorkFolder::remove() {
   if (::flock(used_.get(), LOCK_EX | LOCK_NB) != 0) return;
   std::error_code ignored;
-  for (const std::string& name : support::names_in(path_)) {
+  for (const std::string& name : support::list_folder(path_, ignored)) {
     if (name != artifact::kChartFolder) std::filesystem::remove_all(path_ / name, ignored);
   }
   std::filesystem::remove(path_, ignored);   // unless there are charts

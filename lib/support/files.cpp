@@ -136,7 +136,8 @@ void make_folders(const fs::path& path) {
   if (::mkdir(path.c_str(), 0777) == 0) return;  // mostly one is missing, or none
   std::error_code error;
   fs::create_directories(path, error);
-  if (error && !fs::is_directory(path)) {
+  std::error_code unseen;
+  if (error && !fs::is_directory(path, unseen)) {
     errno = error.value();
     throw_errno("create folder", path.string(), true);
   }

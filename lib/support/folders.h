@@ -4,12 +4,22 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace pe::support {
 
-/// All names but "." and "..", sorted. None of a folder that is not there or cannot be read.
-std::vector<std::string> names_in(const std::filesystem::path& folder);
+/// All names but "." and "..", sorted. None of a folder that is not there. @throws IoError when it cannot be listed
+std::vector<std::string> list_folder(const std::filesystem::path& folder);
+/// The same for callers that do without: the names that were read before `error`.
+std::vector<std::string> list_folder(const std::filesystem::path& folder, std::error_code& error);
+
+/// Whether a name leads to something; links are followed. @throws IoError when that cannot be seen
+bool is_there(const std::filesystem::path& path);
+
+/// @throws ConfigError when a path is not UTF-8. Task files and records are JSON, and JSON cannot hold such a name: its
+/// text there would name another file.
+void require_utf8(const std::filesystem::path& path);
 
 /// A folder that is removed with all that is in it, unless it is to stay.
 class ScratchFolder {

@@ -10,6 +10,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::training {
@@ -23,15 +24,14 @@ struct Found {
   std::filesystem::path metrics;   ///< of a snapshot
 };
 
-/// Newest first.
+/// Newest first. @throws IoError: a folder that cannot be listed is no folder without checkpoints
 std::vector<Found> checkpoints_in(const std::filesystem::path& folder) {
   std::vector<Found> found;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("step-", 0) != 0 || entry.path().extension() != ".h5") continue;
-    const auto step = support::parse_integer(entry.path().stem().string().substr(5));
-    if (step) found.push_back({*step, entry.path(), {}});
+  for (const std::string& name : support::list_folder(folder)) {
+    const std::filesystem::path path = folder / name;
+    if (name.rfind("step-", 0) != 0 || path.extension() != ".h5") continue;
+    const auto step = support::parse_integer(path.stem().string().substr(5));
+    if (step) found.push_back({*step, path, {}});
   }
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) { return a.step > b.step; });
   return found;

@@ -36,7 +36,7 @@ Ended shell(const std::string& line, const fs::path& folder) {
 /// The programs that were built, by name.
 std::vector<std::string> programs() {
   std::vector<std::string> found;
-  for (const std::string& name : support::names_in(test::build_root() / "stages")) {
+  for (const std::string& name : support::list_folder(test::build_root() / "stages")) {
     const fs::path path = test::build_root() / "stages" / name;
     if (name.rfind("pe-", 0) == 0 && name.find('.') == std::string::npos && fs::is_regular_file(path)) found.push_back(name);
   }
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(a_limit_of_file_sizes_ends_no_program_without_a_word) {
     const Ended ended = shell("ulimit -f 8; " + line, folder.path());
     BOOST_TEST(ended.code == support::kExitIo, line << ": " << ended.err);
     BOOST_TEST(has(ended.err, "File too large"), ended.err);
-    for (const std::string& name : support::names_in(folder.path())) {
+    for (const std::string& name : support::list_folder(folder.path())) {
       BOOST_TEST((before.count(name) == 1 || has(name, ".work")), name);
     }
   }

@@ -13,6 +13,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/hash.h"
 #include "support/parse_json.h"
 #include "support/text.h"
@@ -224,10 +225,10 @@ void mark_cancelled(const Store& store, const std::string& run, const std::set<s
 
 Cancelled read_cancelled(const Store& store, const std::string& run) {
   Cancelled cancelled;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_of(store, run) / "cancelled", error)) {
-    if (entry.path().extension() != ".json") continue;
-    const Json json = support::parse_json(support::read_file(entry.path()));
+  const fs::path folder = folder_of(store, run) / "cancelled";
+  for (const std::string& name : support::list_folder(folder)) {
+    if (!name.ends_with(".json")) continue;
+    const Json json = support::parse_json(support::read_file(folder / name));
     // A damaged mark was a wish to cancel all the same.
     if (!json.is_object() || json.value("all", true)) {
       cancelled.all = true;

@@ -40,8 +40,13 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
   const std::string& plan_key = run_.task(i).plan_key;
   bool leased = false;
   if (!run_.store_changes([&] { leased = lease(i); }) || !leased) return false;
-  const auto before = run_.store.attempts(plan_key);
-  if (!orphan_is_gone(i, before)) return false;  // and keeps the lease
+  std::vector<fs::path> before;
+  bool alone = false;
+  const auto look = [&] {
+    before = run_.store.attempts(plan_key);
+    alone = orphan_is_gone(i, before);
+  };
+  if (!run_.store_changes(look) || !alone) return false;  // and keeps the lease
   if (tasks_[i].first_number == 0) run_.cache_changes([&] { read_earlier_tries(i, before); });
   Launch launch;
   ActiveAttempt attempt;

@@ -36,17 +36,19 @@ bool is_ours(const std::string& name) {
   return std::find(kKept.begin(), kKept.end(), name) != kKept.end() || name == "inputs" || name == "out";
 }
 
-/// The newest change of a regular file of the stage's own below `folder`; 0 when there is none.
+/// The newest change of a regular file of the stage's own below `folder`; 0 when there is none. @throws IoError
 std::int64_t newest_file(const fs::path& folder, bool top) {
   std::int64_t newest = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : support::list_folder(folder)) {
     if ((top && is_ours(name)) || name.find(".tmp") != std::string::npos) continue;
+    const fs::path path = folder / name;
     struct stat status {};
-    if (::lstat(entry.path().c_str(), &status) != 0) continue;
+    if (::lstat(path.c_str(), &status) != 0) {
+      if (errno == ENOENT) continue;  // just renamed
+      support::throw_errno("look at", path.string());
+    }
     if (S_ISDIR(status.st_mode))
-      newest = std::max(newest, newest_file(entry.path(), false));
+      newest = std::max(newest, newest_file(path, false));
     else if (S_ISREG(status.st_mode))
       newest = std::max<std::int64_t>(newest, status.st_mtim.tv_sec * 1000000000LL + status.st_mtim.tv_nsec);
   }
@@ -68,7 +70,7 @@ void write_owner(const fs::path& attempt, std::int64_t pid, std::uint64_t start,
 
 std::vector<fs::path> attempts_below(const fs::path& work) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
-  for (const std::string& name : support::names_in(work)) {
+  for (const std::string& name : support::list_folder(work)) {
     if (name.size() >= 8 || name[0] != 'a') continue;
     if (const auto number = number_in_name(std::string_view(name).substr(1))) found.emplace_back(*number, work / name);
   }
@@ -116,7 +118,7 @@ double seconds_spent(const fs::path& attempt) {
 std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
   for (const fs::path& attempt : attempts) {
     const fs::path path = attempt / "owner.json";
-    if (::access((attempt / "exit.json").c_str(), F_OK) == 0 || ::access(path.c_str(), R_OK) != 0) continue;
+    if (support::is_there(attempt / "exit.json") || !support::is_there(path)) continue;
     const Json json = support::parse_json(support::read_file(path, 65536));
     if (!json.is_object() || json.value("host", "") != host_name() || json.value("boot", "") != this_host().boot) continue;
     if (json.value("pids", this_host().pids) != this_host().pids) continue;   // another container's number
@@ -157,14 +159,9 @@ bool is_kept_of_attempt(const std::string& name) {
 }
 
 void strip_attempt(const fs::path& attempt, bool keep_own_files) {
-  std::error_code error;
-  std::vector<fs::path> victims;
-  for (const auto& entry : fs::directory_iterator(attempt, error)) {
-    const std::string name = entry.path().filename().string();
-    if (is_kept_of_attempt(name)) continue;
-    if (is_ours(name) || !keep_own_files) victims.push_back(entry.path());
+  for (const std::string& name : support::list_folder(attempt)) {
+    if (!is_kept_of_attempt(name) && (is_ours(name) || !keep_own_files)) support::remove_tree(attempt / name);
   }
-  for (const fs::path& victim : victims) support::remove_tree(victim);
 }
 
 }  // namespace pe::pipeline

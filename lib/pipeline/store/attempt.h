@@ -36,9 +36,10 @@ std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& atte
 /// Kills it and what it started. @throws IoError when it may not be killed, being another user's.
 void end_orphan(const Orphan& orphan);
 
-/// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has such
-/// a file, the one with the newest file of the stage's own making. Logs, inputs, outputs and unfinished files (with
-/// `.tmp` in their name) do not count.
+/// The attempt to continue from: the one with the newest file below its folder `checkpoints/`; where no attempt has
+/// such a file, the one with the newest file of the stage's own making. Logs, inputs, outputs and unfinished files
+/// (with
+/// `.tmp` in their name) do not count. @throws IoError when a folder of an attempt cannot be listed
 std::optional<std::filesystem::path> find_resumable(const std::vector<std::filesystem::path>& attempts);
 
 /// True for what strip_attempt leaves in any case: log and descriptions.

@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "pipeline/store/shard_name.h"
+#include "support/error.h"
 #include "support/fault_point.h"
 #include "support/files.h"
 #include "support/folders.h"
@@ -21,7 +24,10 @@ std::optional<std::string> Hints::find(const std::string& plan_key) {
   if (const auto known = index_.hint(plan_key)) return known;
   // A changed plan asks for thousands that nobody has.
   if (!support::is_sha256(plan_key) || !opened_) return std::nullopt;
-  if (::faccessat(opened_.get(), ShardName(plan_key).c_str(), R_OK, 0) != 0) return std::nullopt;
+  if (::faccessat(opened_.get(), ShardName(plan_key).c_str(), F_OK, 0) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    support::throw_errno("look at", folder_.hint(plan_key).string());
+  }
   const std::string key(support::trim(support::read_file(folder_.hint(plan_key), 4096)));
   if (!support::is_sha256(key)) return std::nullopt;
   index_.note_hint(plan_key, key);

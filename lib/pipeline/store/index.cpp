@@ -1,6 +1,5 @@
 #include "pipeline/store/index.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -125,9 +124,13 @@ IndexContent read_index(const std::filesystem::path& folder) {
   for (int tries = 0;; ++tries) {
     IndexContent content;
     std::vector<std::string> names;
-    for (std::string& name : support::names_in(folder)) {
-      if (name.size() > 4 && name.compare(name.size() - 4, 4, ".log") == 0) names.push_back(std::move(name));
+    try {
+      names = support::list_folder(folder);
+    } catch (const support::IoError&) {
+      content.damaged = 1;  // records answer in its place
+      return content;
     }
+    std::erase_if(names, [](const std::string& name) { return name.size() <= 4 || !name.ends_with(".log"); });
     bool moved = false;
     for (const std::string& name : names) {
       if (read_index_file(folder / name, content)) continue;
@@ -178,24 +181,20 @@ struct Look {
 
 }  // namespace
 
-std::string index_mark(const std::filesystem::path& store) {
+std::string index_mark(const std::filesystem::path& store) try {
   support::Sha256 hash;
   std::size_t index_files = 0;
   for (const char* part : {"index", "tasks", "tracks"}) {
     std::vector<Look> looks;
-    if (DIR* dir = ::opendir((store / part).c_str())) {
-      while (const dirent* entry = ::readdir(dir)) {
-        struct stat status {};
-        if (entry->d_name[0] == '.' || ::fstatat(::dirfd(dir), entry->d_name, &status, 0) != 0) continue;
-        // An index file only grows; a folder's time moves with every name that comes or goes.
-        const bool is_folder = S_ISDIR(status.st_mode);
-        looks.push_back({entry->d_name, status.st_ino,
-                         is_folder ? status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec : status.st_size});
-        index_files += part[0] == 'i';
-      }
-      ::closedir(dir);
+    for (std::string& name : support::list_folder(store / part)) {
+      struct stat status {};
+      if (name[0] == '.' || ::stat((store / part / name).c_str(), &status) != 0) continue;
+      // An index file only grows; a folder's time moves with every name that comes or goes.
+      const bool is_folder = S_ISDIR(status.st_mode);
+      looks.push_back({std::move(name), status.st_ino,
+                       is_folder ? status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec : status.st_size});
+      index_files += part[0] == 'i';
     }
-    std::sort(looks.begin(), looks.end(), [](const Look& a, const Look& b) { return a.name < b.name; });
     std::string bytes = part;
     bytes.push_back('\0');
     for (const Look& look : looks) {
@@ -206,6 +205,8 @@ std::string index_mark(const std::filesystem::path& store) {
     hash.update(bytes);
   }
   return index_files == 0 ? std::string() : hash.hex();
+} catch (const support::IoError&) {
+  return {};  // no mark is equal to this one
 }
 
 }  // namespace pe::pipeline

@@ -178,10 +178,8 @@ class Places {
 
 std::vector<std::filesystem::path> journals_of(const std::filesystem::path& run_folder) {
   std::vector<std::filesystem::path> files;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(run_folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.rfind("journal.", 0) == 0 && name.ends_with(".jsonl")) files.push_back(entry.path());
+  for (const std::string& name : support::list_folder(run_folder)) {
+    if (name.rfind("journal.", 0) == 0 && name.ends_with(".jsonl")) files.push_back(run_folder / name);
   }
   return files;
 }

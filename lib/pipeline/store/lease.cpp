@@ -385,32 +385,26 @@ std::vector<std::string> Leases::beat() {
 
 std::map<std::string, std::optional<LeaseOwner>> Leases::list(const fs::path& folder) {
   std::map<std::string, std::optional<LeaseOwner>> all;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.empty() || name[0] == '.') continue;
+  for (const std::string& name : support::list_folder(folder)) {
+    if (name[0] == '.') continue;
     try {
-      all[name] = parse_lease(support::read_file(entry.path(), 1 << 16));
+      all[name] = parse_lease(support::read_file(folder / name, 1 << 16));
     } catch (const support::IoError&) {
-      // Given back meanwhile.
+      if (support::is_there(folder / name)) all[name] = std::nullopt;  // else given back meanwhile
     }
   }
   return all;
 }
 
 std::vector<LeaseOwner> Leases::sweep() const {
-  std::vector<fs::path> victims;
-  std::error_code error;
   const std::string own[] = {own_prefix("claim"), own_prefix("broken")};
-  for (const auto& entry : fs::directory_iterator(folder_, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : support::list_folder(folder_)) {
     for (const std::string& prefix : own) {
       if (name.rfind(prefix, 0) != 0) continue;
       const auto pid = std::atoll(name.c_str() + prefix.size());
-      if (pid != ::getpid() && process_start(pid) == 0) victims.push_back(entry.path());
+      if (pid != ::getpid() && process_start(pid) == 0) ::unlink((folder_ / name).c_str());
     }
   }
-  for (const fs::path& victim : victims) ::unlink(victim.c_str());
   std::vector<LeaseOwner> gone;
   int number = 0;
   for (const auto& [key, owner] : list(folder_)) {

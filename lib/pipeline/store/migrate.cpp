@@ -6,9 +6,12 @@
 #include <vector>
 
 #include "pipeline/store/record.h"
+#include "pipeline/store/shard_name.h"
 #include "pipeline/store/store.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
+#include "support/sha256_text.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -20,17 +23,17 @@ namespace {
 /// Records as they are on disk: tasks/ab/<key>.json and tracks/<key>/<step>.json, with what conflicted.
 void add_checksums(const fs::path& root, bool durable) {
   for (const char* kind : {"tasks", "tracks"}) {
-    std::error_code error;
-    std::vector<fs::path> files;
-    for (fs::recursive_directory_iterator at(root / kind, error), end; !error && at != end; at.increment(error)) {
-      if (at->path().extension() == ".json") files.push_back(at->path());
-    }
-    for (const fs::path& file : files) {
-      try {
-        const Record record = record_from_text(support::read_file(file), file.string());
-        support::write_file_atomically(file, record_text(record), durable);
-      } catch (const support::ArtifactError&) {
-        // Damaged already; it counts as missing, as it did before.
+    for (const std::string& shard : support::list_folder(root / kind)) {
+      if (!is_shard(shard) && !support::is_sha256(shard)) continue;
+      for (const std::string& name : support::list_folder(root / kind / shard)) {
+        if (!name.ends_with(".json")) continue;
+        const fs::path file = root / kind / shard / name;
+        try {
+          const Record record = record_from_text(support::read_file(file), file.string());
+          support::write_file_atomically(file, record_text(record), durable);
+        } catch (const support::ArtifactError&) {
+          // Damaged already; it counts as missing, as it did before.
+        }
       }
     }
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "pipeline/store/digits.h"
+#include "pipeline/store/shard_name.h"
 #include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/fault_point.h"
@@ -41,15 +42,15 @@ std::size_t hex_byte(std::string_view key) {
 
 std::optional<Record> Records::read(const ResultKey& key, bool strict) const {
   const fs::path path = folder_.record(key);
-  if (::access(path.c_str(), F_OK) != 0) return std::nullopt;
   try {
+    if (!support::is_there(path)) return std::nullopt;
     Record found = record_from_text(support::read_file(path), path.string());
     if (found.key != key)
       throw ArtifactError(cat("'", path.string(), "' holds the record of another key, ", found.key.short_name()));
     return found;
-  } catch (const IoError&) {
+  } catch (const IoError& error) {
     if (strict) throw;
-    folder_.warn(cat("a record that cannot be read counts as missing: '", path.string(), "'"));
+    folder_.warn(cat("a record that cannot be read counts as missing: ", error.diagnostics().front().message));
     return std::nullopt;
   } catch (const support::Error& error) {
     folder_.warn(cat("a damaged record counts as missing: ", error.diagnostics().front().message));
@@ -57,14 +58,15 @@ std::optional<Record> Records::read(const ResultKey& key, bool strict) const {
   }
 }
 
-bool Records::exists(const ResultKey& key) const { return ::access(folder_.record(key).c_str(), F_OK) == 0; }
+bool Records::exists(const ResultKey& key) const { return support::is_there(folder_.record(key)); }
 
 bool Records::listed(const ResultKey& key) {
   if (key.is_snapshot()) return exists(key);
   Shard& shard = shards_[hex_byte(key.key)];
   if (!shard.listed) {
+    for (std::string& name : support::list_folder(folder_.root() / "tasks" / key.key.substr(0, 2)))
+      shard.names.insert(std::move(name));
     shard.listed = true;
-    for (std::string& name : support::names_in(folder_.root() / "tasks" / key.key.substr(0, 2))) shard.names.insert(std::move(name));
   }
   return shard.names.count(key.key + ".json") != 0 || exists(key);
 }
@@ -75,7 +77,7 @@ Published Records::place(const Record& record) const {
   folder_.make_folder_of(path);
   published.key = record.key;
   for (int tries = 0;; ++tries) {
-    const bool occupied = ::access(path.c_str(), F_OK) == 0;
+    const bool occupied = support::is_there(path);
     // Its bytes may be whole, and then they hold: only what can be read and is damaged makes room for ours.
     auto existing = occupied ? read(record.key, true) : std::nullopt;
     if (existing && objects_.complete(existing->outputs)) {
@@ -133,7 +135,7 @@ void Records::drop(const ResultKey& key) {
 
 std::vector<std::int64_t> Records::steps(const std::string& trajectory_key) const {
   std::vector<std::int64_t> steps;
-  for (const std::string& name : support::names_in(folder_.root() / "tracks" / trajectory_key)) {
+  for (const std::string& name : support::list_folder(folder_.root() / "tracks" / trajectory_key)) {
     const std::string_view stem = std::string_view(name).substr(0, name.find('.'));
     const auto step = number_in_name(stem);
     if (step && name == cat(stem, ".json")) steps.push_back(*step);
@@ -144,14 +146,15 @@ std::vector<std::int64_t> Records::steps(const std::string& trajectory_key) cons
 
 std::vector<ResultKey> Records::keys() const {
   std::vector<ResultKey> keys;
-  for (const std::string& shard : support::names_in(folder_.root() / "tasks")) {
-    for (const std::string& name : support::names_in(folder_.root() / "tasks" / shard)) {
+  for (const std::string& shard : support::list_folder(folder_.root() / "tasks")) {
+    if (!is_shard(shard)) continue;
+    for (const std::string& name : support::list_folder(folder_.root() / "tasks" / shard)) {
       if (name.size() == 69 && name.compare(64, 5, ".json") == 0 && support::is_sha256(std::string_view(name).substr(0, 64))) {
         keys.push_back({name.substr(0, 64), -1});
       }
     }
   }
-  for (const std::string& track : support::names_in(folder_.root() / "tracks")) {
+  for (const std::string& track : support::list_folder(folder_.root() / "tracks")) {
     if (!support::is_sha256(track)) continue;
     for (const std::int64_t step : steps(track)) keys.push_back({track, step});
   }

@@ -31,22 +31,22 @@ class Records {
  public:
   Records(const StoreFolder& folder, const Objects& objects) : folder_(folder), objects_(objects) {}
 
-  /// Empty when there is none; a damaged one counts as none, with a warning. `strict`: one that cannot be read just now
-  /// is an error, not a record that is missing.
+  /// Empty when there is none. A damaged one counts as none, with a warning. One that cannot be read does so too,
+  /// unless `strict`. @throws IoError when `strict` and it cannot be read
   std::optional<Record> read(const ResultKey& key, bool strict = false) const;
-  /// Whether there is one now: one look at its name.
+  /// Whether there is one now: one look at its name. @throws IoError when that cannot be seen
   bool exists(const ResultKey& key) const;
   /// The same of very many: the folder of a record is listed once, which is far cheaper than a look at each; what came
-  /// later is asked for.
+  /// later is asked for. @throws IoError
   bool listed(const ResultKey& key);
   /// The commit point. Keeps a record that exists and whose objects are there; see Published.
   Published place(const Record& record) const;
   /// Moves it to the trash.
   void drop(const ResultKey& key);
 
-  /// Steps of a trajectory that have records, ascending.
+  /// Steps of a trajectory that have records, ascending. @throws IoError
   std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
-  /// Keys of all, sorted.
+  /// Keys of all, sorted. @throws IoError when a folder of records cannot be listed
   std::vector<ResultKey> keys() const;
 
  private:

@@ -22,4 +22,9 @@ class ShardName {
   char text_[68] = {};
 };
 
+/// Whether a name is one of the 256 folders below objects/, tasks/ and plans/.
+inline bool is_shard(std::string_view name) {
+  return name.size() == 2 && name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 }  // namespace pe::pipeline

@@ -8,6 +8,7 @@
 #include "pipeline/store/content_memo.h"
 #include "pipeline/store/hints.h"
 #include "pipeline/store/store_index.h"
+#include "support/error.h"
 #include "support/folders.h"
 #include "support/text.h"
 
@@ -36,21 +37,27 @@ std::vector<std::string> Store::take_warnings() const { return parts_->folder.ta
 
 // ---- results: the index answers, and the records are asked whether it is right ------------------------------------
 
-std::optional<Result> Store::find(const ResultKey& key) const {
-  const PackedResult found = find_packed(key);
+std::optional<Result> Store::find(const ResultKey& key, bool strict) const {
+  const PackedResult found = find_packed(key, strict);
   return found ? std::optional(found.unpack()) : std::nullopt;
 }
 
-PackedResult Store::find_packed(const ResultKey& key) const {
+PackedResult Store::find_packed(const ResultKey& key, bool strict) const {
   if (PackedResult known = parts_->index.result(key)) {
     // Somebody may have deleted the record by hand.
-    if (key.is_snapshot() ? parts_->records.exists(key) : parts_->records.listed(key)) return known;
+    try {
+      if (key.is_snapshot() ? parts_->records.exists(key) : parts_->records.listed(key)) return known;
+    } catch (const support::IoError& error) {
+      if (strict) throw;
+      parts_->folder.warn(cat("a record that cannot be read counts as missing: ", error.diagnostics().front().message));
+      return {};
+    }
     parts_->folder.warn(
         cat("the record of ", key.short_name(), " is gone, though the index knows it; it counts as missing"));
     parts_->index.note_gone(key);
     return {};
   }
-  const auto record = parts_->records.read(key);
+  const auto record = parts_->records.read(key, strict);
   if (!record) return {};
   const PackedResult result(to_result(*record));
   parts_->index.note_result(key, result);
@@ -161,8 +168,8 @@ fs::path Store::new_attempt(const std::string& plan_key, int* number) {
 
 std::vector<std::string> Store::runs() const {
   std::vector<std::string> ids;
-  for (const std::string& name : support::names_in(runs_folder())) {
-    if (fs::exists(runs_folder() / name / "plan.json")) ids.push_back(name);
+  for (const std::string& name : support::list_folder(runs_folder())) {
+    if (support::is_there(runs_folder() / name / "plan.json")) ids.push_back(name);
   }
   return ids;
 }

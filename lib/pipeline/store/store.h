@@ -52,10 +52,11 @@ class Store {
 
   // ---- reading --------------------------------------------------------------------------------------------------
   /// From the index; a miss is confirmed by opening the record. A record whose objects are gone counts as missing:
-  /// ask `complete`.
-  std::optional<Result> find(const ResultKey& key) const;
+  /// ask `complete`. One that cannot be read counts as missing too, with a warning, unless `strict`.
+  /// @throws IoError when `strict` and it cannot be read
+  std::optional<Result> find(const ResultKey& key, bool strict = false) const;
   /// The same for those who keep very many; none when there is none.
-  PackedResult find_packed(const ResultKey& key) const;
+  PackedResult find_packed(const ResultKey& key, bool strict = false) const;
   /// The whole record. Empty when there is none; a damaged one counts as none and is named in `warnings`.
   std::optional<Record> read(const ResultKey& key) const;
   /// Whether every object (members too) is there, single files with their size: one stat each, nothing rehashed.
@@ -65,9 +66,9 @@ class Store {
   fs::path record_path(const ResultKey& key) const;
   /// The task or trajectory key that a plan key last led to. A hint, never the truth.
   std::optional<std::string> hint(const std::string& plan_key) const;
-  /// Steps of a trajectory that have records, ascending.
+  /// Steps of a trajectory that have records, ascending. @throws IoError
   std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
-  /// Keys of all records, sorted; from the folders, not the index.
+  /// Keys of all records, sorted; from the folders, not the index. @throws IoError when one cannot be listed
   std::vector<ResultKey> keys() const;
   /// Records whose key, plan key, or an output's object or content digest begins with `prefix` (at least 4 digits).
   std::vector<ResultKey> matching(const std::string& prefix) const;
@@ -113,12 +114,12 @@ class Store {
   fs::path work_folder(const std::string& plan_key) const;
   /// Makes the next work/<plan key>/aNN. `number` counts from 1.
   fs::path new_attempt(const std::string& plan_key, int* number = nullptr);
-  /// Attempt folders that exist, oldest first.
+  /// Attempt folders that exist, oldest first. @throws IoError
   std::vector<fs::path> attempts(const std::string& plan_key) const;
 
   // ---- runs -----------------------------------------------------------------------------------------------------
   fs::path runs_folder() const { return root() / "runs"; }
-  /// Run ids, oldest first.
+  /// Run ids, oldest first. @throws IoError
   std::vector<std::string> runs() const;
 
   fs::path leases_folder() const { return root() / "leases"; }

@@ -31,8 +31,8 @@ constexpr int kFewFolders = 4;
 /// Whether a store was begun here; if not, `names` is what the folder holds. Another host may be making it just now: over
 /// a network a name can be listed a while before its file opens.
 bool is_made(const fs::path& folder, std::vector<std::string>& names) {
-  for (int tries = 0; ::access((folder / "VERSION").c_str(), F_OK) != 0; ++tries) {
-    names = support::names_in(folder);
+  for (int tries = 0; !support::is_there(folder / "VERSION"); ++tries) {
+    names = support::list_folder(folder);
     if (std::find(names.begin(), names.end(), "VERSION") == names.end()) return false;
     if (tries == 240) break;   // reading it says why
     ::usleep(250000);
@@ -120,7 +120,7 @@ void StoreFolder::make_folder_of(const fs::path& path) const {
   }
   // Also of a folder that is there: whoever made it may be about to sync its name, or have died before. One sync serves
   // all names.
-  const std::vector<std::string> names = support::names_in(parent);
+  const std::vector<std::string> names = support::list_folder(parent);
   support::sync_path(parent);
   for (const std::string& name : names) synced_names_.insert((parent / name).native());
 }

@@ -100,7 +100,7 @@ void StoreIndex::begin_file() {
   auto now = static_cast<std::int64_t>(support::unix_time() * 1e6);
   // Later than every file that is there, whatever the clocks of their hosts say: files are read in this order, and
   // what is forgotten now must come after what was recorded before.
-  for (const std::string& name : support::names_in(folder)) {
+  for (const std::string& name : support::list_folder(folder)) {
     if (name.size() <= 17 || name[16] != '-') continue;
     if (const auto theirs = number_in_name(std::string_view(name).substr(0, 16))) now = std::max(now, *theirs + 1);
   }
@@ -143,7 +143,7 @@ void StoreIndex::tidy() {
     return name.size() > 16 && name[16] == '-' && ::stat((folder / name).c_str(), &status) == 0 &&
            std::time(nullptr) - status.st_mtime < kQuiet;
   };
-  std::vector<std::string> names = support::names_in(folder);
+  std::vector<std::string> names = support::list_folder(folder);
   const bool wasteful = content_.entries > 2 * (content_.results.size() + content_.hints.size()) + 1000;
   if (names.size() <= kTooManyIndexFiles && content_.damaged == 0 && !wasteful) return;
   Leases leases(folder_.root() / "leases", {});

@@ -58,7 +58,7 @@ Seen measure(const fs::path& path) {
   Seen total;
   total.folder = true;
   total.mtime = seen->mtime;
-  for (const std::string& name : support::names_in(path)) {
+  for (const std::string& name : support::list_folder(path)) {
     const Seen inner = measure(path / name);
     total.bytes += inner.bytes;
     total.mtime = std::max(total.mtime, inner.mtime);
@@ -141,8 +141,8 @@ class Collector {
   bool abandoned(double when) const { return when <= now_ - std::max(options_.grace_s, kLeastPatience); }
 
   void list_objects() {
-    for (const std::string& shard : support::names_in(store_.root() / "objects")) {
-      for (const std::string& name : support::names_in(store_.root() / "objects" / shard)) {
+    for (const std::string& shard : support::list_folder(store_.root() / "objects")) {
+      for (const std::string& name : support::list_folder(store_.root() / "objects" / shard)) {
         const fs::path path = store_.root() / "objects" / shard / name;
         const auto seen = look(path);
         if (!seen) continue;
@@ -160,7 +160,7 @@ class Collector {
 
   void mark() {
     for (const std::string& id : live_runs(store_)) live_.insert(id);
-    for (const std::string& name : support::names_in(store_.root() / "leases")) {
+    for (const std::string& name : support::list_folder(store_.root() / "leases")) {
       const std::string plan_key = name.substr(0, 64);
       if (!support::is_sha256(plan_key)) continue;
       busy_plans_.insert(plan_key);
@@ -214,8 +214,8 @@ class Collector {
     }
     // What a conflict kept beside a record lives as long as the record.
     for (const char* kind : {"tasks", "tracks"}) {
-      for (const std::string& shard : support::names_in(store_.root() / kind)) {
-        for (const std::string& name : support::names_in(store_.root() / kind / shard)) {
+      for (const std::string& shard : support::list_folder(store_.root() / kind)) {
+        for (const std::string& name : support::list_folder(store_.root() / kind / shard)) {
           const fs::path path = store_.root() / kind / shard / name;
           if (is_temporary(name)) {
             if (const auto seen = look(path)) stray_.push_back({path, *seen});
@@ -303,7 +303,7 @@ class Collector {
       if (!abandoned(std::max(seen.mtime, seen.ctime))) continue;
       drop_path(path, seen.bytes, "an unfinished file");
     }
-    for (const std::string& name : support::names_in(store_.root() / "work")) {
+    for (const std::string& name : support::list_folder(store_.root() / "work")) {
       const fs::path folder = store_.root() / "work" / name;
       if (support::is_sha256(name)) {
         tidy_attempts(name);
@@ -350,7 +350,7 @@ class Collector {
 
   static std::uint64_t strippable(const fs::path& attempt, bool keep_own_files) {
     std::uint64_t bytes = 0;
-    for (const std::string& name : support::names_in(attempt)) {
+    for (const std::string& name : support::list_folder(attempt)) {
       if (is_kept_of_attempt(name)) continue;
       const bool ours = name == "inputs" || name == "out";
       if (ours || !keep_own_files) bytes += measure(attempt / name).bytes;
@@ -373,7 +373,7 @@ class Collector {
 
   /// Logs are found by way of the runs that name their tasks. A folder that a stage can continue from stays.
   void drop_logs() {
-    for (const std::string& plan_key : support::names_in(store_.root() / "work")) {
+    for (const std::string& plan_key : support::list_folder(store_.root() / "work")) {
       if (!support::is_sha256(plan_key) || named_plans_.count(plan_key) != 0 || in_use(plan_key)) continue;
       const auto attempts = store_.attempts(plan_key);
       if (find_resumable(attempts)) continue;
@@ -391,7 +391,7 @@ class Collector {
     };
     std::map<std::string, Memo> memos;   // a plan's memo is two files: noop-<id> and noop-<id>.index
     const fs::path folder = store_.root() / "memo";
-    for (const std::string& name : support::names_in(folder)) {
+    for (const std::string& name : support::list_folder(folder)) {
       const auto seen = look(folder / name);
       if (!seen || seen->folder || (name.rfind("noop-", 0) != 0 && name.rfind("plan-", 0) != 0))
         continue;  // "plan-": of versions before
@@ -423,7 +423,7 @@ class Collector {
       bool finished = true;
     };
     std::vector<Candidate> candidates;
-    for (const std::string& plan_key : support::names_in(store_.root() / "work")) {
+    for (const std::string& plan_key : support::list_folder(store_.root() / "work")) {
       const bool is_finished = finished(plan_key);
       if (!support::is_sha256(plan_key) || in_use(plan_key) || (!is_finished && named_plans_.count(plan_key) != 0)) continue;
       Candidate candidate;
@@ -505,7 +505,7 @@ class Collector {
     if (folder && (folder->mtime != runs_seen_ || runs_unfinished_)) {
       runs_seen_ = folder->mtime;
       runs_unfinished_ = false;
-      for (const std::string& id : support::names_in(store_.runs_folder())) {
+      for (const std::string& id : support::list_folder(store_.runs_folder())) {
         if (known_runs_.count(id) != 0) continue;
         if (!look(store_.runs_folder() / id / "plan.json")) {
           runs_unfinished_ = true;
@@ -533,8 +533,8 @@ class Collector {
       }
       // The record lies in the trash under its own name and a suffix.
       const fs::path at = store_.record_path(result->key);
-      for (const std::string& day : support::names_in(store_.root() / "trash")) {
-        for (const std::string& name : support::names_in(store_.root() / "trash" / day)) {
+      for (const std::string& day : support::list_folder(store_.root() / "trash")) {
+        for (const std::string& name : support::list_folder(store_.root() / "trash" / day)) {
           const fs::path from = store_.root() / "trash" / day / name;
           if (name.rfind(at.filename().string() + ".tmp.", 0) != 0 || look(at)) continue;
           const Json json = read_json(from);
@@ -556,8 +556,8 @@ class Collector {
     const fs::path trash = store_.root() / "trash";
     // Just moved there: these count only when there is no grace at all.
     const double cut = support::unix_time() - options_.grace_s;
-    for (const std::string& day : support::names_in(trash)) {
-      for (const std::string& name : support::names_in(trash / day)) {
+    for (const std::string& day : support::list_folder(trash)) {
+      for (const std::string& name : support::list_folder(trash / day)) {
         const fs::path path = trash / day / name;
         const auto seen = look(path);
         // A rename sets ctime: that is how long it has lain here.

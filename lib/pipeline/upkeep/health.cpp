@@ -16,16 +16,17 @@
 #include "pipeline/cluster/site.h"
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/plan/capacity.h"
-#include "pipeline/store/attempt.h"
 #include "pipeline/run/run_status.h"
+#include "pipeline/store/attempt.h"
 #include "pipeline/store/lease.h"
 #include "pipeline/upkeep/garbage.h"
 #include "pipeline/upkeep/inventory.h"
 #include "pipeline/upkeep/pin.h"
+#include "support/capture_within.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
-#include "support/capture_within.h"
+#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -82,7 +83,11 @@ class Examination {
     if (!exists) {
       add(Level::kNote, "store", cat("no store at ", quote(root_.string()), " yet"), "the first run creates it");
     } else {
-      store();
+      try {
+        store();
+      } catch (const support::IoError& failure) {
+        add(Level::kBad, "store", failure.diagnostics().front().message, "its owner, or the file system under it");
+      }
     }
     file_system();
     gpus();
@@ -198,9 +203,7 @@ class Examination {
     else
       add(Level::kGood, "leases", "none is held");
     std::size_t orphans = 0;
-    std::error_code error;
-    for (fs::directory_iterator at(root_ / "work", error), end; !error && at != end; at.increment(error)) {
-      const std::string name = at->path().filename().string();
+    for (const std::string& name : support::list_folder(root_ / "work")) {
       if (name.size() == 64 && find_orphan(store.attempts(name))) ++orphans;
     }
     if (orphans > 0)
@@ -224,11 +227,26 @@ class Examination {
     }
     try {
       semantics(probe, name);
+      if (support::is_there(root_ / "VERSION")) links_into_objects();
     } catch (const support::Error& error) {
       add(Level::kBad, "file system", error.diagnostics().front().message);
     }
     std::error_code ignored;
     fs::remove_all(probe, ignored);
+  }
+
+  /// Outputs get from work/ to objects/ by a link where that can be.
+  void links_into_objects() {
+    const fs::path from = support::unique_sibling(root_ / "work/.pe-doctor");
+    const fs::path to = support::unique_sibling(root_ / "objects/.pe-doctor");
+    support::write_file_atomically(from, "\n", false);
+    if (::link(from.c_str(), to.c_str()) != 0) {
+      add(Level::kWarning, "file system",
+          cat("'work' and 'objects' of the store: ", std::strerror(errno), " for a link between them"),
+          "every output is copied when it is published; keep both on one file system");
+    }
+    ::unlink(from.c_str());
+    ::unlink(to.c_str());
   }
 
   void space(const fs::path& folder) {

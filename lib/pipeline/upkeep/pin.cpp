@@ -7,6 +7,7 @@
 
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -52,20 +53,20 @@ void write_pin(const Store& store, const Pin& pin) {
 
 std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged) {
   std::vector<Pin> pins;
-  std::error_code error;
-  for (fs::directory_iterator at(store.root() / "roots", error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() != ".json") continue;
+  for (const std::string& name : support::list_folder(store.root() / "roots")) {
+    const fs::path path = store.root() / "roots" / name;
+    if (path.extension() != ".json") continue;
     try {
-      const Json json = support::require_json(support::read_file(at->path(), 256u << 20));
+      const Json json = support::require_json(support::read_file(path, 256u << 20));
       if (json.at("schema") != kPinSchema) throw support::ArtifactError("another schema");
       Pin pin;
-      pin.name = at->path().stem().string();
+      pin.name = path.stem().string();
       pin.created = json.value("created", "");
       pin.tasks = json.value("tasks", std::vector<std::string>());
       for (const Json& key : json.at("keys")) pin.keys.push_back({key.at("key"), key.value("step", std::int64_t{-1})});
       pins.push_back(std::move(pin));
     } catch (const std::exception&) {
-      if (damaged) damaged->push_back(at->path().string());
+      if (damaged) damaged->push_back(path.string());
     }
   }
   std::sort(pins.begin(), pins.end(), [](const Pin& a, const Pin& b) { return a.name < b.name; });

@@ -20,7 +20,8 @@ struct Pin {
 
 /// Replaces a pin of the same name. @throws ConfigError for a name that is none, IoError.
 void write_pin(const Store& store, const Pin& pin);
-/// Sorted by name. A file that cannot be read as a pin is named in `damaged`, if given.
+/// Sorted by name. A file that cannot be read as a pin is named in `damaged`, if given. @throws IoError when the
+/// folder of pins cannot be listed
 std::vector<Pin> read_pins(const Store& store, std::vector<std::string>* damaged = nullptr);
 /// False when there is none.
 bool remove_pin(const Store& store, const std::string& name);

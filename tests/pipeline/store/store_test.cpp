@@ -516,7 +516,7 @@ BOOST_FIXTURE_TEST_CASE(what_was_seen_to_be_whole_is_read_once_by_all_processes,
 BOOST_FIXTURE_TEST_CASE(a_store_that_fills_makes_all_its_folders_at_once_and_a_small_one_does_not, OneStore) {
   options.durable = true;
   Store store = open();
-  const auto folders = [&](const char* part) { return support::names_in(folder / "store" / part).size(); };
+  const auto folders = [&](const char* part) { return support::list_folder(folder / "store" / part).size(); };
   for (int i = 0; i < 2; ++i) {
     const std::string name = support::cat("task ", i);
     store.commit(record(name, {store.publish_output({"out", artifact::Kind::kMetrics, false, file(name)})}));
