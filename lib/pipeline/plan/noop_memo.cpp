@@ -26,7 +26,7 @@ using support::cat;
 
 namespace {
 
-constexpr std::string_view kMagic = "pe-noop-memo/2\n";
+constexpr std::string_view kMagic = "pe-noop-memo/3\n";
 constexpr std::uint64_t kSmallFile = 4u << 20;
 constexpr const char* kOwnProgram = "/proc/self/exe";   ///< a stat follows it to the very file, deleted or not
 
@@ -34,7 +34,8 @@ constexpr const char* kOwnProgram = "/proc/self/exe";   ///< a stat follows it t
 
 constexpr std::size_t kObjectBytes = 32 + sizeof(std::uint64_t);
 constexpr std::size_t kResultBytes = 32 + sizeof(std::int64_t);
-constexpr std::uint64_t kAnySize = ~std::uint64_t{0};   ///< of collections and their members: only their being there
+constexpr std::uint64_t kAnySize =
+    ~std::uint64_t{0};  ///< of collections in records of earlier versions: only their being there
 
 /// 32 bytes and a number: a digest and a size, or a key and a step.
 std::string packed(const std::string& hex, std::uint64_t number) {
@@ -237,8 +238,10 @@ void NoopMemo::remember(const fs::path& store, const fs::path& pipeline_file, co
         results += packed(planned.task_key, static_cast<std::uint64_t>(step));
         if (!result) return;
         for (const OutputRecord& output : result->outputs) {
-          objects.insert(packed(output.object, output.collection ? kAnySize : output.bytes));
-          for (const std::string& member : output.members) objects.insert(packed(member, kAnySize));
+          objects.insert(packed(output.object, output.object_bytes().value_or(kAnySize)));
+          const bool sized = output.member_bytes.size() == output.members.size();
+          for (std::size_t m = 0; m < output.members.size(); ++m)
+            objects.insert(packed(output.members[m], sized ? output.member_bytes[m] : kAnySize));
         }
       };
       if (planned.snapshots.empty()) add(-1, planned.result);

@@ -37,7 +37,7 @@ class NoopMemo {
   std::vector<ResultKey> results() const;
 
   /// True when no record was added or dropped since `renew` (the index files are the same) and every object is there,
-  /// with its size where it is a file: one stat each. False says nothing: ask `everything_present`.
+  /// with its size: one stat each. False says nothing: ask `everything_present`.
   bool objects_stand() const;
   /// True when the store has every record and every object.
   bool everything_present(const StoreView& store) const;

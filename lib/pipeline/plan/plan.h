@@ -58,8 +58,9 @@ class History;
 class StoreReader : public StoreView {
  public:
   explicit StoreReader(const Store& store) : store_(store) {}
-  std::optional<Result> find(const ResultKey& key) const override { return store_.find(key); }
-  bool complete(const Result& result) const override { return store_.complete(result); }
+  // A record that cannot be read ends a plan: no result could be published in its place.
+  std::optional<Result> find(const ResultKey& key) const override { return store_.find(key, true); }
+  bool complete(const Result& result) const override { return store_.complete(result, true); }
   std::optional<std::string> hint(const std::string& plan_key) const override { return store_.hint(plan_key); }
   bool has_object(const std::string& digest) const override { return store_.has_object(digest); }
   const std::vector<PastTask>& past_tasks(const std::string& stage) const override;

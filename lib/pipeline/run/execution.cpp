@@ -161,6 +161,7 @@ bool Execution::collect_answers() {
   for (const VerifyAnswer& answer : publisher_->collect_verified()) {
     const std::size_t i = answer.job.task;
     any = true;
+    if (!answer.failed.empty()) run_.store_failed(answer.failed);
     if (answer.job.ticket != 0) {
       attempts_->on_verified(answer);
       continue;
@@ -211,12 +212,17 @@ void Execution::refresh(std::size_t i) {
 }
 
 bool Execution::reuse_if_there(std::size_t i) {
+  bool there = true;  // also where the store cannot be read: then the run ends
+  return !run_.store_changes([&] { there = take_if_there(i); }) || there;
+}
+
+bool Execution::take_if_there(std::size_t i) {
   TaskStates& states = *run_.states;
   TaskStates::State& state = states.at(i);
   const Task& task = run_.task(i);
   const auto there = [&](std::int64_t step) -> PackedResult {
-    PackedResult result = run_.store.find_packed({state.key.hex(), step});
-    return result && run_.store.complete(result.unpack()) ? result : PackedResult();
+    PackedResult result = run_.store.find_packed({state.key.hex(), step}, true);
+    return result && run_.store.complete(result.unpack(), true) ? result : PackedResult();
   };
   if (!task.is_trajectory()) {
     auto result = there(-1);
@@ -261,8 +267,12 @@ void Execution::start_in_order() {
   for (auto next = states.ready().first(); next; next = states.ready().after(*next)) {
     const std::size_t i = *next;
     const Task& task = run_.task(i);
-    const bool passed = checks_->passed(i);
-    if (!passed && checks_->has_room()) checks_->begin(i);
+    bool passed = false;
+    const auto check = [&] {
+      passed = checks_->passed(i);
+      if (!passed && checks_->has_room()) checks_->begin(i);
+    };
+    if (!run_.store_changes(check)) return;
     if (!passed || slots_.full()) {
       // Inputs are read a few tasks ahead of their slots.
       if (++looked_ahead > kLookAhead) break;

@@ -50,8 +50,10 @@ class Execution {
   void settle();
   /// A task whose inputs are known: reuses its result, or makes it ready.
   void refresh(std::size_t i);
-  /// Takes what the store has under the task's key. True when that is all that is needed.
+  /// Takes what the store has under the task's key. True when the task need not start: that is all that is needed, or
+  /// the store cannot be read.
   bool reuse_if_there(std::size_t i);
+  bool take_if_there(std::size_t i);
   void start_ready();
   void start_in_order();
   /// Whether a task may start although `head`, which is more urgent, waits for parts of the machine: when it leaves what

@@ -31,8 +31,8 @@ std::optional<InputChecks::Earlier> InputChecks::earlier_snapshot(std::size_t i,
   const std::vector<std::int64_t> steps = run_.store.steps(state.key.hex());
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     if (*step >= limit) continue;
-    auto result = run_.store.find({state.key.hex(), *step});
-    if (!result || result->status != ResultStatus::kDone || !run_.store.complete(*result)) continue;
+    auto result = run_.store.find({state.key.hex(), *step}, true);
+    if (!result || result->status != ResultStatus::kDone || !run_.store.complete(*result, true)) continue;
     // Whoever needs a damaged one makes it again.
     const bool unfit = std::any_of(result->outputs.begin(), result->outputs.end(),
                                    [&](const OutputRecord& output) { return names_any(output, unfit_); });

@@ -10,6 +10,7 @@
 #include "artifact/finish_collection.h"
 #include "pipeline/plan/externals.h"
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -70,8 +71,7 @@ PublishAnswer Publisher::work(PublishJob job) const {
       return answer;
     }
     for (const Produced& output : job.outputs) {
-      struct stat status {};
-      if (::stat(output.path.c_str(), &status) != 0) {
+      if (!support::is_there(output.path)) {
         throw support::ArtifactError(
             support::cat("output ", support::quote(output.role), " is missing: ", output.path.string()));
       }
@@ -99,8 +99,12 @@ VerifyAnswer Publisher::work(VerifyJob job) const {
   };
   for (const OutputRecord& output : job.outputs) {
     if (stop_verifying_) break;
-    const auto damaged = store_.damaged(output, job.again ? Reread::kAll : Reread::kUnknown, go_on);
-    answer.damaged.insert(answer.damaged.end(), damaged.begin(), damaged.end());
+    try {
+      const auto damaged = store_.damaged(output, job.again ? Reread::kAll : Reread::kUnknown, go_on);
+      answer.damaged.insert(answer.damaged.end(), damaged.begin(), damaged.end());
+    } catch (const support::IoError& error) {
+      answer.failed = error.diagnostics().front().message;
+    }
   }
   answer.given_up = stop_verifying_;
   if (answer.given_up) answer.damaged.clear();

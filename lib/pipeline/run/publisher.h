@@ -52,6 +52,7 @@ struct VerifyAnswer {
   VerifyJob job;
   std::vector<std::string> damaged;  ///< digests of objects that are missing or not what their names say
   bool given_up = false;             ///< after `stop_verifying`; `damaged` is then empty
+  std::string failed;                ///< why one could not be read, which says nothing of its bytes
 };
 
 class Publisher {

@@ -1,7 +1,9 @@
 #include "pipeline/store/objects.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,8 +20,10 @@
 #include "artifact/header.h"
 #include "artifact/workspace.h"
 #include "pipeline/store/shard_name.h"
+#include "pipeline/store/whole_write.h"
 #include "support/error.h"
 #include "support/fault_point.h"
+#include "support/folders.h"
 #include "support/hash.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
@@ -36,20 +40,57 @@ using support::throw_errno;
 
 namespace {
 
-/// The SHA-256 of a file. `go_on` is told the size of every block; when it says no, the answer is empty.
-std::string hash_of(const fs::path& path, const std::function<bool(std::uint64_t)>& go_on) {
-  const Descriptor file = support::open_regular(path);
-  support::Sha256 hash;
-  constexpr std::size_t kBlock = 1 << 20;
+constexpr std::size_t kBlock = 1 << 20;
+
+/// Hands on the bytes of a file, block by block, until `take` says no. False when it is gone, or the medium does not
+/// give them any more (EIO).
+/// @throws IoError when it cannot be read for another reason, which says nothing of the bytes
+bool each_block(const fs::path& path, const std::function<bool(std::string_view block)>& take) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // opening a pipe would wait
+  if (!file && (errno == EIO || errno == ENOENT)) return false;
+  if (!file) throw_errno("read", path.string());
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_errno("read", path.string());
+  if (!S_ISREG(status.st_mode)) return false;
   const auto buffer = std::make_unique_for_overwrite<char[]>(kBlock);
   while (true) {
     const ssize_t count = ::read(file.get(), buffer.get(), kBlock);
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EIO) return false;
     if (count < 0) throw_errno("read", path.string());
-    if (count == 0) return hash.hex();
-    hash.update(buffer.get(), static_cast<std::size_t>(count));
-    if (!go_on(static_cast<std::uint64_t>(count))) return "";
+    if (count == 0 || !take({buffer.get(), static_cast<std::size_t>(count)})) return true;
   }
+}
+
+/// A copy of a file in a new one, which is left open. @throws ArtifactError when its bytes do not have this digest,
+/// IoError
+Descriptor copy_hashed(const fs::path& from, const fs::path& to, const std::string& digest) {
+  Descriptor file(::open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file) throw_errno("create", to.string(), true);
+  support::Sha256 hash;
+  const auto take = [&](std::string_view block) {
+    hash.update(block.data(), block.size());
+    if (!write_whole(file.get(), block)) throw_errno("write", to.string());
+    return true;
+  };
+  if (!each_block(from, take)) throw IoError(cat("cannot read '", from.string(), "' to its end"));
+  if (const std::string found = hash.hex(); found != digest) {
+    throw ArtifactError(cat("'", from.string(), "' has SHA-256 ", found.substr(0, 12), "…, expected ",
+                            digest.substr(0, 12), "…: it was changed or is damaged"));
+  }
+  return file;
+}
+
+/// Whether any process has a file open for writing. False where the file system cannot say it.
+bool is_being_written(const fs::path& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct statfs system {};
+  constexpr auto kNfs = 0x6969;  // grants leases by the server's mood
+  if (!file || ::fstatfs(file.get(), &system) != 0 || system.f_type == kNfs) return false;
+  ::fcntl(file.get(), F_SETSIG, SIGURG);  // a break of the lease sends SIGIO else, which would end this process
+  if (::fcntl(file.get(), F_SETLEASE, F_RDLCK) != 0) return errno == EAGAIN;
+  ::fcntl(file.get(), F_SETLEASE, F_UNLCK);
+  return false;
 }
 
 /// A stage of another build may have run under a name and a key that were looked up before.
@@ -63,6 +104,15 @@ void require_maker(const fs::path& path, const artifact::Recipe& made_by, const 
                             made_by.stage, "', expected version ", expected.version,
                             ": the stage was rebuilt while it ran; start the run again"));
   }
+}
+
+/// After a rename over `to` that failed: another user's object in a folder that protects it is as good as ours while
+/// its bytes are. Leaves errno.
+bool is_as_good(const fs::path& to, const std::string& digest) {
+  const int error = errno;
+  const bool good = (error == EACCES || error == EPERM) && support::sha256_file(to) == digest;
+  errno = error;
+  return good;
 }
 
 bool same_file(const fs::path& a, const fs::path& b) {
@@ -79,20 +129,25 @@ Objects::Objects(const StoreFolder& folder)
       memo_(folder.root()) {}
 
 bool Objects::has(const std::string& digest) const {
-  return support::is_sha256(digest) && ::access(folder_.object(digest).c_str(), F_OK) == 0;
+  return support::is_sha256(digest) && support::is_there(folder_.object(digest));
 }
 
-bool Objects::complete(const std::vector<OutputRecord>& outputs) const {
-  const auto there = [&](const std::string& digest, const std::uint64_t* bytes) {
-    if (digest.size() != 64 || !opened_) return false;
+bool Objects::complete(const std::vector<OutputRecord>& outputs, bool strict) const {
+  const auto there = [&](const std::string& digest, std::optional<std::uint64_t> bytes) {
+    if (digest.size() != 64) return false;
     struct stat status {};
-    if (::fstatat(opened_.get(), ShardName(digest).c_str(), &status, 0) != 0) return false;
-    return bytes == nullptr || static_cast<std::uint64_t>(status.st_size) == *bytes;
+    if (opened_ ? ::fstatat(opened_.get(), ShardName(digest).c_str(), &status, 0) != 0
+                : ::stat(folder_.object(digest).c_str(), &status) != 0) {
+      if (strict && errno != ENOENT && errno != ENOTDIR) throw_errno("look at", folder_.object(digest).string());
+      return false;
+    }
+    return !bytes || static_cast<std::uint64_t>(status.st_size) == *bytes;
   };
   for (const OutputRecord& output : outputs) {
-    if (!there(output.object, output.collection ? nullptr : &output.bytes)) return false;
-    for (const std::string& member : output.members) {
-      if (!there(member, nullptr)) return false;
+    if (!there(output.object, output.object_bytes())) return false;
+    const bool sized = output.member_bytes.size() == output.members.size();
+    for (std::size_t i = 0; i < output.members.size(); ++i) {
+      if (!there(output.members[i], sized ? std::optional(output.member_bytes[i]) : std::nullopt)) return false;
     }
   }
   return true;
@@ -145,7 +200,8 @@ OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* 
     }
     place(read);
     output.members.push_back(read.sha256);
-    output.bytes += member.bytes;
+    output.member_bytes.push_back(read.stamp.size);
+    output.bytes += read.stamp.size;
   }
   const support::FileRead read = support::hash_file(manifest_path);
   if (read.sha256 != support::sha256_hex(text)) {
@@ -158,71 +214,94 @@ OutputRecord Objects::publish(const Produced& produced, const artifact::Recipe* 
   return output;
 }
 
-/// Links `from`, hashed just now, into objects/ under its digest. What is there already gives way: it may have lost
+/// Brings `from`, hashed just now, into objects/ under its digest. What is there already gives way: it may have lost
 /// bits, and the fresh bytes are known.
 void Objects::place(const support::FileRead& read) {
-  const fs::path from = read.path;
-  const std::string& digest = read.sha256;
-  const fs::path to = folder_.object(digest);
+  const fs::path to = folder_.object(read.sha256);
   folder_.make_folder_of(to);
+  if (!link(read, to)) copy(read.path, to, read.sha256);
+  note_placed(to, read.sha256);
+}
+
+void Objects::note_placed(const fs::path& to, const std::string& digest) {
+  fault_point("sync objects");
+  folder_.sync_folder_of(to);
+  memo_.note_published(to, digest);
+}
+
+/// Gives the file itself a name in objects/. False where it must be copied: it has other names or is being written, so
+/// that the object could change. Also false where the file system refuses a link between these folders.
+bool Objects::link(const support::FileRead& read, const fs::path& to) const {
+  const fs::path from = read.path;
+  struct stat status {};
+  if (::lstat(from.c_str(), &status) != 0) throw_errno("read", from.string());
+  const bool again = same_file(from, to);
+  if (!S_ISREG(status.st_mode) || status.st_nlink > (again ? 2 : 1)) return false;
   fault_point("chmod");
   if (::chmod(from.c_str(), 0444) != 0) throw_errno("protect", from.string());
+  if (is_being_written(from)) return false;
+  const support::FileStamp now = support::stamp_of(from);  // from here on no process can write it
+  if (now.inode != read.stamp.inode || now.size != read.stamp.size || now.mtime_ns != read.stamp.mtime_ns) return false;
   fault_point("sync object");
   if (folder_.durable()) support::sync_path(from);
   fault_point("link object");
-  // Nobody has written it since it was hashed.
-  const support::FileStamp now = support::stamp_of(from);
-  const bool untouched =
-      now.inode == read.stamp.inode && now.size == read.stamp.size && now.mtime_ns == read.stamp.mtime_ns;
-  if (::link(from.c_str(), to.c_str()) != 0) {
-    if (errno != EEXIST) throw_errno("publish into", to.string(), true);
-    // Made young in any case, so that a `gc` that is about to drop what was there as unused leaves it.
-    if (same_file(from, to))
-      ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);
-    else
-      replace(from, to, digest);
-  }
-  fault_point("sync objects");
-  folder_.sync_folder_of(to);
-  if (untouched) memo_.note_published(to, digest);
-  else memo_.forget(digest);
+  if (::link(from.c_str(), to.c_str()) == 0) return true;
+  if (errno == EXDEV || errno == EPERM || errno == EMLINK || errno == EOPNOTSUPP) return false;
+  if (errno != EEXIST) throw_errno("publish into", to.string(), true);
+  // Made young in any case, so that a `gc` that is about to drop what was there as unused leaves it.
+  if (again)
+    ::utimensat(AT_FDCWD, to.c_str(), nullptr, 0);
+  else
+    return replace(from, to, read.sha256);
+  return true;
 }
 
-void Objects::replace(const fs::path& from, const fs::path& to, const std::string& digest) const {
+/// The bytes under a new inode that only the store knows, hashed on the way. @throws ArtifactError when they are others
+/// by now
+void Objects::copy(const fs::path& from, const fs::path& to, const std::string& digest) const {
+  const fs::path fresh = support::unique_sibling(to);
+  try {
+    Descriptor file = copy_hashed(from, fresh, digest);
+    if (::fchmod(file.get(), 0444) != 0) throw_errno("protect", fresh.string());
+    fault_point("sync object");
+    if (folder_.durable() && ::fsync(file.get()) != 0) throw_errno("sync", fresh.string());
+    if (::close(file.release()) != 0) throw_errno("close", fresh.string());
+    fault_point("link object");
+    if (::rename(fresh.c_str(), to.c_str()) != 0 && !is_as_good(to, digest))
+      throw_errno("publish into", to.string(), true);
+  } catch (...) {
+    ::unlink(fresh.c_str());
+    throw;
+  }
+}
+
+/// Puts the file in the place of the present object. False as `link`.
+bool Objects::replace(const fs::path& from, const fs::path& to, const std::string& digest) const {
   const fs::path fresh = support::unique_sibling(to);
   // A name of nobody else's that exists all the same is ours: the reply to the call was lost (NFS).
   if (::link(from.c_str(), fresh.c_str()) != 0 && !(errno == EEXIST && same_file(from, fresh))) {
+    if (errno == EXDEV || errno == EPERM || errno == EMLINK || errno == EOPNOTSUPP) return false;
     throw_errno("publish into", to.string(), true);
   }
   ::utimensat(AT_FDCWD, fresh.c_str(), nullptr, 0);
   const int error = ::rename(fresh.c_str(), to.c_str()) == 0 ? 0 : errno;
   ::unlink(fresh.c_str());  // also a rename between two names of one file leaves it
-  if (error == 0) return;
-  // Another user's in a folder that protects it: as good as ours while its bytes are.
-  if ((error == EACCES || error == EPERM) && support::sha256_file(to) == digest) return;
   errno = error;
-  throw_errno("publish into", to.string(), true);
+  if (error != 0 && !is_as_good(to, digest)) throw_errno("publish into", to.string(), true);
+  return true;
 }
 
 void Objects::import_copy(const fs::path& from, const std::string& digest) {
   if (!support::is_sha256(digest)) throw ArtifactError(cat(support::quote(digest), " is not a digest"));
-  const fs::path copy = support::unique_sibling(folder_.root() / "work" / cat("import-", digest.substr(0, 12)));
-  support::make_folders(copy.parent_path());
-  try {
-    std::error_code error;
-    fs::copy_file(from, copy, error);
-    if (error) throw IoError(cat("cannot copy '", from.string(), "' to '", copy.string(), "': ", error.message()));
-    const support::FileRead read = support::hash_file(copy);
-    if (read.sha256 != digest) {
-      throw ArtifactError(cat("'", from.string(), "' has SHA-256 ", read.sha256.substr(0, 12), "…, but is named ",
-                              digest.substr(0, 12), "…: it is damaged"));
-    }
-    place(read);
-  } catch (...) {
-    ::unlink(copy.c_str());
-    throw;
-  }
-  ::unlink(copy.c_str());
+  const fs::path to = folder_.object(digest);
+  folder_.make_folder_of(to);
+  copy(from, to, digest);
+  note_placed(to, digest);
+}
+
+void Objects::export_copy(const std::string& digest, const fs::path& to) const {
+  Descriptor file = copy_hashed(folder_.object(digest), to, digest);
+  if (::close(file.release()) != 0) throw_errno("close", to.string());
 }
 
 bool Objects::known_whole(const OutputRecord& output) {
@@ -244,15 +323,15 @@ std::vector<std::string> Objects::damaged(const OutputRecord& output, Reread rer
   const auto look = [&](const std::string& digest) {
     const fs::path path = folder_.object(digest);
     if (given_up || (reread == Reread::kUnknown && memo_.known(path, digest))) return;
-    bool whole = false;
     const support::FileStamp before = support::stamp_of(path);
-    try {
-      whole = has(digest) && hash_of(path, block) == digest;
-    } catch (const IoError&) {
-      // Cannot be read: as good as damaged.
-    }
+    support::Sha256 hash;
+    const auto take = [&](std::string_view bytes) {
+      hash.update(bytes.data(), bytes.size());
+      return block(bytes.size());
+    };
+    const bool read = has(digest) && each_block(path, take);
     if (given_up) return;
-    if (whole) {
+    if (read && hash.hex() == digest) {
       memo_.note_read(path, digest, before);
       return;
     }

@@ -33,18 +33,19 @@ enum class Reread {
   kUnknown,  ///< only what this Store has neither read nor published before
 };
 
-/// Everything but `discard` and `forget_proofs` may be called on any thread.
+/// An object is its own file: it has no other name, and no process may write it. A file that has several names, is
+/// still written, or is on another file system, is copied instead of linked. Everything but `discard` and
+/// `forget_proofs` may be called on any thread.
 class Objects {
  public:
   explicit Objects(const StoreFolder& folder);
 
+  /// See Store::has_object, complete, export_object, publish_output, import_object, damaged, known_whole, materialise.
   bool has(const std::string& digest) const;
-  /// Whether every object (members too) is there, single files with their size: one stat each, nothing rehashed.
-  bool complete(const std::vector<OutputRecord>& outputs) const;
-
-  /// See Store::publish_output, import_object, damaged, known_whole, materialise.
+  bool complete(const std::vector<OutputRecord>& outputs, bool strict = false) const;
   OutputRecord publish(const Produced& produced, const artifact::Recipe* expected);
   void import_copy(const std::filesystem::path& from, const std::string& digest);
+  void export_copy(const std::string& digest, const std::filesystem::path& to) const;
   std::vector<std::string> damaged(const OutputRecord& output, Reread reread,
                                    const std::function<bool(std::uint64_t bytes)>& go_on);
   bool known_whole(const OutputRecord& output);
@@ -59,7 +60,10 @@ class Objects {
 
  private:
   void place(const support::FileRead& read);
-  void replace(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& digest) const;
+  bool link(const support::FileRead& read, const std::filesystem::path& to) const;
+  void copy(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& digest) const;
+  void note_placed(const std::filesystem::path& to, const std::string& digest);
+  bool replace(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& digest) const;
 
   const StoreFolder& folder_;
   support::Descriptor opened_;

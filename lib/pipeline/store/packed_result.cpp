@@ -18,6 +18,9 @@ void put_name(std::string& out, const std::string& name) {
 
 std::string_view take_name(ByteCursor& cursor) { return cursor.take_bytes(cursor.take<std::uint8_t>()); }
 
+/// Flags of an output. kSized: the sizes of its members follow them.
+constexpr std::uint8_t kCollection = 1, kVolatile = 2, kSized = 4;
+
 /// 16 bits, as in every index so far; a result of more outputs says so with the largest number, and its count follows.
 constexpr std::uint16_t kMany = 0xffff;
 
@@ -44,9 +47,12 @@ std::string bytes_of(const Result& result) {
     support::append_sha256(bytes, output.object);
     support::append_sha256(bytes, output.content);
     put_bytes(bytes, output.bytes);
-    put_bytes(bytes, static_cast<std::uint8_t>((output.collection ? 1 : 0) | (output.is_volatile ? 2 : 0)));
+    const bool sized = !output.member_bytes.empty();
+    put_bytes(bytes, static_cast<std::uint8_t>((output.collection ? kCollection : 0) |
+                                               (output.is_volatile ? kVolatile : 0) | (sized ? kSized : 0)));
     put_bytes(bytes, static_cast<std::uint32_t>(output.members.size()));
     for (const std::string& member : output.members) support::append_sha256(bytes, member);
+    for (const std::uint64_t size : output.member_bytes) put_bytes(bytes, size);
   }
   return bytes;
 }
@@ -59,8 +65,11 @@ bool is_result(std::string_view bytes) {
   for (std::uint32_t i = 0; i < count && cursor.ok; ++i) {
     take_name(cursor);
     take_name(cursor);
-    cursor.take_bytes(32 + 32 + 8 + 1);
-    cursor.take_bytes(std::size_t{32} * cursor.take<std::uint32_t>());
+    cursor.take_bytes(32 + 32 + 8);
+    const auto flags = cursor.take<std::uint8_t>();
+    const std::size_t members = cursor.take<std::uint32_t>();
+    cursor.take_bytes(members * 32);
+    if (flags & kSized) cursor.take_bytes(members * sizeof(std::uint64_t));
   }
   return cursor.ok && cursor.rest.empty();
 }
@@ -124,10 +133,12 @@ Result PackedResult::unpack() const {
     output.content = cursor.take<PackedDigest>().hex();
     output.bytes = cursor.take<std::uint64_t>();
     const auto flags = cursor.take<std::uint8_t>();
-    output.collection = flags & 1;
-    output.is_volatile = flags & 2;
+    output.collection = flags & kCollection;
+    output.is_volatile = flags & kVolatile;
     output.members.resize(cursor.take<std::uint32_t>());
     for (std::string& member : output.members) member = cursor.take<PackedDigest>().hex();
+    if (flags & kSized) output.member_bytes.resize(output.members.size());
+    for (std::uint64_t& size : output.member_bytes) size = cursor.take<std::uint64_t>();
   }
   return result;
 }

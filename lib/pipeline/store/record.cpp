@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -30,6 +31,7 @@ Json output_to_json(const OutputRecord& output) {
             {"content", output.content},
             {"bytes", output.bytes}};
   if (output.collection) json["members"] = output.members;
+  if (!output.member_bytes.empty()) json["member_bytes"] = output.member_bytes;
   if (output.is_volatile) json["volatile"] = true;
   return json;
 }
@@ -94,6 +96,11 @@ OutputRecord output_from_json(const Json& json, const std::string& where) {
     if (!support::is_sha256(member))
       throw ArtifactError(cat(where, ": 'members' holds ", support::quote(member), ", expected 64 hex digits"));
   }
+  output.member_bytes = reader.optional<std::vector<std::uint64_t>>("member_bytes", {});
+  if (!output.member_bytes.empty() && output.member_bytes.size() != output.members.size()) {
+    throw ArtifactError(cat(where, ": 'member_bytes' holds ", output.member_bytes.size(), " numbers, expected ",
+                            output.members.size(), ", one a member"));
+  }
   return output;
 }
 
@@ -105,6 +112,12 @@ const OutputRecord* find_output(const std::vector<OutputRecord>& outputs, std::s
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> OutputRecord::object_bytes() const {
+  if (!collection) return bytes;
+  if (member_bytes.size() != members.size()) return std::nullopt;
+  return bytes - std::accumulate(member_bytes.begin(), member_bytes.end(), std::uint64_t{0});
+}
 
 std::string ResultKey::short_name() const {
   std::string name = key.substr(0, 12);

@@ -44,7 +44,10 @@ struct OutputRecord {
   bool collection = false;
   bool is_volatile = false;          ///< measured quantities: outside early cutoff, conflicts and verify
   std::vector<std::string> members;  ///< objects of a collection's members, without the manifest; empty for a file
+  std::vector<std::uint64_t> member_bytes;  ///< their sizes, as many; none in a record of an earlier version
 
+  /// Size of the object: of a collection, of its manifest. Nothing where the record does not say it.
+  std::optional<std::uint64_t> object_bytes() const;
   bool operator==(const OutputRecord&) const = default;
 };
 

@@ -119,7 +119,9 @@ void Store::tidy_index() { parts_->index.tidy(); }
 
 // ---- objects ------------------------------------------------------------------------------------------------------
 
-bool Store::complete(const Result& result) const { return parts_->objects.complete(result.outputs); }
+bool Store::complete(const Result& result, bool strict) const {
+  return parts_->objects.complete(result.outputs, strict);
+}
 bool Store::has_object(const std::string& digest) const { return parts_->objects.has(digest); }
 fs::path Store::object_path(const std::string& digest) const { return parts_->folder.object(digest); }
 bool Store::known_whole(const OutputRecord& output) const { return parts_->objects.known_whole(output); }
@@ -127,6 +129,10 @@ void Store::discard_object(const std::string& digest) { parts_->objects.discard(
 
 OutputRecord Store::publish_output(const Produced& produced, const artifact::Recipe* expected) const {
   return parts_->objects.publish(produced, expected);
+}
+
+void Store::export_object(const std::string& digest, const fs::path& to) const {
+  parts_->objects.export_copy(digest, to);
 }
 
 void Store::import_object(const fs::path& from, const std::string& digest) {

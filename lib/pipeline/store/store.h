@@ -59,12 +59,13 @@ class Store {
   PackedResult find_packed(const ResultKey& key, bool strict = false) const;
   /// The whole record. Empty when there is none; a damaged one counts as none and is named in `warnings`.
   std::optional<Record> read(const ResultKey& key) const;
-  /// Whether every object (members too) is there, single files with their size: one stat each, nothing rehashed.
-  bool complete(const Result& result) const;
+  /// Whether every object (members too) is there with its size: one stat each, nothing rehashed. `strict` as in `find`.
+  bool complete(const Result& result, bool strict = false) const;
+  /// @throws IoError when that cannot be seen
   bool has_object(const std::string& digest) const;
   fs::path object_path(const std::string& digest) const;
   fs::path record_path(const ResultKey& key) const;
-  /// The task or trajectory key that a plan key last led to. A hint, never the truth.
+  /// The task or trajectory key that a plan key last led to. A hint, never the truth. @throws IoError
   std::optional<std::string> hint(const std::string& plan_key) const;
   /// Steps of a trajectory that have records, ascending. @throws IoError
   std::vector<std::int64_t> steps(const std::string& trajectory_key) const;
@@ -91,10 +92,14 @@ class Store {
   void discard_object(const std::string& digest);
   /// Moves a file or folder of the store to trash/<date>/. Where it is now; empty when it was gone already.
   fs::path move_to_trash(const fs::path& path);
+  /// Copies an object to a file that is not there yet. @throws ArtifactError when its bytes are not what its name says
+  void export_object(const std::string& digest, const fs::path& to) const;
   /// Takes a copy of a file of another store. @throws ArtifactError when its bytes are not those of `digest`.
   void import_object(const fs::path& from, const std::string& digest);
-  /// Reads the objects of an output through. Returns the digests that are missing or do not match. May be called on other
-  /// threads. `go_on` is told of every block; when it says no, what was found so far is returned.
+  /// Reads the objects of an output through. Returns the digests that are missing, do not match, or that the medium
+  /// does not give any more (EIO). May be called on other threads. `go_on` is told of every block; when it says no,
+  /// what was found so far is returned. @throws IoError when one cannot be read for another reason: that says nothing
+  /// of its bytes
   std::vector<std::string> damaged(const OutputRecord& output, Reread reread = Reread::kAll,
                                    const std::function<bool(std::uint64_t bytes)>& go_on = {}) const;
   /// Whether all of its objects were published by this process, or read by any, and have not changed since

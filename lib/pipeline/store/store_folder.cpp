@@ -1,5 +1,6 @@
 #include "pipeline/store/store_folder.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,7 +51,15 @@ StoreFolder::StoreFolder(const fs::path& root, StoreOptions options)
   if (!options_.create) return;
   for (const char* name : {"objects", "tasks", "tracks", "plans", "work", "runs", "leases"}) {
     const fs::path sub = root_ / name;
-    if (::access(sub.c_str(), F_OK) != 0) support::make_folders(sub);
+    if (!support::is_there(sub)) support::make_folders(sub);
+  }
+  struct stat work {
+  }, objects{};
+  if (::stat((root_ / "work").c_str(), &work) == 0 && ::stat((root_ / "objects").c_str(), &objects) == 0 &&
+      work.st_dev != objects.st_dev) {
+    warn(cat("'", (root_ / "work").string(),
+             "' is on another file system than 'objects': outputs are copied when they are "
+             "published, and need room on both"));
   }
   // Their names, and that of the store; also when they are there: whoever made them may have died before.
   if (options_.durable) {
@@ -129,14 +138,23 @@ void StoreFolder::sync_folder_of(const fs::path& path) const {
   if (options_.durable) support::sync_path(path.parent_path());
 }
 
-fs::path StoreFolder::move_to_trash(const fs::path& path) const {
+fs::path StoreFolder::name_in_trash(const fs::path& path) const {
   const fs::path folder = root_ / "trash" / support::utc_date(support::unix_time());
   support::make_folders(folder);
-  const fs::path to = support::unique_sibling(folder / path.filename());
+  return support::unique_sibling(folder / path.filename());
+}
+
+fs::path StoreFolder::move_to_trash(const fs::path& path) const {
+  const fs::path to = name_in_trash(path);
   support::fault_point("trash");
   if (::rename(path.c_str(), to.c_str()) != 0) {
     if (errno == ENOENT) return {};
-    support::throw_errno("move to the trash", path.string());
+    if (errno != EXDEV) support::throw_errno("move to the trash", path.string());
+    // `work/` on another file system.
+    std::error_code error;
+    fs::copy(path, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, error);
+    if (error) throw IoError(cat("cannot move to the trash '", path.string(), "': ", error.message()));
+    support::remove_tree(path);
   }
   sync_folder_of(path);
   return to;

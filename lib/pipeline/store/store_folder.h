@@ -44,6 +44,8 @@ class StoreFolder {
   void sync_folder_of(const std::filesystem::path& path) const;
   /// Moves a file or folder to trash/<date>/. Where it is now; empty when it was gone already.
   std::filesystem::path move_to_trash(const std::filesystem::path& path) const;
+  /// A new name there for `path`, in a folder that is made.
+  std::filesystem::path name_in_trash(const std::filesystem::path& path) const;
 
   /// What was odd; each once. Any thread.
   void warn(const std::string& text) const;

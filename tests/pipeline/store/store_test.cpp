@@ -96,6 +96,135 @@ BOOST_FIXTURE_TEST_CASE(an_object_is_named_by_its_bytes_and_cannot_be_written, O
   BOOST_TEST(store.publish_output({"out", artifact::Kind::kMetrics, false, path}).object == digest);
 }
 
+BOOST_FIXTURE_TEST_CASE(a_file_with_other_names_or_that_somebody_still_writes_is_copied, OneStore) {
+  Store store = open();
+  const auto publish = [&](const fs::path& path) {
+    return store.publish_output({"out", artifact::Kind::kMetrics, false, path});
+  };
+  const auto mode = [](const fs::path& path) {
+    struct stat status {};
+    BOOST_REQUIRE(::stat(path.c_str(), &status) == 0);
+    return status.st_mode & 0777;
+  };
+  // The user's own file, which a stage linked into its output.
+  const fs::path users = file("x"), linked = folder / "linked.h5";
+  const auto before = mode(users);
+  fs::create_hard_link(users, linked);
+  OutputRecord output = publish(linked);
+  BOOST_TEST(mode(users) == before);
+  std::ofstream(users, std::ios::app) << "edited";
+  BOOST_TEST(store.damaged(output).empty());
+  BOOST_TEST(mode(store.object_path(output.object)) == 0444u);
+  // A process that left its stage's group still holds the file open.
+  const fs::path open_file = file("y");
+  const support::Descriptor writer(::open(open_file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  output = publish(open_file);
+  BOOST_REQUIRE(::write(writer.get(), "late", 4) == 4);
+  BOOST_TEST(store.damaged(output).empty());
+  // A link to a file is followed.
+  const fs::path target = file("z");
+  fs::create_symlink(target, folder / "link.h5");
+  output = publish(folder / "link.h5");
+  BOOST_TEST(!fs::is_symlink(store.object_path(output.object)));
+  std::ofstream(target, std::ios::app) << "edited";
+  BOOST_TEST(store.damaged(output).empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(outputs_on_another_file_system_are_copied, OneStore,
+                        *boost::unit_test::precondition(test::CanMount{})) {
+  const fs::path work = folder / "store/work";
+  fs::create_directories(work);
+  support::write_file_atomically(folder / "store/VERSION", "2\n", false);
+  BOOST_REQUIRE(::mount("tmpfs", work.c_str(), "tmpfs", 0, "size=4m") == 0);
+  {
+    Store store = open();
+    const auto warnings = store.take_warnings();
+    BOOST_REQUIRE(warnings.size() == 1u);
+    BOOST_TEST(warnings[0].find("another file system") != std::string::npos, warnings[0]);
+    test::write_fake_output(work / "out.h5", "x");
+    const OutputRecord output = store.publish_output({"out", artifact::Kind::kMetrics, false, work / "out.h5"});
+    BOOST_TEST(store.damaged(output).empty());
+    BOOST_TEST(store.publish_output({"out", artifact::Kind::kMetrics, false, work / "out.h5"}).object == output.object);
+    // Leftovers get to the trash too.
+    fs::create_directories(work / "folder/inner");
+    support::write_file_atomically(work / "folder/inner/file", "text", false);
+    const fs::path moved = store.move_to_trash(work / "folder");
+    BOOST_TEST(support::read_file(moved / "inner/file") == "text");
+    BOOST_TEST(!fs::exists(work / "folder"));
+  }
+  ::umount(work.c_str());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_member_that_was_cut_is_seen_by_a_look_at_its_size, OneStore) {
+  Store store = open();
+  const OutputRecord output = store.publish_output({"out", artifact::Kind::kReport, false, collection("hello")});
+  BOOST_TEST((output.member_bytes == std::vector<std::uint64_t>{4, 5}));
+  store.commit(record("r", {output}));
+  const ResultKey key = record("r", {}).key;
+  const std::string manifest = support::read_file(store.object_path(output.object));
+  BOOST_TEST(*output.object_bytes() == manifest.size());
+  BOOST_TEST((open().find(key)->outputs.at(0) == output));  // by the index
+  BOOST_TEST((open().read(key)->outputs.at(0) == output));
+  for (const std::string& object : {output.members[1], output.object}) {
+    const fs::path path = store.object_path(object);
+    BOOST_TEST(open().complete(*open().find(key)));
+    fs::permissions(path, fs::perms::owner_write, fs::perm_options::add);
+    const std::string whole = support::read_file(path);
+    fs::resize_file(path, 0);
+    BOOST_TEST(!open().complete(*open().find(key)));
+    BOOST_CHECK_THROW(store.export_object(object, support::unique_sibling(folder / "copy")), support::ArtifactError);
+    support::write_file_atomically(path, whole, false);
+  }
+  // A record of an earlier version does not know the sizes.
+  OutputRecord old = output;
+  old.member_bytes.clear();
+  BOOST_TEST(!old.object_bytes());
+  BOOST_TEST(open().complete({.outputs = {old}}));
+}
+
+BOOST_FIXTURE_TEST_CASE(what_cannot_be_seen_is_not_missing, OneStore) {
+  const OutputRecord output = open().publish_output({"out", artifact::Kind::kMetrics, false, file("x")});
+  const Record made = record("r", {output});
+  {
+    Store store = open();
+    store.commit(made);
+  }
+  const auto hide = [&](const fs::path& path) {  // a link to itself, which nobody can follow
+    fs::rename(path, path.string() + ".aside");
+    fs::create_symlink(path.filename(), path);
+  };
+  const auto bring_back = [&](const fs::path& path) {
+    fs::remove(path);
+    fs::rename(path.string() + ".aside", path);
+  };
+  for (const fs::path& path : {open().record_path(made.key).parent_path(), open().record_path(made.key)}) {
+    for (const bool indexed : {true, false}) {
+      if (indexed && path.extension() == ".json") continue;  // the index knows what it says, and that it has its name
+      if (!indexed) fs::remove_all(folder / "store/index");
+      Store store = open();
+      hide(path);
+      BOOST_CHECK_THROW(store.find(made.key, true), support::IoError);
+      BOOST_TEST(!store.find(made.key));
+      BOOST_TEST(store.take_warnings().size() == 1u);
+      BOOST_CHECK_THROW(store.commit(made), support::IoError);  // nothing is written over it
+      bring_back(path);
+    }
+  }
+  hide(open().object_path(output.object));
+  Store store = open();
+  BOOST_CHECK_THROW(store.complete(*store.find(made.key), true), support::IoError);
+  BOOST_TEST(!store.complete(*store.find(made.key)));
+  BOOST_CHECK_THROW(store.damaged(output), support::IoError);
+  BOOST_CHECK_THROW(store.commit(made), support::IoError);
+  bring_back(store.object_path(output.object));
+  for (const char* part : {"tasks", "tracks"}) {
+    hide(folder / "store" / part);
+    BOOST_CHECK_THROW(store.keys(), support::IoError);
+    bring_back(folder / "store" / part);
+  }
+  BOOST_TEST(store.keys().size() == 1u);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_file_that_is_no_artifact_is_refused, OneStore) {
   Store store = open();
   support::write_file_atomically(folder / "bad", "text", false);
