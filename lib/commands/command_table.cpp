@@ -78,7 +78,7 @@ const cli::CommandTable& command_table() {
          reading_flags() + capacity_flags() +
              std::vector<Flag>{
                  toggle("-n,--dry-run", "Show what would run, and run nothing", &CommandLine::dry_run),
-                 toggle("--force", "Run the selected tasks again even if their results are present (not their inputs)",
+                 toggle("--force", "Run the selected tasks again (not their inputs), and replace their results",
                         &CommandLine::force),
                  toggle("--keep-going", "After a failure, continue with tasks that do not depend on it (the default)",
                         &CommandLine::fail_fast, false),

@@ -91,7 +91,7 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
     return cat(
         style.warn("conflict"), " ", id, "  gave other contents than ", text_of(detail, "first"),
         " before; the first stays, this one is described in ", text_of(detail, "file"),
-        "\n         `forget` it first if the new one is right; a stage whose bytes change needs a new result version");
+        "\n         `--force` puts a new one in its place; a stage whose bytes change needs a new result version");
   }
   if (event.name == "wait") {
     return cat("elsewhere ", id, "  ", detail.value("waits", true) ? "waits for " : "is left to ",

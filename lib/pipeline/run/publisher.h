@@ -27,6 +27,7 @@ struct PublishJob {
   Record record;             ///< all but its outputs
   artifact::Recipe recipe;   ///< for the manifest of a report that its stage left without one
   std::vector<Produced> outputs;
+  Standing standing = Standing::kStays;  ///< of the record that the key has already
   const Task* task = nullptr;  ///< whose external inputs must be what they were when its key was made
 };
 

@@ -1,6 +1,9 @@
 #include "pipeline/run/publishing.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 
 #include "artifact/kind.h"
@@ -85,6 +88,12 @@ artifact::Recipe Publishing::recipe_for(const ActiveAttempt& attempt) const {
   return recipe;
 }
 
+/// A forced task replaces what is there, unless another run has taken it over meanwhile.
+Standing Publishing::standing_of(std::size_t i) const {
+  const bool replaces = run_.states->at(i).forced && run_.leases->holds(run_.task(i).plan_key);
+  return replaces ? Standing::kReplaced : Standing::kStays;
+}
+
 void Publishing::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapshot, ResultStatus status) {
   const Task& task = run_.task(attempt.task);
   PublishJob job;
@@ -100,6 +109,7 @@ void Publishing::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapsh
     step = task.snapshots[k].step;
   }
   job.task = &task;
+  job.standing = standing_of(attempt.task);
   job.record = record_for(attempt, step, status);
   job.recipe = recipe_for(attempt);
   if (snapshot < 0) {
@@ -110,8 +120,13 @@ void Publishing::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapsh
   for (const OutputDescription& description : task.stage->outputs) {
     const std::filesystem::path path = folder / file_name(description);
     // A run that diverged gives what it has.
-    if (status == ResultStatus::kDiverged && !std::filesystem::exists(path)) continue;
+    if (status == ResultStatus::kDiverged && ::access(path.c_str(), F_OK) != 0 && errno == ENOENT) continue;
     job.outputs.push_back({description.name, description.kind, description.is_volatile, path});
+  }
+  if (job.standing == Standing::kReplaced &&
+      !run_.store_changes([&] { run_.store.expect_replacement(job.record.key); })) {
+    attempt.unstored = true;
+    return;
   }
   ++attempt.jobs;
   publisher_.submit(std::move(job));
@@ -171,6 +186,9 @@ PackedResult Publishing::announce(const ActiveAttempt& attempt, const Published&
                static_cast<std::int64_t>(i),
                attempt.number,
                {{"key", record.key.key}, {"file", published.conflict_file.string()}, {"first", published.task}}});
+  }
+  if (!published.replaced.empty()) {
+    run_.note(i, cat("its earlier result gives way; the record of that is ", published.replaced.string()));
   }
   detail["same"] = published.existed;
   run_.emit({"publish", static_cast<std::int64_t>(i), attempt.number, std::move(detail)});

@@ -26,6 +26,7 @@ class Publishing {
   bool inherit_divergence(std::size_t task, TaskInputs inputs);
 
  private:
+  Standing standing_of(std::size_t task) const;
   Record record_for(const ActiveAttempt& attempt, std::int64_t step, ResultStatus status) const;
   /// What the manifest of a report says of its making.
   artifact::Recipe recipe_for(const ActiveAttempt& attempt) const;

@@ -71,7 +71,27 @@ bool Records::listed(const ResultKey& key) {
   return shard.names.count(key.key + ".json") != 0 || exists(key);
 }
 
-Published Records::place(const Record& record) const {
+/// Keeps the record under another name; the first one stays.
+fs::path Records::keep_conflict(const Record& record) const {
+  for (int n = 1;; ++n) {
+    fs::path beside = folder_.record(record.key);
+    beside.replace_extension(cat("conflict.", n, ".json"));
+    if (support::is_there(beside)) continue;
+    fault_point("write conflict");
+    support::write_file_atomically(beside, record_text(record), folder_.durable());
+    return beside;
+  }
+}
+
+/// Puts `fresh` in the place of a whole record in one step. Where that one is now.
+fs::path Records::replace(const fs::path& fresh, const fs::path& path) const {
+  const fs::path kept = folder_.name_in_trash(path);
+  if (::link(path.c_str(), kept.c_str()) != 0) throw_errno("keep in the trash", path.string());
+  support::rename_durably(fresh, path, folder_.durable());
+  return kept;
+}
+
+Published Records::place(const Record& record, Standing standing) const {
   Published published;
   const fs::path path = folder_.record(record.key);
   folder_.make_folder_of(path);
@@ -80,21 +100,13 @@ Published Records::place(const Record& record) const {
     const bool occupied = support::is_there(path);
     // Its bytes may be whole, and then they hold: only what can be read and is damaged makes room for ours.
     auto existing = occupied ? read(record.key, true) : std::nullopt;
-    if (existing && objects_.complete(existing->outputs)) {
-      if (same_contents(*existing, record)) {
-        published.existed = true;
-      } else {
-        published.conflict = true;
-        for (int n = 1;; ++n) {
-          fs::path beside = path;
-          beside.replace_extension(cat("conflict.", n, ".json"));
-          if (::access(beside.c_str(), F_OK) == 0) continue;
-          fault_point("write conflict");
-          support::write_file_atomically(beside, record_text(record), folder_.durable());
-          published.conflict_file = beside;
-          break;
-        }
-      }
+    const bool whole = existing && objects_.complete(existing->outputs, true);
+    const bool replaces = whole && standing == Standing::kReplaced &&
+                          (existing->outputs != record.outputs || existing->status != record.status);
+    if (whole && !replaces) {
+      published.existed = same_contents(*existing, record);
+      published.conflict = !published.existed;
+      if (published.conflict) published.conflict_file = keep_conflict(record);
       published.task = existing->task;
       published.result = to_result(*existing);
       break;
@@ -103,6 +115,12 @@ Published Records::place(const Record& record) const {
     const auto write = [&](const support::TextSink& sink) { write_record(record, sink); };
     const fs::path fresh = write_sibling(path, write, folder_.durable());
     fault_point("commit record");
+    if (replaces) {
+      published.replaced = replace(fresh, path);
+      published.task = record.task;
+      published.result = to_result(record);
+      break;
+    }
     if (occupied) {
       // Damaged, or its objects are gone: it says nothing worth keeping.
       folder_.move_to_trash(path);

@@ -16,11 +16,18 @@
 
 namespace pe::pipeline {
 
-/// How publishing a record ended. A forced run that gives other contents is a conflict too; `forget` first to replace.
+/// The fate of a record that the key has already.
+enum class Standing {
+  kStays,     ///< other contents are a conflict
+  kReplaced,  ///< it goes to the trash, and the new one takes its place in one step; outputs of the same bytes keep it
+};
+
+/// How publishing a record ended.
 struct Published {
   bool existed = false;   ///< the key had a record already, with the same contents
   bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
   std::filesystem::path conflict_file;
+  std::filesystem::path replaced;  ///< where in the trash the record is whose place this one took; else empty
   ResultKey key;
   std::string task;  ///< that made the one that holds now
   Result result;     ///< what it says
@@ -39,8 +46,9 @@ class Records {
   /// The same of very many: the folder of a record is listed once, which is far cheaper than a look at each; what came
   /// later is asked for. @throws IoError
   bool listed(const ResultKey& key);
-  /// The commit point. Keeps a record that exists and whose objects are there; see Published.
-  Published place(const Record& record) const;
+  /// The commit point. `standing` is for a record that exists and whose objects are there; see Published. @throws
+  /// IoError
+  Published place(const Record& record, Standing standing = Standing::kStays) const;
   /// Moves it to the trash.
   void drop(const ResultKey& key);
 
@@ -50,6 +58,9 @@ class Records {
   std::vector<ResultKey> keys() const;
 
  private:
+  std::filesystem::path keep_conflict(const Record& record) const;
+  std::filesystem::path replace(const std::filesystem::path& fresh, const std::filesystem::path& path) const;
+
   struct Shard {
     bool listed = false;
     std::unordered_set<std::string> names;

@@ -96,7 +96,11 @@ Published Store::commit(const Record& record) {
   return published;
 }
 
-Published Store::place_record(const Record& record) const { return parts_->records.place(record); }
+Published Store::place_record(const Record& record, Standing standing) const {
+  return parts_->records.place(record, standing);
+}
+
+void Store::expect_replacement(const ResultKey& key) { parts_->index.forget(key); }
 
 void Store::remember(const Published& published) {
   parts_->index.add_result(published.key, published.result);

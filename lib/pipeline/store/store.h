@@ -83,8 +83,10 @@ class Store {
   Published commit(const Record& record);
   /// The two halves of `commit`: the record's file, and what this process remembers of it. The first, like
   /// `publish_output`, may be called on another thread beside everything else.
-  Published place_record(const Record& record) const;
+  Published place_record(const Record& record, Standing standing = Standing::kStays) const;
   void remember(const Published& published);
+  /// To be called before a record is replaced: from here on the record answers, and no index does.
+  void expect_replacement(const ResultKey& key);
   void set_hint(const std::string& plan_key, const std::string& key);
   /// Moves a record to the trash. False when there was none.
   bool forget(const ResultKey& key);

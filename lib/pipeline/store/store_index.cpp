@@ -60,7 +60,6 @@ std::optional<std::string> StoreIndex::hint(const std::string& plan_key) const {
 }
 
 void StoreIndex::add_result(const ResultKey& key, const Result& result) {
-  forgets_ = false;
   fault_point("append index");
   PackedResult packed(result);
   append(encode_result(PackedKey(key), packed));
@@ -74,10 +73,15 @@ void StoreIndex::add_hint(const std::string& plan_key, const std::string& key) {
 
 void StoreIndex::forget(const ResultKey& key) {
   // In a file that is newer than those of all other processes, which may hold the result.
-  if (!forgets_) file_.close();
+  if (file_ && !is_newest()) file_.close();
   append(encode_forgotten(PackedKey(key)), true);
-  forgets_ = true;
   content_.results.erase(PackedKey(key));
+}
+
+/// Whether what file_ says is read after what all other files say.
+bool StoreIndex::is_newest() const {
+  const std::vector<std::string> names = support::list_folder(folder_.root() / "index");
+  return !names.empty() && names.back() == name_;
 }
 
 void StoreIndex::append(const std::string& entry, bool sync, bool retried) {
@@ -106,7 +110,8 @@ void StoreIndex::begin_file() {
   }
   char stamp[32];
   std::snprintf(stamp, sizeof stamp, "%016lld", static_cast<long long>(now));
-  const fs::path path = folder / cat(stamp, "-", host_name(), "-", ::getpid(), ".log");
+  name_ = cat(stamp, "-", host_name(), "-", ::getpid(), ".log");
+  const fs::path path = folder / name_;
   file_ = Descriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) throw_errno("create", path.string(), true);
   if (const int error = write(index_header()); error != 0) {

@@ -42,12 +42,13 @@ class StoreIndex {
  private:
   void append(const std::string& entry, bool sync = false, bool retried = false);
   void begin_file();
+  bool is_newest() const;
   int write(const std::string& bytes);
 
   const StoreFolder& folder_;
   IndexContent content_;
   support::Descriptor file_;  // of this process, opened at the first write
-  bool forgets_ = false;      // the entries of file_ were all written to forget
+  std::string name_;          // of file_
 };
 
 }  // namespace pe::pipeline

@@ -455,22 +455,44 @@ BOOST_FIXTURE_TEST_CASE(a_forced_task_runs_again_and_its_parents_do_not, Diamond
   BOOST_TEST(summary.conflicts == 0u);
 }
 
-BOOST_FIXTURE_TEST_CASE(a_forced_task_with_other_contents_is_a_conflict_and_the_first_stays, Diamond) {
+BOOST_FIXTURE_TEST_CASE(a_forced_task_replaces_its_result_and_its_readers_run, Diamond) {
   run();
   const std::string before = content(c);
+  const fs::path link = folder / "root/out/small/c/c.h5";
+  const std::string shown = fs::read_symlink(link).string();
+  open();
+  const ResultKey key{*store->hint(task(c).plan_key), -1};
   PlanOptions force;
   force.selected = {false, false, true, false};
   force.force = true;
+  options.strict = true;
   behaviour["c"] = [](FakeAttempt& attempt) { write_all_outputs(attempt, "luck"); };
   RunSummary summary = run(force);
-  BOOST_TEST(summary.conflicts == 1u);
+  BOOST_TEST(summary.conflicts == 0u);
   BOOST_TEST(summary.exit_code == kRunDone);
-  BOOST_TEST(content(c) == before);
-  const auto key = *store->hint(task(c).plan_key);
-  BOOST_TEST(fs::exists(store->root() / "tasks" / key.substr(0, 2) / (key + ".conflict.1.json")));
-  options.strict = true;
+  BOOST_TEST(summary.executed == 1u);
+  BOOST_TEST(content(c) != before);
+  BOOST_TEST(store->read(key)->outputs.at(0).content == content(c));
+  BOOST_TEST(fs::read_symlink(link).string() != shown);
+  open();
+  BOOST_TEST(content(c) != before);
+  // The earlier record lies in the trash.
+  std::size_t kept = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(store->root() / "trash"))
+    kept += entry.path().filename().string().rfind(key.key, 0) == 0;
+  BOOST_TEST(kept == 1u);
+  behaviour.clear();
+  BOOST_TEST(run().executed == 1u);  // d, which reads c
+  BOOST_TEST(run().executed == 0u);
+  // The same again is no replacement.
   summary = run(force);
-  BOOST_TEST(summary.exit_code == kRunMismatch);
+  BOOST_TEST(content(c) == before);
+  summary = run(force);
+  BOOST_TEST(summary.exit_code == kRunDone);
+  kept = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(store->root() / "trash"))
+    kept += entry.path().filename().string().rfind(key.key, 0) == 0;
+  BOOST_TEST(kept == 2u);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_damaged_input_is_made_again_by_its_producer, Diamond) {
