@@ -387,8 +387,9 @@ const cli::CommandTable& command_table() {
          "attempts. "
          "--max-size and --keep-last drop results too, but never what is pinned, needed by a live run or a lease, used "
          "by the "
-         "newest run of each pipeline, or younger than the grace period. With --max-size, checkpoints of finished "
-         "trainings "
+         "newest complete run of each pipeline (for each --scale, --axis and --set) or since then, or younger than the "
+         "grace period. When something cannot be read, nothing is dropped, and the exit code is 4. With --max-size, "
+         "checkpoints of finished trainings "
          "go first, then the results that are cheapest to recompute for their size. Everything goes to the store's "
          "trash, and "
          "leaves it after the grace period.",
@@ -396,7 +397,8 @@ const cli::CommandTable& command_table() {
           toggle("-n,--dry-run", "List what would be dropped, and drop nothing", &CommandLine::dry_run),
           number("--max-size", "SIZE", "Drop results until objects and work folders fit, such as 500G",
                  &CommandLine::max_size, support::Suffixes::kBytes, 0),
-          number("--keep-last", "N", "Keep what the newest N runs of each pipeline used, drop other results",
+          number("--keep-last", "N",
+                 "Keep results of the newest N complete runs of each pipeline, and of later runs; drop the rest",
                  &CommandLine::keep_last),
           {"--grace", "TIME", "How old leftovers must be, and how long the trash keeps them (24h)",
            [](CommandLine& line, const std::string& given) { line.trash_grace_s = time_of("--grace", given); }},

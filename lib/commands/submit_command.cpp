@@ -315,6 +315,7 @@ int submit_command(const cli::CommandLine& line) {
 
   pipeline::RunOptions run_options;
   run_options.command = order.command;
+  run_options.whole = selectors.empty();
   const pipeline::RunFolder folder(store, graph, plan, run_options);
   order.run = folder.run_id();
   const auto made = pipeline::make_submission(graph, arrays, order);

@@ -199,6 +199,14 @@ void Expansion::add(Stage& stage, Instance& instance, Task task) {
 
 }  // namespace
 
+std::string variant_of(const ExpandOptions& options) {
+  std::vector<std::string> words;
+  if (!options.scale.empty()) words.push_back("--scale " + options.scale);
+  for (const std::string& axis : options.axis) words.push_back("--axis " + axis);
+  for (const std::string& set : options.set) words.push_back("--set " + set);
+  return support::join(words, " ");
+}
+
 Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options) {
   if (file.stages.size() > kMostStages) {
     Diagnostics diagnostics;
@@ -209,6 +217,7 @@ Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOption
   }
   auto expansion = std::make_shared<Expansion>(file, catalog, options);
   Graph graph = expansion->go();
+  graph.variant = variant_of(options);
   graph.source = std::move(expansion);
   return graph;
 }

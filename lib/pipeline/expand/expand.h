@@ -25,6 +25,9 @@ struct ExpandOptions {
   std::string isa = support::widest_instruction_set();     ///< what `compute.isa: auto` becomes
 };
 
+/// Graph::variant of these options.
+std::string variant_of(const ExpandOptions& options);
+
 /// @throws ConfigError with every mistake that can be told apart.
 Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOptions& options);
 

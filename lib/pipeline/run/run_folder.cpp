@@ -116,6 +116,8 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
                   {"title", graph.title},
                   {"file", graph.file},
                   {"root", graph.root},
+                  {"variant", graph.variant},
+                  {"whole", options.whole},
                   {"host", host_name()},
                   {"pid", ::getpid()},
                   {"process_start", process_start(::getpid())},
@@ -126,6 +128,7 @@ RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, c
                   {"command", options.command},
                   {"capacity", describe(options.capacity)}};
   support::write_file_atomically(path_ / "plan.json", plan_text(json, graph, plan), store.durable());
+  if (store.durable()) support::sync_path(store.runs_folder());  // `gc` drops results that no run names
   journal_ = Journal(path_);
 }
 

@@ -6,14 +6,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
+#include <memory>
 #include <set>
 #include <unordered_set>
 
-#include "pipeline/store/attempt.h"
+#include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
+#include "pipeline/store/attempt.h"
 #include "pipeline/store/journal.h"
+#include "pipeline/store/shard_name.h"
 #include "pipeline/upkeep/inventory.h"
 #include "pipeline/upkeep/pin.h"
+#include "pipeline/upkeep/uses.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/fault_point.h"
@@ -43,9 +47,13 @@ struct Seen {
   bool folder = false;
 };
 
+/// Nothing where nothing is. @throws IoError when that cannot be seen
 std::optional<Seen> look(const fs::path& path) {
   struct stat status {};
-  if (::lstat(path.c_str(), &status) != 0) return std::nullopt;
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    support::throw_errno("look at", path.string());
+  }
   return Seen{static_cast<std::uint64_t>(status.st_size), seconds(status.st_mtim), seconds(status.st_ctim),
               S_ISDIR(status.st_mode)};
 }
@@ -69,59 +77,82 @@ Seen measure(const fs::path& path) {
 
 bool is_temporary(const std::string& name) { return name.find(".tmp.") != std::string::npos; }
 
-Json read_json(const fs::path& path) {
-  try {
-    return support::parse_json(support::read_file(path));
-  } catch (const support::IoError&) {
-    return Json(Json::value_t::discarded);
-  }
-}
-
-/// What one run asked for and got.
+/// The results of one run: those that it asked for, made or found.
 struct RunRoots {
-  std::string group;  ///< pipeline and root: runs of one group follow each other
+  std::string pipeline, variant;  ///< the pipeline with its root; the variant with both
   double started = 0;
+  bool complete = false;  ///< the whole pipeline was asked for, and came
   std::set<std::string> keys, plan_keys;
 };
 
-RunRoots roots_of_run(const Store& store, const std::string& id) {
+std::string text_in(const Json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// Of the plan in a folder. @throws ArtifactError when it is damaged, IoError when it cannot be read
+RunRoots roots_in(const Store& store, const fs::path& folder) {
   RunRoots roots;
+  const Json plan = read_plan(folder, [&](const Json& task) {
+    if (const std::string key = text_in(task, "task_key"); !key.empty()) roots.keys.insert(key);
+    const std::string plan_key = text_in(task, "plan_key");
+    if (plan_key.empty()) return;
+    roots.plan_keys.insert(plan_key);
+    if (const auto key = store.hint(plan_key)) roots.keys.insert(*key);
+  });
+  roots.pipeline = cat(text_in(plan, "root"), "\n", text_in(plan, "pipeline"));
+  roots.variant = cat(roots.pipeline, "\n", text_in(plan, "variant"));
+  const auto started = plan.find("started");
+  if (started != plan.end() && started->is_number()) roots.started = *started;
+  // Plans of earlier versions do not say whether they are of a selection.
+  const auto whole = plan.find("whole");
+  roots.complete = whole != plan.end() && whole->is_boolean() && whole->get<bool>();
+  return roots;
+}
+
+/// As `roots_in`, with the keys that its journals name.
+RunRoots roots_of_run(const Store& store, const std::string& id) {
   const fs::path folder = store.runs_folder() / id;
-  const Json plan = read_json(folder / "plan.json");
-  const auto text = [](const Json& json, const char* name) {
-    return json.is_object() && json.contains(name) && json[name].is_string() ? json[name].get<std::string>()
-                                                                             : std::string();
-  };
-  roots.group = cat(text(plan, "pipeline"), "\n", text(plan, "root"));
-  if (plan.is_object() && plan.contains("started") && plan["started"].is_number()) roots.started = plan["started"];
-  if (plan.is_object() && plan.contains("tasks") && plan["tasks"].is_array()) {
-    for (const Json& task : plan["tasks"]) {
-      if (const std::string key = text(task, "task_key"); !key.empty()) roots.keys.insert(key);
-      const std::string plan_key = text(task, "plan_key");
-      if (plan_key.empty()) continue;
-      roots.plan_keys.insert(plan_key);
-      if (const auto key = store.hint(plan_key)) roots.keys.insert(*key);
-    }
-  }
-  for (const Json& event : read_journal(folder)) {
-    if (const std::string key = text(event, "key"); !key.empty()) roots.keys.insert(key);
-  }
+  RunRoots roots = roots_in(store, folder);
+  each_journal_event(folder, [&](const JournalEvent& event) {
+    if (!event.key.empty()) roots.keys.insert(event.key);
+  });
+  Json summary;
+  if (roots.complete && support::is_there(folder / "summary.json"))
+    summary = support::parse_json(support::read_file(folder / "summary.json"));
+  roots.complete = summary.is_object() && summary.value("exit_code", Json()) == 0;
   return roots;
 }
 
 class Collector {
  public:
-  Collector(Store& store, const GarbageOptions& options) : store_(store), options_(options), now_(support::unix_time()) {}
+  Collector(Store& store, const GarbageOptions& options)
+      : store_(store), options_(options), now_(support::unix_time()), dry_(options.dry_run) {}
 
+  /// @throws IoError; before anything was dropped when a folder or a file that tells of results cannot be read
   GarbageReport go() {
     // Objects are listed before records are read: what is published meanwhile is in no list, and stays.
     list_objects();
-    inventory_ = read_inventory(store_);
-    report_.results = inventory_.results.size();
+    inventory_ = std::make_shared<const Inventory>(read_inventory(store_));
+    report_.results = inventory_->results.size();
     mark();
-    if (!options_.dry_run) store_.tidy_memos();
     measure_all();
     report_.bytes_before = live_bytes_;
+    if (!dry_) {
+      // A rehearsal lists every folder before the first drop: a folder that cannot be listed is not an empty one.
+      Collector rehearsal = *this;
+      rehearsal.dry_ = true;
+      rehearsal.drop_all();
+      store_.tidy_memos();
+    }
+    drop_all();
+    report_.bytes_after = live_bytes_;
+    if (options_.max_bytes && live_bytes_ > *options_.max_bytes) report_.fits = false;
+    return std::move(report_);
+  }
+
+ private:
+  void drop_all() {
     drop_leftovers();
     drop_runs();
     drop_logs();
@@ -130,18 +161,15 @@ class Collector {
     drop_results();
     restore_for_new_runs();
     empty_trash();
-    report_.bytes_after = live_bytes_;
-    if (options_.max_bytes && live_bytes_ > *options_.max_bytes) report_.fits = false;
-    return std::move(report_);
   }
 
- private:
   bool old(double when) const { return when <= now_ - options_.grace_s; }
   /// Nobody can be writing it any more.
   bool abandoned(double when) const { return when <= now_ - std::max(options_.grace_s, kLeastPatience); }
 
   void list_objects() {
     for (const std::string& shard : support::list_folder(store_.root() / "objects")) {
+      if (!is_shard(shard)) continue;
       for (const std::string& name : support::list_folder(store_.root() / "objects" / shard)) {
         const fs::path path = store_.root() / "objects" / shard / name;
         const auto seen = look(path);
@@ -164,46 +192,21 @@ class Collector {
       const std::string plan_key = name.substr(0, 64);
       if (!support::is_sha256(plan_key)) continue;
       busy_plans_.insert(plan_key);
+      run_plans_.insert(plan_key);
       if (const auto key = store_.hint(plan_key)) run_keys_.insert(*key);
     }
-    // Newest first, by the clock: ids of one second are in no order.
-    std::vector<std::pair<std::string, RunRoots>> runs;
-    for (const std::string& id : store_.runs()) {
-      known_runs_.insert(id);
-      runs.emplace_back(id, roots_of_run(store_, id));
-    }
-    std::stable_sort(runs.begin(), runs.end(),
-                     [](const auto& a, const auto& b) { return a.second.started > b.second.started; });
-    std::map<std::string, std::size_t> of_group;
-    for (const auto& [id, roots] : runs) {
-      const bool live = live_.count(id) != 0;
-      const std::size_t place = of_group[roots.group]++;
-      const Seen folder = measure(store_.runs_folder() / id);
-      const bool recent = !old(folder.mtime);
-      const std::size_t kept_runs = std::max(options_.keep_runs, options_.keep_last.value_or(1));
-      // A run whose plan is not written yet is young; one of another host may be at work though it is silent.
-      if (!live && place >= kept_runs && abandoned(folder.mtime)) {
-        surplus_runs_.emplace_back(id, folder.bytes);
-      } else {
-        named_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
-      }
-      if (live) busy_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
-      if (live || recent || place < options_.keep_last.value_or(1))
-        run_keys_.insert(roots.keys.begin(), roots.keys.end());
-    }
+    mark_runs();
     std::vector<std::string> damaged;
     for (const Pin& pin : read_pins(store_, &damaged)) {
       for (const ResultKey& key : pin.keys) pinned_.insert({key.key, key.step});
     }
-    for (const std::string& path : damaged) {
-      report_.notes.push_back(cat("the pin ", path, " cannot be read, so no result is dropped"));
-      may_drop_results_ = false;
-    }
-    for (const StoredResult& result : inventory_.results) {
+    for (const std::string& path : damaged) keep_results(cat("the pin ", path, " cannot be read"));
+    for (const StoredResult& result : inventory_->results) {
       for (const std::string& digest : digests_of(result)) ++references_[digest];
       if (pinned_.count({result.key.key, result.key.step}) != 0) {
         ++report_.kept_by_pins;
-      } else if (run_keys_.count(result.key.key) != 0) {
+      } else if (run_keys_.count(result.key.key) != 0 || run_plans_.count(result.plan_key) != 0) {
+        // By its plan key where the run could not write its journal and the hint, on a disk that was full.
         ++report_.kept_by_runs;
       } else if (!old(result.written) || (!live_.empty() && !abandoned(result.written))) {
         // A run commits a record first and tells its journal afterwards.
@@ -212,9 +215,75 @@ class Collector {
         droppable_.push_back(&result);
       }
     }
-    // What a conflict kept beside a record lives as long as the record.
+    count_conflicts();
+  }
+
+  void keep_results(const std::string& why) {
+    report_.notes.push_back(why + ", so no result is dropped");
+    may_drop_results_ = false;
+  }
+
+  struct Run {
+    std::string name;
+    fs::path path;
+    RunRoots roots;
+    Seen seen;
+    bool live = false;
+  };
+
+  /// Every run, and every use of results by a run that found them there; newest first, by the clock: ids of one second
+  /// are in no order.
+  std::vector<Run> list_runs() {
+    std::vector<Run> runs;
+    const auto add = [&](const std::string& name, const fs::path& path, const auto& read) {
+      try {
+        runs.push_back({name, path, read(), measure(path), live_.count(name) != 0});
+      } catch (const support::ArtifactError& error) {
+        keep_results(error.diagnostics().front().message);
+      }
+    };
+    for (const std::string& id : store_.runs()) {
+      known_runs_.insert(id);
+      add(id, store_.runs_folder() / id, [&] { return roots_of_run(store_, id); });
+    }
+    for (const std::string& name : support::list_folder(uses_folder(store_.root()))) {
+      const fs::path path = uses_folder(store_.root()) / name;
+      if (!look(path / "plan.json")) continue;
+      add(name, path, [&] { return roots_in(store_, path); });
+      if (!runs.empty() && runs.back().path == path) runs.back().roots.started = runs.back().seen.mtime;
+    }
+    std::stable_sort(runs.begin(), runs.end(),
+                     [](const Run& a, const Run& b) { return a.roots.started > b.roots.started; });
+    return runs;
+  }
+
+  /// The newest N complete runs of a pipeline with the same options protect what they used, and so does everything that
+  /// ran since: selections, and runs that are not complete.
+  void mark_runs() {
+    const std::size_t kept_complete = std::max<std::size_t>(1, options_.keep_last.value_or(1));
+    std::map<std::string, std::size_t> of_pipeline, complete_of_variant;
+    for (const Run& run : list_runs()) {
+      std::size_t& complete = complete_of_variant[run.roots.variant];
+      const bool protects = run.live || !old(run.seen.mtime) || complete < kept_complete;
+      complete += run.roots.complete;
+      const std::size_t place = of_pipeline[run.roots.pipeline]++;
+      // A run whose plan is not written yet is young; one of another host may be at work though it is silent.
+      if (!protects && place >= options_.keep_runs && abandoned(run.seen.mtime))
+        surplus_runs_.push_back(run);
+      else
+        named_plans_.insert(run.roots.plan_keys.begin(), run.roots.plan_keys.end());
+      if (run.live) busy_plans_.insert(run.roots.plan_keys.begin(), run.roots.plan_keys.end());
+      if (!protects) continue;
+      run_keys_.insert(run.roots.keys.begin(), run.roots.keys.end());
+      run_plans_.insert(run.roots.plan_keys.begin(), run.roots.plan_keys.end());
+    }
+  }
+
+  /// Objects of a conflict live as long as its record.
+  void count_conflicts() {
     for (const char* kind : {"tasks", "tracks"}) {
       for (const std::string& shard : support::list_folder(store_.root() / kind)) {
+        if (!is_shard(shard) && !support::is_sha256(shard)) continue;
         for (const std::string& name : support::list_folder(store_.root() / kind / shard)) {
           const fs::path path = store_.root() / kind / shard / name;
           if (is_temporary(name)) {
@@ -227,8 +296,10 @@ class Collector {
               ++references_[output.object];
               for (const std::string& member : output.members) ++references_[member];
             }
-          } catch (const support::Error&) {
-            // Damaged, or gone meanwhile.
+          } catch (const support::ArtifactError&) {
+            // Damaged: it says nothing.
+          } catch (const support::IoError&) {
+            if (look(path)) throw;  // else gone meanwhile
           }
         }
       }
@@ -254,12 +325,16 @@ class Collector {
     report_.dropped.push_back(std::move(dropped));
   }
 
+  void before_drop() const {
+    if (!dry_) support::fault_point("drop");
+  }
+
   /// Moves an object away unless someone published it again since it was listed.
   bool drop_object(const std::string& digest) {
     const auto listed = objects_.find(digest);
     if (listed == objects_.end()) return false;
     const fs::path path = store_.object_path(digest);
-    if (!options_.dry_run) {
+    if (!dry_) {
       const auto seen = look(path);
       if (!seen || seen->mtime != listed->second.mtime) return false;
       const fs::path to = store_.move_to_trash(path);
@@ -278,9 +353,9 @@ class Collector {
   }
 
   void drop_leftovers() {
-    if (!inventory_.unreadable.empty()) {
+    if (!inventory_->unreadable.empty()) {
       report_.notes.push_back(
-          cat(inventory_.unreadable.size(),
+          cat(inventory_->unreadable.size(),
               " record(s) cannot be read, so objects without a record stay; 'pe-pipeline doctor --fix' "
               "moves such records to the trash"));
     } else {
@@ -292,7 +367,7 @@ class Collector {
           unused.push_back(digest);
       }
       for (const std::string& digest : unused) {
-        support::fault_point("drop");
+        before_drop();
         const std::uint64_t bytes = objects_.at(digest).bytes;
         if (drop_object(digest))
           add({Dropped::What::kLeftover, cat("objects/", digest.substr(0, 2), "/", digest), "", -1, bytes, 0,
@@ -317,8 +392,8 @@ class Collector {
   void drop_path(const fs::path& path, std::uint64_t bytes, const std::string& why,
                  Dropped::What what = Dropped::What::kLeftover, std::string name = {}) {
     if (name.empty()) name = path.lexically_relative(store_.root()).string();
-    support::fault_point("drop");
-    if (!options_.dry_run && store_.move_to_trash(path).empty()) return;
+    before_drop();
+    if (!dry_ && store_.move_to_trash(path).empty()) return;
     live_bytes_ -= std::min(live_bytes_, bytes);
     add({what, name, "", -1, bytes, 0, why});
   }
@@ -341,8 +416,8 @@ class Collector {
       const std::uint64_t freed = strippable(attempt, keep && *keep == attempt);
       if (freed == 0) continue;
       const std::string name = attempt.lexically_relative(store_.root()).string();
-      support::fault_point("drop");
-      if (!options_.dry_run) strip_attempt(attempt, keep && *keep == attempt);
+      before_drop();
+      if (!dry_) strip_attempt(attempt, keep && *keep == attempt);
       live_bytes_ -= std::min(live_bytes_, freed);
       add({Dropped::What::kLeftover, name, "", -1, freed, 0, "of a finished attempt"});
     }
@@ -366,15 +441,16 @@ class Collector {
 
   void drop_runs() {
     report_.runs = known_runs_.size();
-    for (const auto& [id, bytes] : surplus_runs_) {
-      drop_path(store_.runs_folder() / id, bytes, "an old run", Dropped::What::kRun, id);
+    for (const Run& run : surplus_runs_) {
+      drop_path(run.path, run.seen.bytes, "an old run", Dropped::What::kRun, run.name);
     }
   }
 
   /// Logs are found by way of the runs that name their tasks. A folder that a stage can continue from stays.
   void drop_logs() {
     for (const std::string& plan_key : support::list_folder(store_.root() / "work")) {
-      if (!support::is_sha256(plan_key) || named_plans_.count(plan_key) != 0 || in_use(plan_key)) continue;
+      if (!may_drop_results_ || !support::is_sha256(plan_key) || named_plans_.count(plan_key) != 0 || in_use(plan_key))
+        continue;
       const auto attempts = store_.attempts(plan_key);
       if (find_resumable(attempts)) continue;
       const fs::path folder = store_.work_folder(plan_key);
@@ -424,8 +500,9 @@ class Collector {
     };
     std::vector<Candidate> candidates;
     for (const std::string& plan_key : support::list_folder(store_.root() / "work")) {
+      if (!support::is_sha256(plan_key) || in_use(plan_key)) continue;
       const bool is_finished = finished(plan_key);
-      if (!support::is_sha256(plan_key) || in_use(plan_key) || (!is_finished && named_plans_.count(plan_key) != 0)) continue;
+      if (!is_finished && (!may_drop_results_ || named_plans_.count(plan_key) != 0)) continue;
       Candidate candidate;
       candidate.plan_key = plan_key;
       candidate.finished = is_finished;
@@ -441,8 +518,8 @@ class Collector {
               });
     for (const Candidate& candidate : candidates) {
       if (!full()) return;
-      support::fault_point("drop");
-      if (!options_.dry_run) {
+      before_drop();
+      if (!dry_) {
         for (const fs::path& attempt : store_.attempts(candidate.plan_key)) strip_attempt(attempt, false);
       }
       live_bytes_ -= std::min(live_bytes_, candidate.bytes);
@@ -454,7 +531,7 @@ class Collector {
   bool finished(const std::string& plan_key) const {
     const auto key = store_.hint(plan_key);
     if (!key) return false;
-    return store_.find({*key, -1}).has_value() || !store_.steps(*key).empty();
+    return store_.find({*key, -1}, true).has_value() || !store_.steps(*key).empty();
   }
 
   static double hours_of(const StoredResult& result) {
@@ -481,9 +558,9 @@ class Collector {
         if (object != objects_.end() && references_[digest] <= count) freed += object->second.bytes;
       }
       if (!options_.keep_last && freed == 0) continue;  // dropping it would cost and free nothing
-      support::fault_point("drop");
-      if (!options_.dry_run) {
-        if (wanted_by_new_run(result->key.key)) continue;
+      before_drop();
+      if (!dry_) {
+        if (look_for_new_runs() || is_wanted(*result)) continue;
         // The record first: one whose objects are gone says nothing, objects without a record harm nobody.
         store_.forget(result->key);
         dropped_keys_.push_back(result);
@@ -498,8 +575,12 @@ class Collector {
 
   // ---- runs that begin meanwhile ------------------------------------------------------------------------------------
 
-  /// Reads runs that were not there when roots were marked; true when one of them wants this key.
-  bool wanted_by_new_run(const std::string& key) {
+  bool is_wanted(const StoredResult& result) const {
+    return new_keys_.count(result.key.key) != 0 || new_plans_.count(result.plan_key) != 0;
+  }
+
+  /// Reads runs that were not there when roots were marked. True when one of them may want anything.
+  bool look_for_new_runs() {
     const auto folder = look(store_.runs_folder());
     // A run makes its folder first and writes its plan into it a little later.
     if (folder && (folder->mtime != runs_seen_ || runs_unfinished_)) {
@@ -511,19 +592,25 @@ class Collector {
           runs_unfinished_ = true;
           continue;
         }
-        known_runs_.insert(id);
-        const RunRoots roots = roots_of_run(store_, id);
-        new_keys_.insert(roots.keys.begin(), roots.keys.end());
+        try {
+          const RunRoots roots = roots_of_run(store_, id);
+          new_keys_.insert(roots.keys.begin(), roots.keys.end());
+          new_plans_.insert(roots.plan_keys.begin(), roots.plan_keys.end());
+          known_runs_.insert(id);
+        } catch (const support::ArtifactError&) {
+          runs_unfinished_ = true;
+          return true;  // its wishes are unknown
+        }
       }
     }
-    return new_keys_.count(key) != 0;
+    return false;
   }
 
   void restore_for_new_runs() {
-    if (options_.dry_run) return;
-    wanted_by_new_run("");
+    if (dry_) return;
+    const bool all = look_for_new_runs();
     for (const StoredResult* result : dropped_keys_) {
-      if (new_keys_.count(result->key.key) == 0) continue;
+      if (!all && !is_wanted(*result)) continue;
       for (const std::string& digest : digests_of(*result)) {
         for (const Moved& moved : moved_) {
           if (moved.digest != digest || !look(moved.to)) continue;
@@ -537,7 +624,7 @@ class Collector {
         for (const std::string& name : support::list_folder(store_.root() / "trash" / day)) {
           const fs::path from = store_.root() / "trash" / day / name;
           if (name.rfind(at.filename().string() + ".tmp.", 0) != 0 || look(at)) continue;
-          const Json json = read_json(from);
+          const Json json = support::parse_json(support::read_file(from));
           if (!json.is_object() || json.value("key", "") != result->key.key) continue;
           if (::rename(from.c_str(), at.c_str()) != 0) continue;
           ++report_.restored;
@@ -557,16 +644,18 @@ class Collector {
     // Just moved there: these count only when there is no grace at all.
     const double cut = support::unix_time() - options_.grace_s;
     for (const std::string& day : support::list_folder(trash)) {
+      const auto folder = look(trash / day);
+      if (!folder || !folder->folder) continue;
       for (const std::string& name : support::list_folder(trash / day)) {
         const fs::path path = trash / day / name;
         const auto seen = look(path);
-        // A rename sets ctime: that is how long it has lain here.
-        if (!seen || seen->ctime > cut) continue;
+        // A rename sets ctime: that is how long it has lain here. Where it does not, its folder's time tells.
+        if (!seen || seen->ctime > cut || folder->mtime > cut) continue;
         const std::uint64_t bytes = measure(path).bytes;
-        if (!options_.dry_run) support::remove_tree(path);
+        if (!dry_) support::remove_tree(path);
         add({Dropped::What::kTrash, cat("trash/", day, "/", name), "", -1, bytes, 0, "its grace period has ended"});
       }
-      if (!options_.dry_run) ::rmdir((trash / day).c_str());  // only when it is empty
+      if (!dry_) ::rmdir((trash / day).c_str());  // only when it is empty
     }
   }
 
@@ -579,14 +668,14 @@ class Collector {
   const GarbageOptions& options_;
   double now_;
   GarbageReport report_;
-  Inventory inventory_;
+  std::shared_ptr<const Inventory> inventory_;
   std::map<std::string, Seen> objects_;
   std::vector<std::pair<fs::path, Seen>> stray_;
   std::unordered_map<std::string, std::size_t> references_;
   std::set<std::string> live_, known_runs_;
-  std::set<std::string> run_keys_, new_keys_, busy_plans_;
+  std::set<std::string> run_keys_, run_plans_, new_keys_, new_plans_, busy_plans_;
   std::set<std::string> named_plans_;   // by the runs that stay
-  std::vector<std::pair<std::string, std::uint64_t>> surplus_runs_;   // id, bytes
+  std::vector<Run> surplus_runs_;
   std::set<std::pair<std::string, std::int64_t>> pinned_;
   std::vector<const StoredResult*> droppable_, dropped_keys_;
   std::vector<Moved> moved_;
@@ -594,6 +683,7 @@ class Collector {
   bool runs_unfinished_ = false;
   std::uint64_t live_bytes_ = 0;
   bool may_drop_results_ = true;
+  bool dry_ = false;
 };
 
 }  // namespace
@@ -618,6 +708,10 @@ std::string_view what_name(Dropped::What what) {
   return "";
 }
 
-GarbageReport collect_garbage(Store& store, const GarbageOptions& options) { return Collector(store, options).go(); }
+GarbageReport collect_garbage(Store& store, const GarbageOptions& options) try {
+  return Collector(store, options).go();
+} catch (const fs::filesystem_error& error) {
+  throw support::IoError(error.what());
+}
 
 }  // namespace pe::pipeline

@@ -1,13 +1,21 @@
 /// @file
 /// Garbage: what a store may drop, in which order, and how that is safe while others work.
 ///
-/// Kept always: what pins name; what a run that is going on needs, or one that ended within the grace; what a lease is
-/// held for; the newest run of each pipeline (or the newest N); anything that came within the grace. What goes, goes to
-/// the trash, and the trash is emptied of what has lain there for the grace.
+/// Kept always:
 ///
-/// Order: leftovers that nothing refers to; runs beyond the newest of each pipeline, and then the logs of tasks that no
-/// kept run names; remembered plans that are old; under a size limit then rotating checkpoints of finished trainings and
-/// of those that no kept run names, then results, those first that are cheapest to make again for the space they take.
+///     results that a pin names, and anything younger than the grace
+///     results of live runs, of runs within the grace, and of tasks with a lease
+///     results of the newest N complete runs of each pipeline (N is 1 without --keep-last), and of later runs
+///
+/// Runs with another scale, axis or --set are counted apart. A run that found everything there counts (uses.h).
+/// Everything else goes to the trash, and leaves it after the grace.
+///
+/// A folder or a file that tells of results and cannot be read is an error, and then nothing is dropped.
+///
+/// Order: leftovers that nothing refers to; runs beyond the newest of each pipeline that protect nothing, and then the
+/// logs of tasks that no kept run names; remembered plans that are old; under a size limit then rotating checkpoints of
+/// finished trainings and of those that no kept run names, then results, those first that are cheapest to make again
+/// for the space they take.
 ///
 /// Beside a run: an object that is published again while this is at work is made young by publishing and stays. Before
 /// every drop the runs are looked at again, and what one that began meanwhile needs is brought back from the trash.
@@ -25,8 +33,8 @@ namespace pe::pipeline {
 struct GarbageOptions {
   double grace_s = 24 * 3600;
   std::optional<std::uint64_t> max_bytes;  ///< drop results until objects and work folders fit
-  std::optional<std::size_t> keep_last;    ///< drop results that none of the newest N runs of a pipeline used
-  std::size_t keep_runs = 50;              ///< folders of runs kept of each pipeline; at least keep_last
+  std::optional<std::size_t> keep_last;    ///< drop results that were used before the newest N complete runs only
+  std::size_t keep_runs = 50;  ///< folders of runs kept of each pipeline, besides those that protect results
   std::size_t keep_memos = 200;            ///< remembered plans (a dropped one costs reading everything once)
   bool by_age = false;                     ///< oldest first, instead of cheapest to make again
   bool dry_run = false;
@@ -58,7 +66,7 @@ struct GarbageReport {
   std::vector<std::string> notes;  ///< why something was left alone
 };
 
-/// @throws IoError
+/// @throws IoError; when something cannot be read, before anything was dropped
 GarbageReport collect_garbage(Store& store, const GarbageOptions& options);
 
 }  // namespace pe::pipeline
