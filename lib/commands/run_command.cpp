@@ -21,6 +21,7 @@
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
+#include "pipeline/upkeep/uses.h"
 #include "support/error.h"
 #include "support/process.h"
 #include "support/text.h"
@@ -99,6 +100,16 @@ void tell_timeline(const cli::CommandLine& line, const Store& store, const std::
   }
 }
 
+/// So that `gc` counts a run with nothing to do. The results are there whether it can be noted or not.
+void note_use(const Store& store, const pipeline::Graph& graph, const pipeline::Plan& plan,
+              const std::vector<std::string>& selectors) {
+  try {
+    pipeline::note_use(store.root(), graph, plan, selectors);
+  } catch (const support::IoError& error) {
+    say(cat("pe-pipeline: warning: `gc` will not know of this run: ", error.diagnostics().front().message, "\n"));
+  }
+}
+
 /// Everything before the selection, for the command that runs one task alone.
 std::vector<std::string> command_prefix(const cli::CommandLine& line) {
   std::vector<std::string> words = {line.given.at(0), "run", line.words.at(0)};
@@ -136,7 +147,9 @@ int run_command(const cli::CommandLine& line) {
         return true;
       };
       if (pipeline::view_stands(root / "out", std::string(memo->pipeline_name()), &reports) && present()) {
-        print_nothing_to_do(line, std::string(memo->pipeline_name()), memo->task_count(), reports, since(started));
+        const std::string name(memo->pipeline_name());
+        pipeline::renew_use(store_folder, name, root, pipeline::variant_of(options));
+        print_nothing_to_do(line, name, memo->task_count(), reports, since(started));
         return pipeline::kRunDone;
       }
     }
@@ -160,26 +173,13 @@ int run_command(const cli::CommandLine& line) {
   pipeline::Plan plan = pipeline::make_plan(graph, reader, plan_options);
   print_warnings(store);
   if (plan.nothing_to_do()) {
-    std::vector<pipeline::ViewItem> items;
-    std::size_t needed = 0;
-    for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-      const pipeline::PlannedTask& task = plan.tasks[i];
-      if (task.state == pipeline::TaskState::kNotNeeded) continue;
-      ++needed;
-      if (task.result) {
-        for (const auto& output : task.result->outputs) items.push_back({i, "", output});
-      }
-      for (const auto& snapshot : task.snapshots) {
-        if (!snapshot.result) continue;
-        for (const auto& output : snapshot.result->outputs) items.push_back({i, snapshot.label, output});
-      }
-    }
-    for (const std::string& text : pipeline::write_view(graph, store, items, root / "out"))
-      say(cat("pe-pipeline: warning: ", text, "\n"));
-    const auto reports = pipeline::write_reports(graph, store, items, root / "reports", pipeline::new_run_id());
-    if (selectors.empty()) pipeline::write_view_mark(graph, root / "out", reports);
+    const pipeline::Shown shown =
+        pipeline::show_all(graph, plan, store, root, pipeline::new_run_id(), selectors.empty());
+    for (const std::string& text : shown.odd) say(cat("pe-pipeline: warning: ", text, "\n"));
     remember(plan);
-    print_nothing_to_do(line, graph.name, needed, reports, since(started));
+    note_use(store, graph, plan, selectors);
+    const std::size_t needed = plan.tasks.size() - plan.count(pipeline::TaskState::kNotNeeded);
+    print_nothing_to_do(line, graph.name, needed, shown.reports, since(started));
     return pipeline::kRunDone;
   }
 

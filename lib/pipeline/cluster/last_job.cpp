@@ -26,22 +26,6 @@ using support::cat;
 
 namespace {
 
-std::vector<ViewItem> items_of(const Graph& graph, const Plan& plan) {
-  std::vector<ViewItem> items;
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
-    const PlannedTask& task = plan.tasks[i];
-    if (task.state == TaskState::kNotNeeded) continue;
-    if (task.present && task.result) {
-      for (const OutputRecord& output : task.result->outputs) items.push_back({i, "", output});
-    }
-    for (const PlannedSnapshot& snapshot : task.snapshots) {
-      if (!snapshot.present) continue;
-      for (const OutputRecord& output : snapshot.result->outputs) items.push_back({i, snapshot.label, output});
-    }
-  }
-  return items;
-}
-
 class GoingOn {
  public:
   GoingOn(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job)
@@ -156,10 +140,9 @@ class GoingOn {
     summary.interrupted = open;
     summary.exit_code = summary.failed > 0 ? kRunFailed : summary.blocked + open > 0 ? kRunIncomplete : kRunDone;
     summary.wall_s = support::unix_time() - status_.started;
-    const std::vector<ViewItem> items = items_of(graph_, plan_);
-    const fs::path root = graph_.root;
-    report_.warnings = write_view(graph_, store_, items, root / "out");
-    summary.reports = write_reports(graph_, store_, items, root / "reports", run_);
+    Shown shown = show_all(graph_, plan_, store_, graph_.root, run_, false);
+    report_.warnings = std::move(shown.odd);
+    summary.reports = std::move(shown.reports);
     support::write_file_atomically(
         folder_ / "summary.json",
         to_json(graph_, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n", store_.durable());

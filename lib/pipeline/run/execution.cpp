@@ -394,7 +394,7 @@ RunSummary Execution::end() {
     if (phase == TaskPhase::kBlocked && run_.states->is_own(i)) ++summary.blocked;
     if (is_unfinished(phase) || phase == TaskPhase::kInterrupted) ++unfinished;
   }
-  if (names_ && summary.store_error.empty()) run_.store_changes([&] { names_->show_all(); });
+  if (names_ && summary.store_error.empty()) names_->show_all();
   if (run_.stop_level == 2)
     summary.exit_code = kRunInterrupted;
   else if (!summary.store_error.empty())

@@ -1,10 +1,9 @@
 /// @file
-/// Keeps out/ and reports/ (view.h) up to date while a run goes on: a result has its name as soon as it is there.
+/// Keeps out/ and reports/ (view.h) up to date during a run: a result has its name as soon as it is in the store, and
+/// `latest` turns at the end of the run. Names decide nothing: a failure is a warning.
 #pragma once
 
 #include <cstddef>
-#include <string>
-#include <vector>
 
 #include "pipeline/run/run_context.h"
 #include "pipeline/run/view.h"
@@ -22,8 +21,7 @@ class FriendlyNames {
  private:
   RunContext& run_;
   View view_;
-  std::vector<ViewItem> reports_;     // that are there
-  std::size_t expected_reports_ = 0;  // of the tasks that the run is about
+  Reports reports_;
 };
 
 }  // namespace pe::pipeline

@@ -1,17 +1,17 @@
 #include "pipeline/run/view.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <map>
-#include <set>
 #include <utility>
 
 #include "artifact/collection.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
+#include "support/hash.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -20,28 +20,96 @@ namespace pe::pipeline {
 namespace {
 
 using support::cat;
+using support::quote;
 
 constexpr const char* kMark = ".view.json";
 constexpr const char* kSourceNote = ".contents.json";
+constexpr std::size_t kLongestName = 200;  // bytes; the system takes 255, and endings are to come
+constexpr std::uint64_t kLongestMark = 64u << 20;
 
-/// Takes away what stands at a name: moved aside in one step first, so that two who clear it do not meet in it.
-void clear(const fs::path& at) {
-  const fs::path aside = support::unique_sibling(at);
-  if (::rename(at.c_str(), aside.c_str()) == 0)
-    support::remove_tree(aside);
-  else if (errno != ENOENT)
+bool is_link(const fs::path& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode);
+}
+
+/// Whether a folder holds links alone, and folders of links.
+bool holds_only_links(const fs::path& folder) {
+  for (const std::string& name : support::list_folder(folder)) {
+    struct stat status {};
+    if (::lstat((folder / name).c_str(), &status) != 0) return false;
+    if (S_ISDIR(status.st_mode) ? !holds_only_links(folder / name) : !S_ISLNK(status.st_mode)) return false;
+  }
+  return true;
+}
+
+/// A collection as `materialise` lays it out, and nothing else.
+bool is_shown_collection(const fs::path& at) {
+  struct stat status {};
+  return ::lstat(at.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && is_link(at / artifact::kManifestName) &&
+         holds_only_links(at);
+}
+
+/// A new name in the folder of `at`, short also where the name of `at` is long.
+fs::path fresh_name(const fs::path& at) { return support::unique_sibling(at.parent_path() / ".new"); }
+
+/// Frees a name, in one step. A link goes. A file or folder of the user is moved to NAME.old-<run id>; `odd` says so.
+void clear(const fs::path& at, const std::string& run_id, std::vector<std::string>& odd) {
+  if (is_link(at)) {
+    if (::unlink(at.c_str()) != 0 && errno != ENOENT) support::throw_errno("replace", at.string(), true);
+    return;
+  }
+  const bool ours = is_shown_collection(at);
+  fs::path aside = fresh_name(at);
+  if (!ours) {
+    aside = cat(at.string(), ".old-", run_id);
+    for (int n = 2; support::is_there(aside); ++n) aside = cat(at.string(), ".old-", run_id, ".", n);
+  }
+  if (::rename(at.c_str(), aside.c_str()) != 0) {
+    if (errno == ENOENT) return;
     support::throw_errno("replace", at.string(), true);
+  }
+  if (ours)
+    support::remove_tree(aside);
+  else
+    odd.push_back(cat(quote(at.string()), " was not made by pe-pipeline; it is now ", quote(aside.string())));
 }
 
 /// Makes `at` a link to `target`, in one step; a link that is right stays.
-void set_link(const fs::path& target, const fs::path& at) {
+void set_link(const fs::path& target, const fs::path& at, const std::string& run_id, std::vector<std::string>& odd) {
   if (::symlink(target.c_str(), at.c_str()) == 0) return;
   std::error_code error;
   if (errno == EEXIST && fs::read_symlink(at, error) == target && !error) return;
-  const fs::path fresh = support::unique_sibling(at);
+  const fs::path fresh = fresh_name(at);
   if (::symlink(target.c_str(), fresh.c_str()) != 0) support::throw_errno("create link", at.string(), true);
-  if (fs::is_directory(fs::symlink_status(at, error))) clear(at);
+  if (!is_link(at)) clear(at, run_id, odd);
   support::rename_durably(fresh, at, false);
+}
+
+/// A folder of links to the members. It is made under another name and swapped in, so no reader sees half of it.
+void set_collection(const Store& store, const OutputRecord& output, const fs::path& at, const std::string& run_id,
+                    std::vector<std::string>& odd) {
+  std::error_code error;
+  const fs::path manifest = store.object_path(output.object);
+  if (fs::read_symlink(at / artifact::kManifestName, error) == manifest && !error) return;
+  const fs::path fresh = fresh_name(at);
+  store.materialise(output, fresh);
+  for (int tries = 0;; ++tries) {
+    clear(at, run_id, odd);
+    if (::rename(fresh.c_str(), at.c_str()) == 0) return;
+    // Another run put one there in between: the last one stays.
+    if ((errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) || tries == 8)
+      support::throw_errno("create", at.string(), true);
+  }
+}
+
+/// A name that files can have, with `ending`.
+std::string file_name_of(std::string name, const std::string& ending) {
+  name += ending;
+  if (name.size() <= kLongestName) return name;
+  const std::string digest = support::sha256_hex(name).substr(0, 12);
+  std::size_t length = kLongestName - digest.size() - ending.size() - 1;
+  while (length > 0 && (static_cast<unsigned char>(name[length]) & 0xc0) == 0x80) --length;  // within a character
+  return cat(name.substr(0, length), "-", digest, ending);
 }
 
 std::string name_of(const Task& task, const std::string& snapshot) {
@@ -52,31 +120,52 @@ std::string name_of(const Task& task, const std::string& snapshot) {
   return name;
 }
 
-/// A folder of links to the members; made aside and swapped in, so nobody sees half of it.
-void set_collection(const Store& store, const OutputRecord& output, const fs::path& at) {
-  std::error_code error;
-  const fs::path manifest = store.object_path(output.object);
-  if (fs::read_symlink(at / artifact::kManifestName, error) == manifest && !error) return;
-  const fs::path fresh = support::unique_sibling(at);
-  store.materialise(output, fresh);
-  for (int tries = 0;; ++tries) {
-    clear(at);
-    if (::rename(fresh.c_str(), at.c_str()) == 0) return;
-    // Another run put one there in between: the last one stays.
-    if ((errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) || tries == 8)
-      support::throw_errno("create", at.string(), true);
+bool has_ending(const std::string& name) { return name.size() > 3 && name.ends_with(".h5"); }
+
+/// The folders below one with the times of their last change: a link that goes, or is replaced, moves its folder's
+/// time. The topmost is left out, since the mark itself is written there.
+void add_folders(const fs::path& folder, const fs::path& name, Json& folders) {
+  for (const std::string& entry : support::list_folder(folder)) {
+    struct stat status {};
+    if (::lstat((folder / entry).c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) continue;
+    folders[(name / entry).string()] = support::stamp_of(folder / entry).mtime_ns;
+    add_folders(folder / entry, name / entry, folders);
   }
 }
 
-fs::path file_of(const Task& task, const std::string& name, bool collection) {
-  const bool plain = collection || (name.size() > 3 && name.compare(name.size() - 3, 3, ".h5") == 0);
-  return fs::path(task.label) / (plain ? name : name + ".h5");
+std::map<std::string, std::string> read_note(const fs::path& note) {
+  std::map<std::string, std::string> contents;
+  if (::access(note.c_str(), R_OK) != 0) return contents;
+  const Json json = support::parse_json(support::read_file(note));
+  if (!json.is_object()) return contents;
+  for (const auto& [place, content] : json.items()) {
+    if (content.is_string()) contents[place] = content;
+  }
+  return contents;
 }
 
 }  // namespace
 
-View::View(const Graph& graph, const Store& store, fs::path outputs)
-    : graph_(graph), store_(store), outputs_(std::move(outputs)) {
+std::vector<ViewItem> items_of(const Graph& graph, const Plan& plan) {
+  std::vector<ViewItem> items;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    const PlannedTask& task = plan.tasks[i];
+    if (task.state == TaskState::kNotNeeded) continue;
+    if (task.present && task.result) {
+      for (const OutputRecord& output : task.result->outputs) items.push_back({i, "", output});
+    }
+    for (const PlannedSnapshot& snapshot : task.snapshots) {
+      if (!snapshot.present) continue;
+      for (const OutputRecord& output : snapshot.result->outputs) items.push_back({i, snapshot.label, output});
+    }
+  }
+  return items;
+}
+
+// ---- out/ -----------------------------------------------------------------------------------------------------------
+
+View::View(const Graph& graph, const Store& store, fs::path outputs, std::string run_id)
+    : graph_(graph), store_(store), outputs_(std::move(outputs) / graph.name), run_id_(std::move(run_id)) {
   for (const Task& task : graph.tasks) {
     for (const auto& [role, name] : task.output_names) {
       const OutputDescription* output = task.stage->find_output(role);
@@ -93,7 +182,9 @@ fs::path View::given_path(const Task& task, const std::string& role, const std::
                           bool collection) const {
   const auto given = task.output_names.find(role);
   if (given == task.output_names.end()) return {};
-  return file_of(task, given->second + (snapshot.empty() ? "" : "@" + snapshot), collection);
+  std::string name = given->second + (snapshot.empty() ? "" : "@" + snapshot);
+  if (!collection && !has_ending(name)) name += ".h5";
+  return fs::path(task.label) / name;
 }
 
 void View::show(const ViewItem& item) {
@@ -107,107 +198,179 @@ void View::show(const ViewItem& item) {
     if (!why.empty()) {
       at.clear();
       const std::string text =
-          cat("outputs of ", task.label, ": ", support::quote(name), " ", why, "; out/ shows the long names");
+          cat("outputs of ", task.label, ": ", quote(name), " ", why, "; out/ shows the long names");
       if (told_.insert(text).second) odd_.push_back(text);
     }
   }
   if (at.empty()) {
     std::string name = name_of(task, item.snapshot);
     if (task.stage->outputs.size() > 1) name += "." + item.output.role;
-    at = file_of(task, name, item.output.collection);
+    at = fs::path(task.label) / file_name_of(name, item.output.collection || has_ending(name) ? "" : ".h5");
   }
-  at = outputs_ / graph_.name / at;
+  at = outputs_ / at;
   if (folders_.insert(at.parent_path()).second) support::make_folders(at.parent_path());
-  if (item.output.collection)
-    set_collection(store_, item.output, at);
-  else
-    set_link(store_.object_path(item.output.object), at);
+  if (!item.output.collection) return set_link(store_.object_path(item.output.object), at, run_id_, odd_);
+  try {
+    set_collection(store_, item.output, at, run_id_, odd_);
+  } catch (const support::ArtifactError& error) {  // its manifest is damaged
+    throw support::IoError(error.diagnostics().front().message);
+  }
 }
 
 std::vector<std::string> View::take_odd() { return std::exchange(odd_, {}); }
 
-std::vector<std::string> write_view(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
-                                    const fs::path& outputs) {
-  View view(graph, store, outputs);
-  for (const ViewItem& item : items) view.show(item);
-  return view.take_odd();
-}
-
-std::vector<std::string> write_reports(const Graph& graph, const Store& store, const std::vector<ViewItem>& items,
-                                       const fs::path& reports, const std::string& run_id, std::size_t expected) {
-  std::vector<const ViewItem*> found;
-  for (const ViewItem& item : items) {
-    if (item.output.kind == "report") found.push_back(&item);
-  }
-  if (found.empty()) return {};
-  const fs::path base = reports / graph.name;
-  const fs::path latest = base / "latest";
-  Json contents = Json::object();
-  const auto place = [&](const ViewItem& item) {
-    std::string name = graph.tasks[item.task].label;
-    if (!graph.tasks[item.task].axes.empty()) name += "," + name_of(graph.tasks[item.task], item.snapshot);
-    if (graph.tasks[item.task].stage->outputs.size() > 1) name += "." + item.output.role;
-    return std::max(expected, found.size()) == 1 ? fs::path() : fs::path(name);
-  };
-  for (const ViewItem* item : found) contents[place(*item).string()] = item->output.content;
-
-  std::error_code error;
-  bool same = false;
-  if (fs::exists(latest / kSourceNote, error)) {
-    same = support::parse_json(support::read_file(latest / kSourceNote)) == contents;
-  }
-  if (!same) {
-    const fs::path folder = base / run_id;
-    const fs::path fresh = support::unique_sibling(folder);
-    for (const ViewItem* item : found) {
-      const fs::path to = fresh / place(*item);
-      support::make_folders(to);
-      const fs::path manifest_path = store.object_path(item->output.object);
-      const auto manifest = artifact::Manifest::parse(support::read_file(manifest_path), manifest_path.string());
-      for (const artifact::Member& member : manifest.members) {
-        const fs::path at = to / member.name;
-        support::make_folders(at.parent_path());
-        fs::copy_file(store.object_path(member.file_digest), at, fs::copy_options::overwrite_existing, error);
-        if (error) throw support::IoError(cat("cannot write '", at.string(), "': ", error.message()));
-        fs::permissions(at, fs::perms::owner_write, fs::perm_options::add, error);
-      }
-      support::write_file_atomically(to / artifact::kManifestName, support::read_file(manifest_path), false);
-    }
-    support::write_file_atomically(fresh / kSourceNote, contents.dump(1) + "\n", false);
-    support::remove_tree(folder);
-    support::rename_durably(fresh, folder, false);
-    set_link(run_id, latest);
-  }
-  const fs::path target = fs::read_symlink(latest, error);
-  const fs::path shown = error ? latest : base / target;
-  std::vector<std::string> folders;
-  for (const ViewItem* item : found) {
-    const fs::path at = shown / place(*item);
-    folders.push_back((at.has_filename() ? at : at.parent_path()).string());
-  }
-  return folders;
-}
-
-void write_view_mark(const Graph& graph, const fs::path& outputs, const std::vector<std::string>& reports) {
-  support::make_folders(outputs / graph.name);
-  support::write_file_atomically(outputs / graph.name / kMark, Json{{"reports", reports}}.dump() + "\n", false);
+void View::write_mark(const std::vector<std::string>& reports) const {
+  support::make_folders(outputs_);
+  Json folders = Json::object();
+  add_folders(outputs_, "", folders);
+  const Json mark{{"reports", reports}, {"folders", std::move(folders)}};
+  support::write_file_atomically(outputs_ / kMark, mark.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n",
+                                 false);
 }
 
 bool view_stands(const fs::path& outputs, const std::string& pipeline, std::vector<std::string>* reports) {
-  const fs::path mark = outputs / pipeline / kMark;
-  if (::access(mark.c_str(), R_OK) != 0) return false;
-  const Json json = support::parse_json(support::read_file(mark, 1 << 20));
-  if (!json.is_object() || !json.contains("reports") || !json["reports"].is_array()) return false;
-  for (const Json& report : json["reports"]) {
+  const fs::path folder = outputs / pipeline;
+  if (::access((folder / kMark).c_str(), R_OK) != 0) return false;
+  const Json mark = support::parse_json(support::read_file(folder / kMark, kLongestMark));
+  if (!mark.is_object() || !mark.contains("reports") || !mark["reports"].is_array()) return false;
+  if (!mark.contains("folders") || !mark["folders"].is_object()) return false;
+  for (const auto& [name, changed] : mark["folders"].items()) {
+    if (support::stamp_of(folder / name).mtime_ns != changed) return false;
+  }
+  for (const Json& report : mark["reports"]) {
     if (!report.is_string() || ::access(report.get_ref<const std::string&>().c_str(), F_OK) != 0) return false;
     if (reports) reports->push_back(report);
   }
   return true;
 }
 
+// ---- reports/ -------------------------------------------------------------------------------------------------------
+
+Reports::Reports(const Graph& graph, const Store& store, const fs::path& reports, std::string run_id,
+                 std::size_t expected)
+    : graph_(graph), store_(store), base_(reports / graph.name), run_id_(std::move(run_id)), expected_(expected) {
+  try {
+    latest_ = read_note(base_ / "latest" / kSourceNote);
+  } catch (const support::IoError&) {
+    // Then it shows nothing that is known, and is made again.
+  }
+}
+
+/// Empty for the only one.
+std::string Reports::place_of(const ViewItem& item) const {
+  if (expected_ <= 1) return {};
+  const Task& task = graph_.tasks[item.task];
+  std::string name = task.label;
+  if (!task.axes.empty()) name += "," + name_of(task, item.snapshot);
+  if (task.stage->outputs.size() > 1) name += "." + item.output.role;
+  return file_name_of(name, "");
+}
+
+void Reports::add(const ViewItem& item) {
+  const std::string place = place_of(item);
+  const auto before = added_.find(place);
+  const bool copied = copied_.count(place) != 0 && before->second.output.content == item.output.content;
+  added_.insert_or_assign(place, item);
+  const auto shown = latest_.find(place);
+  const bool in_latest = shown != latest_.end() && shown->second == item.output.content;
+  if (!copied && !in_latest) copy(place, item.output.object);
+}
+
+void Reports::copy(const std::string& place, const std::string& manifest_digest) {
+  const fs::path to = place.empty() ? base_ / run_id_ : base_ / run_id_ / place;
+  support::make_folders(to.parent_path());
+  const fs::path fresh = fresh_name(to);
+  try {
+    support::make_folders(fresh);
+    const fs::path manifest_path = store_.object_path(manifest_digest);
+    const auto manifest = artifact::Manifest::parse(support::read_file(manifest_path), manifest_path.string());
+    for (const artifact::Member& member : manifest.members) {
+      const fs::path at = fresh / member.name;
+      if (at.parent_path() != fresh) support::make_folders(at.parent_path());
+      store_.export_object(member.file_digest, at);
+    }
+    store_.export_object(manifest_digest, fresh / artifact::kManifestName);
+    if (copied_.count(place) != 0)
+      support::remove_tree(to);
+    else
+      clear(to, run_id_, odd_);
+    support::rename_durably(fresh, to, false);
+  } catch (const support::ArtifactError& error) {
+    support::remove_tree(fresh);
+    throw support::IoError(error.diagnostics().front().message);
+  } catch (...) {
+    support::remove_tree(fresh);
+    throw;
+  }
+  copied_.insert(place);
+}
+
+std::vector<std::string> Reports::finish() {
+  if (added_.empty()) return {};
+  std::map<std::string, std::string> contents;
+  for (const auto& [place, item] : added_) contents[place] = item.output.content;
+  fs::path shown = base_ / run_id_;
+  if (contents == latest_) {
+    std::error_code error;
+    const fs::path target = fs::read_symlink(base_ / "latest", error);
+    shown = error ? base_ / "latest" : base_ / target;
+    if (!copied_.empty()) support::remove_tree(base_ / run_id_);
+  } else {
+    for (const auto& [place, item] : added_) {
+      if (copied_.count(place) == 0) copy(place, item.output.object);
+    }
+    support::write_file_atomically(shown / kSourceNote, Json(contents).dump(1) + "\n", false);
+    set_link(run_id_, base_ / "latest", run_id_, odd_);
+  }
+  std::vector<std::string> folders;
+  for (const auto& [place, item] : added_) folders.push_back((place.empty() ? shown : shown / place).string());
+  return folders;
+}
+
+std::vector<std::string> Reports::take_odd() { return std::exchange(odd_, {}); }
+
+std::size_t count_reports(const Graph& graph, const Plan& plan) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+    if (plan.tasks[i].state == TaskState::kNotNeeded) continue;
+    const auto& outputs = graph.tasks[i].stage->outputs;
+    count +=
+        static_cast<std::size_t>(std::count_if(outputs.begin(), outputs.end(), [](const OutputDescription& output) {
+          return output.kind == artifact::Kind::kReport;
+        }));
+  }
+  return count;
+}
+
+Shown show_all(const Graph& graph, const Plan& plan, const Store& store, const fs::path& root,
+               const std::string& run_id, bool whole) {
+  Shown shown;
+  bool failed = false;
+  const auto attempt = [&](const auto& body) {
+    try {
+      body();
+    } catch (const support::IoError& error) {
+      if (!std::exchange(failed, true))
+        shown.odd.push_back(
+            cat("not everything has its name in out/ and reports/: ", error.diagnostics().front().message));
+    }
+  };
+  View view(graph, store, root / "out", run_id);
+  Reports reports(graph, store, root / "reports", run_id, count_reports(graph, plan));
+  for (const ViewItem& item : items_of(graph, plan)) {
+    attempt([&] { view.show(item); });
+    if (item.output.kind == "report") attempt([&] { reports.add(item); });
+  }
+  attempt([&] { shown.reports = reports.finish(); });
+  if (whole && !failed) attempt([&] { view.write_mark(shown.reports); });
+  for (const auto& odd : {view.take_odd(), reports.take_odd()})
+    shown.odd.insert(shown.odd.end(), odd.begin(), odd.end());
+  return shown;
+}
+
 fs::path front_page(const fs::path& report) {
   for (const char* name : {"report.html", "index.html", "report.md"}) {
-    if (fs::exists(report / name)) return report / name;
+    if (::access((report / name).c_str(), F_OK) == 0) return report / name;
   }
   return report;
 }
