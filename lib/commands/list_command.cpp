@@ -3,6 +3,7 @@
 
 #include "commands/commands.h"
 #include "commands/encodings_command.h"
+#include "commands/run_choice.h"
 #include "commands/session.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/selection.h"
@@ -59,7 +60,9 @@ int list_runs(cli::CommandLine line) {
   json["runs"] = Json::array();
   std::vector<std::vector<std::string>> rows;
   for (const std::string& run : store.runs()) {
-    const auto status = pipeline::read_run(store, run);
+    const auto read = read_or_say(store, run);
+    if (!read) continue;
+    const pipeline::RunStatus& status = *read;
     json["runs"].push_back({{"run", run},
                             {"pipeline", status.pipeline},
                             {"state", status.state},

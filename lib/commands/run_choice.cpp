@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "commands/session.h"
 #include "support/error.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -47,6 +48,15 @@ std::string take_run(const pipeline::Store& store, const cli::CommandLine& line)
                       "one run at a time, or a pipeline file (ending in .yml) and a run");
   }
   return pick_run(store, line.run.empty() && !line.words.empty() ? line.words.front() : line.run);
+}
+
+std::optional<pipeline::RunStatus> read_or_say(const pipeline::Store& store, const std::string& run) {
+  try {
+    return pipeline::read_run(store, run);
+  } catch (const support::ArtifactError& error) {
+    say(cat("pe-pipeline: warning: run ", run, " is left out: ", error.diagnostics().front().message, "\n"));
+    return std::nullopt;
+  }
 }
 
 }  // namespace pe::commands

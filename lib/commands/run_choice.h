@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/command_line.h"
+#include "pipeline/run/run_status.h"
 #include "pipeline/store/store.h"
 
 namespace pe::commands {
@@ -19,5 +20,8 @@ std::string pick_run(const pipeline::Store& store, const std::string& wanted);
 
 /// --run, else the word that stands where a run may, else the newest. Nothing else may stand there.
 std::string take_run(const pipeline::Store& store, const cli::CommandLine& line);
+
+/// The state of one of several runs. Nothing when its plan is damaged, which is said: the others are as good as ever.
+std::optional<pipeline::RunStatus> read_or_say(const pipeline::Store& store, const std::string& run);
 
 }  // namespace pe::commands

@@ -246,7 +246,9 @@ int logs_command(const cli::CommandLine& given) {
   std::vector<std::string> known, ids;
   std::string run_id;
   for (const std::string& run : runs) {
-    const RunStatus status = pipeline::read_run(store, run);
+    const std::optional<RunStatus> read = line.run.empty() ? read_or_say(store, run) : pipeline::read_run(store, run);
+    if (!read) continue;
+    const RunStatus& status = *read;
     std::optional<pipeline::Submission> submission;
     for (const TaskStatus& task : status.tasks) {
       const auto name = pipeline::parse_task_id(task.id);

@@ -9,6 +9,7 @@
 #include "commands/commands.h"
 #include "commands/diff_text.h"
 #include "commands/session.h"
+#include "commands/stop_signals.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/local_runner.h"
 #include "pipeline/upkeep/verify.h"
@@ -126,6 +127,8 @@ int verify_command(const cli::CommandLine& line) {
   how.keep = line.keep;
   how.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));
   how.gpus = capacity_of(line).gpus;
+  how.stop = StopSignals::level;
+  bool stopped = false;
   const auto show = [&](const std::string& text) {
     if (!line.json) print(text);
   };
@@ -163,6 +166,7 @@ int verify_command(const cli::CommandLine& line) {
       records.push_back(*std::move(record));
     }
     if (!line.rerun || broken || records.empty()) continue;
+    const StopSignals signals;
     const Rerun rerun = pipeline::run_again(store, inventory, catalog, runner, records, how);
     ++(rerun.outcome == Rerun::Outcome::kSame      ? tally.same
        : rerun.outcome == Rerun::Outcome::kDiffers ? tally.differs
@@ -171,6 +175,8 @@ int verify_command(const cli::CommandLine& line) {
     json["results"].back()["rerun"] = json_of(rerun);
     show(text_of(rerun, names_of(inventory, group), style));
     std::fflush(stdout);
+    stopped = StopSignals::level() > 0;
+    if (stopped) break;
   }
   for (const auto& key : inventory.unreadable) {
     ++tally.broken;
@@ -215,7 +221,7 @@ int verify_command(const cli::CommandLine& line) {
     print(out);
   }
   if (tally.broken > 0 || tally.differs > 0 || tally.failed > 0) return pipeline::kRunMismatch;
-  return tally.cannot > 0 ? pipeline::kRunIncomplete : pipeline::kRunDone;
+  return tally.cannot > 0 || stopped ? pipeline::kRunIncomplete : pipeline::kRunDone;
 }
 
 }  // namespace pe::commands

@@ -257,6 +257,35 @@ std::int64_t cpus_of(const Record& record) {
   return cpus.is_number_integer() ? cpus.get<std::int64_t>() : 1;
 }
 
+double wall_s_of(const Record& record) {
+  const Json wall = record.occasion.is_object() ? record.occasion.value("wall_s", Json()) : Json();
+  return wall.is_number() ? wall.get<double>() : 0.0;
+}
+
+/// Starts a stage and waits for its exit; asks it to stop, and kills it after the grace, when the user wants that or
+/// its time is over. `why` says then which.
+RunnerEvent run_to_its_end(Runner& runner, const Launch& launch, const RerunOptions& options, double limit_s,
+                           std::string& why) {
+  limit_s = std::max(limit_s, options.patience_s);
+  runner.start(launch);
+  const double began = runner.now();
+  double asked = -1;
+  while (true) {
+    for (const RunnerEvent& event : runner.wait(0.25)) {
+      if (event.kind == RunnerEvent::Kind::kExit && event.ticket == launch.ticket) return event;
+    }
+    const double now = runner.now();
+    const int level = options.stop ? options.stop() : 0;
+    if (asked < 0 && (level > 0 || now - began > limit_s)) {
+      asked = now;
+      why = level > 0 ? std::string("it was interrupted")
+                      : cat("it was stopped after ", support::short_duration(limit_s), ", far more than it took then");
+      runner.signal(launch.ticket, SIGTERM);
+    }
+    if (asked >= 0 && (level > 1 || now - asked > options.grace_s)) runner.signal(launch.ticket, SIGKILL);
+  }
+}
+
 std::string snapshot_label(const Record& record) { return cat("step-", record.key.step); }
 
 /// task.json without a checkpoint policy or anything to resume: it is to be made from nothing.
@@ -356,19 +385,16 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
     }
     if (cuda && options.gpus.empty()) throw Cannot{"it was made on a GPU, and none is available here (--gpus)"};
     launch.environment = stage_environment(cuda ? options.gpus : std::vector<std::string>(), stage->name);
-    runner.start(launch);
-    for (bool over = false; !over;) {
-      for (const RunnerEvent& event : runner.wait(1.0)) {
-        if (event.kind != RunnerEvent::Kind::kExit || event.ticket != launch.ticket) continue;
-        over = true;
-        rerun.wall_s = event.wall_s;
-        const bool diverged = record.status == ResultStatus::kDiverged;
-        if (event.code != (diverged ? support::kExitDiverged : support::kExitDone)) {
-          rerun.outcome = Rerun::Outcome::kFailed;
-          rerun.why = event.signal != 0 ? cat("signal ", event.signal, " ended it") : cat("it ended with ", event.code);
-          if (const std::string line = last_line(launch.log); !line.empty()) rerun.why += cat(": ", line);
-        }
-      }
+    const RunnerEvent exit = run_to_its_end(runner, launch, options, 10 * wall_s_of(record), rerun.why);
+    rerun.wall_s = exit.wall_s;
+    const bool diverged = record.status == ResultStatus::kDiverged;
+    if (!rerun.why.empty()) {
+      if (options.stop && options.stop() > 0) throw Cannot{rerun.why};
+      rerun.outcome = Rerun::Outcome::kFailed;
+    } else if (exit.code != (diverged ? support::kExitDiverged : support::kExitDone)) {
+      rerun.outcome = Rerun::Outcome::kFailed;
+      rerun.why = exit.signal != 0 ? cat("signal ", exit.signal, " ended it") : cat("it ended with ", exit.code);
+      if (const std::string line = last_line(launch.log); !line.empty()) rerun.why += cat(": ", line);
     }
     if (rerun.outcome != Rerun::Outcome::kFailed) {
       rerun.outcome = Rerun::Outcome::kSame;

@@ -12,6 +12,7 @@
 
 #include "artifact/diff.h"
 #include "pipeline/file/stage_description.h"
+#include "pipeline/run/run.h"
 #include "pipeline/run/runner.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/store.h"
@@ -88,10 +89,14 @@ struct RerunOptions {
   bool keep = false;              ///< keep the scratch folder of results that came out the same, too
   std::vector<std::string> gpus;  ///< for results whose compute.device is cuda
   std::uint64_t ulp = 0;          ///< for the comparison that is printed; the verdict is by digest
+  /// A stage is stopped that takes longer than this and than ten times what it took then.
+  double patience_s = 600;
+  double grace_s = 120;  ///< how long it may take to stop before it is killed
+  StopFunction stop;     ///< asked while a stage runs, as `run` asks
 };
 
 /// Runs the task of these records once more in scratch and compares contents. Several records are snapshots of one
-/// trajectory, by step. The stage is asked to write exactly these.
+/// trajectory, by step. The stage is asked to write exactly these. No process of it is left when this returns.
 Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& catalog, Runner& runner,
                 const std::vector<Record>& records, const RerunOptions& options);
 

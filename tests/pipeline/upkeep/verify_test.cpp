@@ -7,9 +7,10 @@
 #include <algorithm>
 #include <set>
 
+#include "pipeline/run/local_runner.h"
+#include "pipeline/run/run_fixture.h"
 #include "pipeline/store/migrate.h"
 #include "pipeline/upkeep/transfer.h"
-#include "pipeline/run/run_fixture.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
@@ -207,6 +208,39 @@ BOOST_FIXTURE_TEST_CASE(a_store_of_format_1_is_brought_up_when_it_is_written_and
   BOOST_TEST(support::read_file(folder / "store/VERSION") == "2\n");
   BOOST_TEST(Json::parse(support::read_file(path)).contains("check"));
   BOOST_TEST(run().executed == 0u);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stage_that_is_run_again_is_stopped_on_request_and_when_its_time_is_over, test::SmallRun) {
+  const fs::path script = folder / "sleeper";
+  support::write_file_atomically(script, R"sh(#!/bin/sh
+case "$1" in
+--describe) echo '{"schema": "pe-stage/1", "name": "sleeper", "version": 1, "inputs": [], "fields": [],
+  "outputs": [{"name": "out", "kind": "metrics"}]}' ;;
+--task) trap '' TERM; while true; do sleep 0.1; done ;;
+esac
+)sh",
+                                 false);
+  fs::permissions(script, fs::perms::owner_all);
+  Record slow;
+  slow.key = {std::string(64, 'a'), -1};
+  slow.stage = slow.task = "sleeper";
+  slow.version = 1;
+  slow.config = slow.preimage = Json::object();
+  slow.occasion = {{"executable", script.string()}, {"wall_s", 0.01}};
+  StageCatalog catalog({folder.path()});
+  LocalRunner runner;
+  RerunOptions how;
+  how.grace_s = 0.2;
+  how.patience_s = 0.3;
+  const auto again = [&] { return run_again(*store, read_inventory(*store), catalog, runner, {slow}, how); };
+  Rerun rerun = again();
+  BOOST_TEST((rerun.outcome == Rerun::Outcome::kFailed));
+  BOOST_TEST(rerun.why.find("it was stopped after") == 0u, rerun.why);
+  how.patience_s = 600;
+  how.stop = [] { return 1; };
+  rerun = again();
+  BOOST_TEST((rerun.outcome == Rerun::Outcome::kCannot));
+  BOOST_TEST(rerun.why == "it was interrupted");
 }
 
 BOOST_FIXTURE_TEST_CASE(results_are_chosen_by_id_label_axes_digits_and_relation, MadeOnce) {
