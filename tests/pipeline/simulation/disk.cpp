@@ -1,6 +1,7 @@
 // The system's calls, as the programs of a World see them. Calls of threads that are not a process of a world, and of
 // files outside its disk, go straight on. Both names of each call are given, the old and the one for large files.
 #undef _FILE_OFFSET_BITS
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -40,6 +41,12 @@ int real_rename(const char* from, const char* to) {
   return real(from, to);
 }
 
+template <typename Stat>
+int real_lstat(const char* path, Stat* out) {
+  static const auto real = next<int (*)(const char*, Stat*)>("lstat");
+  return real(path, out);
+}
+
 bool below(const fs::path& folder, const char* path) {
   const std::string& text = folder.native();
   return path && ::strncmp(path, text.c_str(), text.size()) == 0 && (path[text.size()] == '/' || path[text.size()] == '\0');
@@ -63,6 +70,33 @@ struct Change {
   bool synced = false;
 };
 
+/// When files were written and named, on the clock of the world: what `stat` says of them.
+struct Times {
+  double modified = 0, changed = 0;
+};
+std::map<ino_t, Times> times;
+
+double wall_time(const World& world) { return world.now() + 1.7e9; }
+
+timespec spec_of(double seconds) {
+  timespec spec{};
+  spec.tv_sec = static_cast<time_t>(seconds);
+  spec.tv_nsec = static_cast<long>((seconds - static_cast<double>(spec.tv_sec)) * 1e9);
+  return spec;
+}
+
+void touch(ino_t inode, bool modified) {
+  const double now = wall_time(World::moving()->world);
+  Times& of = times[inode];
+  of.changed = now;
+  if (modified) of.modified = now;
+}
+
+void touch(const std::string& path, bool modified) {
+  struct stat status {};
+  if (World::moving() && real_lstat(path.c_str(), &status) == 0) touch(status.st_ino, modified);
+}
+
 struct Noted {
   fs::path disk;
   std::vector<Change> changes;
@@ -74,18 +108,22 @@ Noted noted;
 /// Keeps what a name led to, so that the change can be undone.
 std::string bury(const char* path) {
   struct stat status {};
-  if (::lstat(path, &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  if (real_lstat(path, &status) != 0 || !S_ISREG(status.st_mode)) return "";
   const std::string grave = (noted.disk.parent_path() / "graves" / std::to_string(noted.graves++)).string();
   return real_link(path, grave.c_str()) == 0 ? grave : "";
 }
 
 void note(Change::Kind kind, std::string path, std::string from = {}, std::string grave = {}) {
+  touch(parent(path), true);
+  if (!from.empty()) touch(parent(from), true);
+  touch(path, kind == Change::Kind::kMkdir);
   noted.changes.push_back({kind, std::move(path), std::move(from), std::move(grave), false});
 }
 
 void note_write(int fd, bool fresh = false) {
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  touch(status.st_ino, true);
   if (fresh) noted.unsynced[status.st_ino] = 0;
   noted.unsynced.try_emplace(status.st_ino, status.st_size);
 }
@@ -153,9 +191,11 @@ int open_as(const char* name, const char* path, int flags, mode_t mode) {
     return refuse(EIO);
   } else if (is_late(*process, path)) {
     return refuse(ENOENT);
+  } else if (const int error = process->world.faults().unread_files ? process->world.read_failure() : 0) {
+    return refuse(error);
   }
   struct stat status {};
-  const bool existed = ::lstat(path, &status) == 0;
+  const bool existed = real_lstat(path, &status) == 0;
   const int fd = real(path, flags, mode);
   if (fd < 0) {
     if (errno == ENOENT) {
@@ -200,6 +240,34 @@ int sync_as(const char* name, int fd) {
   return 0;   // the disk is memory
 }
 
+template <typename Stat>
+int stat_as(const char* name, const char* path, Stat* out) {
+  const auto real = next<int (*)(const char*, Stat*)>(name);
+  Process* process = caller(path);
+  if (!process) return real(path, out);
+  if (const int error = process->world.faults().unread_files ? process->world.read_failure() : 0) return refuse(error);
+  const int done = real(path, out);
+  const auto found = done == 0 ? times.find(out->st_ino) : times.end();
+  if (found == times.end()) return done;
+  out->st_mtim = spec_of(found->second.modified);
+  out->st_ctim = spec_of(found->second.changed);
+  return done;
+}
+
+/// The next name of a folder that is being listed; an error before its end, now and then.
+template <typename Entry>
+Entry* entry_as(const char* name, DIR* folder) {
+  const auto real = next<Entry* (*)(DIR*)>(name);
+  Process* process = World::moving();
+  if (process && process->world.faults().unread > 0 && below(process->world.disk(), path_of(::dirfd(folder)).c_str())) {
+    if (const int error = process->world.read_failure()) {
+      errno = error;
+      return nullptr;
+    }
+  }
+  return real(folder);
+}
+
 }  // namespace
 
 namespace pe::test {
@@ -219,9 +287,10 @@ void lose_unsynced(Choices& choices) {
   }
   for (const auto& entry : fs::recursive_directory_iterator(noted.disk)) {
     struct stat status {};
-    if (::lstat(entry.path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    if (real_lstat(entry.path().c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     const auto found = noted.unsynced.find(status.st_ino);
     if (found == noted.unsynced.end() || choices.pick(2) == 0) continue;
+    times.erase(status.st_ino);  // another time than was seen before
     // Its length may have come to the disk before its bytes.
     ::chmod(entry.path().c_str(), 0644);
     const bool zeros = choices.pick(2) == 0;
@@ -315,12 +384,41 @@ int access(const char* path, int mode) {
   if (!process) return real(path, mode);
   if (process->dead) return refuse(EIO);
   if (is_late(*process, path)) return refuse(ENOENT);
+  if (const int error = process->world.faults().unread_files ? process->world.read_failure() : 0) return refuse(error);
   const int answer = real(path, mode);
   if (answer != 0 && errno == ENOENT) {
     missed(*process, path);
     errno = ENOENT;
   }
   return answer;
+}
+
+int stat(const char* path, struct stat* out) { return stat_as("stat", path, out); }
+int stat64(const char* path, struct stat64* out) { return stat_as("stat64", path, out); }
+int lstat(const char* path, struct stat* out) { return stat_as("lstat", path, out); }
+int lstat64(const char* path, struct stat64* out) { return stat_as("lstat64", path, out); }
+int utimensat(int folder, const char* path, const struct timespec* to, int flags) {
+  static const auto real = next<int (*)(int, const char*, const struct timespec*, int)>("utimensat");
+  Process* process = caller(path);
+  if (process && process->dead) return refuse(EIO);
+  const int done = real(folder, path, to, flags);
+  if (process && done == 0 && !to) touch(std::string(path), true);
+  return done;
+}
+DIR* opendir(const char* path) {
+  static const auto real = next<DIR* (*)(const char*)>("opendir");
+  Process* process = caller(path);
+  if (!process) return real(path);
+  const int error = process->dead ? EIO : process->world.read_failure();
+  if (error == 0) return real(path);
+  errno = error;
+  return nullptr;
+}
+struct dirent* readdir(DIR* folder) {
+  return entry_as<struct dirent>("readdir", folder);
+}
+struct dirent64* readdir64(DIR* folder) {
+  return entry_as<struct dirent64>("readdir64", folder);
 }
 
 // ---- time ---------------------------------------------------------------------------------------------------------------

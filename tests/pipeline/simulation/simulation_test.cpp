@@ -1,6 +1,6 @@
 // Thousands of schedules of `run`: several runs and hosts, crashes, power cuts, calls that fail, names that come late,
-// owners that sleep. However it went: no result is lost, none is made twice, none is wrong, and a last run in peace makes
-// exactly what is missing.
+// owners that sleep, folders that cannot be listed, `gc` between runs and beside them. However it went: no result is
+// lost, none is made twice, none is wrong, and a last run in peace makes exactly what is missing.
 //
 // PE_TEST_SEED=N runs that schedule alone, PE_TEST_SCHEDULES=N that many; both, so many from that one on.
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "pipeline/simulation/stages.h"
 #include "pipeline/simulation/world.h"
 #include "pipeline/store/store.h"
+#include "pipeline/upkeep/garbage.h"
 #include "support/error.h"
 #include "support/files.h"
 
@@ -78,10 +79,42 @@ class Play {
   }
 
   /// A run that begins now. `host` names the machine, `boot` when it started.
-  void add_run(const std::string& host, int boot) {
+  void add_run(const std::string& host, int boot, const std::string& salt = "") {
     const int number = ++runs_;
-    world_.add(host, [this, host, boot, number] { codes_[number] = run_once(host, boot, number); });
+    world_.add(host, [this, host, boot, number, salt] { codes_[number] = run_once(host, boot, number, salt); });
   }
+
+  /// A `gc` that begins then.
+  void add_gc(double after_s, const GarbageOptions& options) {
+    world_.add("gc", [this, after_s, options] {
+      if (after_s > 0) world_.sleep_until(world_.now() + after_s);
+      collect(options);
+    });
+  }
+
+  void wait(double seconds) {
+    world_.add("clock", [this, seconds] { world_.sleep_until(world_.now() + seconds); });
+    world_.run();
+  }
+
+  /// In peace: results of an earlier edition of the pipeline, which nothing needs.
+  void make_older() {
+    const Faults faults = world_.faults();
+    Faults peace;
+    peace.change = 0;
+    world_.set_faults(peace);
+    const auto announced = std::exchange(ledger_.announced, {});
+    const Endings endings = std::exchange(scene_.endings, Endings::kCalmly);
+    add_run("earlier", 1, "earlier");
+    world_.run();
+    older_.insert(ledger_.announced.begin(), ledger_.announced.end());
+    ledger_.announced = announced;
+    scene_.endings = endings;
+    world_.set_faults(faults);
+  }
+
+  /// How often `gc` ended well, how often with an error, and what it dropped.
+  std::size_t collected = 0, refused = 0, dropped_results = 0, dropped_leftovers = 0;
 
   World& world() { return world_; }
   Ledger& ledger() { return ledger_; }
@@ -143,12 +176,43 @@ class Play {
     std::map<std::string, std::string> contents;
     const Store opened(store(), {.create = false});
     for (const ResultKey& key : opened.keys()) {
+      if (older_.count(key.key) != 0) continue;
       if (const auto record = opened.read(key)) contents[key.key] = record->outputs.at(0).content;
     }
     return contents;
   }
 
+  /// How many results that the pipeline needs are not there whole.
+  std::size_t count_lost() {
+    const Quiet quiet;
+    const Store opened(store(), {.create = false});
+    const Plan plan = make_plan(graph_of(scene_.shape, root_), StoreReader(opened), {});
+    return scene_.shape.size() - plan.count(TaskState::kReuse);
+  }
+
  private:
+  void collect(const GarbageOptions& options) {
+    try {
+      StoreOptions store_options;
+      store_options.durable = scene_.durable;
+      Store opened(store(), store_options);
+      const GarbageReport report = collect_garbage(opened, options);
+      ++collected;
+      for (const Dropped& dropped : report.dropped) {
+        dropped_results += dropped.what == Dropped::What::kResult;
+        dropped_leftovers += dropped.what == Dropped::What::kLeftover;
+      }
+    } catch (const Crashed&) {
+    } catch (const support::Error& error) {
+      ++refused;
+      if (!World::moving()->dead && error.exit_code() != support::kExitIo &&
+          error.exit_code() != support::kExitCannotCreate)
+        ledger_.wrong(std::string("gc: an error that is not the store's: ") + error.what());
+    } catch (const std::exception& error) {
+      if (!World::moving()->dead) ledger_.wrong(std::string("gc: a mistake: ") + error.what());
+    }
+  }
+
   struct Listener : RunListener {
     explicit Listener(Ledger& ledger) : ledger(ledger) {}
     void on_event(const RunEvent& event, const RunState&) override {
@@ -159,12 +223,12 @@ class Play {
   };
 
   /// Its exit code; -1 when it crashed, kRunStore when the store could not even be opened.
-  int run_once(const std::string& host, int boot, int number) {
+  int run_once(const std::string& host, int boot, int number, const std::string& salt) {
     try {
       StoreOptions store_options;
       store_options.durable = scene_.durable;
       Store opened(store(), store_options);
-      const Graph graph = graph_of(scene_.shape, root_);
+      const Graph graph = graph_of(scene_.shape, root_, salt);
       const Plan plan = make_plan(graph, StoreReader(opened), {});
       SimulatedRunner runner(world_, ledger_, store(), scene_.endings, scene_.failing);
       Listener listener(ledger_);
@@ -196,6 +260,7 @@ class Play {
   Ledger ledger_;
   int runs_ = 0;
   std::map<int, int> codes_;
+  std::set<std::string> older_;  // keys of an earlier edition
 };
 
 /// What an undisturbed run makes of a shape.
@@ -222,6 +287,12 @@ void require_right(Play& play, const Shape& shape, const std::map<std::string, s
   BOOST_REQUIRE_MESSAGE(play.ledger().wrongs.empty(), which << ", tasks " << text_of(shape) << ":" << all);
 }
 
+/// Of `gc` in all schedules so far.
+struct Collections {
+  std::size_t collected = 0, refused = 0, results = 0, leftovers = 0;
+};
+Collections collections;
+
 /// One schedule, of a seed alone.
 Happened play_schedule(std::uint64_t seed) {
   RandomChoices choices(seed);
@@ -236,18 +307,35 @@ Happened play_schedule(std::uint64_t seed) {
   if (choices.pick(4) == 0) faults.power_cut = 0.003;
   if (choices.pick(4) == 0) faults.late = 0.2;
   if (choices.pick(4) == 0) faults.pause = 0.05;
+  if (choices.pick(4) == 0) faults.unread = 0.01;
+  const bool collects = choices.pick(2) == 0;
   expected(scene.shape);
   Play play(scene, choices, faults);
+  GarbageOptions garbage;
+  garbage.grace_s = choices.pick(2) == 0 ? 1000 : 24 * 3600;  // an owner sleeps for 300 s at most
+  garbage.keep_runs = 1 + choices.pick(2);
+  if (choices.pick(2) == 0) garbage.keep_last = 1;
+  if (choices.pick(2) == 0) garbage.max_bytes = 1;
+  if (collects) play.make_older();
   // Hosts come one after the other and together; one that crashed starts again, as itself.
   const std::size_t rounds = 1 + choices.pick(2);
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t runs = 1 + choices.pick(3);
     for (std::size_t i = 0; i < runs; ++i) play.add_run("host" + std::to_string(i), static_cast<int>(round));
+    if (collects) play.add_gc(static_cast<double>(choices.pick(20)), garbage);
+    play.world().run();
+    play.check_store();
+    if (!collects || choices.pick(2) == 0) continue;
+    play.add_gc(3 * 24 * 3600, garbage);  // when all of it is old
     play.world().run();
     play.check_store();
   }
   const auto contents = play.finish();
   require_right(play, scene.shape, contents, "PE_TEST_SEED=" + std::to_string(seed));
+  collections.collected += play.collected;
+  collections.refused += play.refused;
+  collections.results += play.dropped_results;
+  collections.leftovers += play.dropped_leftovers;
   return play.world().happened;
 }
 
@@ -328,13 +416,61 @@ BOOST_AUTO_TEST_CASE(whatever_happens_nothing_is_lost_made_twice_or_wrong) {
     all.failures += happened.failures;
     all.late_names += happened.late_names;
     all.pauses += happened.pauses;
+    all.unread += happened.unread;
   }
   BOOST_TEST_MESSAGE(schedules << " schedules: " << all.crashes << " crashes, " << all.power_cuts << " power cuts, "
                                << all.failures << " failed calls, " << all.late_names << " late names, " << all.pauses
-                               << " owners asleep");
+                               << " owners asleep, " << all.unread << " folders that could not be listed; "
+                               << collections.collected << " collections, " << collections.refused
+                               << " refused, which dropped " << collections.results << " results and "
+                               << collections.leftovers << " leftovers");
   // A world in which nothing goes wrong would prove nothing.
-  for (const std::uint64_t count : {all.crashes, all.power_cuts, all.failures, all.late_names, all.pauses})
+  for (const std::uint64_t count : {all.crashes, all.power_cuts, all.failures, all.late_names, all.pauses, all.unread,
+                                    collections.collected, collections.results, collections.leftovers})
     BOOST_TEST(count > schedules / 100);
+}
+
+BOOST_AUTO_TEST_CASE(no_read_error_makes_gc_drop_what_a_plan_needs) {
+  const std::uint64_t errors = number_from("PE_TEST_READ_ERRORS", 1000);
+  const Shape shape = {0, 1, 1, 6};
+  RandomChoices choices(1);
+  Faults peace;
+  peace.change = 0;
+  Play play({shape, false, Endings::kCalmly, 0}, choices, peace);
+  GarbageOptions garbage;
+  garbage.grace_s = 0;
+  garbage.keep_last = 1;
+  garbage.max_bytes = 1;
+  Faults faults = peace;
+  faults.unread_files = true;
+  std::size_t lost = 0;
+  while (play.world().happened.unread < errors) {
+    play.make_older();
+    play.wait(1);  // two runs of one moment are in no order
+    play.add_run("host", 1);
+    play.world().run();
+    // From many errors in one collection to none in most.
+    faults.unread = 0.2 / static_cast<double>(1u << choices.pick(14));
+    play.world().set_faults(faults);
+    play.add_gc(1, garbage);
+    play.world().run();
+    play.world().set_faults(peace);
+    if (const std::size_t now = play.count_lost(); now > 0) {
+      lost += now;
+      play.add_run("again", 1);
+      play.world().run();
+    }
+    if (!play.ledger().wrongs.empty()) break;
+  }
+  BOOST_TEST_MESSAGE(play.world().happened.unread
+                     << " read errors in " << play.collected + play.refused << " collections: " << play.refused
+                     << " refused, " << play.dropped_results << " results dropped that nothing needs, " << lost
+                     << " that a plan needs");
+  BOOST_TEST(lost == 0u);
+  BOOST_TEST(play.collected > 10u);
+  BOOST_TEST(play.refused > 100u);
+  BOOST_TEST(play.dropped_results > 0u);
+  BOOST_TEST(play.ledger().wrongs.empty(), (play.ledger().wrongs.empty() ? "" : play.ledger().wrongs.front()));
 }
 
 BOOST_AUTO_TEST_CASE(every_order_of_ends_failures_and_crashes_of_small_pipelines) {

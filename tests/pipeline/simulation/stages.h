@@ -38,7 +38,8 @@ inline std::string text_of(const Shape& shape) {
   return text;
 }
 
-inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root) {
+/// `salt` tells editions of a pipeline apart.
+inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root, const std::string& salt = "") {
   static const auto stage = fake_stage();
   pipeline::Graph graph;
   graph.name = "small";
@@ -47,7 +48,7 @@ inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root) {
     pipeline::Task task;
     task.id = task.label = "t" + std::to_string(i);
     task.stage = stage;
-    task.config = Json{{"name", task.label}, {"salt", ""}};
+    task.config = Json{{"name", task.label}, {"salt", salt}};
     pipeline::RetryPolicy retry;
     retry.max = 3;
     task.retry = retry;

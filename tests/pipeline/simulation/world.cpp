@@ -137,6 +137,13 @@ int World::failure() {
   return kErrors[choices_.pick(3)];
 }
 
+int World::read_failure() {
+  if (current->quiet > 0 || !choices_.chance(faults_.unread)) return 0;
+  ++happened.unread;
+  static constexpr int kErrors[] = {EACCES, EIO, ESTALE};
+  return kErrors[choices_.pick(3)];
+}
+
 void World::sleep_until(double when_s) {
   Process& process = *current;
   if (process.dead) return;

@@ -66,6 +66,8 @@ struct Faults {
   double crash = 0;         ///< the calling process dies
   double power_cut = 0;     ///< all processes die, and what was not synced may be lost
   double late = 0;          ///< a name that was missed stays missed for a while, for that process
+  double unread = 0;        ///< a folder cannot be listed, or not to its end
+  bool unread_files = false;  ///< as often a file cannot be opened for reading, or a name cannot be looked at
   double pause = 0;         ///< per wait: the process is stopped for longer than a lease lives
   double change = 0.2;      ///< another process goes on instead
   int most_deaths = 3;
@@ -73,7 +75,7 @@ struct Faults {
 
 /// What went wrong in a schedule, so that a test can tell that anything did.
 struct Happened {
-  std::uint64_t calls = 0, crashes = 0, power_cuts = 0, failures = 0, late_names = 0, pauses = 0;
+  std::uint64_t calls = 0, crashes = 0, power_cuts = 0, failures = 0, late_names = 0, pauses = 0, unread = 0;
 };
 
 /// What a process throws in its own code, between calls, once it has crashed.
@@ -122,6 +124,8 @@ class World {
   bool step();
   /// errno that the call shall fail with, or 0.
   int failure();
+  /// The same of a call that only looks.
+  int read_failure();
   void sleep_until(double when_s);
 
  private:
