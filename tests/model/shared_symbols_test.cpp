@@ -20,7 +20,7 @@ namespace {
 /// Loads the sentencepiece plug-in and uses it.
 void use_sentencepiece() {
   int left = 200;
-  const std::string model = data::train_bpe({.vocabulary = 270}, [&](std::string& text) {
+  const std::string model = data::train_bpe({.vocabulary = 295}, [&](std::string& text) {
     text = "the cat sat on the mat " + std::to_string(left);
     return left-- > 0;
   });
@@ -36,7 +36,11 @@ std::set<std::string> data_of(const std::string& library) {
   std::istringstream lines(listed.out);
   for (std::string text; std::getline(lines, text);) {
     std::smatch match;
-    if (std::regex_match(text, match, line)) names.insert(match[1]);
+    if (!std::regex_match(text, match, line)) continue;
+    // Type information, tables of virtual functions and the static variables of inline functions are one thing in every
+    // library that compiles the same header.
+    const std::string kind = match[1].str().substr(0, 3);
+    if (kind != "_ZT" && kind != "_ZZ" && kind != "_ZG") names.insert(match[1]);
   }
   return names;
 }
@@ -67,6 +71,7 @@ BOOST_AUTO_TEST_CASE(no_two_libraries_bind_each_others_data) {
   std::map<std::string, std::set<std::string>> defined;
   std::set<std::string> libraries;
   std::size_t bindings = 0;
+  const std::string program = support::own_executable().string();
   static const std::regex line(R"(.*binding file (\S+) \[\d+\] to (\S+) \[\d+\]: \S+ symbol `([^']+)'.*)");
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
     std::ifstream report(entry.path());
@@ -76,7 +81,8 @@ BOOST_AUTO_TEST_CASE(no_two_libraries_bind_each_others_data) {
       ++bindings;
       const std::string user = match[1], owner = match[2], name = match[3];
       libraries.insert(user);
-      if (user == owner || user[0] != '/' || user.find("libstdc++") != std::string::npos) continue;
+      // The program holds copies of the libraries' data that it names; every library uses these copies.
+      if (user == owner || user == program || owner == program || user[0] != '/') continue;
       const auto known = defined.find(user) != defined.end() ? defined.find(user) : defined.emplace(user, data_of(user)).first;
       BOOST_TEST(!known->second.count(name), user << " uses " << name << " of " << owner << " in place of its own");
     }
