@@ -1,6 +1,9 @@
 #include <cstdio>
+#include <filesystem>
+#include <string>
 #include <string_view>
 
+#include "cli/terminal.h"
 #include "commands/command_table.h"
 #include "commands/commands.h"
 #include "commands/session.h"
@@ -45,8 +48,15 @@ int pipeline_main(int argc, char** argv) {
     return code;
   } catch (const support::Error& error) {
     std::fflush(stdout);
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "%s\n", cli::harmless(error.what()).c_str());
     return exit_code_of(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    // A name that cannot be looked at: a link to itself, a folder without permission, a current folder that is gone.
+    std::fflush(stdout);
+    const std::string path = error.path1().empty() ? "the current folder" : support::quote(error.path1().string());
+    const std::string text = support::cat("pe-pipeline: cannot look at ", path, ": ", error.code().message());
+    std::fprintf(stderr, "%s\n", cli::harmless(text).c_str());
+    return pipeline::kRunStore;
   } catch (const std::exception& error) {
     std::fflush(stdout);
     if (const support::Error known = support::as_error(error); known.exit_code() != support::kExitBug) {

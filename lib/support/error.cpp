@@ -75,8 +75,9 @@ ConfigError::ConfigError(std::vector<Diagnostic> diagnostics) : Error(kExitConfi
 ArtifactError::ArtifactError(std::string message, std::string hint)
     : Error(kExitArtifact, Diagnostic{std::move(message), {}, std::move(hint), {}}) {}
 
-IoError::IoError(std::string message, bool creating)
-    : Error(creating ? kExitCannotCreate : kExitIo, Diagnostic{std::move(message), {}, {}, {}}) {}
+IoError::IoError(std::string message, bool creating, int system_error)
+    : Error(creating ? kExitCannotCreate : kExitIo, Diagnostic{std::move(message), {}, {}, {}}),
+      system_error_(system_error) {}
 
 void throw_errno(std::string_view doing, std::string_view path, bool creating) {
   const int error = errno;
@@ -88,7 +89,7 @@ void throw_errno(std::string_view doing, std::string_view path, bool creating) {
   const bool full = error == ENOSPC || error == EDQUOT || error == EIO || error == EFBIG;
   if (error == EFBIG) message += " (ulimit -f limits the size of files)";
   if (error == EMFILE) message += " (ulimit -n limits their number)";
-  throw IoError(std::move(message), creating && !full);
+  throw IoError(std::move(message), creating && !full, error);
 }
 
 void Diagnostics::add(std::string message, Place place, std::string hint) {

@@ -82,7 +82,12 @@ class ArtifactError : public Error {
 /// Reading or writing failed. `creating` tells an output that could not be made (exit 73) from one that broke (74).
 class IoError : public Error {
  public:
-  explicit IoError(std::string message, bool creating = false);
+  explicit IoError(std::string message, bool creating = false, int system_error = 0);
+  /// errno, where throw_errno made it; else 0.
+  int system_error() const { return system_error_; }
+
+ private:
+  int system_error_ = 0;
 };
 
 /// An `IoError` whose text ends with what `errno` says.

@@ -10,6 +10,7 @@
 #include <cerrno>
 
 #include "support/error.h"
+#include "support/hash.h"
 #include "support/text.h"
 
 namespace pe::support {
@@ -145,7 +146,6 @@ void make_folders(const fs::path& path) {
 
 fs::path unique_sibling(const fs::path& path) {
   static std::atomic<unsigned> counter{0};
-  fs::path sibling = path;
   // Hosts that share a file system may share process numbers too, and so may containers that share a host's name.
   static const std::string host = [] {
     char name[64] = "", space[64] = "";
@@ -159,8 +159,9 @@ fs::path unique_sibling(const fs::path& path) {
     }
     return text;
   }();
-  sibling += ".tmp." + host + "." + std::to_string(::getpid()) + "." + std::to_string(counter++);
-  return sibling;
+  const std::string end = ".tmp." + host + "." + std::to_string(::getpid()) + "." + std::to_string(counter++);
+  constexpr std::size_t kLongestName = 255;  // bytes, of Linux
+  return path.parent_path() / (path.filename().string().substr(0, kLongestName - end.size()) + end);
 }
 
 void remove_tree(const fs::path& path) {

@@ -146,4 +146,12 @@ BOOST_AUTO_TEST_CASE(a_limit_of_file_sizes_is_an_error_that_names_it) {
   BOOST_TEST(fs::is_empty(folder.path()));
 }
 
+BOOST_AUTO_TEST_CASE(names_as_long_as_they_may_be_can_be_written_and_longer_ones_are_an_error) {
+  const pe::test::TempFolder folder;
+  const std::string longest(255, 'x');
+  write_file_atomically(folder / longest, "x", false);
+  BOOST_TEST(read_file(folder / longest) == "x");
+  BOOST_CHECK_THROW(make_folders(folder / (longest + "x")), IoError);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

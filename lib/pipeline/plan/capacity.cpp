@@ -95,7 +95,7 @@ std::vector<std::string> gpus_here() {
     return ids;
   }
   std::vector<std::string> ids;
-  for (int i = 0; i < 64 && fs::exists(cat("/dev/nvidia", i)); ++i) ids.push_back(std::to_string(i));
+  for (int i = 0; i < 64 && ::access(cat("/dev/nvidia", i).c_str(), F_OK) == 0; ++i) ids.push_back(std::to_string(i));
   return ids;
 }
 

@@ -139,7 +139,7 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
   Tries& tries = tasks_[i].tries;
   for (const fs::path& folder : before) {
     const fs::path path = folder / "exit.json";
-    if (!fs::exists(path)) continue;
+    if (!support::is_there(path)) continue;
     const Json exit = support::parse_json(support::read_file(path, 65536));
     if (!exit.is_object() || exit.value("run", "") != run_.summary.run_id) continue;
     const auto step = exit.value("step", std::int64_t{-1});

@@ -46,7 +46,7 @@ bool is_alive(const std::filesystem::path& folder, const Json& plan) {
 
 bool run_is_alive(const Store& store, const std::string& run_id) {
   const std::filesystem::path folder = store.runs_folder() / run_id;
-  if (std::filesystem::exists(folder / "summary.json") || !std::filesystem::exists(folder / "plan.json")) return false;
+  if (support::is_there(folder / "summary.json") || !support::is_there(folder / "plan.json")) return false;
   // Jobs may wait for days, on machines that cannot be asked; `cancel` and the last job end such a run.
   if (::access((folder / "submission.json").c_str(), F_OK) == 0) return true;
   try {
