@@ -14,7 +14,7 @@ std::string number_text(const Json& value) {
     return std::abs(real) >= 1000 ? short_count(real) : fmt::format("{:.4g}", real);
   }
   if (value.is_number_integer()) return short_count(value.get<double>());
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string_view without(std::string_view name, std::string_view end) {

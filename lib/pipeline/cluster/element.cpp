@@ -19,6 +19,7 @@
 #include "support/error.h"
 #include "support/files.h"
 #include "support/hash.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -46,7 +47,7 @@ Orders read_orders(const fs::path& path, const ElementOrder& order) {
                                  "something has changed it; submit again");
   }
   const Json json = support::parse_json(text);
-  if (!json.is_object() || json.value("schema", "") != "pe-array/1")
+  if (support::text_in(json, "schema") != "pe-array/1")
     throw support::ArtifactError(cat("'", path.string(), "' is not an array of a submission (pe-array/1)"));
   Orders orders;
   try {
@@ -232,7 +233,7 @@ class ElementRun {
         continue;
       }
       const Json json = support::parse_json(support::read_file(exit));
-      steps.push_back(json.is_object() ? json.value("step", std::int64_t{-1}) : -1);
+      steps.push_back(support::field_or(json, "step", std::int64_t{-1}));
     }
     return steps;
   }

@@ -12,6 +12,8 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -141,9 +143,9 @@ void Attempts::read_earlier_tries(std::size_t i, const std::vector<fs::path>& be
     const fs::path path = folder / "exit.json";
     if (!support::is_there(path)) continue;
     const Json exit = support::parse_json(support::read_file(path, 65536));
-    if (!exit.is_object() || exit.value("run", "") != run_.summary.run_id) continue;
-    const auto step = exit.value("step", std::int64_t{-1});
-    const std::string outcome = exit.value("class", "");
+    if (!exit.is_object() || support::text_in(exit, "run") != run_.summary.run_id) continue;
+    const auto step = support::field_or(exit, "step", std::int64_t{-1});
+    const std::string outcome = support::text_in(exit, "class");
     const bool requeued = outcome == outcome_name(Outcome::kCheckpointed) || outcome == outcome_name(Outcome::kInterrupted);
     tries.requeued = requeued && step <= tries.last_step ? tries.requeued + 1 : 0;
     tries.last_step = std::max(tries.last_step, step);

@@ -12,6 +12,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/json_fields.h"
 #include "support/json_text.h"
 #include "support/parse_json.h"
 #include "support/text.h"
@@ -96,7 +97,7 @@ Json read_plan(const std::filesystem::path& run_folder, const std::function<void
         take(parsed);
         return false;
       });
-  if (!plan.is_object() || plan.value("schema", "") != "pe-run/1" || !tasks)
+  if (support::text_in(plan, "schema") != "pe-run/1" || !tasks)
     throw support::ArtifactError(cat("'", path, "' is not a plan of a run (pe-run/1)"));
   return plan;
 }

@@ -15,6 +15,8 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -26,18 +28,19 @@ namespace {
 
 bool is_alive(const std::filesystem::path& folder, const Json& plan) {
   LeaseOwner owner;
-  owner.where = {plan.value("host", ""), plan.value("machine", ""), plan.value("boot", ""), plan.value("pids", "")};
-  owner.pid = plan.value("pid", std::int64_t{0});
-  owner.process_start = plan.value("process_start", std::uint64_t{0});
+  owner.where = {support::text_in(plan, "host"), support::text_in(plan, "machine"), support::text_in(plan, "boot"),
+                 support::text_in(plan, "pids")};
+  owner.pid = support::field_or(plan, "pid", std::int64_t{0});
+  owner.process_start = support::field_or(plan, "process_start", std::uint64_t{0});
   const HostIdentity& here = this_host();
   if (Leases::owner_is_gone(owner, here)) return false;
   if (owner.where.host == here.host && owner.where.boot == here.boot && owner.where.pids == here.pids) return true;
   // Elsewhere: it writes its progress about once a second.
   const auto path = folder / "progress.json";
-  double told = plan.value("started", 0.0);
+  double told = support::field_or(plan, "started", 0.0);
   if (::access(path.c_str(), R_OK) == 0) {
     const Json progress = support::parse_json(support::read_file(path));
-    if (progress.is_object()) told = std::max(told, progress.value("time", 0.0));
+    if (progress.is_object()) told = std::max(told, support::field_or(progress, "time", 0.0));
   }
   return support::unix_time() - told < 120;
 }
@@ -70,21 +73,21 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   std::unordered_map<std::string, std::size_t> by_id;
   const Json plan = read_plan(folder, [&](const Json& json) {
     TaskStatus task;
-    task.id = json.value("id", "");
-    task.stage = json.value("stage", "");
-    task.plan_key = json.value("plan_key", "");
-    task.task_key = json.value("task_key", "");
-    task.phase = json.value("state", "") == "reuse" ? "reused" : "waiting";
+    task.id = support::text_in(json, "id");
+    task.stage = support::text_in(json, "stage");
+    task.plan_key = support::text_in(json, "plan_key");
+    task.task_key = support::text_in(json, "task_key");
+    task.phase = support::text_in(json, "state") == "reuse" ? "reused" : "waiting";
     by_id[task.id] = status.tasks.size();
     status.tasks.push_back(std::move(task));
   });
   status.run_id = run_id;
-  status.pipeline = plan.value("pipeline", "");
-  status.file = plan.value("file", "");
-  status.host = plan.value("host", "");
-  status.pid = plan.value("pid", std::int64_t{0});
-  status.started = plan.value("started", 0.0);
-  status.command = plan.value("command", std::vector<std::string>());
+  status.pipeline = support::text_in(plan, "pipeline");
+  status.file = support::text_in(plan, "file");
+  status.host = support::text_in(plan, "host");
+  status.pid = support::field_or(plan, "pid", std::int64_t{0});
+  status.started = support::field_or(plan, "started", 0.0);
+  status.command = support::field_or(plan, "command", std::vector<std::string>());
   if (::access((folder / "submission.json").c_str(), F_OK) == 0) status.cluster = "slurm";
   bool stopped = false;
   const auto take = [&](const JournalEvent& event) {
@@ -133,9 +136,9 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   };
   const Json summary = read_json("summary.json");
   if (summary.is_object()) {
-    status.exit_code = summary.value("exit_code", -1);
-    status.ended = summary.value("ended", 0.0);
-    if (summary.value("cancelled", false)) stopped = true;
+    status.exit_code = support::field_or(summary, "exit_code", -1);
+    status.ended = support::field_or(summary, "ended", 0.0);
+    if (support::field_or(summary, "cancelled", false)) stopped = true;
     switch (status.exit_code) {
       case kRunDone:
         status.state = "done";
@@ -156,11 +159,11 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
     const Json progress = read_json("progress.json");
     if (alive && progress.is_object() && progress.contains("running")) {
       for (const Json& running : progress["running"]) {
-        const auto found = by_id.find(running.value("task", ""));
+        const auto found = by_id.find(support::text_in(running, "task"));
         if (found == by_id.end()) continue;
         TaskStatus& task = status.tasks[found->second];
-        task.progress = running.value("progress", Json::object());
-        if (running.value("phase", "") == phase_name(TaskPhase::kVerifying)) task.phase = running["phase"];
+        task.progress = support::field_or(running, "progress", Json::object());
+        if (support::text_in(running, "phase") == phase_name(TaskPhase::kVerifying)) task.phase = running["phase"];
       }
     }
   }

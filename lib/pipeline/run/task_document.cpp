@@ -5,6 +5,8 @@
 #include "pipeline/run/task_file_writer.h"
 #include "pipeline/store/attempt.h"
 #include "support/files.h"
+#include "support/folders.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 
 namespace pe::pipeline {
@@ -14,9 +16,9 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string key_of_attempt(const fs::path& attempt) {
-  if (!fs::exists(attempt / "task.json")) return "";
+  if (!support::is_there(attempt / "task.json")) return "";
   const Json json = support::parse_json(support::read_file(attempt / "task.json"));
-  return json.is_object() ? json.value("key", "") : "";
+  return support::text_in(json, "key");
 }
 
 }  // namespace

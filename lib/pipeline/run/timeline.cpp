@@ -10,6 +10,7 @@
 #include "pipeline/run/run_status.h"
 #include "pipeline/store/journal.h"
 #include "support/clock.h"
+#include "support/json_fields.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -44,15 +45,15 @@ class Reader {
       out_.tasks.push_back(std::move(task));
     }
     const Json plan = read_plan(folder_, [&](const Json& task) {
-      const auto found = index_.find(task.value("id", ""));
+      const auto found = index_.find(support::text_in(task, "id"));
       if (found == index_.end() || !task.contains("needs")) return;
       for (const Json& need : task["needs"]) {
         if (need.is_string()) needs_[found->second].push_back(need.get<std::string>());
       }
     });
-    out_.title = plan.value("title", "");
-    out_.root = plan.value("root", "");
-    out_.capacity = plan.value("capacity", "");
+    out_.title = support::text_in(plan, "title");
+    out_.root = support::text_in(plan, "root");
+    out_.capacity = support::text_in(plan, "capacity");
   }
 
   Timeline read() {

@@ -20,6 +20,7 @@
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/json.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/text.h"
 
@@ -120,11 +121,12 @@ std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
     const fs::path path = attempt / "owner.json";
     if (support::is_there(attempt / "exit.json") || !support::is_there(path)) continue;
     const Json json = support::parse_json(support::read_file(path, 65536));
-    if (!json.is_object() || json.value("host", "") != host_name() || json.value("boot", "") != this_host().boot) continue;
-    if (json.value("pids", this_host().pids) != this_host().pids) continue;   // another container's number
-    const std::int64_t pid = json.value("pid", std::int64_t{0});
+    if (support::text_in(json, "host") != host_name() || support::text_in(json, "boot") != this_host().boot) continue;
+    if (support::field_or(json, "pids", this_host().pids) != this_host().pids) continue;   // another container's number
+    const std::int64_t pid = support::field_or(json, "pid", std::int64_t{0});
     const std::uint64_t start = process_start(pid);
-    if (pid > 0 && start != 0 && start == json.value("process_start", std::uint64_t{0})) return Orphan{pid, attempt};
+    if (pid > 0 && start != 0 && start == support::field_or(json, "process_start", std::uint64_t{0}))
+      return Orphan{pid, attempt};
   }
   return std::nullopt;
 }
