@@ -114,9 +114,15 @@ std::string fit(std::string_view line, int columns) {
 
 std::string harmless(std::string_view text) {
   std::string out;
-  for (const char c : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const auto byte = static_cast<unsigned char>(c);
-    if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
+    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) >= 0x80 &&
+        static_cast<unsigned char>(text[i + 1]) < 0xa0) {
+      // U+0080 to U+009F: to some terminals an escape and the character 64 below.
+      out += "^[";
+      out += static_cast<char>(static_cast<unsigned char>(text[++i]) - 0x40);
+    } else if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
       out += '^';
       out += static_cast<char>(byte ^ 0x40);
     } else {

@@ -6,6 +6,7 @@
 #include "cli/terminal.h"
 #include "commands/session.h"
 #include "support/figures.h"
+#include "support/json_text.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -17,20 +18,32 @@ using support::cat;
 
 namespace {
 
+/// A member that is a text, so that it can be shown: stages, paths and messages of other programs may hold anything.
 std::string text_of(const Json& json, const char* name) {
   const auto found = json.find(name);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+  return found != json.end() && found->is_string() ? cli::harmless(found->get_ref<const std::string&>()) : "";
 }
 
-/// A text of a stage on one line.
-std::string one_line(std::string text) {
+std::string on_one_line(std::string text) {
   std::replace(text.begin(), text.end(), '\n', ' ');
-  return cli::harmless(text);
+  return text;
+}
+
+std::string line_of(const Json& json, const char* name) { return on_one_line(text_of(json, name)); }
+
+bool flag_of(const Json& json, const char* name, bool fallback) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
 double number_of(const Json& json, const char* name, double fallback = 0) {
   const auto found = json.find(name);
   return found != json.end() && found->is_number() ? found->get<double>() : fallback;
+}
+
+/// A count as people read it; one that no 64 bits hold is shown as the largest that they do.
+std::string count_text(double count) {
+  return support::with_commas(static_cast<std::int64_t>(std::clamp(count, -9e18, 9e18)));
 }
 
 std::size_t count_of(const RunState& state, TaskPhase phase) {
@@ -70,8 +83,8 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
   const Json& detail = event.detail;
   if (event.name == "start") {
     return cat("start    ", id, event.attempt > 1 ? cat("  attempt ", event.attempt) : "",
-               detail.value("resumed", false) ? ", continues" : "",
-               detail.contains("gpus") ? cat("  gpus ", detail["gpus"].dump()) : "");
+               flag_of(detail, "resumed", false) ? ", continues" : "",
+               detail.contains("gpus") ? cat("  gpus ", cli::harmless(support::json_text(detail["gpus"], -1, 0))) : "");
   }
   if (event.name == "publish") {
     const std::string snapshot = text_of(detail, "snapshot");
@@ -83,7 +96,7 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
   if (event.name == "reuse") return cat("reuse    ", id, "  its inputs came out as before");
   if (event.name == "retry") {
     return cat(
-        style.warn("retry   "), " ", id, "  ", text_of(detail, "reason"), ", class ", text_of(detail, "class"),
+        style.warn("retry   "), " ", id, "  ", line_of(detail, "reason"), ", class ", text_of(detail, "class"),
         number_of(detail, "delay_s") > 0 ? cat(", in ", support::short_duration(number_of(detail, "delay_s"))) : "");
   }
   if (event.name == "requeue") return cat("requeue  ", id, "  stopped at a checkpoint, continues");
@@ -94,15 +107,15 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
         "\n         `--force` puts a new one in its place; a stage whose bytes change needs a new result version");
   }
   if (event.name == "wait") {
-    return cat("elsewhere ", id, "  ", detail.value("waits", true) ? "waits for " : "is left to ",
+    return cat("elsewhere ", id, "  ", flag_of(detail, "waits", true) ? "waits for " : "is left to ",
                text_of(detail, "owner"));
   }
-  if (event.name == "block") return cat(style.warn("blocked "), " ", id, "  ", text_of(detail, "reason"));
+  if (event.name == "block") return cat(style.warn("blocked "), " ", id, "  ", line_of(detail, "reason"));
   if (event.name == "warn")
-    return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", one_line(text_of(detail, "text")));
-  if (event.name == "note" && event.task >= 0) return cat("note     ", id, "  ", one_line(text_of(detail, "text")));
+    return cat(style.warn("warning "), " ", event.task < 0 ? "" : id + "  ", line_of(detail, "text"));
+  if (event.name == "note" && event.task >= 0) return cat("note     ", id, "  ", line_of(detail, "text"));
   if (event.name == "stop") {
-    const std::string stages = counted(static_cast<std::size_t>(number_of(detail, "running")), "stage");
+    const std::string stages = counted(static_cast<std::size_t>(std::clamp(number_of(detail, "running"), 0.0, 1e9)), "stage");
     return number_of(detail, "level") > 1
                ? cat("killing ", stages)
                : cat("stopping: asked ", stages, " to save and end; Ctrl-C again kills them");
@@ -113,13 +126,13 @@ std::string event_line(const RunEvent& event, const RunState& state, const cli::
 ProgressText progress_text(const Json& progress) {
   ProgressText out;
   if (!progress.is_object()) return out;
-  out.work = text_of(progress, "what");
+  out.work = line_of(progress, "what");
   const double done = number_of(progress, "done"), total = number_of(progress, "total");
   if (progress.contains("done")) {
-    out.work += cat(out.work.empty() ? "" : " ", support::with_commas(static_cast<std::int64_t>(done)));
+    out.work += cat(out.work.empty() ? "" : " ", count_text(done));
     if (total > 0) {
       out.share = std::clamp(done / total, 0.0, 1.0);
-      out.work += cat("/", support::with_commas(static_cast<std::int64_t>(total)), " ",
+      out.work += cat("/", count_text(total), " ",
                       static_cast<int>(out.share * 100), "%");
     }
   }
@@ -127,7 +140,7 @@ ProgressText progress_text(const Json& progress) {
   if (detail != progress.end() && detail->is_object()) {
     for (const auto& [name, value] : support::figures_in_order(*detail)) {
       std::string& to = name.ends_with("_per_second") ? out.speed : out.figures;
-      to += cat(to.empty() ? "" : "  ", support::figure_text(name, value));
+      to += cat(to.empty() ? "" : "  ", on_one_line(support::figure_text(name, value)));
     }
   }
   return out;
@@ -146,7 +159,7 @@ std::string render_failure(const pipeline::Graph& graph, const RunEvent& event, 
   const cli::Style style(color);
   const Json& detail = event.detail;
   std::string out = cat(style.bad("failed"), "   ", graph.tasks[static_cast<std::size_t>(event.task)].id, "  ",
-                        text_of(detail, "reason"), " (class ", text_of(detail, "class"), ")\n");
+                        line_of(detail, "reason"), " (class ", text_of(detail, "class"), ")\n");
   const auto tail = detail.find("tail");
   if (tail != detail.end() && tail->is_array()) {
     for (const Json& line : *tail) {

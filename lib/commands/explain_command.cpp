@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/terminal.h"
 #include "commands/against.h"
 #include "commands/commands.h"
 #include "commands/planned.h"
@@ -56,7 +57,7 @@ int explain_command(const cli::CommandLine& line) {
       answers.push_back(std::move(json));
       continue;
     }
-    std::string out = cat(style.bold(graph.tasks[i].id), "  ", state_name(task.state), ": ", task.reason, "\n");
+    std::string out = cat(style.bold(graph.tasks[i].id), "  ", state_name(task.state), ": ", cli::harmless(task.reason), "\n");
     if (!task.task_key.empty())
       out += cat("  key      ", task.task_key.substr(0, 12),
                  task.key_is_exact ? "" : " (if its inputs come out as before)", "\n");
@@ -66,7 +67,7 @@ int explain_command(const cli::CommandLine& line) {
     }
     for (const auto& cause : explanation.causes) {
       if (task.state == TaskState::kReuse && !asked) break;  // said above
-      out += cat("  cause    ", cause.str(), cause.place.file.empty() ? "" : "  " + style.dim(place_text(cause.place)),
+      out += cat("  cause    ", cli::harmless(cause.str()), cause.place.file.empty() ? "" : "  " + style.dim(place_text(cause.place)),
                  "\n");
     }
     std::size_t followed = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/terminal.h"
 #include "commands/commands.h"
 #include "commands/planned.h"
 #include "commands/session.h"
@@ -240,7 +241,7 @@ int plan_command(const cli::CommandLine& line) {
         for (const auto& cause : explanations[next++].causes) causes.push_back(cause.str());
         if (!causes.empty()) reason = support::join(causes, "; ");
       }
-      rows.push_back({cat("  ", state_name(task.state)), graph.tasks[i].id, reason});
+      rows.push_back({cat("  ", state_name(task.state)), graph.tasks[i].id, cli::harmless(reason)});
     }
     print(table(rows));
   } else {
@@ -249,7 +250,7 @@ int plan_command(const cli::CommandLine& line) {
       const auto& group = groups[g];
       const std::string state(state_name(plan.tasks[group.tasks.front()].state));
       const std::string name = group.tasks.size() == 1 ? graph.tasks[group.tasks.front()].id : cat(group.stage, "[*]");
-      rows.push_back({cat("  ", state), std::to_string(group.tasks.size()), name, group.text, place_text(group.place)});
+      rows.push_back({cat("  ", state), std::to_string(group.tasks.size()), name, cli::harmless(group.text), cli::harmless(place_text(group.place))});
     }
     print(table(rows));
     if (groups.size() > kMostGroups)

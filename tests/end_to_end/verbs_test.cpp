@@ -330,6 +330,43 @@ BOOST_AUTO_TEST_CASE(the_doctor_tells_of_gpus_and_of_slurm_as_their_tools_answer
   CHECK_HAS(text, "is slurmctld running?");
 }
 
+BOOST_AUTO_TEST_CASE(what_cannot_be_looked_at_is_no_mistake_of_ours) {
+  const Place place;
+  const fs::path round = place.root() / "round.h5";
+  fs::create_symlink(round, round);
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"show", round.string()}, {"diff", round.string(), round.string()}}) {
+    const Answer answer = place.call(words);
+    BOOST_TEST(answer.code == 4, words.front() << ": " << answer.code << "\n" << answer.err);
+    CHECK_HAS(answer.err, "cannot look at");
+    CHECK_HAS(answer.err, "Too many levels of symbolic links");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_talks_nonsense_on_every_channel_is_only_that) {
+  const Place place("schema: pe-pipeline/1\nname: odd\nstages:\n  a: {run: stages/odd}\n", "odd.yml");
+  place.script("stages/odd", R"END(#!/bin/sh
+case "$1" in
+--describe) echo '{"schema": "pe-stage/1", "name": "odd", "version": 1, "summary": "x", "inputs": [],
+ "outputs": [{"name": "page", "kind": "report"}], "fields": []}' ;;
+--check) while read -r config; do echo '{"ok": true}'; done ;;
+--task)
+  printf '{"event": "start", "resumed": "yes"}\n{"event": "wait", "waits": 3}\n{"event": "stop"}\n' >&3
+  printf '{"event": "note", "text": "\\u001b]0;title\\u0007"}\n{"event": "block", "reason": "bored"}\n' >&3
+  head -c 300000 /dev/urandom >&3
+  printf '\n{"x": ' >&3; head -c 200000 /dev/zero | tr '\0' '[' >&3; echo >&3
+  page=$(sed -n 's/^ *"page": "\(.*\)".*/\1/p' "$2")
+  mkdir -p "$page"; echo text > "$page/report.md" ;;
+esac
+)END");
+  const Answer answer = place.run();
+  BOOST_TEST(answer.code == 0, answer.out << answer.err);
+  CHECK_HAS(answer.err, "^[]0;title^G");
+  const Json status = place.json({"status"});
+  BOOST_TEST(status.at("state") == "done");
+  BOOST_TEST(status.at("tasks").at(0).at("phase") == "done");
+}
+
 BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there, *boost::unit_test::precondition(pe::test::Installed{"python3"})) {
   const std::string page = support::read_file(test::source_root() / "doc/stages-of-your-own.md");
   const Place place(code_of(page, "yaml"), "words.yml");

@@ -32,6 +32,9 @@ struct ActiveAttempt {
   bool resumed = false;
   bool alone = false;               // no attempt of its task was there before it
   Json progress = Json::object();
+  // What it said in the second that began then, as far as the journal has it.
+  double told_since_s = -1;
+  std::size_t told = 0, told_bytes = 0, left_out = 0;
   Json machine = Json::object();  // build, library and device, as the stage itself says
   std::vector<std::size_t> snapshots;  // indices into Task::snapshots that were asked for
   std::set<std::size_t> submitted;     // to the publisher; published ones are among them

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "pipeline/run/local_runner.h"
+#include "pipeline/run/stage_event.h"
+#include "pipeline/run/stage_log.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/host.h"
 #include "pipeline/store/whole_write.h"
@@ -224,46 +226,63 @@ void Attempts::on_message(const RunnerEvent& event) {
   const auto found = running_.find(event.ticket);
   if (found == running_.end()) return;
   ActiveAttempt& attempt = found->second;
-  const Json& message = event.message;
-  const auto integer = [&](const char* name) -> std::optional<std::int64_t> {
-    const auto at = message.find(name);
-    if (at == message.end() || !at->is_number_integer()) return std::nullopt;
-    return at->get<std::int64_t>();
-  };
-  const auto kind = message.find("event");
-  const std::string name = kind != message.end() && kind->is_string() ? kind->get<std::string>() : "progress";
-  if (name == "progress") {
-    attempt.progress = message;
-    if (const auto done = integer("done"); done && !attempt.reports_checkpoints)
-      attempt.step = std::max(attempt.step, *done);
-    return;
+  StageEvent said = read_stage_event(event.message);
+  const auto step = said.integer("step");
+  switch (said.kind) {
+    case StageEvent::Kind::kProgress:
+      if (const auto done = said.integer("done"); done && !attempt.reports_checkpoints)
+        attempt.step = std::max(attempt.step, *done);
+      attempt.progress = std::move(said.detail);
+      return;
+    case StageEvent::Kind::kMachine:
+      attempt.machine = std::move(said.detail);
+      return;
+    case StageEvent::Kind::kMemory:
+      attempt.peak_rss_bytes = said.integer("peak_rss_bytes").value_or(attempt.peak_rss_bytes);
+      return;
+    case StageEvent::Kind::kSnapshot:
+      // Whether divergence may be published is decided when the stage has ended.
+      if (said.detail.contains("status") && said.detail["status"] == "diverged") return;
+      if (!program_change(attempt).empty()) return;
+      for (const std::size_t k : attempt.snapshots) {
+        if (run_.task(attempt.task).snapshots[k].step == step.value_or(-1))
+          publishing_.submit(event.ticket, attempt, static_cast<int>(k), ResultStatus::kDone);
+      }
+      return;
+    case StageEvent::Kind::kCheckpoint:
+      if (!step) break;
+      if (!std::exchange(attempt.reports_checkpoints, true)) attempt.step = attempt.started_step;
+      attempt.step = std::max(attempt.step, *step);
+      break;
+    case StageEvent::Kind::kText:
+      break;
   }
-  if (name == "machine") {
-    attempt.machine = message;
-    return;
+  if (may_tell(attempt, said.detail))
+    run_.emit({said.name, static_cast<std::int64_t>(attempt.task), attempt.number, std::move(said.detail)});
+}
+
+/// A stage that says very much must not fill the disk with it.
+bool Attempts::may_tell(ActiveAttempt& attempt, const Json& detail) {
+  constexpr std::size_t kMostEvents = 100, kMostBytes = 64 * 1024;  // in a second
+  if (const double now = run_.runner.now(); attempt.told_since_s < 0 || now - attempt.told_since_s >= 1) {
+    tell_left_out(attempt);
+    attempt.told_since_s = now;
+    attempt.told = attempt.told_bytes = 0;
   }
-  if (name == "memory") {
-    attempt.peak_rss_bytes = integer("peak_rss_bytes").value_or(attempt.peak_rss_bytes);
-    return;
+  if (attempt.told < kMostEvents && attempt.told_bytes < kMostBytes) {
+    ++attempt.told;
+    attempt.told_bytes += detail.dump(-1, ' ', false, Json::error_handler_t::replace).size();
+    return true;
   }
-  if (name == "snapshot") {
-    // Whether divergence may be published is decided when the stage has ended.
-    if (message.contains("status") && message["status"] == "diverged") return;
-    const std::int64_t step = integer("step").value_or(-1);
-    for (const std::size_t k : attempt.snapshots) {
-      if (run_.task(attempt.task).snapshots[k].step == step)
-        publishing_.submit(event.ticket, attempt, static_cast<int>(k), ResultStatus::kDone);
-    }
-    return;
-  }
-  if (const auto step = integer("step"); name == "checkpoint" && step) {
-    if (!std::exchange(attempt.reports_checkpoints, true)) attempt.step = attempt.started_step;
-    attempt.step = std::max(attempt.step, *step);
-  }
-  Json detail = message;
-  detail.erase("event");
-  const bool ours = name == "end" || name == "plan" || name == "publish" || name == "fail";
-  run_.emit({ours ? "note" : name, static_cast<std::int64_t>(attempt.task), attempt.number, std::move(detail)});
+  ++attempt.left_out;
+  return false;
+}
+
+void Attempts::tell_left_out(ActiveAttempt& attempt) {
+  if (attempt.left_out == 0) return;
+  const auto count = static_cast<std::int64_t>(std::exchange(attempt.left_out, 0));
+  Json detail{{"text", cat(support::with_commas(count), " events left out: it says too much in a second")}};
+  run_.emit({"note", static_cast<std::int64_t>(attempt.task), attempt.number, std::move(detail)});
 }
 
 void Attempts::signal_all(int signal) {

@@ -77,6 +77,9 @@ class Attempts {
   bool launch(ActiveAttempt attempt, const Launch& launch);
   void blame_inputs(ActiveAttempt attempt, const std::string& reason);
   void wake_at(std::size_t i, double when_s) { tasks_[i].not_before_s = when_s; }
+  /// Whether the journal has room for what a stage said; counts what is left out.
+  bool may_tell(ActiveAttempt& attempt, const Json& detail);
+  void tell_left_out(ActiveAttempt& attempt);
 
   // ---- task_document.cpp
   /// Writes `task.json`; notes in the attempt what it continues from.

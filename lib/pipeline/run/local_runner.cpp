@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 
+#include "pipeline/run/stage_event.h"
 #include "support/error.h"
 #include "support/files.h"
 #include "support/parse_json.h"
@@ -29,7 +30,8 @@ using support::throw_errno;
 
 namespace {
 
-constexpr std::size_t kLongestLine = 1u << 20;  // a longer event is dropped whole
+constexpr std::size_t kOneTurn = 64 * 1024;  // bytes that are read of a stage before others are heard
+constexpr std::size_t kLastTurn = 1u << 20;  // of one that has ended: as much as a pipe holds
 
 double clock_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -113,10 +115,10 @@ struct LocalRunner::State {
     if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) throw_errno("watch", "a stage");
   }
 
-  /// Reads what is there. Complete lines become messages.
-  void drain(std::uint64_t ticket, Child& child, std::vector<RunnerEvent>& out) {
-    char buffer[65536];
-    while (child.events) {
+  /// Reads what is there, at most about `most` bytes. Complete lines become messages.
+  void drain(std::uint64_t ticket, Child& child, std::size_t most, std::vector<RunnerEvent>& out) {
+    char buffer[kOneTurn];
+    for (std::size_t done = 0; child.events && done < most;) {
       const ssize_t count = ::read(child.events.get(), buffer, sizeof buffer);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0 && errno == EAGAIN) return;
@@ -128,25 +130,28 @@ struct LocalRunner::State {
       while (!rest.empty()) {
         const auto end = rest.find('\n');
         if (!child.overlong) child.line.append(rest.substr(0, end));
-        if (child.line.size() > kLongestLine) {
+        if (child.line.size() > kLongestStageEvent) {
           child.overlong = true;
           child.line.clear();
         }
         if (end == std::string_view::npos) break;
         rest.remove_prefix(end + 1);
-        if (!child.overlong) {
-          Json message = support::parse_json(child.line, support::kForeignJson);
-          if (message.is_object()) {
-            RunnerEvent event;
-            event.ticket = ticket;
-            event.message = std::move(message);
-            out.push_back(std::move(event));
-          }
-        }
-        child.overlong = false;
-        child.line.clear();
+        take_line(ticket, child, out);
       }
     }
+  }
+
+  static void take_line(std::uint64_t ticket, Child& child, std::vector<RunnerEvent>& out) {
+    RunnerEvent event;
+    event.ticket = ticket;
+    if (child.overlong) {
+      event.message = {{"event", "warn"}, {"text", "an event of more than 64 KiB was left out"}};
+    } else if (auto message = parse_stage_event(child.line)) {
+      event.message = *std::move(message);
+    }
+    child.overlong = false;
+    child.line.clear();
+    if (event.message.is_object()) out.push_back(std::move(event));
   }
 };
 
@@ -234,7 +239,7 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     if (found == state_->children.end()) continue;
     State::Child& child = found->second;
     if ((ready[i].data.u64 & 1) == 0) {
-      state_->drain(ticket, child, out);
+      state_->drain(ticket, child, kOneTurn, out);
       continue;
     }
     // Whatever it started and left behind must not go on writing into its folder. Before it is waited for, since its
@@ -244,7 +249,10 @@ std::vector<RunnerEvent> LocalRunner::wait(double timeout_s) {
     rusage usage{};
     if (::wait4(child.pid, &status, WNOHANG, &usage) != child.pid) continue;
     // What it wrote last is still in the pipe. A grandchild may hold the other end, so only what is there is read.
-    state_->drain(ticket, child, out);
+    state_->drain(ticket, child, kLastTurn, out);
+    constexpr int kToDie_ms = 20;  // what was killed above
+    pollfd end{child.events.get(), 0, 0};
+    if (child.events && ::poll(&end, 1, kToDie_ms) == 0) end_holders_of(child.events);
     const support::ExitStatus decoded = support::decode_status(status);
     RunnerEvent event;
     event.ticket = ticket;
