@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pipeline/run/start_checks.h"
+#include "support/error.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -30,8 +31,43 @@ Execution::Execution(const Graph& graph, const Plan& plan, Store& store, Runner&
 
 RunSummary Execution::go() {
   begin();
-  loop();
-  return end();
+  std::exception_ptr mistake;
+  std::string io_error;
+  while (true) {
+    try {
+      if (!io_error.empty()) run_.store_failed(std::exchange(io_error, {}));
+      loop();
+      break;
+    } catch (const support::IoError& error) {
+      io_error = error.diagnostics().front().message;
+    } catch (const std::exception& error) {
+      if (!mistake) run_.mistake(error.what());
+      if (!mistake) mistake = std::current_exception();
+    }
+    if (!go_on_to_stop()) break;
+  }
+  if (!mistake) return end();
+  try {
+    end();
+  } catch (const std::exception&) {
+    // The first mistake is the one to tell.
+  }
+  std::rethrow_exception(mistake);
+}
+
+bool Execution::go_on_to_stop() {
+  constexpr double kLastWords_s = 10;  // beyond the grace
+  run_.no_new_starts = true;
+  const double now = run_.runner.now();
+  if (!std::exchange(stops_for_an_error_, true)) {
+    store_failure_told_ = true;
+    if (stop_since_s_ < 0) stop_since_s_ = now;
+    run_.stop_level = std::max(run_.stop_level, 1);
+    run_.shown.stopping = true;
+    publisher_->stop_verifying();
+    attempts_->signal_all(SIGTERM);
+  }
+  return now - stop_since_s_ < run_.options.grace_s + kLastWords_s;
 }
 
 // ---- set-up
@@ -102,11 +138,16 @@ void Execution::loop() {
   while (true) {
     poll_stop();
     collect_answers();
-    start_ready();
+    if (!stops_for_an_error_) start_ready();
     if (is_over()) break;
     double timeout = kLongestWait;
     if (next_wake_s_ >= 0) timeout = std::clamp(next_wake_s_ - run_.runner.now(), 0.001, kLongestWait);
-    for (const RunnerEvent& event : run_.runner.wait(timeout)) {
+    if (heard_.empty()) {
+      for (RunnerEvent& event : run_.runner.wait(timeout)) heard_.push_back(std::move(event));
+    }
+    while (!heard_.empty()) {
+      const RunnerEvent event = std::move(heard_.front());
+      heard_.pop_front();
       if (event.kind == RunnerEvent::Kind::kExit)
         attempts_->on_exit(event);
       else
@@ -394,8 +435,10 @@ RunSummary Execution::end() {
     if (phase == TaskPhase::kBlocked && run_.states->is_own(i)) ++summary.blocked;
     if (is_unfinished(phase) || phase == TaskPhase::kInterrupted) ++unfinished;
   }
-  if (names_ && summary.store_error.empty()) names_->show_all();
-  if (run_.stop_level == 2)
+  if (names_ && summary.store_error.empty() && summary.mistake.empty()) names_->show_all();
+  if (!summary.mistake.empty())
+    summary.exit_code = support::kExitBug;
+  else if (run_.stop_level == 2)
     summary.exit_code = kRunInterrupted;
   else if (!summary.store_error.empty())
     summary.exit_code = kRunStore;

@@ -13,6 +13,8 @@
 ///     run_context     what these share
 #pragma once
 
+#include <deque>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,6 +43,8 @@ class Execution {
   void loop();
   bool is_over() const;
   RunSummary end();
+  /// After an exception in the loop: stages save and end as they do at an interrupt. False once that takes too long.
+  bool go_on_to_stop();
 
   // ---- what the loop does
   void poll_stop();
@@ -82,6 +86,8 @@ class Execution {
   double last_progress_s_ = 0;
   double next_wake_s_ = -1;
   double stop_since_s_ = -1;
+  std::deque<RunnerEvent> heard_;  // what the runner told and nobody has looked at yet
+  bool stops_for_an_error_ = false;
   bool grace_over_ = false;
   bool store_failure_told_ = false;
 };

@@ -113,6 +113,7 @@ struct RunSummary {
   std::vector<TaskPhase> phases;     ///< by task
   std::vector<std::string> reports;  ///< folders of the reports that are current now
   std::string store_error;           ///< why the exit code is 4
+  std::string mistake;               ///< of ours, that ended the run: why the exit code is 70
 };
 
 /// Asked between events: 0 go on, 1 stop gently, 2 kill. The command line answers from its signals.
@@ -121,7 +122,8 @@ using StopFunction = std::function<int()>;
 /// Runs what `plan` calls for; what is selected, forced and needed stands there. Others may run in the same store at the
 /// same time: each task is made by whoever holds its lease (lease.h), and found as a result by everybody else.
 /// Errors of tasks are in the summary; what is thrown is an IoError of the store before anything started (exit 4), a
-/// ConfigError when a task asks for more than there is or a stage refuses its config (exit 2), or our own mistake.
+/// ConfigError when a task asks for more than there is or a stage refuses its config (exit 2), or our own mistake: then
+/// the stages that were at work have been asked to save and end, and the summary is written.
 RunSummary run(const Graph& graph, const Plan& plan, Store& store, Runner& runner, RunListener& listener,
                const RunOptions& options, const StopFunction& stop = {});
 

@@ -36,11 +36,20 @@ class RunContext {
 
   /// Into the journal, and to whoever watches.
   void emit(const RunEvent& event);
-  void tell_state() { listener_.on_tick(shown); }
+  void tell_state() {
+    if (summary.mistake.empty()) listener_.on_tick(shown);
+  }
   void warn(std::string text) { emit({"warn", -1, 0, {{"text", std::move(text)}}}); }
   void warn(std::size_t task, int attempt, std::string text);
   void note(std::size_t task, std::string text);
 
+  /// Gives back the leases of a task: on its plan key, and on its key.
+  void release(std::size_t task);
+  /// Takes both, once. A lease on the key too, since two pipelines whose first stages differ may come to equal inputs.
+  Leases::Answer acquire(std::size_t task);
+
+  /// Nothing new starts, and nobody but the journal is told what happens from here on: that may be what went wrong.
+  void mistake(const std::string& what);
   /// Nothing new starts, what runs is asked to stop, the run ends with 4.
   void store_failed(const std::string& why);
   /// Does what changes the store. False when that failed, and with it the run.

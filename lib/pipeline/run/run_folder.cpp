@@ -194,6 +194,7 @@ Json to_json(const Graph& graph, const RunSummary& summary) {
             {"ended", support::unix_time()},           {"failures", std::move(failures)},
             {"reports", summary.reports}};
   if (!summary.store_error.empty()) json["store_error"] = summary.store_error;
+  if (!summary.mistake.empty()) json["mistake"] = summary.mistake;
   return json;
 }
 

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <fstream>
 #include <optional>
+#include <stdexcept>
+#include <utility>
 
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
@@ -724,6 +726,35 @@ BOOST_FIXTURE_TEST_CASE(a_kill_between_any_two_steps_of_publishing_recovers_to_t
   }
   BOOST_TEST(finished);
   BOOST_TEST(kills > 30);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_mistake_of_ours_lets_stages_save_and_keeps_the_summary, SmallRun) {
+  const auto training = add("training");
+  add("quick");
+  behaviour["training"] = [](FakeAttempt& attempt) {
+    attempt.messages.push_back({{"event", "checkpoint"}, {"step", 5}});
+    attempt.stays = true;
+  };
+  bool thrown = false;
+  const auto stop = [&] {
+    if (runner->started.size() == 2 && runner->now() > 101 && !std::exchange(thrown, true))
+      throw std::logic_error("an odd event");
+    return 0;
+  };
+  BOOST_CHECK_THROW(run({}, stop), std::logic_error);
+  BOOST_TEST((runner->signalled == std::vector<int>{SIGTERM}));
+  const auto ids = store->runs();
+  BOOST_REQUIRE(ids.size() == 1u);
+  const Json summary = Json::parse(support::read_file(store->runs_folder() / ids[0] / "summary.json"));
+  BOOST_TEST(summary.at("exit_code") == 70);
+  BOOST_TEST(summary.at("mistake") == "an odd event");
+  BOOST_TEST(summary.at("executed") == 1);
+  const RunStatus status = read_run(*store, ids[0]);
+  BOOST_TEST(status.tasks[training].phase == "interrupted");
+  const auto attempts = store->attempts(graph.tasks[training].plan_key);
+  BOOST_REQUIRE(attempts.size() == 1u);
+  BOOST_TEST(Json::parse(support::read_file(attempts[0] / "exit.json")).at("class") == "checkpointed");
+  BOOST_TEST(Leases::list(store->leases_folder()).empty());
 }
 
 BOOST_AUTO_TEST_CASE(commands_are_printed_so_that_a_shell_reads_them_back) {
