@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "support/error.h"
+#include "support/file_listing.h"
 #include "support/hash.h"
 #include "support/process.h"
 #include "support/text.h"
@@ -41,7 +43,8 @@ namespace {
 
 constexpr const char* kOwnProgram = "/proc/self/exe";  // leads to the file even when its name is gone
 
-std::string digest_of(const fs::path& file, const fs::path& folder, const std::vector<std::string>& plugins) {
+std::string digest_of(const fs::path& file, const fs::path& folder, const std::vector<std::string>& plugins,
+                      const std::vector<std::string>& code) {
   const std::string own = build_of(file);
   std::string all = cat("program ", own, "\n");
   std::vector<std::string> sorted = plugins;
@@ -53,13 +56,31 @@ std::string digest_of(const fs::path& file, const fs::path& folder, const std::v
     all += cat(plugin, " ", build_of(found), "\n");
     any = true;
   }
+  for (const fs::path& found : code_files(folder, code)) {
+    all += cat("code ", found.lexically_relative(folder).generic_string(), " ", sha256_file(found), "\n");
+    any = true;
+  }
   return any ? sha256_hex(all) : own;
 }
 
 }  // namespace
 
-std::string program_digest(const fs::path& executable, const std::vector<std::string>& plugins) {
-  return digest_of(executable, executable.parent_path(), plugins);
+std::vector<fs::path> code_files(const fs::path& program_folder, const std::vector<std::string>& globs) {
+  std::vector<fs::path> files;
+  for (const std::string& glob : globs) {
+    const ListedFiles listed = list_files({(program_folder / glob).string()});
+    if (!listed.missing.empty())
+      throw ConfigError(cat("'code' of the description names ", quote(glob), ", and no file beside the program has that name"));
+    for (const auto& [name, file] : listed.files) files.push_back(file.lexically_normal());
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+std::string program_digest(const fs::path& executable, const std::vector<std::string>& plugins,
+                           const std::vector<std::string>& code) {
+  return digest_of(executable, executable.parent_path(), plugins, code);
 }
 
 std::string own_build_id() { return elf_build_id(kOwnProgram); }
@@ -70,7 +91,7 @@ std::string version_and_build(const std::string& version) {
 }
 
 std::string own_program_digest(const std::vector<std::string>& plugins) {
-  return digest_of(kOwnProgram, own_executable().parent_path(), plugins);
+  return digest_of(kOwnProgram, own_executable().parent_path(), plugins, {});
 }
 
 }  // namespace pe::support

@@ -19,8 +19,15 @@ std::filesystem::path plugin_for(const std::filesystem::path& program_folder, co
 /// Hex of the ELF note, or SHA-256 of a file that has none, such as a script. @throws IoError
 std::string build_of(const std::filesystem::path& file);
 
-/// The build of the executable; where it has plug-ins, SHA-256 of its build and theirs. @throws IoError
-std::string program_digest(const std::filesystem::path& executable, const std::vector<std::string>& plugins);
+/// The files that globs name, relative to the program's folder, sorted: modules that a script imports.
+/// @throws ConfigError when one matches nothing, IoError when a folder cannot be read
+std::vector<std::filesystem::path> code_files(const std::filesystem::path& program_folder,
+                                              const std::vector<std::string>& globs);
+
+/// The build of the executable; where it has plug-ins or `code` (globs, see code_files), SHA-256 of its build, theirs
+/// and these files. @throws IoError, ConfigError
+std::string program_digest(const std::filesystem::path& executable, const std::vector<std::string>& plugins,
+                           const std::vector<std::string>& code = {});
 
 /// The build id of this process's program, and the digest of it with its plug-ins: of the very file that was started,
 /// whatever has taken its name since. @throws IoError

@@ -164,6 +164,14 @@ StageDescription parse_description(Json document, const std::string& source) {
       stage.plugins.push_back(plugin.get<std::string>());
     }
   }
+  if (document.contains("code")) {
+    if (!document["code"].is_array()) bad(source, "'code' in the description is not a list of paths, as in [\"lib/*.py\"]");
+    for (const Json& glob : document["code"]) {
+      if (!glob.is_string() || glob.get_ref<const std::string&>().empty())
+        bad(source, "'code' in the description holds something that is no path, as in [\"lib/*.py\"]");
+      stage.code.push_back(glob.get<std::string>());
+    }
+  }
   stage.resumes = flag_member(document, "resumes");
   stage.takes_labels = flag_member(document, "takes_labels");
   if (document.contains("trajectory") && document["trajectory"].is_object()) {
@@ -204,6 +212,23 @@ StageDescription parse_description(Json document, const std::string& source) {
   if (has_build) document["build_id"] = stage.build_id;
   stage.document = std::move(document);  // a training's is 280 KB, which shells wait for: no copy is made
   return stage;
+}
+
+std::vector<support::FileRead> program_files(const StageDescription& stage) {
+  const fs::path executable = stage.executable, folder = executable.parent_path();
+  std::vector<fs::path> paths{executable};
+  for (const std::string& plugin : stage.plugins) {
+    if (fs::path file = support::plugin_for(folder, plugin); !file.empty()) paths.push_back(std::move(file));
+  }
+  std::set<fs::path> folders;  // a file that is added later moves the time of its folder
+  for (fs::path& file : support::code_files(folder, stage.code)) {
+    folders.insert(file.parent_path());
+    paths.push_back(std::move(file));
+  }
+  paths.insert(paths.end(), folders.begin(), folders.end());
+  std::vector<support::FileRead> files;
+  for (const fs::path& path : paths) files.push_back({path.string(), support::stamp_of(path), {}});
+  return files;
 }
 
 StageCatalog::StageCatalog(std::vector<fs::path> folders) : folders_(std::move(folders)) {}
@@ -302,7 +327,8 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
   }
   const fs::path beside = cat(executable->string(), ".describe.json");
   // Looked at before they are read: what changes from here on is seen by whoever looks again.
-  files_.push_back({executable->string(), support::stamp_of(*executable), {}});
+  const support::FileStamp looked = support::stamp_of(*executable);
+  files_.push_back({executable->string(), looked, {}});
   files_.push_back({beside.string(), support::stamp_of(beside), {}});
   const std::string build_id = support::build_of(*executable);
   std::optional<Json> document = read_document(beside);
@@ -316,11 +342,14 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
   }
   stage.executable = fs::absolute(*executable).lexically_normal().string();
   stage.build_id = build_id;
-  for (const std::string& plugin : stage.plugins) {
-    const fs::path file = support::plugin_for(executable->parent_path(), plugin);
-    if (!file.empty()) files_.push_back({file.string(), support::stamp_of(file), {}});
+  try {
+    stage.files = program_files(stage);
+    stage.files.front().stamp = looked;
+  } catch (const ConfigError& error) {
+    throw ConfigError(error.diagnostics().front().message, place, error.diagnostics().front().hint);
   }
-  stage.program_digest = support::program_digest(*executable, stage.plugins);
+  files_.insert(files_.end(), stage.files.begin() + 1, stage.files.end());  // the executable is there already
+  stage.program_digest = support::program_digest(*executable, stage.plugins, stage.code);
   return by_run_[run] = std::make_shared<StageDescription>(std::move(stage));
 }
 

@@ -59,7 +59,8 @@ struct StageDescription {
   std::string summary;
   std::string build_id;                        ///< hex of the ELF note, or SHA-256 of a file that has none (a script)
   std::vector<std::string> plugins;            ///< loaded while it runs: "cuda/pe-cuda" (support/program.h)
-  /// Of all that is its code, plug-ins included. Recorded always, hashed under `code: build`.
+  std::vector<std::string> code;               ///< globs of files that it reads as code, from its own folder: "lib/*.py"
+  /// Of all that is its code, plug-ins and `code` included. Recorded always, hashed under `code: build`.
   std::string program_digest;
   std::string release;
   std::vector<InputDescription> inputs;
@@ -73,6 +74,7 @@ struct StageDescription {
 
   Json document;                               ///< as it described itself
   std::string executable;                      ///< absolute; empty for a description made in a test
+  std::vector<support::FileRead> files;        ///< program_files, as they were when the digest was made
   std::string digest;                          ///< SHA-256 of the description's canonical form
 
   const InputDescription* find_input(const std::string& role) const;
@@ -84,6 +86,10 @@ struct StageDescription {
 /// Reads a `pe-stage/1` document. `source` is what messages call it.
 /// @throws ConfigError when it is none, or of a newer schema.
 StageDescription parse_description(Json document, const std::string& source);
+
+/// What a program is made of: its executable, plug-ins, and the files of `code` with their folders, as they are now.
+/// @throws ConfigError when a glob of `code` matches nothing
+std::vector<support::FileRead> program_files(const StageDescription& stage);
 
 /// Finds executables and reads what they say, each once.
 class StageCatalog {

@@ -272,32 +272,4 @@ Graph thaw(const Json& document) {
   return graph;
 }
 
-std::vector<std::string> changed_programs(const Graph& graph) {
-  std::vector<std::string> changed;
-  std::map<const StageDescription*, bool> stages;   // whether its build is in a key
-  for (const Task& task : graph.tasks) stages[task.stage.get()] |= task.hash_build;
-  for (const auto& [stage, exact] : stages) {
-    std::error_code error;
-    if (!fs::is_regular_file(stage->executable, error)) {
-      changed.push_back(cat(stage->program, ": ", support::quote(stage->executable), " is gone"));
-      continue;
-    }
-    try {
-      if (support::program_digest(stage->executable, stage->plugins) == stage->program_digest) continue;
-      // Another build; what it says of itself tells whether that matters.
-      StageCatalog catalog;
-      const int version = catalog.find(stage->executable, {}, {})->version;
-      if (version != stage->version) {
-        changed.push_back(cat(stage->program, ": result version ", version, " now, planned with ", stage->version));
-      } else if (exact) {
-        changed.push_back(cat(stage->program, ": another build now (code: build)"));
-      }
-    } catch (const support::Error& problem) {
-      changed.push_back(cat(stage->program, ": ", problem.diagnostics().front().message));
-    }
-  }
-  std::sort(changed.begin(), changed.end());
-  return changed;
-}
-
 }  // namespace pe::pipeline

@@ -20,8 +20,4 @@ Json freeze(const Graph& graph);
 /// keys than the one that froze it.
 Graph thaw(const Json& document);
 
-/// Why tasks may not be started as planned: a line for each program that is gone, has another result version, or is
-/// another build where that is in a key. Input files are looked at when a task publishes (changed_external).
-std::vector<std::string> changed_programs(const Graph& graph);
-
 }  // namespace pe::pipeline

@@ -76,6 +76,10 @@ void Attempts::on_exit(const RunnerEvent& event) {
                          ", the time that its resources allow (", describe_exit(event),
                          "): raise it with --set resources.NAME.time=");
   }
+  if (const std::string change = ended_well(attempt.outcome) ? program_change(attempt) : ""; !change.empty()) {
+    attempt.outcome = Outcome::kOtherProgram;
+    attempt.reason = cat(change, "; it changed while it ran, so nothing is published");
+  }
   Tries& tries = tasks_[i].tries;
   attempt.moved = attempt.step > tries.last_step;
   tries.last_step = std::max(tries.last_step, attempt.step);

@@ -173,6 +173,12 @@ ActiveAttempt Attempts::make_attempt(std::size_t i, const Slot& slot) {
 bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
   const std::size_t i = attempt.task;
   const std::string& plan_key = run_.task(i).plan_key;
+  const auto program = programs_.look(*run_.task(i).stage, run_.task(i).hash_build);
+  if (program.state != ProgramWatch::State::kSame) {
+    const bool other = program.state == ProgramWatch::State::kOther;
+    after_failure(attempt, other ? Outcome::kOtherProgram : Outcome::kNode, program.why, false);
+    return false;
+  }
   try {
     run_.runner.start(launch);
   } catch (const support::IoError& error) {
@@ -205,6 +211,13 @@ bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
   running_.emplace(launch.ticket, std::move(attempt));
   run_.emit({"start", static_cast<std::int64_t>(i), number, std::move(detail)});
   return true;
+}
+
+std::string Attempts::program_change(const ActiveAttempt& attempt) {
+  const Task& task = run_.task(attempt.task);
+  if (!task.hash_build) return "";
+  const auto program = programs_.look(*task.stage, true);
+  return program.state == ProgramWatch::State::kSame ? "" : program.why;
 }
 
 /// As if the stage had started and ended with exit code 3.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/plan/program_watch.h"
 #include "pipeline/run/active_attempt.h"
 #include "pipeline/run/input_checks.h"
 #include "pipeline/run/publishing.h"
@@ -75,6 +76,8 @@ class Attempts {
   void read_earlier_tries(std::size_t i, const std::vector<std::filesystem::path>& before);
   ActiveAttempt make_attempt(std::size_t i, const Slot& slot);
   bool launch(ActiveAttempt attempt, const Launch& launch);
+  /// Of an attempt whose build is in its key: how the program changed since it started. Empty: not at all.
+  std::string program_change(const ActiveAttempt& attempt);
   void blame_inputs(ActiveAttempt attempt, const std::string& reason);
   void wake_at(std::size_t i, double when_s) { tasks_[i].not_before_s = when_s; }
   /// Whether the journal has room for what a stage said; counts what is left out.
@@ -115,6 +118,7 @@ class Attempts {
   std::vector<Tried> tasks_;
   std::map<std::uint64_t, ActiveAttempt> running_;
   std::map<std::uint64_t, ActiveAttempt> ending_;
+  ProgramWatch programs_;
   std::multiset<std::string> busy_;  // plan and task keys at work
   std::set<std::size_t> repaired_;   // producers of damaged objects that were sent to work again
   std::uint64_t last_ticket_ = 0;

@@ -4,11 +4,13 @@
 #include "pipeline/file/ask_to_describe.h"
 
 #include <boost/test/unit_test.hpp>
+#include <algorithm>
 #include <fstream>
 
 #include "pipeline/grid_fixture.h"
 #include "support/error.h"
 #include "support/process.h"
+#include "support/temp_folder.h"
 
 using namespace pe;             // NOLINT
 using namespace pe::pipeline;   // NOLINT

@@ -36,6 +36,20 @@ inline std::shared_ptr<pipeline::StageDescription> fake_stage(const std::string&
   return stage;
 }
 
+/// What a program says of itself that is such a stage.
+inline Json fake_description(int version) {
+  const Json fields = {{{"name", "name"}, {"type", "text"}, {"default", ""}, {"help", "x"}},
+                       {{"name", "salt"}, {"type", "text"}, {"default", ""}, {"help", "x"}}};
+  const Json inputs = {{{"name", "in"}, {"kind", "metrics"}, {"many", true}, {"optional", true}}};
+  return {{"schema", "pe-stage/1"},
+          {"name", "fake"},
+          {"version", version},
+          {"summary", "x"},
+          {"inputs", inputs},
+          {"outputs", {{{"name", "out"}, {"kind", "metrics"}}}},
+          {"fields", fields}};
+}
+
 class SmallRun {
  public:
   SmallRun() {

@@ -12,11 +12,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pipeline/plan/frozen_graph.h"
 #include "pipeline/run/run_fixture.h"
 #include "pipeline/run/run_status.h"
 #include "support/error.h"
 #include "support/fault_point.h"
 #include "support/process.h"
+#include "support/program.h"
 #include "support/text.h"
 
 using namespace pe;            // NOLINT
@@ -283,12 +285,126 @@ BOOST_FIXTURE_TEST_CASE(an_exit_without_its_outputs_is_broken_and_never_retried,
   BOOST_TEST(store->keys().empty());
 }
 
-BOOST_FIXTURE_TEST_CASE(a_failed_write_of_a_stage_ends_the_run_with_4, Diamond) {
+BOOST_FIXTURE_TEST_CASE(a_failed_write_of_a_stage_fails_that_task_alone, Diamond) {
   behaviour["b"] = [](FakeAttempt& attempt) { fail_with(attempt, 74); };
   options.capacity.cpus = 1;
   const RunSummary summary = run();
   BOOST_TEST(summary.exit_code == kRunStore);
   BOOST_TEST((runner->started == Names{"a", "b"}));
+}
+
+BOOST_FIXTURE_TEST_CASE(without_descriptors_a_task_starts_later, SmallRun) {
+  add("a");
+  int times = 0;
+  behaviour["a"] = [&](FakeAttempt& attempt) {
+    if (++times < 3) throw support::IoError("cannot start 'pe-fake': Too many open files", false, EMFILE);
+    write_all_outputs(attempt);
+  };
+  BOOST_TEST(run().exit_code == kRunDone);
+  BOOST_TEST(times == 3);
+  const auto names = event_names(0);
+  BOOST_TEST((std::find(names.begin(), names.end(), "retry") == names.end()));
+  BOOST_TEST(store->attempts(graph.tasks[0].plan_key).size() == 1u);
+}
+
+namespace {
+
+/// a, then b, of a stage that is a script.
+struct Edited : SmallRun {
+  fs::path program = folder / "pe-edited";
+  std::size_t a = 0, b = 0;
+  Edited() {
+    edit(1, "first");
+    StageCatalog catalog;
+    stage = std::make_shared<StageDescription>(*catalog.find(program.string(), folder.path(), {}));
+    a = add("a");
+    b = add("b", {a});
+  }
+  void edit(int version, const std::string& comment) const {
+    const fs::path fresh = folder / "fresh";
+    std::ofstream(fresh) << "#!/bin/sh\n# " << comment << "\ncat <<'END'\n" << pe::test::fake_description(version).dump() << "\nEND\n";
+    fs::permissions(fresh, fs::perms::owner_all);
+    fs::rename(fresh, program);
+  }
+  /// The first task, during which a person does something.
+  void meanwhile(std::function<void()> act) {
+    behaviour["a"] = [act = std::move(act)](FakeAttempt& attempt) {
+      write_all_outputs(attempt);
+      act();
+    };
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(a_stage_of_another_result_version_is_not_started, Edited) {
+  meanwhile([&] { edit(2, "raised"); });
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunFailed);
+  BOOST_TEST((runner->started == Names{"a"}));
+  BOOST_REQUIRE(summary.failures.size() == 1u);
+  BOOST_TEST((summary.failures[0].outcome == Outcome::kOtherProgram));
+  BOOST_TEST(summary.failures[0].reason == "pe-fake: result version 2 now, planned with 1");
+  BOOST_TEST(store->keys().size() == 1u);
+}
+
+// As in a job that has waited in a queue: nothing but the frozen graph is known of the program.
+BOOST_FIXTURE_TEST_CASE(a_frozen_graph_does_not_start_another_result_version, Edited) {
+  pipeline::compute_plan_keys(graph);
+  graph = thaw(freeze(graph));
+  edit(2, "raised while it waited");
+  RunSummary summary = run();
+  BOOST_TEST(runner->started.empty());
+  BOOST_REQUIRE(summary.failures.size() == 1u);
+  BOOST_TEST((summary.failures[0].outcome == Outcome::kOtherProgram));
+  edit(1, "put back");
+  summary = run();
+  BOOST_TEST(summary.exit_code == kRunDone);
+}
+
+BOOST_FIXTURE_TEST_CASE(another_text_of_the_same_version_counts_as_the_same_program, Edited) {
+  meanwhile([&] { edit(1, "a comment"); });
+  BOOST_TEST(run().exit_code == kRunDone);
+}
+
+BOOST_FIXTURE_TEST_CASE(where_the_build_is_in_the_key_another_text_is_not_started, Edited) {
+  task(b).hash_build = true;
+  meanwhile([&] { edit(1, "edition B"); });
+  const RunSummary summary = run();
+  BOOST_REQUIRE(summary.failures.size() == 1u);
+  BOOST_TEST(summary.failures[0].reason == "pe-fake: another build now (code: build)");
+  BOOST_TEST(store->keys().size() == 1u);
+  edit(1, "first");  // put back: nothing of edition B is under its key
+  behaviour.clear();
+  BOOST_TEST(run().executed == 1u);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_a_program_made_that_changed_meanwhile_is_not_published, Edited) {
+  task(a).hash_build = true;
+  meanwhile([&] { edit(1, "edition B"); });
+  const RunSummary summary = run();
+  BOOST_REQUIRE(summary.failures.size() == 1u);
+  BOOST_TEST((summary.failures[0].outcome == Outcome::kOtherProgram));
+  BOOST_TEST(summary.failures[0].reason.find("it changed while it ran") != std::string::npos);
+  BOOST_TEST(store->keys().empty());
+}
+
+BOOST_FIXTURE_TEST_CASE(a_program_that_a_linker_is_writing_is_waited_for, Edited) {
+  meanwhile([&] { fs::remove(program); });
+  double gone_since = -1;
+  const RunSummary summary = run({}, [&] {
+    if (!fs::exists(program) && gone_since < 0) gone_since = runner->now();
+    if (gone_since > 0 && runner->now() > gone_since + 2.5) edit(1, "linked again");
+    return 0;
+  });
+  BOOST_TEST(summary.exit_code == kRunDone);
+  std::vector<double> delays;
+  for (const RunEvent& event : events) {
+    if (event.name != "retry") continue;
+    BOOST_TEST(event.detail.at("class") == "node");
+    delays.push_back(event.detail.at("delay_s"));
+  }
+  BOOST_TEST((delays == std::vector<double>{1, 2}));
 }
 
 BOOST_FIXTURE_TEST_CASE(a_service_that_does_not_answer_is_asked_again_later, SmallRun) {
