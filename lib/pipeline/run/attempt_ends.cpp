@@ -1,3 +1,5 @@
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <fstream>
 #include <utility>
@@ -8,6 +10,7 @@
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -47,6 +50,35 @@ void remove_leftovers(const fs::path& attempt) {
 }
 
 bool ended_well(Outcome outcome) { return outcome == Outcome::kDone || outcome == Outcome::kDiverged; }
+
+/// "; the disk of the store (…) has 12 KiB left": which of the disks that a stage writes to are nearly full, since most
+/// programs end with any code then. After a failure to read or write, how full each is.
+std::string lack_of_room(const fs::path& store, Outcome outcome) {
+  constexpr double kLittle = 64e6;  // bytes
+  if (ended_well(outcome) || outcome == Outcome::kCheckpointed || outcome == Outcome::kInterrupted) return "";
+  const char* temporary = std::getenv("TMPDIR");
+  const std::pair<const char*, fs::path> disks[] = {{"the store", store},
+                                                    {"TMPDIR", temporary && *temporary ? temporary : "/tmp"}};
+  std::string text;
+  for (const auto& [name, path] : disks) {
+    struct statvfs room {};
+    if (::statvfs(path.c_str(), &room) != 0) continue;
+    const double bytes = static_cast<double>(room.f_bavail) * static_cast<double>(room.f_frsize);
+    const bool no_names = room.f_files > 0 && room.f_favail == 0;
+    if (bytes >= kLittle && !no_names && outcome != Outcome::kIo) continue;
+    text += cat("; the disk of ", name, " (", path.string(), ") has ", support::short_bytes(bytes), " left",
+                no_names ? " and takes no more files" : "");
+  }
+  return text;
+}
+
+/// @throws IoError when the store takes no file of a megabyte
+void prove_writable(const fs::path& attempt) {
+  if (!support::is_there(attempt)) return;  // it went with its lease
+  const fs::path probe = attempt / "probe";
+  support::write_file_atomically(probe, std::string(1 << 20, '.'), false);
+  support::remove_tree(probe);
+}
 
 }  // namespace
 
@@ -265,10 +297,12 @@ void Attempts::write_exit(const ActiveAttempt& attempt) const {
   }
 }
 
-void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, const std::string& reason, bool moved) {
+void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, std::string reason, bool moved) {
   const std::size_t i = attempt.task;
   Tried& tried = tasks_[i];
   const Task& task = run_.task(i);
+  reason += lack_of_room(run_.store.root(), outcome);  // before anything makes room
+  if (outcome == Outcome::kIo) run_.store_changes([&] { prove_writable(attempt.folder); });
   remove_leftovers(attempt.folder);
   Decision decision = decide(outcome, *task.retry, tried.tries, moved);
   // A job has what it asked for; another try in it would end the same. `submit` asks for more.
@@ -278,14 +312,7 @@ void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, cons
   const bool stopping = run_.stop_level > 0 || attempt.stop_sent;
   // Between an attempt and the next the task stays this run's: another would count its attempts from the first again.
   const bool goes_on = decision.kind == Decision::Kind::kRetry || decision.kind == Decision::Kind::kRequeue;
-  if (stopping || !goes_on) run_.leases->release(task.plan_key);
-  if (decision.kind == Decision::Kind::kStop) {
-    if (run_.summary.store_error.empty())
-      run_.summary.store_error = cat(task.id, " could not read or write (exit code 74)");
-    fail(i, outcome, reason + ": reading or writing failed, or the disk is full", attempt.folder);
-    run_.no_new_starts = true;
-    return;
-  }
+  if (stopping || !goes_on) run_.release(i);
   if (stopping && decision.kind != Decision::Kind::kFail) {
     run_.states->at(i).reason = reason;
     run_.states->set_phase(i, TaskPhase::kInterrupted);

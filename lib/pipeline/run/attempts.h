@@ -103,7 +103,7 @@ class Attempts {
   ActiveAttempt take(std::uint64_t ticket);
   void clean_up(const ActiveAttempt& ended);
   void write_exit(const ActiveAttempt& attempt) const;
-  void after_failure(const ActiveAttempt& attempt, Outcome outcome, const std::string& reason, bool moved);
+  void after_failure(const ActiveAttempt& attempt, Outcome outcome, std::string reason, bool moved);
   void fail(std::size_t i, Outcome outcome, const std::string& reason, const std::filesystem::path& attempt);
   void again(std::size_t i, double delay_s);
   bool repair_inputs(std::size_t i, const std::set<std::string>& damaged, int number);

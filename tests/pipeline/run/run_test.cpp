@@ -114,6 +114,7 @@ BOOST_FIXTURE_TEST_CASE(a_stage_that_hangs_in_check_is_killed_and_the_run_says_s
   std::ofstream(program) << "#!/bin/sh\n[ \"$1\" = --check ] || exit 9\nsleep 600 & echo $! >\"${0%/*}/pid\"\nsleep 600\n";
   fs::permissions(program, fs::perms::owner_all);
   stage->executable = program.string();
+  stage->program_digest = support::program_digest(program, {});
   options.check_configs = true;
   options.check_patience_s = 1;
   const auto begun = std::chrono::steady_clock::now();
@@ -287,6 +288,26 @@ BOOST_FIXTURE_TEST_CASE(an_exit_without_its_outputs_is_broken_and_never_retried,
 
 BOOST_FIXTURE_TEST_CASE(a_failed_write_of_a_stage_fails_that_task_alone, Diamond) {
   behaviour["b"] = [](FakeAttempt& attempt) { fail_with(attempt, 74); };
+  behaviour["c"] = [](FakeAttempt& attempt) {
+    write_all_outputs(attempt);
+    attempt.seconds = 100;
+  };
+  const RunSummary summary = run();
+  BOOST_TEST(summary.exit_code == kRunFailed);
+  BOOST_TEST((runner->started == Names{"a", "b", "c"}));
+  BOOST_TEST(runner->signalled.empty());
+  BOOST_TEST(summary.executed == 2u);
+  BOOST_REQUIRE(summary.failures.size() == 1u);
+  BOOST_TEST((summary.failures[0].outcome == Outcome::kIo));
+  BOOST_TEST(summary.failures[0].reason.find("; the disk of the store (") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_store_that_takes_no_more_files_ends_the_run_with_4, Diamond) {
+  behaviour["b"] = [](FakeAttempt& attempt) {
+    fail_with(attempt, 74);
+    fs::remove_all(attempt.folder);
+    std::ofstream(attempt.folder) << "no folder, so nothing can be written into it";
+  };
   options.capacity.cpus = 1;
   const RunSummary summary = run();
   BOOST_TEST(summary.exit_code == kRunStore);
