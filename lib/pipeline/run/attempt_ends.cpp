@@ -331,7 +331,7 @@ void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, std:
     return;
   }
   if (decision.kind == Decision::Kind::kRetry) {
-    ++tried.tries.failed;
+    ++(outcome == Outcome::kNode ? tried.tries.unstarted : tried.tries.failed);
     tried.mem_factor *= decision.mem_factor;
     run_.emit({"retry",
                id,

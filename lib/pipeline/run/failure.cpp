@@ -88,12 +88,13 @@ Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before,
   const auto retries_on = [&](std::string_view reason) {
     return std::find(policy.on.begin(), policy.on.end(), reason) != policy.on.end();
   };
-  const auto retry = [&](std::string_view reason, int limit) {
-    if (before.failed >= limit || !retries_on(reason)) return;
+  // The delay doubles with every failure, so a service that is down is not asked all the time.
+  const auto retry = [&](std::string_view reason, int tried, int limit, double least_s) {
+    if (tried >= limit || !retries_on(reason)) return;
     decision.kind = Kind::kRetry;
-    // Doubles with every failure, so a service that is down is not asked all the time.
-    decision.delay_s = policy.backoff_s * static_cast<double>(1 << std::min(before.failed, 6));
+    decision.delay_s = std::max(policy.backoff_s, least_s) * static_cast<double>(1 << std::min(tried, 6));
   };
+  constexpr int kStarts = 4;  // retries of a program that a linker is writing: 15 s in all
   switch (outcome) {
     case Outcome::kDone:
     case Outcome::kDiverged:
@@ -110,8 +111,6 @@ Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before,
       decision.kind = Kind::kRequeue;
       break;
     case Outcome::kIo:
-      decision.kind = Kind::kStop;
-      break;
     case Outcome::kInput:  // the caller verifies the inputs before it asks; then it is the stage's own verdict
     case Outcome::kBroken:
     case Outcome::kOtherProgram:
@@ -120,18 +119,17 @@ Decision decide(Outcome outcome, const RetryPolicy& policy, const Tries& before,
     case Outcome::kTimeLimit:
       break;
     case Outcome::kNetwork:
-      retry("network", policy.max);
-      decision.delay_s = std::max(decision.delay_s, 1.0 * (1 << std::min(before.failed, 6)));
+      retry("network", before.failed, policy.max, 1);
       break;
     case Outcome::kOutOfMemory:
-      retry("oom", policy.max);
+      retry("oom", before.failed, policy.max, 0);
       decision.mem_factor = policy.oom_mem;
       break;
     case Outcome::kNode:
-      retry("node", policy.max);
+      retry("node", before.unstarted, policy.max == 0 ? 0 : std::max(policy.max, kStarts), 1);
       break;
     case Outcome::kTransient:
-      retry("transient", std::min(policy.max, 1));
+      retry("transient", before.failed, policy.max, 0);
       break;
   }
   return decision;

@@ -17,13 +17,13 @@ enum class Outcome {
   kDiverged,      ///< 76: publish as diverged, or fail under `on_diverge: fail`
   kInput,         ///< 3: verify the inputs; a damaged one is made again once
   kNetwork,       ///< 69: retry with backoff
-  kIo,            ///< 74: no new starts, the run ends with 4
+  kIo,            ///< 74: fails; the run ends with 4 where the store itself takes no more files
   kOtherProgram,  ///< 77: the stage was rebuilt after the run was planned: fails, a new run plans with what is there
   kPermanent,     ///< 2, 64 to 68, 70 to 73, 78: fails at once
   kInterrupted,   ///< 130, or ended by the signal we sent: costs no attempt
   kOutOfMemory,   ///< killed for memory, or 137: retry with more
-  kNode,          ///< the machine's fault: cannot start, lost
-  kTransient,     ///< anything else: one retry
+  kNode,          ///< the machine's fault: cannot start, lost; tried again after 1, 2, 4 and 8 s
+  kTransient,     ///< anything else: retried
   kNoProgress,    ///< 75 twice at the same step
   kTimeLimit,     ///< ran longer than `resources.time`, and saved nothing when asked to stop
 };
@@ -36,12 +36,13 @@ Outcome classify(const RunnerEvent& exit, bool stop_sent);
 /// How often a task was tried, by what costs an attempt.
 struct Tries {
   int failed = 0;               ///< attempts that ended in a retryable failure
+  int unstarted = 0;            ///< attempts that could not start
   int requeued = 0;             ///< in a row without a step
   std::int64_t last_step = -1;  ///< that a checkpoint was reported for
 };
 
 struct Decision {
-  enum class Kind { kPublish, kRetry, kRequeue, kFail, kStop };
+  enum class Kind { kPublish, kRetry, kRequeue, kFail };
   Kind kind = Kind::kFail;
   double delay_s = 0;     ///< before a retry
   double mem_factor = 1;  ///< of the next attempt's memory

@@ -66,15 +66,32 @@ BOOST_AUTO_TEST_CASE(retries_follow_the_policy) {
   BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kRetry));
   BOOST_TEST((decide(Outcome::kBroken, policy, tries, false).kind == Kind::kFail));
   BOOST_TEST((decide(Outcome::kPermanent, policy, tries, true).kind == Kind::kFail));
-  BOOST_TEST((decide(Outcome::kIo, policy, tries, true).kind == Kind::kStop));
+  BOOST_TEST((decide(Outcome::kIo, policy, tries, true).kind == Kind::kFail));
   BOOST_TEST(decide(Outcome::kOutOfMemory, policy, tries, false).mem_factor == 1.5);
   tries.failed = 1;
-  BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kFail));
-  BOOST_TEST(decide(Outcome::kNetwork, policy, tries, false).delay_s == 60.0);
+  for (const Outcome outcome : {Outcome::kTransient, Outcome::kNetwork, Outcome::kOutOfMemory}) {
+    BOOST_TEST((decide(outcome, policy, tries, false).kind == Kind::kRetry));
+    BOOST_TEST(decide(outcome, policy, tries, false).delay_s == 60.0);
+  }
+  BOOST_TEST((decide(Outcome::kTransient, RetryPolicy(), tries, false).kind == Kind::kFail));  // one by default
   tries.failed = 3;
   BOOST_TEST((decide(Outcome::kNetwork, policy, tries, false).kind == Kind::kFail));
+  BOOST_TEST((decide(Outcome::kTransient, policy, tries, false).kind == Kind::kFail));
   policy.on = {"oom"};
   BOOST_TEST((decide(Outcome::kTransient, policy, {}, false).kind == Kind::kFail));
+}
+
+BOOST_AUTO_TEST_CASE(what_cannot_start_is_tried_for_fifteen_seconds) {
+  using Kind = Decision::Kind;
+  RetryPolicy policy;
+  Tries tries;
+  tries.failed = 1;  // which ran, and is counted apart
+  std::vector<double> delays;
+  for (; decide(Outcome::kNode, policy, tries, false).kind == Kind::kRetry; ++tries.unstarted)
+    delays.push_back(decide(Outcome::kNode, policy, tries, false).delay_s);
+  BOOST_TEST((delays == std::vector<double>{1, 2, 4, 8}));
+  policy.max = 0;
+  BOOST_TEST((decide(Outcome::kNode, policy, {}, false).kind == Kind::kFail));
 }
 
 BOOST_AUTO_TEST_CASE(an_exit_is_described_for_people) {
