@@ -137,7 +137,7 @@ void Attempts::act_on_exit(std::uint64_t ticket) {
     // The result is there or on its way, made by another run: this attempt is not needed any more. Whoever took the task
     // may also have tidied the folder under it, which is how it then failed.
     const ActiveAttempt ended = take(ticket);
-    run_.leases->release(task.plan_key);
+    run_.release(i);
     remove_leftovers(ended.folder);
     run_.states->at(i).forced = false;
     run_.states->look_again(i);
@@ -198,7 +198,7 @@ void Attempts::on_verified(const VerifyAnswer& answer) {
   const std::set<std::string> damaged(answer.damaged.begin(), answer.damaged.end());
   if (!answer.given_up && repair_inputs(i, damaged, ended.number)) {
     remove_leftovers(ended.folder);
-    run_.leases->release(run_.task(i).plan_key);  // its inputs come first, and anyone may make those
+    run_.release(i);  // its inputs come first, and anyone may make those
     return;
   }
   after_failure(ended, Outcome::kInput,
@@ -227,7 +227,7 @@ void Attempts::finish_publish(std::uint64_t ticket) {
   if (!ending.unstored && whole && !ending.lease_lost) clean_up(ending);
   const bool taken = ending.lease_lost || !run_.leases->holds(task.plan_key);
   const ActiveAttempt attempt = take(ticket);
-  if (whole || attempt.unstored || taken) run_.leases->release(task.plan_key);
+  if (whole || attempt.unstored || taken) run_.release(i);
   if (!whole && taken) {
     // Whoever took the task while this run slept tidied its outputs away, and makes them.
     run_.states->look_again(i);
@@ -322,7 +322,7 @@ void Attempts::after_failure(const ActiveAttempt& attempt, Outcome outcome, std:
   if (decision.kind == Decision::Kind::kRequeue) {
     tried.tries.requeued = moved ? 0 : tried.tries.requeued + 1;
     if (tried.tries.requeued > 2) {
-      run_.leases->release(task.plan_key);
+      run_.release(i);
       fail(i, Outcome::kNoProgress, cat(reason, " three times without a step"), attempt.folder);
       return;
     }

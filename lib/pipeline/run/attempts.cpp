@@ -66,7 +66,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name);
   } catch (const support::IoError& error) {
     const bool taken = !run_.leases->holds(plan_key);
-    run_.leases->release(plan_key);
+    run_.release(i);
     if (taken)
       wake_at(i, run_.runner.now() + 0.1);  // this run slept past its lease, and whoever took the task tidied the folder
     else
@@ -81,8 +81,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
 
 bool Attempts::lease(std::size_t i) {
   Tried& tried = tasks_[i];
-  const Task& task = run_.task(i);
-  const Leases::Answer answer = run_.leases->acquire(task.plan_key);
+  const Leases::Answer answer = run_.acquire(i);
   if (answer.broken) {
     run_.note(i, cat("broke the lease of ",
                      answer.broken->pid == 0 ? "an owner without a name" : answer.broken->describe(), ": ", answer.why));
@@ -127,7 +126,7 @@ bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before
     try {
       end_orphan(*orphan);
     } catch (const support::IoError& error) {  // another user's: waiting longer does not help
-      run_.leases->release(run_.task(i).plan_key);
+      run_.release(i);
       fail(i, Outcome::kNode, error.diagnostics().front().message, orphan->folder);
       return false;
     }

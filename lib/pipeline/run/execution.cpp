@@ -280,7 +280,7 @@ bool Execution::take_if_there(std::size_t i) {
     }
     if (!all) return false;
   }
-  run_.leases->release(task.plan_key);  // held while an earlier stage of it was on its way out, or just taken
+  run_.release(i);  // held while an earlier stage of it was on its way out, or just taken
   run_.cache_changes([&] { run_.store.set_hint(task.plan_key, state.key.hex()); });
   states.set_phase(i, state.made ? TaskPhase::kDone : TaskPhase::kReused);
   if (!state.made) run_.emit({"reuse", static_cast<std::int64_t>(i), 0, {{"key", state.key.hex()}}});

@@ -2,6 +2,7 @@
 /// What the parts of a run (execution.h) share: what they work on, how they tell of it, and what ends the run early.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -78,6 +79,7 @@ class RunContext {
   void cache_failed(const std::string& why);
 
   RunListener& listener_;
+  std::map<std::size_t, std::string> leased_keys_;  // by task
   bool journal_failed_ = false;
   bool cache_failed_ = false;
 };

@@ -72,6 +72,29 @@ BOOST_FIXTURE_TEST_CASE(a_task_that_another_run_works_on_is_waited_for_and_then_
   BOOST_TEST(wait->detail.at("owner").get<std::string>().find("on elsewhere, running 'theirs'") != std::string::npos);
 }
 
+// Another pipeline whose first stages differ and come to the same inputs: its plan key is another, its key is this one.
+BOOST_FIXTURE_TEST_CASE(equal_work_under_another_plan_key_is_waited_for, Two) {
+  run();
+  const auto key = store->hint(task(a).plan_key).value();
+  const Record made = *store->read({key, -1});
+  fs::remove_all(folder / "store" / "tasks");
+  fs::remove_all(folder / "store" / "index");
+  auto theirs = other();
+  BOOST_TEST(theirs->acquire(key).acquired);
+  const RunSummary summary = run({}, [&] {
+    theirs->beat();
+    if (runner->now() > 400 && theirs->held() > 0) {
+      Store(folder / "store", {.durable = false}).commit(made);
+      theirs->release(key);
+    }
+    return 0;
+  });
+  BOOST_TEST(summary.exit_code == kRunDone);
+  BOOST_TEST((runner->started == Names{"b"}));
+  BOOST_TEST(find_event("wait") != nullptr);
+  BOOST_TEST(Leases::list(store->leases_folder()).empty());
+}
+
 BOOST_FIXTURE_TEST_CASE(between_an_attempt_and_the_next_a_task_stays_with_its_run, Two) {
   int attempts = 0, held = 0, looked = 0;
   behaviour["a"] = [&](FakeAttempt& attempt) {
