@@ -93,6 +93,7 @@ Graph Expansion::go() {
     for (const Axis& axis : stage.axes) graph_.axes[axis.name] = axis.labels();
   }
   graph_.resources = source_.resources;
+  graph_.environment = file.environment;
   finish();
   return std::move(graph_);
 }

@@ -126,6 +126,7 @@ class Reader {
     return found;
   }
 
+  void read_environment(const Node& names);
   std::vector<Axis> axes(const Node& map, const std::string& what);
   std::vector<CellPattern> patterns(const Node& node, const std::string& what);
   std::vector<StageNode::Role> roles(const Node& stage, std::string_view key, bool many, const std::string& where);
@@ -300,6 +301,19 @@ void Reader::scale(const Node::Member& member) {
   file_.scales.push_back(std::move(scale));
 }
 
+void Reader::read_environment(const Node& names) {
+  for (const Node& name : scalars(names, "'environment'")) {
+    const bool plain = !name.text.empty() && std::all_of(name.text.begin(), name.text.end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    });
+    if (plain)
+      file_.environment.push_back(name.text);
+    else
+      diagnostics_.add(cat("expected the name of an environment variable in 'environment', found ", quote(name.text)),
+                       name.place(), "names alone, as in [CUDA_HOME]; the values are those of the shell that runs it");
+  }
+}
+
 PipelineFile Reader::read(const Node& document) {
   if (!document.is_map()) {
     diagnostics_.add(cat("expected a map with `schema: ", kSchema, "`, found ", document.found()), document.place());
@@ -307,7 +321,7 @@ PipelineFile Reader::read(const Node& document) {
   }
   check_keys(document, "the pipeline file",
              {"schema", "name", "title", "description", "defaults", "axes", "vars", "resources", "slurm", "scales",
-              "claims", "stages"});
+              "environment", "claims", "stages"});
   const Node* schema = document.find("schema");
   if (!schema) {
     diagnostics_.add("the file lacks 'schema'", document.place(), cat("begin it with `schema: ", kSchema, "`"));
@@ -366,6 +380,7 @@ PipelineFile Reader::read(const Node& document) {
       first = &each.mark;
     }
   }
+  if (const Node* names = document.find("environment")) read_environment(*names);
   if (const Node* claims = document.find("claims")) {
     file_.claims = text(*claims, "'claims'");
     file_.claims_mark = claims->mark;

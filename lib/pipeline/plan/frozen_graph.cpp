@@ -148,6 +148,7 @@ Graph thaw_checked(const Json& document) {
   graph.axes = document.at("axes");
   for (const auto& [name, resources] : document.at("resources").items())
     graph.resources[name] = resources_from(resources);
+  if (document.contains("environment")) graph.environment = document["environment"].get<std::vector<std::string>>();
   graph.files = reads_from(document.at("files"));
   std::vector<std::shared_ptr<const StageDescription>> stages;
   for (const Json& stage : document.at("stages")) stages.push_back(stage_from(stage));
@@ -226,7 +227,7 @@ Json freeze(const Graph& graph) {
   }
   Json resources = Json::object();
   for (const auto& [name, one] : graph.resources) resources[name] = to_json(one);
-  return {{"schema", kSchema},
+  Json document{{"schema", kSchema},
           {"name", graph.name},
           {"title", graph.title},
           {"file", graph.file},
@@ -242,6 +243,8 @@ Json freeze(const Graph& graph) {
           {"retries", std::move(retries.list)},
           {"externals", std::move(contents.list)},
           {"tasks", std::move(tasks)}};
+  if (!graph.environment.empty()) document["environment"] = graph.environment;
+  return document;
 }
 
 Graph thaw(const Json& document) {

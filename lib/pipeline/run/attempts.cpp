@@ -63,7 +63,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     launch.directory = attempt.folder;
     launch.log = attempt.folder / "stage.log";
     launch.arguments = {run_.task(i).stage->executable, "--task", (attempt.folder / "task.json").string()};
-    launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name);
+    launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name, run_.graph.environment);
   } catch (const support::IoError& error) {
     const bool taken = !run_.leases->holds(plan_key);
     run_.release(i);

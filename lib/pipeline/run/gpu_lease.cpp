@@ -5,6 +5,11 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <vector>
+
+#include "support/error.h"
+#include "support/folders.h"
+#include "support/text.h"
 
 namespace pe::pipeline {
 
@@ -25,13 +30,36 @@ support::Descriptor open_shared(const std::filesystem::path& path) {
 
 }  // namespace
 
-GpuLeases::GpuLeases(std::filesystem::path folder)
-    : folder_(folder.empty() ? "/tmp" : std::move(folder)), locks_(std::getenv("SLURM_JOB_ID") == nullptr) {}
+GpuLeases::GpuLeases(std::filesystem::path folder, std::filesystem::path driver)
+    : folder_(folder.empty() ? "/tmp" : std::move(folder)),
+      driver_(std::move(driver)),
+      locks_(std::getenv("SLURM_JOB_ID") == nullptr) {}
+
+std::string GpuLeases::name_of(const std::string& id) const {
+  // A folder for each GPU, called by its place on the PCI bus; numbers count in this order (CUDA_DEVICE_ORDER).
+  std::vector<std::string> uuids;
+  try {
+    for (const std::string& place : support::list_folder(driver_)) {
+      std::string& uuid = uuids.emplace_back();
+      for (const std::string& line : support::split(support::read_file(driver_ / place / "information", 65536), '\n')) {
+        if (line.starts_with("GPU UUID:")) uuid = support::trim(line.substr(9));
+      }
+    }
+  } catch (const support::IoError&) {
+    return id;
+  }
+  const auto number = support::parse_integer(id);
+  for (std::size_t i = 0; i < uuids.size(); ++i) {
+    const bool named = id.size() > 4 && id.starts_with("GPU-") && uuids[i].starts_with(id);
+    if (!uuids[i].empty() && (named || number == static_cast<std::int64_t>(i))) return uuids[i];
+  }
+  return id;
+}
 
 bool GpuLeases::take(const std::string& id, int units) {
   if (!locks_) return true;
   std::string name = "pe-gpu-";
-  for (const char c : id) name += (c == '/' ? '_' : c);
+  for (const char c : name_of(id)) name += (c == '/' ? '_' : c);
   // Of its own for each share, since locks of one description do not exclude each other.
   support::Descriptor fd = open_shared(folder_ / name);
   if (!fd) return true;

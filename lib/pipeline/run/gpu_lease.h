@@ -17,7 +17,8 @@ class GpuLeases : public GpuLocks {
  public:
   /// Locks live in `folder`; empty: /tmp, which every user of the machine sees. Inside an allocation of a cluster nothing
   /// is locked: its GPUs are its own, and their numbers may not be those of the machine.
-  explicit GpuLeases(std::filesystem::path folder = {});
+  /// @param driver  where the driver describes its GPUs
+  explicit GpuLeases(std::filesystem::path folder = {}, std::filesystem::path driver = "/proc/driver/nvidia/gpus");
   /// False when too much of it is held now, by this or another program. Where no lock can be made, every GPU counts as
   /// free.
   bool take(const std::string& id, int units = kGpuUnits) override;
@@ -25,7 +26,10 @@ class GpuLeases : public GpuLocks {
   void give_back(const std::string& id, int units = kGpuUnits) override;
 
  private:
-  std::filesystem::path folder_;
+  /// One name for a GPU that people call by its number, its UUID or the beginning of that.
+  std::string name_of(const std::string& id) const;
+
+  std::filesystem::path folder_, driver_;
   bool locks_ = true;
   std::multimap<std::pair<std::string, int>, support::Descriptor> held_;
 };

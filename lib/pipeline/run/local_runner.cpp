@@ -126,6 +126,7 @@ struct LocalRunner::State {
         child.events.close();
         return;
       }
+      done += static_cast<std::size_t>(count);
       std::string_view rest(buffer, static_cast<std::size_t>(count));
       while (!rest.empty()) {
         const auto end = rest.find('\n');
@@ -279,13 +280,20 @@ void LocalRunner::signal(std::uint64_t ticket, int signal) {
   if (::kill(-found->second.pid, signal) != 0) ::kill(found->second.pid, signal);
 }
 
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage) {
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage,
+                                           const std::vector<std::string>& names) {
   static constexpr std::string_view kNames[] = {
-      "PATH",          "HOME",         "TMPDIR",         "LD_LIBRARY_PATH", "http_proxy",  "https_proxy", "ftp_proxy",
-      "all_proxy",     "no_proxy",     "HTTP_PROXY",     "HTTPS_PROXY",     "FTP_PROXY",   "ALL_PROXY",   "NO_PROXY",
-      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "XDG_CACHE_HOME",  "PE_DOWNLOADS"};
+      "PATH",       "HOME",        "TMPDIR",    "LD_LIBRARY_PATH", "PYTHONPATH",
+      "TZ",         "KRB5CCNAME",
+      "http_proxy", "https_proxy", "ftp_proxy", "all_proxy",       "no_proxy",
+      "HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY",       "NO_PROXY",
+      "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE", "XDG_CACHE_HOME", "PE_DOWNLOADS"};
   static constexpr std::string_view kSecrets[] = {"HF_TOKEN", "HF_TOKEN_PATH"};
-  static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_"};
+  static constexpr std::string_view kPrefixes[] = {"HF_", "SLURM_", "OMPI_", "PMI", "NCCL_", "UCX_", "FI_"};
+  // Given below, whatever this process was started with.
+  const auto ours = [](std::string_view name) {
+    return name == "LANG" || name == "CUDA_VISIBLE_DEVICES" || name == "CUDA_DEVICE_ORDER";
+  };
   std::vector<std::string> environment;
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view text(*entry);
@@ -294,7 +302,9 @@ std::vector<std::string> stage_environment(const std::vector<std::string>& gpus,
     const bool prefixed = std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                                       [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; });
     const bool secret = std::find(std::begin(kSecrets), std::end(kSecrets), name) != std::end(kSecrets);
-    if ((known || prefixed) && (!secret || stage == "fetch")) environment.emplace_back(text);
+    const bool named = std::find(names.begin(), names.end(), name) != names.end();
+    if ((named || known || prefixed) && !ours(name) && (named || !secret || stage == "fetch"))
+      environment.emplace_back(text);
   }
   environment.push_back("LANG=C.UTF-8");
   std::vector<std::string> here;  // "0@1" is one of another machine of the job
@@ -302,6 +312,7 @@ std::vector<std::string> stage_environment(const std::vector<std::string>& gpus,
     if (id.find('@') == std::string::npos) here.push_back(id);
   }
   environment.push_back("CUDA_VISIBLE_DEVICES=" + support::join(here, ","));
+  environment.push_back("CUDA_DEVICE_ORDER=PCI_BUS_ID");  // CUDA's own order is the fastest first
   std::sort(environment.begin(), environment.end());
   return environment;
 }

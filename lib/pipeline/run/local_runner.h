@@ -30,9 +30,12 @@ class LocalRunner : public Runner {
   std::unique_ptr<State> state_;
 };
 
-/// The environment that a stage gets: an allow-list of this process's own, LANG=C.UTF-8, and the GPUs given. Tokens of
-/// services go only to the stage that asks services (`fetch`), by StageDescription::name.
-std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage);
+/// The environment that a stage gets: an allow-list of this process's own and what `names` adds to it, LANG=C.UTF-8, and
+/// the GPUs given, which are numbers in the order of the PCI bus. Tokens of services go only to the stage that asks
+/// services (`fetch`), by StageDescription::name.
+/// @param names  further variables, of the pipeline file (Graph::environment)
+std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage,
+                                           const std::vector<std::string>& names = {});
 
 /// The value of `oom_kill` in vmstat, memory.events or memory.oom_control; -1 when it is not there.
 std::int64_t oom_kills_in(std::string_view counters);

@@ -118,6 +118,14 @@ BOOST_FIXTURE_TEST_CASE(a_program_that_is_not_there_cannot_start, Runs) {
 }
 
 BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
+  ::setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST", 1);
+  ::setenv("UCX_TLS", "rc", 1);
+  ::setenv("NCCL_P2P_DISABLE", "1", 1);
+  ::setenv("TZ", "UTC", 1);
+  ::setenv("LAB_LICENCE", "here", 1);
+  const auto named = stage_environment({}, "train", {"LAB_LICENCE", "LANG"});
+  BOOST_TEST((std::find(named.begin(), named.end(), "LAB_LICENCE=here") != named.end()));
+  BOOST_TEST(std::count_if(named.begin(), named.end(), [](const auto& entry) { return entry.starts_with("LANG="); }) == 1);
   ::setenv("OMP_NUM_THREADS", "3", 1);
   ::setenv("HF_HOME", "/hf", 1);
   ::setenv("PE_SECRET", "x", 1);
@@ -132,6 +140,12 @@ BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
   const auto has = [&](const std::string& entry) {
     return std::find(environment.begin(), environment.end(), entry) != environment.end();
   };
+  BOOST_TEST(has("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
+  BOOST_TEST(!has("CUDA_DEVICE_ORDER=FASTEST_FIRST"));
+  BOOST_TEST(has("UCX_TLS=rc"));
+  BOOST_TEST(has("NCCL_P2P_DISABLE=1"));
+  BOOST_TEST(has("TZ=UTC"));
+  BOOST_TEST(!has("LAB_LICENCE=here"));
   BOOST_TEST(has("HF_HOME=/hf"));
   BOOST_TEST(!has("HF_TOKEN=secret"));   // for those who fetch alone
   BOOST_TEST(has("SSL_CERT_FILE=/etc/own.pem"));

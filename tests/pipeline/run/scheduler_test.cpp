@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include <algorithm>
 
@@ -99,6 +101,26 @@ BOOST_AUTO_TEST_CASE(shares_of_a_gpu_are_leased_from_other_programs_too) {
   theirs.give_back("0", 25);
   ours.give_back("0", 25);
   BOOST_TEST(ours.take("0"));
+}
+
+BOOST_AUTO_TEST_CASE(a_gpu_is_the_same_by_number_and_by_uuid) {
+  pe::test::TempFolder folder;
+  const auto driver = folder / "gpus";
+  const auto describe = [&](const std::string& place, const std::string& uuid) {
+    std::filesystem::create_directories(driver / place);
+    std::ofstream(driver / place / "information") << "Model: \t x\nGPU UUID: \t " << uuid << "\nDevice Minor: 0\n";
+  };
+  describe("0000:81:00.0", "GPU-bbbb1111-2222");
+  describe("0000:01:00.0", "GPU-aaaa1111-2222");
+  GpuLeases theirs(folder / "locks", driver), ours(folder / "locks", driver);
+  std::filesystem::create_directories(folder / "locks");
+  BOOST_TEST(theirs.take("1"));
+  BOOST_TEST(!ours.take("GPU-bbbb1111-2222"));
+  BOOST_TEST(!ours.take("GPU-bbbb"));
+  BOOST_TEST(ours.take("GPU-aaaa"));
+  BOOST_TEST(!theirs.take("0"));
+  BOOST_TEST(ours.take("7"));  // unknown: by its text
+  BOOST_TEST(!theirs.take("7"));
 }
 
 BOOST_AUTO_TEST_CASE(pools_hold_what_they_were_given_else_one) {
