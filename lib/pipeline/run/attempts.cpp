@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "pipeline/run/local_runner.h"
@@ -23,6 +24,14 @@ namespace pe::pipeline {
 
 namespace fs = std::filesystem;
 using support::cat;
+
+namespace {
+
+bool lacks_descriptors(const support::IoError& error) {
+  return error.system_error() == EMFILE || error.system_error() == ENFILE;
+}
+
+}  // namespace
 
 Attempts::Attempts(RunContext& run, Publishing& publishing, InputChecks& checks, RunEstimate& estimate,
                    ReuseFunction reuse_if_there, SlotFunction give_back)
@@ -65,6 +74,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     launch.arguments = {run_.task(i).stage->executable, "--task", (attempt.folder / "task.json").string()};
     launch.environment = stage_environment(slot.gpus, run_.task(i).stage->name, run_.graph.environment);
   } catch (const support::IoError& error) {
+    if (lacks_descriptors(error)) return postpone(i, attempt);
     const bool taken = !run_.leases->holds(plan_key);
     run_.release(i);
     if (taken)
@@ -77,6 +87,18 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
     return false;
   }
   return this->launch(std::move(attempt), launch);
+}
+
+/// No slot now, as it were: tried again once others have ended.
+bool Attempts::postpone(std::size_t i, const ActiveAttempt& attempt) {
+  if (!std::exchange(descriptors_told_, true))
+    run_.warn("no more open files are allowed (ulimit -n); some tasks start later");
+  run_.cache_changes([&] {
+    if (!attempt.folder.empty()) support::remove_tree(attempt.folder);
+  });
+  run_.release(i);
+  wake_at(i, run_.runner.now() + 1);
+  return false;
 }
 
 bool Attempts::lease(std::size_t i) {
@@ -181,6 +203,7 @@ bool Attempts::launch(ActiveAttempt attempt, const Launch& launch) {
   try {
     run_.runner.start(launch);
   } catch (const support::IoError& error) {
+    if (lacks_descriptors(error)) return postpone(i, attempt);
     after_failure(attempt, Outcome::kNode, error.diagnostics().front().message, false);
     return false;
   }

@@ -72,6 +72,7 @@ class Attempts {
 
   // ---- attempts.cpp
   bool lease(std::size_t i);
+  bool postpone(std::size_t i, const ActiveAttempt& attempt);
   bool orphan_is_gone(std::size_t i, const std::vector<std::filesystem::path>& before);
   void read_earlier_tries(std::size_t i, const std::vector<std::filesystem::path>& before);
   ActiveAttempt make_attempt(std::size_t i, const Slot& slot);
@@ -122,6 +123,7 @@ class Attempts {
   std::multiset<std::string> busy_;  // plan and task keys at work
   std::set<std::size_t> repaired_;   // producers of damaged objects that were sent to work again
   std::uint64_t last_ticket_ = 0;
+  bool descriptors_told_ = false;
 };
 
 }  // namespace pe::pipeline

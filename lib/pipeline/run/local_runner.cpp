@@ -14,6 +14,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <limits>
 #include <map>
 
 #include "pipeline/run/stage_event.h"
@@ -107,6 +109,7 @@ struct LocalRunner::State {
   Descriptor epoll;
   Descriptor woken;  // an eventfd, ticket 0
   std::map<std::uint64_t, Child> children;
+  std::size_t most_children = std::numeric_limits<std::size_t>::max();  // for which there are descriptors
 
   void watch(int fd, std::uint64_t ticket, bool is_exit) {
     epoll_event event{};
@@ -157,6 +160,19 @@ struct LocalRunner::State {
 };
 
 LocalRunner::LocalRunner() : state_(std::make_unique<State>()) {
+  // A stage takes five descriptors of ours while it runs: its pipe, its process, two leases and a GPU.
+  constexpr rlim_t kWanted = 16384;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    const rlim_t most = files.rlim_max == RLIM_INFINITY ? kWanted : std::min(kWanted, files.rlim_max);
+    if (files.rlim_cur != RLIM_INFINITY && files.rlim_cur < most) {
+      files.rlim_cur = most;
+      if (::setrlimit(RLIMIT_NOFILE, &files) != 0) ::getrlimit(RLIMIT_NOFILE, &files);
+    }
+    constexpr rlim_t kEach = 5, kOthers = 96;
+    if (files.rlim_cur != RLIM_INFINITY)
+      state_->most_children = std::max<rlim_t>(1, (std::max(files.rlim_cur, kOthers) - kOthers) / kEach);
+  }
   state_->epoll = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
   if (!state_->epoll) throw_errno("make", "an epoll descriptor");
   state_->woken = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -186,6 +202,10 @@ std::int64_t LocalRunner::pid(std::uint64_t ticket) const {
 }
 
 void LocalRunner::start(const Launch& launch) {
+  if (state_->children.size() >= state_->most_children) {
+    errno = EMFILE;
+    throw_errno("start", launch.arguments.at(0));
+  }
   Descriptor log(::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!log) throw_errno("create", launch.log.string(), true);
   int ends[2];

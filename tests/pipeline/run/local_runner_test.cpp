@@ -2,6 +2,8 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 
@@ -115,6 +117,33 @@ BOOST_FIXTURE_TEST_CASE(a_program_that_is_not_there_cannot_start, Runs) {
   launch.directory = folder.path();
   launch.log = folder / "stage.log";
   BOOST_CHECK_THROW(runner.start(launch), support::IoError);
+}
+
+BOOST_AUTO_TEST_CASE(more_stages_than_there_are_descriptors_for_do_not_start) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit few{128, 128};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    Runs runs;
+    int code = 1;
+    try {
+      for (int i = 0; i < 20; ++i) runs.start("sleep 100");
+    } catch (const support::IoError& error) {
+      code = error.system_error() == EMFILE && runs.last == 7 ? 0 : 2;
+    }
+    ::_exit(code);
+  }
+  BOOST_TEST(support::wait_for(child).code == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_program_starts_with_very_few_descriptors) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit few{32, 32};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    ::_exit(support::capture({"/bin/sh", "-c", "exit 5"}).status.code == 5 ? 0 : 1);
+  }
+  BOOST_TEST(support::wait_for(child).code == 0);
 }
 
 BOOST_AUTO_TEST_CASE(stages_get_an_allow_list_of_the_environment) {
