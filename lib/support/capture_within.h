@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,10 +19,12 @@ struct CaptureLimits {
   std::size_t limit = 64u << 20;      ///< bytes kept of each stream; the rest is read and dropped
   std::filesystem::path directory = {};   ///< working folder; empty: this process's own
   std::optional<std::vector<std::string>> environment = {};   ///< "NAME=value"; absent: this process's own
+  std::function<bool()> stop = {};    ///< asked ten times a second; true ends it as its time does. Needs a timeout_s
 };
 
 struct TimedCapture : Captured {
   bool timed_out = false;   ///< it was killed since it did not end in time
+  bool stopped = false;     ///< or since `stop` said so
 };
 
 /// `capture` with a time limit. @throws IoError when the program cannot start.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -122,6 +123,45 @@ Captured capture(const std::vector<std::string>& arguments, const std::string& i
   return capture_within(arguments, {.timeout_s = 0, .input = input, .limit = limit, .directory = directory});
 }
 
+namespace {
+
+std::atomic<pid_t> taken_along{0};
+
+extern "C" void end_group_and_self(int signal) {
+  if (const pid_t group = taken_along.load(); group > 0) ::kill(-group, SIGKILL);
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+/// While it lives, a signal that ends this process ends a group of its children first: a terminal's Ctrl-C does not reach
+/// them. Signals that somebody listens to stay as they are.
+class EndsWithUs {
+ public:
+  explicit EndsWithUs(pid_t group) {
+    pid_t none = 0;
+    if (group <= 0 || !taken_along.compare_exchange_strong(none, group)) return;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      struct sigaction now {}, end {};
+      end.sa_handler = end_group_and_self;
+      if (::sigaction(signal, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) continue;
+      if (::sigaction(signal, &end, nullptr) == 0) taken_.push_back(signal);
+    }
+    holds_ = true;
+  }
+  ~EndsWithUs() {
+    if (!holds_) return;
+    for (const int signal : taken_) ::signal(signal, SIG_DFL);
+    taken_along = 0;
+  }
+  EndsWithUs(const EndsWithUs&) = delete;
+
+ private:
+  std::vector<int> taken_;
+  bool holds_ = false;
+};
+
+}  // namespace
+
 TimedCapture capture_within(const std::vector<std::string>& arguments, const CaptureLimits& limits) {
   const std::string& input = limits.input;
   const std::size_t limit = limits.limit;
@@ -140,6 +180,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   options.stderr_fd = err_write.get();
   options.new_group = timeout_s > 0;
   const pid_t pid = spawn(options);
+  const EndsWithUs ends_with_us(options.new_group ? pid : 0);
   in_read.close();
   out_write.close();
   err_write.close();
@@ -154,11 +195,13 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   if (input.empty()) in_write.close();
   char buffer[65536];
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
-  /// Milliseconds that may still pass; -1: any number.
+  /// Milliseconds that may pass before the next look; -1: any number.
   const auto left_ms = [&]() -> int {
     if (timeout_s <= 0) return -1;
+    if (limits.stop && !result.stopped) result.stopped = limits.stop();
+    if (result.stopped) return 0;
     const std::chrono::duration<double, std::milli> left = deadline - std::chrono::steady_clock::now();
-    return static_cast<int>(std::clamp(std::ceil(left.count()), 0.0, 1e9));
+    return static_cast<int>(std::clamp(std::ceil(left.count()), 0.0, limits.stop ? 100.0 : 1e9));
   };
   while (out_read || err_read) {
     const int wait_ms = left_ms();
@@ -190,7 +233,7 @@ TimedCapture capture_within(const std::vector<std::string>& arguments, const Cap
   pid_t ended = 0;
   while ((ended = ::waitpid(pid, &status, WNOHANG)) == 0 && left_ms() > 0) ::poll(nullptr, 0, std::min(left_ms(), 10));
   if (ended == 0) {
-    result.timed_out = true;
+    result.timed_out = !result.stopped;
     ::kill(-pid, SIGKILL);
     result.status = wait_for(pid);
   } else {

@@ -8,6 +8,8 @@
 
 #include "support/capture_within.h"
 #include "support/error.h"
+#include "support/files.h"
+#include "support/folders.h"
 #include "support/temp_folder.h"
 
 using namespace pe::support;
@@ -85,6 +87,30 @@ BOOST_AUTO_TEST_CASE(a_child_sees_only_the_environment_and_descriptors_that_it_i
 BOOST_AUTO_TEST_CASE(this_program_has_a_build_id) {
   BOOST_TEST(elf_build_id(own_executable()).size() == 40u);
   BOOST_TEST(elf_build_id("/etc/passwd").empty());
+}
+
+BOOST_AUTO_TEST_CASE(what_is_waited_for_ends_with_whoever_waits) {
+  const pe::test::TempFolder folder;
+  const auto note = folder / "pid";
+  const pid_t waiter = ::fork();
+  if (waiter == 0) {
+    capture_within({"/bin/sh", "-c", "echo $$ > pid; exec sleep 600"}, {.timeout_s = 500, .directory = folder.path()});
+    ::_exit(0);
+  }
+  std::string text;
+  for (int i = 0; i < 2000 && (text.empty() || text.back() != '\n'); ++i) {
+    ::usleep(5000);
+    if (is_there(note)) text = read_file(note);
+  }
+  ::kill(waiter, SIGINT);
+  BOOST_TEST(wait_for(waiter).signal == SIGINT);
+  const auto child = static_cast<pid_t>(std::stol(text));
+  bool gone = false;
+  for (int i = 0; i < 400 && !gone; ++i) {
+    gone = ::kill(child, 0) != 0 || read_file("/proc/" + std::to_string(child) + "/stat").find(") Z") != std::string::npos;
+    ::usleep(5000);
+  }
+  BOOST_TEST(gone);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -62,50 +62,90 @@ support::Place place_named_in(const std::string& message, const support::Origins
 
 }  // namespace
 
-void check_configs(const Graph& graph, const Plan& plan, double patience_s) {
+namespace {
+
+/// What a stage answered to its configs, in order, one a line: {"ok": true} or {"ok": false, "errors": ["…"]}.
+class Answers {
+ public:
+  Answers(const Graph& graph, const std::vector<std::size_t>& tasks, const support::Captured& captured)
+      : graph_(graph), tasks_(tasks) {
+    for (const std::string& line : support::split(captured.out, '\n')) {
+      const Json answer = support::parse_json(line, support::kForeignJson);
+      if (!answer.is_object() || answered_ >= tasks.size()) continue;
+      take(answer, tasks[answered_++]);
+    }
+  }
+
+  /// The refusals, equal ones told once.
+  std::vector<support::Diagnostic> refusals() const {
+    std::vector<support::Diagnostic> diagnostics;
+    for (const auto& [message, where] : refused_) {
+      const std::string more = where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string();
+      diagnostics.push_back({cat(graph_.tasks[where.first].id, more, ": ", message),
+                             place_named_in(message, graph_.origins_of(graph_.tasks[where.first])), {}, {}});
+    }
+    return diagnostics;
+  }
+  bool complete() const { return answered_ == tasks_.size(); }
+  std::size_t answered() const { return answered_; }
+
+ private:
+  void take(const Json& answer, std::size_t task) {
+    const auto ok = answer.find("ok"), errors = answer.find("errors");
+    bool told = false;
+    if (errors != answer.end() && errors->is_array()) {
+      for (const Json& error : *errors) {
+        refuse(error.is_string() ? error.get<std::string>() : "an error that is no text", task);
+        told = true;
+      }
+    }
+    if (!told && (ok == answer.end() || !ok->is_boolean() || !ok->get<bool>()))
+      refuse("its config is refused, without a reason", task);
+  }
+  void refuse(const std::string& message, std::size_t task) {
+    ++refused_.try_emplace(message, task, 0).first->second.second;
+  }
+
+  const Graph& graph_;
+  const std::vector<std::size_t>& tasks_;
+  std::map<std::string, std::pair<std::size_t, std::size_t>> refused_;  // message → (first task, how many)
+  std::size_t answered_ = 0;
+};
+
+}  // namespace
+
+void check_configs(const Graph& graph, const Plan& plan, double patience_s, const std::function<int()>& stop) {
   std::map<std::string, std::vector<std::size_t>> by_executable;
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     if (will_run(plan, i) && !graph.tasks[i].stage->executable.empty()) {
       by_executable[graph.tasks[i].stage->executable].push_back(i);
     }
   }
+  const auto asked_to_stop = [&] { return stop && stop() > 0; };
   for (const auto& [executable, tasks] : by_executable) {
     std::string lines;
     for (const std::size_t i : tasks) lines += graph.tasks[i].config->dump() + "\n";
     const double limit_s = patience_s + kCheckSecondsEach * static_cast<double>(tasks.size());
-    const auto captured = support::capture_within({executable, "--check"}, {.timeout_s = limit_s, .input = lines});
+    const auto captured = support::capture_within({executable, "--check"},
+                                                  {.timeout_s = limit_s, .input = lines, .stop = asked_to_stop});
+    if (captured.stopped) return;
     if (captured.timed_out) {
       throw support::ConfigError(cat(quote(executable), " did not answer --check within ",
                                      support::short_duration(limit_s)),
                                  {}, "a stage reads configs from standard input, one a line, until it ends");
     }
-    if (captured.status.code == 0) continue;
-    // One answer a config, in order: {"ok": true} or {"ok": false, "errors": ["…"]}. Equal ones are told once.
-    std::vector<support::Diagnostic> diagnostics;
-    std::map<std::string, std::pair<std::size_t, std::size_t>> refused;  // message → (first task, how many)
-    std::size_t at = 0;
-    for (const std::string& line : support::split(captured.out, '\n')) {
-      const Json answer = support::parse_json(line, support::kForeignJson);
-      if (!answer.is_object() || at >= tasks.size()) continue;
-      const std::size_t task = tasks[at++];
-      if (!answer.contains("errors") || !answer["errors"].is_array()) continue;
-      for (const Json& error : answer["errors"]) {
-        ++refused.try_emplace(error.is_string() ? error.get<std::string>() : error.dump(), task, 0)
-              .first->second.second;
-      }
-    }
-    for (const auto& [message, where] : refused) {
-      diagnostics.push_back(
-          {cat(graph.tasks[where.first].id, where.second > 1 ? cat(" and ", where.second - 1, " more") : std::string(),
-               ": ", message),
-           place_named_in(message, graph.origins_of(graph.tasks[where.first]))});
-    }
-    if (diagnostics.empty()) {
+    const Answers answers(graph, tasks, captured);
+    auto diagnostics = answers.refusals();
+    const std::string program = std::filesystem::path(executable).filename().string();
+    if (diagnostics.empty() && captured.status.code != 0) {
       const std::string text(support::trim(captured.err.empty() ? captured.out : captured.err));
-      diagnostics.push_back({cat(std::filesystem::path(executable).filename().string(), " refuses a config (exit code ",
-                                 captured.status.code, "):\n", text)});
+      diagnostics.push_back(
+          {cat(program, " refuses a config (exit code ", captured.status.code, "):\n", text), {}, {}, {}});
+    } else if (diagnostics.empty() && !answers.complete()) {
+      diagnostics.push_back({cat(program, " answered ", answers.answered(), " of ", tasks.size(), " configs"), {},
+                             R"(--check writes {"ok": true} or {"ok": false, "errors": ["…"]} for each, one a line)", {}});
     }
-    throw support::ConfigError(std::move(diagnostics));
+    if (!diagnostics.empty()) throw support::ConfigError(std::move(diagnostics));
   }
 }
 

@@ -3,6 +3,8 @@
 /// its line.
 #pragma once
 
+#include <functional>
+
 #include "pipeline/file/graph.h"
 #include "pipeline/plan/capacity.h"
 #include "pipeline/plan/plan.h"
@@ -14,8 +16,10 @@ void refuse_impossible(const Graph& graph, const Plan& plan, const Capacity& cap
 
 constexpr double kCheckPatienceS = 60;
 
-/// Each stage reads all configs that it is about to get (`--check`), once, and refuses none. It may take `patience_s` and
-/// a tenth of a second for each config, and is then killed with what it started.
-void check_configs(const Graph& graph, const Plan& plan, double patience_s = kCheckPatienceS);
+/// Each stage reads all configs that it is about to get (`--check`), once, accepts each and refuses none. It may take
+/// `patience_s` and a tenth of a second for each config, and is then killed with what it started.
+/// @param stop  asked meanwhile: above 0, the rest is left out
+void check_configs(const Graph& graph, const Plan& plan, double patience_s = kCheckPatienceS,
+                   const std::function<int()>& stop = {});
 
 }  // namespace pe::pipeline

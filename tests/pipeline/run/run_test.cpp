@@ -107,6 +107,47 @@ BOOST_FIXTURE_TEST_CASE(nobody_reads_a_result_that_is_only_likely_to_hold, Small
   BOOST_TEST(store->read({*store->hint(task(c).plan_key), -1})->inputs.begin()->digest == content(b));
 }
 
+namespace {
+
+/// A run of one task whose stage answers --check in this way.
+struct Checked : SmallRun {
+  std::string answer(const std::string& script, const StopFunction& stop = {}) {
+    if (graph.tasks.empty()) add("a");
+    const fs::path program = folder / "pe-checked";
+    std::ofstream(program) << "#!/bin/sh\n" << script << "\n";
+    fs::permissions(program, fs::perms::owner_all);
+    stage->executable = program.string();
+    stage->program_digest = support::program_digest(program, {});
+    options.check_configs = true;
+    try {
+      run({}, stop);
+    } catch (const support::ConfigError& error) {
+      return error.diagnostics().front().message;
+    }
+    return "";
+  }
+};
+
+}  // namespace
+
+BOOST_FIXTURE_TEST_CASE(a_config_counts_as_accepted_only_by_its_answer, Checked) {
+  BOOST_TEST(answer("cat >/dev/null") == "pe-checked answered 0 of 1 configs");
+  BOOST_TEST(answer("head -c 300 /bin/sh") == "pe-checked answered 0 of 1 configs");
+  BOOST_TEST(answer("echo '{\"ok\": false}'") == "a: its config is refused, without a reason");
+  BOOST_TEST(answer("echo '{\"ok\": \"yes\"}'") == "a: its config is refused, without a reason");
+  BOOST_TEST(answer("echo '{\"ok\": false, \"errors\": [\"too long\"]}'") == "a: too long");
+  BOOST_TEST(answer("echo '{\"ok\": true}'; exit 2").find("refuses a config (exit code 2)") != std::string::npos);
+  BOOST_TEST(answer("echo '{\"ok\": true}'") == "");
+}
+
+BOOST_FIXTURE_TEST_CASE(an_interrupt_is_heard_while_a_stage_checks_configs, Checked) {
+  const auto begun = std::chrono::steady_clock::now();
+  int asked = 0;
+  BOOST_TEST(answer("sleep 600", [&] { return ++asked > 3 ? 1 : 0; }) == "");
+  BOOST_TEST((std::chrono::steady_clock::now() - begun < std::chrono::seconds(30)));
+  BOOST_TEST(runner->started.empty());
+}
+
 BOOST_FIXTURE_TEST_CASE(a_stage_that_hangs_in_check_is_killed_and_the_run_says_so, SmallRun) {
   // It reads nothing, so that what does not fit into a pipe must not hold up the run either.
   const auto a = add("a");
