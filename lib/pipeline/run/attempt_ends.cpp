@@ -1,10 +1,11 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <fstream>
+#include <cstdlib>
 #include <utility>
 
 #include "pipeline/run/attempts.h"
+#include "pipeline/run/stage_log.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/whole_write.h"
 #include "support/clock.h"
@@ -22,22 +23,6 @@ using support::quote;
 namespace {
 
 constexpr std::size_t kTailLines = 20;
-
-std::vector<std::string> last_lines(const fs::path& path, std::size_t count) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return {};
-  file.seekg(0, std::ios::end);
-  const auto size = static_cast<std::int64_t>(file.tellg());
-  const std::int64_t from = std::max<std::int64_t>(0, size - 65536);
-  file.seekg(from);
-  std::string text(static_cast<std::size_t>(size - from), '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  std::vector<std::string> lines = support::split(text, '\n');
-  while (!lines.empty() && lines.back().empty()) lines.pop_back();
-  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
-  for (std::string& line : lines) line = support::replace_invalid_utf8(line);
-  return lines;
-}
 
 void remove_leftovers(const fs::path& attempt) {
   try {
@@ -97,6 +82,8 @@ void Attempts::on_exit(const RunnerEvent& event) {
   running_.erase(found);
   const std::size_t i = attempt.task;
   give_back_(attempt.slot);
+  tell_left_out(attempt);
+  cut_stage_log(attempt.folder / "stage.log");
   attempt.exit = event;
   if (attempt.peak_rss_bytes > 0) attempt.exit.peak_rss_bytes = attempt.peak_rss_bytes;
   attempt.outcome = classify(event, attempt.stop_sent || attempt.superseded);

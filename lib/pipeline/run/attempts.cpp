@@ -327,9 +327,10 @@ void Attempts::signal_all(int signal) {
   }
 }
 
-void Attempts::enforce_time() {
+void Attempts::enforce_limits() {
   const double now = run_.runner.now();
   for (auto& [ticket, attempt] : running_) {
+    cut_stage_log(attempt.folder / "stage.log");
     const double limit = run_.task(attempt.task).resources.time_s;
     if (limit <= 0 || attempt.stop_sent || now - attempt.started_s < limit) continue;
     if (!attempt.timed_out) {

@@ -49,8 +49,8 @@ class Attempts {
   /// The inputs that an attempt blamed have been read.
   void on_verified(const VerifyAnswer& answer);
   void signal_all(int signal);
-  /// Stops what runs longer than it may.
-  void enforce_time();
+  /// Stops what runs longer than it may, and cuts logs that grow too large.
+  void enforce_limits();
   /// Heartbeats. What another run took over and finished is stopped here.
   void tend_leases();
 

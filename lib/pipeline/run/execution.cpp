@@ -386,7 +386,7 @@ void Execution::give_back(const Slot& slot) {
 
 void Execution::tick() {
   last_tick_s_ = run_.runner.now();
-  attempts_->enforce_time();
+  attempts_->enforce_limits();
   attempts_->tend_leases();
   refresh_shown();
   run_.tell_state();

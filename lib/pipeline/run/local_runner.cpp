@@ -1,10 +1,12 @@
 #include "pipeline/run/local_runner.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +15,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -21,6 +24,7 @@
 #include "pipeline/run/stage_event.h"
 #include "support/error.h"
 #include "support/files.h"
+#include "support/folders.h"
 #include "support/parse_json.h"
 #include "support/process.h"
 #include "support/text.h"
@@ -64,6 +68,26 @@ std::int64_t recent_oom_kills() {
     when_s = now_s;
   }
   return count;
+}
+
+/// Ends what still holds the other end of a pipe of ours: processes that a stage has put into a session of their own, out
+/// of reach of its group.
+void end_holders_of(const Descriptor& pipe) {
+  struct stat status {};
+  if (::fstat(pipe.get(), &status) != 0) return;
+  const std::string held = support::cat("pipe:[", status.st_ino, "]");
+  const std::string own = std::to_string(::getpid());
+  std::error_code unread;  // where /proc cannot be read, nothing is found
+  for (const std::string& pid : support::list_folder("/proc", unread)) {
+    if (pid == own || !std::all_of(pid.begin(), pid.end(), [](char c) { return c >= '0' && c <= '9'; })) continue;
+    const std::filesystem::path descriptors = std::filesystem::path("/proc") / pid / "fd";
+    for (const std::string& name : support::list_folder(descriptors, unread)) {
+      std::error_code error;
+      if (std::filesystem::read_symlink(descriptors / name, error) != held || error) continue;
+      ::kill(static_cast<pid_t>(std::atol(pid.c_str())), SIGKILL);
+      break;
+    }
+  }
 }
 
 double seconds(const timeval& time) {

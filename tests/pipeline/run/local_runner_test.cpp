@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "pipeline/run/stage_log.h"
 #include "pipeline/store/attempt.h"
 #include "pipeline/store/host.h"
 #include "support/error.h"
@@ -81,14 +82,19 @@ BOOST_FIXTURE_TEST_CASE(a_signal_that_ends_a_stage_is_told, Runs) {
 }
 
 BOOST_FIXTURE_TEST_CASE(what_a_stage_leaves_behind_is_ended_with_it, Runs) {
-  start("(sleep 60; echo late >> late.txt) & echo $! > child.pid; exit 0");
-  until_exit();
-  const auto pid = static_cast<pid_t>(std::stol(support::read_file(folder / "child.pid")));
-  bool gone = false;
-  for (int i = 0; i < 200 && !gone; ++i) {
-    gone = ::kill(pid, 0) != 0 ||
-           support::read_file("/proc/" + std::to_string(pid) + "/stat").find(") Z") != std::string::npos;
-    ::usleep(5000);
+  for (const std::string session : {"", "setsid "}) {
+    start(session + "sh -c '(sleep 60; echo late >> late.txt) & echo $! > child.pid; sleep 60' & "
+                    "while [ ! -s child.pid ]; do sleep 0.01; done; exit 0");
+    until_exit();
+    const auto pid = static_cast<pid_t>(std::stol(support::read_file(folder / "child.pid")));
+    bool gone = false;
+    for (int i = 0; i < 200 && !gone; ++i) {
+      gone = ::kill(pid, 0) != 0 ||
+             support::read_file("/proc/" + std::to_string(pid) + "/stat").find(") Z") != std::string::npos;
+      ::usleep(5000);
+    }
+    BOOST_TEST(gone, session);
+    fs::remove(folder / "child.pid");
   }
 }
 
@@ -99,6 +105,46 @@ BOOST_FIXTURE_TEST_CASE(a_flood_of_messages_arrives_whole, Runs) {
   const auto events = until_exit();
   BOOST_REQUIRE(events.size() == 20001u);
   BOOST_TEST(events[19999].message.at("done") == 19999);
+}
+
+BOOST_FIXTURE_TEST_CASE(a_stage_that_never_stops_talking_lets_others_be_heard, Runs) {
+  const auto talker = start("yes '{\"event\":\"note\"}' >&3");
+  start("exit 3");
+  bool heard = false;
+  std::size_t most = 0;
+  for (int i = 0; i < 2000 && !heard; ++i) {
+    const auto events = runner.wait(0.05);
+    most = std::max(most, events.size());
+    for (const RunnerEvent& event : events) heard = heard || event.code == 3;
+  }
+  runner.signal(talker, SIGKILL);
+  BOOST_TEST(heard);
+  BOOST_TEST(most <= 64u * 1024 / 17 + 2);
+}
+
+BOOST_FIXTURE_TEST_CASE(events_that_are_too_long_or_too_deep_are_left_out, Runs) {
+  start("{ printf '{\"text\":\"'; head -c 70000 /dev/zero | tr '\\0' x; echo '\"}'; } >&3; { printf '{\"x\":'; head -c 20000 "
+        "/dev/zero | tr '\\0' '['; head -c 20000 /dev/zero | tr '\\0' ']'; echo '}'; } >&3; echo '{\"event\":\"a\"}' >&3");
+  const auto events = until_exit();
+  BOOST_REQUIRE(events.size() == 3u);
+  BOOST_TEST(events[0].message.at("event") == "warn");
+  BOOST_TEST(events[1].message.at("event") == "a");
+}
+
+BOOST_FIXTURE_TEST_CASE(a_log_that_grows_too_large_keeps_its_ends, Runs) {
+  const fs::path log = folder / "stage.log";
+  start("echo first; head -c 5000000 /dev/zero | tr '\\0' 'x' | fold -w 99; echo; sleep 0.3; echo last");
+  for (int i = 0; i < 2000 && fs::file_size(log) < 5'000'000; ++i) runner.wait(0.01);
+  ::usleep(100000);
+  BOOST_TEST(!cut_stage_log(log, 64 << 20));
+  BOOST_TEST(cut_stage_log(log, 4 << 20));
+  until_exit();  // and the stage goes on writing
+  const std::string text = support::read_file(log);
+  BOOST_TEST(text.size() < 2u * 1024 * 1024 + 200);
+  BOOST_TEST(text.starts_with("first\n"));
+  BOOST_TEST(text.ends_with("x\nlast\n"));
+  BOOST_TEST(text.find("\n[pe-pipeline: output is left out here, since this log grew above 4.0 MiB]\n") != std::string::npos);
+  BOOST_TEST((last_lines(log, 1) == std::vector<std::string>{"last"}));
 }
 
 BOOST_FIXTURE_TEST_CASE(many_stages_at_once_each_end_once, Runs) {
