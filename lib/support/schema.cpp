@@ -185,7 +185,12 @@ Schema schema_from_json(const Json& json) {
           known = true;
         }
       }
-      if (!known) throw ArtifactError("field '" + field.name + "' has the unknown type '" + type + "'");
+      if (!known) {
+        std::string names;
+        for (const TypeName& candidate : kTypeNames) names += cat(names.empty() ? "" : ", ", candidate.name);
+        throw ArtifactError(cat("field ", quote(field.name), " has the unknown type ", quote(type)),
+                            cat("types are ", names));
+      }
       if (field.type == FieldType::kGroup) field.fields = schema_from_json(row.at("fields"));
       else field.default_value = decode_default(row.at("default"), field.type);
       field.options.unit = row.value("unit", "");

@@ -1,6 +1,7 @@
 #include "pipeline/file/pipeline_file.h"
 
 #include <algorithm>
+#include <cctype>
 #include <array>
 #include <set>
 #include <system_error>
@@ -38,6 +39,11 @@ bool is_label(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
            c == '+' || c == '-';
   });
+}
+
+/// A snapshot's label names a folder, which "." and ".." do not.
+bool is_snapshot_label(std::string_view text) {
+  return is_label(text) && (std::isalnum(static_cast<unsigned char>(text.front())) || text.front() == '_');
 }
 
 bool is_pipeline_name(std::string_view text) {
@@ -253,8 +259,8 @@ void Reader::stage(const Node::Member& member) {
   }
   if (const Node* snapshots = node.find("snapshots"); snapshots && expect_map(*snapshots, "'snapshots'")) {
     for (const auto& point : snapshots->members) {
-      if (!is_label(point.key)) {
-        diagnostics_.add(cat("snapshot label ", quote(point.key), " does not match [A-Za-z0-9_.+-]{1,64}"),
+      if (!is_snapshot_label(point.key)) {
+        diagnostics_.add(cat("snapshot label ", quote(point.key), " does not match [A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}"),
                          point.key_mark.place());
         continue;
       }

@@ -108,7 +108,8 @@ BOOST_AUTO_TEST_CASE(mistakes_of_stages_are_told) {
   check(stage("exclude: {a: b}"), "expected a list of maps axis -> label for 'exclude', found a map");
   check(stage("exclude: [{}]"), "an empty entry of 'exclude' would match everything");
   check(stage("snapshots: {}"), "'snapshots' is empty");
-  check(stage("snapshots: {'a b': 1}"), "snapshot label 'a b' does not match");
+  for (const char* label : {"a b", ".", "..", "-x", "+1"})
+    check(stage(support::cat("snapshots: {'", label, "': 1}")), support::cat("snapshot label '", label, "' does not match"));
   check(stage("budgets: 1/4"), "expected a list of shares of the horizon for 'budgets', found '1/4'");
   check(stage("budgets: []"), "write [1/8, 1/4, 1/2, 1], or {ends: [0.25, 1], share: 0.1}");
   check(stage("budgets: [1/4, 5/4]"), "expected a share of the horizon above 0, at most 1, as a budget, found '5/4'");

@@ -165,4 +165,53 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_found_or_does_not_answer_is_told_with_its_pl
              std::string::npos);
 }
 
+BOOST_AUTO_TEST_CASE(a_type_that_is_none_is_answered_with_those_that_there_are) {
+  Json document = train();
+  document["fields"] = {{{"name", "mode"}, {"type", "string"}, {"default", ""}, {"help", "x"}}};
+  try {
+    parse_description(document, "pe-train");
+    BOOST_FAIL("accepted");
+  } catch (const support::Error& error) {
+    BOOST_TEST(error.diagnostics().front().message.find("field 'mode' has the unknown type 'string'") != std::string::npos);
+    BOOST_TEST(error.diagnostics().front().hint.find("text, path, list of paths") != std::string::npos);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(modules_that_a_description_names_are_a_part_of_the_program) {
+  const test::TempFolder folder;
+  std::filesystem::create_directories(folder / "lib");
+  Json document = train();
+  document["code"] = {"lib/*.py", "tables.txt"};
+  write_script(folder / "own", "#!/bin/sh\nexec echo " + quoted_for_shell(document.dump()) + "\n");
+  const auto find = [&] {
+    StageCatalog catalog;
+    return *catalog.find((folder / "own").string(), folder.path(), {});
+  };
+  try {
+    find();
+    BOOST_FAIL("accepted");
+  } catch (const support::ConfigError& error) {
+    BOOST_TEST(error.diagnostics().front().message.find("'code' of the description names 'lib/*.py'") != std::string::npos);
+  }
+  write_script(folder / "lib/one.py", "x = 1\n");
+  write_script(folder / "tables.txt", "t\n");
+  const StageDescription first = find();
+  BOOST_TEST(first.program_digest != first.build_id);
+  BOOST_TEST(find().program_digest == first.program_digest);
+  write_script(folder / "lib/one.py", "x = 2\n");
+  const StageDescription second = find();
+  BOOST_TEST(second.program_digest != first.program_digest);
+  write_script(folder / "lib/two.py", "y = 1\n");
+  BOOST_TEST(find().program_digest != second.program_digest);
+  BOOST_TEST(find().build_id == first.build_id);
+  // Whoever remembers what depends on these files can see that one more was added.
+  const auto& files = second.files;
+  const auto named = [&](const std::string& end) {
+    return std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.path.ends_with(end); });
+  };
+  BOOST_TEST(named("/own"));
+  BOOST_TEST(named("/lib/one.py"));
+  BOOST_TEST(named("/lib"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
