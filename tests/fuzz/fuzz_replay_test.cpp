@@ -89,7 +89,8 @@ BOOST_AUTO_TEST_CASE(the_corpus_ends_in_values_or_messages) {
                                                     {"read_sentencepiece", pe::fuzz::read_sentencepiece},
                                                     {"read_byte_level", pe::fuzz::read_byte_level},
                                                     {"read_hub_answer", pe::fuzz::read_hub_answer},
-                                                    {"read_slurm_answer", pe::fuzz::read_slurm_answer}};
+                                                    {"read_slurm_answer", pe::fuzz::read_slurm_answer},
+                                                    {"read_stage_events", pe::fuzz::read_stage_events}};
   std::size_t replayed = 0;
   for (const auto& [name, target] : targets) {
     const auto folder = pe::test::source_root() / "tests/fuzz/corpus" / name;

@@ -2,16 +2,20 @@
 
 #include <unistd.h>
 
+#include <stdexcept>
 #include <string>
 
 #include "artifact/artifact_check.h"
 #include "artifact/collection.h"
+#include "commands/display_text.h"
 #include "fuzz/answers.h"
 #include "pipeline/cluster/slurm_answers.h"
 #include "pipeline/expand/expand.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/grid_fixture.h"
 #include "pipeline/plan/key.h"
+#include "pipeline/run/stage_event.h"
+#include "pipeline/store/journal.h"
 #include "stage/task_file.h"
 #include "support/error.h"
 #include "support/text.h"
@@ -96,6 +100,28 @@ void read_slurm_answer(std::string_view bytes) {
   pipeline::parse_table(bytes);
   pipeline::parse_elapsed(bytes);
   pipeline::classify_refusal(bytes);
+}
+
+void read_stage_events(std::string_view bytes) {
+  pipeline::Graph graph;
+  graph.tasks.emplace_back().id = "task";
+  pipeline::RunState state;
+  state.graph = &graph;
+  for (const std::string& line : support::split(bytes, '\n')) {
+    auto message = pipeline::parse_stage_event(line);
+    if (!message) continue;
+    const pipeline::StageEvent said = pipeline::read_stage_event(*std::move(message));
+    const pipeline::RunEvent event{said.name, 0, 1, said.detail};
+    commands::event_line(event, state, cli::Style(false));
+    commands::render_progress(said.detail);
+    commands::render_failure(graph, event, false);
+    Json kept = said.detail;
+    kept["event"] = said.name;
+    kept["seq"] = 1;
+    kept["time"] = 0.5;
+    if (pipeline::parse_journal(pipeline::journal_line(kept)).size() != 1)
+      throw std::logic_error("the journal lost the event " + line);
+  }
 }
 
 }  // namespace pe::fuzz

@@ -22,5 +22,6 @@ void read_byte_level(std::string_view bytes);     ///< the halves as vocab.json 
 void read_hub_answer(std::string_view bytes);     ///< a listing, a Link header, a lock, a list of addresses
 
 void read_slurm_answer(std::string_view bytes);   ///< what Slurm's programs print
+void read_stage_events(std::string_view bytes);   ///< lines of a stage, as the journal keeps and the display shows them
 
 }  // namespace pe::fuzz

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -18,6 +19,7 @@
 #include "pipeline/store/store.h"
 #include "pipeline/upkeep/garbage.h"
 #include "support/error.h"
+#include "support/odd_events.h"
 #include "support/files.h"
 
 using namespace pe;            // NOLINT
@@ -65,6 +67,8 @@ struct Scene {
   bool durable = true;
   Endings endings = Endings::kByChance;
   double failing = 0;     ///< of stages
+  bool odd_events = false;   ///< stages say what no stage should
+  bool long_names = false;   ///< of tasks
 };
 
 class Play {
@@ -76,6 +80,7 @@ class Play {
     fs::create_directories(world_.disk());
     note_unsynced(world_.disk());
     ledger_.strict = faults.late == 0 && faults.pause == 0;
+    if (scene_.odd_events) ledger_.talk = [events = std::make_shared<OddEvents>(1)] { return events->next(); };
   }
 
   /// A run that begins now. `host` names the machine, `boot` when it started.
@@ -228,7 +233,7 @@ class Play {
       StoreOptions store_options;
       store_options.durable = scene_.durable;
       Store opened(store(), store_options);
-      const Graph graph = graph_of(scene_.shape, root_, salt);
+      const Graph graph = graph_of(scene_.shape, root_, salt, scene_.long_names);
       const Plan plan = make_plan(graph, StoreReader(opened), {});
       SimulatedRunner runner(world_, ledger_, store(), scene_.endings, scene_.failing);
       Listener listener(ledger_);
@@ -301,6 +306,8 @@ Happened play_schedule(std::uint64_t seed) {
   for (std::size_t i = 0; i < tasks; ++i) scene.shape.push_back(static_cast<unsigned>(choices.pick(1u << i)));
   scene.durable = choices.pick(2) == 0;
   scene.failing = choices.pick(3) == 0 ? 0.2 : 0;
+  scene.odd_events = choices.pick(3) == 0;
+  scene.long_names = choices.pick(4) == 0;
   Faults faults;
   if (choices.pick(3) == 0) faults.fail = 0.01;
   if (choices.pick(2) == 0) faults.crash = 0.005;

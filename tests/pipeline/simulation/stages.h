@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -18,6 +20,7 @@
 #include "pipeline/plan/key.h"
 #include "pipeline/run/run.h"
 #include "pipeline/run/run_fixture.h"
+#include "pipeline/run/stage_event.h"
 #include "pipeline/simulation/world.h"
 #include "support/error.h"
 #include "support/fake_runner.h"
@@ -38,9 +41,13 @@ inline std::string text_of(const Shape& shape) {
   return text;
 }
 
-/// `salt` tells editions of a pipeline apart.
-inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root, const std::string& salt = "") {
-  static const auto stage = fake_stage();
+/// @param salt  tells editions of a pipeline apart
+/// @param long_names  as long as names may be, so that those for people are longer than a file's
+inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root, const std::string& salt = "",
+                                bool long_names = false,
+                                std::shared_ptr<const pipeline::StageDescription> stage = nullptr) {
+  static const std::shared_ptr<const pipeline::StageDescription> fake = fake_stage();
+  if (!stage) stage = fake;
   pipeline::Graph graph;
   graph.name = "small";
   graph.root = root.string();
@@ -49,6 +56,9 @@ inline pipeline::Graph graph_of(const Shape& shape, const fs::path& root, const 
     task.id = task.label = "t" + std::to_string(i);
     task.stage = stage;
     task.config = Json{{"name", task.label}, {"salt", salt}};
+    for (const char* axis : {"w", "x", "y", "z"}) {
+      if (long_names) task.axes.emplace_back(axis, std::string(64, 'a'));
+    }
     pipeline::RetryPolicy retry;
     retry.max = 3;
     task.retry = retry;
@@ -85,6 +95,9 @@ struct Ledger {
   std::map<std::string, int> started;  ///< by key
   std::set<std::string> announced;     ///< keys whose record a run has told of
   std::vector<std::string> wrongs;
+  std::function<Json()> talk;  ///< what stages say; empty: nothing
+  std::function<void(const FakeAttempt&)> begun;  ///< a stage has just started
+  std::function<void(const FakeAttempt&)> write;  ///< and writes its outputs; empty: write_outputs
   bool strict = true;  ///< nobody sleeps past a lease, no name comes late
   void wrong(const std::string& what) { wrongs.push_back(what); }
 };
@@ -123,6 +136,7 @@ class SimulatedRunner : public pipeline::Runner {
     ++ledger_.started[key];
     attempt.seconds =
         world_.now() + (endings_ == Endings::kByChance ? 1.0 + static_cast<double>(world_.choices().pick(40)) : 1.0);
+    if (ledger_.begun) ledger_.begun(attempt);
     running_.emplace(launch.ticket, std::move(attempt));
   }
 
@@ -130,6 +144,8 @@ class SimulatedRunner : public pipeline::Runner {
     std::vector<pipeline::RunnerEvent> out;
     for (const auto& [ticket, signal] : signals_) end(ticket, signal == SIGTERM ? 75 : 128 + signal, out);
     signals_.clear();
+    if (!out.empty()) return out;
+    talk(out);
     if (!out.empty()) return out;
     if (endings_ == Endings::kInEveryOrder) return wait_for_any(timeout_s);
     double until = world_.now() + (timeout_s < 0 ? 1e5 : timeout_s);
@@ -155,6 +171,20 @@ class SimulatedRunner : public pipeline::Runner {
   double now() const override { return world_.now(); }
 
  private:
+  /// Now and then everybody says something.
+  void talk(std::vector<pipeline::RunnerEvent>& out) {
+    if (!ledger_.talk || !world_.choices().chance(0.3)) return;
+    for (const auto& [ticket, attempt] : running_) {
+      const auto message = pipeline::parse_stage_event(
+          ledger_.talk().dump(-1, ' ', false, Json::error_handler_t::replace));
+      if (!message) continue;
+      pipeline::RunnerEvent event;
+      event.ticket = ticket;
+      event.message = *message;
+      out.push_back(std::move(event));
+    }
+  }
+
   /// Every choice of what happens next: each of the stages at work ends well or fails for good, or the run crashes.
   std::vector<pipeline::RunnerEvent> wait_for_any(double timeout_s) {
     std::vector<pipeline::RunnerEvent> out;
@@ -184,7 +214,10 @@ class SimulatedRunner : public pipeline::Runner {
     if (found == running_.end()) return;
     if (code == 0) {
       try {
-        write_outputs(found->second);
+        if (ledger_.write)
+          ledger_.write(found->second);
+        else
+          write_outputs(found->second);
       } catch (const support::IoError&) {
         code = 74;  // its folder went, since another run took the task over
       }
