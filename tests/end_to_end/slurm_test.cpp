@@ -733,6 +733,27 @@ BOOST_AUTO_TEST_CASE(gpus_are_as_slurm_gave_them_and_none_is_locked_by_its_numbe
   BOOST_TEST((none.visible() == std::set<std::string>{""}));
 }
 
+BOOST_AUTO_TEST_CASE(a_job_that_requeues_itself_leaves_the_others_of_its_array_alone) {
+  slurm();
+  // The last of them has the number of its array. Of the two, one alone is told to stop.
+  const Project project("schema: pe-pipeline/1\nname: toy\naxes: {seed: [1, 2]}\nstages:\n  long:\n    run: pe-toy\n"
+                        "    over: [seed]\n    config: {set: {value: $(seed), tokens: 120, step_s: 0.05, checkpoint_every: 5}}\n");
+  BOOST_TEST(project.call("submit").code == 0);
+  BOOST_TEST_REQUIRE(within(30, [&] { return phases(project)["running"] == 2; }), job_logs(project));
+  const auto rows = support::split(slurm().queue("%F %A %K %j %T"), '\n');
+  std::string told;
+  for (const std::string& row : rows) {
+    const auto words = support::split(row, ' ');
+    if (words.size() == 5 && words[0] == words[1] && words[3].rfind("long.", 0) == 0 && words[4] == "RUNNING")
+      told = words[0] + "_" + words[2];
+  }
+  BOOST_TEST_REQUIRE(!told.empty(), slurm().jobs());
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // a step is saved
+  support::capture({"scancel", "--batch", "--signal=USR1", told});
+  BOOST_TEST_REQUIRE(within(60, [&] { return slurm().drain(1) && status(project).at("state") == "done"; }), job_logs(project));
+  BOOST_TEST(lines_with(job_logs(project), "told to stop; queued again") == 1u, job_logs(project));
+}
+
 BOOST_AUTO_TEST_CASE(a_refusal_of_the_site_is_told_and_nothing_is_left) {
   slurm();
   const Project project;

@@ -41,6 +41,8 @@ std::optional<OwnJob> own_job(const Environment& environment) {
   return job;
 }
 
+std::string OwnJob::id() const { return cat(array_job, "_", index); }
+
 Capacity allocated(Capacity machine, const Environment& environment) {
   if (!environment("SLURM_JOB_ID")) return machine;
   const std::int64_t nodes = count(environment, "SLURM_JOB_NUM_NODES").value_or(1);

@@ -23,6 +23,9 @@ struct OwnJob {
   std::int64_t index = 0;
   std::int64_t restarts = 0;
   std::string node;
+
+  /// "12_3", the name for orders to Slurm. The number alone may be the number of the whole array, which one element shares.
+  std::string id() const;
 };
 std::optional<OwnJob> own_job(const Environment& environment = own_environment);
 

@@ -147,7 +147,7 @@ class ElementRun {
     detail["token"] = order_.token;
     detail["index"] = order_.index;
     if (job_) {
-      detail["job"] = cat(job_->array_job, "_", job_->index);
+      detail["job"] = job_->id();
       detail["job_id"] = job_->job;
       detail["restarts"] = job_->restarts;
       detail["node"] = job_->node;
@@ -266,7 +266,7 @@ class ElementRun {
       tell("element-requeue", {{"why", decision.why}});
       std::printf("told to stop; queued again: %s\n", decision.why.c_str());
       std::fflush(stdout);
-      const std::string failed = slurm_.requeue(job_->job);
+      const std::string failed = slurm_.requeue(job_->id());
       if (failed.empty()) return kRunDone;
       return end(support::kExitCheckpointed, cat("it could not be queued again: ", failed));
     }

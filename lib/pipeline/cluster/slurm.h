@@ -49,7 +49,7 @@ class Slurm {
   std::optional<std::vector<EndedJob>> ended_named(const std::vector<std::string>& names);
   /// Ids: "12", "12_3". What is gone already is no failure. Returns what scancel said when it failed.
   std::string cancel(const std::vector<std::string>& ids);
-  /// Returns what scontrol said when it failed.
+  /// `id` as "12_3": "12" is all of an array. Returns what scontrol said when it failed.
   std::string requeue(const std::string& id);
   std::optional<std::map<std::string, std::string>> config();
   std::optional<std::vector<std::map<std::string, std::string>>> partitions();

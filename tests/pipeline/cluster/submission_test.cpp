@@ -397,6 +397,7 @@ BOOST_AUTO_TEST_CASE(a_job_is_narrowed_to_what_slurm_gave_it) {
   BOOST_TEST_REQUIRE(job.has_value());
   BOOST_TEST(job->array_job == "7");
   BOOST_TEST(job->index == 2);
+  BOOST_TEST(job->id() == "7_2");
   BOOST_TEST(job->restarts == 3);
   BOOST_TEST(!own_job(environment({})).has_value());
 }

@@ -234,6 +234,11 @@ class Cluster {
     }
   }
 
+  /// The number of an array, which one of its elements has as well, means all of it.
+  static bool is_meant(const Job& job, const std::string& id) {
+    return id == job.array || id == job.id || id == cat(job.array, "_", job.index);
+  }
+
   static std::string option(const std::vector<std::string>& words, const std::string& name) {
     for (const std::string& word : words) {
       if (word.rfind(name + "=", 0) == 0) return word.substr(name.size() + 1);
@@ -316,7 +321,7 @@ class Cluster {
       }
       if (words[0] == "scontrol" && words[1] == "requeue") {
         for (const auto& job : jobs) {
-          if (job->id != words[2]) continue;
+          if (!is_meant(*job, words[2])) continue;
           // Between question and order nobody can know; later, Slurm would bring it back all the same.
           if (job->cancelled && job->cancelled_s <= job->asked_s) ledger_.wrong("a cancelled job requeued itself");
           job->cancelled = false;
