@@ -145,6 +145,7 @@ bool Attempts::orphan_is_gone(std::size_t i, const std::vector<fs::path>& before
     tried.orphan_since_s = now;
     run_.note(i, cat("waits for process ", orphan->pid, " of an earlier run to leave ", orphan->folder.string()));
   } else if (now - tried.orphan_since_s > run_.options.grace_s) {
+    if (!orphan->certain) return true;  // its pipe closed long ago
     try {
       end_orphan(*orphan);
     } catch (const support::IoError& error) {  // another user's: waiting longer does not help

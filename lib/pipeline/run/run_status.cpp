@@ -34,8 +34,9 @@ bool is_alive(const std::filesystem::path& folder, const Json& plan) {
   owner.process_start = support::field_or(plan, "process_start", std::uint64_t{0});
   const HostIdentity& here = this_host();
   if (Leases::owner_is_gone(owner, here)) return false;
-  if (owner.where.host == here.host && owner.where.boot == here.boot && owner.where.pids == here.pids) return true;
-  // Elsewhere: it writes its progress about once a second.
+  const bool ours = owner.where.host == here.host && owner.where.boot == here.boot && owner.where.pids == here.pids;
+  if (ours && process_life(owner.pid, owner.process_start) == ProcessLife::kAlive) return true;
+  // Elsewhere, or hidden: it writes its progress about once a second.
   const auto path = folder / "progress.json";
   double told = support::field_or(plan, "started", 0.0);
   if (::access(path.c_str(), R_OK) == 0) {

@@ -124,9 +124,9 @@ std::optional<Orphan> find_orphan(const std::vector<fs::path>& attempts) {
     if (support::text_in(json, "host") != host_name() || support::text_in(json, "boot") != this_host().boot) continue;
     if (support::field_or(json, "pids", this_host().pids) != this_host().pids) continue;   // another container's number
     const std::int64_t pid = support::field_or(json, "pid", std::int64_t{0});
-    const std::uint64_t start = process_start(pid);
-    if (pid > 0 && start != 0 && start == support::field_or(json, "process_start", std::uint64_t{0}))
-      return Orphan{pid, attempt};
+    const std::uint64_t start = support::field_or(json, "process_start", std::uint64_t{0});
+    const ProcessLife life = start == 0 ? ProcessLife::kGone : process_life(pid, start);
+    if (life != ProcessLife::kGone) return Orphan{pid, attempt, life == ProcessLife::kAlive};
   }
   return std::nullopt;
 }

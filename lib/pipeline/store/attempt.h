@@ -20,6 +20,7 @@ std::filesystem::path make_attempt(const std::filesystem::path& work, int* numbe
 struct Orphan {
   std::int64_t pid = 0;
   std::filesystem::path folder;
+  bool certain = true;  ///< false: /proc hides the process, and its number may belong to another one by now
 };
 
 /// Notes in `owner.json` that a process of this host works in the folder: host, boot, pid and when it began (`start`, of
@@ -30,7 +31,7 @@ void write_owner(const std::filesystem::path& attempt, std::int64_t pid, std::ui
 /// the times of its files tell.
 double seconds_spent(const std::filesystem::path& attempt);
 
-/// The first attempt whose process, on this host since its last boot, is still alive.
+/// The first attempt whose process, on this host since its last boot, is still alive, or may be.
 std::optional<Orphan> find_orphan(const std::vector<std::filesystem::path>& attempts);
 
 /// Kills it and what it started. @throws IoError when it may not be killed, being another user's.

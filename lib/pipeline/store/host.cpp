@@ -1,8 +1,10 @@
 #include "pipeline/store/host.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <string_view>
 
@@ -61,6 +63,15 @@ std::uint64_t process_start(std::int64_t pid) {
   std::uint64_t start = 0;
   std::from_chars(rest.data(), rest.data() + rest.size(), start);
   return start;
+}
+
+ProcessLife process_life(std::int64_t pid, std::uint64_t start) {
+  if (pid <= 0) return ProcessLife::kGone;
+  if (const std::uint64_t found = process_start(pid); found != 0)
+    return start == 0 || found == start ? ProcessLife::kAlive : ProcessLife::kGone;
+  // A readable file without a start time belongs to a zombie. Where /proc hides a process, the kernel still answers kill.
+  if (!first_bytes(support::cat("/proc/", pid, "/stat").c_str()).empty()) return ProcessLife::kGone;
+  return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH ? ProcessLife::kGone : ProcessLife::kHidden;
 }
 
 }  // namespace pe::pipeline

@@ -23,4 +23,12 @@ const HostIdentity& this_host();
 /// a process for good.
 std::uint64_t process_start(std::int64_t pid);
 
+enum class ProcessLife {
+  kAlive,
+  kGone,    ///< there is none, it is a zombie, or its number belongs to a later process
+  kHidden,  ///< some process has the number, and /proc does not show it (hidepid): perhaps this one
+};
+/// Whether the process of this host that began at `start` is alive. With `start` 0 any process of that number counts.
+ProcessLife process_life(std::int64_t pid, std::uint64_t start);
+
 }  // namespace pe::pipeline

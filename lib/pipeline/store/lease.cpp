@@ -187,7 +187,8 @@ bool Leases::owner_is_gone(const LeaseOwner& owner, const HostIdentity& here) {
   if (owner.where.host != here.host || owner.where.machine != here.machine) return false;
   if (owner.where.boot != here.boot) return true;   // this machine has started again since
   if (owner.where.pids != here.pids) return false;  // another container of it, whose processes we do not see
-  return process_start(owner.pid) != owner.process_start;
+  // Of a hidden process only the heartbeats tell.
+  return process_life(owner.pid, owner.process_start) == ProcessLife::kGone;
 }
 
 bool Leases::stale(const std::string& key, const Watch& seen, const std::optional<LeaseOwner>& owner,
@@ -402,7 +403,7 @@ std::vector<LeaseOwner> Leases::sweep() const {
     for (const std::string& prefix : own) {
       if (name.rfind(prefix, 0) != 0) continue;
       const auto pid = std::atoll(name.c_str() + prefix.size());
-      if (pid != ::getpid() && process_start(pid) == 0) ::unlink((folder_ / name).c_str());
+      if (pid != ::getpid() && process_life(pid, 0) == ProcessLife::kGone) ::unlink((folder_ / name).c_str());
     }
   }
   std::vector<LeaseOwner> gone;

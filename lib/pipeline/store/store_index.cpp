@@ -141,7 +141,7 @@ void StoreIndex::tidy() {
     const auto at = name.find(mine);
     if (at == 16) {
       const auto pid = std::atoll(name.c_str() + at + mine.size());
-      return pid != ::getpid() && process_start(pid) != 0;
+      return pid != ::getpid() && process_life(pid, 0) != ProcessLife::kGone;
     }
     struct stat status {};
     constexpr std::time_t kQuiet = 600;

@@ -1,7 +1,9 @@
 #include "pipeline/store/lease.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -82,6 +84,49 @@ BOOST_FIXTURE_TEST_CASE(a_dead_owner_on_this_host_blocks_nobody_for_any_time, Fo
   BOOST_TEST(answer.broken.has_value());
   BOOST_TEST(answer.why == "its process is gone");
   BOOST_TEST((names() == std::vector<std::string>{kKey}));
+}
+
+BOOST_AUTO_TEST_CASE(a_process_is_alive_gone_or_another_one) {
+  const auto self = static_cast<std::int64_t>(::getpid());
+  BOOST_TEST((process_life(self, process_start(self)) == ProcessLife::kAlive));
+  BOOST_TEST((process_life(self, 0) == ProcessLife::kAlive));
+  BOOST_TEST((process_life(self, process_start(self) + 1) == ProcessLife::kGone));
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  siginfo_t ended{};
+  BOOST_REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
+  BOOST_TEST((process_life(child, 0) == ProcessLife::kGone));  // a zombie
+  support::wait_for(child);
+  BOOST_TEST((process_life(child, 0) == ProcessLife::kGone));
+}
+
+BOOST_FIXTURE_TEST_CASE(an_owner_whom_proc_hides_is_judged_by_its_heartbeats, Folder) {
+  Leases theirs(leases, on());
+  BOOST_REQUIRE(theirs.acquire(kKey).acquired);
+  fs::permissions(folder.path(), fs::perms::all);
+  fs::permissions(leases, fs::perms::all);
+  constexpr int kCannot = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Another user, in a mount space of its own whose /proc hides this process.
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("proc", "/proc", "proc", 0, "hidepid=2") != 0 || ::setgid(65534) != 0 || ::setuid(65534) != 0)
+      ::_exit(kCannot);
+    const auto parent = static_cast<std::int64_t>(::getppid());
+    int wrong = process_life(parent, 1) == ProcessLife::kHidden ? 0 : 1;
+    Leases ours(leases, on());
+    if (ours.acquire(kKey).acquired) wrong |= 2;
+    if (!ours.sweep().empty()) wrong |= 4;
+    clock += 121;  // without a heartbeat
+    if (!ours.acquire(kKey).acquired) wrong |= 8;
+    ::_exit(wrong);
+  }
+  const int code = support::wait_for(child).code;
+  if (code == kCannot) {
+    BOOST_TEST_MESSAGE("left out: this user may not mount a /proc");
+    return;
+  }
+  BOOST_TEST(code == 0);
 }
 
 BOOST_FIXTURE_TEST_CASE(a_machine_that_started_again_lost_all_its_owners, Folder) {
