@@ -21,28 +21,44 @@ namespace pe::pipeline {
 
 using support::cat;
 
-std::string new_run_id() {
+namespace {
+
+/// Milliseconds since 1970 that the name of a run begins with; 0 when it is no such name.
+std::int64_t milliseconds_of(const std::string& run) {
+  std::tm parts{};
+  const char* end = ::strptime(run.c_str(), "%Y%m%d-%H%M%S-", &parts);
+  const auto rest = end ? support::parse_integer(std::string(end).substr(0, 3)) : std::nullopt;
+  return rest && *rest >= 0 ? static_cast<std::int64_t>(::timegm(&parts)) * 1000 + *rest : 0;
+}
+
+}  // namespace
+
+std::string new_run_id(const std::string& newest) {
   // Runs are told apart and put in order by their ids: down to the millisecond, since toys take less than a second.
-  const double now = support::unix_time();
-  const auto whole = static_cast<std::time_t>(now);
+  auto now = static_cast<std::int64_t>(support::unix_time() * 1000);
+  constexpr std::int64_t kLast = 253'402'300'799'000;  // of the year 9999, after which names no longer sort
+  if (const std::int64_t before = milliseconds_of(newest); before > now && before < kLast) now = before + 1;
+  const auto whole = static_cast<std::time_t>(now / 1000);
   std::tm parts{};
   ::gmtime_r(&whole, &parts);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%d-%H%M%S", &parts);
   std::random_device device;  // tells two runs of one millisecond apart
   char tail[16];
-  std::snprintf(tail, sizeof tail, "-%03d%02x", static_cast<int>((now - static_cast<double>(whole)) * 1000) % 1000,
-                device() & 0xffu);
+  std::snprintf(tail, sizeof tail, "-%03d%02x", static_cast<int>(now % 1000), device() & 0xffu);
   return std::string(text) + tail;
 }
 
 namespace {
 
 /// Makes the folder of a new run, which no other has: of two of one millisecond and chance one takes the next id.
-std::string make_run_folder(const std::filesystem::path& runs) {
+std::string make_run_folder(const Store& store) {
+  const std::filesystem::path runs = store.runs_folder();
   support::make_folders(runs);
+  const std::vector<std::string> before = store.runs();
+  const std::string newest = before.empty() ? "" : before.back();
   for (int tries = 0;; ++tries) {
-    std::string id = new_run_id();
+    std::string id = new_run_id(newest);
     if (::mkdir((runs / id).c_str(), 0777) == 0) return id;
     if (errno != EEXIST || tries == 1000) support::throw_errno("create folder", (runs / id).string(), true);
   }
@@ -103,7 +119,7 @@ Json read_plan(const std::filesystem::path& run_folder, const std::function<void
 }
 
 RunFolder::RunFolder(const Store& store, const Graph& graph, const Plan& plan, const RunOptions& options)
-    : run_id_(options.run_id.empty() ? make_run_folder(store.runs_folder()) : options.run_id),
+    : run_id_(options.run_id.empty() ? make_run_folder(store) : options.run_id),
       path_(store.runs_folder() / run_id_),
       joined_(options.join) {
   support::make_folders(path_);

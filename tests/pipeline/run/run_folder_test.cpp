@@ -184,4 +184,13 @@ BOOST_FIXTURE_TEST_CASE(a_joined_task_that_never_saves_is_not_requeued_for_ever,
   BOOST_TEST((second.failures.at(0).outcome == Outcome::kNoProgress));
 }
 
+BOOST_AUTO_TEST_CASE(a_run_is_the_newest_though_a_clock_was_ahead_when_the_one_before_began) {
+  const std::string now = new_run_id();
+  BOOST_TEST(now.substr(0, 2) == "20");
+  BOOST_TEST(new_run_id("20390101-000000-99907").substr(0, 19) == "20390101-000001-000");
+  BOOST_TEST(new_run_id("20390101-000000-03707").substr(0, 19) == "20390101-000000-038");
+  for (const char* none : {"20000101-000000-03707", "notes", "", "20390101-000000", "99991231-235959-99900", "20391301-000000-00000"})
+    BOOST_TEST(new_run_id(none).substr(0, 4) == now.substr(0, 4), none);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
