@@ -36,6 +36,55 @@ std::string one_of(const Node::Member& member, const std::vector<std::string>& k
   return known.front();
 }
 
+/// Options of sbatch that `submit` itself sets, or that would keep it from finding and steering its jobs; each with the way
+/// out.
+struct Reserved {
+  const char* name;
+  const char* instead;
+};
+constexpr const char* kNameless = "leave it out: `submit` sets it, and finds its jobs again by it";
+constexpr Reserved kReserved[] = {
+    {"job-name", kNameless},
+    {"array", kNameless},
+    {"dependency", "leave it out: `submit` sets what each job waits for"},
+    {"kill-on-invalid-dep", "leave it out: `submit` sets it"},
+    {"output", "leave it out: `pe-pipeline logs` shows what a job prints"},
+    {"error", "leave it out: `pe-pipeline logs` shows what a job prints"},
+    {"chdir", "leave it out: `submit` sets it"},
+    {"open-mode", "leave it out: `submit` sets it"},
+    {"wrap", "leave it out: lines before the work go into `slurm.setup`"},
+    {"clusters", "leave it out: jobs go to the Slurm of this machine; SLURM_CONF names another"},
+    {"signal", "`slurm.signal_lead` sets the time between the signal and the end of the job"},
+    {"requeue", "leave it out: `submit` asks for it"},
+    {"no-requeue", "leave it out: a job that received a signal to stop is requeued to continue"},
+    {"wait", "leave it out: `pe-pipeline status --watch` waits for the end"},
+    {"test-only", "`pe-pipeline submit --print` shows what would be sent"},
+    {"parsable", "leave it out: `submit` sets it"},
+    {"uid", "leave it out: jobs belong to the user who submits"},
+    {"help", "see `sbatch --help`"},
+    {"usage", "see `sbatch --help`"},
+    {"version", "see `sbatch --version`"},
+};
+
+/// sbatch takes any beginning of a name that is no other option's, so that "--job=x" is --job-name.
+const Reserved* reserved(const std::string& option) {
+  const std::string name = option.substr(2, option.find('=') - 2);
+  if (name.size() < 3) return nullptr;  // ambiguous: sbatch refuses it
+  for (const Reserved& one : kReserved) {
+    if (std::string_view(one.name).substr(0, name.size()) == name) return &one;
+  }
+  return nullptr;
+}
+
+void check_option(const std::string& option, const support::Place& place, Diagnostics& diagnostics) {
+  if (option.rfind("--", 0) != 0) {
+    diagnostics.add(cat("an entry of 'options' is one option of sbatch, found ", quote(option)), place,
+                    "such as --exclude=node7");
+  } else if (const Reserved* one = reserved(option)) {
+    diagnostics.add(cat("'options' of 'slurm' cannot hold --", one->name, ", found ", quote(option)), place, one->instead);
+  }
+}
+
 }  // namespace
 
 const std::string& SlurmPolicy::partition(const std::string& resources) const {
@@ -85,11 +134,7 @@ void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics
       policy.setup = words_of(member, diagnostics);
     } else if (key == "options") {
       policy.options = words_of(member, diagnostics);
-      for (const std::string& option : policy.options) {
-        if (option.rfind("--", 0) == 0) continue;
-        diagnostics.add(cat("an entry of 'options' is one option of sbatch, found ", quote(option)),
-                        member.value.place(), "such as --exclude=node7");
-      }
+      for (const std::string& option : policy.options) check_option(option, member.value.place(), diagnostics);
     } else if (!of_stage && key == "mode") {
       policy.mode = one_of(member, {"stage", "lane"}, diagnostics);
     } else if (!of_stage && key == "max_in_queue") {

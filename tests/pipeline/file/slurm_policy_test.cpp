@@ -87,4 +87,18 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_places) {
   check_has(mistakes(file_of("", "    slurm: {mode: lane}\n")), "'mode' belongs to the file's block 'slurm', not to a stage's");
 }
 
+BOOST_AUTO_TEST_CASE(options_by_which_jobs_would_be_lost_are_refused_with_the_way_out) {
+  const auto refused = [](const std::string& option) { return mistakes(file_of("slurm: {options: ['" + option + "']}\n")); };
+  for (const char* option :
+       {"--job-name=evil", "--job=evil", "--array=1-3", "--dependency=singleton", "--output=/dev/null", "--err=x", "--wrap=ls",
+        "--clusters=b", "--cluster=b", "--chdir=/", "--signal=B:USR1@9", "--no-requeue", "--wait", "--test-only", "--uid=bob"})
+    check_has(refused(option), "'options' of 'slurm' cannot hold --");
+  check_has(refused("--job=evil"), "cannot hold --job-name, found '--job=evil'");
+  check_has(refused("--job=evil"), "finds its jobs again by it");
+  check_has(refused("--wrap=ls"), "`slurm.setup`");
+  for (const char* option : {"--exclude=node7", "--hold", "--nice=1", "--mail-type=END", "--wait-all-nodes=1",
+                             "--comment=ours", "--export=ALL,A=1", "--gres-flags=enforce-binding", "--nodelist=n1"})
+    BOOST_TEST(refused(option) == "", option);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
