@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "pipeline/store/lease.h"
 #include "pipeline/upkeep/garbage.h"
 #include "pipeline/upkeep/inventory.h"
+#include "pipeline/upkeep/mount.h"
 #include "pipeline/upkeep/pin.h"
 #include "support/capture_within.h"
 #include "support/clock.h"
@@ -40,37 +40,6 @@ using Level = Finding::Level;
 
 constexpr double kLittleSpace = 1.0 * (1ULL << 30);
 constexpr double kSomeSpace = 10.0 * (1ULL << 30);
-
-/// The name of a file system by its magic number, for those that behave unlike a local disk.
-std::string file_system_name(long magic) {
-  switch (static_cast<unsigned long>(magic)) {
-    case 0x6969:
-      return "NFS";
-    case 0xff534d42:
-    case 0xfe534d42:
-      return "SMB";
-    case 0x0bd00bd0:
-      return "Lustre";
-    case 0x47504653:
-      return "GPFS";
-    case 0x00c36400:
-      return "Ceph";
-    case 0x65735546:
-      return "FUSE";
-    case 0x01021994:
-      return "tmpfs";
-    case 0xef53:
-      return "ext4";
-    case 0x58465342:
-      return "XFS";
-    case 0x9123683e:
-      return "Btrfs";
-    case 0x794c7630:
-      return "overlayfs";
-    default:
-      return fmt::format("type {:#x}", static_cast<unsigned long>(magic));
-  }
-}
 
 class Examination {
  public:
@@ -215,9 +184,21 @@ class Examination {
 
   void file_system() {
     const fs::path folder = nearest_folder();
-    struct statfs status {};
-    std::string name = "unknown";
-    if (::statfs(folder.c_str(), &status) == 0) name = file_system_name(status.f_type);
+    std::error_code unknown;
+    const fs::path real = fs::canonical(folder, unknown);
+    std::string mounts;
+    try {
+      mounts = support::read_file("/proc/self/mountinfo", 16u << 20);
+    } catch (const support::IoError&) {
+      // Then its name is not known.
+    }
+    const auto mount = mount_of(mounts, unknown ? folder : real);
+    const std::string name = mount ? mount->type : "a file system of an unknown kind";
+    if (mount) sharing(*mount);
+    if (const auto proc = mount_of(mounts, "/proc"); proc && hides_processes(*proc)) {
+      add(Level::kNote, "leases", "/proc hides processes of other users (hidepid)",
+          "their leases count until they give no sign for two minutes");
+    }
     space(folder);
     const fs::path probe = support::unique_sibling(folder / ".pe-doctor");
     if (::mkdir(probe.c_str(), 0777) != 0) {
@@ -247,6 +228,17 @@ class Examination {
     }
     ::unlink(from.c_str());
     ::unlink(to.c_str());
+  }
+
+  /// The meaning of locks where several machines share the store. Results never depend on locks. When two processes break
+  /// one stale lease, a lock excludes the second; without a lock the second finds out after its rename.
+  void sharing(const Mount& mount) {
+    const Sharing sharing = sharing_of(mount);
+    if (!sharing.network) return;
+    add(Level::kNote, "file system",
+        cat(mount.type, ": several machines may share this store; heartbeats decide about leases of other machines, and a "
+            "lock excludes ", sharing.locks),
+        sharing.advice);
   }
 
   void space(const fs::path& folder) {
@@ -333,7 +325,7 @@ class Examination {
     if (name == "tmpfs")
       add(Level::kWarning, "file system", "tmpfs forgets everything when the machine restarts",
           "another --store for results that matter");
-    if (name == "overlayfs")
+    if (name == "overlay")
       add(Level::kNote, "file system", "overlayfs: what is written goes with the container",
           "mount a volume for results that matter");
   }

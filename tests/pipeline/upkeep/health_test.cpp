@@ -1,5 +1,6 @@
 // What doctor concludes from a store.
 #include "pipeline/upkeep/health.h"
+#include "pipeline/upkeep/mount.h"
 
 #include <sys/mount.h>
 #include <unistd.h>
@@ -75,6 +76,29 @@ BOOST_FIXTURE_TEST_CASE(a_work_folder_on_another_file_system_is_told, test::Smal
   BOOST_REQUIRE(::mount("tmpfs", work.c_str(), "tmpfs", 0, "size=1m") == 0);
   BOOST_TEST(told(folder / "store", "file system").find("link between them") != std::string::npos);
   ::umount(work.c_str());
+}
+
+BOOST_AUTO_TEST_CASE(the_kind_of_a_file_system_says_what_several_machines_may_rely_on) {
+  const std::string table =
+      "22 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+      "23 22 0:21 / /proc rw,nosuid - proc proc rw,hidepid=invisible\n"
+      "40 22 0:50 / /home rw,noatime shared:1 master:2 - nfs4 server:/home rw,vers=4.2,local_lock=none\n"
+      "41 22 0:51 / /home/with\\040space rw - lustre mds:/fs rw,localflock\n"
+      "42 22 0:52 / /scratch rw - beegfs beegfs_nodev rw\n"
+      "half a line\n";
+  const auto type = [&](const char* path) { return mount_of(table, path).value_or(Mount{"none", ""}).type; };
+  BOOST_TEST(type("/var/x") == "ext4");
+  BOOST_TEST(type("/home/ann/store") == "nfs4");
+  BOOST_TEST(type("/homes") == "ext4");
+  BOOST_TEST(type("/home/with space/store") == "lustre");
+  BOOST_TEST(!mount_of("", "/x").has_value());
+  BOOST_TEST(!sharing_of(*mount_of(table, "/var")).network);
+  BOOST_TEST(sharing_of(*mount_of(table, "/home")).locks == "processes of all machines");
+  BOOST_TEST(sharing_of(*mount_of(table, "/home/with space")).locks == "processes of this machine only");
+  BOOST_TEST(sharing_of({"nfs", "rw,nolock"}).locks == "processes of this machine only");
+  BOOST_TEST(sharing_of(*mount_of(table, "/scratch")).advice.find("refuses links from one folder to another") != std::string::npos);
+  BOOST_TEST(hides_processes(*mount_of(table, "/proc")));
+  BOOST_TEST(!hides_processes({"proc", "rw,hidepid=off"}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()
