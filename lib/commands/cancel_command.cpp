@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -74,8 +75,16 @@ int stop_process(const Store& store, const RunStatus& status, const std::vector<
                       {"pe-pipeline cancel", 0, 0, "", 1});
   if (!pipeline::run_is_alive(store, status.run_id))
     throw ConfigError(cat("run ", status.run_id, " has ended"), {"pe-pipeline cancel", 0, 0, "", 1});
-  if (status.host != pipeline::host_name()) {
-    throw ConfigError(cat("run ", status.run_id, " is process ", status.pid, " on ", status.host),
+  // Machines and containers may share a name, and numbers of processes repeat.
+  const pipeline::HostIdentity& here = pipeline::this_host();
+  const bool is_here = status.where.host == here.host && status.where.machine == here.machine &&
+                       status.where.boot == here.boot && status.where.pids == here.pids;
+  if (!is_here || pipeline::process_life(status.pid, status.process_start) != pipeline::ProcessLife::kAlive) {
+    const bool same_name = status.where.host == here.host;
+    throw ConfigError(cat("run ", status.run_id, " is process ", status.pid, " on ", status.host,
+                          !is_here && same_name ? ", another machine or container of this name"
+                          : is_here             ? ", which this user cannot see"
+                                                : ""),
                       {"pe-pipeline cancel", 0, 0, "", 1}, "stop it there");
   }
   if (::kill(static_cast<pid_t>(status.pid), SIGTERM) != 0) support::throw_errno("stop process", std::to_string(status.pid));
@@ -118,6 +127,18 @@ std::vector<std::string> jobs_to_cancel(const Submission& submission, const std:
   return ids;
 }
 
+/// Refuses to cancel jobs of another user or cluster: marks stop only tasks that have not started, and scancel obeys their
+/// user alone.
+void refuse_foreign(const Submission& submission, pipeline::Slurm& slurm) {
+  const bool may = submission.user.empty() || submission.user == slurm.user() || ::geteuid() == 0;
+  // Without an answer the marks are still right.
+  const bool here = submission.cluster.empty() || slurm.cluster().empty() || submission.cluster == slurm.cluster();
+  if (may && here) return;
+  throw ConfigError(cat("run ", submission.run, " was submitted by ", pipeline::submitter(submission), "; here is user ",
+                        quote(slurm.user()), slurm.cluster().empty() ? "" : cat(" on cluster ", quote(slurm.cluster()))),
+                    {"pe-pipeline cancel", 0, 0, "", 1}, "only there can its jobs be cancelled");
+}
+
 }  // namespace
 
 int cancel_command(const cli::CommandLine& given) {
@@ -130,12 +151,13 @@ int cancel_command(const cli::CommandLine& given) {
   const auto submission = pipeline::read_submission(store, run);
   if (!submission) throw support::ArtifactError(cat("run ", run, " has lost its submission"));
   const std::set<std::string> keys = selected_keys(status, line.words);
+  pipeline::Slurm slurm;
+  refuse_foreign(*submission, slurm);
   // First of all: no job of these is queued again from here on.
   pipeline::mark_cancelled(store, run, keys);
-  pipeline::Slurm slurm;
-  const auto rows = slurm.own_jobs();
+  const auto rows = slurm.jobs_of(submission->user);
   if (!rows) {
-    say(cat("pe-pipeline: squeue does not answer. The tasks are marked, and their jobs end when they look; call "
+    say(cat("pe-pipeline: ", slurm.trouble(), ". The tasks are marked, and their jobs end when they look; call "
             "`pe-pipeline cancel --run ", run, "` again for scancel\n"));
     return pipeline::kRunIncomplete;
   }

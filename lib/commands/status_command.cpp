@@ -55,6 +55,36 @@ std::string counts_text(const RunStatus& status) {
   return out;
 }
 
+/// Why tasks wait, a line a reason: "queued   mid[n=1] and 59 more  Priority".
+std::string reasons_text(const RunStatus& status, const cli::Style& style) {
+  constexpr std::size_t kMost = 20;
+  struct Group {
+    const TaskStatus* first;
+    std::size_t more = 0;
+  };
+  std::vector<std::pair<std::string, std::string>> order;  // phase, reason
+  std::map<std::pair<std::string, std::string>, Group> groups;
+  for (const TaskStatus& task : status.tasks) {
+    const bool waits = task.phase == "waiting" || task.phase == "queued";
+    if (!waits || task.reason.empty()) continue;
+    const auto [at, fresh] = groups.try_emplace({task.phase, task.reason}, Group{&task});
+    if (fresh)
+      order.push_back(at->first);
+    else
+      ++at->second.more;
+  }
+  std::string out;
+  for (std::size_t k = 0; k < std::min(order.size(), kMost); ++k) {
+    const Group& group = groups.at(order[k]);
+    out += cat("  ", style.warn(order[k].first), "  ", group.first->id, group.more > 0 ? cat(" and ", group.more, " more") : "",
+               "  ", cli::harmless(order[k].second), "\n");
+    const bool ended = order[k].first == "waiting" && !group.first->log.empty();
+    if (ended) out += cat("      log ", group.first->log, "\n");
+  }
+  if (order.size() > kMost) out += cat("  and ", counted(order.size() - kMost, "other reason"), "\n");
+  return out;
+}
+
 /// The run as people read it, most important first: a window may show the beginning only.
 std::string status_text(const RunStatus& status, bool only_failed, const cli::Style& style) {
   std::string out;
@@ -84,6 +114,7 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
     }
     out += table(rows);
   }
+  if (!only_failed) out += reasons_text(status, style);
   for (const char* phase : {"running", "lost", "failed", "interrupted", "blocked"}) {
     const bool trouble = std::string_view(phase) == "failed" || std::string_view(phase) == "blocked";
     if (only_failed && !trouble) continue;
@@ -99,10 +130,11 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
       if (!progress.empty()) text += "  " + cli::harmless(progress);
       if (!task.reason.empty()) text += "  " + cli::harmless(task.reason);
       if (const std::string time = lasted(task); !time.empty()) text += "  " + time;
-      if (trouble && !task.log.empty()) text += cat("\n      log ", task.log);
+      if ((trouble || task.phase == "lost") && !task.log.empty()) text += cat("\n      log ", task.log);
       out += text + "\n";
     }
   }
+  if (!status.trouble.empty()) out += cat("the queue is not known: ", cli::harmless(status.trouble), "\n");
   if (status.state == "died")
     out += "the process of this run ended without recording it; the same `run` command continues from here\n";
   if (status.damaged_lines) out += cat(counted(status.damaged_lines, "damaged journal line"), " left out\n");
@@ -270,7 +302,10 @@ int logs_command(const cli::CommandLine& given) {
   }
   if (found.empty() && !job_logs.empty() && !line.json) {
     for (const fs::path& log : job_logs) {
-      print(cat(out_style(line).bold(cat("== job ", log.filename().string())), "\n"));
+      std::error_code error;
+      const bool empty = fs::file_size(log, error) == 0 && !error;
+      print(cat(out_style(line).bold(cat("== job ", log.filename().string())),
+                empty ? "  has printed nothing; `pe-pipeline status` says how it ended" : "", "\n"));
       read_log(log, line.tail, [&](std::string_view piece) {
         print(::isatty(1) == 1 ? cli::harmless(std::string(piece)) : std::string(piece));
       });
@@ -282,7 +317,9 @@ int logs_command(const cli::CommandLine& given) {
     const std::string label = word.substr(0, word.find('['));
     const bool exists = std::find(known.begin(), known.end(), label) != known.end();
     throw ConfigError(cat("no run has a log of ", quote(word)), {},
-                      support::suggestion(exists ? word : label, exists ? ids : known));
+                      exists && std::find(ids.begin(), ids.end(), word) != ids.end()
+                          ? std::string("it has not started; `pe-pipeline status` says why")
+                          : support::suggestion(exists ? word : label, exists ? ids : known));
   }
   Json answers = Json::array();
   for (const TaskStatus& task : found) {

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <future>
 #include <map>
 #include <set>
 
@@ -17,6 +18,8 @@
 #include "pipeline/cluster/site.h"
 #include "pipeline/cluster/slurm.h"
 #include "pipeline/cluster/submission.h"
+#include "pipeline/cluster/submit_lease.h"
+#include "pipeline/cluster/too_little_memory.h"
 #include "pipeline/file/pipeline_file.h"
 #include "pipeline/file/selection.h"
 #include "pipeline/file/slurm_policy.h"
@@ -78,8 +81,24 @@ std::vector<std::string> run_words(const cli::CommandLine& line) {
   return words;
 }
 
+void tell(const std::string& text) { say(cat("pe-pipeline: ", text, "\n")); }
+
+/// Reports a program of Slurm that takes long: sbatch itself waits when the queue is full.
+support::TimedCapture call_and_tell(const std::vector<std::string>& words, const std::string& input, double limit_s) {
+  constexpr std::chrono::seconds kSlow(10);
+  auto answer = std::async(std::launch::async, pipeline::call_slurm, words, input, limit_s);
+  if (answer.wait_for(kSlow) != std::future_status::ready)
+    tell(cat(words.front(), " has not answered for ", kSlow.count(), " s; it has ", support::short_duration(limit_s)));
+  return answer.get();
+}
+
 Slurm slurm_or_refuse() {
-  if (Slurm::is_here()) return Slurm();
+  for (const char* name : {"SLURM_CLUSTERS", "SBATCH_CLUSTERS"}) {
+    if (pipeline::own_environment(name))
+      throw ConfigError(cat(name, " is set, and `submit` sends jobs to the Slurm of this machine alone"),
+                        {"pe-pipeline submit", 0, 0, "", 1}, "unset it; SLURM_CONF names the settings of another Slurm");
+  }
+  if (Slurm::is_here()) return Slurm(call_and_tell);
   throw ConfigError("sbatch was not found: there is no Slurm on this machine", {"pe-pipeline submit", 0, 0, "", 1},
                     "`submit --print` shows what would be sent; `run` makes it here");
 }
@@ -117,18 +136,22 @@ void print_scripts(const Submission& submission) {
 
 int told(const pipeline::SendReport& report, const std::string& run) {
   if (!report.failed.empty()) {
-    say(cat("pe-pipeline: Slurm refused: ", report.failed, "\n",
+    const bool any = report.arrays > 0;
+    say(cat("pe-pipeline: ", report.refusal == pipeline::Refusal::kUnknown ? "" : "Slurm refused: ", report.failed, "\n",
             report.refusal == pipeline::Refusal::kFinal
-                ? "jobs that were submitted continue; correct the file's block 'slurm' and submit again\n"
-                : cat("`pe-pipeline submit --continue ", run, "` submits the rest\n"),
+                ? cat(any ? "jobs that were submitted continue; " : "nothing was submitted; ",
+                      "correct the file's block 'slurm' and submit again\n")
+                : cat("`pe-pipeline submit --continue ", run, "` submits ", any ? "the rest" : "it", "\n"),
             report.refusal == pipeline::Refusal::kFull
                 ? "an array larger than this limit never fits: set `slurm.max_in_queue` to the limit and submit again\n"
                 : ""));
     return report.refusal == pipeline::Refusal::kFinal ? pipeline::kRunUsage : pipeline::kRunIncomplete;
   }
   if (report.waiting > 0) {
-    print(cat(counted(report.waiting, "element"), report.waiting == 1 ? " waits" : " wait",
-              " for room in the queue: the last job sends ", report.waiting == 1 ? "it" : "them",
+    print(cat(counted(report.waiting, "element"), report.waiting == 1 ? " waits" : " wait", " for room in the queue",
+              report.limit.empty() ? "" : cat(" (sbatch: ", report.limit, ")"), ": the last job ",
+              report.looks_again ? "looks for room every five minutes and " : "", "sends ",
+              report.waiting == 1 ? "it" : "them",
               " where sbatch works on compute nodes; else `pe-pipeline submit --continue ", run, "` does\n"));
   }
   return pipeline::kRunDone;
@@ -194,12 +217,55 @@ std::int64_t room_of(std::int64_t limit, const std::vector<pipeline::JobRow>& ro
   return std::max<std::int64_t>(0, limit - there);
 }
 
+/// Ends submissions of this user whose results are all there, and whose last job never ran.
+void end_finished(Store& store) {
+  if (!Slurm::is_here()) return;
+  std::vector<Submission> open = pipeline::open_submissions(store);
+  constexpr double kPatience = 5;  // seconds: there is nothing else to do
+  Slurm slurm(pipeline::call_slurm, kPatience);
+  if (open.empty() || slurm.cluster().empty()) return;
+  std::erase_if(open, [&](const Submission& one) { return !pipeline::is_own(one, slurm); });
+  if (const auto rows = slurm.own_jobs()) pipeline::end_abandoned(store, open, *rows, slurm);
+}
+
+/// Gives arrays without a time the usual time of their partition, which bounds the early signal.
+void set_usual_times(std::vector<JobArray>& arrays, Slurm& slurm) {
+  const bool needed = std::any_of(arrays.begin(), arrays.end(), [](const JobArray& array) {
+    return array.live_job.empty() && array.resources.time_s <= 0;
+  });
+  const auto partitions = needed ? slurm.partitions() : std::nullopt;
+  if (!partitions) return;
+  for (JobArray& array : arrays)
+    array.usual_time_s = pipeline::usual_time(*partitions, array.policy.partition(array.resources.name));
+}
+
+/// Names submissions of other users and clusters with the same tasks. Each task is made once, by the holder of its lease.
+void tell_of_others(const std::vector<Submission>& others, const Graph& graph, const std::vector<bool>& to_run) {
+  std::set<std::string> wanted;
+  for (std::size_t i = 0; i < to_run.size(); ++i) {
+    if (to_run[i]) wanted.insert(graph.tasks[i].plan_key);
+  }
+  for (const Submission& other : others) {
+    const auto same = static_cast<std::size_t>(
+        std::count_if(other.tasks.begin(), other.tasks.end(), [&](const auto& task) { return wanted.count(task.plan_key) > 0; }));
+    if (same == 0) continue;
+    print(cat("run ", other.run, " of ", pipeline::submitter(other), " has ", counted(same, "task"),
+              " of these; each is made once, by whichever job comes to it first\n"));
+  }
+}
+
+/// The largest number of elements in an array: it fits into the queue with the jobs that are there now. It is at least a
+/// quarter of the limit, since other jobs end.
+std::int64_t largest_window(std::int64_t limit, const std::vector<pipeline::JobRow>& rows) {
+  return std::max<std::int64_t>({1, (limit - 1) / 4, room_of(limit, rows) - 1});
+}
+
 int continue_command(const cli::CommandLine& given) {
   cli::CommandLine line = given;
   Store store(store_path_for(line), {});
   const std::string run = pick_run(store, line.run);
   Slurm slurm = slurm_or_refuse();
-  const pipeline::LastReport report = pipeline::go_on(store, run, slurm, "");
+  const pipeline::LastReport report = pipeline::go_on(store, run, slurm, "", tell);
   for (const std::string& warning : report.warnings) say(cat("pe-pipeline: warning: ", warning, "\n"));
   if (report.ended) {
     print(cat("run ", run, " has ended: ", report.summary, "\n"));
@@ -209,73 +275,38 @@ int continue_command(const cli::CommandLine& given) {
   return told(report.sent, run);
 }
 
-}  // namespace
-
-int submit_command(const cli::CommandLine& line) {
-  if (!line.run.empty()) return continue_command(line);
-  const auto started = std::chrono::steady_clock::now();
-  const std::string file = pipeline_file_of(line);
-  const std::vector<std::string> selectors = selectors_of(line);
-  const fs::path root = pipeline::find_root(file);
-  const fs::path store_folder = store_path(line, root);
-  Loaded loaded = load(line, file, store_folder);
-  Graph& graph = loaded.graph;
-  pipeline::Grouping grouping;
-  grouping.policies = policies_of(line, file);
-  pipeline::SlurmPolicy policy = grouping.policies.begin()->second;  // what it says of the file, all have
-  grouping.mode = policy.mode;
-  pipeline::PlanOptions plan_options;
-  plan_options.selected = pipeline::select(graph, selectors);
-  Store store(store_folder, {});
-  Plan plan = pipeline::make_plan(graph, StoreReader(store), plan_options);
-  print_warnings(store);
-  if (plan.nothing_to_do()) return run_command(line);
-  if (!line.dry_run && run_here(line, graph, grouping.policies, plan, store)) {
-    plan = pipeline::make_plan(graph, StoreReader(store), plan_options);
-    if (plan.nothing_to_do()) return run_command(line);
-  }
-  std::vector<bool> to_run(graph.tasks.size());
+std::vector<bool> tasks_to_run(const Plan& plan) {
+  std::vector<bool> to_run(plan.tasks.size());
   std::size_t impossible = 0;
-  for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
+  for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
     to_run[i] = runs(plan, i);
     if (plan.tasks[i].state == TaskState::kInputMissing || plan.tasks[i].state == TaskState::kBlocked) ++impossible;
   }
   if (impossible > 0)
     say(cat("pe-pipeline: warning: ", counted(impossible, "task"), " cannot run, since files that configs name are not "
             "there; `pe-pipeline plan` names them\n"));
+  return to_run;
+}
 
-  pipeline::SubmissionOrder order;
-  order.store = store_folder;
-  order.program = support::own_executable().string();
-  order.command = run_words(line);
-  if (line.dry_run) {
-    order.run = "RUN";
-    const auto made = pipeline::make_submission(graph, pipeline::group(graph, to_run, grouping), order);
-    print_scripts(made.submission);
-    return pipeline::kRunDone;
-  }
-
-  Slurm slurm = slurm_or_refuse();
-  const auto config = slurm.config();
-  const auto rows = slurm.own_jobs();
-  if (!config || !rows) {
-    say(cat("pe-pipeline: ", slurm.trouble(), "; nothing was submitted\n"));
-    return pipeline::kRunIncomplete;
-  }
-  if (const auto most = config->find("MaxArraySize"); most != config->end())
+/// Lays the limits of the site, the account and the present queue over the policy and the sizes of arrays.
+void keep_to_limits(const pipeline::SiteConfig& config, const std::vector<pipeline::JobRow>& rows, Slurm& slurm,
+                    pipeline::SlurmPolicy& policy, pipeline::Grouping& grouping) {
+  if (const auto most = config.find("MaxArraySize"); most != config.end())
     grouping.largest_array = std::max<std::int64_t>(1, support::parse_integer(most->second).value_or(1001));
-  if (policy.max_in_queue == 0 && pipeline::keeps_account_limits(*config)) {
+  if (policy.max_in_queue == 0 && pipeline::keeps_account_limits(config)) {
     const auto associations = slurm.associations();
     const std::int64_t most = associations ? pipeline::most_in_queue(*associations, policy.account) : 0;
     // While the last job of a window sends the next one, it counts as well.
     if (most > 2) policy.max_in_queue = most - 1;
   }
-  order.max_in_queue = policy.max_in_queue;
-  if (policy.max_in_queue > 0) grouping.largest_array = std::min(grouping.largest_array, policy.max_in_queue - 1);
+  if (policy.max_in_queue > 0)
+    grouping.largest_array = std::min(grouping.largest_array, largest_window(policy.max_in_queue, rows));
+}
 
-  // What earlier submissions have in the queue is waited for, not sent twice.
-  const std::vector<Submission> open = pipeline::open_submissions(store);
-  pipeline::LiveTasks live = pipeline::live_tasks(store, open, *rows);
+/// Tasks that earlier submissions of this user have in the queue become dependencies and are not sent again.
+void adopt(const Store& store, const Graph& graph, const std::vector<bool>& to_run, const std::vector<Submission>& open,
+           const std::vector<pipeline::JobRow>& rows, bool whole, Slurm& slurm, pipeline::Grouping& grouping) {
+  pipeline::LiveTasks live = pipeline::live_tasks(store, open, rows);
   if (!live.blocked.empty()) {
     const std::string failed = slurm.cancel(live.blocked);
     if (!failed.empty()) say(cat("pe-pipeline: warning: scancel: ", failed, "\n"));
@@ -297,22 +328,17 @@ int submit_command(const cli::CommandLine& line) {
     for (const pipeline::SentTask& task : submission.tasks) older += live.by_plan_key.count(task.plan_key);
   }
   if (adopted > 0) print(cat(counted(adopted, "task"), adopted == 1 ? " is" : " are", " in the queue already\n"));
-  if (older > 0 && selectors.empty()) {
+  if (older > 0 && whole) {
     print(cat(counted(older, "task"), " in the queue ", older == 1 ? "was" : "were",
               " submitted from another version of this pipeline, and ", older == 1 ? "goes" : "go",
               " on as submitted; `pe-pipeline cancel` ends ", older == 1 ? "it" : "them", "\n"));
   }
-  pipeline::end_abandoned(store, open, *rows);
-  const std::size_t more = ask_for_more_memory(graph, plan, store);
-  if (more > 0)
-    print(cat(counted(more, "task"), more == 1 ? " asks" : " ask", " for more memory than last time, when it was too little\n"));
-  const std::vector<JobArray> arrays = pipeline::group(graph, to_run, grouping);
-  if (std::all_of(arrays.begin(), arrays.end(), [](const JobArray& array) { return !array.live_job.empty(); })) {
-    print(cat(graph.name, ": nothing to submit\n"));
-    return pipeline::kRunDone;
-  }
-  pipeline::check_configs(graph, plan);
+}
 
+/// Makes the run and sends it.
+int send_arrays(Store& store, const Graph& graph, const Plan& plan, const std::vector<JobArray>& arrays,
+                pipeline::SubmissionOrder order, const pipeline::SendOptions& options, Slurm& slurm) {
+  const auto started = std::chrono::steady_clock::now();
   pipeline::RunOptions run_options;
   run_options.command = order.command;
   run_options.whole = selectors.empty();
@@ -320,21 +346,97 @@ int submit_command(const cli::CommandLine& line) {
   order.run = folder.run_id();
   const auto made = pipeline::make_submission(graph, arrays, order);
   pipeline::write_submission(store, graph, made);
-  pipeline::SendOptions options;
-  if (policy.max_in_queue > 0) options.room = room_of(policy.max_in_queue, *rows);
   const pipeline::SendReport report = pipeline::send(store, made.submission, slurm, options);
   if (!report.failed.empty() && report.arrays == 0 && report.refusal == pipeline::Refusal::kFinal) {
     support::remove_tree(folder.path());  // of nothing nothing is left
     return told(report, order.run);
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
-  const Submission& submission = made.submission;
   print(cat(graph.name, ": ", counted(report.elements, "element"), " in ", counted(report.arrays, "array"),
             " submitted in ", fmt::format("{:.1f}", took.count()), " s  (run ", order.run, ")\n"));
-  print_arrays(submission, pipeline::sent_jobs(store, order.run));
-  if (policy.isa.empty())
+  print_arrays(made.submission, pipeline::sent_jobs(store, order.run));
+  if (std::any_of(arrays.begin(), arrays.end(), [](const JobArray& array) { return array.policy.isa.empty(); }))
     print("planned for nodes like this machine; `slurm: {isa: …, constraint: …}` plans for others\n");
   return told(report, order.run);
+}
+
+/// From the plan to the last sbatch.
+int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const Plan& plan, pipeline::Grouping grouping,
+                bool whole) {
+  pipeline::SlurmPolicy policy = grouping.policies.begin()->second;  // what it says of the file, all have
+  grouping.mode = policy.mode;
+  const std::vector<bool> to_run = tasks_to_run(plan);
+  pipeline::SubmissionOrder order;
+  order.store = store.root();
+  order.program = support::own_executable().string();
+  order.command = run_words(line);
+  if (line.dry_run) {
+    order.run = "RUN";
+    print_scripts(pipeline::make_submission(graph, pipeline::group(graph, to_run, grouping), order).submission);
+    return pipeline::kRunDone;
+  }
+  Slurm slurm = slurm_or_refuse();
+  const auto config = slurm.config();
+  std::optional<pipeline::SubmitLease> lease;
+  if (config) lease.emplace(store, graph.name, slurm, tell);
+  const auto rows = config ? slurm.own_jobs() : std::nullopt;
+  if (!rows) {
+    tell(cat(slurm.trouble(), "; nothing was submitted"));
+    return pipeline::kRunIncomplete;
+  }
+  keep_to_limits(*config, *rows, slurm, policy, grouping);
+  order.max_in_queue = policy.max_in_queue;
+  order.user = slurm.user();
+  order.cluster = slurm.cluster();
+  std::vector<Submission> open = pipeline::open_submissions(store);
+  const auto foreign = std::stable_partition(open.begin(), open.end(),
+                                             [&](const Submission& one) { return pipeline::is_own(one, slurm); });
+  tell_of_others({foreign, open.end()}, graph, to_run);
+  open.erase(foreign, open.end());
+  adopt(store, graph, to_run, open, *rows, whole, slurm, grouping);
+  pipeline::note_lost_to_memory(store, open, *rows, slurm);
+  pipeline::end_abandoned(store, open, *rows, slurm);
+  const std::size_t more = ask_for_more_memory(graph, plan, store);
+  if (more > 0)
+    print(cat(counted(more, "task"), more == 1 ? " asks" : " ask", " for more memory than last time, when it was too little\n"));
+  std::vector<JobArray> arrays = pipeline::group(graph, to_run, grouping);
+  set_usual_times(arrays, slurm);
+  if (std::all_of(arrays.begin(), arrays.end(), [](const JobArray& array) { return !array.live_job.empty(); })) {
+    print(cat(graph.name, ": nothing to submit\n"));
+    return pipeline::kRunDone;
+  }
+  pipeline::check_configs(graph, plan);
+  pipeline::SendOptions options;
+  options.tell = tell;
+  options.beat = [&] { lease->beat(); };
+  if (policy.max_in_queue > 0) options.room = room_of(policy.max_in_queue, *rows);
+  return send_arrays(store, graph, plan, arrays, std::move(order), options, slurm);
+}
+
+}  // namespace
+
+int submit_command(const cli::CommandLine& line) {
+  if (!line.run.empty()) return continue_command(line);
+  const std::string file = pipeline_file_of(line);
+  const std::vector<std::string> selectors = selectors_of(line);
+  const fs::path store_folder = store_path(line, pipeline::find_root(file));
+  Loaded loaded = load(line, file, store_folder);
+  pipeline::Grouping grouping;
+  grouping.policies = policies_of(line, file);
+  pipeline::PlanOptions plan_options;
+  plan_options.selected = pipeline::select(loaded.graph, selectors);
+  Store store(store_folder, {});
+  Plan plan = pipeline::make_plan(loaded.graph, StoreReader(store), plan_options);
+  print_warnings(store);
+  if (plan.nothing_to_do()) {
+    if (!line.dry_run) end_finished(store);
+    return run_command(line);
+  }
+  if (!line.dry_run && run_here(line, loaded.graph, grouping.policies, plan, store)) {
+    plan = pipeline::make_plan(loaded.graph, StoreReader(store), plan_options);
+    if (plan.nothing_to_do()) return run_command(line);
+  }
+  return submit_plan(line, store, loaded.graph, plan, std::move(grouping), selectors.empty());
 }
 
 int last_command(const std::vector<std::string>& arguments) {
@@ -342,7 +444,7 @@ int last_command(const std::vector<std::string>& arguments) {
   Store store(arguments[0], {});
   Slurm slurm;
   const auto job = pipeline::own_environment("SLURM_ARRAY_JOB_ID");
-  const pipeline::LastReport report = pipeline::go_on(store, arguments[1], slurm, job.value_or(""));
+  const pipeline::LastReport report = pipeline::go_on(store, arguments[1], slurm, job.value_or(""), tell);
   for (const std::string& warning : report.warnings) print(cat("warning: ", warning, "\n"));
   print(report.ended ? cat("run ", arguments[1], " has ended: ", report.summary, "\n")
                      : cat("run ", arguments[1], ": ", counted(report.sent.elements, "element"), " sent\n"));

@@ -733,6 +733,45 @@ BOOST_AUTO_TEST_CASE(gpus_are_as_slurm_gave_them_and_none_is_locked_by_its_numbe
   BOOST_TEST((none.visible() == std::set<std::string>{""}));
 }
 
+BOOST_AUTO_TEST_CASE(a_job_that_fails_before_its_first_word_is_told_with_its_log) {
+  slurm();
+  const Project project;
+  BOOST_TEST(project.call("submit", {"--set", "slurm.setup=exit 7"}).code == 0);
+  BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  const std::string text = project.call("status").out;
+  CHECK_HAS(text, "lost  ");
+  CHECK_HAS(text, "has ended (FAILED, NonZeroExitCode); `pe-pipeline submit` continues");
+  CHECK_HAS(text, "\n      log ");
+  CHECK_HAS(project.call("logs", {"trunk[seed=1]"}).out, "has printed nothing; `pe-pipeline status` says how it ended");
+  BOOST_TEST(project.call("submit").code == 0);
+  BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
+  BOOST_TEST((project.contents() == undisturbed()), job_logs(project));
+}
+
+BOOST_AUTO_TEST_CASE(where_other_jobs_fill_the_queue_the_last_job_alone_waits_for_room) {
+  slurm();
+  std::vector<std::string> others;
+  for (int i = 0; i < 3; ++i) {
+    const auto other = support::capture({"sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true"});
+    others.push_back(std::string(support::trim(other.out)));
+  }
+  const Project project;
+  const Answer answer = project.call("submit", {"--set", "slurm.max_in_queue=4"});
+  BOOST_TEST(answer.code == 0, answer.err);
+  CHECK_HAS(answer.out, "the last job looks for room every five minutes and sends them");
+  BOOST_TEST(status(project).at("state") == "queued");
+  CHECK_HAS(project.call("status").out, " submits it when there is room in the queue");
+  BOOST_TEST(slurm().queue("%j %r").find("BeginTime") != std::string::npos, slurm().jobs());
+  BOOST_TEST(project.call("cancel").code == 0);
+  others.insert(others.begin(), "scancel");
+  support::capture(others);
+  BOOST_TEST_REQUIRE(slurm().drain(20), slurm().jobs());
+  BOOST_TEST(project.call("submit", {"--set", "slurm.max_in_queue=4"}).code == 0);
+  BOOST_TEST_REQUIRE(within(120, [&] { return slurm().drain(1) && status(project).at("state") == "done"; }),
+                     job_logs(project));
+  BOOST_TEST((project.contents() == undisturbed()), job_logs(project));
+}
+
 BOOST_AUTO_TEST_CASE(a_job_that_requeues_itself_leaves_the_others_of_its_array_alone) {
   slurm();
   // The last of them has the number of its array. Of the two, one alone is told to stop.

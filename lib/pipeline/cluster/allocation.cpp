@@ -38,6 +38,7 @@ std::optional<OwnJob> own_job(const Environment& environment) {
   job.index = count(environment, "SLURM_ARRAY_TASK_ID").value_or(0);
   job.restarts = count(environment, "SLURM_RESTART_COUNT").value_or(0);
   job.node = environment("SLURMD_NODENAME").value_or("");
+  job.cluster = environment("SLURM_CLUSTER_NAME").value_or("");
   return job;
 }
 
@@ -76,6 +77,7 @@ StopDecision decide_after_stop(const StopFacts& facts) {
                             ": it was cancelled, its time limit was reached, or Slurm "
                             "queues it again by itself")};
   }
+  if (!facts.waits_for.empty()) return {Kind::kRequeue, cat("what is left to do is made by ", facts.waits_for)};
   if (facts.restarts >= kMostRestarts)
     return {Kind::kGiveUp, cat("it was started ", facts.restarts + 1, " times without coming to an end")};
   if (facts.moved) return {Kind::kRequeue, "it goes on from what it saved"};

@@ -23,6 +23,7 @@ struct OwnJob {
   std::int64_t index = 0;
   std::int64_t restarts = 0;
   std::string node;
+  std::string cluster;    ///< SLURM_CLUSTER_NAME
 
   /// "12_3", the name for orders to Slurm. The number alone may be the number of the whole array, which one element shares.
   std::string id() const;
@@ -41,6 +42,7 @@ struct StopFacts {
   std::int64_t still = 0;           ///< attempts in a row, this one included, without a step
   std::int64_t restarts = 0;
   double lead_s = 120;              ///< how long before its end the job is told
+  std::string waits_for;            ///< owner of the lease of all remaining tasks, for which it gives its place up; else empty
 };
 
 struct StopDecision {

@@ -55,8 +55,11 @@ std::string dependency(const std::vector<ArrayNeed>& needs, const std::map<std::
   return support::join(parts, ",");
 }
 
-double signal_lead(double time_s, double lead_s) {
-  return time_s > 0 ? std::min(lead_s, std::floor(static_cast<double>(minutes(time_s)) * 30)) : lead_s;
+double JobArray::lead_s() const {
+  const double time_s = resources.time_s > 0 ? resources.time_s : usual_time_s;
+  // At most half of the time: the signal to stop must not come at the start.
+  return time_s > 0 ? std::min(policy.signal_lead_s, std::floor(static_cast<double>(minutes(time_s)) * 30))
+                    : policy.signal_lead_s;
 }
 
 std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace& place, const std::string& dependency) {
@@ -90,7 +93,7 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
     words.push_back(policy.gpus == "gres" ? cat("--gres=gpu:", type, each) : cat("--gpus-per-node=", type, each));
   }
   if (resources.time_s > 0) words.push_back(cat("--time=", minutes(resources.time_s)));
-  words.push_back(cat("--signal=B:USR1@", static_cast<std::int64_t>(signal_lead(resources.time_s, policy.signal_lead_s))));
+  words.push_back(cat("--signal=B:USR1@", static_cast<std::int64_t>(array.lead_s())));
   if (const std::string& partition = policy.partition(resources.name); !partition.empty())
     words.push_back(cat("--partition=", partition));
   if (!policy.account.empty()) words.push_back(cat("--account=", policy.account));

@@ -30,7 +30,4 @@ std::vector<std::string> sbatch_options(const JobArray& array, const BatchPlace&
 
 std::string batch_script(const JobArray& array, const BatchPlace& place);
 
-/// How long before the end of `time_s` a job is told: `lead_s`, but no more than half of the time.
-double signal_lead(double time_s, double lead_s);
-
 }  // namespace pe::pipeline

@@ -69,13 +69,21 @@ Orders read_orders(const fs::path& path, const ElementOrder& order) {
   return orders;
 }
 
-/// Hands on what happens, and leaves a small file for `status` every few seconds.
+/// Passes events on, writes a small file for `status` every few seconds, and notices a job without work.
 class Watched : public RunListener {
  public:
-  Watched(RunListener& listener, fs::path path) : listener_(listener), path_(std::move(path)) {}
-  void on_event(const RunEvent& event, const RunState& state) override { listener_.on_event(event, state); }
+  Watched(RunListener& listener, fs::path path, double most_idle_s)
+      : listener_(listener), path_(std::move(path)), most_idle_s_(most_idle_s) {}
+  void on_event(const RunEvent& event, const RunState& state) override {
+    listener_.on_event(event, state);
+    if (event.name == "start" || event.name == "exit") last_ = -1;  // the next look sees the new phase
+  }
   void on_tick(const RunState& state) override {
     listener_.on_tick(state);
+    const bool idle = state.running.empty() && !state.elsewhere.empty();
+    if (!idle) idle_since_ = -1;
+    if (idle && idle_since_ < 0) idle_since_ = state.now_s;
+    if (idle && state.now_s - idle_since_ >= most_idle_s_) waits_for_ = state.elsewhere.begin()->second;
     if (last_ >= 0 && state.now_s - last_ < kStateEvery) return;
     last_ = state.now_s;
     try {
@@ -86,10 +94,15 @@ class Watched : public RunListener {
     }
   }
 
+  /// The owner of the leases of all remaining tasks for that long; empty while this job has work.
+  const std::string& waits_for() const { return waits_for_; }
+
  private:
   RunListener& listener_;
   fs::path path_;
-  double last_ = -1;
+  double most_idle_s_;
+  double last_ = -1, idle_since_ = -1;
+  std::string waits_for_;
 };
 
 /// One element at work.
@@ -120,7 +133,13 @@ class ElementRun {
     }
     const std::optional<Plan> plan = wait_for_inputs();
     if (!plan) return stopped(/*progress=*/false);
-    if (is_done(*plan)) return end(kRunDone, "its results are in the store");
+    if (is_done(*plan)) {
+      for (const std::size_t i : orders_.tasks) {
+        Json detail{{"event", "reuse"}, {"task", orders_.graph.tasks[i].id}, {"key", plan->tasks[i].task_key}};
+        Journal(folder_).append(std::move(detail));
+      }
+      return end(kRunDone, "its results are in the store");
+    }
     RunOptions options;
     options.capacity = capacity();
     options.run_id = order_.run;
@@ -133,9 +152,15 @@ class ElementRun {
     options.lease.job_ended = job_ended_by(slurm_);
     // What the job is told early it may use for saving, but for the last words.
     options.grace_s = std::max(5.0, orders_.lead_s - 10);
-    Watched watched(listener_, folder_ / "state" / cat(order_.token, "_", order_.index, ".json"));
-    const RunSummary summary = run(orders_.graph, *plan, store_, runner_, watched, options, stop_);
-    if (summary.exit_code == kRunIncomplete && stop_asked()) return stopped(summary.executed > 0);
+    Watched watched(listener_, folder_ / "state" / cat(order_.token, "_", order_.index, ".json"),
+                    order_.most_idle_s);
+    const StopFunction stop = [&] {
+      const int level = stop_ ? stop_() : 0;
+      return level == 0 && job_ && !watched.waits_for().empty() ? 1 : level;
+    };
+    const RunSummary summary = run(orders_.graph, *plan, store_, runner_, watched, options, stop);
+    if (summary.exit_code == kRunIncomplete && (stop_asked() || !watched.waits_for().empty()))
+      return stopped(summary.executed > 0, stop_asked() ? "" : watched.waits_for());
     return end(summary.exit_code, "");
   }
 
@@ -238,10 +263,14 @@ class ElementRun {
     return steps;
   }
 
-  /// Told to stop: queued again, unless somebody cancelled it or it gets nowhere. A task of a pack that came to its end
-  /// is progress, too.
-  int stopped(bool progress) {
+  /// Five minutes at first, then twice as long with each restart, up to an hour.
+  double delay_s() const { return std::min(3600.0, 300.0 * static_cast<double>(1 << std::min<std::int64_t>(job_->restarts, 4))); }
+
+  /// After a signal to stop, or without work since `waits_for` does it: requeues the job, unless it was cancelled or makes no
+  /// progress. A finished task of a pack is progress, too.
+  int stopped(bool progress, const std::string& waits_for = "") {
     StopFacts facts;
+    facts.waits_for = waits_for;
     facts.moved = progress;
     facts.cancelled = is_cancelled();
     facts.lead_s = orders_.lead_s;
@@ -259,18 +288,21 @@ class ElementRun {
       facts.still = std::max(facts.still, still);
       facts.moved = facts.moved || (!steps.empty() && still == 0);
     }
-    if (is_done(plan)) return end(kRunDone, "told to stop, with everything done");
+    const std::string told = waits_for.empty() ? "told to stop" : "it gives its place up";
+    if (is_done(plan)) return end(kRunDone, told + ", with everything done");
     if (!facts.cancelled && job_) facts.row = slurm_.job(job_->job);
     const StopDecision decision = decide_after_stop(facts);
     if (decision.kind == StopDecision::Kind::kRequeue) {
       tell("element-requeue", {{"why", decision.why}});
-      std::printf("told to stop; queued again: %s\n", decision.why.c_str());
+      std::printf("%s; queued again: %s\n", told.c_str(), decision.why.c_str());
       std::fflush(stdout);
       const std::string failed = slurm_.requeue(job_->id());
+      // Slurm itself delays a requeued job by two minutes. The longer the other owner takes, the less often this job looks.
+      if (failed.empty() && !waits_for.empty()) slurm_.delay(job_->id(), delay_s());
       if (failed.empty()) return kRunDone;
       return end(support::kExitCheckpointed, cat("it could not be queued again: ", failed));
     }
-    const std::string why = cat("told to stop: ", decision.why);
+    const std::string why = cat(told, ": ", decision.why);
     if (decision.kind == StopDecision::Kind::kGiveUp) {
       for (const std::size_t i : orders_.tasks) {
         if (is_there(plan.tasks[i])) continue;

@@ -21,6 +21,9 @@ struct ElementOrder {
   std::int64_t index = 0;
   double input_wait_s = 120;  ///< how long inputs that should be there may take to be seen
   int publish_threads = 1;    ///< as in RunOptions
+  /// Seconds that it keeps its job while others work on all its remaining tasks. They must exceed the life of a lease
+  /// without a heartbeat: by then the owner is alive, or its lease was broken.
+  double most_idle_s = 150;
 };
 
 /// Exit codes beside those of a run: 75 when it was told to stop and nobody answers whether it may be queued again.

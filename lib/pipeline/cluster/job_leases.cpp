@@ -8,9 +8,19 @@
 
 namespace pe::pipeline {
 
-bool job_is_over(const LeaseOwner& owner, const std::vector<JobRow>& rows) {
+namespace {
+
+bool is_of_cluster(const LeaseOwner& owner, const std::string& cluster) {
+  return owner.slurm_cluster.empty() || owner.slurm_cluster == cluster;
+}
+
+}  // namespace
+
+bool job_is_over(const LeaseOwner& owner, const std::string& cluster, const std::vector<JobRow>& rows) {
+  if (!is_of_cluster(owner, cluster)) return false;
   for (const JobRow& row : rows) {
     if (row.job != owner.slurm_job) continue;
+    if (!owner.slurm_name.empty() && row.name != owner.slurm_name) continue;
     // Waiting to start again, it does not work now.
     return is_final(row.state) || row.state == "PENDING";
   }
@@ -20,6 +30,7 @@ bool job_is_over(const LeaseOwner& owner, const std::vector<JobRow>& rows) {
 std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
   using Clock = std::chrono::steady_clock;
   struct Asked {
+    std::string cluster;
     std::optional<std::vector<JobRow>> rows;
     Clock::time_point next{};
   };
@@ -27,13 +38,15 @@ std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
   return [asked, &slurm](const LeaseOwner& owner) {
     if (owner.slurm_job.empty()) return false;
     // Of this very job, before it was queued again.
-    if (const auto own = own_job(); own && own->job == owner.slurm_job)
+    const auto own = own_job();
+    if (own && own->job == owner.slurm_job && is_of_cluster(owner, own->cluster))
       return support::parse_integer(owner.slurm_restart).value_or(0) < own->restarts;
     if (Clock::now() >= asked->next) {
+      asked->cluster = slurm.cluster();
       asked->rows = slurm.own_jobs();
       asked->next = Clock::now() + std::chrono::seconds(30);
     }
-    return asked->rows && job_is_over(owner, *asked->rows);
+    return asked->rows && job_is_over(owner, asked->cluster, *asked->rows);
   };
 }
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "pipeline/cluster/slurm.h"
@@ -11,11 +12,11 @@
 
 namespace pe::pipeline {
 
-/// Whether the rows say that the owner's job is over, or was started again since. A job that the rows do not hold may be
-/// one that was never asked for: nothing follows from that.
-bool job_is_over(const LeaseOwner& owner, const std::vector<JobRow>& rows);
+/// Whether the rows, of `cluster`, say that the owner's job is over, or was started again since. The answer is false for a
+/// job that the rows lack, for a job of another cluster, and for a row of another name.
+bool job_is_over(const LeaseOwner& owner, const std::string& cluster, const std::vector<JobRow>& rows);
 
-/// For LeaseOptions::job_ended. Slurm is asked only about owners that are jobs, and at most twice a minute.
+/// For LeaseOptions::job_ended. Slurm is asked only about owners that are jobs of its cluster, and at most twice a minute.
 std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm);
 
 }  // namespace pe::pipeline

@@ -1,18 +1,19 @@
 #include "pipeline/cluster/last_job.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
 
+#include "pipeline/cluster/job_states.h"
+#include "pipeline/cluster/submit_lease.h"
 #include "pipeline/plan/frozen_graph.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/run_folder.h"
 #include "pipeline/run/run_status.h"
 #include "pipeline/run/view.h"
+#include "pipeline/store/journal.h"
 #include "support/clock.h"
 #include "support/error.h"
 #include "support/files.h"
@@ -34,6 +35,10 @@ class GoingOn {
     if (!submission)
       throw support::ArtifactError(cat("run ", run, " is not a submission"), "`pe-pipeline run` continues it");
     submission_ = *std::move(submission);
+    if (!is_own(submission_, slurm_))
+      throw support::ConfigError(cat("run ", run, " was submitted by ", submitter(submission_), "; here is user ",
+                                     support::quote(slurm_.user()), " on cluster ", support::quote(slurm_.cluster())),
+                                 {}, "only there can it be continued");
     graph_ = thaw(support::parse_json(support::read_file(folder_ / "graph.json")));
     status_ = read_run(store, run);
     std::set<std::string> needed;
@@ -44,14 +49,17 @@ class GoingOn {
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) by_key_.emplace(graph_.tasks[i].plan_key, i);
   }
 
-  LastReport go() {
+  LastReport go(const std::function<void(const std::string&)>& tell) {
+    SubmitLease lease(store_, submission_.pipeline, slurm_, tell);
     const auto rows = slurm_.own_jobs();
     if (!rows) {
-      report_.sent.failed = "squeue does not answer";
+      report_.sent.failed = slurm_.trouble();
       return report_;
     }
     live_ = live_tasks(store_, {submission_}, *rows);
     SendOptions options;
+    options.tell = tell;
+    options.beat = [&] { lease.beat(); };
     options.own_job = own_job_;
     options.skip = pointless();
     if (submission_.max_in_queue > 0) {
@@ -70,8 +78,34 @@ class GoingOn {
     if (left || !live_.by_plan_key.empty())
       report_.sent = send(store_, submission_, slurm_, options);
     else
-      tie_up();
+      tie_up(/*show=*/true);
     return report_;
+  }
+
+  bool everything_is_there() const {
+    return std::all_of(plan_.tasks.begin(), plan_.tasks.end(), [](const PlannedTask& task) {
+      return task.state == TaskState::kReuse || task.state == TaskState::kNotNeeded;
+    });
+  }
+
+  /// The summary, and with `show` the names for people.
+  void tie_up(bool show) {
+    RunSummary summary = sum_up();
+    summary.wall_s = support::unix_time() - status_.started;
+    if (show) {
+      Shown shown = show_all(graph_, plan_, store_, graph_.root, run_, false);
+      report_.warnings = std::move(shown.odd);
+      summary.reports = std::move(shown.reports);
+    }
+    support::write_file_atomically(
+        folder_ / "summary.json",
+        to_json(graph_, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n", store_.durable());
+    report_.ended = true;
+    report_.exit_code = summary.exit_code;
+    report_.summary = cat(summary.executed, " made, ", summary.reused, " reused");
+    if (summary.failed > 0) report_.summary += cat(", ", summary.failed, " failed");
+    if (summary.blocked > 0) report_.summary += cat(", ", summary.blocked, " blocked");
+    if (summary.interrupted > 0) report_.summary += cat(", ", summary.interrupted, " unfinished");
   }
 
  private:
@@ -110,18 +144,24 @@ class GoingOn {
     return skip;
   }
 
-  void tie_up() {
+  /// Counts the tasks by their end. Results of other runs are noted in the journal as reused, so that `status` agrees.
+  RunSummary sum_up() {
     RunSummary summary;
     summary.run_id = run_;
+    JobStates none;
+    none.rows.emplace();
+    add_jobs(status_, store_, submission_, none);  // what follows a failure is blocked
     std::map<std::string, const TaskStatus*> by_id;
     for (const TaskStatus& task : status_.tasks) by_id[task.id] = &task;
-    std::size_t open = 0;
+    Journal journal(folder_);
     for (std::size_t i = 0; i < graph_.tasks.size(); ++i) {
       const auto told = by_id.find(graph_.tasks[i].id);
       if (told == by_id.end()) continue;
       const TaskStatus& task = *told->second;
       if (is_done(i)) {
-        ++(task.phase == "reused" ? summary.reused : summary.executed);
+        ++(task.phase == "done" ? summary.executed : summary.reused);
+        if (task.phase != "done" && task.phase != "reused")
+          journal.append({{"event", "reuse"}, {"task", task.id}, {"key", plan_.tasks[i].task_key}});
       } else if (task.phase == "failed") {
         ++summary.failed;
         TaskFailure failure;
@@ -134,24 +174,13 @@ class GoingOn {
       } else if (task.phase == "blocked") {
         ++summary.blocked;
       } else {
-        ++open;
+        ++summary.interrupted;
       }
     }
-    summary.interrupted = open;
-    summary.exit_code = summary.failed > 0 ? kRunFailed : summary.blocked + open > 0 ? kRunIncomplete : kRunDone;
-    summary.wall_s = support::unix_time() - status_.started;
-    Shown shown = show_all(graph_, plan_, store_, graph_.root, run_, false);
-    report_.warnings = std::move(shown.odd);
-    summary.reports = std::move(shown.reports);
-    support::write_file_atomically(
-        folder_ / "summary.json",
-        to_json(graph_, summary).dump(1, ' ', false, Json::error_handler_t::replace) + "\n", store_.durable());
-    report_.ended = true;
-    report_.exit_code = summary.exit_code;
-    report_.summary = cat(summary.executed, " made, ", summary.reused, " reused");
-    if (summary.failed > 0) report_.summary += cat(", ", summary.failed, " failed");
-    if (summary.blocked > 0) report_.summary += cat(", ", summary.blocked, " blocked");
-    if (open > 0) report_.summary += cat(", ", open, " unfinished");
+    summary.exit_code = summary.failed > 0                             ? kRunFailed
+                        : summary.blocked + summary.interrupted > 0 ? kRunIncomplete
+                                                                       : kRunDone;
+    return summary;
   }
 
   Store& store_;
@@ -170,20 +199,23 @@ class GoingOn {
 
 }  // namespace
 
-LastReport go_on(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job) {
-  return GoingOn(store, run, slurm, own_job).go();
+LastReport go_on(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job,
+                 const std::function<void(const std::string&)>& tell) {
+  return GoingOn(store, run, slurm, own_job).go(tell);
 }
 
-std::int64_t memory_that_was_too_little(const Store& store, const std::string& plan_key) {
-  const auto attempts = store.attempts(plan_key);
-  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
-    const fs::path exit = *attempt / "exit.json";
-    if (::access(exit.c_str(), R_OK) != 0) continue;
-    const Json json = support::parse_json(support::read_file(exit));
-    if (!json.is_object() || json.value("class", "") != "oom") return 0;
-    return json.value("mem_bytes", std::int64_t{0});
+void end_abandoned(Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows, Slurm& slurm) {
+  constexpr double kJustMade = 600;  // seconds
+  for (const Submission& submission : open) {
+    if (has_jobs(submission, rows)) continue;
+    try {
+      GoingOn going_on(store, submission.run, slurm, "");
+      const bool just_made = support::unix_time() - submission.created < kJustMade;
+      if (!just_made || going_on.everything_is_there()) going_on.tie_up(/*show=*/false);
+    } catch (const support::ArtifactError&) {
+      // A damaged run must not prevent a submission.
+    }
   }
-  return 0;
 }
 
 }  // namespace pe::pipeline

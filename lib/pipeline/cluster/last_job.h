@@ -3,7 +3,7 @@
 /// when nothing is left, ties the run up: names for people, reports, the summary.
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,11 +22,16 @@ struct LastReport {
   std::vector<std::string> warnings;
 };
 
-/// @param own_job  array id of the caller when it is the last job, which does not count as one that works
-/// @throws ArtifactError when the run is no submission or is damaged, IoError
-LastReport go_on(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job);
+/// @param own_job  array id of the calling last job, which does not count as a job at work; empty for `--continue`
+/// @param tell  receives a line of text when sending takes long
+/// @throws ArtifactError when the run is no submission or is damaged; ConfigError when it is another user's or another
+///   cluster's; IoError
+LastReport go_on(Store& store, const std::string& run, Slurm& slurm, const std::string& own_job,
+                 const std::function<void(const std::string&)>& tell = [](const std::string&) {});
 
-/// Memory that the newest attempt had when it ran out of it; 0 when it did not, or nobody says.
-std::int64_t memory_that_was_too_little(const Store& store, const std::string& plan_key);
+/// Writes the summary of each submission in `open` that has no job in the queue. All of `open` belong to this user and
+/// cluster. Without all its results a submission must be ten minutes old, since its jobs may be about to be sent.
+/// Links in `out/` and `reports/` stay unchanged, since a newer run may have written them.
+void end_abandoned(Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows, Slurm& slurm);
 
 }  // namespace pe::pipeline

@@ -1,5 +1,6 @@
 #include "pipeline/cluster/site.h"
 
+#include "pipeline/cluster/slurm_answers.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -37,6 +38,16 @@ std::int64_t most_in_queue(const SiteRecords& associations, const std::string& a
     }
   }
   return most;
+}
+
+double usual_time(const SiteRecords& partitions, const std::string& partition) {
+  for (const auto& one : partitions) {
+    if (partition.empty() ? value(one, "Default") != "YES" : value(one, "PartitionName") != partition) continue;
+    for (const char* key : {"DefaultTime", "MaxTime"}) {
+      if (const double seconds = parse_elapsed(value(one, key)); seconds > 0) return seconds;
+    }
+  }
+  return 0;
 }
 
 std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords& partitions,

@@ -24,6 +24,9 @@ bool keeps_account_limits(const SiteConfig& config);
 /// fewest; 0: any number.
 std::int64_t most_in_queue(const SiteRecords& associations, const std::string& account);
 
+/// Seconds that `partition` (empty: the cluster's default) gives to a job that names no time; 0: unknown, or without end.
+double usual_time(const SiteRecords& partitions, const std::string& partition);
+
 /// Limits on jobs, what preemption and the end of a job's time do, and whether ended jobs can be asked about; from
 /// scontrol show config and show partition, and from this user's associations where there is accounting.
 std::vector<SiteFinding> judge_site(const SiteConfig& config, const SiteRecords& partitions,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 
 #include "support/error.h"
@@ -17,27 +18,36 @@ using support::TimedCapture;
 namespace {
 
 std::string said(const TimedCapture& answer, const std::string& program) {
-  if (answer.timed_out) return cat(program, " did not answer in time");
   const std::string text(support::trim(answer.err.empty() ? answer.out : answer.err));
+  if (answer.timed_out) return cat(program, " did not answer in time", text.empty() ? "" : cat("; it says: ", text));
   return text.empty() ? cat(program, " ended with ", answer.status.code) : text;
 }
 
 }  // namespace
 
 std::vector<std::string> plain_environment() {
-  static constexpr std::string_view kKept[] = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS"};
+  static constexpr std::string_view kKept[] = {"SLURM_CONF", "SLURM_CONF_SERVER"};
   static constexpr std::string_view kDropped[] = {"SBATCH_", "SLURM_", "SLURMD_", "SRUN_", "SALLOC_", "SQUEUE_",
                                                   "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_"};
+  static constexpr std::string_view kOfJob[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                                                "ZE_AFFINITY_MASK",     "GPU_DEVICE_ORDINAL",   "PMI_",
+                                                "PMIX_",                "OMPI_",                "HYDRA_"};
+  const bool in_job = std::getenv("SLURM_JOB_ID") != nullptr;
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry), name = text.substr(0, text.find('='));
     const bool kept = std::find(std::begin(kKept), std::end(kKept), name) != std::end(kKept);
-    const bool dropped = std::any_of(std::begin(kDropped), std::end(kDropped), [&](std::string_view prefix) {
-      return name.substr(0, prefix.size()) == prefix;
-    });
+    const auto begins_so = [&](std::string_view prefix) { return name.substr(0, prefix.size()) == prefix; };
+    const bool dropped = std::any_of(std::begin(kDropped), std::end(kDropped), begins_so) ||
+                         (in_job && std::any_of(std::begin(kOfJob), std::end(kOfJob), begins_so));
     if (kept || !dropped) environment.emplace_back(text);
   }
   return environment;
+}
+
+std::string user_name() {
+  const passwd* user = ::getpwuid(::geteuid());
+  return user ? user->pw_name : cat(::geteuid());
 }
 
 TimedCapture call_slurm(const std::vector<std::string>& arguments, const std::string& input, double limit_s) {
@@ -83,7 +93,7 @@ Submitted Slurm::submit(const std::vector<std::string>& options, const std::stri
   submitted.message = said(answer, "sbatch");
   if (answer.status.code == 127)
     submitted.refusal = Refusal::kFinal;
-  else if (!answer.timed_out)
+  else if (!answer.timed_out || classify_refusal(answer.err) == Refusal::kFull)  // sbatch itself waits for room
     submitted.refusal = classify_refusal(answer.err);
   return submitted;
 }
@@ -101,12 +111,23 @@ std::optional<std::vector<JobRow>> Slurm::queue(std::vector<std::string> argumen
   return std::move(parsed.rows);
 }
 
-std::optional<std::vector<JobRow>> Slurm::jobs_named(const std::vector<std::string>& names) {
-  if (names.empty()) return std::vector<JobRow>();
-  return queue({cat("--name=", support::join(names, ",")), "--me"});
+const std::string& Slurm::cluster() {
+  if (cluster_.empty()) config();
+  return cluster_;
 }
 
-std::optional<std::vector<JobRow>> Slurm::own_jobs() { return queue({"--me"}); }
+std::optional<std::vector<JobRow>> Slurm::jobs_named(const std::vector<std::string>& names, const std::string& user) {
+  if (names.empty()) return std::vector<JobRow>();
+  return queue({cat("--name=", support::join(names, ",")), of_user(user)});
+}
+
+std::optional<std::vector<JobRow>> Slurm::own_jobs() { return jobs_of(user_); }
+
+std::optional<std::vector<JobRow>> Slurm::jobs_of(const std::string& user) { return queue({of_user(user)}); }
+
+std::string Slurm::of_user(const std::string& user) const {
+  return user.empty() || user == user_ ? "--me" : cat("--user=", user);
+}
 
 std::optional<JobRow> Slurm::job(const std::string& id) {
   const auto rows = queue({cat("--jobs=", id)});
@@ -117,11 +138,12 @@ std::optional<JobRow> Slurm::job(const std::string& id) {
   return std::nullopt;
 }
 
-std::optional<std::vector<EndedJob>> Slurm::ended_named(const std::vector<std::string>& names) {
+std::optional<std::vector<EndedJob>> Slurm::ended_named(const std::vector<std::string>& names, const std::string& user) {
   if (names.empty()) return std::vector<EndedJob>();
-  const auto answer =
-      ask({"sacct", "--allocations", "--noheader", "--parsable2", cat("--format=", kAccountFormat),
-            cat("--name=", support::join(names, ",")), "--starttime=now-30days"});
+  // Steps are included: Slurm may name a step alone as out of memory.
+  const auto answer = ask({"sacct", "--noheader", "--parsable2", cat("--format=", kAccountFormat),
+                           cat("--user=", user.empty() ? user_ : user), cat("--name=", support::join(names, ",")),
+                           "--starttime=now-30days"});
   if (!answer) return std::nullopt;
   return parse_accounts(*answer);
 }
@@ -148,10 +170,22 @@ std::string Slurm::requeue(const std::string& id) {
   return answer.status.code == 0 && !answer.timed_out ? "" : said(answer, "scontrol");
 }
 
+std::string Slurm::delay(const std::string& id, double seconds) {
+  const TimedCapture answer =
+      call({"scontrol", "update", cat("JobId=", id), cat("StartTime=now+", static_cast<std::int64_t>(seconds))});
+  return answer.status.code == 0 && !answer.timed_out ? "" : said(answer, "scontrol");
+}
+
 std::optional<std::map<std::string, std::string>> Slurm::config() {
   const auto answer = ask({"scontrol", "show", "config"});
   if (!answer) return std::nullopt;
-  return parse_config(*answer);
+  auto config = parse_config(*answer);
+  if (!config.count("SLURM_VERSION")) {
+    trouble_ = "scontrol prints something else than the settings of a Slurm; `scontrol show config` shows it";
+    return std::nullopt;
+  }
+  if (const auto name = config.find("ClusterName"); name != config.end()) cluster_ = name->second;
+  return config;
 }
 
 std::optional<std::vector<std::map<std::string, std::string>>> Slurm::partitions() {
@@ -161,9 +195,7 @@ std::optional<std::vector<std::map<std::string, std::string>>> Slurm::partitions
 }
 
 std::optional<std::vector<std::map<std::string, std::string>>> Slurm::associations() {
-  const passwd* user = ::getpwuid(::geteuid());
-  if (!user) return std::nullopt;
-  const auto answer = ask({"sacctmgr", "--parsable2", "show", "associations", "where", cat("user=", user->pw_name),
+  const auto answer = ask({"sacctmgr", "--parsable2", "show", "associations", "where", cat("user=", user_),
                            "format=Account,MaxSubmit,GrpSubmit"});
   if (!answer) return std::nullopt;
   return parse_table(*answer);

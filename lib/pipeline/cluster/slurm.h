@@ -22,8 +22,12 @@ using SlurmCall = std::function<support::TimedCapture(const std::vector<std::str
 /// Runs the program without what this shell's SBATCH_, SLURM_ and similar variables would have it do.
 support::TimedCapture call_slurm(const std::vector<std::string>& arguments, const std::string& input, double limit_s);
 
-/// This process's environment without the variables that Slurm's programs read as options; SLURM_CONF stays.
+/// This process's environment without the variables that Slurm's programs read as options; SLURM_CONF stays. Inside a job
+/// also without what the job was given: its GPUs, and where its ranks meet.
 std::vector<std::string> plain_environment();
+
+/// Who this process works for, as Slurm names users; the number where the system knows no name.
+std::string user_name();
 
 struct Submitted {
   std::string job;  ///< empty: refused
@@ -33,24 +37,34 @@ struct Submitted {
 
 class Slurm {
  public:
-  explicit Slurm(SlurmCall call = call_slurm, double limit_s = 60) : call_(std::move(call)), limit_s_(limit_s) {}
+  explicit Slurm(SlurmCall call = call_slurm, double limit_s = 60, std::string user = user_name())
+      : call_(std::move(call)), limit_s_(limit_s), user_(std::move(user)) {}
+
+  const std::string& user() const { return user_; }
+  /// The cluster that answers, asked once; empty when it does not answer.
+  const std::string& cluster();
 
   /// Whether sbatch is on the PATH.
   static bool is_here();
 
   Submitted submit(const std::vector<std::string>& options, const std::string& script);
-  /// Every job of this user that has one of these names, ended ones as long as the controller remembers them.
-  std::optional<std::vector<JobRow>> jobs_named(const std::vector<std::string>& names);
+  /// Every job of `user` (empty: this one) that has one of these names, ended ones as long as the controller remembers
+  /// them. A site may hide jobs of others.
+  std::optional<std::vector<JobRow>> jobs_named(const std::vector<std::string>& names, const std::string& user = {});
   /// Every job of this user, an element of an array a row.
   std::optional<std::vector<JobRow>> own_jobs();
+  /// The same of `user` (empty: this one).
+  std::optional<std::vector<JobRow>> jobs_of(const std::string& user);
   /// One job by its id; nothing when nobody answers or knows it.
   std::optional<JobRow> job(const std::string& id);
-  /// Ended jobs of these names from the accounts; nothing where there are none.
-  std::optional<std::vector<EndedJob>> ended_named(const std::vector<std::string>& names);
+  /// Ended jobs of these names from the accounts, of `user` (empty: this one); nothing where there are no accounts.
+  std::optional<std::vector<EndedJob>> ended_named(const std::vector<std::string>& names, const std::string& user = {});
   /// Ids: "12", "12_3". What is gone already is no failure. Returns what scancel said when it failed.
   std::string cancel(const std::vector<std::string>& ids);
   /// `id` as "12_3": "12" is all of an array. Returns what scontrol said when it failed.
   std::string requeue(const std::string& id);
+  /// Has a job that waits start no sooner than in `seconds`. Returns what scontrol said when it failed.
+  std::string delay(const std::string& id, double seconds);
   std::optional<std::map<std::string, std::string>> config();
   std::optional<std::vector<std::map<std::string, std::string>>> partitions();
   /// Accounts of this user with their limits on jobs; nothing where there is no accounting.
@@ -64,10 +78,12 @@ class Slurm {
   support::TimedCapture call(const std::vector<std::string>& arguments, const std::string& input = {});
   /// The same of a query: nothing when it did not go well.
   std::optional<std::string> ask(const std::vector<std::string>& arguments);
+  std::string of_user(const std::string& user) const;
   std::optional<std::vector<JobRow>> queue(std::vector<std::string> arguments);
 
   SlurmCall call_;
   double limit_s_;
+  std::string user_, cluster_;
   std::size_t calls_ = 0;
   std::string trouble_;
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <utility>
 
 #include "support/text.h"
 
@@ -10,6 +12,8 @@ namespace pe::pipeline {
 namespace {
 
 using support::cat;
+
+constexpr const char* kOutOfMemory = "OUT_OF_MEMORY";
 
 /// A plain count, as Slurm prints ids; nothing else.
 std::optional<std::int64_t> digits(std::string_view text) {
@@ -82,21 +86,28 @@ QueueAnswer parse_queue(std::string_view text) {
 
 std::vector<EndedJob> parse_accounts(std::string_view text) {
   std::vector<EndedJob> jobs;
+  std::set<std::pair<std::string, std::int64_t>> short_of_memory;
   each_line(text, [&](std::string_view line) {
     std::array<std::string_view, 4> fields;
     if (!fields_of(line, fields)) return;
     EndedJob job;
-    const auto line_of_index = fields[0].find('_');
-    const auto id = digits(fields[0].substr(0, line_of_index));
+    const auto dot = fields[0].find('.');  // "12_3.batch": a step
+    const std::string_view number = fields[0].substr(0, dot);
+    const auto line_of_index = number.find('_');
+    const auto id = digits(number.substr(0, line_of_index));
     if (!id) return;
-    job.array_job = fields[0].substr(0, line_of_index);
+    job.array_job = number.substr(0, line_of_index);
     if (line_of_index != std::string_view::npos) {
-      const auto index = digits(fields[0].substr(line_of_index + 1));
+      const auto index = digits(number.substr(line_of_index + 1));
       if (!index) return;  // "12_[3-9]": not started, squeue knows it
       job.index = *index;
     }
     job.state = fields[1].substr(0, fields[1].find(' '));
     if (!is_word(job.state)) return;
+    if (dot != std::string_view::npos) {
+      if (job.state == kOutOfMemory) short_of_memory.emplace(job.array_job, job.index);
+      return;
+    }
     const auto colon = fields[2].find(':');
     if (colon != std::string_view::npos) {
       job.code = static_cast<int>(digits(fields[2].substr(0, colon)).value_or(0));
@@ -105,6 +116,9 @@ std::vector<EndedJob> parse_accounts(std::string_view text) {
     job.name = fields[3];
     jobs.push_back(std::move(job));
   });
+  for (EndedJob& job : jobs) {
+    if (job.state == "FAILED" && short_of_memory.count({job.array_job, job.index})) job.state = kOutOfMemory;
+  }
   return jobs;
 }
 
@@ -182,9 +196,27 @@ double parse_elapsed(std::string_view text) {
   return parts < 2 ? -1 : days * 86400 + seconds;
 }
 
+namespace {
+
+/// "QOSMaxGRESPerUser", "AssocGrpCpuLimit": the limit that a line of sbatch's names by one word; empty when none does.
+std::string_view limit_named(std::string_view message) {
+  std::string_view found;
+  each_line(message, [&](std::string_view line) {
+    const auto colon = line.rfind(": ");
+    const std::string_view word = support::trim(colon == std::string_view::npos ? line : line.substr(colon + 2));
+    const bool begins = word.rfind("QOS", 0) == 0 || word.rfind("Assoc", 0) == 0;
+    if (begins && word.find(' ') == std::string_view::npos) found = word;
+  });
+  return found;
+}
+
+}  // namespace
+
 Refusal classify_refusal(std::string_view message) {
-  // "AssocMaxWallDurationPerJobLimit", "QOSMinGRES": of this job, however empty the queue is.
-  if (contains(message, "PerJob") || contains(message, "QOSMin")) return Refusal::kFinal;
+  // The sentence below such a line is the same for every limit. Only one on the number of jobs passes with time; any other
+  // at this moment is a limit that this job alone exceeds, however empty the queue is.
+  if (const std::string_view limit = limit_named(message); !limit.empty())
+    return contains(limit, "SubmitJob") || contains(limit, "Jobs") ? Refusal::kFull : Refusal::kFinal;
   for (const char* full : {"SubmitJob", "MaxSubmit", "QOSMaxSubmit", "AssocMaxSubmit", "Job violates accounting/QOS policy",
                            "temporarily unable to accept job", "Job limit", "maximum number of jobs"}) {
     if (contains(message, full)) return Refusal::kFull;
@@ -206,6 +238,26 @@ bool is_final(std::string_view state) {
     if (state == ended) return true;
   }
   return false;  // PREEMPTED may come back
+}
+
+std::string why_it_never_starts(const std::string& reason) {
+  static const std::map<std::string, const char*, std::less<>> kReasons{
+      {"PartitionNodeLimit", "its partition has fewer nodes, CPUs or memory; change `resources` or `slurm.partition`"},
+      {"PartitionConfig", "the settings of its partition forbid it; change `resources` or `slurm.partition`"},
+      {"PartitionTimeLimit", "it asks for more time than its partition allows; change `resources.time`"},
+      {"BadConstraints", "no node has what it asks for; change `slurm.constraint` or `resources`"},
+      {"AccountNotAllowed", "its partition does not take this account; change `slurm.account` or `slurm.partition`"},
+      {"QOSNotAllowed", "this QOS is not allowed there; change `slurm.qos`"},
+      {"InvalidAccount", "Slurm no longer knows its account; change `slurm.account`"},
+      {"InvalidQOS", "Slurm no longer knows its QOS; change `slurm.qos`"},
+      {"ReservationDeleted", "its reservation is gone; change `slurm.reservation`"},
+      {"JobHeldUser", "it is held; `scontrol release` lets it start"},
+      {"JobHeldAdmin", "an administrator holds it"},
+      {"DependencyNeverSatisfied", "a job that it waits for has failed"},
+  };
+  if (const auto found = kReasons.find(reason); found != kReasons.end()) return found->second;
+  const bool of_job = contains(reason, "PerJob") || reason.rfind("QOSMin", 0) == 0;
+  return of_job ? "it asks for more, or less, than a limit allows; change `resources` or `slurm.qos`" : "";
 }
 
 }  // namespace pe::pipeline

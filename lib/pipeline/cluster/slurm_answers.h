@@ -37,7 +37,8 @@ struct QueueAnswer {
 };
 QueueAnswer parse_queue(std::string_view text);
 
-/// One job that is over, as sacct -X -n -P -o JobID,State,ExitCode,JobName shows it.
+/// One job that is over, as sacct -n -P -o JobID,State,ExitCode,JobName shows it. Where the job has failed and one of its
+/// steps ran out of memory, that is its state.
 struct EndedJob {
   std::string array_job;
   std::int64_t index = -1;
@@ -73,5 +74,9 @@ Refusal classify_refusal(std::string_view message);
 
 /// Whether a state is one that a job never leaves by itself.
 bool is_final(std::string_view state);
+
+/// The obstacle of a job that cannot start without a change by its user or an administrator, with the remedy. `reason` is
+/// the one that squeue shows; the text is empty for reasons that pass with time.
+std::string why_it_never_starts(const std::string& reason);
 
 }  // namespace pe::pipeline

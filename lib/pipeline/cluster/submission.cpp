@@ -84,6 +84,8 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
   submission.run = order.run;
   submission.pipeline = graph.name;
   submission.file = graph.file;
+  submission.user = order.user;
+  submission.cluster = order.cluster;
   submission.max_in_queue = order.max_in_queue;
   submission.created = support::unix_time();
   std::map<std::size_t, std::size_t> places;
@@ -119,7 +121,7 @@ MadeSubmission make_submission(const Graph& graph, const std::vector<JobArray>& 
                                      {"pipeline", graph.name},
                                      {"token", array.token},
                                      {"command", order.command},
-                                     {"lead_s", signal_lead(from.resources.time_s, from.policy.signal_lead_s)},
+                                     {"lead_s", from.lead_s()},
                                      {"elements", elements_json(elements)},
                                      {"graph", freeze(part.graph)}});
       place.token = array.token;
@@ -169,6 +171,8 @@ void write_submission(const Store& store, const Graph& graph, const MadeSubmissi
                   {"run", submission.run},
                   {"pipeline", submission.pipeline},
                   {"file", submission.file},
+                  {"user", submission.user},
+                  {"cluster", submission.cluster},
                   {"created", submission.created},
                   {"max_in_queue", submission.max_in_queue},
                   {"tasks", std::move(tasks)},
@@ -189,6 +193,8 @@ std::optional<Submission> read_submission(const Store& store, const std::string&
     submission.run = json.at("run");
     submission.pipeline = json.at("pipeline");
     submission.file = json.at("file");
+    submission.user = json.value("user", "");
+    submission.cluster = json.value("cluster", "");
     submission.created = json.at("created");
     submission.max_in_queue = json.at("max_in_queue");
     for (const Json& task : json.at("tasks")) submission.tasks.push_back({task.at(0), task.at(1), task.at(2)});
@@ -283,6 +289,16 @@ std::vector<Submission> open_submissions(const Store& store) {
   return open;
 }
 
+bool is_own(const Submission& submission, Slurm& slurm) {
+  if (!submission.user.empty() && submission.user != slurm.user()) return false;
+  return submission.cluster.empty() || submission.cluster == slurm.cluster();
+}
+
+std::string submitter(const Submission& submission) {
+  return cat("user ", support::quote(submission.user),
+             submission.cluster.empty() ? "" : cat(" on cluster ", support::quote(submission.cluster)));
+}
+
 std::filesystem::path job_log(const Store& store, const Submission& submission, const std::string& plan_key) {
   for (const SentArray& array : submission.arrays) {
     for (const auto& [index, tasks] : array.elements) {
@@ -290,28 +306,20 @@ std::filesystem::path job_log(const Store& store, const Submission& submission, 
         if (submission.tasks[i].plan_key != plan_key || !array.live_job.empty()) continue;
         const fs::path path = folder_of(store, submission.run) / "jobs" / cat(array.token, "_", index, ".log");
         std::error_code error;
-        if (fs::file_size(path, error) > 0 && !error) return path;
+        if (fs::exists(path, error)) return path;
       }
     }
   }
   return {};
 }
 
-void end_abandoned(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows) {
-  constexpr double kJustMade = 600;  // seconds; somebody may be about to send it
-  for (const Submission& submission : open) {
-    if (support::unix_time() - submission.created < kJustMade) continue;
-    const std::string last = submission.last.name();
-    std::set<std::string> names;
-    for (const SentArray& array : submission.arrays) names.insert(array.name());
-    const bool there = std::any_of(rows.begin(), rows.end(), [&](const JobRow& row) {
-      return !is_final(row.state) && (names.count(row.name) > 0 || row.name.rfind(last, 0) == 0);
-    });
-    if (there) continue;
-    const Json json{{"schema", "pe-run-summary/1"}, {"run", submission.run}, {"exit_code", 3},
-                    {"abandoned", true},            {"ended", support::unix_time()}};
-    support::write_file_atomically(folder_of(store, submission.run) / "summary.json", dumped(json, 1), store.durable());
-  }
+bool has_jobs(const Submission& submission, const std::vector<JobRow>& rows) {
+  const std::string last = submission.last.name();
+  std::set<std::string> names;
+  for (const SentArray& array : submission.arrays) names.insert(array.name());
+  return std::any_of(rows.begin(), rows.end(), [&](const JobRow& row) {
+    return !is_final(row.state) && (names.count(row.name) > 0 || row.name.rfind(last, 0) == 0);
+  });
 }
 
 LiveTasks live_tasks(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows) {
@@ -342,6 +350,7 @@ namespace {
 
 constexpr int kLooks = 4;   // for a job whose answer was lost
 constexpr int kTries = 3;
+constexpr int kLookAgain = 300;  // seconds after which a last job that has nothing to wait for looks for room
 
 struct Sent {
   std::map<std::string, std::string> jobs;  // token → id
@@ -389,7 +398,10 @@ class Sending {
       }
       if (std::find(options_.skip.begin(), options_.skip.end(), k) != options_.skip.end()) continue;
       // Never past one that does not fit: what waits for it comes later in the list.
-      if (size > room) return leave_from(k);
+      if (size > room) {
+        report_.looks_again = true;
+        return leave_from(k);
+      }
       const std::string job = send_once(array, dependency(array.needs, jobs_));
       if (job.empty() && report_.refusal == Refusal::kFull) return leave_from(k);
       if (job.empty()) return report_;
@@ -410,9 +422,9 @@ class Sending {
       const bool skipped = std::find(options_.skip.begin(), options_.skip.end(), k) != options_.skip.end();
       if (left.live_job.empty() && !skipped && !sent_.jobs.count(left.token)) report_.waiting += left.elements.size();
     }
-    const std::string full = std::exchange(report_.failed, "");
+    report_.limit = std::exchange(report_.failed, "");
     send_last();
-    if (!report_.last_is_sent && report_.failed.empty()) report_.failed = full;
+    if (!report_.last_is_sent && report_.failed.empty()) report_.failed = report_.limit;
     return report_;
   }
 
@@ -453,6 +465,7 @@ class Sending {
     }
     for (int tries = 0; tries < kTries; ++tries) {
       journal_.append({{"event", "submit-intent"}, {"token", array.token}});
+      options_.beat();
       const Submitted answer = slurm_.submit(words, array.script);
       if (!answer.job.empty()) {
         note_sent(array, answer.job);
@@ -461,11 +474,13 @@ class Sending {
       report_.failed = answer.message;
       report_.refusal = answer.refusal;
       if (answer.refusal != Refusal::kUnknown) return "";
+      options_.tell(cat(answer.message, "; looking for ", array.name(), " in the queue"));
       // Lost on the way there, or on the way back? Its name tells, once the controller answers again.
       double pause_s = options_.pause_s;
       int empty = 0;
       for (int look = 0; look < kLooks; ++look, pause_s *= 2) {
         std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
+        options_.beat();
         const auto rows = slurm_.jobs_named({array.name()});
         if (!rows) continue;
         if (!rows->empty()) {
@@ -495,10 +510,13 @@ class Sending {
         return;
       }
     }
-    if (jobs_.empty()) return;
+    report_.looks_again = report_.looks_again && jobs_.empty();
+    if (jobs_.empty() && !report_.looks_again) return;
     for (std::string& option : last.options) {
       if (option.rfind("--job-name=", 0) == 0) option = "--job-name=" + last.name();
     }
+    // Jobs of others fill the queue: with none of ours to wait for, it waits for a while.
+    if (report_.looks_again) last.options.push_back(cat("--begin=now+", kLookAgain));
     std::vector<ArrayNeed> needs;
     for (const auto& [array, job] : jobs_) needs.push_back({ArrayNeed::Kind::kAfterAny, array, {}});
     report_.last_is_sent = !send_once(last, dependency(needs, jobs_)).empty();

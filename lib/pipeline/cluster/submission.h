@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -47,6 +48,7 @@ struct SentArray {
 
 struct Submission {
   std::string run, pipeline, file;
+  std::string user, cluster;  ///< whose jobs they are and of which Slurm; empty in submissions of older versions
   std::vector<SentTask> tasks;
   std::vector<SentArray> arrays;
   /// Of the last job, which waits for all others and then sends what is left, or ties up.
@@ -62,6 +64,7 @@ struct SubmissionOrder {
   std::string program;               ///< this one, absolute
   std::vector<std::string> command;  ///< that runs a task here: "pe-pipeline run FILE …"
   std::int64_t max_in_queue = 0;
+  std::string user, cluster;         ///< as in Submission
 };
 
 /// The submission with the frozen documents of its arrays, by token; nothing is written.
@@ -109,18 +112,24 @@ class JobTable {
 /// Whether a job will run or runs: neither ended, nor ending, nor for ever waiting for what failed.
 bool is_live(const JobRow& row);
 
-/// What the job of a task prints itself, apart from its stage; empty when it has printed nothing.
+/// The log file of the job of a task, apart from the log of its stage; empty when there is none yet.
 std::filesystem::path job_log(const Store& store, const Submission& submission, const std::string& plan_key);
 
 /// Runs of the store that are submissions and have not ended, oldest first.
 std::vector<Submission> open_submissions(const Store& store);
 
+/// Whether its jobs belong to this user and to the cluster that answers. About other submissions the queue says nothing, so
+/// they must not be continued, adopted or ended from here.
+bool is_own(const Submission& submission, Slurm& slurm);
+/// "user 'ann' on cluster 'b'".
+std::string submitter(const Submission& submission);
+
 struct LiveTasks {
   std::map<std::string, LiveElement> by_plan_key;
   std::vector<std::string> blocked;  ///< ids of jobs that wait for ever for what failed
 };
-/// Ends those of which nothing is in the queue any more, nor was just sent: a later submission takes their place.
-void end_abandoned(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows);
+/// Whether a job of it waits or runs, the last one included.
+bool has_jobs(const Submission& submission, const std::vector<JobRow>& rows);
 
 LiveTasks live_tasks(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows);
 
@@ -130,6 +139,8 @@ struct SendReport {
   std::size_t arrays = 0, elements = 0;  ///< that Slurm has now, sent by this call or found
   std::size_t waiting = 0;               ///< elements that did not fit into the queue
   bool last_is_sent = false;
+  bool looks_again = false;              ///< the last job depends on no other job, and looks for room later
+  std::string limit;                     ///< sbatch's words about the limit; empty when the jobs were counted here
   std::string failed;                    ///< why sending stopped; empty when all is as it should be
   Refusal refusal = Refusal::kUnknown;
 };
@@ -139,6 +150,8 @@ struct SendOptions {
   std::vector<std::size_t> skip;  ///< arrays that nothing is left to do of
   std::string own_job;            ///< of the caller, when it is the last job itself
   double pause_s = 0.5;           ///< before looking for a job whose answer was lost; doubles
+  std::function<void(const std::string&)> tell = [](const std::string&) {};  ///< receives the reason when sending takes long
+  std::function<void()> beat = [] {};                                        ///< before each call of Slurm
 };
 
 /// Sends what was not sent yet, each array exactly once: the intent is noted before, the job after, and where an answer

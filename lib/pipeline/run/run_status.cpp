@@ -26,12 +26,17 @@ using support::cat;
 
 namespace {
 
-bool is_alive(const std::filesystem::path& folder, const Json& plan) {
+/// The process that a plan names.
+LeaseOwner owner_of(const Json& plan) {
   LeaseOwner owner;
-  owner.where = {support::text_in(plan, "host"), support::text_in(plan, "machine"), support::text_in(plan, "boot"),
-                 support::text_in(plan, "pids")};
+  owner.where = {support::text_in(plan, "host"), support::text_in(plan, "machine"), support::text_in(plan, "boot"), support::text_in(plan, "pids")};
   owner.pid = support::field_or(plan, "pid", std::int64_t{0});
   owner.process_start = support::field_or(plan, "process_start", std::uint64_t{0});
+  return owner;
+}
+
+bool is_alive(const std::filesystem::path& folder, const Json& plan) {
+  const LeaseOwner owner = owner_of(plan);
   const HostIdentity& here = this_host();
   if (Leases::owner_is_gone(owner, here)) return false;
   const bool ours = owner.where.host == here.host && owner.where.boot == here.boot && owner.where.pids == here.pids;
@@ -79,6 +84,11 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
     task.plan_key = support::text_in(json, "plan_key");
     task.task_key = support::text_in(json, "task_key");
     task.phase = support::text_in(json, "state") == "reuse" ? "reused" : "waiting";
+    if (json.contains("needs") && json["needs"].is_array()) {
+      for (const Json& need : json["needs"]) {
+        if (need.is_string()) task.needs.push_back(need.get<std::string>());
+      }
+    }
     by_id[task.id] = status.tasks.size();
     status.tasks.push_back(std::move(task));
   });
@@ -86,7 +96,10 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
   status.pipeline = support::text_in(plan, "pipeline");
   status.file = support::text_in(plan, "file");
   status.host = support::text_in(plan, "host");
-  status.pid = support::field_or(plan, "pid", std::int64_t{0});
+  const LeaseOwner owner = owner_of(plan);
+  status.pid = owner.pid;
+  status.where = owner.where;
+  status.process_start = owner.process_start;
   status.started = support::field_or(plan, "started", 0.0);
   status.command = support::field_or(plan, "command", std::vector<std::string>());
   if (::access((folder / "submission.json").c_str(), F_OK) == 0) status.cluster = "slurm";
@@ -195,7 +208,7 @@ Json to_json(const RunStatus& status) {
     if (!task.progress.empty()) json["progress"] = task.progress;
     tasks.push_back(std::move(json));
   }
-  return {{"schema", "pe-status/1"},
+  Json json{{"schema", "pe-status/1"},
           {"schema_version", 1},
           {"run", status.run_id},
           {"pipeline", status.pipeline},
@@ -209,6 +222,8 @@ Json to_json(const RunStatus& status) {
           {"counts", counts},
           {"tasks", std::move(tasks)},
           {"damaged_journal_lines", status.damaged_lines}};
+  if (!status.trouble.empty()) json["trouble"] = status.trouble;
+  return json;
 }
 
 }  // namespace pe::pipeline

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/store/host.h"
 #include "pipeline/store/store.h"
 #include "support/json.h"
 
@@ -21,6 +22,7 @@ struct TaskStatus {
   std::string job;  ///< "12_3" of a cluster; empty elsewhere
   double started = 0, ended = 0;  ///< unix; 0: not yet
   Json progress;  ///< null unless it runs now
+  std::vector<std::string> needs;  ///< producers of its inputs, "train[seed=1]@end"; empty for a task that was reused
 };
 
 struct RunStatus {
@@ -33,6 +35,9 @@ struct RunStatus {
   std::vector<TaskStatus> tasks;
   std::size_t damaged_lines = 0;
   std::vector<std::string> command;
+  HostIdentity where;  ///< the machine of `pid`
+  std::uint64_t process_start = 0;
+  std::string trouble;  ///< the reason when the queue is unknown; else empty
   std::string cluster;  ///< "slurm" of a submission, whose jobs (cluster/job_states.h) say more; else empty
 };
 

@@ -78,6 +78,8 @@ Json to_json(const LeaseOwner& owner) {
   if (!owner.slurm_job.empty()) {
     json["slurm_job"] = owner.slurm_job;
     json["slurm_restart"] = owner.slurm_restart;
+    json["slurm_cluster"] = owner.slurm_cluster;
+    json["slurm_name"] = owner.slurm_name;
   }
   return json;
 }
@@ -100,6 +102,8 @@ std::optional<LeaseOwner> parse_lease(std::string_view bytes) {
   owner.pipeline = text_of(json, "pipeline");
   owner.slurm_job = text_of(json, "slurm_job");
   owner.slurm_restart = text_of(json, "slurm_restart");
+  owner.slurm_cluster = text_of(json, "slurm_cluster");
+  owner.slurm_name = text_of(json, "slurm_name");
   owner.started = number_of<double>(json, "started");
   if (owner.where.host.empty() || owner.pid <= 0) return std::nullopt;
   return owner;
@@ -114,6 +118,8 @@ Leases::Leases(fs::path folder, LeaseOptions options) : folder_(std::move(folder
   self.pipeline = options_.pipeline;
   self.slurm_job = environment("SLURM_JOB_ID");
   self.slurm_restart = environment("SLURM_RESTART_COUNT");
+  self.slurm_cluster = environment("SLURM_CLUSTER_NAME");
+  self.slurm_name = environment("SLURM_JOB_NAME");
   self.started = support::unix_time();
   tail_ = to_json(self).dump(-1, ' ', false, Json::error_handler_t::replace);
   tail_.pop_back();  // each claim adds its number, so that no two leases are the same bytes

@@ -38,7 +38,9 @@ struct LeaseOwner {
   std::uint64_t stage_start = 0;
   std::int64_t counter = 0;  ///< of heartbeats
   std::string run, pipeline;
-  std::string slurm_job, slurm_restart;  ///< as Slurm's environment says; empty outside of it
+  /// As Slurm's environment says; empty outside of it. Numbers of jobs repeat: on another cluster, and on the same one
+  /// after its controller lost its memory. The names of our jobs do not.
+  std::string slurm_job, slurm_restart, slurm_cluster, slurm_name;
   double started = 0;                    ///< unix seconds, for people
 
   /// "process 123 on host, running 'grid' since 2026-11-21T19:45:12Z".

@@ -16,7 +16,7 @@ namespace pe::test {
 class FakeSlurm {
  public:
   struct Job {
-    std::string id, name, dependency;
+    std::string id, name, dependency, begin;
     std::vector<std::int64_t> indices;
     std::map<std::int64_t, std::string> states;  // "PENDING" unless told
   };
@@ -31,6 +31,8 @@ class FakeSlurm {
   std::function<Answer()> next = [] { return Answer::kGood; };  ///< of sbatch
   std::function<bool()> silent = [] { return false; };          ///< of squeue
   std::vector<Job> jobs;
+  std::string cluster;   ///< its name; empty: scontrol does not answer
+  std::string accounts;  ///< what sacct prints; empty: there are no accounts
   std::size_t submissions = 0;  ///< calls of sbatch
 
   pipeline::SlurmCall call() {
@@ -75,6 +77,7 @@ class FakeSlurm {
         job.id = std::to_string(++last_id_);
         job.name = option(words, "--job-name");
         job.dependency = option(words, "--dependency");
+        job.begin = option(words, "--begin");
         for (const std::string& part : support::split(option(words, "--array"), ',')) {
           const auto dash = part.find('-');
           const std::int64_t first = std::stoll(part), last = dash == std::string::npos ? first : std::stoll(part.substr(dash + 1));
@@ -104,7 +107,12 @@ class FakeSlurm {
       }
       return captured;
     }
-    captured.status.code = 1;
+    if (words[0] == "scontrol" && words[1] == "show" && !cluster.empty())
+      captured.out = "ClusterName             = " + cluster + "\nSLURM_VERSION           = 22.05.8\n";
+    else if (words[0] == "sacct" && !accounts.empty())
+      captured.out = accounts;
+    else
+      captured.status.code = 1;
     return captured;
   }
 

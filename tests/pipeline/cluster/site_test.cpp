@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "pipeline/cluster/elements.h"
 #include "pipeline/cluster/slurm_answers.h"
 
 using namespace pe;            // NOLINT
@@ -40,6 +41,23 @@ BOOST_AUTO_TEST_CASE(limits_are_told_as_they_are) {
   BOOST_TEST(text == "Slurm 22.05.8, MaxArraySize 1001, MaxJobCount 10000, MinJobAge 300 sec, KillWait 30 sec\n");
   // What a site does not say, it is not blamed for.
   BOOST_TEST(judged({}) == "Slurm \n");
+}
+
+BOOST_AUTO_TEST_CASE(a_job_that_names_no_time_is_told_no_sooner_than_in_the_middle_of_its_partitions) {
+  const SiteRecords partitions =
+      parse_records("PartitionName=gpu DefaultTime=00:02:00 MaxTime=1-00:00:00\nPartitionName=long Default=YES DefaultTime=NONE "
+                    "MaxTime=UNLIMITED\nPartitionName=day DefaultTime=NONE MaxTime=1-00:00:00\n");
+  BOOST_TEST(usual_time(partitions, "gpu") == 120);
+  BOOST_TEST(usual_time(partitions, "day") == 86400);
+  BOOST_TEST(usual_time(partitions, "") == 0);
+  BOOST_TEST(usual_time(partitions, "none of them") == 0);
+  JobArray array;
+  array.policy.signal_lead_s = 120;
+  BOOST_TEST(array.lead_s() == 120);
+  array.usual_time_s = usual_time(partitions, "gpu");
+  BOOST_TEST(array.lead_s() == 60);
+  array.resources.time_s = 3600;
+  BOOST_TEST(array.lead_s() == 120);
 }
 
 BOOST_AUTO_TEST_CASE(a_site_without_arrays_cannot_be_used) {

@@ -3,6 +3,9 @@
 #include <random>
 #include <string>
 
+#include <stdlib.h>
+
+#include "pipeline/cluster/slurm.h"
 #include "pipeline/cluster/slurm_answers.h"
 
 using namespace pe::pipeline;  // NOLINT
@@ -50,6 +53,25 @@ BOOST_AUTO_TEST_CASE(ended_jobs_come_from_the_accounts) {
   BOOST_TEST(jobs[1].name == "last.def|with a bar");
 }
 
+BOOST_AUTO_TEST_CASE(memory_that_a_step_lacked_is_the_state_of_its_failed_job) {
+  const auto jobs = parse_accounts(
+      "2_0|FAILED|9:0|a\n2_0.batch|OUT_OF_MEMORY|0:125|batch\n2_0.extern|COMPLETED|0:0|extern\n"
+      "2_1|COMPLETED|0:0|a\n2_1.0|OUT_OF_MEMORY|0:125|step\n2_2|FAILED|1:0|a\n2_2.batch|FAILED|1:0|batch\n");
+  BOOST_TEST_REQUIRE(jobs.size() == 3u);
+  BOOST_TEST(jobs[0].state == "OUT_OF_MEMORY");
+  BOOST_TEST(jobs[0].name == "a");
+  BOOST_TEST(jobs[1].state == "COMPLETED");
+  BOOST_TEST(jobs[2].state == "FAILED");
+}
+
+BOOST_AUTO_TEST_CASE(reasons_that_time_does_not_end_are_told_with_what_helps) {
+  BOOST_TEST(why_it_never_starts("PartitionNodeLimit").find("change `resources` or `slurm.partition`") != std::string::npos);
+  BOOST_TEST(!why_it_never_starts("PartitionConfig").empty());
+  BOOST_TEST(!why_it_never_starts("QOSMaxCpuPerJobLimit").empty());
+  for (const char* passes : {"", "Priority", "Resources", "Dependency", "QOSMaxJobsPerUserLimit", "BeginTime"})
+    BOOST_TEST(why_it_never_starts(passes).empty(), passes);
+}
+
 BOOST_AUTO_TEST_CASE(ids_times_and_records) {
   BOOST_TEST(parse_submitted("12\n") == "12");
   BOOST_TEST(parse_submitted("12;cluster\n") == "12");
@@ -82,10 +104,60 @@ BOOST_AUTO_TEST_CASE(refusals_are_told_from_answers_that_were_lost) {
      "policy (job submit limit, user's size and/or time limits)", Refusal::kFull);
   is("sbatch: error: AssocMaxWallDurationPerJobLimit\nsbatch: error: Batch job submission failed: Job violates "
      "accounting/QOS policy (job submit limit, user's size and/or time limits)", Refusal::kFinal);
+  // The same sentence stands below every limit: only one on the number of jobs passes with time.
+  is("sbatch: error: QOSMaxGRESPerUser\nsbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
+     "(job submit limit, user's size and/or time limits)", Refusal::kFinal);
+  is("sbatch: error: AssocGrpSubmitJobsLimit\nsbatch: error: Batch job submission failed: Job violates accounting/QOS "
+     "policy (job submit limit, user's size and/or time limits)", Refusal::kFull);
   is("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", Refusal::kFull);
   is("sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)", Refusal::kUnknown);
   is("sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", Refusal::kUnknown);
   is("", Refusal::kUnknown);
+}
+
+BOOST_AUTO_TEST_CASE(settings_that_are_none_are_no_answer) {
+  std::string out = "ClusterName = alpha\nSLURM_VERSION = 22.05.8\n";
+  Slurm slurm([&](const std::vector<std::string>&, const std::string&, double) {
+    pe::support::TimedCapture answer;
+    answer.out = out;
+    return answer;
+  });
+  BOOST_TEST(slurm.cluster() == "alpha");
+  out = "%PDF-1.4 = x\n";
+  BOOST_TEST(!slurm.config().has_value());
+  BOOST_TEST(slurm.trouble().find("scontrol prints something else") == 0u);
+}
+
+BOOST_AUTO_TEST_CASE(a_full_queue_in_which_sbatch_waits_is_told_in_its_words) {
+  Slurm slurm([](const std::vector<std::string>&, const std::string&, double) {
+    pe::support::TimedCapture answer;
+    answer.timed_out = true;
+    answer.err = "sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n";
+    return answer;
+  });
+  const Submitted submitted = slurm.submit({}, "");
+  BOOST_TEST((submitted.refusal == Refusal::kFull));
+  BOOST_TEST(submitted.message == "sbatch did not answer in time; it says: sbatch: error: Slurm temporarily unable to accept "
+                                  "job, sleeping and retrying");
+}
+
+BOOST_AUTO_TEST_CASE(nothing_of_a_job_that_submits_reaches_the_jobs_that_it_submits) {
+  const auto has = [](const std::string& name) {
+    for (const std::string& entry : plain_environment()) {
+      if (entry.rfind(name + "=", 0) == 0) return true;
+    }
+    return false;
+  };
+  const std::vector<std::string> of_job{"SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_CLUSTERS", "SBATCH_PARTITION",
+                                        "CUDA_VISIBLE_DEVICES", "PMIX_RANK", "OMPI_COMM_WORLD_RANK"};
+  for (const std::string& name : of_job) ::setenv(name.c_str(), "7", 1);
+  ::setenv("SLURM_CONF", "/etc/slurm.conf", 1);
+  for (const std::string& name : of_job) BOOST_TEST(!has(name), name);
+  BOOST_TEST(has("SLURM_CONF"));
+  ::unsetenv("SLURM_JOB_ID");
+  BOOST_TEST(has("CUDA_VISIBLE_DEVICES"));  // outside of a job it is the user's own choice
+  for (const std::string& name : of_job) ::unsetenv(name.c_str());
+  ::unsetenv("SLURM_CONF");
 }
 
 BOOST_AUTO_TEST_CASE(no_text_breaks_a_parser) {

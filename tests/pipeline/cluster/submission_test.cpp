@@ -2,7 +2,10 @@
 #include <boost/test/unit_test.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <random>
+#include <set>
+#include <thread>
 
 #include "pipeline/cluster/fake_slurm.h"
 #include "pipeline/cluster/allocation.h"
@@ -10,6 +13,8 @@
 #include "pipeline/cluster/job_states.h"
 #include "pipeline/cluster/last_job.h"
 #include "pipeline/cluster/submission.h"
+#include "pipeline/cluster/submit_lease.h"
+#include "pipeline/cluster/too_little_memory.h"
 #include "pipeline/grid_fixture.h"
 #include "pipeline/run/run_folder.h"
 #include "support/clock.h"
@@ -25,7 +30,8 @@ namespace {
 /// A submission of the grid, written into a store.
 class Submitted900 {
  public:
-  explicit Submitted900(std::int64_t largest = 1001, std::int64_t max_in_queue = 0)
+  explicit Submitted900(std::int64_t largest = 1001, std::int64_t max_in_queue = 0, const std::string& user = "",
+                        const std::string& cluster = "")
       : graph(folder_.keyed(kGrid)), store(folder_.path("store"), StoreOptions{.durable = false}) {
     Grouping grouping;
     grouping.largest_array = largest;
@@ -37,6 +43,8 @@ class Submitted900 {
     order.program = "/bin/pe-pipeline";
     order.command = {"pe-pipeline", "run", "grid.yml"};
     order.max_in_queue = max_in_queue;
+    order.user = user;
+    order.cluster = cluster;
     order.run = RunFolder(store, graph, plan, options).run_id();
     made = make_submission(graph, group(graph, std::vector<bool>(graph.tasks.size(), true), grouping), order);
     write_submission(store, graph, made);
@@ -241,6 +249,103 @@ BOOST_AUTO_TEST_CASE(without_room_for_a_last_job_the_limit_is_told) {
   none.check_once(full);
 }
 
+BOOST_AUTO_TEST_CASE(where_other_jobs_leave_no_room_the_last_job_alone_looks_again) {
+  Submitted900 it(50, 60);
+  FakeSlurm fake;
+  const SendReport report = it.send_with(fake, 1);
+  BOOST_TEST(report.failed == "");
+  BOOST_TEST(report.arrays == 0u);
+  BOOST_TEST(report.waiting == it.elements());
+  BOOST_TEST(report.last_is_sent);
+  BOOST_TEST(report.looks_again);
+  BOOST_TEST_REQUIRE(fake.jobs.size() == 1u);
+  BOOST_TEST(fake.jobs.front().begin == "now+300");
+  BOOST_TEST(fake.jobs.front().dependency == "");
+  Slurm slurm(fake.call());
+  RunStatus status = read_run(it.store, it.submission().run);
+  add_jobs(status, it.store, slurm);
+  BOOST_TEST(status.state == "queued");
+  BOOST_TEST(status.tasks.front().reason == "not submitted yet: job 101_0 submits it when there is room in the queue");
+  // Five minutes later there is.
+  fake.end_all("COMPLETED");
+  const SendReport later = it.send_with(fake, 60);
+  BOOST_TEST(later.arrays > 0u);
+  BOOST_TEST(later.last_is_sent);
+  BOOST_TEST(!later.looks_again);
+  BOOST_TEST(fake.jobs.back().begin == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_queue_says_nothing_of_submissions_of_other_users_and_clusters) {
+  Submitted900 it(1001, 0, "ann", "alpha");
+  FakeSlurm fake;
+  fake.cluster = "alpha";
+  Slurm anns(fake.call(), 60, "ann"), bobs(fake.call(), 60, "bob");
+  BOOST_TEST(is_own(it.submission(), anns));
+  BOOST_TEST(!is_own(it.submission(), bobs));
+  FakeSlurm other;
+  other.cluster = "beta";
+  Slurm elsewhere(other.call(), 60, "ann");
+  BOOST_TEST(!is_own(it.submission(), elsewhere));
+  const auto read = read_submission(it.store, it.submission().run);
+  BOOST_TEST(read->user == "ann");
+  BOOST_TEST(read->cluster == "alpha");
+  for (Slurm* slurm : {&bobs, &elsewhere}) {
+    BOOST_CHECK_EXCEPTION(go_on(it.store, it.submission().run, *slurm, ""), support::ConfigError, [](const auto& error) {
+      return std::string(error.what()).find("was submitted by user 'ann' on cluster 'alpha'") != std::string::npos;
+    });
+  }
+  it.send_with(fake);
+  RunStatus status = read_run(it.store, it.submission().run);
+  add_jobs(status, it.store, elsewhere);
+  BOOST_TEST(status.state == "unknown");
+  BOOST_TEST(status.trouble == "it was submitted by user 'ann' on cluster 'alpha', and here is cluster 'beta'");
+  // Another user sees what Slurm shows, and concludes nothing where it shows nothing.
+  status = read_run(it.store, it.submission().run);
+  add_jobs(status, it.store, bobs);
+  BOOST_TEST(status.state == "queued");
+  fake.jobs.clear();
+  status = read_run(it.store, it.submission().run);
+  add_jobs(status, it.store, bobs);
+  BOOST_TEST(status.state == "unknown");
+  BOOST_TEST(status.trouble.find("its jobs are those of user 'ann'") == 0u, status.trouble);
+}
+
+BOOST_AUTO_TEST_CASE(a_submission_whose_jobs_are_all_gone_is_ended_by_the_next_one) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  Slurm slurm(fake.call());
+  const auto summary = it.store.runs_folder() / it.submission().run / "summary.json";
+  Submission old = it.submission();
+  old.created -= 601;
+  end_abandoned(it.store, {old}, *slurm.own_jobs(), slurm);
+  BOOST_TEST(!std::filesystem::exists(summary));  // its jobs wait
+  fake.jobs.clear();
+  end_abandoned(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
+  BOOST_TEST(!std::filesystem::exists(summary));  // somebody may be about to send it
+  end_abandoned(it.store, {old}, *slurm.own_jobs(), slurm);
+  BOOST_TEST_REQUIRE(std::filesystem::exists(summary));
+  BOOST_TEST(read_run(it.store, it.submission().run).state == "incomplete");
+}
+
+BOOST_AUTO_TEST_CASE(one_submit_at_a_time_looks_at_the_queue) {
+  Submitted900 it;
+  FakeSlurm fake;
+  Slurm slurm(fake.call());
+  std::vector<std::string> told;
+  auto first = std::make_unique<SubmitLease>(it.store, "grid", slurm, [](const std::string&) {});
+  SubmitLease other(it.store, "another", slurm, [](const std::string&) {});
+  std::thread second([&] {
+    SubmitLease lease(it.store, "grid", slurm, [&](const std::string& text) {
+      told.push_back(text);
+      first.reset();
+    });
+  });
+  second.join();
+  BOOST_TEST_REQUIRE(told.size() == 1u);
+  BOOST_TEST(told.front().find("waiting for another `submit` of 'grid', by process ") == 0u, told.front());
+}
+
 BOOST_AUTO_TEST_CASE(ten_thousand_elements_are_a_few_calls) {
   // What decides the number of calls is arrays, so elements of nothing will do.
   FakeSlurm fake;
@@ -321,6 +426,7 @@ BOOST_AUTO_TEST_CASE(status_says_what_the_queue_says_and_nothing_where_it_is_sil
   status = read_run(it.store, it.submission().run);
   add_jobs(status, it.store, slurm);
   BOOST_TEST(status.state == "unknown");
+  BOOST_TEST(status.trouble.find("squeue does not answer") == 0u, status.trouble);
   for (const TaskStatus& task : status.tasks) BOOST_TEST(task.phase == "waiting");
   fake.silent = [] { return false; };
   fake.end_all("FAILED");
@@ -328,6 +434,90 @@ BOOST_AUTO_TEST_CASE(status_says_what_the_queue_says_and_nothing_where_it_is_sil
   add_jobs(status, it.store, slurm);
   BOOST_TEST(status.state == "incomplete");
   BOOST_TEST(status.tasks.front().reason.find("has ended (FAILED)") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_job_that_failed_before_its_first_word_is_lost_and_what_follows_a_failure_stays_blocked) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  const auto folder = it.store.runs_folder() / it.submission().run;
+  const SentArray& array = it.submission().arrays.front();
+  const auto& [index, tasks] = *array.elements.begin();
+  const std::string id = it.submission().tasks[tasks.front()].id;
+  const auto log = folder / "jobs" / (array.token + "_" + std::to_string(index) + ".log");
+  support::append_file(log, "");
+  fake.accounts = support::cat("101_", index, "|FAILED|9:0|", array.name(), "\n101_", index, ".batch|OUT_OF_MEMORY|0:125|batch\n");
+  for (FakeSlurm::Job& job : fake.jobs) {
+    for (const std::int64_t i : job.indices) job.states[i] = job.id == "101" ? "FAILED" : "CANCELLED";
+  }
+  Slurm slurm(fake.call());
+  const auto look = [&] {
+    RunStatus status = read_run(it.store, it.submission().run);
+    add_jobs(status, it.store, slurm);
+    return status;
+  };
+  const auto task_of = [](const RunStatus& status, const std::string& wanted) {
+    for (const TaskStatus& task : status.tasks) {
+      if (task.id == wanted) return task;
+    }
+    throw std::runtime_error("no task " + wanted);
+  };
+  const TaskStatus lost = task_of(look(), id);
+  BOOST_TEST(lost.phase == "lost");
+  BOOST_TEST(lost.reason.find(" has ended (OUT_OF_MEMORY); `pe-pipeline submit` continues, and asks for more memory") !=
+             std::string::npos, lost.reason);
+  BOOST_TEST(lost.log == log.string());
+  BOOST_TEST(job_log(it.store, it.submission(), it.submission().tasks[tasks.front()].plan_key) == log);
+  // Its readers are blocked once it has failed for good, also when Slurm has forgotten their jobs, and when the run is over.
+  Journal(folder).append({{"event", "start"}, {"task", id}, {"attempt", 1}});
+  Journal(folder).append({{"event", "fail"}, {"task", id}, {"reason", "exit code 9"}});
+  fake.accounts.clear();
+  for (int round = 0; round < 3; ++round) {
+    if (round == 1) fake.jobs.clear();
+    if (round == 2) {
+      Submission old = it.submission();
+      old.created -= 601;
+      end_abandoned(it.store, {old}, {}, slurm);
+    }
+    const RunStatus status = look();
+    std::size_t blocked = 0;
+    for (const TaskStatus& task : status.tasks) {
+      const bool reads = std::find(task.needs.begin(), task.needs.end(), id) != task.needs.end();
+      if (!reads || task.phase != "blocked") continue;
+      ++blocked;
+      BOOST_TEST(task.reason == "needs " + id + ", which failed");
+    }
+    BOOST_TEST(blocked > 0u, "round " << round);
+    if (round == 2) BOOST_TEST(status.state == "failed");
+  }
+}
+
+BOOST_AUTO_TEST_CASE(memory_that_slurm_alone_knows_to_be_too_little_is_asked_for_again) {
+  Submitted900 it;
+  FakeSlurm fake;
+  it.send_with(fake);
+  const SentArray& array = it.submission().arrays.front();
+  const auto& [index, tasks] = *array.elements.begin();
+  const std::string& key = it.submission().tasks[tasks.front()].plan_key;
+  const auto attempt = it.store.new_attempt(key);
+  support::write_file_atomically(attempt / "task.json", "{}\n", false);
+  Slurm slurm(fake.call());
+  fake.end_all("FAILED");
+  note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);  // no accounts
+  BOOST_TEST(memory_that_was_too_little(it.store, key) == 0);
+  fake.accounts = support::cat("101_", index, "|FAILED|9:0|", array.name(), "\n101_", index, ".batch|OUT_OF_MEMORY|0:125|batch\n");
+  note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
+  std::int64_t asked = 0;
+  for (const std::string& option : array.options) {
+    if (option.rfind("--mem=", 0) == 0) asked = std::stoll(option.substr(6)) << 20;
+  }
+  BOOST_TEST(asked > 0);
+  BOOST_TEST(memory_that_was_too_little(it.store, key) == asked);
+  // An attempt that ended otherwise is not touched.
+  const auto second = it.store.new_attempt(key);
+  support::write_file_atomically(second / "exit.json", Json{{"run", it.submission().run}, {"class", "permanent"}}.dump(), false);
+  note_lost_to_memory(it.store, {it.submission()}, *slurm.own_jobs(), slurm);
+  BOOST_TEST(memory_that_was_too_little(it.store, key) == 0);
 }
 
 BOOST_AUTO_TEST_CASE(a_job_that_no_answer_names_runs_as_long_as_it_gives_signs_of_itself) {
@@ -439,14 +629,24 @@ BOOST_AUTO_TEST_CASE(the_owner_of_a_lease_is_gone_when_slurm_says_so_and_not_whe
   JobRow row;
   row.job = "7";
   row.state = "RUNNING";
-  BOOST_TEST(!job_is_over(owner, {row}));
+  BOOST_TEST(!job_is_over(owner, "here", {row}));
   row.state = "PENDING";  // queued again: nobody works
-  BOOST_TEST(job_is_over(owner, {row}));
+  BOOST_TEST(job_is_over(owner, "here", {row}));
   row.state = "FAILED";
-  BOOST_TEST(job_is_over(owner, {row}));
+  BOOST_TEST(job_is_over(owner, "here", {row}));
+  // A job of the same number on another cluster, and one whose number this cluster gave away again.
+  owner.slurm_cluster = "elsewhere";
+  BOOST_TEST(!job_is_over(owner, "here", {row}));
+  BOOST_TEST(!job_is_over(owner, "", {row}));
+  owner.slurm_cluster = "here";
+  BOOST_TEST(job_is_over(owner, "here", {row}));
+  owner.slurm_name = "trunk.0123456789ab";
+  BOOST_TEST(!job_is_over(owner, "here", {row}));
+  row.name = owner.slurm_name;
+  BOOST_TEST(job_is_over(owner, "here", {row}));
   row.job = "8";
-  BOOST_TEST(!job_is_over(owner, {row}));
-  BOOST_TEST(!job_is_over(owner, {}));
+  BOOST_TEST(!job_is_over(owner, "here", {row}));
+  BOOST_TEST(!job_is_over(owner, "here", {}));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

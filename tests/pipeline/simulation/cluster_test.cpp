@@ -1,7 +1,8 @@
-// Hundreds of schedules of a submission on a Slurm in memory: answers that come late, are lost or never come,
-// preemptions, jobs that are requeued or cancelled by people, nodes that fail, submissions that are interrupted.
-// However it went: no result is made twice, no array is in the queue twice, what was cancelled stays cancelled, and
-// submitting again in peace makes what is missing.
+// Hundreds of schedules of submissions on a Slurm in memory: answers that come late, are lost or never come,
+// preemptions, jobs that are requeued or cancelled by people, nodes that fail, submissions that are interrupted. In half of
+// them two users submit to one store, often on two clusters whose jobs have the same numbers.
+// However it went: no result is made twice, no array is in the queue twice, nobody ends a submission whose jobs are in a
+// queue, what was cancelled stays cancelled, and submitting again in peace makes what is missing.
 //
 // PE_TEST_SEED=N runs that schedule alone, PE_TEST_SCHEDULES=N that many; both, so many from that one on.
 #include <boost/test/unit_test.hpp>
@@ -13,6 +14,7 @@
 #include "pipeline/cluster/element.h"
 #include "pipeline/cluster/last_job.h"
 #include "pipeline/cluster/submission.h"
+#include "pipeline/cluster/submit_lease.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/run/run_folder.h"
 #include "pipeline/simulation/stages.h"
@@ -55,12 +57,20 @@ struct Trouble {
 
 struct Seen {
   std::uint64_t lost = 0, silent = 0, preempted = 0, requeued = 0, cancelled = 0, failed_nodes = 0, cancelled_runs = 0,
-                resumed = 0;
+                resumed = 0, gave_way = 0, shared = 0;
+
+  Seen& operator+=(const Seen& more) {
+    for (const auto member : {&Seen::lost, &Seen::silent, &Seen::preempted, &Seen::requeued, &Seen::cancelled,
+                              &Seen::failed_nodes, &Seen::cancelled_runs, &Seen::resumed, &Seen::gave_way, &Seen::shared})
+      this->*member += more.*member;
+    return *this;
+  }
 };
 
 /// One element of an array.
 struct Job {
-  std::string id, array, name, dependency;
+  std::string id, array, name, dependency, user;
+  double begins_s = 0;  // not sooner
   std::int64_t index = 0;
   std::vector<std::string> words;  // of the command that its script ends with
   std::string state = "PENDING";
@@ -81,18 +91,20 @@ struct Job {
 /// The controller, and the nodes below it.
 class Cluster {
  public:
-  using Start = std::function<int(Job&)>;
-  Cluster(World& world, Ledger& ledger, Start start) : world_(world), ledger_(ledger), start_(std::move(start)) {}
+  using Start = std::function<int(Cluster&, Job&)>;
+  Cluster(World& world, Ledger& ledger, Start start, std::string cluster_name)
+      : name(std::move(cluster_name)), world_(world), ledger_(ledger), start_(std::move(start)) {}
 
+  const std::string name;
   Trouble trouble;
   Seen seen;
-  bool open = true;  // somebody may still send jobs
+  int open = 0;  // submitters who may still send jobs
   std::vector<std::unique_ptr<Job>> jobs;
   std::function<void()> cancel_everything;
 
-  SlurmCall call() {
-    return [this](const std::vector<std::string>& words, const std::string& script, double limit_s) {
-      return answer(words, script, limit_s);
+  SlurmCall call(const std::string& user) {
+    return [this, user](const std::vector<std::string>& words, const std::string& script, double limit_s) {
+      return answer(user, words, script, limit_s);
     };
   }
 
@@ -100,7 +112,7 @@ class Cluster {
   void control() {
     const Quiet quiet;
     while (true) {
-      bool busy = open;
+      bool busy = open > 0;
       for (std::size_t k = 0; k < jobs.size(); ++k) {
         look_at(*jobs[k]);
         busy = busy || !jobs[k]->is_final();
@@ -187,6 +199,7 @@ class Cluster {
       }
       return;
     }
+    if (world_.now() < job.begins_s) return;
     const Wait wait = wait_of(job);
     if (wait == Wait::kNever) return end(job, "CANCELLED");  // --kill-on-invalid-dep
     if (wait == Wait::kReady && choices.pick(3) > 0) begin(job);
@@ -198,11 +211,13 @@ class Cluster {
     job.began_s = world_.now();
     job.told = job.comes_back = false;
     job.code.reset();
-    Process& process = world_.add("node", [this, &job] { job.code = start_(job); });
+    Process& process = world_.add("node", [this, &job] { job.code = start_(*this, job); });
     process.variables = {{"SLURM_JOB_ID", job.id},
                          {"SLURM_ARRAY_JOB_ID", job.array},
                          {"SLURM_ARRAY_TASK_ID", std::to_string(job.index)},
                          {"SLURM_CPUS_ON_NODE", "4"},
+                         {"SLURM_CLUSTER_NAME", name},
+                         {"SLURM_JOB_NAME", job.name},
                          {"SLURMD_NODENAME", "node"}};
     if (job.restarts > 0) process.variables["SLURM_RESTART_COUNT"] = std::to_string(job.restarts);
     job.process = &process;
@@ -246,7 +261,8 @@ class Cluster {
     return "";
   }
 
-  void take(const std::vector<std::string>& words, const std::string& script, support::TimedCapture& captured) {
+  void take(const std::string& user, const std::vector<std::string>& words, const std::string& script,
+            support::TimedCapture& captured) {
     const std::string array = std::to_string(next_id_++);
     const std::string line = script.substr(script.rfind("\nexec ") + 6);
     std::vector<std::string> command;
@@ -265,6 +281,9 @@ class Cluster {
         job->index = i;
         job->name = option(words, "--job-name");
         job->dependency = option(words, "--dependency");
+        job->user = user;
+        if (const std::string begin = option(words, "--begin"); !begin.empty())
+          job->begins_s = world_.now() + std::stod(begin.substr(4));
         job->words = command;
         jobs.push_back(std::move(job));
       }
@@ -272,7 +291,8 @@ class Cluster {
     captured.out = array + "\n";
   }
 
-  support::TimedCapture answer(const std::vector<std::string>& words, const std::string& script, double limit_s) {
+  support::TimedCapture answer(const std::string& user, const std::vector<std::string>& words, const std::string& script,
+                               double limit_s) {
     Choices& choices = world_.choices();
     support::TimedCapture captured;
     const auto fail = [&](const std::string& text) {
@@ -295,7 +315,9 @@ class Cluster {
       }
       const auto names = support::split(option(words, "--name"), ',');
       const std::string id = option(words, "--jobs");
+      const bool own = std::find(words.begin(), words.end(), "--me") != words.end();
       for (const auto& job : jobs) {
+        if (own && job->user != user) continue;
         if (job->is_final() && world_.now() > job->ended_s + 300) continue;  // it remembers them no longer
         if (!option(words, "--name").empty() && std::find(names.begin(), names.end(), job->name) == names.end())
           continue;
@@ -310,13 +332,25 @@ class Cluster {
       fail("sbatch: error: QOSMaxSubmitJobPerUserLimit");
       return captured;
     }
+    if (words[0] == "scontrol" && words[1] == "show") {
+      captured.out = "ClusterName = " + name + "\nSLURM_VERSION = 22.05.8\n";
+      return captured;
+    }
     if (!dropped) {
-      if (words[0] == "sbatch") take(words, script, captured);
+      if (words[0] == "sbatch") take(user, words, script, captured);
       if (words[0] == "scancel") {
         for (std::size_t w = 1; w < words.size(); ++w) {
           for (const auto& job : jobs) {
+            if (job->user != user) continue;
             if (words[w] == job->array || words[w] == cat(job->array, "_", job->index)) cancel(*job);
           }
+        }
+      }
+      if (words[0] == "scontrol" && words[1] == "update") {
+        ++seen.gave_way;
+        const std::string id = option(words, "JobId"), start = option(words, "StartTime");
+        for (const auto& job : jobs) {
+          if (is_meant(*job, id)) job->begins_s = world_.now() + std::stod(start.substr(4));
         }
       }
       if (words[0] == "scontrol" && words[1] == "requeue") {
@@ -345,8 +379,10 @@ class Cluster {
 /// Stages of an element; none may start for a run that was cancelled before the element began.
 class ElementRunner : public SimulatedRunner {
  public:
-  ElementRunner(World& world, Ledger& ledger, const fs::path& store, double failing, bool cancelled)
-      : SimulatedRunner(world, ledger, store, Endings::kByChance, failing), ledger_(ledger), cancelled_(cancelled) {}
+  ElementRunner(World& world, Ledger& ledger, const fs::path& store, double failing, std::size_t longest_s, bool cancelled)
+      : SimulatedRunner(world, ledger, store, Endings::kByChance, failing, longest_s),
+        ledger_(ledger),
+        cancelled_(cancelled) {}
   void start(const Launch& launch) override {
     if (cancelled_) ledger_.wrong("a stage was started for a run that had been cancelled");
     SimulatedRunner::start(launch);
@@ -357,37 +393,62 @@ class ElementRunner : public SimulatedRunner {
   bool cancelled_;
 };
 
+/// Somebody who submits, and where.
+struct Submitter {
+  std::string user;
+  Cluster* cluster = nullptr;
+  bool asked_before = false;
+};
+
 class ClusterPlay {
  public:
-  ClusterPlay(Shape shape, Choices& choices, const Faults& faults)
-      : shape_(std::move(shape)),
-        root_(scene_folder() / "root"),
-        world_(scene_folder() / "disk", choices, faults),
-        cluster_(world_, ledger_, [this](Job& job) { return start(job); }) {
+  ClusterPlay(Shape shape, Choices& choices, const Faults& faults, int users = 1, int clusters = 1)
+      : shape_(std::move(shape)), root_(scene_folder() / "root"), world_(scene_folder() / "disk", choices, faults) {
     fs::remove_all(scene_folder());
     fs::create_directories(root_);
     fs::create_directories(world_.disk());
     note_unsynced(world_.disk());
-    cluster_.cancel_everything = [this] { cancel_open(); };
+    for (int k = 0; k < clusters; ++k) {
+      clusters_.push_back(std::make_unique<Cluster>(
+          world_, ledger_, [this](Cluster& cluster, Job& job) { return start(cluster, job); }, k == 0 ? "alpha" : "beta"));
+      Cluster& cluster = *clusters_.back();
+      cluster.cancel_everything = [this, &cluster] { cancel_open(cluster); };
+    }
+    for (int k = 0; k < users; ++k)
+      submitters_.push_back({k == 0 ? "ann" : "bob", clusters_[static_cast<std::size_t>(k % clusters)].get()});
   }
 
   World& world() { return world_; }
-  Cluster& cluster() { return cluster_; }
   Ledger& ledger() { return ledger_; }
+  void set_trouble(const Trouble& trouble) {
+    for (const auto& cluster : clusters_) cluster->trouble = trouble;
+  }
+  Seen seen() const {
+    Seen all;
+    for (const auto& cluster : clusters_) all += cluster->seen;
+    all.shared = submitters_.size() > 1;
+    return all;
+  }
   std::string mode = "stage";
   std::int64_t max_in_queue = 0;
   double failing = 0;
+  std::size_t longest_s = 40;  // of a stage
 
-  /// `submit`, called up to `times` times as a person does who sees that it was interrupted, and all that follows.
+  /// `submit` of everybody, called up to `times` times as a person does who sees that it was interrupted, and all that
+  /// follows.
   void play(int times) {
-    cluster_.open = true;
-    world_.add("controller", [this] { cluster_.control(); });
-    add_submitter(times);
+    for (Submitter& submitter : submitters_) {
+      ++submitter.cluster->open;
+      add_submitter(submitter, times);
+    }
+    for (const auto& cluster : clusters_) world_.add("controller", [&cluster] { cluster->control(); });
     world_.run();
-    std::map<std::string, std::set<std::string>> arrays;
-    for (const auto& job : cluster_.jobs) arrays[job->name].insert(job->array);
-    for (const auto& [name, ids] : arrays) {
-      if (ids.size() > 1) ledger_.wrong("an array was sent twice: " + name);
+    for (const auto& cluster : clusters_) {
+      std::map<std::string, std::set<std::string>> arrays;
+      for (const auto& job : cluster->jobs) arrays[job->name].insert(job->array);
+      for (const auto& [name, ids] : arrays) {
+        if (ids.size() > 1) ledger_.wrong("an array was sent twice: " + name);
+      }
     }
   }
 
@@ -412,11 +473,11 @@ class ClusterPlay {
  private:
   fs::path store() const { return world_.disk() / "store"; }
 
-  void add_submitter(int times) {
-    world_.add("login", [this, times] {
+  void add_submitter(Submitter& submitter, int times) {
+    world_.add("login", [this, &submitter, times] {
       bool sent = false;
       try {
-        sent = submit();
+        sent = submit(submitter);
       } catch (const Crashed&) {
       } catch (const support::Error& error) {
         if (!World::moving()->dead) ledger_.wrong(std::string("an error of submit: ") + error.what());
@@ -424,16 +485,34 @@ class ClusterPlay {
         if (!World::moving()->dead) ledger_.wrong(std::string("a mistake of submit: ") + error.what());
       }
       if (!sent && times > 1)
-        add_submitter(times - 1);
+        add_submitter(submitter, times - 1);
       else
-        cluster_.open = false;
+        --submitter.cluster->open;
     });
   }
 
+  /// Nobody but its own last job ends a submission whose elements wait or run somewhere.
+  void check_ended(const Store& opened) {
+    const Quiet quiet;
+    for (const std::string& run : opened.runs()) {
+      if (!fs::exists(opened.runs_folder() / run / "summary.json")) continue;
+      const auto submission = read_submission(opened, run);
+      if (!submission) continue;
+      for (const SentArray& array : submission->arrays) {
+        for (const auto& cluster : clusters_) {
+          for (const auto& job : cluster->jobs) {
+            if (job->name == array.name() && !job->is_final() && array.live_job.empty())
+              ledger_.wrong("a submission was ended while its jobs are in the queue: " + run);
+          }
+        }
+      }
+    }
+  }
+
   /// As the command does, from the plan to the last sbatch. False: it is to be called again.
-  bool submit() {
-    if (asked_before_) world_.sleep_until(world_.now() + 60);
-    asked_before_ = true;
+  bool submit(Submitter& submitter) {
+    if (submitter.asked_before) world_.sleep_until(world_.now() + 60);
+    submitter.asked_before = true;
     if (World::moving()->dead) throw Crashed();
     Store opened(store(), {.durable = false});
     const Graph graph = submitted_graph(shape_, root_);
@@ -442,10 +521,12 @@ class ClusterPlay {
     std::vector<bool> to_run(graph.tasks.size());
     for (std::size_t i = 0; i < graph.tasks.size(); ++i)
       to_run[i] = plan.tasks[i].state == TaskState::kRun || plan.tasks[i].state == TaskState::kLikelyReuse;
-    Slurm slurm(cluster_.call());
+    Slurm slurm(submitter.cluster->call(submitter.user), 60, submitter.user);
+    SubmitLease lease(opened, graph.name, slurm, [](const std::string&) {});
     const auto rows = slurm.own_jobs();
     if (!rows) return false;
-    const std::vector<Submission> open = open_submissions(opened);
+    std::vector<Submission> open = open_submissions(opened);
+    std::erase_if(open, [&](const Submission& one) { return !is_own(one, slurm); });
     const LiveTasks live = live_tasks(opened, open, *rows);
     if (!live.blocked.empty()) slurm.cancel(live.blocked);
     Grouping grouping;
@@ -455,7 +536,8 @@ class ClusterPlay {
       const auto found = live.by_plan_key.find(graph.tasks[i].plan_key);
       if (found != live.by_plan_key.end() && to_run[i]) grouping.live[i] = found->second;
     }
-    end_abandoned(opened, open, *rows);
+    end_abandoned(opened, open, *rows, slurm);
+    check_ended(opened);
     const std::vector<JobArray> arrays = group(graph, to_run, grouping);
     if (std::all_of(arrays.begin(), arrays.end(), [](const JobArray& array) { return !array.live_job.empty(); }))
       return true;
@@ -469,30 +551,34 @@ class ClusterPlay {
     order.program = "/bin/pe-pipeline";
     order.command = options.command;
     order.max_in_queue = max_in_queue;
+    order.user = slurm.user();
+    order.cluster = slurm.cluster();
     const MadeSubmission made = make_submission(graph, arrays, order);
     write_submission(opened, graph, made);
     SendOptions sending;
+    sending.beat = [&] { lease.beat(); };
     if (max_in_queue > 0) sending.room = max_in_queue;
     return send(opened, made.submission, slurm, sending).failed.empty();
   }
 
   /// `pe-pipeline cancel` of everything: the mark first, then scancel.
-  void cancel_open() {
+  void cancel_open(Cluster& cluster) {
     if (!fs::exists(store() / "VERSION")) return;
     const Store opened(store(), {.durable = false, .create = false});
     for (const Submission& submission : open_submissions(opened)) {
+      if (submission.cluster != cluster.name) continue;
       mark_cancelled(opened, submission.run, {});
       cancelled_runs_.insert(submission.run);
       for (const SentArray& array : submission.arrays) {
-        for (const auto& job : cluster_.jobs) {
-          if (job->name == array.name() && !job->is_final()) cluster_.cancel(*job);
+        for (const auto& job : cluster.jobs) {
+          if (job->name == array.name() && !job->is_final()) cluster.cancel(*job);
         }
       }
     }
   }
 
   /// What the job's script runs; its exit code.
-  int start(Job& job) {
+  int start(Cluster& cluster, Job& job) {
     struct Listener : RunListener {
       explicit Listener(Ledger& ledger) : ledger(ledger) {}
       void on_event(const RunEvent& event, const RunState&) override {
@@ -501,7 +587,7 @@ class ClusterPlay {
       Ledger& ledger;
     };
     try {
-      Slurm slurm(cluster_.call());
+      Slurm slurm(cluster.call(job.user), 60, job.user);
       if (job.words.at(1) == "__last") {
         Store opened(job.words.at(2), {.durable = false});
         go_on(opened, job.words.at(3), slurm, job.array);
@@ -514,7 +600,7 @@ class ClusterPlay {
       order.digest = job.words.at(5);
       order.index = job.index;
       order.publish_threads = 0;  // a process of the world is one context
-      ElementRunner runner(world_, ledger_, store(), failing, cancelled_runs_.count(order.run) > 0);
+      ElementRunner runner(world_, ledger_, store(), failing, longest_s, cancelled_runs_.count(order.run) > 0);
       Listener listener(ledger_);
       const int code = run_element(order, slurm, runner, listener, [&job] { return job.told ? 1 : 0; });
       if (World::moving()->dead) throw Crashed();
@@ -534,9 +620,9 @@ class ClusterPlay {
   fs::path root_;
   World world_;
   mutable Ledger ledger_;
-  Cluster cluster_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;
+  std::vector<Submitter> submitters_;
   int runs_ = 0;
-  bool asked_before_ = false;
   std::set<std::string> cancelled_runs_;
 };
 
@@ -569,11 +655,15 @@ Seen play_schedule(std::uint64_t seed) {
   Faults faults;
   faults.change = 0.05;
   if (choices.pick(3) == 0) faults.crash = 0.002;
-  ClusterPlay play(shape, choices, faults);
+  const int users = choices.pick(2) == 0 ? 2 : 1;
+  const int clusters = users == 2 && choices.pick(2) == 0 ? 2 : 1;
+  ClusterPlay play(shape, choices, faults, users, clusters);
   play.mode = choices.pick(3) == 0 ? "lane" : "stage";
   if (choices.pick(4) == 0) play.max_in_queue = 2 + static_cast<std::int64_t>(choices.pick(3));
   if (choices.pick(4) == 0) play.failing = 0.2;
-  Trouble& trouble = play.cluster().trouble;
+  // Longer than a job waits for another user's.
+  if (users == 2 && choices.pick(3) == 0) play.longest_s = 600;
+  Trouble trouble;
   if (choices.pick(2) == 0) trouble.late = 0.2;
   if (choices.pick(2) == 0) trouble.lost = 0.1;
   if (choices.pick(3) == 0) trouble.dropped = 0.1;
@@ -584,9 +674,10 @@ Seen play_schedule(std::uint64_t seed) {
   if (choices.pick(3) == 0) trouble.cancel = 0.02;
   if (choices.pick(3) == 0) trouble.node_fails = 0.02;
   if (choices.pick(4) == 0) trouble.cancel_all = 0.02;
+  play.set_trouble(trouble);
   play.play(3);
   // In peace: whoever submits again gets everything.
-  play.cluster().trouble = {};
+  play.set_trouble({});
   play.failing = 0;
   Faults peace;
   peace.change = 0;
@@ -596,7 +687,7 @@ Seen play_schedule(std::uint64_t seed) {
   std::string all;
   for (const std::string& wrong : play.ledger().wrongs) all += "\n  " + wrong;
   BOOST_REQUIRE_MESSAGE(all.empty(), "PE_TEST_SEED=" << seed << ", tasks " << text_of(shape) << ":" << all);
-  return play.cluster().seen;
+  return play.seen();
 }
 
 }  // namespace
@@ -612,22 +703,15 @@ BOOST_AUTO_TEST_CASE(whatever_happens_nothing_is_done_twice_and_what_is_cancelle
   const std::uint64_t schedules = number_from("PE_TEST_SCHEDULES", 400);
   Seen all;
   for (std::uint64_t seed = first; seed < first + schedules; ++seed) {
-    const Seen seen = play_schedule(seed);
-    all.lost += seen.lost;
-    all.silent += seen.silent;
-    all.preempted += seen.preempted;
-    all.requeued += seen.requeued;
-    all.cancelled += seen.cancelled;
-    all.failed_nodes += seen.failed_nodes;
-    all.cancelled_runs += seen.cancelled_runs;
-    all.resumed += seen.resumed;
+    all += play_schedule(seed);
   }
   BOOST_TEST_MESSAGE(schedules << " schedules: " << all.lost << " lost answers, " << all.silent << " silences, "
                                << all.preempted << " preemptions, " << all.requeued << " requeues, " << all.cancelled
                                << " jobs and " << all.cancelled_runs << " runs cancelled, " << all.failed_nodes
-                               << " nodes failed, " << all.resumed << " jobs came back");
+                               << " nodes failed, " << all.resumed << " jobs came back, " << all.gave_way
+                               << " gave way to another user; " << all.shared << " with two users");
   for (const std::uint64_t count : {all.lost, all.silent, all.preempted, all.requeued, all.cancelled, all.failed_nodes,
-                                    all.cancelled_runs, all.resumed}) {
+                                    all.cancelled_runs, all.resumed, all.gave_way, all.shared}) {
     BOOST_TEST(count > schedules / 100);
   }
 }

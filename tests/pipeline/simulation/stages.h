@@ -112,8 +112,9 @@ enum class Endings {
 /// Stages that take time, fail, and end in any order; they die with their host.
 class SimulatedRunner : public pipeline::Runner {
  public:
-  SimulatedRunner(World& world, Ledger& ledger, const fs::path& store, Endings endings, double failing)
-      : world_(world), ledger_(ledger), store_(store), endings_(endings), failing_(failing) {}
+  SimulatedRunner(World& world, Ledger& ledger, const fs::path& store, Endings endings, double failing,
+                  std::size_t longest_s = 40)
+      : world_(world), ledger_(ledger), store_(store), endings_(endings), failing_(failing), longest_s_(longest_s) {}
   ~SimulatedRunner() override {
     for (const auto& [ticket, attempt] : running_) leave(attempt);
   }
@@ -135,7 +136,7 @@ class SimulatedRunner : public pipeline::Runner {
     ledger_.at_work.insert(key);
     ++ledger_.started[key];
     attempt.seconds =
-        world_.now() + (endings_ == Endings::kByChance ? 1.0 + static_cast<double>(world_.choices().pick(40)) : 1.0);
+        world_.now() + (endings_ == Endings::kByChance ? 1.0 + static_cast<double>(world_.choices().pick(longest_s_)) : 1.0);
     if (ledger_.begun) ledger_.begun(attempt);
     running_.emplace(launch.ticket, std::move(attempt));
   }
@@ -237,6 +238,7 @@ class SimulatedRunner : public pipeline::Runner {
   fs::path store_;
   Endings endings_;
   double failing_;
+  std::size_t longest_s_;
   std::map<std::uint64_t, FakeAttempt> running_;  // `seconds` is when it ends
   std::map<std::uint64_t, int> signals_;
 };

@@ -1,0 +1,114 @@
+#include "pipeline/cluster/too_little_memory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "support/clock.h"
+#include "support/files.h"
+#include "support/json.h"
+#include "support/parse_json.h"
+#include "support/text.h"
+
+namespace pe::pipeline {
+
+namespace fs = std::filesystem;
+using support::cat;
+
+namespace {
+
+Json read_exit(const fs::path& attempt) {
+  const fs::path path = attempt / "exit.json";
+  if (::access(path.c_str(), R_OK) != 0) return {};
+  return support::parse_json(support::read_file(path, 1 << 16));
+}
+
+/// The number behind "--mem=" and the like, in the unit that we write; 0 when it is not there.
+std::int64_t number_of(const SentArray& array, const std::string& option) {
+  for (const std::string& word : array.options) {
+    if (word.rfind(option, 0) != 0) continue;
+    std::string number = word.substr(option.size());
+    if (!number.empty() && number.back() == 'M') number.pop_back();
+    return support::parse_integer(number).value_or(0);
+  }
+  return 0;
+}
+
+/// Bytes that an element of it asked for; 0: it did not ask.
+std::int64_t memory_of(const SentArray& array) {
+  if (const std::int64_t node = number_of(array, "--mem="); node > 0) return node << 20;
+  return (number_of(array, "--mem-per-cpu=") << 20) * number_of(array, "--cpus-per-task=");
+}
+
+void note(const Store& store, const Submission& submission, const std::string& plan_key, std::int64_t had) {
+  const auto attempts = store.attempts(plan_key);
+  if (attempts.empty() || had <= 0) return;
+  const fs::path& newest = attempts.back();
+  Json exit = read_exit(newest);
+  if (exit.is_object()) {
+    const bool cut_off = exit.value("class", "") == "transient" && exit.value("signal", 0) == 9;
+    if (!cut_off || exit.value("run", "") != submission.run) return;
+  } else {
+    constexpr double kApart = 60;  // seconds between the clocks of two machines
+    struct stat status {};
+    const bool known = ::stat((newest / "task.json").c_str(), &status) == 0;
+    if (!known || static_cast<double>(status.st_mtim.tv_sec) + kApart < submission.created) return;  // of an earlier run
+    exit = {{"schema", "pe-exit/1"},
+            {"run", submission.run},
+            {"signal", 9},
+            {"ended", support::utc_text(support::unix_time())}};
+  }
+  exit["class"] = "oom";
+  exit["mem_bytes"] = had;
+  support::write_file_atomically(newest / "exit.json", exit.dump(1) + "\n", false);
+}
+
+}  // namespace
+
+std::int64_t memory_that_was_too_little(const Store& store, const std::string& plan_key) {
+  const auto attempts = store.attempts(plan_key);
+  for (auto attempt = attempts.rbegin(); attempt != attempts.rend(); ++attempt) {
+    const Json json = read_exit(*attempt);
+    if (json.is_null()) continue;
+    if (!json.is_object() || json.value("class", "") != "oom") return 0;
+    return json.value("mem_bytes", std::int64_t{0});
+  }
+  return 0;
+}
+
+void note_lost_to_memory(const Store& store, const std::vector<Submission>& open, const std::vector<JobRow>& rows,
+                         Slurm& slurm) {
+  const JobTable table(rows);
+  const std::string kState = "OUT_OF_MEMORY";
+  std::vector<std::string> asked;  // names of arrays with an element that did not end well, or of which nothing is known
+  for (const Submission& submission : open) {
+    for (const SentArray& array : submission.arrays) {
+      bool ask = false;
+      for (const auto& [index, tasks] : array.elements) {
+        const JobRow* row = table.find(array, index);
+        ask = ask || !row || (is_final(row->state) && row->state != "COMPLETED");
+      }
+      if (ask && array.live_job.empty()) asked.push_back(array.name());
+    }
+  }
+  std::map<std::pair<std::string, std::int64_t>, std::string> states;
+  if (const auto ended = slurm.ended_named(asked)) {
+    for (const EndedJob& job : *ended) states[{job.name, job.index}] = job.state;
+  }
+  for (const Submission& submission : open) {
+    for (const SentArray& array : submission.arrays) {
+      if (!array.live_job.empty()) continue;
+      for (const auto& [index, tasks] : array.elements) {
+        const JobRow* row = table.find(array, index);
+        const auto told = states.find({array.name(), index});
+        if (!(row && row->state == kState) && !(told != states.end() && told->second == kState)) continue;
+        for (const std::size_t i : tasks) note(store, submission, submission.tasks[i].plan_key, memory_of(array));
+      }
+    }
+  }
+}
+
+}  // namespace pe::pipeline
