@@ -61,6 +61,7 @@ class Overlay {
       return;
     }
     for (const auto& member : node.members) {
+      if (diagnostics_.full()) return;
       const auto dot = member.key.find('.');
       const std::string head = member.key.substr(0, dot);
       const Field* field = find_here(schema, head);

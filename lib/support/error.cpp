@@ -93,6 +93,10 @@ void throw_errno(std::string_view doing, std::string_view path, bool creating) {
 }
 
 void Diagnostics::add(std::string message, Place place, std::string hint) {
+  if (full()) {
+    ++left_out_;
+    return;
+  }
   items_.push_back({std::move(message), std::move(place), std::move(hint), {}});
 }
 
@@ -101,6 +105,7 @@ void Diagnostics::add_context(const std::string& context, std::size_t from) {
 }
 
 void Diagnostics::throw_if_any() {
+  if (full()) items_.push_back({"these are the first " + std::to_string(kMost) + " mistakes; there may be more", {}, {}, {}});
   if (!items_.empty()) throw ConfigError(std::move(items_));
 }
 

@@ -93,18 +93,24 @@ class IoError : public Error {
 /// An `IoError` whose text ends with what `errno` says.
 [[noreturn]] void throw_errno(std::string_view doing, std::string_view path, bool creating = false);
 
-/// Collects mistakes so that a file is reported whole; `throw_if_any` raises one ConfigError with all of them.
+/// Collects mistakes so that a file is reported whole; `throw_if_any` raises one ConfigError with all of them, or with
+/// the first hundred and a word that there are more.
 class Diagnostics {
  public:
+  static constexpr std::size_t kMost = 100;
+
   void add(std::string message, Place place = {}, std::string hint = {});
   bool empty() const { return items_.empty(); }
-  std::size_t size() const { return items_.size(); }
+  std::size_t size() const { return items_.size() + left_out_; }
+  /// Further mistakes are counted and not kept: a loop that finds them may end.
+  bool full() const { return items_.size() >= kMost; }
   const std::vector<Diagnostic>& items() const { return items_; }
   void add_context(const std::string& context, std::size_t from = 0);
   void throw_if_any();
 
  private:
   std::vector<Diagnostic> items_;
+  std::size_t left_out_ = 0;
 };
 
 /// Runs `body`; an Error that leaves it gains "while <doing>".

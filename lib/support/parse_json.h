@@ -1,5 +1,5 @@
 /// @file
-/// JSON text becomes values within bounds. No other place of lib/ parses JSON: a text from outside may be nested so
+/// JSON text becomes values, within bounds; no other place of lib/ parses JSON. A text from outside may be nested so
 /// deeply that every later walk over its values overflows the stack, or hold so many values that memory runs out.
 #pragma once
 
@@ -21,7 +21,7 @@ struct JsonBounds {
 inline constexpr JsonBounds kForeignJson{.depth = 64, .values = 1u << 20, .bytes = 64u << 20};
 
 /// The value of a text. `Json::is_discarded()` holds for it when the text is no JSON or is out of bounds.
-/// @param take  sees each value as it is read, as for `Json::parse`; false leaves the value out
+/// @param take  sees each value, as the callback of `Json::parse` does; false leaves the value out
 Json parse_json(std::string_view text, const JsonBounds& bounds = {}, const Json::parser_callback_t& take = nullptr);
 
 /// The value of a text. @throws Json::exception when the text is no JSON (with the byte) or is out of bounds.

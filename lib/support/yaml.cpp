@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <unordered_map>
 
 #include "support/files.h"
 #include "support/suggest.h"
@@ -104,6 +105,7 @@ class Builder : public YAML::EventHandler {
     bool flow = false;
     bool has_key = false;
     bool drop = false;     ///< the value of a repeated key
+    std::unordered_map<std::string, int> lines;   ///< of the keys so far
     std::string key;
     Mark key_mark;
   };
@@ -180,8 +182,9 @@ class Builder : public YAML::EventHandler {
                        "list several files under 'config: {file: [a.yml, b.yml]}'; later ones override earlier ones");
       return;
     }
-    if (const Node::Member* first = frame.node.find_member(node.text)) {
-      diagnostics_.add("duplicate key " + quote(node.text) + ", first at line " + std::to_string(first->key_mark.line),
+    const auto [first, fresh] = frame.lines.emplace(node.text, node.mark.line);
+    if (!fresh) {
+      diagnostics_.add("duplicate key " + quote(node.text) + ", first at line " + std::to_string(first->second),
                        node.place());
       return;
     }

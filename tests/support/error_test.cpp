@@ -18,6 +18,25 @@ BOOST_AUTO_TEST_CASE(a_mistake_shows_its_line_with_a_caret) {
              "  while reading stage 'trunk' (pipelines/smoke.yml:9:3)");
 }
 
+BOOST_AUTO_TEST_CASE(of_many_mistakes_the_first_hundred_are_told) {
+  Diagnostics some, many;
+  for (std::size_t i = 0; i < 100'000; ++i) {
+    if (i < 3) some.add("mistake");
+    many.add("mistake");
+  }
+  BOOST_TEST(!some.full());
+  BOOST_TEST(many.full());
+  BOOST_TEST(many.size() == 100'000u);
+  BOOST_TEST(many.items().size() == 100u);
+  try {
+    many.throw_if_any();
+    BOOST_FAIL("nothing was thrown");
+  } catch (const ConfigError& error) {
+    BOOST_TEST(error.diagnostics().size() == 101u);
+    BOOST_TEST(error.diagnostics().back().message == "these are the first 100 mistakes; there may be more");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(context_is_added_on_the_way_up) {
   try {
     with_context("reading 'a.h5'", [] { throw ArtifactError("it is empty"); });

@@ -1,6 +1,7 @@
 #include "support/yaml.h"
 
 #include <boost/test/unit_test.hpp>
+#include <chrono>
 #include <cmath>
 
 #include "support/temp_folder.h"
@@ -74,6 +75,15 @@ BOOST_AUTO_TEST_CASE(hostile_input_ends_in_a_message) {
     bomb += "]\n";
   }
   BOOST_TEST(contains(mistake(bomb), "500,000"));
+}
+
+BOOST_AUTO_TEST_CASE(many_keys_are_read_in_time) {
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "key_" + std::to_string(i) + ": 1\n";
+  const auto began = std::chrono::steady_clock::now();
+  BOOST_TEST(parse_yaml(text, "a.yml").members.size() == 200'000u);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  BOOST_TEST(took.count() < 30);   // a second on an idle machine; minutes before
 }
 
 BOOST_AUTO_TEST_CASE(untyped_reading_follows_yaml_1_2_core) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <system_error>
 
+#include <unordered_set>
 #include "support/files.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -70,6 +71,7 @@ class Reader {
                   const std::string& otherwise = {}) {
     for (const auto& member : map.members) {
       if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
+      if (diagnostics_.full()) return;
       std::string hint = suggestion(member.key, known);
       if (hint.empty()) hint = cat("expected one of ", support::join(known, ", "));
       if (!otherwise.empty() && hint.rfind("did you mean", 0) != 0) hint = otherwise;
@@ -450,11 +452,12 @@ std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const 
   }
   Axis axis{name, {}, mark};
   const auto add = [&](const std::string& label, const Node& value, const Mark& where) {
+  std::unordered_set<std::string> seen;
     if (!is_label(label)) {
       diagnostics.add(cat("label ", quote(label), " of axis ", quote(name),
                           " does not match [A-Za-z0-9_.+-]{1,64}"),
                       where.place(), node.is_list() ? cat("give it a label: `", name, ": {label: value}`") : "");
-    } else if (axis.find(label)) {
+    } else if (!seen.insert(label).second) {
       diagnostics.add(cat("label ", quote(label), " occurs twice in axis ", quote(name)), where.place());
     } else {
       axis.values.push_back({label, value});
