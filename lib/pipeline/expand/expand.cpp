@@ -50,6 +50,7 @@ class Expansion : public OriginSource {
   /// The task of an instance; nothing when a mistake was told, which breaks the stage, or when what it needs is excluded.
   std::optional<Task> task_of(Stage& stage, std::vector<Link>& links, Instance& instance, const Scope& scope);
   void add(Stage& stage, Instance& instance, Task task);
+  void check_leads(const SlurmPolicies& policies, support::Diagnostics& diagnostics) const;
   /// Lets go of what only served to join and compose: the graph, and this with it, stays for as long as a run.
   void finish();
   std::optional<std::vector<Binding>> bindings_of(const Task& task) const;
@@ -77,7 +78,8 @@ Graph Expansion::go() {
   }
   const PipelineFile& file = source_.file;
   support::Diagnostics of_slurm;  // only `submit` goes by it, but everybody says what is wrong with it
-  slurm_policies(file, of_slurm);
+  const SlurmPolicies policies = slurm_policies(file, of_slurm);
+  if (of_slurm.empty()) check_leads(policies, of_slurm);
   mistakes_.report(of_slurm);
   mistakes_.throw_if_any();
   graph_.name = file.name;
@@ -96,6 +98,24 @@ Graph Expansion::go() {
   graph_.environment = file.environment;
   finish();
   return std::move(graph_);
+}
+
+/// Slurm sends its signal before a job ends, not before it begins. The default lead is cut to half of the time.
+void Expansion::check_leads(const SlurmPolicies& policies, support::Diagnostics& diagnostics) const {
+  for (const StageNode& stage : source_.file.stages) {
+    const support::Node* lead = signal_lead_of(source_.file, stage.label);
+    const Stage* expanded = lead ? stages_.find(stage.label) : nullptr;
+    if (!expanded) continue;
+    const SlurmPolicy& policy = policies.at(stage.label);
+    for (const std::size_t i : expanded->tasks) {
+      const double own_s = graph_.tasks[i].resources.time_s, time_s = own_s > 0 ? own_s : policy.time_s;
+      if (time_s <= 0 || policy.signal_lead_s < time_s) continue;
+      diagnostics.add(cat("'signal_lead' is ", support::short_duration(policy.signal_lead_s), ", but ",
+                          graph_.tasks[i].id, " has ", support::short_duration(time_s)),
+                      lead->place(), "Slurm sends its signal that long before the end");
+      break;
+    }
+  }
 }
 
 void Expansion::finish() {

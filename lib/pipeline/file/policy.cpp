@@ -30,7 +30,7 @@ void read_resources(const Node& map, Resources& resources, Diagnostics& diagnost
         resources.gpus = *value;
       }
     } else if (member.key == "time") {
-      if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "30m or 6h")) resources.time_s = *value;
+      if (auto value = time_limit(member, diagnostics)) resources.time_s = *value;
     } else if (member.key == "pools") {
       resources.pools = words_of(member, diagnostics);
     } else if (member.key == "pack") {

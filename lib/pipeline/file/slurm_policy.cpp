@@ -125,11 +125,11 @@ void read_slurm(const Node& map, bool of_stage, SlurmPolicy& policy, Diagnostics
     } else if (key == "nodes") {
       if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "2")) policy.nodes = *value;
     } else if (key == "at_once") {
-      if (auto value = integer(member, Suffixes::kNone, 0, diagnostics, "16")) policy.at_once = *value;
+      if (auto value = integer(member, Suffixes::kNone, 1, diagnostics, "16; leave it out for any number")) policy.at_once = *value;
     } else if (key == "signal_lead") {
       if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "5m")) policy.signal_lead_s = *value;
     } else if (key == "time") {
-      if (auto value = real(member, Suffixes::kSeconds, 0, diagnostics, "6h")) policy.time_s = *value;
+      if (auto value = time_limit(member, diagnostics)) policy.time_s = *value;
     } else if (key == "setup") {
       policy.setup = words_of(member, diagnostics);
     } else if (key == "options") {
@@ -165,10 +165,38 @@ void set_slurm(PipelineFile& file, const std::string& key, Node value) {
   block.members.push_back({key, mark, std::move(value)});
 }
 
+namespace {
+
+/// A map of partitions goes by the names of the file's resources.
+void check_partitions(const PipelineFile& file, const Node& slurm, Diagnostics& diagnostics) {
+  const Node* partitions = slurm.is_map() ? slurm.find("partition") : nullptr;
+  if (!partitions || !partitions->is_map()) return;
+  std::vector<std::string> known{"default"};
+  for (const auto& resources : file.resources.members) known.push_back(resources.key);
+  for (const auto& one : partitions->members) {
+    if (std::find(known.begin(), known.end(), one.key) != known.end()) continue;
+    diagnostics.add(cat("no resources ", quote(one.key), ", which 'partition' of 'slurm' names"), one.key_mark.place(),
+                    support::suggestion(one.key, known));
+  }
+}
+
+}  // namespace
+
+const Node* signal_lead_of(const PipelineFile& file, const std::string& stage) {
+  const StageNode* node = file.find_stage(stage);
+  for (const Node* block : {node ? &node->slurm : nullptr, &file.slurm}) {
+    const Node* lead = block && block->is_map() ? block->find("signal_lead") : nullptr;
+    if (lead) return lead;
+  }
+  return nullptr;
+}
+
 SlurmPolicies slurm_policies(const PipelineFile& file, Diagnostics& diagnostics) {
   SlurmPolicies policies;
   SlurmPolicy of_file;
   if (!file.slurm.is_null()) read_slurm(file.slurm, /*of_stage=*/false, of_file, diagnostics);
+  check_partitions(file, file.slurm, diagnostics);
+  for (const StageNode& stage : file.stages) check_partitions(file, stage.slurm, diagnostics);
   for (const StageNode& stage : file.stages) {
     SlurmPolicy& policy = policies[stage.label] = of_file;
     if (!stage.slurm.is_null()) read_slurm(stage.slurm, /*of_stage=*/true, policy, diagnostics);

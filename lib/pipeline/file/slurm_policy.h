@@ -45,6 +45,9 @@ void set_slurm(PipelineFile& file, const std::string& key, support::Node value);
 /// What the file says of each of its stages.
 SlurmPolicies slurm_policies(const PipelineFile& file, support::Diagnostics& diagnostics);
 
+/// The `signal_lead` that a stage goes by; null when neither its block nor the file's names one.
+const support::Node* signal_lead_of(const PipelineFile& file, const std::string& stage);
+
 /// All of it, so that equal texts are equal policies.
 Json to_json(const SlurmPolicy& policy);
 

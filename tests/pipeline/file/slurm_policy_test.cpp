@@ -1,4 +1,5 @@
 // The blocks `slurm` of a file and of its stages.
+#include "pipeline/file/policy.h"
 #include "pipeline/file/slurm_policy.h"
 
 #include <boost/test/unit_test.hpp>
@@ -44,7 +45,7 @@ BOOST_AUTO_TEST_SUITE(slurm_policy)
 
 BOOST_AUTO_TEST_CASE(a_stage_lays_its_block_over_the_files) {
   const auto found = policies(file_of(
-      "slurm: {partition: {net: transfer, default: gpu}, account: a, signal_lead: 5m, max_in_queue: 2000, mode: lane, setup: [module load cuda]}\n",
+      "resources: {net: {cpus: 1}}\nslurm: {partition: {net: transfer, default: gpu}, account: a, signal_lead: 5m, max_in_queue: 2000, mode: lane, setup: [module load cuda]}\n",
       "    slurm: {partition: debug, account: b, where: here, memory: none, environment: clear, nodes: 2}\n"));
   const SlurmPolicy& one = found.at("one");
   BOOST_TEST(one.partition("net") == "transfer");
@@ -82,7 +83,12 @@ BOOST_AUTO_TEST_CASE(mistakes_are_told_with_their_places) {
   check_has(mistakes(file_of("slurm: {mode: lanes}\n")), "did you mean 'lane'?");
   check_has(mistakes(file_of("slurm: {memory: [a]}\n")), "'memory' of 'slurm' cannot be a list");
   check_has(mistakes(file_of("slurm: {options: [exclude=node7]}\n")), "one option of sbatch, found 'exclude=node7'");
-  check_has(mistakes(file_of("slurm: {at_once: -1}\n")), "'at_once' must be an integer from 0");
+  check_has(mistakes(file_of("slurm: {at_once: -1}\n")), "'at_once' must be an integer from 1");
+  check_has(mistakes(file_of("slurm: {at_once: 0}\n")), "'at_once' must be an integer from 1, found '0'");
+  check_has(mistakes(file_of("slurm: {time: 0m}\n")), "'time' leaves no time, found '0m'");
+  const std::string map = "resources: {big: {cpus: 8}}\nslurm: {partition: {bog: gpu, default: cpu}}\n";
+  check_has(mistakes(file_of(map)), "a.yml:4:21: no resources 'bog', which 'partition' of 'slurm' names");
+  check_has(mistakes(file_of(map)), "did you mean 'big'?");
   check_has(mistakes(file_of("slurm: {account: \"a\\nb\"}\n")), "expected a text for 'account'");
   check_has(mistakes(file_of("", "    slurm: {mode: lane}\n")), "'mode' belongs to the file's block 'slurm', not to a stage's");
 }
@@ -99,6 +105,29 @@ BOOST_AUTO_TEST_CASE(options_by_which_jobs_would_be_lost_are_refused_with_the_wa
   for (const char* option : {"--exclude=node7", "--hold", "--nice=1", "--mail-type=END", "--wait-all-nodes=1",
                              "--comment=ours", "--export=ALL,A=1", "--gres-flags=enforce-binding", "--nodelist=n1"})
     BOOST_TEST(refused(option) == "", option);
+}
+
+BOOST_AUTO_TEST_CASE(times_and_sizes_need_a_unit) {
+  const auto refusal = [](const std::string& text) {
+    support::Diagnostics diagnostics;
+    Resources resources;
+    read_resources(support::parse_yaml(text, "a.yml"), resources, diagnostics);
+    return diagnostics.empty() ? std::string() : diagnostics.items().front().render();
+  };
+  check_has(refusal("{time: 90}"), "a.yml:1:8: 'time' must be a time with a unit, found '90'");
+  check_has(refusal("{time: 90}"), "a time needs a unit: 90s, 90m or 90h");
+  check_has(refusal("{time: 1.5 hours}"), "did you mean 1.5h?");
+  check_has(refusal("{time: 2 min}"), "did you mean 2m?");
+  check_has(refusal("{mem: 4096}"), "'mem' must be a size with a unit, found '4096'");
+  check_has(refusal("{mem: 4096}"), "a size needs a unit: 4096M or 4096G");
+  check_has(refusal("{mem: 4GB}"), "did you mean 4G?");
+  check_has(refusal("{mem: 512MiB}"), "did you mean 512M?");
+  check_has(refusal("{mem: 4g}"), "did you mean 4G?");
+  check_has(refusal("{mem: 4X}"), "'mem' must be an integer from 1");
+  check_has(refusal("{time: 12:00:00}"), "'time' must be a time from 0, found '12:00:00'");
+  check_has(refusal("{time: 0}"), "'time' leaves no time");
+  for (const char* good : {"{time: 90s}", "{time: 1.5h}", "{mem: 4G}", "{mem: 512M}", "{time: 2d, mem: 1T}"})
+    BOOST_TEST(refusal(good) == "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
