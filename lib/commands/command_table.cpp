@@ -184,7 +184,7 @@ const cli::CommandTable& command_table() {
          "Show a run, active or finished",
          "Reads the journal of a run, which may belong to another process. With FILE, that pipeline's store is used; "
          "without "
-         "it, --store, $PE_STORE or ./store.",
+         "it, --store, $PE_STORE, or the store/ of this folder or the nearest above it.",
          {store_flag(), text("--run", "RUN", "Which run; default: the newest", &CommandLine::run),
           toggle("--failed", "Only what failed or is blocked", &CommandLine::failed),
           toggle("--stale", "Instead, list leases held by processes of this host that have ended, in all runs",

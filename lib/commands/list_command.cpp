@@ -134,7 +134,7 @@ int list_command(const cli::CommandLine& given) {
     return list_encodings(line);
   }
   if (kind == "stages" && line.words.empty()) return list_programs(line);
-  if (kind == "artifacts" && line.words.empty()) return list_records(line, store_path(line, fs::current_path()));
+  if (kind == "artifacts" && line.words.empty()) return list_records(line, store_path(line, pipeline::find_root_of_store(fs::current_path())));
 
   const std::string file = pipeline_file_of(line);
   const fs::path store_folder = store_path(line, pipeline::find_root(file));

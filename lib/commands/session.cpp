@@ -76,12 +76,16 @@ std::vector<std::string> selectors_of(const cli::CommandLine& line) {
 fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
   if (!line.store.empty()) return fs::absolute(line.store);
   const char* named = std::getenv("PE_STORE");
-  if (named && *named) return fs::absolute(named);
+  if (named && *named && !fs::path(named).is_absolute()) {
+    throw ConfigError(cat("PE_STORE must be an absolute path, found ", quote(named)), {},
+                      cat("a relative path is another store in each folder; here it would be ", fs::absolute(named).string()));
+  }
+  if (named && *named) return named;
   return root / "store";
 }
 
 fs::path store_path_for(cli::CommandLine& line) {
-  fs::path root = fs::current_path();
+  fs::path root = pipeline::find_root_of_store(fs::current_path());
   if (!line.words.empty() && names_pipeline_file(line.words.front())) {
     if (!fs::exists(line.words.front()))
       throw ConfigError("there is no such pipeline file", {line.words.front(), 0, 0, "", 1});

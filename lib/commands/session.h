@@ -25,7 +25,7 @@ std::string pipeline_file_of(const cli::CommandLine& line);
 /// The words after it.
 std::vector<std::string> selectors_of(const cli::CommandLine& line);
 
-/// --store, else $PE_STORE, else store/ at `root`.
+/// --store, else $PE_STORE, else store/ at `root`. @throws ConfigError when PE_STORE is relative
 fs::path store_path(const cli::CommandLine& line, const fs::path& root);
 
 /// For commands that may do without a pipeline file: takes the first word off when it names one.

@@ -10,6 +10,7 @@
 #include "commands/commands.h"
 #include "commands/encodings_command.h"
 #include "commands/session.h"
+#include "pipeline/file/pipeline_file.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/store/record.h"
 #include "pipeline/store/store.h"
@@ -114,7 +115,7 @@ int show_file(const cli::CommandLine& line, const fs::path& path) {
   std::vector<Record> records;
   const Record* record = nullptr;
   if (line.tree || line.preimage) {
-    const Store store = open_for_reading(store_path(line, fs::current_path()));
+    const Store store = open_for_reading(store_path(line, pipeline::find_root_of_store(fs::current_path())));
     records = all_records(store);
     record = record_of(records, recipe, digest);
     if (!record)
@@ -218,7 +219,7 @@ int show_command(const cli::CommandLine& given) {
   if (line.words.size() != 1) throw ConfigError("expected one key, path or id", {"pe-pipeline show", 0, 0, "", 1});
   const std::string word = line.words.front();
   if (fs::exists(word)) return show_file(line, artifact_of(word));
-  if (store_folder.empty()) store_folder = store_path(line, fs::current_path());
+  if (store_folder.empty()) store_folder = store_path(line, pipeline::find_root_of_store(fs::current_path()));
   const Store store = open_for_reading(store_folder);
   print_warnings(store);
 

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <array>
+#include <cstdlib>
 #include <set>
 #include <system_error>
-
 #include <unordered_set>
+
 #include "support/files.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -70,8 +71,8 @@ class Reader {
   void check_keys(const Node& map, const std::string& what, const std::vector<std::string>& known,
                   const std::string& otherwise = {}) {
     for (const auto& member : map.members) {
-      if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
       if (diagnostics_.full()) return;
+      if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
       std::string hint = suggestion(member.key, known);
       if (hint.empty()) hint = cat("expected one of ", support::join(known, ", "));
       if (!otherwise.empty() && hint.rfind("did you mean", 0) != 0) hint = otherwise;
@@ -451,8 +452,8 @@ std::optional<Axis> parse_axis(const std::string& name, const Mark& mark, const 
     diagnostics.add(cat("an axis cannot be called ", quote(name)), mark.place(), "the word says where an artifact is from");
   }
   Axis axis{name, {}, mark};
-  const auto add = [&](const std::string& label, const Node& value, const Mark& where) {
   std::unordered_set<std::string> seen;
+  const auto add = [&](const std::string& label, const Node& value, const Mark& where) {
     if (!is_label(label)) {
       diagnostics.add(cat("label ", quote(label), " of axis ", quote(name),
                           " does not match [A-Za-z0-9_.+-]{1,64}"),
@@ -549,13 +550,49 @@ PipelineFile parse_pipeline_file(std::string_view text, const std::string& name,
   return file;
 }
 
+namespace {
+
+bool is_home(const fs::path& folder) {
+  const char* home = std::getenv("HOME");
+  std::error_code error;
+  return home && *home && fs::equivalent(folder, home, error);
+}
+
+bool holds_version_control(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {".git", ".hg", ".jj", ".svn"}) {
+    if (fs::exists(folder / name, error)) return true;
+  }
+  return false;
+}
+
+/// The nearest folder from `own` upwards that is a project's root by `is_root`, else `own`. A home is no project, and
+/// no project reaches beyond its version control.
+template <typename IsRoot>
+fs::path project_of(const fs::path& own, const IsRoot& is_root) {
+  for (fs::path folder = own;; folder = folder.parent_path()) {
+    const bool last = folder == folder.parent_path() || is_home(folder);
+    if (last && folder != own) return own;
+    if (is_root(folder)) return folder;
+    if (last || holds_version_control(folder)) return own;
+  }
+}
+
+}  // namespace
+
 fs::path find_root(const fs::path& pipeline_file) {
   const fs::path own = fs::absolute(pipeline_file).lexically_normal().parent_path();
-  std::error_code error;
-  for (fs::path folder = own;; folder = folder.parent_path()) {
-    if (fs::is_directory(folder / "configs", error)) return folder;
-    if (folder == folder.parent_path()) return own;
-  }
+  return project_of(own, [](const fs::path& folder) {
+    std::error_code error;
+    return fs::is_directory(folder / "configs", error);
+  });
+}
+
+fs::path find_root_of_store(const fs::path& folder) {
+  return project_of(fs::absolute(folder).lexically_normal(), [](const fs::path& candidate) {
+    std::error_code error;
+    return fs::is_regular_file(candidate / "store/VERSION", error);
+  });
 }
 
 PipelineFile read_pipeline_file(const fs::path& path) {

@@ -105,10 +105,14 @@ struct PipelineFile {
 /// Checks and reads. @throws ConfigError with every mistake that can be told apart.
 PipelineFile parse_pipeline_file(std::string_view text, const std::string& name, const std::filesystem::path& root);
 
-/// Reads a file; the root is the nearest folder at or above it that holds `configs/`, else its own folder.
 PipelineFile read_pipeline_file(const std::filesystem::path& path);
 
+/// The nearest folder at or above the file that holds `configs/`, else its own folder. The search ends below the home and
+/// at a folder with version control.
 std::filesystem::path find_root(const std::filesystem::path& pipeline_file);
+
+/// The nearest folder at or above `folder` whose `store/` is a store, within the same bounds; else `folder`.
+std::filesystem::path find_root_of_store(const std::filesystem::path& folder);
 
 /// An axis from its YAML form (a list of scalars, or a map label → value).
 std::optional<Axis> parse_axis(const std::string& name, const support::Mark& mark, const support::Node& node,

@@ -2,6 +2,9 @@
 #include "pipeline/file/pipeline_file.h"
 
 #include <boost/test/unit_test.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <optional>
 
 #include "pipeline/grid_fixture.h"
 #include "support/error.h"
@@ -155,6 +158,72 @@ BOOST_AUTO_TEST_CASE(the_root_is_the_nearest_folder_with_configs) {
   BOOST_TEST(find_root(folder.path("pipelines/deep/er/a.yml")) == folder.root());
   const test::TempFolder other;
   BOOST_TEST(find_root(other / "b.yml") == other.path());
+}
+
+namespace {
+
+/// The variable has this value until the end.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* before = ::getenv(name)) before_ = before;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (before_) ::setenv(name_, before_->c_str(), 1);
+    else ::unsetenv(name_);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_home_is_no_root_and_no_project_reaches_beyond_its_version_control) {
+  const test::TempFolder home;
+  const Variable variable("HOME", home.path().string());
+  for (const char* folder : {"configs", "work/deep", "repository/.git", "repository/grids", "project/configs", "project/.git", "project/grids"})
+    std::filesystem::create_directories(home / folder);
+  BOOST_TEST(find_root(home / "work/deep/a.yml") == home / "work/deep");
+  BOOST_TEST(find_root(home / "repository/grids/a.yml") == home / "repository/grids");
+  BOOST_TEST(find_root(home / "project/grids/a.yml") == home / "project");
+  BOOST_TEST(find_root(home / "a.yml") == home.path());   // who works in the home itself means it
+}
+
+BOOST_AUTO_TEST_CASE(a_store_is_found_from_a_folder_of_its_project) {
+  const test::TempFolder home;
+  const Variable variable("HOME", home.path().string());
+  for (const char* folder : {"store", "project/store", "project/pipelines/old", "elsewhere"})
+    std::filesystem::create_directories(home / folder);
+  support::write_file_atomically(home / "store/VERSION", "1\n", false);
+  support::write_file_atomically(home / "project/store/VERSION", "1\n", false);
+  BOOST_TEST(find_root_of_store(home / "project/pipelines/old") == home / "project");
+  BOOST_TEST(find_root_of_store(home / "project") == home / "project");
+  BOOST_TEST(find_root_of_store(home / "elsewhere") == home / "elsewhere");
+}
+
+// Reading was quadratic in the keys of a map and the labels of an axis, and each mistake was told.
+BOOST_AUTO_TEST_CASE(a_hundred_thousand_labels_and_unknown_keys_are_read_in_time_and_told_within_bounds) {
+  const auto began = std::chrono::steady_clock::now();
+  std::string labels, unknown;
+  for (int i = 0; i < 100'000; ++i) {
+    labels += support::cat(i ? ", " : "", "l", i);
+    unknown += support::cat("unknown_", i, ": 1\n");
+  }
+  const std::string begin = "schema: pe-pipeline/1\nname: a\naxes: {a: [";
+  const PipelineFile file = parse_pipeline_file(begin + labels + "]}\nstages: {one: {run: pe-toy}}\n", "a.yml", "/");
+  BOOST_TEST(file.axes.at(0).values.size() == 100'000u);
+  try {
+    parse_pipeline_file("schema: pe-pipeline/1\nname: a\nstages: {one: {run: pe-toy}}\n" + unknown, "a.yml", "/");
+    BOOST_TEST(false);
+  } catch (const support::ConfigError& error) {
+    BOOST_TEST(error.diagnostics().size() == 101u);
+    BOOST_TEST(error.diagnostics().back().message == "these are the first 100 mistakes; there may be more");
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  BOOST_TEST(took.count() < 60);   // a second or two on an idle machine; minutes before
 }
 
 BOOST_AUTO_TEST_CASE(a_missing_file_names_the_nearest) {
