@@ -27,6 +27,17 @@ fs::path glob_root(const std::string& pattern) {
   return root;
 }
 
+/// Reading a pipe waits for ever, and a device has no end: neither is content that a key can name.
+[[noreturn]] void refuse(const fs::path& path, fs::file_type type) {
+  const char* kind = type == fs::file_type::fifo        ? "a pipe"
+                     : type == fs::file_type::socket    ? "a socket"
+                     : type == fs::file_type::block     ? "a device"
+                     : type == fs::file_type::character ? "a device"
+                                                        : "nothing that can be looked at";
+  throw ConfigError(cat("input ", quote(path.string()), " is ", kind, ", expected a file or a folder"), {},
+                    "only files and folders of files can be inputs");
+}
+
 void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pair<dev_t, ino_t>>& above, ListedFiles& listed) {
   struct stat status {};
   if (::stat(folder.c_str(), &status) != 0) return;
@@ -35,10 +46,13 @@ void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pai
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (it->path().filename().native().starts_with('.')) continue;
     std::error_code ignored;
-    if (it->is_directory(ignored)) {
+    const fs::file_type type = it->status(ignored).type();
+    if (type == fs::file_type::directory) {
       list_folder(it->path(), base, above, listed);
-    } else if (it->is_regular_file(ignored)) {
+    } else if (type == fs::file_type::regular) {
       listed.files.emplace_back(it->path().lexically_relative(base).string(), it->path());
+    } else if (type != fs::file_type::not_found) {   // a link that leads nowhere is no file
+      refuse(it->path(), type);
     }
   }
   if (error) throw IoError(cat("cannot read folder ", quote(folder.string()), ": ", error.message()));
@@ -48,9 +62,12 @@ void list_folder(const fs::path& folder, const fs::path& base, std::set<std::pai
 /// A file, or what a folder holds. Without a base, names are relative to the folder itself.
 void list_path(const fs::path& path, const fs::path& base, ListedFiles& listed) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) {
+  const fs::file_type type = fs::status(path, ignored).type();
+  if (type == fs::file_type::directory) {
     std::set<std::pair<dev_t, ino_t>> above;
     list_folder(path, base.empty() ? path : base, above, listed);
+  } else if (type != fs::file_type::regular) {
+    refuse(path, type);
   } else {
     listed.files.emplace_back(base.empty() ? path.filename().string() : path.lexically_relative(base).string(), path);
   }

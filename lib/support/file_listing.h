@@ -18,7 +18,7 @@ struct ListedFiles {
 
 /// A name that exists is that name, even if it holds '*' or '['. Folders are entered, linked ones too, each once on a way
 /// down; names in them that begin with '.' are left out (caches, version control, unfinished downloads).
-/// @throws IoError when a folder cannot be read.
+/// @throws IoError when a folder cannot be read, ConfigError when a pipe, a socket or a device is named or found.
 ListedFiles list_files(const std::vector<std::string>& paths);
 
 }  // namespace pe::support

@@ -61,6 +61,11 @@ ListedGroups list_groups(const std::vector<std::string>& paths) {
     listed.groups.push_back(std::move(files.files));
     if (listed.missing.empty()) listed.missing = std::move(files.missing);
   }
+  for_each_file(listed, [](const fs::path& path) {
+    if (support::find_invalid_utf8(path.native()) == std::string_view::npos) return;
+    throw support::ConfigError(cat("the name of input file ", support::quote(path.string()), " is not UTF-8"), {},
+                               "keys and records are text: give the file another name");
+  });
   return listed;
 }
 
@@ -103,6 +108,12 @@ void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& list
   memo.save();
 }
 
+std::vector<std::string> paths_of(const ExternalContent& content) {
+  std::vector<std::string> paths;
+  for (const support::FileRead& read : content.reads) paths.push_back(read.path);
+  return paths;
+}
+
 Json keyed_files(const std::vector<ExternalContent::Files>& groups) {
   Json lists = Json::array();
   for (const ExternalContent::Files& group : groups) {
@@ -133,7 +144,7 @@ std::string changed_external(const Task& task) {
   for (const ExternalInput& external : task.externals) {
     try {
       if (const std::string path = first_difference(external); !path.empty()) return path;
-    } catch (const support::IoError&) {   // it was read before, and cannot be now
+    } catch (const support::Error&) {   // it was read before, and cannot be now
       return external.paths.front();
     }
   }

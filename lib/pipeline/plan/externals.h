@@ -35,6 +35,9 @@ using HashingListener = std::function<void(const HashingProgress&)>;
 /// Fills ExternalInput::content of every task.
 void hash_externals(Graph& graph, ContentMemo& memo, const HashingListener& listener = {});
 
+/// The files of all paths, in the order of the paths; the files of a folder or a glob are sorted by name.
+std::vector<std::string> paths_of(const ExternalContent& content);
+
 /// What a key holds of them: [[name, sha256], …] of one path; of several a list of such, in the order given.
 Json keyed_files(const std::vector<ExternalContent::Files>& groups);
 

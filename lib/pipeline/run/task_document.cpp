@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "pipeline/plan/externals.h"
 #include "pipeline/run/attempts.h"
 #include "pipeline/run/task_file_writer.h"
 #include "pipeline/store/attempt.h"
@@ -29,6 +30,7 @@ void Attempts::write_task_file(ActiveAttempt& attempt, const std::vector<fs::pat
   file.bind_to_program(task.hash_build);
   if (!task.checkpoint->empty()) file.checkpoint(*task.checkpoint);
   name_inputs(attempt, file);
+  for (const ExternalInput& external : task.externals) file.name_files(external.field, paths_of(*external.content));
   if (!task.is_trajectory()) file.name_outputs();
   for (const std::size_t k : attempt.snapshots) file.add_snapshot(task.snapshots[k].label, task.snapshots[k].step);
   name_earlier(attempt, file);

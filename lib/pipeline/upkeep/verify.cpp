@@ -208,30 +208,39 @@ std::shared_ptr<const StageDescription> stage_of(StageCatalog& catalog, const Re
   return stage;
 }
 
-/// Files that the config names must still be what the key says.
-void check_files(const Record& record) {
+std::vector<std::string> paths_named(const Record& record, const std::string& field) {
+  const Json* value = &record.config;
+  for (const std::string& part : support::split(field, '.')) {
+    if (!value->is_object() || !value->contains(part)) throw Cannot{cat("its config has no ", quote(field))};
+    value = &(*value)[part];
+  }
+  std::vector<std::string> paths;
+  if (value->is_string()) paths.push_back(*value);
+  if (value->is_array()) {
+    for (const Json& each : *value) {
+      if (each.is_string()) paths.push_back(each);
+    }
+  }
+  return paths;
+}
+
+/// Files that the config names must have the contents that the key names. They are listed in the task file.
+void add_files(const Record& record, TaskFileWriter& file) {
   if (!record.preimage.is_object() || !record.preimage.contains("externals")) return;
   for (const auto& [field, files] : record.preimage["externals"].items()) {
-    const Json* value = &record.config;
-    for (const std::string& part : support::split(field, '.')) {
-      if (!value->is_object() || !value->contains(part)) throw Cannot{cat("its config has no ", quote(field))};
-      value = &(*value)[part];
-    }
-    std::vector<std::string> paths;
-    if (value->is_string()) paths.push_back(*value);
-    if (value->is_array()) {
-      for (const Json& each : *value) {
-        if (each.is_string()) paths.push_back(each);
-      }
-    }
-    const ListedGroups listed = list_groups(paths);
+    const ListedGroups listed = list_groups(paths_named(record, field));
     if (!listed.missing.empty()) throw Cannot{cat("its input file ", quote(listed.missing), " is gone")};
     std::vector<ExternalContent::Files> now;
+    std::vector<std::string> told;
     for (const ListedGroups::Files& group : listed.groups) {
       now.emplace_back();
-      for (const auto& [name, path] : group) now.back().emplace_back(name, support::sha256_file(path));
+      for (const auto& [name, path] : group) {
+        now.back().emplace_back(name, support::sha256_file(path));
+        told.push_back(path.string());
+      }
     }
     if (keyed_files(now) != files) throw Cannot{cat("the files that ", quote(field), " names have changed since")};
+    file.name_files(field, told);
   }
 }
 
@@ -296,6 +305,7 @@ void write_task_file(const Store& store, const Inventory& inventory, const Stage
   TaskFileWriter file(stage, record.key.key, record.config, cpus_of(record), folder);
   file.bind_to_program(false);
   add_inputs(store, inventory, record, file);
+  add_files(record, file);
   if (!record.key.is_snapshot()) file.name_outputs();
   for (const Record& each : records) {
     if (each.key.is_snapshot()) file.add_snapshot(snapshot_label(each), each.key.step);
@@ -366,7 +376,6 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
       throw Cannot{"it never ran: what it was made from had diverged"};
     }
     const auto stage = stage_of(catalog, record);
-    check_files(record);
     // As an attempt's folder is called, since a stage may look at the name.
     support::ScratchFolder scratch(store.root() / "work" / cat("verify-", ::getpid(), "-", ++count));
     const fs::path folder = scratch.path() / "a01";

@@ -1,6 +1,9 @@
 // Files that configs name: what paths match, what was in them, and whether that still holds.
 #include "pipeline/plan/externals.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 
@@ -51,6 +54,31 @@ BOOST_AUTO_TEST_CASE(folders_files_and_globs_are_listed_by_name) {
   BOOST_TEST(list_groups({base + "/none*"}).missing == base + "/none*");
   fs::create_directory_symlink(folder.path("data"), folder.path("data/fineweb-edu/round"));
   BOOST_TEST(names({base}) == "fineweb-edu/a.txt fineweb-edu/deeper/b.txt fineweb-edu/z [1].txt ");
+}
+
+// Opening a pipe waits for a writer, for ever.
+BOOST_AUTO_TEST_CASE(what_is_no_regular_file_is_refused_at_once) {
+  const GridFolder folder;
+  const std::string pipe = folder.path("data/pipe").string();
+  BOOST_REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const auto refusal = [](const std::string& path) {
+    try {
+      list_groups({path});
+    } catch (const support::ConfigError& error) {
+      return error.diagnostics().front().message;
+    }
+    return std::string();
+  };
+  const std::string expected = "input '" + pipe + "' is a pipe, expected a file or a folder";
+  BOOST_TEST(refusal(pipe) == expected);
+  BOOST_TEST(refusal(folder.path("data").string()) == expected);   // a stage that reads the folder would wait, too
+  BOOST_TEST(refusal(folder.path("data/p*").string()) == expected);
+  BOOST_TEST(refusal("/dev/null") == "input '/dev/null' is a device, expected a file or a folder");
+  BOOST_REQUIRE(::unlink(pipe.c_str()) == 0);
+  fs::create_symlink("nowhere", folder.path("data/lost"));
+  BOOST_TEST(refusal(folder.path("data").string()) == "");   // a link that leads nowhere is no file
+  support::write_file_atomically(folder.path("data/caf\xe9.txt"), "", false);
+  BOOST_TEST(refusal(folder.path("data").string()).find("is not UTF-8") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(each_path_is_a_group_in_the_order_given) {
