@@ -13,7 +13,7 @@
 namespace pe::artifact {
 
 struct MissingInput {
-  std::string producer;                        ///< id of the task that should have made it; for people
+  std::string producer;                        ///< id of the task that should have made it; empty without labels
   std::map<std::string, std::string> labels;   ///< as those of an input that is there
   std::string reason;                          ///< "failed: exit code 70"
 };

@@ -31,7 +31,7 @@ struct Input {
   std::filesystem::path path;
   Kind kind;
   std::string digest;                          ///< content digest; empty when a person named the path
-  std::map<std::string, std::string> labels;   ///< axis → label, and "stage" → stage label
+  std::map<std::string, std::string> labels;   ///< axis → label, and "stage" → stage label; of stages that read labels
 };
 
 struct Snapshot {

@@ -98,7 +98,7 @@ Against against_graph(const Graph& before, const Graph& now, const std::vector<s
     const auto found = by_id.find(now.tasks[i].id);
     if (found == by_id.end()) continue;
     against[i] = pipeline::make_past_task({}, found->second->stage->name, found->second->id, "",
-                                          pipeline::task_preimage(*found->second, {}));
+                                          pipeline::task_preimage(before, *found->second, {}));
   }
   return against;
 }

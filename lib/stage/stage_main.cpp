@@ -68,6 +68,7 @@ Json describe(const StageInfo& info, const support::Schema& schema) {
               {"fields", support::schema_to_json(schema)},
               {"resumes", info.resumes},
               {"takes_labels", info.takes_labels},
+              {"reads_labels", info.reads_labels},
               {"trajectory", nullptr},
               {"costs", info.costs}};
   for (const InputRole& role : info.inputs) {

@@ -76,8 +76,11 @@ struct StageInfo {
   /// Explains exceptions of the libraries that the stage uses (support/explain.h); nothing: the exception is a mistake of
   /// ours. `config` is null before the order was read. Null in stages that do not use LibTorch.
   std::function<std::optional<support::Error>(const std::exception& error, const Json& config)> explain;
-  /// A gathered role's labels and the pipeline's title are written into this config key, for stages that print them.
+  /// The labels of the inputs and the pipeline's title are written into the config keys `labels` and `title`, for stages
+  /// that print them. Such a stage finds Input::labels filled, too.
   bool takes_labels = false;
+  /// Input::labels is filled, and in the stage's keys: its results are made again where a label or a stage is renamed.
+  bool reads_labels = false;
 };
 
 int run_stage(int argc, char** argv, const StageInfo& info, const support::Schema& schema,

@@ -144,7 +144,7 @@ void fill(const Graph& graph, Store& store) {
       inputs.push_back({edge.role, content(edge.producer, step, edge.output), step});
     }
     Record record;
-    record.preimage = task_preimage(task, inputs);
+    record.preimage = task_preimage(graph, task, inputs);
     keys[i] = task_key_of(record.preimage);
     record.plan_key = task.plan_key;
     record.stage = task.stage->name;
@@ -248,7 +248,7 @@ int main(int argc, char** argv) {
   write_stage(stages, "bench-evaluate", {role("data", "token-shards"), role("model", "checkpoint")},
               Json::array({role("scores", "eval-table")}));
   write_stage(stages, "bench-report", Json::array({role("scores", "eval-table", true)}), Json::array({role("page", "metrics")}),
-              {{"takes_labels", true}});
+              {{"takes_labels", true}, {"reads_labels", false}});
   const fs::path file = folder / "grid.yml";
   std::ofstream(file) << pipeline_text();
   // As if they were an hour old: what a stat says of young files is not believed.

@@ -407,4 +407,65 @@ BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there, *boost:
   CHECK_HAS(answer.err, "shortest");
 }
 
+// A stage that prints the labels of what it gathers, and its table under other labels.
+BOOST_AUTO_TEST_CASE(a_table_of_labels_is_made_again_when_the_labels_change) {
+  const std::string pipeline = R"(schema: pe-pipeline/1
+name: labels
+axes: {v: {a: 1, b: 2}}
+stages:
+  gen: {run: stages/number, over: [v], config: {set: {n: $(v.value)}}}
+  table: {run: stages/table, gather: {in: gen}}
+)";
+  const Place place(pipeline, "labels.yml");
+  const auto script = [&](const std::string& name, const std::string& members, const std::string& work) {
+    place.script("stages/" + name, R"~(#!/bin/sh
+set -eu
+case "$1" in
+--describe) echo '{"schema": "pe-stage/1", "version": 1, "outputs": [{"name": "out", "kind": "report"}], )~" +
+                                       members + ", \"name\": \"" + name + R"~("}' ;;
+--check) while read -r config; do echo '{"ok": true}'; done ;;
+--task)
+  out=$(sed -n 's/^ *"out": "\(.*\)"$/\1/p' "$2")
+  mkdir -p "$out"
+)~" + work + " ;;\nesac\n");
+  };
+  script("number", R"~("inputs": [], "fields": [{"name": "n", "type": "integer", "default": 0, "help": "N."}])~",
+         R"~(  sed -n 's/^ *"n": \([0-9]*\).*$/\1/p' "$2" > "$out/n.txt")~");
+  const std::string members = R"~("inputs": [{"name": "in", "kind": "report", "many": true}], "fields": [])~";
+  // The folder has a space in its name, which '?' stands for here.
+  const std::string work = R"~(  for path in $(sed -n 's/^ *"path": "\(.*\)".*$/\1/p' "$2" | tr ' ' '?'); do cat $path/n.txt; done > "$out/numbers"
+  sed -n 's/^ *"v": "\(.*\)".*$/\1/p' "$2" > "$out/labels"
+  paste -d= "$out/labels" "$out/numbers" > "$out/report.md")~";
+  script("table", members, work);
+  Answer answer = place.run();
+  BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.out << answer.err);
+  const fs::path report = place.root() / "out/labels/table/table/report.md";
+  BOOST_TEST(support::read_file(report) == "a=1\nb=2\n");
+  std::string renamed = pipeline;
+  renamed.replace(renamed.find("{a: 1, b: 2}"), 12, "{b: 1, a: 2}");
+  place.write(renamed);
+  CHECK_HAS(place.call({"explain", place.file().string(), "table"}).out, "labels of input in 1");
+  CHECK_HAS(place.run().out, "1 made, 2 reused");
+  BOOST_TEST(support::read_file(report) == "b=1\na=2\n");
+  // Who does not read them says so, is not told them, and stays under any labels.
+  script("table", members + ", \"reads_labels\": false", work);
+  CHECK_HAS(place.run().out, "1 made, 2 reused");
+  BOOST_TEST(support::read_file(report) == "=1\n=2\n");
+  place.write(pipeline);
+  CHECK_HAS(place.run().out, "nothing to do");
+}
+
+BOOST_AUTO_TEST_CASE(a_store_named_by_a_relative_path_is_refused_and_one_above_is_found) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  fs::create_directories(place.root() / "pipelines/old");
+  const std::string inside = "cd '" + (place.root() / "pipelines/old").string() + "' && ";
+  const Answer found = place.call_words({"/bin/sh", "-c", inside + "'" + Place::program() + "' status"});
+  BOOST_TEST(found.code == 0, found.err);
+  CHECK_HAS(found.out, "done");
+  const Answer refused = place.call_words({"/bin/sh", "-c", inside + "PE_STORE=mystore '" + Place::program() + "' status"});
+  BOOST_TEST(refused.code == 2);
+  CHECK_HAS(refused.err, "PE_STORE must be an absolute path, found 'mystore'");
+}
+
 BOOST_AUTO_TEST_SUITE_END()

@@ -180,7 +180,7 @@ Json document(const char* name, int version, Json inputs, Json outputs, const su
   return {{"schema", "pe-stage/1"}, {"name", name}, {"program", std::string("pe-") + name}, {"version", version},
           {"summary", "A stage of the tests."}, {"build_id", "00"}, {"release", "0"}, {"inputs", std::move(inputs)},
           {"outputs", std::move(outputs)}, {"fields", support::schema_to_json(fields)}, {"resumes", false},
-          {"takes_labels", false}, {"trajectory", nullptr}, {"costs", Json::object()}};
+          {"takes_labels", false}, {"reads_labels", false}, {"trajectory", nullptr}, {"costs", Json::object()}};
 }
 
 }  // namespace
@@ -431,7 +431,7 @@ std::vector<std::string> FakeStore::run(const Graph& graph, const PlanOptions& o
       const auto inputs = known_inputs(graph, plan, i);
       if (!inputs) continue;
       const Task& task = graph.tasks[i];
-      const Json preimage = task_preimage(task, *inputs);
+      const Json preimage = task_preimage(graph, task, *inputs);
       const std::string key = task_key_of(preimage);
       std::vector<std::int64_t> steps;
       for (const PlannedSnapshot& snapshot : planned.snapshots) {

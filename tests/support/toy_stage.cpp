@@ -224,7 +224,8 @@ int main(int argc, char** argv) {
                                     .version = 1,
                                     .summary = "Gathers what pe-toy made.",
                                     .inputs = {{"in", Kind::kMetrics, true, false}},
-                                    .outputs = {{"out", Kind::kReport}}},
+                                    .outputs = {{"out", Kind::kReport}},
+                                    .reads_labels = true},
                                    toy_report);
 #else
   return pe::stage::run<ToyConfig>(

@@ -363,6 +363,20 @@ void Composer::finish() {
   for (OfStage& stage : stages_) stage.by_labels = {};
 }
 
+namespace {
+
+/// "scores stage=decay,encoding=rope,seed=42"
+std::string labels_line(const std::string& role, const Task& producer, const std::string& snapshot) {
+  const auto told = pipeline::labels_of(producer, snapshot);
+  std::string line = cat(role, " stage=", told.at("stage"));
+  for (const auto& [axis, label] : told) {
+    if (axis != "stage") line += cat(',', axis, '=', label);
+  }
+  return line;
+}
+
+}  // namespace
+
 /// A stage that prints labels gets them as config, so that they are in its key and in no other's.
 void Composer::give_labels(const Stage& stage, const std::vector<Task>& producers, Task& task) const {
   const StageDescription& description = *stage.description;
@@ -374,19 +388,11 @@ void Composer::give_labels(const Stage& stage, const std::vector<Task>& producer
   }
   if (support::find_field(description.fields, "labels")) {
     Json labels = Json::array();
-    for (const auto& role : stage.node->gather) {
-      for (const Edge& edge : task.inputs) {
-        if (edge.role != role.name) continue;
-        const auto told = labels_of(producers[edge.producer], edge.snapshot);
-        std::string line = cat(edge.role, " stage=", told.at("stage"));
-        for (const auto& [axis, label] : told) {
-          if (axis == "stage") continue;
-          line += ',';
-          line += axis;
-          line += '=';
-          line += label;
+    for (const auto* roles : {&stage.node->gather, &stage.node->needs, &stage.node->each}) {
+      for (const auto& role : *roles) {
+        for (const Edge& edge : task.inputs) {
+          if (edge.role == role.name) labels.push_back(labels_line(edge.role, producers[edge.producer], edge.snapshot));
         }
-        labels.push_back(std::move(line));
       }
     }
     config["labels"] = std::move(labels);

@@ -9,6 +9,10 @@ std::map<std::string, std::string> labels_of(const Task& producer, const std::st
   return labels;
 }
 
+std::map<std::string, std::string> labels_of(const Graph& graph, const Edge& edge) {
+  return labels_of(graph.tasks[edge.producer], edge.snapshot);
+}
+
 std::string producer_id(const Graph& graph, const Edge& edge) {
   return graph.tasks[edge.producer].id + (edge.snapshot.empty() ? "" : "@" + edge.snapshot);
 }

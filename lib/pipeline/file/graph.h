@@ -121,6 +121,8 @@ struct Graph {
   std::shared_ptr<KeyMaker> keys;                ///< of compute_plan_keys (key.h), for those who need keys after it
 };
 
+std::map<std::string, std::string> labels_of(const Graph& graph, const Edge& edge);
+
 /// What an edge reads: "trunk[seed=42]@b25".
 std::string producer_id(const Graph& graph, const Edge& edge);
 

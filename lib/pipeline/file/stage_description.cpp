@@ -174,6 +174,7 @@ StageDescription parse_description(Json document, const std::string& source) {
   }
   stage.resumes = flag_member(document, "resumes");
   stage.takes_labels = flag_member(document, "takes_labels");
+  stage.reads_labels = !document.contains("reads_labels") || flag_member(document, "reads_labels");
   if (document.contains("trajectory") && document["trajectory"].is_object()) {
     const Json& trajectory = document["trajectory"];
     TrajectoryDescription described;

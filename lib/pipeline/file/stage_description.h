@@ -68,6 +68,8 @@ struct StageDescription {
   support::Schema fields;
   bool resumes = false;
   bool takes_labels = false;
+  /// task.json has the labels of its inputs, and so has its key. The default, for stages that do not say.
+  bool reads_labels = true;
   std::optional<TrajectoryDescription> trajectory;
   std::optional<BranchDescription> branch;
   Json costs = Json::object();                 ///< name → arithmetic expression over config keys

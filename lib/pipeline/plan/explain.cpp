@@ -103,11 +103,29 @@ void compare_files(const Json& before, const Json& now, std::vector<Cause>& caus
   }
 }
 
+/// Equal contents under other names: the first label that differs.
+void compare_labels(const std::string& role, const Json& before, const Json& now, std::vector<Cause>& causes) {
+  const Json then = before.value(role, Json::array()), fresh = now.value(role, Json::array());
+  for (std::size_t i = 0; i < then.size() && i < fresh.size(); ++i) {
+    if (then[i] == fresh[i]) continue;
+    const std::string text = fresh.size() == 1 ? cat("labels of input ", role) : cat("labels of input ", role, " ", i + 1);
+    const auto labels = [](const Json& input) {
+      const auto found = input.find("labels");
+      return found == input.end() ? std::string("none") : found->dump();
+    };
+    causes.push_back({ReasonKind::kInput, text, labels(then[i]), labels(fresh[i]), {}});
+    return;
+  }
+}
+
 void compare_inputs(const StageDescription& stage, const Json& before, const Json& now, std::vector<Cause>& causes) {
   for (const InputDescription& role : stage.inputs) {
     const auto old = digests_of(before.value(role.name, Json::array()));
     const auto fresh = digests_of(now.value(role.name, Json::array()));
-    if (old == fresh) continue;
+    if (old == fresh) {
+      compare_labels(role.name, before, now, causes);
+      continue;
+    }
     if (old.size() == 1 && fresh.size() == 1) {
       causes.push_back({ReasonKind::kInput, cat("content of input ", role.name), short_digest(old[0]),
                         short_digest(fresh[0]), {}});
@@ -321,7 +339,7 @@ class Explainer {
     }
     // One byte is the empty map: a file of another day has no inputs yet.
     if (const auto inputs = known_inputs(graph_, plan_, index); inputs && before.inputs.size() > 1) {
-      const Json now = input_roles(*inputs);
+      const Json now = input_roles(graph_, task, *inputs);
       if (const Json then = decoded(before.inputs); then != now) compare_inputs(stage, then, now, causes);
     }
     return causes;

@@ -101,26 +101,27 @@ std::map<std::string, int> revisions_of(const StageDescription& stage, const Jso
   return met;
 }
 
-Json input_roles(const std::vector<InputDigest>& inputs) {
+Json input_roles(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs) {
   Json roles = Json::object();
-  for (const InputDigest& input : inputs) {
-    Json one = {{"digest", input.digest}};
-    if (input.step >= 0) one["step"] = input.step;
-    roles[input.role].push_back(std::move(one));
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Json one = {{"digest", inputs[i].digest}};
+    if (inputs[i].step >= 0) one["step"] = inputs[i].step;
+    if (task.stage->reads_labels) one["labels"] = labels_of(graph, task.inputs[i]);
+    roles[inputs[i].role].push_back(std::move(one));
   }
   return roles;
 }
 
-Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs) {
+Json task_preimage(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs) {
   Json document = recipe(task);
-  document["inputs"] = input_roles(inputs);
+  document["inputs"] = input_roles(graph, task, inputs);
   return document;
 }
 
 std::string task_key_of(const Json& preimage) { return support::canonical_hash(kTaskType, preimage); }
 
-std::string task_key(const Task& task, const std::vector<InputDigest>& inputs) {
-  return task_key_of(task_preimage(task, inputs));
+std::string task_key(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs) {
+  return task_key_of(task_preimage(graph, task, inputs));
 }
 
 Json plan_preimage(const Graph& graph, const Task& task) {
@@ -134,6 +135,7 @@ Json plan_preimage(const Graph& graph, const Task& task) {
         if (point.label == edge.snapshot) one["step"] = point.step;
       }
     }
+    if (task.stage->reads_labels) one["labels"] = labels_of(graph, edge);
     roles[edge.role].push_back(std::move(one));
   }
   document["inputs"] = std::move(roles);
@@ -181,6 +183,12 @@ struct KeyMaker::State {
     if (young.size() >= kGeneration) old = std::exchange(young, {});
     const auto before = task.config.identity() ? old.find(shared) : old.end();
     return young.insert_or_assign(shared, before == old.end() ? encode(task) : std::move(before->second)).first->second;
+  }
+  /// The member "labels" of an input, for stages that read labels.
+  void put_labels(const Graph& graph, const Task& task, const Edge& edge) {
+    if (!task.stage->reads_labels) return;
+    put_cbor_text(bytes, "labels");
+    bytes += support::canonical_cbor(labels_of(graph, edge));
   }
   const Encoded& lend(const Task& task) {
     const Shared shared = shared_of(task);
@@ -250,30 +258,32 @@ std::string KeyMaker::plan_key(const Graph& graph, const Task& task) {
             if (one.label == edge.snapshot) point = &one;
           }
         }
-        put_cbor_head(bytes, Cbor::kMap, point ? 3 : 2);
+        put_cbor_head(bytes, Cbor::kMap, 2u + (point ? 1 : 0) + (task.stage->reads_labels ? 1 : 0));
         put_cbor_text(bytes, "plan");
         put_cbor_text(bytes, producer.plan_key);
         if (point) {
           put_cbor_text(bytes, "step");
           put_cbor_head(bytes, Cbor::kUnsigned, static_cast<std::uint64_t>(point->step));
         }
+        state_->put_labels(graph, task, edge);
         put_cbor_text(bytes, "output");
         put_cbor_text(bytes, edge.output);
       });
 }
 
-std::string KeyMaker::task_key(const Task& task, const std::vector<InputDigest>& inputs) {
+std::string KeyMaker::task_key(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs) {
   std::string& bytes = state_->bytes;
   return state_->hash(
       kTaskType, task, inputs.size(), [&](std::size_t i) -> std::string_view { return inputs[i].role; },
       [&](std::size_t i) {
-        put_cbor_head(bytes, Cbor::kMap, inputs[i].step >= 0 ? 2 : 1);
+        put_cbor_head(bytes, Cbor::kMap, 1u + (inputs[i].step >= 0 ? 1 : 0) + (task.stage->reads_labels ? 1 : 0));
         if (inputs[i].step >= 0) {
           put_cbor_text(bytes, "step");
           put_cbor_head(bytes, Cbor::kUnsigned, static_cast<std::uint64_t>(inputs[i].step));
         }
         put_cbor_text(bytes, "digest");
         put_cbor_text(bytes, inputs[i].digest);
+        state_->put_labels(graph, task, task.inputs[i]);
       });
 }
 

@@ -6,7 +6,8 @@
 /// The document of a task:
 ///     {"stage": "train", "version": 3, "config": {hashed part}, "inputs": {"data": [{"digest": "…"}]},
 ///      "externals": {"path": [["name", "sha256"], …]}, "build": "…"}
-/// An input that is a snapshot also has its "step". `build` is there under `code: build`. A field of type path is
+/// An input that is a snapshot also has its "step". It has "labels" where task.json has them: a stage must not read
+/// anything that is not in its key (StageDescription::reads_labels). `build` is there under `code: build`. A field of type path is
 /// absent from `config` and stands under `externals`: of several paths a list each, in the order given. A trajectory
 /// whose horizon is free has no horizon in `config`, and its results are addressed by (key, step).
 #pragma once
@@ -36,16 +37,16 @@ bool horizon_is_free(const Task& task);
 std::map<std::string, int> revisions_of(const StageDescription& stage, const Json& hashed_config);
 
 /// The document whose hash is the task key; for a trajectory, the key that its steps share.
-Json task_preimage(const Task& task, const std::vector<InputDigest>& inputs);
+Json task_preimage(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs);
 
-/// What a task key says of its inputs: role → [{"digest", "step" of a snapshot}].
-Json input_roles(const std::vector<InputDigest>& inputs);
+/// The inputs in a task key: role → [{"digest", "step" of a snapshot, "labels" where the stage reads them}].
+Json input_roles(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs);
 
 /// sha256 of the document, hex.
 std::string task_key_of(const Json& preimage);
-std::string task_key(const Task& task, const std::vector<InputDigest>& inputs);
+std::string task_key(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs);
 
-/// The document of the plan key: inputs are {"plan": producer's plan key, "output": role, "step": n}.
+/// The document of the plan key: inputs are {"plan": producer's plan key, "output": role, "step": n, "labels": {…}}.
 Json plan_preimage(const Graph& graph, const Task& task);
 
 /// Keys of many tasks: what tasks share is encoded once. Gives what `task_key` and the hash of `plan_preimage` give, without
@@ -56,7 +57,7 @@ class KeyMaker {
   ~KeyMaker();
   /// The producers' plan keys must be there.
   std::string plan_key(const Graph& graph, const Task& task);
-  std::string task_key(const Task& task, const std::vector<InputDigest>& inputs);
+  std::string task_key(const Graph& graph, const Task& task, const std::vector<InputDigest>& inputs);
   /// The hashed part of the config, in deterministic CBOR: equal bytes are equal configs. Lives as long as this.
   const std::string& config(const Task& task);
   /// The files that the config names, likewise; empty when it names none.

@@ -57,7 +57,7 @@ void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& p
   }
   if (missing_external(task)) return;
   if (const auto inputs = known_inputs(graph, plan, index)) {
-    planned.task_key = keys.task_key(task, *inputs);
+    planned.task_key = keys.task_key(graph, task, *inputs);
     planned.key_is_exact = true;
   } else if (const auto hint = store.hint(task.plan_key)) {
     planned.task_key = *hint;

@@ -239,7 +239,7 @@ void Execution::refresh(std::size_t i) {
     states.block(i, "none of the results that it gathers is present");
     return;
   }
-  state.key = PackedDigest(keys_->task_key(task, inputs.digests));
+  state.key = PackedDigest(keys_->task_key(run_.graph, task, inputs.digests));
   checks_->forget(i);
   if (const auto twin = run_.plan.tasks[i].same_as; twin && states.at(*twin).made) state.forced = false;
   if (!state.forced && reuse_if_there(i)) return;

@@ -34,7 +34,7 @@ Record Publishing::record_for(const ActiveAttempt& attempt, std::int64_t step, R
   record.status = status;
   for (std::size_t e = 0; e < task.inputs.size(); ++e)
     record.inputs.push_back(input_record(run_.graph, task, attempt.inputs, e));
-  record.preimage = task_preimage(task, attempt.inputs.digests);
+  record.preimage = task_preimage(run_.graph, task, attempt.inputs.digests);
   record.config = *task.config;
   const bool ran = attempt.number > 0;
   const double spent_s = ran ? attempt.spent_before_s + run_.runner.now() - attempt.started_s : 0;

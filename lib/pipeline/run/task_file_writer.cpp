@@ -55,16 +55,20 @@ void TaskFileWriter::add_input(const Store& store, const std::string& role, cons
   const fs::path folder = folder_ / "inputs" / cat(role, "-", inputs.count);
   Json item{{"path", store.materialise(output, folder).string()},
             {"kind", output.kind},
-            {"digest", output.content},
-            {"labels", labels}};
+            {"digest", output.content}};
+  if (names_labels()) item["labels"] = labels;
   if (status == ResultStatus::kDiverged) item["status"] = "diverged";
   // A value a line, as in the rest of the file: stages in sh read it by lines.
   inputs.lines.end() += cat(inputs.count++ == 0 ? "" : ",", "\n   ", support::json_text(item, 1, 3));
 }
 
 void TaskFileWriter::add_missing(const InputRecord& input) {
-  document_["missing"][input.role].push_back(
-      {{"producer", input.producer}, {"labels", input.labels}, {"reason", input.missing}});
+  Json item{{"reason", input.missing}};
+  if (names_labels()) {
+    item["producer"] = input.producer;
+    item["labels"] = input.labels;
+  }
+  document_["missing"][input.role].push_back(std::move(item));
 }
 
 Json TaskFileWriter::paths_in(const fs::path& folder) const {

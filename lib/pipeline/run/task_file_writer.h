@@ -54,6 +54,8 @@ class TaskFileWriter {
   };
 
   Json paths_in(const std::filesystem::path& folder) const;
+  /// Labels are in task.json where they are in the key: among its inputs, or in the config.
+  bool names_labels() const { return stage_.reads_labels || stage_.takes_labels; }
 
   const StageDescription& stage_;
   std::filesystem::path folder_;

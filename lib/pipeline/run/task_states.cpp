@@ -58,7 +58,7 @@ InputRecord input_record(const Graph& graph, const Task& task, const TaskInputs&
   const auto missing = inputs.missing.find(number);
   const bool there = missing == inputs.missing.end();
   return {edge.role, there ? inputs.digests[number].digest : "", producer_id(graph, edge),
-          labels_of(graph.tasks[edge.producer], edge.snapshot), there ? "" : missing->second};
+          labels_of(graph, edge), there ? "" : missing->second};
 }
 
 TaskStates::TaskStates(const Graph& graph, const Plan& plan, const std::vector<double>& seconds, std::vector<bool> only)

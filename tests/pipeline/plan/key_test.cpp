@@ -53,7 +53,7 @@ BOOST_AUTO_TEST_CASE(golden_keys_and_preimages_hold) {
     for (const Edge& edge : task.inputs) {
       inputs.push_back({edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 100});
     }
-    const Json preimage = task_preimage(task, inputs);
+    const Json preimage = task_preimage(graph, task, inputs);
     golden[id] = {{"plan_key", task.plan_key}, {"task_key", task_key_of(preimage)}, {"preimage", preimage}};
   }
   const auto file = test::source_root() / "tests" / "pipeline" / "golden" / "keys.json";
@@ -75,7 +75,14 @@ BOOST_AUTO_TEST_CASE(keys_made_in_bulk_are_those_of_the_documents) {
   const GridFolder folder;
   const std::string by_build = replaced(kGrid, "code: result-version", "code: build");
   for (const std::string& text : {std::string(kGrid), by_build}) {
-    const Graph graph = folder.keyed(text);
+    Graph graph = folder.keyed(text);
+    for (Task& task : graph.tasks) {   // every third stage is told labels
+      if (task.label.size() % 3 != 0) continue;
+      auto stage = std::make_shared<StageDescription>(*task.stage);
+      stage->reads_labels = true;
+      task.stage = std::move(stage);
+    }
+    compute_plan_keys(graph);
     KeyMaker maker;
     for (const Task& task : graph.tasks) {
       BOOST_TEST(task.plan_key == support::canonical_hash("pe/plan/1", plan_preimage(graph, task)), task.id);
@@ -83,8 +90,8 @@ BOOST_AUTO_TEST_CASE(keys_made_in_bulk_are_those_of_the_documents) {
       for (const Edge& edge : task.inputs) {
         inputs.push_back({edge.role, support::sha256_hex(graph.tasks[edge.producer].id), edge.snapshot.empty() ? -1 : 70'000});
       }
-      BOOST_TEST(maker.task_key(task, inputs) == task_key(task, inputs), task.id);
-      BOOST_TEST(maker.config(task) == support::canonical_cbor(task_preimage(task, inputs).at("config")), task.id);
+      BOOST_TEST(maker.task_key(graph, task, inputs) == task_key(graph, task, inputs), task.id);
+      BOOST_TEST(maker.config(task) == support::canonical_cbor(task_preimage(graph, task, inputs).at("config")), task.id);
     }
   }
 }
@@ -132,16 +139,50 @@ BOOST_AUTO_TEST_CASE(a_renamed_stage_and_a_relabelled_axis_keep_their_keys) {
              before.at("evaluate[from=decay,encoding=rope,size=tiny,seed=42,branch=b25,suite=passkey]"));
 }
 
+// A table that prints the labels of what it gathered must not show old names: what a stage is told is in its key.
+BOOST_AUTO_TEST_CASE(labels_are_in_the_keys_of_stages_that_are_told_them) {
+  const GridFolder folder;
+  const auto keys = [&](bool reads, const std::string& label) {
+    Graph graph = folder.keyed(kGrid, few());
+    const std::size_t evaluated = test::find_task(graph, "report").inputs.front().producer;
+    graph.tasks[evaluated].axes.front().second = label;
+    Task& report = graph.tasks.back();
+    BOOST_REQUIRE(report.label == "report");
+    auto stage = std::make_shared<StageDescription>(*report.stage);
+    stage->reads_labels = reads;
+    report.stage = std::move(stage);
+    compute_plan_keys(graph);
+    std::vector<InputDigest> inputs;
+    for (const Edge& edge : report.inputs) inputs.push_back({edge.role, support::sha256_hex("same"), -1});
+    const Json first = task_preimage(graph, report, inputs).at("inputs").at(report.inputs.front().role).at(0);
+    BOOST_TEST(first.contains("labels") == reads);
+    if (reads) BOOST_TEST(first.at("labels").at(graph.tasks[evaluated].axes.front().first) == label);
+    return std::pair(report.plan_key, task_key(graph, report, inputs));
+  };
+  const auto told = keys(true, "a"), renamed = keys(true, "b");
+  BOOST_TEST(told.first != renamed.first);
+  BOOST_TEST(told.second != renamed.second);
+  BOOST_TEST((keys(false, "a") == keys(false, "b")));
+}
+
+BOOST_AUTO_TEST_CASE(a_stage_that_does_not_say_whether_it_reads_labels_is_told_them) {
+  Json document = test::stage_documents().front();
+  document.erase("reads_labels");
+  BOOST_TEST(parse_description(document, "a stage").reads_labels);
+  document["reads_labels"] = false;
+  BOOST_TEST(!parse_description(document, "a stage").reads_labels);
+}
+
 BOOST_AUTO_TEST_CASE(a_revision_is_in_the_keys_of_the_configs_that_it_concerns) {
   const GridFolder folder;
   const Graph graph = folder.keyed(kGrid, few());
   Task task = test::find_task(graph, kTrunk);
-  const Json before = task_preimage(task, {});
+  const Json before = task_preimage(graph, task, {});
   const auto revised = [&](const Json& when, int number) {
     auto stage = std::make_shared<StageDescription>(*test::find_task(graph, kTrunk).stage);
     stage->revisions = {{"train.rounding", when, number}};
     task.stage = stage;
-    return task_preimage(task, {});
+    return task_preimage(graph, task, {});
   };
   BOOST_TEST((revised({{"train.schedule", "cosine"}}, 2) == before));
   BOOST_TEST((revised({{"train.schedule", "wsd"}, {"train.seed", 43}}, 2) == before));
@@ -266,17 +307,17 @@ BOOST_AUTO_TEST_CASE(a_result_version_moves_its_stage_and_code_build_hashes_the_
   const GridFolder folder;
   const Graph graph = folder.keyed(kGrid, few());
   Task task = graph.tasks[0];
-  const std::string before = task_key(task, {});
+  const std::string before = task_key(graph, task, {});
   StageDescription stage = *task.stage;
   stage.program_digest = "ffff";
   task.stage = std::make_shared<StageDescription>(stage);
-  BOOST_TEST(task_key(task, {}) == before);
+  BOOST_TEST(task_key(graph, task, {}) == before);
   task.hash_build = true;
-  BOOST_TEST(task_key(task, {}) != before);
+  BOOST_TEST(task_key(graph, task, {}) != before);
   task.hash_build = false;
   stage.version = 2;
   task.stage = std::make_shared<StageDescription>(stage);
-  BOOST_TEST(task_key(task, {}) != before);
+  BOOST_TEST(task_key(graph, task, {}) != before);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -67,6 +67,7 @@ std::string description(const std::string& name, int version, const std::string&
                       {"outputs", Json::array({Json{{"name", "out"}, {"kind", kind}}})},
                       {"fields", fields},
                       {"resumes", true},
+                      {"reads_labels", false},
                       {"trajectory", Json{{"horizon", "tokens"},
                                           {"tokens_per_step", Json::array()},
                                           {"free_when", Json{{"shape", "free"}}}}}};
