@@ -246,13 +246,19 @@ std::optional<std::filesystem::path> find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     return ::access(name.c_str(), X_OK) == 0 ? std::optional<std::filesystem::path>(name) : std::nullopt;
   }
-  const char* path = std::getenv("PATH");
-  for (const std::string& folder : split(path ? path : "/usr/local/bin:/usr/bin:/bin", ':')) {
-    const auto candidate = std::filesystem::path(folder.empty() ? "." : folder) / name;
+  for (const std::filesystem::path& candidate : program_places(name)) {
     std::error_code error;
     if (::access(candidate.c_str(), X_OK) == 0 && std::filesystem::is_regular_file(candidate, error)) return candidate;
   }
   return std::nullopt;
+}
+
+std::vector<std::filesystem::path> program_places(const std::string& name) {
+  std::vector<std::filesystem::path> places;
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder : split(path ? path : "/usr/local/bin:/usr/bin:/bin", ':'))
+    places.push_back(std::filesystem::path(folder.empty() ? "." : folder) / name);
+  return places;
 }
 
 std::filesystem::path own_executable() {

@@ -47,6 +47,8 @@ Captured capture(const std::vector<std::string>& arguments, const std::string& i
 
 /// The program as a path: itself when it holds a '/', else the first executable of that name on the PATH.
 std::optional<std::filesystem::path> find_program(const std::string& name);
+/// Where `find_program` looks for a name without '/', in order.
+std::vector<std::filesystem::path> program_places(const std::string& name);
 
 /// Most memory that this process, or one that it started and waited for, ever held, in bytes; 0 when nobody says.
 /// Unlike what a parent is told, it leaves out the memory of whoever started this process.

@@ -24,12 +24,18 @@ void begin_program() {
   ::signal(SIGXFSZ, SIG_IGN);
 }
 
-fs::path plugin_for(const fs::path& program_folder, const std::string& plugin) {
+std::vector<fs::path> plugin_places(const fs::path& program_folder, const std::string& plugin) {
   const std::string file = plugin.substr(plugin.find('/') + 1) + ".so";
-  for (const std::string& place : {"../lib/" + plugin + ".so", file, "../lib/pe-pipeline/" + file}) {
+  std::vector<fs::path> places;
+  for (const std::string& place : {"../lib/" + plugin + ".so", file, "../lib/pe-pipeline/" + file})
+    places.push_back((program_folder / place).lexically_normal());
+  return places;
+}
+
+fs::path plugin_for(const fs::path& program_folder, const std::string& plugin) {
+  for (const fs::path& place : plugin_places(program_folder, plugin)) {
     std::error_code ignored;
-    const fs::path found = program_folder / place;
-    if (fs::exists(found, ignored)) return found.lexically_normal();
+    if (fs::exists(place, ignored)) return place;
   }
   return {};
 }

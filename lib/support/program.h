@@ -16,6 +16,9 @@ void begin_program();
 /// "cuda/pe-cuda": its folder in the build tree, and its name. Empty: it was not built.
 std::filesystem::path plugin_for(const std::filesystem::path& program_folder, const std::string& plugin);
 
+/// Where `plugin_for` looks, in order.
+std::vector<std::filesystem::path> plugin_places(const std::filesystem::path& program_folder, const std::string& plugin);
+
 /// Hex of the ELF note, or SHA-256 of a file that has none, such as a script. @throws IoError
 std::string build_of(const std::filesystem::path& file);
 

@@ -47,6 +47,12 @@ BOOST_AUTO_TEST_CASE(the_first_run_builds_and_the_second_says_at_once_that_there
   BOOST_TEST((project.contents() == before));
   BOOST_TEST(project.store().runs().size() == 1u);
   BOOST_TEST(project.call("plan", {"--exit-code"}).code == 0);
+  // Links that somebody took away are made again, also where nothing else is to do.
+  fs::remove_all(project.root() / "out/toy/decay");
+  fs::remove(project.root() / "out/toy/trunk/seed=1@s10.h5");
+  CHECK_HAS(project.call("run").out, "toy: nothing to do");
+  BOOST_TEST(fs::exists(project.root() / "out/toy/decay"));
+  BOOST_TEST(fs::exists(project.root() / "out/toy/trunk/seed=1@s10.h5"));
 }
 
 BOOST_AUTO_TEST_CASE(the_version_names_the_build) {

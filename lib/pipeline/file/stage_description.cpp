@@ -240,17 +240,41 @@ void StageCatalog::add(StageDescription description) {
   by_run_[program] = std::make_shared<StageDescription>(std::move(description));
 }
 
-std::optional<fs::path> StageCatalog::locate(const std::string& run, const fs::path& root) const {
+void StageCatalog::note(const fs::path& file) { files_.push_back({file.string(), support::stamp_of(file), {}}); }
+
+/// A script may not take the name of a stage of this project: their results would share keys under
+/// `code: result-version`.
+void StageCatalog::refuse_reserved_name(const StageDescription& stage, const fs::path& executable,
+                                        const support::Place& place) const {
+  const std::string program = cat("pe-", stage.name);
+  for (const fs::path& folder : folders_) {
+    std::error_code error;
+    if (!fs::exists(folder / cat(program, ".describe.json"), error)) continue;
+    if (fs::equivalent(folder, executable.parent_path(), error)) return;
+    throw ConfigError(cat(support::quote(executable.string()), " calls itself ", support::quote(stage.name),
+                          ", which is the name of ", program),
+                      place, "give `name` in its description another value");
+  }
+}
+
+std::optional<fs::path> StageCatalog::locate(const std::string& run, const fs::path& root) {
   std::error_code error;
   if (run.find('/') != std::string::npos) {
     const fs::path path = fs::path(run).is_absolute() ? fs::path(run) : root / run;
     if (fs::is_regular_file(path, error)) return path.lexically_normal();
     return std::nullopt;
   }
+  // Places that hold no such program are noted, too: one that appears there is found first.
   for (const fs::path& folder : folders_) {
     if (fs::is_regular_file(folder / run, error)) return folder / run;
+    note(folder / run);
   }
-  return support::find_program(run);
+  const auto found = support::find_program(run);
+  for (const fs::path& earlier : support::program_places(run)) {
+    if (found && earlier == *found) break;
+    note(earlier);
+  }
+  return found;
 }
 
 std::vector<std::string> StageCatalog::known_programs() const {
@@ -327,10 +351,10 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
     throw ConfigError(where, place, support::suggestion(run, known_programs()));
   }
   const fs::path beside = cat(executable->string(), ".describe.json");
-  // Looked at before they are read: what changes from here on is seen by whoever looks again.
+  // Stamped before they are read: a later stamp shows any change from here on.
   const support::FileStamp looked = support::stamp_of(*executable);
-  files_.push_back({executable->string(), looked, {}});
-  files_.push_back({beside.string(), support::stamp_of(beside), {}});
+  note(*executable);
+  note(beside);
   const std::string build_id = support::build_of(*executable);
   std::optional<Json> document = read_document(beside);
   if (!document || document->value("build_id", std::string()) != build_id) document = ask(*executable, build_id, place);
@@ -348,6 +372,9 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
     stage.files.front().stamp = looked;
   } catch (const ConfigError& error) {
     throw ConfigError(error.diagnostics().front().message, place, error.diagnostics().front().hint);
+  }
+  for (const std::string& plugin : stage.plugins) {
+    for (const fs::path& file : support::plugin_places(executable->parent_path(), plugin)) note(file);
   }
   files_.insert(files_.end(), stage.files.begin() + 1, stage.files.end());  // the executable is there already
   stage.program_digest = support::program_digest(*executable, stage.plugins, stage.code);

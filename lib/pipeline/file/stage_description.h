@@ -114,15 +114,18 @@ class StageCatalog {
   /// Makes a description known under its program name, without an executable; for tests.
   void add(StageDescription description);
 
-  /// The files that descriptions came from, as they were when they were looked at, for whoever remembers what depends
-  /// on them. They have no digest: of a program, its build id is what counts.
+  /// The files that descriptions came from, with their stamps at that time, and places without a file that came before
+  /// them in a search. They have no digest: the build id of a program counts.
   const std::vector<support::FileRead>& files() const { return files_; }
 
   /// True when some description had to be asked for by starting the stage.
   bool started_a_stage() const { return started_; }
 
  private:
-  std::optional<std::filesystem::path> locate(const std::string& run, const std::filesystem::path& root) const;
+  std::optional<std::filesystem::path> locate(const std::string& run, const std::filesystem::path& root);
+  void note(const std::filesystem::path& file);
+  void refuse_reserved_name(const StageDescription& stage, const std::filesystem::path& executable,
+                            const support::Place& place) const;
   std::vector<std::string> known_programs() const;
   Json ask(const std::filesystem::path& executable, const std::string& content, const support::Place& place);
 
