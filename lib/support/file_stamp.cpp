@@ -1,8 +1,14 @@
 #include "support/file_stamp.h"
 
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
+#include <algorithm>
+#include <array>
 #include <ctime>
+#include <unordered_map>
 
 #include "support/error.h"
 #include "support/files.h"
@@ -17,6 +23,26 @@ std::uint64_t nanoseconds(const struct timespec& time) {
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(time.tv_nsec);
 }
 
+/// Whether a device is a network file system that answers stat from memory, for up to a minute after a change elsewhere.
+/// Opening a file asks the server.
+bool answers_from_memory(const char* path, dev_t device) {
+  constexpr std::array<std::uint32_t, 3> kMagic = {NFS_SUPER_MAGIC, 0xFF534D42u /* CIFS */, 0xFE534D42u /* SMB2 */};
+  thread_local std::unordered_map<dev_t, bool> known;
+  const auto [at, fresh] = known.try_emplace(device, false);
+  if (!fresh) return at->second;
+  struct statfs system {};
+  if (::statfs(path, &system) != 0) return false;
+  const auto magic = static_cast<std::uint32_t>(system.f_type);
+  return at->second = std::find(kMagic.begin(), kMagic.end(), magic) != kMagic.end();
+}
+
+/// As fstat says it of the open file; what stat said stays where the file cannot be opened.
+void ask_server(const char* path, struct stat& status) {
+  const Descriptor file(::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  struct stat now {};
+  if (file && ::fstat(file.get(), &now) == 0) status = now;
+}
+
 }  // namespace
 
 FileStamp stamp_of(const char* path) {
@@ -26,6 +52,8 @@ FileStamp stamp_of(const char* path) {
   stamp.looked_ns = nanoseconds(now);
   struct stat status {};
   if (::stat(path, &status) != 0) return stamp;
+  const bool readable = S_ISREG(status.st_mode) || S_ISDIR(status.st_mode);
+  if (readable && answers_from_memory(path, status.st_dev)) ask_server(path, status);
   stamp.exists = true;
   stamp.size = static_cast<std::uint64_t>(status.st_size);
   stamp.mtime_ns = nanoseconds(status.st_mtim);

@@ -24,6 +24,7 @@ struct FileStamp {
   }
 };
 
+/// On NFS and SMB the file is opened for it, which asks the server: their plain stat may be a minute old.
 FileStamp stamp_of(const char* path);
 inline FileStamp stamp_of(const std::filesystem::path& path) { return stamp_of(path.c_str()); }
 
