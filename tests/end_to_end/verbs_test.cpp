@@ -388,7 +388,12 @@ BOOST_AUTO_TEST_CASE(the_stages_of_the_document_run_as_they_stand_there, *boost:
   for (const auto& entry : fs::directory_iterator(place.root() / "store/memo/describe"))
     remembered += entry.is_regular_file();
   BOOST_TEST(remembered == 2u);
-  place.script("stages/count-words", code_of(page, "python") + "\n# asked again\n");
+  // An edit of a script runs it again; the counts come out as before, so the pages stay.
+  place.script("stages/count-words", code_of(page, "python") + "\n# edited\n");
+  CHECK_HAS(place.run().out, "2 made, 2 reused");
+  CHECK_HAS(place.run().out, "nothing to do");
+  // What is hidden is in no key and is not among the files that the stage is told.
+  support::write_file_atomically(place.root() / "texts/.hidden", "secret words\n", false);
   CHECK_HAS(place.run().out, "nothing to do");
   // An edit that leaves the counts of long words as they were stops there.
   support::write_file_atomically(place.root() / "texts/b.txt", "other words a\n", false);

@@ -83,7 +83,7 @@ struct Task {
   bool allow_partial = false;
   bool record_divergence = true;                 ///< on_diverge: record
   bool exact_numerics = true;                    ///< numerics: exact; else `compute` is in no key
-  bool hash_build = false;                       ///< code: build
+  bool hash_build = false;                       ///< code: build, or nothing said of a program without a build id
   std::map<std::string, std::string> output_names;   ///< role → friendly name for the view in out/
   std::string plan_key;                          ///< hex; for a trajectory its trajectory key
   bool is_trajectory() const { return !snapshots.empty(); }

@@ -361,7 +361,7 @@ PipelineFile Reader::read(const Node& document) {
     if (const Node* retry = defaults.find("retry")) file_.default_retry = *retry;
     file_.default_checkpoint = map_member(defaults, "checkpoint", "'defaults.checkpoint'");
     file_.numerics = word_member(defaults, "numerics", {"exact", "tolerant"}, "exact");
-    file_.code = word_member(defaults, "code", {"result-version", "build"}, "result-version");
+    file_.code = word_member(defaults, "code", {"result-version", "build"}, "");
     file_.on_diverge = word_member(defaults, "on_diverge", {"record", "fail"}, "record");
   }
   if (const Node* own = document.find("axes")) file_.axes = axes(*own, "'axes'");

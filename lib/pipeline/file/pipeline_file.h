@@ -80,7 +80,7 @@ struct PipelineFile {
   std::vector<support::Node> default_config;   ///< scalars
   support::Node default_resources, default_retry, default_checkpoint;
   std::string numerics = "exact";              ///< or "tolerant"
-  std::string code = "result-version";         ///< or "build"
+  std::string code;                            ///< "result-version", "build"; empty: by the kind of program
   std::string on_diverge = "record";           ///< or "fail"
   std::vector<Axis> axes;
   support::Node vars;                          ///< a map, or null

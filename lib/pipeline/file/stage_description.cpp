@@ -367,6 +367,8 @@ std::shared_ptr<const StageDescription> StageCatalog::find(const std::string& ru
   }
   stage.executable = fs::absolute(*executable).lexically_normal().string();
   stage.build_id = build_id;
+  stage.is_script = support::elf_build_id(*executable).empty();
+  if (stage.is_script) refuse_reserved_name(stage, *executable, place);
   try {
     stage.files = program_files(stage);
     stage.files.front().stamp = looked;

@@ -58,6 +58,7 @@ struct StageDescription {
   std::vector<RevisionDescription> revisions;
   std::string summary;
   std::string build_id;                        ///< hex of the ELF note, or SHA-256 of a file that has none (a script)
+  bool is_script = false;                      ///< the executable has no ELF build id
   std::vector<std::string> plugins;            ///< loaded while it runs: "cuda/pe-cuda" (support/program.h)
   std::vector<std::string> code;               ///< globs of files that it reads as code, from its own folder: "lib/*.py"
   /// Of all that is its code, plug-ins and `code` included. Recorded always, hashed under `code: build`.

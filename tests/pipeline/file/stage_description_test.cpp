@@ -3,6 +3,7 @@
 
 #include "pipeline/file/ask_to_describe.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <algorithm>
 #include <fstream>
@@ -128,6 +129,42 @@ BOOST_AUTO_TEST_CASE(a_description_beside_is_believed_when_its_build_id_is_the_f
   const auto stage = catalog.find("pe-train", "/", {});
   BOOST_TEST(stage->build_id == build_id);
   BOOST_TEST(!catalog.started_a_stage());
+}
+
+BOOST_AUTO_TEST_CASE(a_script_may_not_take_the_name_of_a_stage_of_the_project) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "answer.json") << train().dump();
+  const std::string script = "#!/bin/sh\ncat " + quoted_for_shell((folder / "answer.json").string()) + "\n";
+  std::filesystem::create_directories(folder / "ours");
+  std::filesystem::create_directories(folder / "theirs");
+  write_script(folder / "theirs/mine", script);
+  BOOST_TEST(StageCatalog({folder / "ours"}).find("theirs/mine", folder.path(), {})->is_script);
+  std::ofstream(folder / "ours/pe-train.describe.json") << "{}";
+  try {
+    StageCatalog({folder / "ours"}).find("theirs/mine", folder.path(), {});
+    BOOST_TEST(false);
+  } catch (const support::ConfigError& error) {
+    const std::string text = error.diagnostics().front().message;
+    BOOST_TEST(text.find("calls itself 'train', which is the name of pe-train") != std::string::npos, text);
+  }
+  write_script(folder / "ours/pe-train", script);   // our own may be a script
+  BOOST_TEST(StageCatalog({folder / "ours"}).find("pe-train", folder.path(), {})->is_script);
+}
+
+BOOST_AUTO_TEST_CASE(places_where_a_program_was_looked_for_in_vain_are_noted) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "answer.json") << train().dump();
+  std::filesystem::create_directories(folder / "first");
+  std::filesystem::create_directories(folder / "second");
+  write_script(folder / "second/pe-train", "#!/bin/sh\ncat " + quoted_for_shell((folder / "answer.json").string()) + "\n");
+  StageCatalog catalog({folder / "first", folder / "second"});
+  catalog.find("pe-train", "/", {});
+  const auto& files = catalog.files();
+  const auto noted = std::find_if(files.begin(), files.end(), [&](const support::FileRead& file) {
+    return file.path == (folder / "first/pe-train").string();
+  });
+  BOOST_REQUIRE(noted != files.end());
+  BOOST_TEST(!noted->stamp.exists);
 }
 
 BOOST_AUTO_TEST_CASE(a_stage_that_never_answers_is_given_up) {
