@@ -33,6 +33,7 @@ std::optional<TaskName> parse_task_id(std::string_view text, std::string* why) {
   name.label = std::string(text.substr(0, open));
   if (open == std::string_view::npos) return name;
   if (text.back() != ']') return fail("']' is missing at the end");
+  if (support::trim(text.substr(open)) == "[*]") return name;   // as `plan` writes all instances of a stage
   for (const std::string& part : support::split(text.substr(open + 1, text.size() - open - 2), ',')) {
     const std::size_t equals = part.find('=');
     if (equals == std::string::npos) return fail(cat("expected axis=label, found ", quote(part)));

@@ -41,6 +41,7 @@ BOOST_AUTO_TEST_CASE(labels_and_axes_select) {
   BOOST_TEST(count({"trunk"}) == 45u);
   BOOST_TEST(count({"trunk[seed=42]"}) == 15u);
   BOOST_TEST(count({"trunk[seed=*]"}) == 45u);
+  BOOST_TEST(count({"trunk[*]"}) == 45u);   // as `plan` writes them
   BOOST_TEST(count({"trunk[seed=42,seed=43]"}) == 30u);
   BOOST_TEST(count({"trunk[ seed=42 , size=tiny ]"}) == 8u);
   BOOST_TEST(count({"evaluate[suite=needle]"}) == 213u);
