@@ -14,6 +14,7 @@
 #include "pipeline/plan/key.h"
 #include "pipeline/store/group_rights.h"
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/process.h"
 #include "support/suggest.h"
 #include "support/text.h"
@@ -74,6 +75,9 @@ std::vector<std::string> selectors_of(const cli::CommandLine& line) {
 }
 
 fs::path store_path(const cli::CommandLine& line, const fs::path& root) {
+  support::require_utf8(root);
+  support::require_utf8(line.store);
+  if (const char* variable = std::getenv("PE_STORE")) support::require_utf8(variable);
   if (!line.store.empty()) return fs::absolute(line.store);
   const char* named = std::getenv("PE_STORE");
   if (named && *named && !fs::path(named).is_absolute()) {

@@ -201,6 +201,40 @@ esac
   CHECK_HAS(answer.out, "has result version 2 now");
 }
 
+BOOST_AUTO_TEST_CASE(a_store_that_cannot_be_listed_ends_gc_verify_and_plans_with_4) {
+  const Place place;
+  BOOST_REQUIRE(place.run().code == 0);
+  const fs::path tasks = place.root() / "store/tasks";
+  fs::rename(tasks, place.root() / "aside");
+  fs::create_symlink("tasks", tasks);  // to itself
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"gc", "--keep-last", "1", "--grace", "0s"},
+                                                {"verify"},
+                                                {"plan", place.file().string()}}) {
+    const Answer answer = place.call(words);
+    BOOST_TEST(answer.code == 4, words.front() << ": " << answer.out << answer.err);
+    CHECK_HAS(answer.err, tasks.string());
+  }
+  fs::remove(tasks);
+  fs::rename(place.root() / "aside", tasks);
+  BOOST_TEST(place.call({"verify"}).code == 0);
+  CHECK_HAS(place.run().out, "nothing to do");
+}
+
+BOOST_AUTO_TEST_CASE(a_project_or_a_store_whose_path_is_not_utf8_is_refused) {
+  const Place place;
+  const fs::path odd = place.root() / "d\xff";
+  fs::create_directories(odd);
+  fs::copy_file(place.file(), odd / "toy.yml");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"run", (odd / "toy.yml").string()},
+                                                {"run", place.file().string(), "--store", (odd / "store").string()}}) {
+    const Answer answer = place.call(words);
+    BOOST_TEST(answer.code == 2);
+    CHECK_HAS(answer.err, "/d\\xff");
+    CHECK_HAS(answer.err, "is not UTF-8");
+  }
+  BOOST_TEST(!fs::exists(odd / "store"));
+}
+
 BOOST_AUTO_TEST_CASE(two_results_or_two_runs_are_compared_by_config_inputs_and_contents) {
   const Place place;
   BOOST_REQUIRE(place.run().code == 0);

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/hash.h"
 #include "support/temp_folder.h"
 
@@ -36,6 +37,38 @@ BOOST_AUTO_TEST_CASE(a_temporary_file_that_is_there_already_is_left_alone) {
   write_file_atomically(path, "ours", false);
   BOOST_TEST(read_file(path) == "ours");
   BOOST_TEST(read_file(next) == "somebody's");
+}
+
+BOOST_AUTO_TEST_CASE(a_folder_that_cannot_be_listed_is_not_empty) {
+  const pe::test::TempFolder folder;
+  write_file_atomically(folder / "b", "");
+  write_file_atomically(folder / "a", "");
+  BOOST_TEST((list_folder(folder.path()) == std::vector<std::string>{"a", "b"}));
+  BOOST_TEST(list_folder(folder / "none").empty());
+  BOOST_TEST(!is_there(folder / "none"));
+  BOOST_TEST(!is_there(folder / "a/none"));
+  BOOST_TEST(is_there(folder / "a"));
+  fs::create_symlink("round", folder / "round");
+  BOOST_CHECK_THROW(list_folder(folder / "round"), IoError);
+  BOOST_CHECK_THROW(list_folder(folder / "a"), IoError);
+  BOOST_CHECK_THROW(is_there(folder / "round"), IoError);
+  std::error_code error;
+  BOOST_TEST(list_folder(folder / "round", error).empty());
+  BOOST_TEST(error.value() == ELOOP);
+  BOOST_TEST(list_folder(folder / "none", error).empty());
+  BOOST_TEST(!error);
+}
+
+BOOST_AUTO_TEST_CASE(a_name_that_is_not_utf8_is_refused_and_shown) {
+  BOOST_CHECK_NO_THROW(require_utf8("caf\u00e9/file"));
+  try {
+    require_utf8(
+        "caf\xe9/\xff"
+        "file");
+    BOOST_FAIL("nothing was refused");
+  } catch (const ConfigError& error) {
+    BOOST_TEST(error.diagnostics().front().message == "the name 'caf\\xe9/\\xfffile' is not UTF-8");
+  }
 }
 
 BOOST_AUTO_TEST_CASE(failures_name_the_path) {
