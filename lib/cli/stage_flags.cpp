@@ -67,7 +67,7 @@ std::string help(const StageText& text, int columns) {
 
 const char* const kStageExitCodes =
     "0 done; 2 flags or config; 3 an input is missing or damaged; 69 a service does not answer; 70 an internal error; 73 an output "
-    "cannot be created; 74 reading or writing failed; 75 checkpointed, run again; 76 diverged; 77 a task of another version; 79 a GPU "
+    "cannot be created; 74 reading or writing failed; 75 saved, run again; 76 diverged; 77 another version's task; 79 a GPU "
     "failed; 130 interrupted; 137 out of memory.";
 
 const std::vector<StageFlag>& stage_flags() {
@@ -78,7 +78,7 @@ const std::vector<StageFlag>& stage_flags() {
       list("--set", "KEY=VALUE", "Set one config value, parsed as YAML; overrides all files", &StageFlags::sets),
       list("--input", "ROLE=PATH", "Where an input is", &StageFlags::inputs),
       list("--output", "ROLE=PATH", "Where an output goes", &StageFlags::outputs),
-      text("--work", "DIR", "Folder of checkpoints and logs, to resume in. Without it, pe-NAME.work, removed when the stage is done", &StageFlags::work),
+      text("--work", "DIR", "Folder to resume in; else pe-NAME.work until done", &StageFlags::work),
       toggle("--describe", "Print the stage's description as JSON and exit", &StageFlags::describe),
       toggle("--check", "Check configs, JSON lines on stdin, and exit", &StageFlags::check),
       text("--color", "auto|always|never", "Colour; auto honours NO_COLOR, CLICOLOR_FORCE and the terminal",
