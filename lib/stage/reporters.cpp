@@ -42,7 +42,8 @@ class Pace {
       first_ = done;
       shown_ = {};
     }
-    if (done < total && shown_ != Clock::time_point{} && now - shown_ < interval_) return false;
+    const bool is_last = total > 0 && done >= total;  // a total of 0 is unknown
+    if (!is_last && shown_ != Clock::time_point{} && now - shown_ < interval_) return false;
     shown_ = now;
     return true;
   }

@@ -21,8 +21,8 @@ class Progress {
   virtual void note(std::string_view line) = 0;
   /// Something worth a person's attention that does not stop the work.
   virtual void warn(std::string_view line) = 0;
-  /// How far the work is. `detail` holds named figures: {"loss": 4.2, "tokens_per_second": 31000}. Cheap; may be called
-  /// often, shown at most a few times a second.
+  /// How far the work is; a total of 0 is unknown. `detail` holds named figures: {"loss": 4.2, "tokens_per_second":
+  /// 31000}. Cheap; may be called often, shown at most a few times a second.
   virtual void advance(std::string_view what, std::int64_t done, std::int64_t total, const Json& detail = {}) = 0;
   /// An event for programs: {"event": "snapshot", "step": 100, …}. Kept in order, never dropped.
   virtual void event(const Json& event) = 0;

@@ -22,6 +22,8 @@ BOOST_AUTO_TEST_CASE(events_are_json_lines_in_order) {
     reporter->advance("train", 1, 10, {{"loss", 2.5}});
     reporter->advance("train", 2, 10, {{"loss", 2.4}});   // too soon to be shown
     reporter->advance("train", 10, 10, {{"loss", std::nan("")}});
+    reporter->advance("files listed", 1000, 0);
+    reporter->advance("files listed", 2000, 0);              // neither is one without a total
     reporter->event({{"event", "bad"}, {"text", "\xFF"}});   // bytes that are not UTF-8 must not break the line
   }
   ::close(ends[1]);
@@ -31,11 +33,12 @@ BOOST_AUTO_TEST_CASE(events_are_json_lines_in_order) {
   std::istringstream lines(std::string(buffer, static_cast<std::size_t>(count)));
   std::vector<Json> events;
   for (std::string line; std::getline(lines, line);) events.push_back(Json::parse(line));
-  BOOST_REQUIRE(events.size() == 4u);
+  BOOST_REQUIRE(events.size() == 5u);
   BOOST_TEST(events[0].at("event") == "snapshot");
   BOOST_TEST(events[1].at("detail").at("loss") == 2.5);
   BOOST_TEST(events[2].at("done") == 10);
-  BOOST_TEST(events[3].at("event") == "bad");
+  BOOST_TEST(events[3].at("done") == 1000);
+  BOOST_TEST(events[4].at("event") == "bad");
 }
 
 BOOST_AUTO_TEST_SUITE_END()
