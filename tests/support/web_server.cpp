@@ -70,6 +70,17 @@ std::vector<WebRequest> WebServer::requests() const {
   return requests_;
 }
 
+bool WebServer::send_all(int connection, const std::string& text, int drip_ms) {
+  for (std::size_t sent = 0; sent < text.size();) {
+    if (ended_) return false;
+    const ssize_t count = ::send(connection, text.data() + sent, drip_ms > 0 ? 1 : text.size() - sent, MSG_NOSIGNAL);
+    if (count <= 0) return false;
+    sent += static_cast<std::size_t>(count);
+    if (drip_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(drip_ms));
+  }
+  return true;
+}
+
 void WebServer::serve(int connection) {
   std::string text;
   char piece[4096];
@@ -100,16 +111,17 @@ void WebServer::serve(int connection) {
     requests_.push_back(request);
   }
   const WebAnswer answer = handler_(request);
-  std::string out = "HTTP/1.1 " + std::to_string(answer.status) + " Test\r\nConnection: close\r\nContent-Length: " +
-                    std::to_string(answer.announced >= 0 ? answer.announced : static_cast<std::int64_t>(answer.body.size())) + "\r\n";
+  std::string out = "HTTP/1.1 " + std::to_string(answer.status) + " Test\r\nConnection: close\r\n";
+  if (!answer.unannounced && !answer.endless) {
+    out += "Content-Length: " +
+           std::to_string(answer.announced >= 0 ? answer.announced : static_cast<std::int64_t>(answer.body.size())) +
+           "\r\n";
+  }
   for (const std::string& header : answer.headers) out += header + "\r\n";
   out += "\r\n";
   if (request.method != "HEAD") out += answer.cut_after < 0 ? answer.body : answer.body.substr(0, static_cast<std::size_t>(answer.cut_after));
-  for (std::size_t sent = 0; sent < out.size() && !ended_;) {
-    const ssize_t count = ::send(connection, out.data() + sent, out.size() - sent, MSG_NOSIGNAL);
-    if (count <= 0) break;
-    sent += static_cast<std::size_t>(count);
-  }
+  for (bool open = send_all(connection, out, answer.drip_ms); open && answer.endless;)
+    open = send_all(connection, answer.body, answer.drip_ms);
   while (answer.stall && !ended_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ::shutdown(connection, SHUT_WR);
   ::close(connection);

@@ -9,13 +9,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <functional>
+#include <limits>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "data/hub/environment.h"
 #include "support/error.h"
@@ -32,11 +35,6 @@ using support::cat;
 using support::quote;
 
 namespace {
-
-fs::path cache_home() {
-  const std::string home = variable("XDG_CACHE_HOME");
-  return home.empty() ? fs::path(variable("HOME")) / ".cache" : fs::path(home);
-}
 
 fs::path complete_path(const DownloadOptions& options, const LockedFile& file) {
   return options.folder / file.sha256.substr(0, 2) / file.sha256;
@@ -138,10 +136,13 @@ class Part {
     if (!fd_) support::throw_errno("write", path.string(), true);
   }
 
-  /// Waits while another program works on it. False when that program finished and took the part away.
-  bool hold() {
+  /// Waits while another program works on it, having said so once. False when that program finished and took the part
+  /// away.
+  bool hold(const std::function<void()>& say_waits) {
+    bool said = false;
     while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK && errno != EINTR) return true;   // no locks here; the digest decides in the end
+      if (errno == EWOULDBLOCK && !std::exchange(said, true)) say_waits();
       wait_for(std::chrono::milliseconds(200));
     }
     struct stat ours {}, named {};
@@ -226,24 +227,46 @@ bool range_fits(const std::string& header, std::int64_t from, std::int64_t total
   return first && *first == from && (total < 0 || all == "*" || support::parse_integer(all) == total);
 }
 
+double free_bytes(const fs::path& folder) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+}
+
+void require_room(double bytes, const fs::path& folder) {
+  const double free = free_bytes(folder);
+  if (bytes <= free) return;
+  throw support::IoError(cat("downloads need ", support::short_bytes(bytes), " in ", quote(folder.string()),
+                             ", which has ", support::short_bytes(free)),
+                         true);
+}
+
+/// How long a file may become while it comes.
+struct Bound {
+  std::int64_t bytes = 0;
+  const char* from = "";  ///< "of the lock"
+};
+
 class Downloader {
  public:
-  Downloader(const FetchLock& lock, const DownloadOptions& options) : lock_(lock), options_(options), http_(options.hub.http) {}
+  Downloader(const FetchLock& lock, const DownloadOptions& options, Say say)
+      : lock_(lock), options_(options), say_(std::move(say)), http_(options.hub.http) {}
 
   /// Counts the file's bytes in `done` as they come.
   fs::path get(const LockedFile& file, std::atomic<std::int64_t>& done) {
     const fs::path complete = complete_path(options_, file);
     if (fs::path here = find_complete(options_, file); !here.empty()) {
-      // What others put there was never looked at by us.
-      if ((here == complete && !options_.verify) || support::sha256_file(here) == file.sha256) {
-        done += std::max<std::int64_t>(0, file.bytes);
-        return here;
-      }
+      // Files of other programs were never verified by this one.
+      if ((here == complete && !options_.verify) || support::sha256_file(here) == file.sha256) return here;
       if (here == complete) fs::remove(here);
     }
     for (int turn = 0; turn < 2; ++turn) {
       Part part(part_path(options_, file), done);
-      if (!part.hold()) {
+      const auto say_waits = [&] {
+        say_(cat("file ", quote(file.path),
+                 ": another download of it is under way (its .part is locked); waiting for its end"));
+      };
+      if (!part.hold(say_waits)) {
         if (has_size(complete, file.bytes)) return complete;
         --turn;
         continue;
@@ -274,6 +297,7 @@ class Downloader {
     const std::string url = download_url(options_.hub, lock_, file);
     const bool of_hub = file.url.empty();
     bool restarted = false;
+    Bound bound{file.bytes, "of the lock"};
     for (int attempt = 1;;) {
       if (file.bytes >= 0 && part.bytes() == file.bytes) return;
       const std::int64_t from = part.bytes();
@@ -282,11 +306,15 @@ class Downloader {
       std::string refused;
       bool looked = false;
       const HttpAnswer answer = http_.get(request, [&](const HttpAnswer& head, std::string& bytes) {
-        if (!looked) refused = look(file, head, part, from);
+        if (!looked) {
+          refused = look(file, head, part, from);
+          if (refused.empty() && file.bytes < 0) bound = find_bound(head, part.bytes());
+        }
         looked = true;
         if (!refused.empty()) return false;
-        if (file.bytes >= 0 && part.bytes() + static_cast<std::int64_t>(bytes.size()) > file.bytes) {
-          refused = cat("it is longer than the ", file.bytes, " bytes of the lock");
+        if (part.bytes() + std::ssize(bytes) > bound.bytes) {
+          refused = cat("it is longer than the ", bound.bytes, " bytes ", bound.from);
+          restarted = restarted || file.bytes < 0;  // a second look would be as long
           return false;
         }
         part.append(bytes);
@@ -295,9 +323,9 @@ class Downloader {
       if (support::stop_requested()) throw support::Stopped(true);
       if (!refused.empty()) {
         // Not this file; a second look in case a proxy answered for the server.
+        part.restart();
         if (restarted) throw ArtifactError(cat(what, " from ", answer.host, ": ", refused));
         restarted = true;
-        part.restart();
         continue;
       }
       const bool good = answer.problem.empty() && (answer.status == 200 || answer.status == 206);
@@ -313,9 +341,23 @@ class Downloader {
       if (!(good || expired || worth_a_retry(answer)) || attempt >= options_.hub.retry.attempts) fail(answer, what, good, part, file);
       const auto wait = wait_before(answer, attempt, options_.hub.retry);
       if (wait.count() < 0) fail(answer, what, good, part, file);
-      ++attempt;
-      wait_for(wait);
+      const std::string fault =
+          good ? cat("ended after ", part.bytes(), " of ", file.bytes, " bytes") : describe(answer);
+      wait_to_repeat(cat(what, ": ", fault), wait, ++attempt, options_.hub.retry, say_);
     }
+  }
+
+  /// For a file without a size in the lock: the size that the server announces, or else a share of the disk.
+  /// @throws IoError when the disk has no room for the announced size
+  Bound find_bound(const HttpAnswer& head, std::int64_t from) const {
+    const auto length = support::parse_integer(head.header("content-length"));
+    if (length && *length >= 0 && *length <= kMostLockedBytes) {
+      require_room(static_cast<double>(*length), options_.folder);
+      return {from + *length, "that the server announces"};
+    }
+    const auto share = static_cast<std::int64_t>(
+        std::min(free_bytes(options_.folder) / 2, static_cast<double>(options_.most_unannounced)));
+    return {std::max(from, share), "that a file may have whose size neither the lock ('bytes') nor the server names"};
   }
 
   [[noreturn]] void fail(const HttpAnswer& answer, const std::string& what, bool good, const Part& part, const LockedFile& file) {
@@ -342,32 +384,30 @@ class Downloader {
     }
     const auto length = support::parse_integer(head.header("content-length"));
     const bool is_page = head.header("content-type").starts_with("text/html") && !file.path.ends_with(".html") && !file.path.ends_with(".htm");
-    if (is_page && !(length && file.bytes >= 0 && *length == file.bytes - begin)) return "expected data, found a web page; a proxy or login page may stand in between";
+    if (is_page && !(length && file.bytes >= 0 && *length == file.bytes - begin))
+      return "expected data, found a web page; a proxy or login page may have answered";
     if (length && file.bytes >= 0 && *length != file.bytes - begin) return cat("expected ", file.bytes - begin, " bytes, it announces ", *length);
     return {};
   }
 
   const FetchLock& lock_;
   const DownloadOptions& options_;
+  Say say_;
   Http http_;
 };
 
-void require_room(const DownloadPlan& plan, const DownloadOptions& options) {
-  struct statvfs disk {};
-  support::make_folders(options.folder);
-  if (::statvfs(options.folder.c_str(), &disk) != 0) return;
-  const double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
-  if (static_cast<double>(plan.missing_bytes) <= free) return;
-  throw support::IoError(cat("downloads need ", support::short_bytes(static_cast<double>(plan.missing_bytes)), " in ", quote(options.folder.string()),
-                             ", which has ", support::short_bytes(free)), true);
-}
+/// How far a file is.
+struct Transfer {
+  std::atomic<std::int64_t> bytes = 0;
+  std::atomic<bool> ended = false;
+};
 
 /// "000_00000.parquet 45%, 001_00000.parquet 12%": the files that have begun and not ended.
-std::string under_way(const FetchLock& lock, const std::vector<std::atomic<std::int64_t>>& done) {
+std::string under_way(const FetchLock& lock, const std::vector<Transfer>& transfers) {
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < done.size() && parts.size() < 8; ++i) {
-    const std::int64_t bytes = done[i], all = lock.files[i].bytes;
-    if (bytes <= 0 || bytes == all) continue;
+  for (std::size_t i = 0; i < transfers.size() && parts.size() < 8; ++i) {
+    const std::int64_t bytes = transfers[i].bytes, all = lock.files[i].bytes;
+    if (bytes <= 0 || bytes == all || transfers[i].ended) continue;
     const std::string name = support::escaped(fs::path(lock.files[i].path).filename().string(), 40);
     parts.push_back(all > 0 ? cat(name, " ", 100 * bytes / all, "%") : cat(name, " ", support::short_bytes(static_cast<double>(bytes))));
   }
@@ -378,7 +418,13 @@ std::string under_way(const FetchLock& lock, const std::vector<std::atomic<std::
 
 fs::path default_downloads() {
   if (const std::string folder = variable("PE_DOWNLOADS"); !folder.empty()) return folder;
-  return cache_home() / "pe-pipeline/downloads";
+  fs::path cache = absolute_folder("XDG_CACHE_HOME");
+  if (const fs::path home = absolute_folder("HOME"); cache.empty() && !home.empty()) cache = home / ".cache";
+  if (cache.empty())
+    throw support::ConfigError(
+        "no folder for downloads: PE_DOWNLOADS is not set, and neither XDG_CACHE_HOME nor HOME is an absolute path", {},
+        "set PE_DOWNLOADS");
+  return cache / "pe-pipeline/downloads";
 }
 
 DownloadOptions DownloadOptions::from_environment() {
@@ -386,7 +432,8 @@ DownloadOptions DownloadOptions::from_environment() {
   options.folder = default_downloads();
   options.hub = HubOptions::from_environment();
   fs::path cache = variable("HF_HUB_CACHE");
-  if (cache.empty()) cache = (variable("HF_HOME").empty() ? fs::path(variable("HOME")) / ".cache/huggingface" : fs::path(variable("HF_HOME"))) / "hub";
+  if (const fs::path home = hugging_face_home(); cache.empty() && !home.empty()) cache = home / "hub";
+  if (cache.empty()) return options;
   std::error_code error;
   for (fs::directory_iterator it(cache, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
@@ -401,6 +448,7 @@ DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& option
     plan.here.push_back(find_complete(options, file));
     if (!plan.here.back().empty()) continue;
     ++plan.missing_files;
+    if (file.bytes < 0) ++plan.missing_of_unknown_size;
     std::error_code error;
     const auto part = fs::file_size(part_path(options, file), error);
     plan.missing_bytes += std::max<std::int64_t>(0, file.bytes - (error ? 0 : static_cast<std::int64_t>(part)));
@@ -421,25 +469,34 @@ std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions&
                                              {}, "pe-hub fetch brings them where there is a network", {}});
   }
   if (plan.missing_files > 0) {
-    require_room(plan, options);
-    progress.note(cat("downloading ", plan.missing_files, " of ", lock.files.size(), " files, ", support::short_bytes(static_cast<double>(plan.missing_bytes))));
+    support::make_folders(options.folder);
+    require_room(static_cast<double>(plan.missing_bytes), options.folder);
+    const std::string unknown =
+        plan.missing_of_unknown_size > 0 ? cat(" and ", plan.missing_of_unknown_size, " of unknown size") : "";
+    progress.note(cat("downloading ", plan.missing_files, " of ", lock.files.size(), " files, ",
+                      support::short_bytes(static_cast<double>(plan.missing_bytes)), unknown));
   }
   std::vector<fs::path> paths(lock.files.size());
-  std::vector<std::atomic<std::int64_t>> done(lock.files.size());
+  std::vector<Transfer> transfers(lock.files.size());
   std::atomic<std::size_t> next = 0, finished = 0;
   std::atomic<bool> failed = false;
   std::exception_ptr failure;
   std::mutex mutex;
+  const auto say = [&](const std::string& line) {
+    const std::lock_guard guard(mutex);
+    progress.note(line);
+  };
   const auto work = [&] {
     try {
-      Downloader downloader(lock, options);
+      Downloader downloader(lock, options, say);
       for (std::size_t i = next++; i < lock.files.size() && !failed; i = next++) {
-        paths[i] = downloader.get(lock.files[i], done[i]);
+        paths[i] = downloader.get(lock.files[i], transfers[i].bytes);
+        const auto size = static_cast<std::int64_t>(fs::file_size(paths[i]));
+        transfers[i].bytes = size;
+        transfers[i].ended = true;
         ++finished;
-        if (plan.here[i].empty()) {
-          const std::lock_guard guard(mutex);
-          progress.note(cat(support::escaped(lock.files[i].path, 200), ": ", support::short_bytes(static_cast<double>(fs::file_size(paths[i])))));
-        }
+        if (plan.here[i].empty())
+          say(cat(support::escaped(lock.files[i].path, 200), ": ", support::short_bytes(static_cast<double>(size))));
       }
     } catch (...) {
       const std::lock_guard guard(mutex);
@@ -464,11 +521,12 @@ std::vector<fs::path> download_all(const FetchLock& lock, const DownloadOptions&
     over = ended.wait_for(guard, std::chrono::milliseconds(20), [&] { return running == 0; });
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
     std::int64_t all = 0;
-    for (const auto& of_file : done) all += of_file;
+    for (const Transfer& transfer : transfers) all += transfer.bytes;
     Json detail = {{"megabytes_per_second", static_cast<double>(all - here) / 1e6 / std::max(seconds, 1e-3)},
                    {"files", cat(finished.load(), "/", lock.files.size())}};
-    if (std::string now = under_way(lock, done); !now.empty()) detail["now"] = std::move(now);
-    progress.advance("bytes", all, std::max(lock.bytes(), all), detail);
+    if (std::string now = under_way(lock, transfers); !now.empty()) detail["now"] = std::move(now);
+    const bool known = plan.missing_of_unknown_size == 0 || (over && !failed);
+    progress.advance("bytes", all, known ? std::max(lock.bytes(), all) : 0, detail);
   }
   for (std::thread& helper : helpers) helper.join();
   if (failure) std::rethrow_exception(failure);

@@ -21,25 +21,29 @@ struct DownloadOptions {
   std::vector<std::filesystem::path> other;       ///< folders of blobs by SHA-256, read only: the Hugging Face cache
   int parallel = 4;
   bool verify = false;                            ///< hash complete files again
+  std::int64_t most_unannounced = 4LL << 30;      ///< bytes of a file whose size neither the lock nor the server names
   HubOptions hub;
   static DownloadOptions from_environment();
 };
 
-/// $PE_DOWNLOADS, else $XDG_CACHE_HOME/pe-pipeline/downloads, else ~/.cache/pe-pipeline/downloads.
+/// $PE_DOWNLOADS, else $XDG_CACHE_HOME/pe-pipeline/downloads, else ~/.cache/pe-pipeline/downloads. The last two count
+/// only as absolute paths. @throws ConfigError when there is none
 std::filesystem::path default_downloads();
 
 struct DownloadPlan {
   std::vector<std::filesystem::path> here;   ///< by file of the lock; empty: not on this machine
   std::int64_t missing_files = 0;
+  std::int64_t missing_of_unknown_size = 0;  ///< of them
   std::int64_t missing_bytes = 0;            ///< of known sizes, less what parts hold
 };
 /// Looks, and asks no one.
 DownloadPlan plan_downloads(const FetchLock& lock, const DownloadOptions& options);
 
-/// Brings every file of the lock here, several at a time, and says where each is. Progress: bytes in all, how far each file
-/// under way is, and a line for each as it ends.
-/// @throws Error: 69 when the network ends the tries, 3 for a file that is not what the lock says, with both digests, IoError;
-/// Stopped. What is complete, and parts, are kept.
+/// Downloads every file of the lock, several at a time. @return where each is
+/// Progress: bytes of all files, the share of each file under way, and a line for each that ends. A wait for a server,
+/// or for another program that downloads the same file, is a line too. The bytes have no total while a size is unknown.
+/// @throws Error: 69 when the network ends the tries; 3, with both digests, for a file that differs from the lock.
+/// IoError. Stopped. Complete files and parts are kept.
 std::vector<std::filesystem::path> download_all(const FetchLock& lock, const DownloadOptions& options, support::Progress& progress);
 
 }  // namespace pe::data

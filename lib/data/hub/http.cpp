@@ -3,6 +3,7 @@
 #include <curl/curl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -94,7 +95,9 @@ struct Http::State {
   HttpAnswer answer;
   const Sink* sink = nullptr;
   std::size_t most_bytes = 0, header_bytes = 0;
-  bool too_much = false;
+  bool too_much = false, enough = false, late = false;
+  bool streams = false;  // the sink has begun to get the body
+  std::chrono::steady_clock::time_point begun;
   std::string held;   // curl hands over 16 KiB at a time; the sink gets what one look at the socket gave
   std::exception_ptr failure;   // of the sink
 
@@ -118,22 +121,27 @@ struct Http::State {
 
   static std::size_t on_body(char* data, std::size_t, std::size_t count, void* self) {
     State& s = *static_cast<State*>(self);
-    const bool good = s.answer.status == 200 || s.answer.status == 206;
-    if (good && *s.sink) {
+    if (s.good() && *s.sink) {
+      s.streams = true;
       s.held.append(data, count);
       return s.held.size() < kReceived || s.give() ? count : 0;
     }
-    const std::size_t most = good ? s.most_bytes : kMostErrorBody;
+    const std::size_t most = s.good() ? s.most_bytes : kMostErrorBody;
     const std::size_t room = most - std::min(most, s.answer.body.size());
     s.answer.body.append(data, std::min(room, count));
-    if (count > room && good) return s.too_much = true, 0;
-    return count;
+    if (count <= room) return count;
+    (s.good() ? s.too_much : s.enough) = true;
+    return 0;
   }
 
   /// Called after each look at the socket, and every second without one.
   static int on_progress(void* self, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
-    return support::stop_requested() || !static_cast<State*>(self)->give() ? 1 : 0;
+    State& s = *static_cast<State*>(self);
+    s.late = !s.streams && std::chrono::steady_clock::now() - s.begun > std::chrono::seconds(s.options.answer_seconds);
+    return s.late || support::stop_requested() || !s.give() ? 1 : 0;
   }
+
+  bool good() const { return answer.status == 200 || answer.status == 206; }
 
   /// To the sink what it has not got yet; false when it wants no more.
   bool give() {
@@ -152,7 +160,8 @@ struct Http::State {
     curl_easy_reset(curl);
     answer = {};
     header_bytes = 0;
-    too_much = false;
+    too_much = enough = late = streams = false;
+    begun = std::chrono::steady_clock::now();
     held.clear();
     error[0] = '\0';
     const auto set = [&](auto option, auto value) { curl_easy_setopt(curl, option, value); };
@@ -185,10 +194,17 @@ struct Http::State {
     curl_slist_free_all(list);
     give();
     if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
-    if (code == CURLE_OK || answer.stopped) return;
-    answer.problem = too_much ? "the answer is longer than expected"
-                              : support::escaped(error[0] != '\0' ? error : curl_easy_strerror(code), 200);
+    // The words of a refusal may have no end; its head says enough.
+    if (code == CURLE_OK || answer.stopped || enough || (late && answer.status >= 300)) return;
+    answer.problem = support::escaped(error[0] != '\0' ? error : curl_easy_strerror(code), 200);
     if (code == CURLE_OPERATION_TIMEDOUT) answer.problem = cat("no data for ", options.stall_seconds, " s: ", answer.problem);
+    if (late) answer.problem = cat("the answer was not complete after ", options.answer_seconds, " s");
+    if (too_much) set_lasting("the answer is longer than expected");
+  }
+
+  void set_lasting(const std::string& problem) {
+    answer.problem = problem;
+    answer.lasting = true;
   }
 };
 
@@ -209,6 +225,7 @@ HttpAnswer Http::get(const HttpRequest& request, const Sink& sink, std::size_t m
   if (origin.empty()) {
     HttpAnswer answer;
     answer.problem = cat("no http or https URL: ", shown_url(request.url));
+    answer.lasting = true;
     return answer;
   }
   std::string url = request.url;
@@ -226,16 +243,18 @@ HttpAnswer Http::get(const HttpRequest& request, const Sink& sink, std::size_t m
     const bool was_https = part(next, CURLUPART_SCHEME) == "https";
     const std::string location = s.answer.header("location");
     if (location.empty() || curl_url_set(next.get(), CURLUPART_URL, location.c_str(), 0) != CURLUE_OK || origin_of(part(next, CURLUPART_URL)).empty()) {
-      s.answer.problem = cat("it redirects to nowhere: ", shown_url(location));
+      s.set_lasting(location.empty()
+                        ? "it redirects without an address"
+                        : cat("it redirects to something other than an http or https address: ", shown_url(location)));
       return std::move(s.answer);
     }
     if (was_https && part(next, CURLUPART_SCHEME) == "http") {
-      s.answer.problem = cat("it redirects to an address without encryption: ", shown_url(part(next, CURLUPART_URL)));
+      s.set_lasting(cat("it redirects to an address without encryption: ", shown_url(part(next, CURLUPART_URL))));
       return std::move(s.answer);
     }
     url = part(next, CURLUPART_URL);
   }
-  s.answer.problem = cat("more than ", kMostRedirects, " redirects");
+  s.set_lasting(cat("more than ", kMostRedirects, " redirects"));
   return std::move(s.answer);
 }
 

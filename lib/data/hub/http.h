@@ -23,6 +23,7 @@ struct HttpRequest {
 struct HttpAnswer {
   int status = 0;                     ///< 0: no answer; `problem` says why
   std::string problem;                ///< of the transport: refused, reset, stalled, certificate
+  bool lasting = false;               ///< the problem is in the answer itself: the same request would have it again
   std::map<std::string, std::string> headers;   ///< names in lower case; of the last answer in a chain of redirects
   std::string body;                   ///< what no sink took, up to a bound
   std::string host;                   ///< that answered last: "host:port"
@@ -36,6 +37,7 @@ struct HttpOptions {
   std::string ca_file;                ///< certificates; empty: the system's
   long connect_seconds = 10;
   long stall_seconds = 30;            ///< without a byte for so long it counts as failed
+  long answer_seconds = 300;  ///< for the head of an answer and for a body that no sink takes, however it trickles
 };
 
 /// One connection's worth of state; one a thread.
@@ -45,8 +47,9 @@ class Http {
   ~Http();
   /// Takes what came of a body, or leaves it; false ends the transfer.
   using Sink = std::function<bool(const HttpAnswer& head, std::string& bytes)>;
-  /// Bodies of answers 200 and 206 go to `sink`, in pieces of what one look at the socket gave; others are kept, up to
-  /// 64 KiB. Without a sink every body is kept, up to `most_bytes`; a longer one is a problem of the transport.
+  /// Bodies of answers 200 and 206 go to `sink`, as many bytes at a time as the socket had. Of other bodies the first
+  /// 64 KiB are kept, and the rest is not read. Without a sink every body is kept, up to `most_bytes`; a longer one is
+  /// a lasting problem.
   HttpAnswer get(const HttpRequest& request, const Sink& sink = {}, std::size_t most_bytes = 64 << 20);
 
  private:

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <unordered_set>
 
 #include "data/hub/environment.h"
 #include "support/error.h"
@@ -25,7 +27,7 @@ using support::quote;
 namespace {
 
 constexpr std::string_view kDefaultEndpoint = "https://huggingface.co";
-constexpr int kMostPages = 10'000;
+constexpr std::size_t kMostPages = 10'000, kMostFiles = 1'000'000;  // of one listing
 constexpr std::size_t kSmallFile = 64 << 20;
 constexpr std::size_t kLargestAnswer = 8 << 20;   // a page of a listing has at most a thousand files
 constexpr int kDeepestAnswer = 16;
@@ -48,8 +50,9 @@ std::string find_token() {
   if (const std::string token(support::trim(variable("HF_TOKEN"))); !token.empty()) return token;
   std::string path = variable("HF_TOKEN_PATH");
   if (path.empty()) {
-    const std::string home = variable("HF_HOME");
-    path = (home.empty() ? std::filesystem::path(variable("HOME")) / ".cache/huggingface" : std::filesystem::path(home)) / "token";
+    const std::filesystem::path home = hugging_face_home();
+    if (home.empty()) return {};
+    path = home / "token";
   }
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return {};
@@ -144,10 +147,14 @@ std::vector<HubFile> parse_listing(std::string_view body, const std::string& whe
       throw ArtifactError(
           cat(where, ": an entry is not a file with path and size: ", support::escaped(item.dump(-1, ' ', true), 120)));
     }
-    file.bytes = item["size"].get<std::int64_t>();
+    const Json& size = item["size"];
+    if (!size.is_number_unsigned() || size.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostLockedBytes)) {
+      throw ArtifactError(
+          cat(where, ": file ", quote(file.path), ": expected a size from 0 to 2^60 bytes, found ", size.dump()));
+    }
+    file.bytes = size.get<std::int64_t>();
     if (item.contains("lfs")) file.sha256 = text(item["lfs"], "oid");
     if (file.sha256.starts_with("sha256:")) file.sha256.erase(0, 7);
-    if (file.bytes < 0 || file.bytes > kMostLockedBytes) throw ArtifactError(cat(where, ": file ", quote(file.path), " has ", file.bytes, " bytes"));
     files.push_back(std::move(file));
   }
   return files;
@@ -162,32 +169,43 @@ std::string next_page(const std::string& link) {
   return {};
 }
 
-HttpAnswer Hub::ask(const std::string& url, const std::string& what) {
+HttpAnswer Hub::ask(const std::string& url, const std::string& what, std::size_t most_bytes) {
   if (options_.offline) {
     throw support::Error(support::kExitUnavailable, support::Diagnostic{cat(what, ": not asked, since HF_HUB_OFFLINE is set"), {}, {}, {}});
   }
   for (int attempt = 1;; ++attempt) {
-    HttpAnswer answer = http_.get({url, options_.token}, {}, kLargestAnswer);
-    if (answer.problem.empty() && answer.status == 200) {
-      if (answer.header("content-type").starts_with("text/html")) {
-        throw ArtifactError(cat(what, ": expected JSON, found a web page from ", answer.host), "a proxy or login page may stand in between");
-      }
-      return answer;
-    }
+    HttpAnswer answer = http_.get({url, options_.token}, {}, most_bytes);
     if (support::stop_requested()) throw support::Stopped(true);
+    if (answer.problem.empty() && answer.status == 200) return answer;
     if (!worth_a_retry(answer) || attempt >= options_.retry.attempts) fail_hub(answer, what, !options_.token.empty());
     const auto wait = wait_before(answer, attempt, options_.retry);
     if (wait.count() < 0) fail_hub(answer, what, !options_.token.empty());
-    wait_for(wait);
+    wait_to_repeat(cat(what, ": ", describe(answer)), wait, attempt + 1, options_.retry,
+                   [&](const std::string& line) { progress_.note(line); });
   }
 }
 
-std::string Hub::commit_of(const std::string& repository, const std::string& revision) {
+HttpAnswer Hub::ask_api(const std::string& url, const std::string& what) {
+  HttpAnswer answer = ask(url, what, kLargestAnswer);
+  if (answer.header("content-type").starts_with("text/html")) {
+    throw ArtifactError(cat(what, ": expected JSON, found a web page from ", answer.host),
+                        "a proxy or login page may have answered");
+  }
+  return answer;
+}
+
+std::string Hub::find_commit(const std::string& repository, const std::string& revision) {
   const std::string what = cat("repository ", repository, " at ", revision);
-  const HttpAnswer answer = ask(cat(options_.endpoint, "/api/datasets/", repository, "/revision/", percent_encoded(revision, false)), what);
+  const HttpAnswer answer = ask_api(
+      cat(options_.endpoint, "/api/datasets/", repository, "/revision/", percent_encoded(revision, false)), what);
   const Json json = parse_answer(answer.body);
   if (!json.is_object() || !json.contains("sha") || !json["sha"].is_string()) throw ArtifactError(cat(what, ": the answer of ", answer.host, " names no commit"));
-  return json["sha"];
+  const std::string commit = json["sha"];
+  if (!valid_commit(commit)) {
+    throw ArtifactError(cat(what, ": ", answer.host, " names the commit ", quote(commit.substr(0, 80)),
+                            ", expected 40 lower-case hexadecimal digits"));
+  }
+  return commit;
 }
 
 std::vector<HubFile> Hub::list(const std::string& repository, const std::string& commit, const std::string& folder) {
@@ -196,50 +214,71 @@ std::vector<HubFile> Hub::list(const std::string& repository, const std::string&
   std::string url = cat(options_.endpoint, "/api/datasets/", repository, "/tree/", percent_encoded(commit, false),
                         folder.empty() ? "" : "/", percent_encoded(folder, false), "?recursive=true&expand=false");
   const std::string origin = origin_of(options_.endpoint);
-  for (int page = 0; !url.empty(); ++page) {
-    if (page >= kMostPages) throw ArtifactError(cat(what, ": more than ", kMostPages, " pages"));
-    const HttpAnswer answer = ask(url, what);
-    for (HubFile& file : parse_listing(answer.body, what)) files.push_back(std::move(file));
+  std::unordered_set<std::string> pages, paths;
+  while (!url.empty()) {
+    if (!pages.insert(url).second)
+      throw ArtifactError(cat(what, ": a page names an earlier page as its next: ", shown_url(url)));
+    if (pages.size() > kMostPages) throw ArtifactError(cat(what, ": more than ", kMostPages, " pages"));
+    const HttpAnswer answer = ask_api(url, what);
+    for (HubFile& file : parse_listing(answer.body, what)) {
+      if (!paths.insert(file.path).second)
+        throw ArtifactError(cat(what, ": file ", quote(file.path), " is listed twice"));
+      files.push_back(std::move(file));
+    }
+    if (files.size() > kMostFiles)
+      throw ArtifactError(cat(what, ": more than ", support::with_commas(kMostFiles), " files"));
+    progress_.advance("files listed", std::ssize(files), 0);
     url = at_endpoint(next_page(answer.header("link")), options_.endpoint);
     if (!url.empty() && origin_of(url) != origin) throw ArtifactError(cat(what, ": the next page is at another host: ", shown_url(url)));
   }
-  std::sort(files.begin(), files.end(), [](const HubFile& a, const HubFile& b) { return a.path < b.path; });
   return files;
 }
 
-FetchLock Hub::lock(const HubRequest& request, const Limits& limits, support::Progress& progress) {
-  FetchLock lock{request.repository, request.revision, commit_of(request.repository, request.revision), {}};
-  std::vector<HubFile> files;
+std::vector<HubFile> Hub::find_files(const HubRequest& request, const std::string& commit) {
+  std::map<std::string, std::vector<HubFile>> listings;  // by folder, which several patterns share
+  std::map<std::string, HubFile> found;
   for (const std::string& pattern : request.patterns) {
-    for (HubFile& file : list(request.repository, lock.commit, fixed_folder(pattern))) {
-      const bool known = std::any_of(files.begin(), files.end(), [&](const HubFile& f) { return f.path == file.path; });
-      if (!known && ::fnmatch(pattern.c_str(), file.path.c_str(), FNM_PATHNAME) == 0) files.push_back(std::move(file));
+    const auto [listing, is_new] = listings.try_emplace(fixed_folder(pattern));
+    if (is_new) listing->second = list(request.repository, commit, listing->first);
+    for (const HubFile& file : listing->second) {
+      if (::fnmatch(pattern.c_str(), file.path.c_str(), FNM_PATHNAME) == 0) found.try_emplace(file.path, file);
     }
   }
-  std::sort(files.begin(), files.end(), [](const HubFile& a, const HubFile& b) { return a.path < b.path; });
+  std::vector<HubFile> files;
+  for (auto& [path, file] : found) files.push_back(std::move(file));
+  return files;
+}
+
+std::string Hub::read_digest(const FetchLock& lock, const HubFile& file) {
+  const std::string what = cat("file ", quote(file.path), " of ", lock.repository);
+  const HttpAnswer answer = ask(download_url(options_, lock, {file.path, file.bytes, "", ""}), what, kSmallFile);
+  if (std::ssize(answer.body) != file.bytes)
+    throw ArtifactError(cat(what, ": expected ", file.bytes, " bytes, found ", answer.body.size()));
+  return support::sha256_hex(answer.body);
+}
+
+FetchLock Hub::lock(const HubRequest& request, const Limits& limits) {
+  FetchLock lock{request.repository, request.revision, find_commit(request.repository, request.revision), {}};
+  const std::vector<HubFile> files = find_files(request, lock.commit);
   if (files.empty()) {
     throw ArtifactError(cat("repository ", request.repository, " at ", lock.commit.substr(0, 12), ": no file matches ", support::join(request.patterns, ", ")));
   }
   std::int64_t bytes = 0;
   for (const HubFile& file : files) {
-    const bool more_files = limits.files && static_cast<std::int64_t>(lock.files.size()) >= *limits.files;
+    const bool more_files = limits.files && std::ssize(lock.files) >= *limits.files;
     const bool more_bytes = limits.bytes && bytes + file.bytes > *limits.bytes;
     if (more_files || (more_bytes && !lock.files.empty())) {
-      progress.note(cat("limits leave out ", files.size() - lock.files.size(), " of ", files.size(), " files"));
+      progress_.note(cat("limits leave out ", files.size() - lock.files.size(), " of ", files.size(), " files"));
       break;
     }
     bytes = std::min(bytes + file.bytes, kMostLockedBytes);
-    LockedFile locked{file.path, file.bytes, file.sha256, ""};
-    if (locked.sha256.empty()) {
-      const std::string what = cat("file ", quote(file.path), " of ", request.repository);
-      HttpAnswer answer = http_.get({download_url(options_, lock, locked), options_.token}, {}, kSmallFile);
-      if (!answer.problem.empty() || answer.status != 200) fail_hub(answer, what, !options_.token.empty());
-      if (static_cast<std::int64_t>(answer.body.size()) != file.bytes) throw ArtifactError(cat(what, ": expected ", file.bytes, " bytes, found ", answer.body.size()));
-      locked.sha256 = support::sha256_hex(answer.body);
-    }
-    lock.files.push_back(std::move(locked));
+    lock.files.push_back({file.path, file.bytes, file.sha256.empty() ? read_digest(lock, file) : file.sha256, ""});
+    progress_.advance("files locked", std::ssize(lock.files), std::ssize(files));
   }
-  return FetchLock::parse(lock.render(), cat("the listing of ", request.repository));
+  const std::string fault = check_lock(lock);
+  if (!fault.empty())
+    throw ArtifactError(cat("the listing of ", request.repository, " by ", origin_of(options_.endpoint), ": ", fault));
+  return lock;
 }
 
 std::string download_url(const HubOptions& options, const FetchLock& lock, const LockedFile& file) {

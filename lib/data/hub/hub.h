@@ -42,21 +42,32 @@ HubRequest parse_hub_name(const std::string& name);
 
 class Hub {
  public:
-  explicit Hub(const HubOptions& options) : options_(options), http_(options.http) {}
-  /// The commit that a revision is now. @throws Error
-  std::string commit_of(const std::string& repository, const std::string& revision);
-  /// Files below `folder` ("" for all), by path; follows pages. @throws Error
-  std::vector<HubFile> list(const std::string& repository, const std::string& commit, const std::string& folder);
+  /// Progress: files listed, files locked, and a note for each request that is repeated.
+  Hub(const HubOptions& options, support::Progress& progress)
+      : options_(options), progress_(progress), http_(options.http) {}
 
   struct Limits {
     std::optional<std::int64_t> files, bytes;   ///< stop before more; at least one file is taken
   };
   /// Pins the commit and picks the files. Small files, for which the hub lists no SHA-256, are read to know it.
-  FetchLock lock(const HubRequest& request, const Limits& limits, support::Progress& progress);
+  /// @throws Error; Stopped
+  FetchLock lock(const HubRequest& request, const Limits& limits);
 
  private:
-  HttpAnswer ask(const std::string& url, const std::string& what);   ///< an answer 200, after retries
+  /// An answer 200, after retries.
+  HttpAnswer ask(const std::string& url, const std::string& what, std::size_t most_bytes);
+  /// The same, of JSON.
+  HttpAnswer ask_api(const std::string& url, const std::string& what);
+  /// The commit that a revision is now.
+  std::string find_commit(const std::string& repository, const std::string& revision);
+  /// Files below `folder` ("" for all); follows pages.
+  std::vector<HubFile> list(const std::string& repository, const std::string& commit, const std::string& folder);
+  /// Files of the patterns, each once, by path.
+  std::vector<HubFile> find_files(const HubRequest& request, const std::string& commit);
+  /// SHA-256 of a small file, which is read.
+  std::string read_digest(const FetchLock& lock, const HubFile& file);
   HubOptions options_;
+  support::Progress& progress_;
   Http http_;
 };
 

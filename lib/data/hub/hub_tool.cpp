@@ -44,7 +44,9 @@ void write_lock(const HubOrder& order, support::Progress& progress) {
   } else {
     HubRequest request = parse_hub_name(order.name);
     if (!order.patterns.empty()) request.patterns = order.patterns;
-    lock = Hub(options_of(order).hub).lock(request, limits_of(order), progress);
+    HubOptions options = HubOptions::from_environment();
+    options.offline = options.offline || order.offline;
+    lock = Hub(options, progress).lock(request, limits_of(order));
   }
   for (const LockedFile& file : lock.files) progress.note(cat(support::escaped(file.path, 200), ", ", size_of(file.bytes)));
   progress.note(cat(count_of(lock.files.size()), ", ", size_of(lock.bytes()), lock.commit.empty() ? "" : cat(", commit ", lock.commit)));

@@ -1,6 +1,7 @@
 #include "data/hub/lock_file.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "data/hub/http.h"
 #include "support/error.h"
@@ -34,29 +35,50 @@ bool valid_name(std::string_view name) {
   return true;
 }
 
-void check(FetchLock& lock, const std::string& where) {
-  const auto fail = [&](const std::string& what) { throw ConfigError(cat(quote(where), ": ", what), {}, "pe-hub lock writes such files"); };
-  if (lock.files.empty()) fail("it names no files");
+[[noreturn]] void fail_lock(const std::string& where, const std::string& fault) {
+  throw ConfigError(cat(quote(where), ": ", fault), {}, "pe-hub lock writes such files");
+}
+
+void require_good(FetchLock& lock, const std::string& where) {
+  if (const std::string fault = check_lock(lock); !fault.empty()) fail_lock(where, fault);
+}
+
+/// -1 where the item has no size; nothing where it has one that is no count of bytes.
+std::optional<std::int64_t> locked_size(const Json& item) {
+  if (!item.contains("bytes")) return -1;
+  const Json& bytes = item["bytes"];
+  if (!bytes.is_number_unsigned() || bytes.get<std::uint64_t>() > static_cast<std::uint64_t>(kMostLockedBytes))
+    return std::nullopt;
+  return bytes.get<std::int64_t>();
+}
+
+}  // namespace
+
+std::string check_lock(FetchLock& lock) {
+  if (lock.files.empty()) return "it names no files";
   std::sort(lock.files.begin(), lock.files.end(), [](const LockedFile& a, const LockedFile& b) { return a.path < b.path; });
   const LockedFile* before = nullptr;
   std::int64_t bytes = 0;
   for (const LockedFile& file : lock.files) {
-    if (!valid_name(file.path)) fail(cat("invalid file name ", quote(file.path.substr(0, 200))));
-    if (before != nullptr && before->path == file.path) fail(cat("file ", quote(file.path), " is listed twice"));
-    if (!is_hex(file.sha256, 64)) fail(cat("file ", quote(file.path), ": ", quote(file.sha256.substr(0, 80)), " is not a SHA-256 (64 lower-case hexadecimal digits)"));
-    if (file.bytes < -1 || file.bytes > kMostLockedBytes) fail(cat("file ", quote(file.path), ": ", file.bytes, " bytes"));
+    if (!valid_name(file.path)) return cat("invalid file name ", quote(file.path.substr(0, 200)));
+    const std::string name = cat("file ", quote(file.path));
+    if (before != nullptr && before->path == file.path) return cat(name, " is listed twice");
+    if (!is_hex(file.sha256, 64))
+      return cat(name, ": ", quote(file.sha256.substr(0, 80)), " is not a SHA-256 (64 lower-case hexadecimal digits)");
     bytes += std::max<std::int64_t>(0, file.bytes);
-    if (bytes > kMostLockedBytes) fail("its files have more than 2^60 bytes together");
+    if (bytes > kMostLockedBytes) return "its files have more than 2^60 bytes together";
     const bool strange = support::find_invalid_utf8(file.url) != std::string_view::npos;
-    if (!file.url.empty() && (strange || origin_of(file.url).empty())) fail(cat("file ", quote(file.path), ": expected an http or https address, found ", shown_url(file.url)));
-    if (file.url.empty() && (!valid_repository(lock.repository) || !is_hex(lock.commit, 40))) {
-      fail(cat("file ", quote(file.path), " has no url, and the lock no repository with a commit of 40 digits"));
+    if (!file.url.empty() && (strange || origin_of(file.url).empty()))
+      return cat(name, ": expected an http or https address, found ", shown_url(file.url));
+    if (file.url.empty() && (!valid_repository(lock.repository) || !valid_commit(lock.commit))) {
+      return cat(name, " has no url, and the lock no repository with a commit of 40 digits");
     }
     before = &file;
   }
+  return {};
 }
 
-}  // namespace
+bool valid_commit(std::string_view text) { return is_hex(text, 40); }
 
 bool valid_repository(std::string_view name) {
   const std::size_t slash = name.find('/');
@@ -90,22 +112,27 @@ std::string FetchLock::render() const {
 }
 
 FetchLock FetchLock::parse(std::string_view text, const std::string& where) {
-  const auto fail = [&](const std::string& what) { throw ConfigError(cat(quote(where), ": ", what), {}, "pe-hub lock writes such files"); };
-  if (text.size() > kLargest) fail("it is larger than 256 MiB");
+  if (text.size() > kLargest) fail_lock(where, "it is larger than 256 MiB");
   FetchLock lock;
   try {
     const Json json = support::require_json(text);
-    if (const std::string schema = json.at("schema"); schema != kSchema) fail(cat("expected schema ", kSchema, ", found ", quote(schema.substr(0, 60))));
+    if (const std::string schema = json.at("schema"); schema != kSchema)
+      fail_lock(where, cat("expected schema ", kSchema, ", found ", quote(schema.substr(0, 60))));
     lock.repository = json.value("repository", "");
     lock.revision = json.value("revision", "");
     lock.commit = json.value("commit", "");
     for (const Json& item : json.at("files")) {
-      lock.files.push_back({item.at("path"), item.value("bytes", std::int64_t{-1}), item.at("sha256"), item.value("url", "")});
+      const std::string path = item.at("path");
+      const auto bytes = locked_size(item);
+      if (!bytes)
+        fail_lock(where, cat("file ", quote(path.substr(0, 200)), ": expected bytes from 0 to 2^60, found ",
+                             support::escaped(item["bytes"].dump(), 60)));
+      lock.files.push_back({path, *bytes, item.at("sha256"), item.value("url", "")});
     }
   } catch (const Json::exception& error) {
-    fail(cat("expected a fetch lock: ", support::escaped(error.what(), 200)));
+    fail_lock(where, cat("expected a fetch lock: ", support::escaped(error.what(), 200)));
   }
-  check(lock, where);
+  require_good(lock, where);
   return lock;
 }
 
@@ -134,7 +161,7 @@ FetchLock parse_url_list(std::string_view text, const std::string& where) {
     if (slash != std::string::npos) file.path = shown.substr(slash + 1);
     lock.files.push_back(std::move(file));
   }
-  check(lock, where);
+  require_good(lock, where);
   return lock;
 }
 

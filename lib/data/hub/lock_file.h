@@ -33,14 +33,19 @@ struct FetchLock {
 
   std::int64_t bytes() const;      ///< of all files whose size is known
   std::string render() const;      ///< the file's text
-  /// @throws ConfigError that names `where` and what is wrong.
+  /// @throws ConfigError that names `where` and the fault.
   static FetchLock parse(std::string_view text, const std::string& where);
   static FetchLock read(const std::filesystem::path& path);
 };
 
+/// Sorts the files by path. @return the first thing that is wrong with the lock, or ""
+std::string check_lock(FetchLock& lock);
+
 /// Lines "<sha256>  <url>", as sha256sum writes them, with '#' comments. @throws ConfigError
 FetchLock parse_url_list(std::string_view text, const std::string& where);
 
+/// 40 lower-case hexadecimal digits.
+bool valid_commit(std::string_view text);
 /// "owner/name" of letters, digits, '-', '_', '.'.
 bool valid_repository(std::string_view name);
 

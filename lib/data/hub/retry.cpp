@@ -45,7 +45,7 @@ std::optional<std::int64_t> seconds_asked(const HttpAnswer& answer) {
 }  // namespace
 
 bool worth_a_retry(const HttpAnswer& answer) {
-  if (!answer.problem.empty() || answer.status == 0) return true;
+  if (!answer.problem.empty() || answer.status == 0) return !answer.lasting;
   return answer.status == 408 || answer.status == 425 || answer.status == 429 || answer.status >= 500;
 }
 
@@ -69,6 +69,14 @@ void wait_for(milliseconds time) {
   }
 }
 
+void wait_to_repeat(const std::string& fault, milliseconds wait, int next, const RetryOptions& options,
+                    const Say& say) {
+  const double seconds = std::chrono::duration<double>(wait).count();
+  say(cat(fault, "; repeated in ", support::short_duration(seconds), " (attempt ", next, " of ", options.attempts,
+          ")"));
+  wait_for(wait);
+}
+
 std::string describe(const HttpAnswer& answer) {
   if (!answer.problem.empty()) return cat(answer.host, answer.host.empty() ? "" : ": ", answer.problem);
   std::string text = cat("status ", answer.status, " from ", answer.host);
@@ -77,7 +85,10 @@ std::string describe(const HttpAnswer& answer) {
     const Json body = support::parse_json(answer.body, support::kForeignJson);
     if (body.is_object() && body.contains("error") && body["error"].is_string()) words = body["error"];
   }
-  return words.empty() ? text : cat(text, ": ", support::escaped(words, 200));
+  if (!words.empty()) text += cat(": ", support::escaped(words, 200));
+  const auto asked = worth_a_retry(answer) ? seconds_asked(answer) : std::nullopt;
+  if (asked) text += cat(", which asks for a wait of ", support::short_duration(static_cast<double>(*asked)));
+  return text;
 }
 
 }  // namespace pe::data
