@@ -463,8 +463,20 @@ BOOST_AUTO_TEST_CASE(the_stage_reads_what_the_lock_names_in_order) {
   config.text.filter = {"score >= 3"};
   artifact::Workspace workspace;
   workspace.outputs["raw"] = folder / "raw";
-  workspace.progress = &support::silent_progress();
+  struct Last : test::RecordingProgress {
+    std::string what;
+    std::int64_t done = 0, total = 0;
+    void advance(std::string_view about, std::int64_t at, std::int64_t all, const Json&) override {
+      what = about, done = at, total = all;
+    }
+  } progress;
+  workspace.progress = &progress;
   data::fetch(config, workspace);
+  // The last line of progress says what the notes say.
+  BOOST_TEST(progress.has("fetched 2 documents"), progress.lines);
+  BOOST_TEST(progress.what == "documents");
+  BOOST_TEST(progress.done == 2);
+  BOOST_TEST(progress.total == 2);
   ::unsetenv("HF_ENDPOINT");
   ::unsetenv("PE_DOWNLOADS");
   artifact::RawTextReader reader(folder / "raw");

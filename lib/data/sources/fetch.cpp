@@ -115,8 +115,13 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
   };
 
   DocumentSource::Item item;
+  const auto show = [&] {
+    progress.advance(source->unit(), source->done(), source->total(),
+                     {{"documents", writer.documents()}, {"bytes", writer.bytes()}});
+  };
   while (true) {
     if (support::stop_requested()) throw support::Stopped(false);
+    show();
     if (config.max_documents > 0 && writer.documents() >= static_cast<std::uint64_t>(config.max_documents)) break;
     const DocumentSource::Outcome outcome = source->next(item);
     if (outcome == DocumentSource::Outcome::kEnd) break;
@@ -149,13 +154,14 @@ void fetch(const FetchConfig& config, artifact::Workspace& workspace) {
     }
     if (config.max_bytes > 0 && writer.bytes() + item.text.size() > static_cast<std::uint64_t>(config.max_bytes)) break;
     writer.add(item.text, item.source, item.row);
-    progress.advance(source->unit(), source->done(), source->total(),
-                     {{"documents", writer.documents()}, {"bytes", writer.bytes()}});
   }
   if (writer.documents() == 0) {
     throw support::ArtifactError(cat("the source holds no documents (", counts.null, " without text, ", counts.empty, " empty, ",
                                      counts.filtered, " left out by text.filter, ", counts.bad, " bad)"));
   }
+  // The last line of progress has the final counts, also where a limit ended the loop.
+  const auto documents = static_cast<std::int64_t>(writer.documents());
+  progress.advance("documents", documents, documents, {{"bytes", writer.bytes()}});
   writer.finish();
   report(counts, writer, progress);
 }
