@@ -1,6 +1,8 @@
 #include <arrow/io/file.h>
 #include <parquet/column_writer.h>
+#include <parquet/file_reader.h>
 #include <parquet/file_writer.h>
+#include <parquet/metadata.h>
 #include <parquet/properties.h>
 #include <parquet/schema.h>
 #include <time.h>
@@ -86,12 +88,15 @@ std::string zstd(const std::string& text) {
   return out;
 }
 
-/// A column `text`, a page a document.
-void write_parquet(const fs::path& path, const std::vector<std::string>& texts, parquet::Compression::type codec) {
+std::shared_ptr<parquet::schema::GroupNode> text_schema() {
   const auto column = parquet::schema::PrimitiveNode::Make("text", parquet::Repetition::REQUIRED,
                                                            parquet::LogicalType::String(), parquet::Type::BYTE_ARRAY);
-  const auto schema = std::static_pointer_cast<parquet::schema::GroupNode>(
+  return std::static_pointer_cast<parquet::schema::GroupNode>(
       parquet::schema::GroupNode::Make("schema", parquet::Repetition::REQUIRED, {column}));
+}
+
+/// A column `text`, a page a document.
+void write_parquet(const fs::path& path, const std::vector<std::string>& texts, parquet::Compression::type codec) {
   const auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
   const auto properties = parquet::WriterProperties::Builder()
                               .compression(codec)
@@ -99,7 +104,7 @@ void write_parquet(const fs::path& path, const std::vector<std::string>& texts, 
                               ->data_pagesize(1000)
                               ->write_batch_size(1)
                               ->build();
-  const auto file = parquet::ParquetFileWriter::Open(out, schema, properties);
+  const auto file = parquet::ParquetFileWriter::Open(out, text_schema(), properties);
   auto* writer = static_cast<parquet::ByteArrayWriter*>(file->AppendRowGroup()->NextColumn());
   for (const std::string& text : texts) {
     const parquet::ByteArray value(text);
@@ -293,6 +298,39 @@ BOOST_AUTO_TEST_CASE(parquet_files_of_every_writer_hold_the_same_rows, *boost::u
     ++files;
   }
   BOOST_TEST(files > 25);
+}
+
+// A dictionary belongs to its row group: a reader that keeps it has other strings from the next group on.
+BOOST_AUTO_TEST_CASE(dictionaries_end_with_their_row_group) {
+  constexpr int kGroups = 20, kRows = 50;
+  const test::TempFolder folder;
+  for (const std::int64_t limit :
+       {200, 1 << 20}) {  // each group falls back to plain pages after its first; and none does
+    const fs::path path = folder / "d.parquet";
+    const auto out = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
+    const auto properties = parquet::WriterProperties::Builder()
+                                .enable_dictionary()
+                                ->dictionary_pagesize_limit(limit)
+                                ->data_pagesize(64)
+                                ->write_batch_size(5)
+                                ->build();
+    const auto file = parquet::ParquetFileWriter::Open(out, text_schema(), properties);
+    std::vector<std::string> expected;
+    for (int group = 0; group < kGroups; ++group) {
+      auto* writer = static_cast<parquet::ByteArrayWriter*>(file->AppendRowGroup()->NextColumn());
+      for (int row = 0; row < kRows; ++row) {
+        expected.push_back(support::cat("group ", group, ", value ", (row * 7 + group) % 23));
+        const parquet::ByteArray value(expected.back());
+        writer->WriteBatch(1, nullptr, nullptr, &value);
+      }
+    }
+    file->Close();
+    const auto reader = parquet::ParquetFileReader::OpenFile(path.string());
+    BOOST_TEST_REQUIRE(reader->metadata()->num_row_groups() == kGroups);
+    for (int group = 0; group < kGroups; ++group)
+      BOOST_TEST(reader->metadata()->RowGroup(group)->ColumnChunk(0)->has_dictionary_page());
+    BOOST_TEST(read_all({path.string()}).texts == expected, boost::test_tools::per_element());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(malformed_parquet_ends_in_a_message_within_a_second_and_100_mb,
