@@ -60,6 +60,11 @@ std::int64_t BatchReader::targets(std::int64_t count, const WindowOf& window_of)
   return asked;
 }
 
+Samples find_share(std::int64_t step, std::int64_t batch, std::int64_t rank, std::int64_t ranks) {
+  const std::int64_t part = batch / ranks;
+  return {.first = step * batch + rank * part, .count = part};
+}
+
 SampleReader::~SampleReader() {
   if (ahead_.valid()) ahead_.wait();  // it reads by this object
 }

@@ -50,6 +50,10 @@ struct Samples {
   bool operator==(const Samples&) const = default;
 };
 
+/// The samples of a step that a rank works on, in a training whose steps have `batch` samples each.
+/// @param ranks divides `batch`
+Samples find_share(std::int64_t step, std::int64_t batch, std::int64_t rank, std::int64_t ranks);
+
 /// Samples in a training's order. What is announced is read by a thread meanwhile.
 class SampleReader {
  public:

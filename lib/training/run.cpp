@@ -206,11 +206,10 @@ class Loop {
 
   bool is_logged(std::int64_t step) const { return (step + 1) % run_.watch.log_every == 0; }
 
-  /// What this rank works on: of a step's samples, which are numbered through the whole batch whoever works on them, a
-  /// micro-batch that begins at `first` of its part.
+  /// The micro-batch of this rank that begins at `first` of its share.
   Samples micro_batch(std::int64_t step, std::int64_t first) const {
-    const std::int64_t part = run_.batch / ranks_.count();
-    return {step * run_.batch + ranks_.rank() * part + first, *run_.compute.micro_batch, is_logged(step)};
+    const Samples share = find_share(step, run_.batch, ranks_.rank(), ranks_.count());
+    return {share.first + first, *run_.compute.micro_batch, is_logged(step)};
   }
 
   /// Has what follows a micro-batch read while that one is computed.

@@ -24,7 +24,9 @@ inline constexpr std::int64_t kVocabulary = 23;
 /// Documents of a walk in which the next token follows from the last but for a little noise.
 inline std::filesystem::path write_shards(const std::filesystem::path& folder, std::int64_t documents = 40,
                                           std::uint64_t seed = 1, const std::string& tokenizer = "test",
-                                          const std::string& split_rule = "every eighth for validation") {
+                                          const std::string& split_rule = "every eighth for validation",
+                                          std::uint64_t shard_tokens = 1 << 20,
+                                          std::vector<std::int32_t>* train_tokens = nullptr) {
   artifact::TokenizerRecord record;
   record.kind = "bytes";
   record.vocabulary = kVocabulary;
@@ -34,7 +36,7 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
   record.token_bytes[0] = 0;
   record.content_hash = tokenizer;
   record.library = "test";
-  artifact::TokenShardsWriter writer(folder, {}, record, 1 << 20);
+  artifact::TokenShardsWriter writer(folder, {}, record, shard_tokens);
   artifact::SplitRecord splits{.rule = split_rule, .documents = {}};
   support::Xoshiro random(seed);
   for (std::int64_t document = 0; document < documents; ++document) {
@@ -44,6 +46,8 @@ inline std::filesystem::path write_shards(const std::filesystem::path& folder, s
       ids.push_back(static_cast<std::int32_t>(1 + next));
     }
     const artifact::Split split = document % 8 == 7 ? artifact::Split::kValidation : artifact::Split::kTrain;
+    if (train_tokens != nullptr && split == artifact::Split::kTrain)
+      train_tokens->insert(train_tokens->end(), ids.begin(), ids.end());
     writer.add(split, ids.data(), ids.size(), 120, static_cast<std::uint64_t>(document));
     splits.documents[static_cast<std::size_t>(split)].add(support::fnv1a64(std::to_string(seed) + " " + std::to_string(document)));
   }
