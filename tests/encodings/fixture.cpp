@@ -300,6 +300,14 @@ std::vector<Subject> subjects() {
       "{'kind': 'shaw', 'max_distance': 3}",
       "{'kind': 'shaw', 'max_distance': 4, 'per_head': true, 'values': false}",
       "{'stack': ['rope', {'kind': 'shaw', 'max_distance': 2, 'per_head': true}, 'entmax']}",
+      "{'kind': 'inkling', 'extent': 3, 'profiles': 2}",
+      "{'kind': 'inkling', 'extent': 64, 'profiles': 3, 'floor_scale': 3, 'alpha': 0.5}",
+      "{'stack': ['rope', {'kind': 'inkling', 'floor_scale': 2}, 'sink_logit']}",
+      "{'stack': [{'kind': 'inkling', 'extent': 5, 'floor_scale': 2}, {'kind': 'local_global', 'interval': 2, 'size': "
+      "4}, "
+      "{'kind': 'uniform_scale', 'scale': 0.5}]}",
+      "{'stack': [{'kind': 'randomised', 'per_sample': true, 'max_random_position': 128}, {'kind': 'inkling', "
+      "'extent': 20}]}",
       "{'kind': 'window', 'size': 3}",
       "{'stack': ['rope', {'kind': 'window', 'size': 4}]}",
       "{'stack': ['t5', 'ssmax', {'kind': 'window', 'size': 9}]}",

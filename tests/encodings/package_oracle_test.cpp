@@ -1,6 +1,6 @@
 // Attention beside packages of others: entmax, DeepSeek-V4, SmolLM3, Cohere 2 and Wav2Vec2-BERT of transformers,
 // x-transformers. Their answers were recorded with the versions that the file names, and are asked for again where a
-// Python has the packages.
+// Python has the packages. And beside loops over a definition, which need none.
 #include <torch/csrc/autograd/autograd.h>
 
 #include <boost/test/unit_test.hpp>
@@ -124,6 +124,18 @@ BOOST_AUTO_TEST_CASE(attention_is_what_packages_give_here,
   const std::string log = support::read_file(folder / "log");
   BOOST_TEST_REQUIRE(status == 0, log);
   if (!log.empty()) BOOST_TEST_MESSAGE("left out: " << log);
+  for (const Json& one : Json::parse(support::read_file(folder / "cases.json"))) compare(one);
+}
+
+BOOST_AUTO_TEST_CASE(inkling_is_what_its_definition_gives) {
+  const auto oracles = source_root() / "tests/encodings/oracles";
+  const std::string recorded = support::read_file(oracles / "inkling.json");
+  for (const Json& one : Json::parse(recorded)) compare(one);
+  const TempFolder folder;
+  const std::string command =
+      "python3 \"" + (oracles / "inkling.py").string() + "\" > \"" + (folder / "cases.json").string() + "\"";
+  BOOST_TEST_REQUIRE(std::system(command.c_str()) == 0);
+  BOOST_TEST(Json::parse(support::read_file(folder / "cases.json")).size() == Json::parse(recorded).size());
   for (const Json& one : Json::parse(support::read_file(folder / "cases.json"))) compare(one);
 }
 
