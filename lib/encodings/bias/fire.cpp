@@ -36,7 +36,9 @@ EncodingEntry fire_entry() {
        .errata = {"Copies disagree: DAPE's halves initial_length and uses leaky ReLU, others take GELU; this is the "
                   "listing in the paper's appendix.",
                   "A version without the dependence on i and without c also goes by this name; here it is not this "
-                  "encoding."}});
+                  "encoding.",
+                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
+                  "hardly trained, unless a sink is beside it."}});
 }
 
 }  // namespace pe::encodings

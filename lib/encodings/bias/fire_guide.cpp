@@ -64,7 +64,9 @@ EncodingEntry fire_guide_entry() {
        .known_for = "A simplification of FIRE that circulates in a guide; here so that the two can be told apart by "
                     "measurement.",
        .errata = {"Not FIRE: there is no c and no dependence on the query's position, so nothing is interpolated as "
-                  "texts grow, and all distances beyond L_h look alike."}});
+                  "texts grow, and all distances beyond L_h look alike.",
+                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
+                  "hardly trained, unless a sink is beside it."}});
 }
 
 }  // namespace pe::encodings

@@ -26,7 +26,9 @@ EncodingEntry dape_entry() {
        .known_for = "Repairs a static bias by what the logits say: flat beyond the training length in its paper, at "
                     "about three times the training time.",
        .errata = {"Two classes of the released code for bases without a bias declare twice the channels that they "
-                  "get, and fail."}});
+                  "get, and fail.",
+                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
+                  "hardly trained, unless a sink is beside it."}});
 }
 
 }  // namespace pe::encodings

@@ -25,7 +25,9 @@ EncodingEntry dape_v2_entry() {
                   "logit = A + B + f([A; B]), zeros for keys in the future",
        .known_for = "As dape, and each pair sees the logits of its neighbours.",
        .errata = {"In the released code the last row of a text differs from the same row in a longer text, as its "
-                  "padding does; a column of zeros after the last key is appended here."}});
+                  "padding does; a column of zeros after the last key is appended here.",
+                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
+                  "hardly trained, unless a sink is beside it."}});
 }
 
 }  // namespace pe::encodings

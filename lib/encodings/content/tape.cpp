@@ -123,7 +123,9 @@ EncodingEntry tape_entry() {
                   "feed-forward",
        .known_for = "A rotary encoding whose angles are refined layer by layer; starts as rope.",
        .errata = {"The released contraction leaves one number ρ_h for each head where a mixture of heads was meant.",
-                  "The update reads the feed-forward's output before the residual sum; the paper means the token."}});
+                  "The update reads the feed-forward's output before the residual sum; the paper means the token.",
+                  "The last layer updates a state that no layer reads: its four tensors are counted, so that all "
+                  "layers have the same ones, and never have a gradient."}});
 }
 
 }  // namespace pe::encodings
