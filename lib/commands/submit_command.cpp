@@ -337,11 +337,11 @@ void adopt(const Store& store, const Graph& graph, const std::vector<bool>& to_r
 
 /// Makes the run and sends it.
 int send_arrays(Store& store, const Graph& graph, const Plan& plan, const std::vector<JobArray>& arrays,
-                pipeline::SubmissionOrder order, const pipeline::SendOptions& options, Slurm& slurm) {
+                pipeline::SubmissionOrder order, bool whole, const pipeline::SendOptions& options, Slurm& slurm) {
   const auto started = std::chrono::steady_clock::now();
   pipeline::RunOptions run_options;
   run_options.command = order.command;
-  run_options.whole = selectors.empty();
+  run_options.whole = whole;
   const pipeline::RunFolder folder(store, graph, plan, run_options);
   order.run = folder.run_id();
   const auto made = pipeline::make_submission(graph, arrays, order);
@@ -410,7 +410,7 @@ int submit_plan(const cli::CommandLine& line, Store& store, Graph& graph, const 
   options.tell = tell;
   options.beat = [&] { lease->beat(); };
   if (policy.max_in_queue > 0) options.room = room_of(policy.max_in_queue, *rows);
-  return send_arrays(store, graph, plan, arrays, std::move(order), options, slurm);
+  return send_arrays(store, graph, plan, arrays, std::move(order), whole, options, slurm);
 }
 
 }  // namespace

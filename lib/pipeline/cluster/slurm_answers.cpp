@@ -13,7 +13,7 @@ namespace {
 
 using support::cat;
 
-constexpr const char* kOutOfMemory = "OUT_OF_MEMORY";
+constexpr const char* kShortOfMemory = "OUT_OF_MEMORY";
 
 /// A plain count, as Slurm prints ids; nothing else.
 std::optional<std::int64_t> digits(std::string_view text) {
@@ -105,7 +105,7 @@ std::vector<EndedJob> parse_accounts(std::string_view text) {
     job.state = fields[1].substr(0, fields[1].find(' '));
     if (!is_word(job.state)) return;
     if (dot != std::string_view::npos) {
-      if (job.state == kOutOfMemory) short_of_memory.emplace(job.array_job, job.index);
+      if (job.state == kShortOfMemory) short_of_memory.emplace(job.array_job, job.index);
       return;
     }
     const auto colon = fields[2].find(':');
@@ -117,7 +117,7 @@ std::vector<EndedJob> parse_accounts(std::string_view text) {
     jobs.push_back(std::move(job));
   });
   for (EndedJob& job : jobs) {
-    if (job.state == "FAILED" && short_of_memory.count({job.array_job, job.index})) job.state = kOutOfMemory;
+    if (job.state == "FAILED" && short_of_memory.count({job.array_job, job.index})) job.state = kShortOfMemory;
   }
   return jobs;
 }
