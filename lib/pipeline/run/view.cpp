@@ -9,6 +9,7 @@
 
 #include "artifact/collection.h"
 #include "support/error.h"
+#include "support/file_stamp.h"
 #include "support/files.h"
 #include "support/folders.h"
 #include "support/hash.h"
