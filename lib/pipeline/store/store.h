@@ -10,6 +10,7 @@
 ///     plans/ab/<plan key>             hint: plan key → task or trajectory key; may be deleted freely
 ///     work/<plan key>/aNN/            private folder of an attempt
 ///     runs/<run id>/                  frozen plan, journal, summary (journal.h, status.h)
+///     used/<id>/plan.json             results that the last run with nothing to do found (upkeep/uses.h)
 ///     leases/<plan key>               who works on it now (lease.h)
 ///     index/                          digest of records and hints for a fast start (index.h); may be deleted freely
 ///     roots/<name>.json               what `gc` must keep: pins (pin.h)
