@@ -134,7 +134,7 @@ extern "C" void end_group_and_self(int signal) {
 }
 
 /// While it lives, a signal that ends this process ends a group of its children first: a terminal's Ctrl-C does not reach
-/// them. Signals that somebody listens to stay as they are.
+/// them. A signal that already has a handler keeps it.
 class EndsWithUs {
  public:
   explicit EndsWithUs(pid_t group) {

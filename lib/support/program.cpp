@@ -76,7 +76,8 @@ std::vector<fs::path> code_files(const fs::path& program_folder, const std::vect
   for (const std::string& glob : globs) {
     const ListedFiles listed = list_files({(program_folder / glob).string()});
     if (!listed.missing.empty())
-      throw ConfigError(cat("'code' of the description names ", quote(glob), ", and no file beside the program has that name"));
+      throw ConfigError(cat("'code' of the description names ", quote(glob),
+                            ", and no file in the folder of the program has that name"));
     for (const auto& [name, file] : listed.files) files.push_back(file.lexically_normal());
   }
   std::sort(files.begin(), files.end());

@@ -113,7 +113,7 @@ struct Graph {
   std::vector<std::string> stage_labels;         ///< in file order
   Json axes = Json::object();                    ///< axis → list of labels, in order
   std::map<std::string, Resources> resources;
-  std::vector<std::string> environment;          ///< names of variables that stages get beside those of every stage
+  std::vector<std::string> environment;          ///< further environment variables of stages, by name
   std::vector<support::FileRead> files;          ///< the pipeline file and every config file, as they were read
   /// Where each config value of a task came from; computed on demand.
   support::Origins origins_of(const Task& task) const { return source ? source->origins_of(task) : support::Origins(); }

@@ -94,7 +94,7 @@ struct PipelineFile {
     support::Mark mark;
   };
   std::vector<Scale> scales;
-  std::vector<std::string> environment;        ///< names of variables that stages get beside those of every stage
+  std::vector<std::string> environment;        ///< further environment variables of stages, by name
   std::string claims;                          ///< path, or empty
   support::Mark claims_mark;
   std::vector<StageNode> stages;

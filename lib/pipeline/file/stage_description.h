@@ -77,7 +77,7 @@ struct StageDescription {
 
   Json document;                               ///< as it described itself
   std::string executable;                      ///< absolute; empty for a description made in a test
-  std::vector<support::FileRead> files;        ///< program_files, as they were when the digest was made
+  std::vector<support::FileRead> files;        ///< program_files of the moment when the digest was made
   std::string digest;                          ///< SHA-256 of the description's canonical form
 
   const InputDescription* find_input(const std::string& role) const;
@@ -90,7 +90,7 @@ struct StageDescription {
 /// @throws ConfigError when it is none, or of a newer schema.
 StageDescription parse_description(Json document, const std::string& source);
 
-/// What a program is made of: its executable, plug-ins, and the files of `code` with their folders, as they are now.
+/// The files of a program with their present stamps: its executable, plug-ins, the files of `code` and their folders.
 /// @throws ConfigError when a glob of `code` matches nothing
 std::vector<support::FileRead> program_files(const StageDescription& stage);
 

@@ -28,7 +28,7 @@ bool same_revisions(const StageDescription& a, const StageDescription& b) {
                     });
 }
 
-/// What of the program as it is now is in no key that was made with `planned`; empty: nothing.
+/// How the present program differs from `planned` in its name, version or revisions. Empty: not at all.
 std::string difference(const StageDescription& planned) {
   StageCatalog catalog;
   catalog.set_patience(kPatience_s);

@@ -34,8 +34,8 @@ class ProgramWatch {
   struct Seen {
     std::vector<support::FileRead> files;
     std::string digest;
-    std::string described;  ///< the digest of the build that `version` is of
-    std::string other;      ///< how that build differs in what is in every key; empty: not at all
+    std::string described;  ///< the digest of the build that `other` describes
+    std::string other;      ///< its difference in name, version or revisions; empty: none
   };
   void read(const StageDescription& stage, Seen& seen);
 

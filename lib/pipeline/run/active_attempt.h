@@ -32,7 +32,7 @@ struct ActiveAttempt {
   bool resumed = false;
   bool alone = false;               // no attempt of its task was there before it
   Json progress = Json::object();
-  // What it said in the second that began then, as far as the journal has it.
+  // Events of the second that began then: those in the journal, their bytes, and those left out.
   double told_since_s = -1;
   std::size_t told = 0, told_bytes = 0, left_out = 0;
   Json machine = Json::object();  // build, library and device, as the stage itself says

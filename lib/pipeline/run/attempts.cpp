@@ -89,7 +89,7 @@ bool Attempts::start(std::size_t i, const Slot& slot) {
   return this->launch(std::move(attempt), launch);
 }
 
-/// No slot now, as it were: tried again once others have ended.
+/// Want of descriptors is like want of a slot: the task starts once others have ended.
 bool Attempts::postpone(std::size_t i, const ActiveAttempt& attempt) {
   if (!std::exchange(descriptors_told_, true))
     run_.warn("no more open files are allowed (ulimit -n); some tasks start later");

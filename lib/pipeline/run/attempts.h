@@ -81,7 +81,7 @@ class Attempts {
   std::string program_change(const ActiveAttempt& attempt);
   void blame_inputs(ActiveAttempt attempt, const std::string& reason);
   void wake_at(std::size_t i, double when_s) { tasks_[i].not_before_s = when_s; }
-  /// Whether the journal has room for what a stage said; counts what is left out.
+  /// Whether the journal has room for an event of a stage; counts the events that are left out.
   bool may_tell(ActiveAttempt& attempt, const Json& detail);
   void tell_left_out(ActiveAttempt& attempt);
 

@@ -86,7 +86,7 @@ class Execution {
   double last_progress_s_ = 0;
   double next_wake_s_ = -1;
   double stop_since_s_ = -1;
-  std::deque<RunnerEvent> heard_;  // what the runner told and nobody has looked at yet
+  std::deque<RunnerEvent> heard_;  // events of the runner that are not handled yet
   bool stops_for_an_error_ = false;
   bool grace_over_ = false;
   bool store_failure_told_ = false;

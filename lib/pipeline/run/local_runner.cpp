@@ -70,8 +70,8 @@ std::int64_t recent_oom_kills() {
   return count;
 }
 
-/// Ends what still holds the other end of a pipe of ours: processes that a stage has put into a session of their own, out
-/// of reach of its group.
+/// Kills every process that still holds the other end of a pipe of ours: a stage may have put it into a separate
+/// session, out of reach of its group.
 void end_holders_of(const Descriptor& pipe) {
   struct stat status {};
   if (::fstat(pipe.get(), &status) != 0) return;

@@ -30,8 +30,8 @@ class LocalRunner : public Runner {
   std::unique_ptr<State> state_;
 };
 
-/// The environment that a stage gets: an allow-list of this process's own and what `names` adds to it, LANG=C.UTF-8, and
-/// the GPUs given, which are numbers in the order of the PCI bus. Tokens of services go only to the stage that asks
+/// The environment of a stage: an allow-list of this process's own environment, the variables `names`, LANG=C.UTF-8 and
+/// the GPUs given. GPUs are numbers in the order of the PCI bus. Tokens of services go only to the stage that asks
 /// services (`fetch`), by StageDescription::name.
 /// @param names  further variables, of the pipeline file (Graph::environment)
 std::vector<std::string> stage_environment(const std::vector<std::string>& gpus, const std::string& stage,

@@ -44,12 +44,12 @@ class RunContext {
   void warn(std::size_t task, int attempt, std::string text);
   void note(std::size_t task, std::string text);
 
-  /// Gives back the leases of a task: on its plan key, and on its key.
+  /// Releases the leases of a task: that of its plan key and that of its task key.
   void release(std::size_t task);
   /// Takes both, once. A lease on the key too, since two pipelines whose first stages differ may come to equal inputs.
   Leases::Answer acquire(std::size_t task);
 
-  /// Nothing new starts, and nobody but the journal is told what happens from here on: that may be what went wrong.
+  /// No task starts any more, and only the journal gets the following events: a listener may be the cause.
   void mistake(const std::string& what);
   /// Nothing new starts, what runs is asked to stop, the run ends with 4.
   void store_failed(const std::string& why);

@@ -29,7 +29,8 @@ namespace {
 /// The process that a plan names.
 LeaseOwner owner_of(const Json& plan) {
   LeaseOwner owner;
-  owner.where = {support::text_in(plan, "host"), support::text_in(plan, "machine"), support::text_in(plan, "boot"), support::text_in(plan, "pids")};
+  owner.where = {support::text_in(plan, "host"), support::text_in(plan, "machine"), support::text_in(plan, "boot"),
+                 support::text_in(plan, "pids")};
   owner.pid = support::field_or(plan, "pid", std::int64_t{0});
   owner.process_start = support::field_or(plan, "process_start", std::uint64_t{0});
   return owner;

@@ -38,8 +38,8 @@ struct RunnerEvent {
 class Runner {
  public:
   virtual ~Runner() = default;
-  /// @throws IoError when the process cannot be started; its system_error() is EMFILE when that is for want of
-  /// descriptors, which others give back as they end.
+  /// @throws IoError when the process cannot be started; its system_error() is EMFILE for want of
+  /// descriptors, of which other stages free some when they end.
   virtual void start(const Launch& launch) = 0;
   /// Waits until something happened or `timeout_s` passed (negative: for ever) and returns it. All messages of a stage
   /// come before its exit. A signal to this process ends the wait early.

@@ -14,7 +14,7 @@ using Kind = StageEvent::Kind;
 
 constexpr std::size_t kLongestName = 64;
 
-/// A name that a stage made up, as it may stand in a journal and on a terminal.
+/// A name that a stage made up, in a form that journals and terminals can take.
 std::string foreign_name(const std::string& name) {
   const bool plain = !name.empty() && name.size() <= kLongestName &&
                      std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c < 0x7f && c != '"'; });

@@ -1,6 +1,6 @@
 /// @file
-/// What a stage says while it works: one JSON object a line on its events descriptor. Whatever bytes a program writes
-/// there, they become one of these or are left out, and none of them can pass for an event of the run itself.
+/// Events of a stage at work: one JSON object a line on its events descriptor. Any bytes that a program writes there
+/// become such an event or are left out. None can pass for an event of the run itself.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ inline constexpr int kDeepestStageEvent = 16;                 ///< objects and l
 struct StageEvent {
   enum class Kind { kProgress, kMachine, kMemory, kSnapshot, kCheckpoint, kText };
   Kind kind = Kind::kProgress;
-  /// What the journal calls it: "note", "warn", "checkpoint", and "stage:NAME" for every name that is no stage's.
+  /// Its name in the journal: "note", "warn", "checkpoint", and "stage:NAME" for every name that stages may not use.
   std::string name;
   Json detail = Json::object();  ///< its members, but for "event" and "key", which are the journal's
 

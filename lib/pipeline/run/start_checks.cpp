@@ -64,7 +64,7 @@ support::Place place_named_in(const std::string& message, const support::Origins
 
 namespace {
 
-/// What a stage answered to its configs, in order, one a line: {"ok": true} or {"ok": false, "errors": ["…"]}.
+/// The answers of a stage to its configs, in order, one a line: {"ok": true} or {"ok": false, "errors": ["…"]}.
 class Answers {
  public:
   Answers(const Graph& graph, const std::vector<std::size_t>& tasks, const support::Captured& captured)
