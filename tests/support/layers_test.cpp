@@ -226,7 +226,7 @@ BOOST_AUTO_TEST_CASE(includes_of_ours_name_their_folder) {
 BOOST_AUTO_TEST_CASE(only_the_schema_names_columns_of_evaluations) {
   // table.reals("loss"), read.text(row, "pe"), cells[3], number(row[5]) …
   static const std::regex pattern(
-      R"rx([.>](find_column|column|integers|reals|texts|present)\("|\b(real|whole|text)\(\w+, "|\bnumber\(row\[)rx");
+      R"rx([.>](find_column|column|integers|reals|texts|present)\("|[.>](real|whole|text)\(\w+, "|\bnumber\(row\[)rx");
   for (const char* folder : {"evaluation", "report"}) {
     for (const auto& entry : fs::recursive_directory_iterator(pe::test::source_root() / "lib" / folder)) {
       if (entry.path().extension() != ".h" && entry.path().extension() != ".cpp") continue;
