@@ -106,7 +106,7 @@ BOOST_AUTO_TEST_CASE(a_model_that_is_larger_than_memory_is_out_of_memory) {
   const test::TempFolder folder;
   make_data(folder);
   const Ended ended = shell("ulimit -v 6000000; pe-train --input data=data --set model.width=32768 --set model.heads=128 "
-                            "--set train.tokens=4k --set train.length=32 --set train.batch=4 --progress none",
+                            "--set train.tokens=1M --set train.length=32 --set train.batch=4 --progress none",
                             folder.path());
   BOOST_TEST(ended.code == support::kExitOutOfMemory, ended.err);
   BOOST_TEST(has(ended.err, "out of memory"), ended.err);
