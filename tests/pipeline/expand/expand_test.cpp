@@ -351,7 +351,7 @@ BOOST_AUTO_TEST_CASE(mistakes_are_shown_with_place_and_a_way_out) {
   check_refusal(refused("needs: {raw: fetch}", "needs: {raw: fetsh}"), "pipelines/test.yml:39:18: unknown stage 'fetsh'",
                 "^^^^^ did you mean 'fetch'?");
   check_refusal(refused("slurm:\n", "slurm:\n  signal_lead: 3h\n"),
-                "pipelines/test.yml:30:16: 'signal_lead' is 3 h 0 min, but fetch has 2 h 0 min", "Slurm sends its signal that long before the end");
+                "pipelines/test.yml:29:16: 'signal_lead' is 3 h 0 min, but fetch has 2 h 0 min", "Slurm sends its signal that long before the end");
   check_refusal(refused("needs: {raw: fetch}", "needs: {row: fetch}"), "pipelines/test.yml:39:13: pe-tokenize has no input 'row'",
                 "did you mean 'raw'?");
   check_refusal(refused("over: [encoding, size, seed]", "over: [encodin, size, seed]"),
