@@ -12,7 +12,7 @@ MissingInputs missing_inputs(const Json& task) {
   for (const auto& [role, list] : task.at("missing").items()) {
     for (const Json& item : list) {
       missing[role].push_back({item.value("producer", ""), item.value("labels", std::map<std::string, std::string>()),
-                               item.value("reason", "")});
+                               item.at("reason").get<std::string>()});
     }
   }
   return missing;
