@@ -269,14 +269,14 @@ class Play {
 };
 
 /// What an undisturbed run makes of a shape.
-const std::map<std::string, std::string>& expected(const Shape& shape) {
-  static std::map<Shape, std::map<std::string, std::string>> known;
-  auto [found, fresh] = known.try_emplace(shape);
+const std::map<std::string, std::string>& expected(const Shape& shape, bool long_names = false) {
+  static std::map<std::pair<Shape, bool>, std::map<std::string, std::string>> known;  // labels are in the keys
+  auto [found, fresh] = known.try_emplace({shape, long_names});
   if (fresh) {
     RandomChoices choices(1);
     Faults peace;
     peace.change = 0;
-    Play play({shape, false, Endings::kCalmly, 0}, choices, peace);
+    Play play({.shape = shape, .durable = false, .endings = Endings::kCalmly, .long_names = long_names}, choices, peace);
     found->second = play.finish();
     BOOST_REQUIRE(found->second.size() == shape.size());
     BOOST_REQUIRE(play.ledger().wrongs.empty());
@@ -285,8 +285,8 @@ const std::map<std::string, std::string>& expected(const Shape& shape) {
 }
 
 void require_right(Play& play, const Shape& shape, const std::map<std::string, std::string>& contents,
-                   const std::string& which) {
-  if (contents != expected(shape)) play.ledger().wrong("other results than those of an undisturbed run");
+                   const std::string& which, bool long_names = false) {
+  if (contents != expected(shape, long_names)) play.ledger().wrong("other results than those of an undisturbed run");
   std::string all;
   for (const std::string& wrong : play.ledger().wrongs) all += "\n  " + wrong;
   BOOST_REQUIRE_MESSAGE(play.ledger().wrongs.empty(), which << ", tasks " << text_of(shape) << ":" << all);
@@ -316,7 +316,7 @@ Happened play_schedule(std::uint64_t seed) {
   if (choices.pick(4) == 0) faults.pause = 0.05;
   if (choices.pick(4) == 0) faults.unread = 0.01;
   const bool collects = choices.pick(2) == 0;
-  expected(scene.shape);
+  expected(scene.shape, scene.long_names);
   Play play(scene, choices, faults);
   GarbageOptions garbage;
   garbage.grace_s = choices.pick(2) == 0 ? 1000 : 24 * 3600;  // an owner sleeps for 300 s at most
@@ -338,7 +338,7 @@ Happened play_schedule(std::uint64_t seed) {
     play.check_store();
   }
   const auto contents = play.finish();
-  require_right(play, scene.shape, contents, "PE_TEST_SEED=" + std::to_string(seed));
+  require_right(play, scene.shape, contents, "PE_TEST_SEED=" + std::to_string(seed), scene.long_names);
   collections.collected += play.collected;
   collections.refused += play.refused;
   collections.results += play.dropped_results;
