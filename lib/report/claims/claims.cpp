@@ -68,6 +68,8 @@ struct Comparison {
   bool in_band = true;
 };
 
+constexpr const char* kUntested = " comparisons could not be tested";
+
 class Judge {
  public:
   explicit Judge(const Results& results) : results_(results) {}
@@ -104,8 +106,9 @@ class Judge {
       }
       if (last.seeds > 0 && (result.seeds == 0 || last.seeds < result.seeds)) result.seeds = last.seeds;
     }
-    if (tested && untested > 0 && result.verdict != Verdict::kNotTestable) {
-      result.reason += cat(result.reason.empty() ? "" : "; ", untested, " of ", comparisons, " comparisons could not be tested");
+    const bool said = result.reason.find(kUntested) != std::string::npos;
+    if (tested && untested > 0 && !said && result.verdict != Verdict::kNotTestable) {
+      result.reason += cat(result.reason.empty() ? "" : "; ", untested, " of ", comparisons, kUntested);
     }
     return result;
   }
@@ -276,7 +279,8 @@ class Judge {
     result.reason = shown->reason;
     if (result.verdict == Verdict::kInconclusive) result.reason = why_inconclusive(*shown, items, result);
     if (result.untested > 0 && result.untested < result.comparisons) {
-      result.reason += cat(result.reason.empty() ? "" : "; ", result.untested, " of ", result.comparisons, " comparisons could not be tested");
+      const auto untested = std::find_if(comparisons.begin(), comparisons.end(), [](const Comparison& one) { return one.verdict == Verdict::kNotTestable; });
+      result.reason += cat(result.reason.empty() ? "" : "; ", result.untested, " of ", result.comparisons, kUntested, ": ", untested->reason);
     }
   }
 
