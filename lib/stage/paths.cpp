@@ -64,7 +64,9 @@ void check_paths(const WorkOrder& order, const StageInfo& info, const std::vecto
   const auto add = [&](const std::map<std::string, fs::path>& paths, const std::string& of) {
     for (const auto& [role, path] : paths) {
       outputs.push_back(named(cat("output ", quote(role), of), path));
-      const auto declared = std::find_if(info.outputs.begin(), info.outputs.end(), [&](const auto& x) { return x.name == role; });
+      // Clang captures no structured binding by its name alone.
+      const auto is_declared = [&role = role](const auto& output) { return output.name == role; };
+      const auto declared = std::find_if(info.outputs.begin(), info.outputs.end(), is_declared);
       require_writable(outputs.back(), declared != info.outputs.end() && artifact::is_collection(declared->kind));
     }
   };
