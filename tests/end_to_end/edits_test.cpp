@@ -145,7 +145,7 @@ stages:
   BOOST_TEST(run_and_edit(project, [&] { install("pe-toy-next"); }) == 1);
   const std::string output = output_of(project);
   CHECK_HAS(output, "other-program");
-  CHECK_HAS(output, "planned for result version 1 of pe-toy, but this program has version 2");
+  CHECK_HAS(output, "pe-toy: result version 2 now, planned with 1 (class other-program)");
   for (const auto& key : project.store().keys()) BOOST_TEST(project.store().read(key)->version == 1);
   const Answer again = project.call("run");
   CHECK_HAS(again.out, "toy: 2 made");   // of version 2, both
