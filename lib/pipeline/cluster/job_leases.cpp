@@ -1,6 +1,7 @@
 #include "pipeline/cluster/job_leases.h"
 
 #include <chrono>
+#include <map>
 #include <memory>
 
 #include "pipeline/cluster/allocation.h"
@@ -32,6 +33,8 @@ std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
   struct Asked {
     std::string cluster;
     std::optional<std::vector<JobRow>> rows;
+    Clock::time_point at{};  // when the question was asked
+    std::map<std::string, Clock::time_point> seen;  // lease owner → first look at its lease
     Clock::time_point next{};
   };
   const auto asked = std::make_shared<Asked>();
@@ -41,12 +44,17 @@ std::function<bool(const LeaseOwner&)> job_ended_by(Slurm& slurm) {
     const auto own = own_job();
     if (own && own->job == owner.slurm_job && is_of_cluster(owner, own->cluster))
       return support::parse_integer(owner.slurm_restart).value_or(0) < own->restarts;
+    // An older answer may know the job from before its start: waiting in the queue.
+    const std::string who = support::cat(owner.slurm_cluster, " ", owner.slurm_job, " ", owner.slurm_restart, " ", owner.pid,
+                                         " ", owner.started);
+    const Clock::time_point seen = asked->seen.try_emplace(who, Clock::now()).first->second;
     if (Clock::now() >= asked->next) {
+      asked->at = Clock::now();
       asked->cluster = slurm.cluster();
       asked->rows = slurm.own_jobs();
       asked->next = Clock::now() + std::chrono::seconds(30);
     }
-    return asked->rows && job_is_over(owner, asked->cluster, *asked->rows);
+    return asked->rows && asked->at >= seen && job_is_over(owner, asked->cluster, *asked->rows);
   };
 }
 

@@ -649,4 +649,25 @@ BOOST_AUTO_TEST_CASE(the_owner_of_a_lease_is_gone_when_slurm_says_so_and_not_whe
   BOOST_TEST(!job_is_over(owner, "here", {}));
 }
 
+BOOST_AUTO_TEST_CASE(an_answer_from_before_a_lease_was_seen_says_nothing_of_its_owner) {
+  std::size_t asked = 0;
+  Slurm slurm([&](const std::vector<std::string>& words, const std::string&, double) {
+    support::TimedCapture answer;
+    if (words[0] == "squeue") {
+      ++asked;
+      answer.out = "7|7|0|PENDING|None||0:00|1:00:00|n\n8|8|0|RUNNING|None||0:00|1:00:00|n\n";
+    } else {
+      answer.status.code = 1;
+    }
+    return answer;
+  });
+  const auto ended = job_ended_by(slurm);
+  LeaseOwner running, later;
+  running.slurm_job = "8";
+  later.slurm_job = "7";  // it waited when squeue was asked, and has begun since
+  BOOST_TEST(!ended(running));
+  BOOST_TEST(!ended(later));
+  BOOST_TEST(asked == 1u);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
