@@ -381,7 +381,7 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_is_told_once_before_the_first_step) {
   words.insert(words.begin(), {"env", "LD_LIBRARY_PATH=" PE_TORCH_LIBRARIES});
   const Captured plain = capture(words);
   BOOST_TEST(plain.status.code == 2);
-  CHECK_HAS(plain.err, "compute.ranks is 2, but this build has no MPI plug-in (pe-mpi.so)");
+  CHECK_HAS(plain.err, "compute.ranks is 2, but this build has no pe-mpi.so");
   CHECK_HAS(plain.err, "install libopenmpi-dev and openmpi-bin and build again (./bootstrap build), or set");
   const Captured evaluate =
       capture({program("pe-evaluate"), "--input", "model=" + undisturbed().model().string(), "--input",
