@@ -503,6 +503,7 @@ class Sending {
     int number = 0;
     for (;; ++number) {
       last.token = number == 0 ? submission_.last.token : cat(submission_.last.token, "w", number);
+      adopt(last);
       const auto job = sent_.jobs.find(last.token);
       if (job == sent_.jobs.end()) break;
       if (job->second != options_.own_job && is_in_queue(last, job->second)) {

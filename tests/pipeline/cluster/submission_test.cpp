@@ -163,6 +163,22 @@ BOOST_AUTO_TEST_CASE(a_process_that_dies_between_intent_and_answer_is_gone_on_wi
   it.check_once(fake);
 }
 
+BOOST_AUTO_TEST_CASE(a_process_that_dies_after_it_sent_the_last_job_is_gone_on_with) {
+  Submitted900 it(101);
+  FakeSlurm fake;
+  struct Died {};
+  fake.next = [&] {
+    return fake.submissions > it.submission().arrays.size() ? FakeSlurm::Answer::kLost : FakeSlurm::Answer::kGood;
+  };
+  fake.silent = []() -> bool { throw Died{}; };
+  BOOST_CHECK_THROW(it.send_with(fake), Died);
+  BOOST_TEST(fake.jobs.size() == it.submission().arrays.size() + 1);
+  fake.next = [] { return FakeSlurm::Answer::kGood; };
+  fake.silent = [] { return false; };
+  BOOST_TEST(it.send_with(fake).failed == "");
+  it.check_once(fake);
+}
+
 BOOST_AUTO_TEST_CASE(a_refusal_is_told_and_nothing_follows_it) {
   Submitted900 it;
   FakeSlurm fake;
