@@ -742,7 +742,7 @@ BOOST_AUTO_TEST_CASE(a_job_that_fails_before_its_first_word_is_told_with_its_log
   CHECK_HAS(text, "lost  ");
   CHECK_HAS(text, "has ended (FAILED, NonZeroExitCode); `pe-pipeline submit` continues");
   CHECK_HAS(text, "\n      log ");
-  CHECK_HAS(project.call("logs", {"trunk[seed=1]"}).out, "has printed nothing; `pe-pipeline status` says how it ended");
+  CHECK_HAS(project.call("logs", {"data"}).out, "has printed nothing; `pe-pipeline status` says how it ended");
   BOOST_TEST(project.call("submit").code == 0);
   BOOST_TEST_REQUIRE(slurm().drain(60), job_logs(project));
   BOOST_TEST((project.contents() == undisturbed()), job_logs(project));

@@ -80,7 +80,7 @@ struct Job {
   bool comes_back = false;  // once it has stopped
   bool cancelled = false;
   double cancelled_s = 0;
-  double asked_s = -1;  // when somebody was last told its state
+  double asked_s = -1;  // when it was last told its own state
   double kill_s = std::numeric_limits<double>::infinity();
   Process* process = nullptr;
   std::optional<int> code;  // set when its process is over
@@ -322,7 +322,7 @@ class Cluster {
         if (!option(words, "--name").empty() && std::find(names.begin(), names.end(), job->name) == names.end())
           continue;
         if (!id.empty() && job->id != id) continue;
-        job->asked_s = world_.now();
+        if (!id.empty()) job->asked_s = world_.now();  // by itself
         captured.out +=
             cat(job->array, "|", job->id, "|", job->index, "|", job->state, "|None||0:10|1:00:00|", job->name, "\n");
       }
