@@ -38,12 +38,7 @@ int main(int argc, char** argv) {
   const int code = pe::stage::run<pe::report::ReportConfig>(
       static_cast<int>(arguments.size()), arguments.data(),
       {.name = "report",
-       .version = 13,  // 6: ten figures, mean contexts, choices on the page; 7: result.txt, power of tasks, logits
-                       // before training, claims on what a run leaves out; 8: power of rules of extension and of
-                       // structured rows, models that were never asked a task left out, fewer points in grey lines; 9:
-                       // width, layers and batch of branches, and their FLOPs; 10: rows of figures without words that
-                       // all share; 11: three ticks at least, gaps in training over the range of what is drawn, no rows
-                       // of models that were never moved; 12: no differences of models to which no text was read
+       .version = 14,
        .summary = "Compare models in tables, figures and one self-contained page.",
        .inputs = {{.name = "scores", .kind = Kind::kEvalTable, .many = true, .optional = true},
                   {.name = "curves", .kind = Kind::kMetrics, .many = true, .optional = true}},
