@@ -27,7 +27,7 @@ class Model {
   virtual std::string decode(const std::vector<int>& ids, std::string& text) const = 0;
 };
 
-/// What `pe_sentencepiece_table` returns.
+/// The functions of the plug-in; `pe_sentencepiece_table` returns them.
 struct Table {
   /// @return nothing, with the library's reason in `problem`, for a model that it rejects
   std::unique_ptr<Model> (*load)(std::string_view model, std::string& problem);
