@@ -6,6 +6,7 @@
 #include "handbook/example.h"
 #include "handbook/figures.h"
 #include "handbook/pitfalls.h"
+#include "report/figures/compact_svg.h"
 #include "report/figures/gnuplot.h"
 #include "support/files.h"
 #include "support/text.h"
@@ -100,11 +101,6 @@ std::string route_text(const EncodingEntry& entry) {
   return training == evaluation ? cat("`", training, "`") : cat("`", training, "` in training, `", evaluation, "` in evaluation");
 }
 
-std::string without_returns(std::string text) {
-  text.erase(std::remove(text.begin(), text.end(), '\r'), text.end());
-  return text;
-}
-
 }  // namespace
 
 std::string encoding_page(const EncodingEntry& entry) {
@@ -171,49 +167,26 @@ std::map<std::string, std::string> generated_texts() {
   texts["pitfalls.md"] = pitfalls_page();
   for (const EncodingEntry& entry : encodings::encodings()) {
     texts[cat(entry.name, ".md")] = encoding_page(entry);
-    texts[cat("figures/", entry.name, ".csv")] = without_returns(report::figure_csv(encoding_figure(entry)));
   }
   return texts;
 }
 
-bool same_figure_data(const std::string& a, const std::string& b) {
-  const auto lines_a = support::split(a, '\n'), lines_b = support::split(b, '\n');
-  if (lines_a.size() != lines_b.size()) return false;
-  double largest = 0;
-  std::vector<std::pair<double, double>> pairs;
-  for (std::size_t i = 0; i < lines_a.size(); ++i) {
-    const auto cells_a = support::split(lines_a[i], ','), cells_b = support::split(lines_b[i], ',');
-    if (cells_a.size() != cells_b.size()) return false;
-    for (std::size_t c = 0; c < cells_a.size(); ++c) {
-      if (cells_a[c] == cells_b[c]) continue;
-      const auto x = support::parse_real(cells_a[c]), y = support::parse_real(cells_b[c]);
-      if (!x || !y) return false;
-      largest = std::max({largest, std::abs(*x), std::abs(*y)});
-      pairs.emplace_back(*x, *y);
-    }
-  }
-  return std::all_of(pairs.begin(), pairs.end(), [&](const auto& p) { return std::abs(p.first - p.second) <= 1e-3 * largest; });
-}
+bool is_same_figure(const std::string& a, const std::string& b) { return report::is_same_picture(a, b, 0.5); }
 
 int write_pages(const fs::path& folder) {
   support::make_folders(folder / "figures");
   int changed = 0;
-  const auto old = [&](const std::string& name) {
-    return fs::exists(folder / name) ? support::read_file(folder / name) : std::string();
+  const auto write = [&](const fs::path& file, const std::string& text, bool is_current) {
+    if (is_current) return;
+    support::write_file_atomically(file, text, /*durable=*/false);
+    ++changed;
   };
-  for (const auto& [name, text] : generated_texts()) {
-    const std::string before = old(name);
-    const bool is_data = name.rfind("figures/", 0) == 0;
-    if (is_data ? !before.empty() && same_figure_data(before, text) : before == text) continue;
-    support::write_file_atomically(folder / name, text, /*durable=*/false);
-    ++changed;
-    if (is_data) fs::remove((folder / name).replace_extension(".svg"));
-  }
+  const auto old = [](const fs::path& file) { return fs::exists(file) ? support::read_file(file) : std::string(); };
+  for (const auto& [name, text] : generated_texts()) write(folder / name, text, old(folder / name) == text);
   for (const EncodingEntry& entry : encodings::encodings()) {
-    const fs::path picture = folder / "figures" / (entry.name + ".svg");
-    if (fs::exists(picture)) continue;
-    support::write_file_atomically(picture, report::render_svg(encoding_figure(entry)), /*durable=*/false);
-    ++changed;
+    const fs::path file = folder / "figures" / (entry.name + ".svg");
+    const std::string picture = report::render_svg(encoding_figure(entry));
+    write(file, picture, is_same_figure(old(file), picture));
   }
   return changed;
 }

@@ -16,15 +16,14 @@ std::string encoding_page(const encodings::EncodingEntry& entry);
 /// Markdown of the table of all, README.md.
 std::string index_page();
 
-/// Every text of doc/encodings/ that this program writes: file name → content. Figures are not among them; the data
-/// behind each is, as figures/NAME.csv.
+/// Every text of doc/encodings/ that this program writes: file name → content. Figures are not among them.
 std::map<std::string, std::string> generated_texts();
 
-/// Writes all texts, and figures/NAME.svg for each figure whose data has changed or whose picture is missing.
-/// @return how many files are new or different. Needs gnuplot when a figure has to be drawn.
+/// Writes all texts, and figures/NAME.svg for each picture that has changed. Needs gnuplot.
+/// @return the number of files that are new or different
 int write_pages(const std::filesystem::path& folder);
 
-/// Whether two figures' data agree: same rows and names, numbers within a part in a thousand of the range.
-bool same_figure_data(const std::string& a, const std::string& b);
+/// Do two pictures agree to half a pixel? Numbers of different processors may differ in their last digits.
+bool is_same_figure(const std::string& a, const std::string& b);
 
 }  // namespace pe::handbook

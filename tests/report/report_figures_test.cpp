@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <regex>
 
+#include "report/figures/compact_svg.h"
 #include "report/figures/gnuplot.h"
 #include "report/page/report.h"
 #include "report/results/training_curves.h"
@@ -75,6 +76,16 @@ std::size_t sentences(std::string caption) {
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(report_figures)
+
+BOOST_AUTO_TEST_CASE(a_compact_picture_keeps_what_is_seen) {
+  const std::string svg =
+      "<svg>\n<defs>\n\t<circle id='a' r='1'/>\n\t<path id='b' d='M0,0'/>\n\t<use xlink:href='#b' id='c' fill='red'/>\n</defs>\n"
+      "<g fill=\"none\">\n\t<g >\n</g>\n</g>\n\t<g ><title>rope</title>\n<path d='M1,2 L3,4\n\t\tL5,6  '/></g>\n"
+      "<use xlink:href='#a'/><text>two  words </text>\n</svg>\n";
+  BOOST_TEST(compact_svg(svg) ==
+             "<svg><defs><circle id='a' r='1'/></defs>\n<g><title>rope</title><path d='M1,2 L3,4 L5,6 '/></g>"
+             "<use xlink:href='#a'/><text>two  words </text></svg>\n");
+}
 
 BOOST_AUTO_TEST_CASE(the_training_gap_is_paired_by_step_and_seed) {
   const Results results = trainings();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "report/figures/compact_svg.h"
 #include "report/text_escape.h"
 #include "support/error.h"
 #include "support/process.h"
@@ -708,13 +709,13 @@ Figure panel_alone(const Figure& figure, std::size_t panel) {
 }
 
 std::string tidy_whole(std::string svg, const Figure& figure) {
-  return tidy_svg(std::move(svg), figure.title, figure.description, "");
+  return compact_svg(tidy_svg(std::move(svg), figure.title, figure.description, ""));
 }
 
 std::string tidy_panel(std::string svg, const Figure& figure, std::size_t panel, const std::string& prefix) {
   const std::string& title = figure.panels.at(panel).title;
   svg = tidy_svg(std::move(svg), title.empty() ? figure.title : cat(figure.title, ": ", title), figure.description, prefix);
-  return svg.substr(svg.find("<svg"));
+  return compact_svg(svg.substr(svg.find("<svg")));
 }
 
 std::string without_date(std::string pdf) {
