@@ -243,7 +243,7 @@ class Page:
 
 
 def main():
-    parser = argparse.ArgumentParser(description="compares the numbers of pages with the tables they come from")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=pathlib.Path)
     parser.add_argument("--write", action="store_true", help="replace the numbers that differ")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
