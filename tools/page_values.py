@@ -95,6 +95,8 @@ class Study:
         """The row of a claim (test empty), of one test or of one control."""
         name, _, test = word.partition(".")
         rows = read(self.tables / "restated.csv")
+        if rows is not None and "effect" in self.table("verdicts")[0]:
+            raise Wrong(f"{self.tables.parent.name} has verdicts of the present rules: remove its restated.csv")
         if rows is None:
             counts = {}
             rows = [dict(row, test="") for row in self.table("verdicts")]

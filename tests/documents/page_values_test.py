@@ -96,6 +96,11 @@ class PageValues(unittest.TestCase):
             "claim_id,test,effect,ci_lo,ci_hi,verdict\nG2_good,,,,,inconclusive\n")
         code, output = self.call("a <!--=verdict G2-->inconclusive<!--/-->\n")
         self.assertEqual(code, 0, output)
+        # A report of the present rules has effects among its verdicts, and nothing to restate.
+        (self.root / "reports/published/study/tables/verdicts.csv").write_text(
+            "claim_id,verdict,effect\nG2_good,refuted,-0.1\n")
+        code, output = self.call("a <!--=verdict G2-->refuted<!--/-->\n")
+        self.assertIn("remove its restated.csv", output)
 
     def test_the_pages_of_this_project(self):
         code, output = run()
