@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "cli/command_line.h"
@@ -202,6 +203,20 @@ BOOST_AUTO_TEST_CASE(files_that_pages_name_exist) {
     }
   }
   BOOST_TEST(checked > 50u);
+}
+
+BOOST_AUTO_TEST_CASE(functions_of_the_tour_exist) {
+  const std::string& page = pages().at("doc/tour.md");
+  static const std::regex row(R"(\n\| [^|\n]+ \| `([^`\n]+)` \| `([^`\n]+)` \|)");
+  std::size_t checked = 0;
+  for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) {
+    ++checked;
+    const std::string file = (*it)[1].str(), function = (*it)[2].str();
+    const std::string text = support::read_file(test::source_root() / file);
+    BOOST_TEST(std::regex_search(text, std::regex("\\b" + function + "\\b")),
+               "doc/tour.md: " << file << " has no " << function);
+  }
+  BOOST_TEST(checked > 10u);
 }
 
 BOOST_AUTO_TEST_CASE(commands_are_understood) {
