@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Allowed findings per 1,000 sentences. A ceiling only goes down: after an improvement, write the new rate here.
 CEILINGS = {
-    "README and CONTRIBUTING": 675,
+    "README and CONTRIBUTING": 280,
     "documents": 6,
     "studies": 777,
     "pages of encodings": 295,
