@@ -10,8 +10,8 @@
 // Each measurement runs in a process of its own. What was measured is appended to FILE (encodings-benchmark.jsonl), and a
 // second run goes on where the first stopped: first the attention of all encodings (some three minutes on two cores), then
 // the whole models (some sixteen). `none` is measured again after every eight encodings, and each is held against the mean of
-// the two that it stands between, so that a machine that slows down slows both. The Markdown table goes to standard
-// output; --report prints it without measuring.
+// the two that it stands between, so that a machine that slows down slows both. The rows of
+// doc/performance-encodings.csv go to standard output; --report prints them without measuring.
 //
 // One sequence unless --sequences says otherwise, and one timed step after one that warms up: on two CPU cores a step of tiny takes
 // some 3 s, an evaluation at 4,096 tokens some 4, and seventy encodings have to fit into twenty minutes. The attention alone is
@@ -396,19 +396,16 @@ std::vector<Row> rows_of(const std::vector<Json>& lines) {
 }
 
 void print_table(const std::vector<Json>& lines, const std::string& device, std::int64_t sequences) {
-  std::cout << "Times and peak memory over those of `none`, on " << device << ", "
+  std::cerr << "times and peak memory over `none`, on " << device << ", "
             << (sequences == 1 ? std::string("one sequence") : cat(sequences, " sequences"))
-            << "; fwd: forward, f+b: forward and backward, attention of one layer (8 heads of width 64); step: a "
-               "whole training step of tiny at 1,024 tokens; eval: its evaluation at 4,096. n/a: the encoding ends before.\n\n";
-  std::cout << "| encoding | route in training | fwd 1,024 | f+b 1,024 | fwd 4,096 | step | eval 4,096 | memory fwd 1,024 | memory "
-               "f+b | memory fwd 4,096 | memory step | memory eval |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+            << "; columns as in doc/performance-encodings.csv, whose last column names the run\n";
   for (const Row& row : rows_of(lines)) {
-    std::cout << "| " << row.name << " | " << (row.error.empty() ? row.route : row.error);
-    for (const char* key : kKeys) std::cout << " | " << (row.seconds.count(key) ? row.seconds.at(key) : "");
-    for (const char* key : kKeys) std::cout << " | " << (row.bytes.count(key) ? row.bytes.at(key) : "");
-    std::cout << " |\n";
+    std::cout << row.name << ",\"" << (row.error.empty() ? row.route : row.error) << '"';
+    for (const char* key : kKeys) std::cout << ',' << (row.seconds.count(key) ? row.seconds.at(key) : "");
+    for (const char* key : kKeys) std::cout << ',' << (row.bytes.count(key) ? row.bytes.at(key) : "");
+    std::cout << ",\n";
   }
-  std::cout << "\n`none` itself:";
+  std::cerr << "`none` itself:";
   for (const char* key : kKeys) {
     double seconds = 0, bytes = 0;
     for (const Json& line : lines) {
@@ -419,9 +416,9 @@ void print_table(const std::vector<Json>& lines, const std::string& device, std:
     }
     char text[128];
     std::snprintf(text, sizeof text, " %s %.4g s and %.0f MiB;", key, seconds, bytes / 1048576);
-    if (seconds > 0) std::cout << text;
+    if (seconds > 0) std::cerr << text;
   }
-  std::cout << "\n";
+  std::cerr << "\n";
 }
 
 std::vector<Json> read_state(const std::string& path, const std::string& device, std::int64_t sequences) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <map>
+#include <regex>
 #include <set>
 
 #include "cli/command_line.h"
@@ -204,6 +205,20 @@ BOOST_AUTO_TEST_CASE(files_that_pages_name_exist) {
   BOOST_TEST(checked > 50u);
 }
 
+BOOST_AUTO_TEST_CASE(functions_of_the_tour_exist) {
+  const std::string& page = pages().at("doc/tour.md");
+  static const std::regex row(R"(\n\| [^|\n]+ \| `([^`\n]+)` \| `([^`\n]+)` \|)");
+  std::size_t checked = 0;
+  for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) {
+    ++checked;
+    const std::string file = (*it)[1].str(), function = (*it)[2].str();
+    const std::string text = support::read_file(test::source_root() / file);
+    BOOST_TEST(std::regex_search(text, std::regex("\\b" + function + "\\b")),
+               "doc/tour.md: " << file << " has no " << function);
+  }
+  BOOST_TEST(checked > 10u);
+}
+
 BOOST_AUTO_TEST_CASE(commands_are_understood) {
   std::size_t checked = 0;
   for (const ShellLine& shell : shell_lines()) {
@@ -274,7 +289,7 @@ BOOST_AUTO_TEST_CASE(shipped_pipelines_and_claims_are_read) {
 BOOST_AUTO_TEST_CASE(the_number_of_algorithmic_tasks_is_that_of_the_code) {
   const std::string phrase = support::cat(data::task_generators().size(), " algorithmic tasks");
   for (const auto& [name, page] : pages()) {
-    if (name == "CHANGELOG.md" || name == "doc/performance-history.md") continue;  // of their day
+    if (name == "CHANGELOG.md") continue;  // numbers of their day
     for (std::size_t at = page.find(" algorithmic tasks"); at != std::string::npos;
          at = page.find(" algorithmic tasks", at + 1)) {
       std::size_t begin = at;
