@@ -17,9 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Allowed findings per 1,000 sentences. A ceiling only goes down: after an improvement, write the new rate here.
 CEILINGS = {
-    "README and CONTRIBUTING": 280,
+    "README and CONTRIBUTING": 60,
     "documents": 6,
-    "studies": 777,
+    "studies": 60,
     "pages of encodings": 295,
     "help and messages": 106,
 }
