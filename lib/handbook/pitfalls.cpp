@@ -238,8 +238,7 @@ std::string pitfalls_page() {
   return wrapped_markdown(
       cat("<!-- Written by `pe-encodings pitfalls`, which runs every demonstration again. -->\n"
           "# Pitfalls\n\nFive ways in which positional encodings go wrong. Every number below was computed by the "
-          "encodings of "
-          "this project when the page was written: `pe-encodings pitfalls` computes them again.\n\n",
+          "encodings of this project when the page was written: `pe-encodings pitfalls` computes them again.\n\n",
           mismatch(), "\n", attention_scale(), "\n", uniform_scaling(), "\n", caching(), "\n", wavelengths()));
 }
 
