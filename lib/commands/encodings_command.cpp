@@ -185,7 +185,7 @@ int show_encoding(const cli::CommandLine& line, const std::string& name) {
   if (const auto tiny = learned_in_tiny(kind); tiny && *tiny > 0) {
     count += cat(" (", support::with_commas(static_cast<std::int64_t>(*tiny)), " in a model of the size tiny)");
   }
-  rows.push_back({"  learned numbers", count});
+  rows.push_back({"  parameters", count});
   if (const std::string facts = facts_text(kind); !facts.empty()) rows.push_back({"  behaviour", facts});
   rows.push_back({"  reference", fact(kind, "reference")});
   text += table(rows);

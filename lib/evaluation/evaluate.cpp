@@ -127,7 +127,7 @@ class CheckpointVariants final : public ModelVariants {
 }  // namespace
 
 void EvaluateConfig::describe(support::FieldVisitor& v) {
-  v.group("eval", eval, "What is measured, at which lengths, on what.");
+  v.group("eval", eval, "Tasks, lengths and data of the evaluation.");
   v.group("compute", compute, "How it is computed.");
 }
 

@@ -138,7 +138,7 @@ struct Timings {
 
 void MeasureGroup::describe(support::FieldVisitor& v) {
   v.field("lengths", lengths, "Lengths of the texts.", {.unit = "tokens", .min = 2, .max = 1 << 20});
-  v.field("batch", batch, "Texts at a time.", {.min = 1, .max = 1 << 16});
+  v.field("batch", batch, "Texts per pass.", {.min = 1, .max = 1 << 16});
   v.field("warmup", warmup, "Repetitions that do not count; auto: 5 on a CPU, 10 on a GPU.", {.min = 0, .max = 10000});
   v.field("repetitions", repetitions, "Repetitions that do; auto: 20 on a CPU, 50 on a GPU.", {.min = 1, .max = 10000});
   v.field("training_step", training_step, "Measure forward and backward passes, too.");
@@ -146,7 +146,7 @@ void MeasureGroup::describe(support::FieldVisitor& v) {
 }
 
 void MeasureConfig::describe(support::FieldVisitor& v) {
-  v.group("measure", measure, "What is measured, and how often.");
+  v.group("measure", measure, "Texts and repetitions of the measurement.");
   v.group("compute", compute, "How it is computed.");
 }
 

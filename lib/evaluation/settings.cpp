@@ -28,7 +28,7 @@ void Settings::describe(support::FieldVisitor& v) {
   split_field(v, split, "Documents that are tested.");
   v.field("documents", documents, "Documents to test: the first ones by the hash of their text that hold the longest context.",
           {.unit = "documents", .min = 1});
-  v.field("min_documents", min_documents, "With fewer documents that hold a context, that context is left out.",
+  v.field("min_documents", min_documents, "A context is skipped if fewer documents have its length.",
           {.unit = "documents", .min = 1});
   v.field("document_tokens", document_tokens,
           "Documents are cut to this length; 0 cuts at the longest context, for blocks and sliding at twice of it, and it may not be "
@@ -36,13 +36,13 @@ void Settings::describe(support::FieldVisitor& v) {
           {.unit = "tokens", .min = 0});
   v.choice("bos", bos,
            {{"none", BosPolicy::kNone}, {"doc_start", BosPolicy::kDocStart}, {"every_window", BosPolicy::kEveryWindow}},
-           "Where a separator stands: nowhere, before a document, or before every window.");
+           "Place of a separator: nowhere, before a document, or before every window.");
   v.choice("beyond", beyond,
            {{"report_na", Beyond::kReportNa},
             {"clamp", Beyond::kClamp},
             {"untrained", Beyond::kUntrained},
             {"interpolate", Beyond::kInterpolate}},
-           "What becomes of lengths that a bounded encoding has no positions for.");
+           "Treatment of lengths beyond the positions of a bounded encoding.");
   v.field("draws", draws, "Draws over which an encoding that draws is averaged.", {.min = 1, .max = 1000});
   v.field("batch_tokens", batch_tokens, "Tokens of a forward pass, at least one sequence.",
           {.unit = "tokens", .min = 1});

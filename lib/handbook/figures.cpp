@@ -175,9 +175,10 @@ std::string figure_caption(const EncodingEntry& entry) {
   const std::string setting = cat("At initial values", note.empty() ? "" : cat(", ", note), ", training length ", kTrainLength, ". ");
   switch (subject_of(entry, *scene.encoding)) {
     case Subject::kEmbedding:
-      return cat(setting, "Product of the vectors of two positions, over the mean square of a vector: for the last "
-                 "position of a text of ", scene.length, " tokens against distance, and at fixed distances against the "
-                 "later position.");
+      return cat(setting,
+                 "Product of the vectors of two positions, over the mean square of a vector. Left: for the last "
+                 "position of a text of ",
+                 scene.length, " tokens, against distance. Right: at fixed distances, against the later position.");
     case Subject::kPositions:
       return cat(setting, "Left: how far apart in position two tokens are that stand so many tokens apart. Right: the "
                  "position of each token.");

@@ -5,6 +5,7 @@
 #include "encodings/attention/attend.h"
 #include "handbook/example.h"
 #include "handbook/figures.h"
+#include "handbook/markdown.h"
 #include "handbook/pitfalls.h"
 #include "report/figures/compact_svg.h"
 #include "report/figures/gnuplot.h"
@@ -63,16 +64,22 @@ std::string behaviour(const EncodingEntry& entry) {
   const encodings::Facts& facts = entry.facts;
   std::vector<std::string> words;
   switch (facts.shift_invariant) {
-    case encodings::ShiftInvariance::kAlways: words.push_back("Sees distances alone: shifting a text changes nothing."); break;
-    case encodings::ShiftInvariance::kUntilEffectiveLength:
-      words.push_back("Sees distances alone as far as its effective length, places beyond it.");
+    case encodings::ShiftInvariance::kAlways:
+      words.push_back("Relative: adding a constant to all positions changes nothing.");
       break;
-    case encodings::ShiftInvariance::kNever: words.push_back("Sees absolute places: shifting a text changes scores."); break;
+    case encodings::ShiftInvariance::kUntilEffectiveLength:
+      words.push_back("Relative up to its effective length, absolute beyond it.");
+      break;
+    case encodings::ShiftInvariance::kNever:
+      words.push_back("Absolute: adding a constant to all positions changes scores.");
+      break;
   }
-  if (facts.content_dependent) words.push_back("Depends on what the tokens say.");
-  if (facts.length_dependent) words.push_back("Must be told the length that it works at (`pe_len`), and that length changes what earlier tokens see.");
+  if (facts.content_dependent) words.push_back("Depends on content.");
+  if (facts.length_dependent) {
+    words.push_back("Needs the length of the text (`pe_len`), which changes the scores of earlier tokens.");
+  }
   if (facts.stochastic) words.push_back("Draws at random; results are means over draws.");
-  if (facts.max_positions) words.push_back("Has a largest position, beyond which an error says so.");
+  if (facts.max_positions) words.push_back("Has a largest position; larger ones are an error.");
   return support::join(words, " ");
 }
 
@@ -118,12 +125,15 @@ std::string encoding_page(const EncodingEntry& entry) {
   out += cat("| kind | ", encodings::family_name(entry.family), " |\n");
   out += cat("| acts on | ", entry.acts_on, " |\n");
   const std::int64_t count = learned_numbers(entry);
-  out += cat("| learned numbers | ", count == 0 ? "none" : cat(with_dots(entry.parameters), " (", support::with_commas(count),
-             " in a model of the size tiny, 59M)"), " |\n");
+  out += cat("| parameters | ",
+             count == 0 ? "none"
+                        : cat(with_dots(entry.parameters), " (", support::with_commas(count),
+                              " in a model of the size tiny, 59M)"),
+             " |\n");
   out += cat("| route on a CPU | ", route_text(entry), " |\n");
   out += cat("| reference | ", cell(linked(entry.reference)), " |\n\n");
   if (!entry.fields.empty()) {
-    out += "## Options\n\n| option | default | is | means |\n|---|---|---|---|\n";
+    out += "## Options\n\n| option | default | type | meaning |\n|---|---|---|---|\n";
     for (const support::Field& field : entry.fields) {
       const std::string fallback = field.automatic && field.default_value.is_null() ? "auto" : support::display(field.default_value);
       out += cat("| `", field.name, "` | `", fallback, "` | ", cell(type_text(field)), " | ", cell(field.help), " |\n");
@@ -138,13 +148,14 @@ std::string encoding_page(const EncodingEntry& entry) {
   const Json example = example_config(entry);
   const Json shown = example.contains("stack") ? example : (example.size() == 1 ? Json(entry.name) : example);
   out += cat("## Use\n\n```yaml\nmodel:\n  encoding: ", support::display(shown), "\n```\n");
-  return out;
+  return wrapped_markdown(out);
 }
 
 std::string index_page() {
-  std::string out = cat(kGenerated, "# Encodings\n\n",
-      "A page for each, made from the same entries as `pe-pipeline show encoding NAME`, with a figure that its own code "
-      "drew. [guide.md](guide.md) says which to use when; [pitfalls.md](pitfalls.md) shows what goes wrong and why.\n");
+  std::string out =
+      cat(kGenerated, "# Encodings\n\n",
+          "Each encoding has a page with a figure, from the same entry as `pe-pipeline show encoding NAME`. "
+          "[guide.md](guide.md) helps to choose one; [pitfalls.md](pitfalls.md) shows common errors.\n");
   for (int f = static_cast<int>(Family::kBaseline); f <= static_cast<int>(Family::kCombination); ++f) {
     const auto family = static_cast<Family>(f);
     std::string rows;
@@ -156,9 +167,9 @@ std::string index_page() {
     if (rows.empty()) continue;
     std::string title(encodings::family_name(family));
     title[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(title[0])));
-    out += cat("\n## ", title, "\n\n| name | what it does | learned numbers |\n|---|---|---|\n", rows);
+    out += cat("\n## ", title, "\n\n| name | effect | parameters |\n|---|---|---|\n", rows);
   }
-  return out;
+  return wrapped_markdown(out);
 }
 
 std::map<std::string, std::string> generated_texts() {

@@ -5,6 +5,7 @@
 #include "encodings/attention/attend.h"
 #include "encodings/registry.h"
 #include "handbook/example.h"
+#include "handbook/markdown.h"
 #include "support/text.h"
 
 namespace pe::handbook {
@@ -114,13 +115,12 @@ std::string mismatch() {
       "Beyond the training length, rotary encodings use angles that the model never saw in training. A head of width ",
       kPitfallHeadWidth, " has ", kPairs, " pairs. Trained with `rope` on ", kPitfallTrainLength,
       " tokens and used on ", 4 * kPitfallTrainLength,
-      ", this many of them meet an angle more than 0.1 radians from every angle that training showed to them:\n\n"
-      "| used with | pairs that meet unseen angles | farthest, radians |\n|---|---|---|\n",
+      ", some meet an angle more than 0.1 radians from every angle of training:\n\n| used with | pairs that meet "
+      "unseen angles | farthest, radians |\n|---|---|---|\n",
       rows,
-      "\nWhat to do: evaluate at the lengths that you will use; take an encoding whose score keeps its meaning there "
-      "(`alibi`), or extend a rotary one (`yarn`, `longrope`) and train on. `ntk` stretches the pairs between the "
-      "first and "
-      "the last by less than the factor, so choose a factor larger than the stretch that is wanted.\n");
+      "\nEvaluate at the lengths that you will use. Take an encoding whose score keeps its meaning there "
+      "(`alibi`), or extend a rotary one (`yarn`, `longrope`) and train more. `ntk` stretches the pairs between "
+      "the first and the last by less than the factor, so choose a factor larger than the stretch that you want.\n");
 }
 
 std::string attention_scale() {
@@ -150,9 +150,8 @@ std::string attention_scale() {
       "The same logits spread over more keys. One key has the logit 6, all others 0; its weight:\n\n"
       "| encoding | 128 keys | 1,024 keys | 8,192 keys |\n|---|---|---|---|\n",
       rows, "\n`ssmax` here starts at the neutral value for ", kPitfallTrainLength,
-      " tokens, and has learned nothing. Extensions bring a "
-      "scale of their own (`yarn`: logits × (0.1·ln s + 1)²); for others put a temperature beside them: "
-      "`{stack: [rope, ssmax]}`.\n");
+      " tokens, and has learned nothing. Some extensions have a scale (`yarn`: logits × (0.1·ln s + 1)²). Add a "
+      "temperature to others: `{stack: [rope, ssmax]}`.\n");
 }
 
 std::string uniform_scaling() {
@@ -171,11 +170,10 @@ std::string uniform_scaling() {
     rows += table_row(cells);
   }
   return cat(
-      "## Scaling all frequencies alike\n\n"
-      "Interpolation slows every pair, so that neighbours become hard to tell apart. How far the product of a vector with "
-      "itself falls from distance 0 to distance d (it is 1 at 0):\n\n"
-      "| encoding | d = 1 | d = 2 | d = 4 | d = 8 |\n|---|---|---|---|---|\n", rows,
-      "\n`ntk` and `yarn` leave the fast pairs alone and keep what local order rests on.\n");
+      "## Scaling all frequencies alike\n\nInterpolation slows every pair, so neighbours become hard to "
+      "distinguish. How far the product of a vector with itself falls from distance 0 to distance d (it is 1 at "
+      "0):\n\n| encoding | d = 1 | d = 2 | d = 4 | d = 8 |\n|---|---|---|---|---|\n",
+      rows, "\n`ntk` and `yarn` leave the fast pairs unchanged, and local order depends on these.\n");
 }
 
 std::string caching() {
@@ -190,18 +188,16 @@ std::string caching() {
     rows += table_row({cat("`", name, "`"), fixed((right - stale).abs().mean().item<double>() / right.abs().mean().item<double>(), 3)});
   }
   return cat(
-      "## Caching what changes with length\n\n"
-      "Tables of cosines and sines, and biases, are worth keeping: here they are made once for a length and shared by "
-      "all "
-      "layers. But a key cache that holds *rotated* keys is right only while frequencies stand still. Keys cached at ",
+      "## Caching what changes with length\n\nTables of cosines and sines, and biases, are worth keeping: here "
+      "they are made once for a length and shared by all layers. But a cache of *rotated* keys is right only "
+      "while frequencies do not change. Keys cached at ",
       kPitfallTrainLength, " tokens, a query at ", 4 * kPitfallTrainLength,
       "; mean error of a logit over the mean size of a logit:\n\n"
       "| encoding | relative error |\n|---|---|\n",
       rows,
-      "\nWhatever depends on the length (`pe-pipeline list encodings --json`, `length_dependent`) needs unrotated keys "
-      "in the "
-      "cache. For the same reason evaluations here tell such an encoding its length and never read the losses of all "
-      "prefixes off one pass.\n");
+      "\nEncodings that depend on the length (`length_dependent` in `pe-pipeline list encodings --json`) need "
+      "unrotated keys in the cache. For the same reason evaluations set the length of such an encoding, and "
+      "compute each prefix in a separate pass.\n");
 }
 
 std::string wavelengths() {
@@ -230,22 +226,20 @@ std::string wavelengths() {
       " tokens, from the nearest angle that training "
       "showed:\n\n| encoding | pairs | largest gap, radians |\n|---|---|---|\n",
       rows,
-      "\n`resonance` rounds wavelengths, so that these pairs meet no new angle at any length. The gaps that it closes "
-      "are "
-      "small; the pairs that never complete a turn (above) are the larger trouble, and it leaves them as they are. It "
-      "has to be "
-      "trained with: its fastest pair turns by π/3 instead of 1 per token.\n");
+      "\n`resonance` rounds wavelengths, so that these pairs meet no new angle at any length. The gaps that it "
+      "closes are small. The pairs that never complete a rotation (above) are the larger problem, and it does not "
+      "change them. A model must be trained with it: its fastest pair rotates by π/3 instead of 1 per token.\n");
 }
 
 }  // namespace
 
 std::string pitfalls_page() {
   at::NoGradGuard no_grad;
-  return cat(
-      "<!-- Written by `pe-encodings pitfalls`, which runs every demonstration again. -->\n"
-      "# Pitfalls\n\nFive ways in which positional encodings go wrong. Every number below was computed by the encodings of "
-      "this project when the page was written: `pe-encodings pitfalls` computes them again.\n\n",
-      mismatch(), "\n", attention_scale(), "\n", uniform_scaling(), "\n", caching(), "\n", wavelengths());
+  return wrapped_markdown(
+      cat("<!-- Written by `pe-encodings pitfalls`, which runs every demonstration again. -->\n"
+          "# Pitfalls\n\nFive ways in which positional encodings go wrong. Every number below was computed by the "
+          "encodings of this project when the page was written: `pe-encodings pitfalls` computes them again.\n\n",
+          mismatch(), "\n", attention_scale(), "\n", uniform_scaling(), "\n", caching(), "\n", wavelengths()));
 }
 
 }  // namespace pe::handbook

@@ -96,10 +96,11 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
            "Instruction sets of the CPU. portable gives the same bytes on every x86-64; amx is for products in bf16; auto and native: the "
            "machine's.");
   v.choice("dtype", dtype, {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}},
-           "Of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 on a CPU needs AVX512-BF16 or AMX. "
-           "auto: bf16 on cuda, else fp32.");
+           "Type of products, and on cuda of activations; weights, norms, softmax and losses stay in fp32. bf16 "
+           "on a CPU needs AVX512-BF16 or AMX. auto: bf16 on cuda, else fp32.");
   v.choice("kernels", kernels, {{"fused", Kernels::kFused}, {"plain", Kernels::kPlain}},
-           "What runs between matrix products: kernels of our own, or LibTorch's operators one by one, slower, to compare with.",
+           "Operations between matrix products: our kernels, or LibTorch's operators, which are slower and for "
+           "comparison.",
            {.neutral = Json("fused")});
   v.choice("deterministic", deterministic,
            {{"auto", Determinism::kAuto}, {"on", Determinism::kOn}, {"off", Determinism::kOff}},
@@ -110,7 +111,7 @@ void ComputeConfig::describe(support::FieldVisitor& v) {
           "CPU threads of a rank. auto: the CPUs of the stage's resources, shared among the ranks; 1 by hand.",
           {.min = 1, .max = 1024});
   v.field("ranks", ranks,
-          "Processes that share a batch. auto: one per GPU; by hand those that mpirun or srun started; else 1.",
+          "Processes that share a batch. auto: one per GPU, or the number that mpirun or srun started, or 1.",
           {.min = 1, .max = 65536});
   v.field("micro_batch", micro_batch,
           "Sequences of one forward and backward pass of a rank. auto: its whole part of the batch on a CPU; on cuda "
@@ -143,7 +144,7 @@ ComputeConfig resolve(const ComputeConfig& config, std::int64_t batch, std::int6
                         {}, "set compute.isa: native on a CPU with AVX512-BF16 or AMX, or compute.dtype: fp32");
     }
     if (result.kernels == Kernels::kPlain) {
-      throw ConfigError("compute.kernels is plain, but products in bf16 on a CPU are a kernel of our own", {},
+      throw ConfigError("compute.kernels is plain, but products in bf16 on a CPU need our kernel", {},
                         "set compute.kernels: fused, or compute.dtype: fp32");
     }
   }

@@ -58,10 +58,11 @@ void for_each_later_field(const Use& use) {
 void CanonOptions::describe(support::FieldVisitor& v) {
   v.field("set", set, "Where: letters of ABCD. A before attention, B on queries, keys and values, C before the feed-forward, D inside "
           "it; empty: nowhere.", {.neutral = Json("")});
-  v.field("kernel", kernel, "Tokens that a convolution reads, the own one among them.", {.unit = "tokens", .min = 1, .max = 64, .neutral = Json(4)});
-  v.field("residual", residual, "Adds what comes in.", {.neutral = Json(true)});
-  v.choice("activation", activation, {{"none", Activation::kNone}, {"silu", Activation::kSilu}}, "Of the convolution.",
-           {.neutral = Json("none")});
+  v.field("kernel", kernel, "Kernel size in tokens, current token included.",
+          {.unit = "tokens", .min = 1, .max = 64, .neutral = Json(4)});
+  v.field("residual", residual, "Adds the input.", {.neutral = Json(true)});
+  v.choice("activation", activation, {{"none", Activation::kNone}, {"silu", Activation::kSilu}},
+           "Activation of the convolution.", {.neutral = Json("none")});
   v.field("bias", bias, "Convolutions have biases.", {.neutral = Json(false)});
   std::string known;
   for (const char where : {'A', 'B', 'C', 'D'}) {
@@ -89,16 +90,17 @@ void ModelConfig::describe(support::FieldVisitor& v) {
   v.field("init_std", init_std, "Standard deviation of initial weights.", {.min = 0, .max = 10});
   v.field("scale_residual_init", scale_residual_init, "Output projections start smaller, by 1/sqrt(2 · layers).");
   v.field("embed_scale", embed_scale, "Multiplies token embeddings.", {.min = 0, .max = 1e6});
-  v.field("logit_softcap", logit_softcap, "Logits are c · tanh(logit / c); 0: as they come.",
+  v.field("logit_softcap", logit_softcap, "Logits are c · tanh(logit / c); 0: unchanged.",
           {.min = 0, .max = 1e6, .neutral = Json(0.0)});
-  v.field("dropout", dropout, "Share of embeddings and of what each half block adds that training leaves out.",
+  v.field("dropout", dropout, "Dropout rate of embeddings and of the output of each half block.",
           {.min = 0, .max = 0.99, .neutral = Json(0.0)});
-  v.field("dropout_embeddings", dropout_embeddings, "Dropout acts on embeddings too, not only on what half blocks add.",
-          {.neutral = Json(true)});
+  v.field("dropout_embeddings", dropout_embeddings,
+          "Dropout also acts on embeddings, not only on the output of half blocks.", {.neutral = Json(true)});
   v.choice("norm", norm, {{"rms", NormKind::kRms}, {"layer", NormKind::kLayer}},
            "Norm of the blocks: by the root mean square, or by mean and standard deviation.", {.neutral = Json("rms")});
   v.choice("norm_placement", norm_placement, {{"pre", NormPlacement::kPre}, {"post", NormPlacement::kPost}},
-           "pre: x + f(norm(x)), and a norm before the head; post: norm(x + f(x)), as in 2017.", {.neutral = Json("pre")});
+           "pre is x + f(norm(x)), with a norm before the head. post is norm(x + f(x)), as in 2017.",
+           {.neutral = Json("pre")});
   v.choice("activation", activation,
            {{"swiglu", Activation::kSwiglu}, {"relu", Activation::kRelu}, {"gelu", Activation::kGelu}},
            "Feed-forward: down · (silu(gate · x) ∘ (up · x)), or down · act(up · x).", {.neutral = Json("swiglu")});
@@ -108,10 +110,11 @@ void ModelConfig::describe(support::FieldVisitor& v) {
            "bidirectional: tokens see later ones, the target of a language model among them. Not every encoding can.",
            {.neutral = Json("causal")});
   v.field("attend_over_batch", attend_over_batch,
-          "Attention runs over the rows of the batch at each position, never within a row: a published mistake, to be studied.",
+          "Attention runs over the rows of the batch at each position, never within a row. This reproduces a "
+          "published mistake.",
           {.neutral = Json(false)});
   v.field("bare_attention", bare_attention,
-          "Blocks are attention alone: no residual sum, norm or feed-forward. Keys about those then say nothing.",
+          "Blocks are attention alone: no residual sum, norm or feed-forward. Keys about these have no effect.",
           {.neutral = Json(false)});
   v.choice("init", init, {{"normal", Init::kNormal}, {"fan_in", Init::kFanIn}, {"glorot", Init::kGlorot}},
            "Initial matrices of blocks and head: normals of init_std; uniform within ±1/√inputs, biases too; or that with q, k, v "

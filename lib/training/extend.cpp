@@ -167,7 +167,7 @@ void extend(const ExtendPeConfig& config, artifact::Workspace& workspace) {
           .moments_from = keeps ? &snapshot.checkpoint : nullptr};
   run.parents.push_back(snapshot.digest);
   if (workspace.progress != nullptr && ranks->is_first()) {
-    if (!loaded.fresh.empty()) workspace.progress->note(cat("parameters that begin anew: ", names(loaded.fresh)));
+    if (!loaded.fresh.empty()) workspace.progress->note(cat("parameters that restart: ", names(loaded.fresh)));
     if (!loaded.grown.empty()) workspace.progress->note(cat("tables that grow behind the rows they had: ", names(loaded.grown)));
     if (!loaded.dropped.empty()) {
       workspace.progress->note(cat("parameters of the encoding before that are left behind: ", names(loaded.dropped)));

@@ -124,7 +124,7 @@ void ResumeStore::wait() {
     const std::vector<Found> there = checkpoints_in(folders_.front());
     error.add_context(there.empty() ? cat("while writing the checkpoint of step ", step_, ", the first one")
                                     : cat("while writing the checkpoint of step ", step_, "; the one of step ",
-                                          there.front().step, " is untouched, and the same command goes on from it"));
+                                          there.front().step, " is unchanged, and the same command continues from it"));
     throw;
   }
 }

@@ -40,7 +40,8 @@ void CheckpointConfig::describe(FieldVisitor& v) {
   v.field("best", best, "Also one after each validation with the lowest loss so far; the last of these stays.",
           {.hashed = false});
   v.choice("inexact", inexact, {{"mark", Inexact::kMark}, {"refuse", Inexact::kRefuse}},
-           "Going on from a checkpoint of another library, device or thread count: with a mark in the results, or not at all.",
+           "Continue from a checkpoint of another library, device or thread count: with a mark in the results, or "
+           "not at all.",
            {.hashed = false});
 }
 
@@ -56,13 +57,14 @@ void TrainSettings::describe(FieldVisitor& v) {
   v.field("tokens", tokens, "The horizon: tokens of the whole run.", {.unit = "tokens", .min = 1, .max = kMostTokens});
   v.field("batch", batch, "Sequences of a step.", {.unit = "sequences", .min = 1, .max = 1 << 24});
   v.field("length", length, "Training context T.", {.unit = "tokens", .min = 1, .max = 1 << 24});
-  v.field("seed", seed, "Of weights, data order and training draws.", {.min = 0});
+  v.field("seed", seed, "Seed of weights, data order and training draws.", {.min = 0});
   v.choice("schedule", schedule,
            {{"wsd", ScheduleKind::kWsd},
             {"cosine", ScheduleKind::kCosine},
             {"constant", ScheduleKind::kConstant},
             {"linear", ScheduleKind::kLinear}},
-           "Learning rate after the warm-up: stable, then decay (wsd); cosine or linear to the horizon; or constant.");
+           "Learning rate after the warm-up: stable with a decay (wsd), cosine or linear to the horizon, or "
+           "constant.");
   v.field("decay_share", decay_share, "wsd: share of the horizon that the decay takes; 0 for a trunk that only feeds branches.",
           {.min = 0, .max = 1});
   describe_shape(v, "decay_shape", decay_shape);
@@ -78,12 +80,12 @@ void TrainSettings::describe(FieldVisitor& v) {
   v.field("beta1", optimizer.beta1, "AdamW, Adam: decay of the first moment.", {.min = 0, .max = 0.999999});
   v.field("beta2", optimizer.beta2, "AdamW, Adam: decay of the second moment.", {.min = 0, .max = 0.999999999});
   v.field("eps", optimizer.eps, "AdamW, Adam: added to the root of the second moment.", {.min = 0, .max = 1});
-  v.field("weight_decay", optimizer.weight_decay, "Weight decay, on what decay_on names.", {.min = 0, .max = 10});
+  v.field("weight_decay", optimizer.weight_decay, "Weight decay of the parameters of decay_on.", {.min = 0, .max = 10});
   v.choice("decay_on", optimizer.decay_on,
            {{"matrices", DecayOn::kMatrices},
             {"matrices_and_embeddings", DecayOn::kMatricesAndEmbeddings},
             {"all", DecayOn::kAll}},
-           "matrices: never norms, embeddings, tables and other 1-D parameters; all: every parameter.",
+           "matrices excludes norms, embeddings, tables and other 1-D parameters. all: every parameter.",
            {.neutral = Json("matrices")});
   v.field("momentum", optimizer.momentum, "Muon: decay of the momentum.",
           {.min = 0, .max = 0.999999, .neutral = Json(0.95)});
@@ -92,21 +94,22 @@ void TrainSettings::describe(FieldVisitor& v) {
   v.field("clip", optimizer.clip, "Largest norm of all gradients together; 0: no clipping.", {.min = 0, .max = 1e9});
   v.choice("documents", documents,
            {{"joined", Documents::kJoined}, {"masked", Documents::kMasked}, {"restarted", Documents::kRestarted}},
-           "Documents of a window: one text; without sight of each other; the same, and positions restart in each.",
+           "Documents of a window: joined to one text, masked from each other, or masked with positions that "
+           "restart.",
            {.neutral = Json("joined")});
-  v.field("z_loss", optimizer.z_loss, "Weight of (log Σ exp)² of the logits in the gradients; the loss told stays the cross entropy.",
+  v.field("z_loss", optimizer.z_loss,
+          "Weight of (log Σ exp)² of the logits in the gradients; the reported loss stays the cross entropy.",
           {.min = 0, .max = 1, .neutral = Json(0.0)});
-  v.field("ema", optimizer.ema, "Decay of a moving average of the weights, kept beside them as ema/…; 0: none.",
+  v.field("ema", optimizer.ema, "Decay of a moving average of the weights, stored as ema/…; 0: none.",
           {.min = 0, .max = 0.9999999, .neutral = Json(0.0)});
   v.field("skip_nonfinite", optimizer.skip_nonfinite,
-          "Steps in a row that are left out where loss or gradients are not finite; one more, and the run has diverged.",
+          "Steps in a row with a non-finite loss or gradient that are skipped; after one more, the run has "
+          "diverged.",
           {.unit = "steps", .min = 0, .max = 1e6, .neutral = Json(0)});
   describe_watch(v, log_every, validate_every, validate_windows);
-  v.field(
-      "best", best,
-      "Keep the weights that had the lowest loss of the validations of validate_every beside the last ones, as best/… "
-      "(eval.weights: best measures them).",
-      {.neutral = Json(false)});
+  v.field("best", best,
+          "Also keep the weights with the lowest validation loss, as best/… (eval.weights: best measures them).",
+          {.neutral = Json(false)});
   v.check(schedule != ScheduleKind::kWsd || decay_share + warmup_share <= 1,
           "decay_share and warmup_share together exceed the horizon");
   const std::int64_t steps = horizon_steps(tokens, batch * length);
@@ -159,9 +162,9 @@ std::string why_encoding_does_not_fit(const model::ModelConfig& config, std::int
 void TrainConfig::describe(FieldVisitor& v) {
   v.group("model", model, "The decoder.");
   v.group("train", train, "The run.");
-  v.group("compute", compute, "On what and how it is computed.");
-  v.group("checkpoint", checkpoint, "What a killed run loses.");
-  v.group("watch", watch, "What a running training writes for those who watch it.");
+  v.group("compute", compute, "Device, threads and precision.");
+  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
+  v.group("watch", watch, "Logs and progress of a running training.");
   const std::string undivided =
       model::why_not_divided(train.batch, compute.ranks.value_or(1), compute.micro_batch, "train.batch");
   v.check(undivided.empty(), undivided);
@@ -182,7 +185,7 @@ void WatchConfig::describe(FieldVisitor& v) { describe_watch(v, log_every, valid
 void DecayConfig::describe(FieldVisitor& v) {
   v.field("horizon_tokens", horizon_tokens, "The horizon that `end` is a share of.",
           {.unit = "tokens", .min = 1, .max = kMostTokens});
-  v.field("end", end, "Where the decay ends, as a share of the horizon.", {.min = 0, .max = 1});
+  v.field("end", end, "End of the decay, as a share of the horizon.", {.min = 0, .max = 1});
   v.field("share", share, "Share of `end` that the decay takes: it begins at end · (1 − share).", {.min = 0, .max = 1});
   describe_shape(v, "shape", shape);
   v.field("final_share", final_share, "Learning rate at the end, as a share of the snapshot's.", {.min = 0, .max = 1});
@@ -193,19 +196,19 @@ void DecayConfig::describe(FieldVisitor& v) {
 
 void BranchDecayConfig::describe(FieldVisitor& v) {
   v.group("decay", decay, "The decay.");
-  v.group("compute", compute, "On what and how it is computed.");
-  v.group("checkpoint", checkpoint, "What a killed run loses.");
-  v.group("watch", watch, "What a running training writes for those who watch it.");
+  v.group("compute", compute, "Device, threads and precision.");
+  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
+  v.group("watch", watch, "Logs and progress of a running training.");
 }
 
 void DropConfig::describe(FieldVisitor& v) {
-  v.field("horizon_tokens", horizon_tokens, "Where the whole run ends, counted from its first step.",
+  v.field("horizon_tokens", horizon_tokens, "End of the whole run, counted from its first step.",
           {.unit = "tokens", .min = 1, .max = kMostTokens});
   v.choice("arm", arm, {{"drop", Arm::kDrop}, {"nodrop", Arm::kNoDrop}},
-           "drop: another encoding from here on; nodrop: the control, the same schedule with the encoding kept.");
+           "drop replaces the encoding. nodrop is the control: the same schedule with the encoding kept.");
   v.choice("optimizer", optimizer, {{"reset", Optimizer::kReset}, {"keep", Optimizer::kKeep}},
-           "Moments: from zero, or as the snapshot has them.");
-  v.variant("encoding", encoding, encodings::variant_kinds(), "What the model has after the drop.", /*stackable=*/true);
+           "Moments: from zero, or from the snapshot.");
+  v.variant("encoding", encoding, encodings::variant_kinds(), "Encoding after the drop.", /*stackable=*/true);
   v.field("peak_lr", peak_lr, "Peak of the fresh cosine schedule; 0: peak_scale times the snapshot's.", {.min = 0, .max = 10});
   v.field("peak_scale", peak_scale, "Peak relative to the snapshot's, where peak_lr is 0.", {.min = 0, .max = 1000});
   v.field("final_share", final_share, "Learning rate at the end, as a share of the peak.", {.min = 0, .max = 1});
@@ -238,7 +241,7 @@ void ExtendConfig::describe(FieldVisitor& v) {
             "floor_scale that are auto mean the old one.",
             /*stackable=*/true);
   v.choice("optimizer", optimizer, {{"reset", DropConfig::Optimizer::kReset}, {"keep", DropConfig::Optimizer::kKeep}},
-           "Moments: from zero, or as the snapshot has them.");
+           "Moments: from zero, or from the snapshot.");
   v.choice("schedule", schedule,
            {{"constant", ScheduleKind::kConstant}, {"cosine", ScheduleKind::kCosine}, {"linear", ScheduleKind::kLinear}},
            "Learning rate after the warm-up.");
@@ -251,16 +254,16 @@ void ExtendConfig::describe(FieldVisitor& v) {
 
 void ExtendPeConfig::describe(FieldVisitor& v) {
   v.group("extend", extend, "The extension.");
-  v.group("compute", compute, "On what and how it is computed.");
-  v.group("checkpoint", checkpoint, "What a killed run loses.");
-  v.group("watch", watch, "What a running training writes for those who watch it.");
+  v.group("compute", compute, "Device, threads and precision.");
+  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
+  v.group("watch", watch, "Logs and progress of a running training.");
 }
 
 void DropPeConfig::describe(FieldVisitor& v) {
   v.group("drop", drop, "The drop.");
-  v.group("compute", compute, "On what and how it is computed.");
-  v.group("checkpoint", checkpoint, "What a killed run loses.");
-  v.group("watch", watch, "What a running training writes for those who watch it.");
+  v.group("compute", compute, "Device, threads and precision.");
+  v.group("checkpoint", checkpoint, "Checkpoints, which limit the loss of a killed run.");
+  v.group("watch", watch, "Logs and progress of a running training.");
 }
 
 }  // namespace pe::training

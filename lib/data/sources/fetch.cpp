@@ -37,16 +37,16 @@ void FetchConfig::Text::describe(support::FieldVisitor& v) {
 
 void FetchConfig::describe(support::FieldVisitor& v) {
   v.choice("source", source, {{"local", Source::kLocal}, {"generated", Source::kGenerated}, {"hub", Source::kHub}},
-           "Where documents come from: files on this machine, stories from our own grammar, or the files that a lock names.");
+           "Source of documents: files on this machine, generated stories, or the files of a lock.");
   v.paths("path", path, "Files, folders (read recursively, sorted) and globs: .txt, .jsonl (plain, .gz, .zst), .parquet.");
-  v.path("lock", lock, "What to download, for source: hub; `pe-hub lock` writes it.");
-  v.group("generated", generated, "The supply of stories, for source: generated.");
+  v.path("lock", lock, "Lock file of the downloads, for source: hub; `pe-hub lock` writes it.");
+  v.group("generated", generated, "Generated stories, for source: generated.");
   v.group("text", text, "How files become documents, for source: local and hub.");
   v.choice("on_bad", on_bad, {{"error", OnBad::kError}, {"skip", OnBad::kSkip}},
-           "What a line or row that is no document, or one too long, does: end the stage, or be counted and left out.");
+           "Invalid or over-long rows: end the stage, or count and skip them.");
   v.choice("invalid_utf8", invalid_utf8,
            {{"bad", InvalidUtf8::kBad}, {"replace", InvalidUtf8::kReplace}, {"keep", InvalidUtf8::kKeep}},
-           "A text that is not UTF-8: treat it as on_bad says, put U+FFFD where it is broken, or keep its bytes.");
+           "A text that is not UTF-8: treat it by on_bad, replace invalid bytes by U+FFFD, or keep its bytes.");
   v.field("max_documents", max_documents, "Stop after so many documents; 0: all.", {.min = 0});
   v.field("max_bytes", max_bytes, "Stop before the text grows beyond this; 0: all.", {.unit = "bytes", .min = 0});
   v.check(source != Source::kLocal || !path.empty(), "source: local needs a path");
@@ -90,7 +90,8 @@ void report(const Counts& counts, const artifact::RawTextWriter& writer, support
   if (counts.null > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.null)), " rows without text were left out"));
   if (counts.empty > 0) progress.note(cat(with_commas(static_cast<std::int64_t>(counts.empty)), " empty documents were left out"));
   if (counts.mended > 0) {
-    progress.warn(cat(with_commas(static_cast<std::int64_t>(counts.mended)), " documents were not UTF-8 and were mended with U+FFFD"));
+    progress.warn(cat(with_commas(static_cast<std::int64_t>(counts.mended)),
+                      " documents were not UTF-8; invalid bytes were replaced by U+FFFD"));
   }
   if (counts.bad > 0) {
     progress.warn(cat(with_commas(static_cast<std::int64_t>(counts.bad)), " bad lines or rows were skipped, first: ",

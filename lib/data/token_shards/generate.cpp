@@ -14,7 +14,7 @@ using support::cat;
 using support::ConfigError;
 
 void GenerateConfig::Generate::describe(support::FieldVisitor& v) {
-  v.variant("task", task, task_kinds(), "What is generated; `pe-generate --help` lists the tasks.");
+  v.variant("task", task, task_kinds(), "Task to generate; `pe-generate --help` lists all.");
   v.field("lengths", lengths, "Shortest and longest example, in the task's own terms; empty: those that the source trains on.",
           {.min = 1});
   v.field("train", train, "Examples to train on. None comes twice by design, but short lengths have few different ones.",

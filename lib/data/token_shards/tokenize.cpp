@@ -38,9 +38,9 @@ void TokenizeConfig::describe(support::FieldVisitor& v) {
   v.choice("duplicates", duplicates, {{"drop", Duplicates::kDrop}, {"keep", Duplicates::kKeep}},
            "Documents with exactly the same text as an earlier one.");
   v.choice("utf8", utf8, {{"error", Utf8::kError}, {"replace", Utf8::kReplace}, {"skip", Utf8::kSkip}},
-           "Documents that are not UTF-8: end the stage, put U+FFFD where they are broken, or leave them out.");
+           "Documents that are not UTF-8: end the stage, replace invalid bytes by U+FFFD, or skip them.");
   v.field("min_tokens", min_tokens, "Leave out documents with fewer tokens, BOS not counted.", {.unit = "tokens", .min = 0});
-  v.field("shard_tokens", shard_tokens, "Most tokens of a shard file; a longer document has one of its own.",
+  v.field("shard_tokens", shard_tokens, "Most tokens of a shard file; a longer document has a separate file.",
           {.unit = "tokens", .min = 1000, .max = 1LL << 31});
   v.field("workers", workers, "Threads that encode; auto: one a processor.", {.min = 1, .max = 1024, .hashed = false});
   v.field("check_roundtrip", check_roundtrip, "Decode every document and say how many do not come back byte for byte.",

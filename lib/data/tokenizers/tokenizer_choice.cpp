@@ -23,8 +23,8 @@ using support::with_commas;
 void TokenizerConfig::Bpe::describe(support::FieldVisitor& v) {
   v.field("character_coverage", character_coverage,
           "Share of the text's characters that get a piece; the rest become bytes.", {.min = 0.98, .max = 1.0});
-  v.field("split_digits", split_digits, "Make every digit a piece of its own.");
-  v.field("dummy_prefix", dummy_prefix, "Put a space before each document, so that its first word is as any other.");
+  v.field("split_digits", split_digits, "Make every digit a separate piece.");
+  v.field("dummy_prefix", dummy_prefix, "Put a space before each document, so its first word is like any other.");
   v.field("train_bytes", train_bytes, "Text that the training sees: documents of the train split, drawn by their hash.",
           {.unit = "bytes", .min = 1000, .max = 2e9});
 }
@@ -37,18 +37,17 @@ void TokenizerConfig::describe_fields(support::FieldVisitor& v, bool with_input)
               {"file", Tokenizer::kFile},
               {"gpt2", Tokenizer::kGpt2},
               {"input", Tokenizer::kInput}},
-             "Train a sentencepiece BPE model on the text, use bytes, read a sentencepiece model from a file (BPE or "
-             "unigram), read "
-             "GPT-2's byte-level BPE from a vocab.json and a merges.txt, or use the tokenizer of input 'tokenizer'.");
+             "bpe trains a sentencepiece model on the text, and bytes needs no model. file reads a sentencepiece "
+             "model (BPE or unigram), and gpt2 reads vocab.json and merges.txt. input uses the tokenizer of input "
+             "'tokenizer'.");
   } else {
     v.choice("tokenizer", tokenizer,
              {{"bpe", Tokenizer::kBpe},
               {"bytes", Tokenizer::kBytes},
               {"file", Tokenizer::kFile},
               {"gpt2", Tokenizer::kGpt2}},
-             "Train a sentencepiece BPE model on the text, use bytes, read a sentencepiece model from a file (BPE or "
-             "unigram), or read "
-             "GPT-2's byte-level BPE from a vocab.json and a merges.txt.");
+             "bpe trains a sentencepiece model on the text, and bytes needs no model. file reads a sentencepiece "
+             "model (BPE or unigram), and gpt2 reads vocab.json and merges.txt.");
   }
   v.field("vocabulary", vocabulary, "Pieces of a trained model, the 256 bytes and 3 control pieces among them.",
           {.unit = "tokens", .min = 300, .max = 1 << 20});

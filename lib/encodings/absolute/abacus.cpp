@@ -74,9 +74,8 @@ EncodingEntry abacus_entry() {
        .known_for = "Addition of numbers of 100 digits after training on 20 in its paper: digits of one weight look "
                     "alike, so that no "
                     "model has to count.",
-       .errata = {
-           "Numbers are written with the least significant digit first, or places name no weight.",
-           "Tokens of several digits have no place: it is for tokenizers that give each digit an id of its own."}});
+       .errata = {"Numbers are written with the least significant digit first, or places name no weight.",
+                  "Tokens of several digits have no place: it is for tokenizers that give each digit a separate id."}});
 }
 
 }  // namespace pe::encodings

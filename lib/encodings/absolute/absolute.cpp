@@ -6,8 +6,8 @@ namespace pe::encodings {
 
 void AbsoluteOptions::describe(support::FieldVisitor& v) {
   v.field("pe_scale", pe_scale,
-          "What the encoding is multiplied by: a number, 'learned' (one number, starting at 1/√width), "
-          "or 'matched' (to the RMS that token embeddings start with).");
+          "Factor of the encoding: a number, 'learned' (one number, starting at 1/√width), or 'matched' (to the "
+          "RMS that token embeddings start with).");
   v.check(pe_scale == "learned" || pe_scale == "matched" || support::parse_real(pe_scale).has_value(),
           "pe_scale is a number, 'learned' or 'matched'");
 }

@@ -23,9 +23,9 @@ EncodingEntry decimal_entry() {
        .acts_on = "token embeddings",
        .formula = "x_p += scale·[d_0, d_1, …], d_j = ⌊p/10^j⌋ mod 10, as many digits as pe_max_positions − 1 has\n"
                   "fill: as for binary",
-       .known_for = "An ablation: entries up to 9 beside token embeddings of standard deviation 0.02 wipe out the "
-                    "token in their channels at the start of training. That effect is what a comparison with "
-                    "decimal_norm shows."});
+       .known_for = "An ablation: entries up to 9 next to token embeddings of standard deviation 0.02 hide the "
+                    "token in their channels at the start of training. A comparison with decimal_norm shows that "
+                    "effect."});
 }
 
 }  // namespace pe::encodings

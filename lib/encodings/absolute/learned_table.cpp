@@ -10,9 +10,11 @@ void LearnedTableOptions::describe(support::FieldVisitor& v) {
   v.field("max_positions", max_positions, "Rows of the table; auto: the training length.",
           {.unit = "tokens", .min = 1});
   v.choice("overflow", overflow,
-           {{"error", Overflow::kError}, {"clamp", Overflow::kClamp}, {"untrained", Overflow::kUntrained},
+           {{"error", Overflow::kError},
+            {"clamp", Overflow::kClamp},
+            {"untrained", Overflow::kUntrained},
             {"interpolate", Overflow::kInterpolate}},
-           "What positions beyond the table get: an error, the last row, rows as they start, or the table stretched "
+           "Rows of positions beyond the table: an error, the last row, initial rows, or the table stretched "
            "linearly over the length of the pass.");
   AbsoluteOptions::describe(v);
 }

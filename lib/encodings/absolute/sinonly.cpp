@@ -16,9 +16,8 @@ struct SinOnlyOptions : AbsoluteOptions {
   SineMode mode = SineMode::kFull;
   void describe(support::FieldVisitor& v) {
     v.field("base", base, "Wavelengths grow from 2π to 2π·base tokens.", {.min = 1});
-    v.choice("mode", mode,
-             {{"full", SineMode::kFull}, {"dup", SineMode::kDuplicated}, {"zeros", SineMode::kZeros}},
-             "A frequency for each channel, each of half as many twice, or each of these beside a zero.");
+    v.choice("mode", mode, {{"full", SineMode::kFull}, {"dup", SineMode::kDuplicated}, {"zeros", SineMode::kZeros}},
+             "A frequency for each channel, each of half as many twice, or each of these with a zero.");
     AbsoluteOptions::describe(v);
   }
 };

@@ -63,8 +63,8 @@ EncodingEntry sinusoidal_entry() {
                   "θ_c = base^(−2c/d_m), c = 0 .. d_m/2 − 1",
        .known_for = "The original transformer's encoding: no parameters, defined at every position, and yet its "
                     "perplexity grows fast beyond the training length.",
-       .errata = {"Added as it is (root mean square 0.71) it drowns token embeddings of standard deviation 0.02, so "
-                  "comparisons with 'learned' often compare scales; `pe_scale: matched` removes that.",
+       .errata = {"Unscaled (root mean square 0.71) it hides token embeddings of standard deviation 0.02. "
+                  "Comparisons with 'learned' often compare scales; `pe_scale: matched` removes that.",
                   "Code bases disagree on the order of channels: interleaved in the paper, all sines first in many "
                   "copies. Equal for training, not for loading weights; see `layout`."}});
 }

@@ -11,7 +11,7 @@ struct AsentmaxOptions {
   double delta = 1;
   AsentmaxForm form = AsentmaxForm::kStatic;
   void describe(support::FieldVisitor& v) {
-    v.field("delta", delta, "What stays of the plain logits.", {.min = 0, .max = 10});
+    v.field("delta", delta, "Share of the plain logits that stays.", {.min = 0, .max = 10});
     v.choice("form", form, {{"static", AsentmaxForm::kStatic}, {"reported", AsentmaxForm::kReported}},
              "One beta and gamma for each head, as in the released code; or read off each token, softplus and 2·tanh of "
              "linear maps, as the paper reports.");
@@ -87,8 +87,8 @@ EncodingEntry asentmax_scale_entry() {
        .acts_on = "q",
        .parameters = "layers*2*heads",
        .formula = "logit(i,j) × (delta + β_h·(ln(n_i + 1))^γ_h)",
-       .known_for = "Lets each head choose how fast it sharpens, up to not at all; made for heads without position, "
-                    "so beside nape it leaves the others alone.",
+       .known_for = "Lets each head choose how fast it sharpens, up to not at all; made for heads without "
+                    "position, so with nape it does not affect the others.",
        .errata = {"The paper reads β and γ off the tokens; the released code has one pair for each head (`form`)."}});
 }
 

@@ -99,12 +99,14 @@ EncodingEntry entmax_entry() {
        .family = Family::kTemperature,
        .acts_on = "weights",
        .formula = "w_ij = [(α − 1)·a_ij − τ_i]₊^(1/(α − 1)), τ_i such that Σ_j w_ij = 1",
-       .known_for = "Attention that does not dilute: keys below the support get nothing, however many they are. With "
-                    "asentmax_scale and nape it is the paper's ASEntmax, which holds on algorithmic tasks at many times the "
-                    "training length.",
-       .errata = {"The threshold needs a whole row, so blocks of keys cannot be merged as those of softmax are.",
-                  "The authors' bisection divides weights by their sum at the end, and their training kernel stops after two "
-                  "steps; here the threshold is found to the last digit."}});
+       .known_for =
+           "Attention that does not dilute: keys below the support get nothing, however many they are. With "
+           "asentmax_scale and nape it is the paper's ASEntmax, which holds on algorithmic tasks at many times the "
+           "training length.",
+       .errata = {
+           "The threshold needs a whole row, so blocks of keys cannot be merged as in softmax.",
+           "The authors' bisection divides weights by their sum at the end, and their training kernel stops after two "
+           "steps; here the threshold is found to the last digit."}});
 }
 
 }  // namespace pe::encodings

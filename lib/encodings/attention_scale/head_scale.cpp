@@ -9,7 +9,7 @@ struct HeadScaleOptions {
   double scale = 1;
   double floor = 1;
   void describe(support::FieldVisitor& v) {
-    v.field("scale", scale, "Where each factor starts; 1 leaves the base as it is.", {.min = 0.01, .max = 100});
+    v.field("scale", scale, "Initial value of each factor; 1 leaves the base unchanged.", {.min = 0.01, .max = 100});
     v.field("floor", floor, "No factor goes below it.", {.min = 0, .max = 100});
     v.check(scale >= floor, "scale is not below floor");
   }

@@ -68,8 +68,8 @@ EncodingEntry llama4_temp_entry() {
        .family = Family::kTemperature,
        .acts_on = "q",
        .formula = "logit(i,j) × (1 + scale·ln(1 + ⌊(i + 1)/floor_scale⌋))",
-       .known_for = "Sharpens attention in steps as texts grow, in layers without position of their own; over a base "
-                    "that has none of those it acts in all layers.",
+       .known_for = "Sharpens attention in steps as texts grow, in layers without position; over a base without "
+                    "such layers it acts in all.",
        .errata = {"It reads positions, so text that starts elsewhere is scaled otherwise."}});
 }
 

@@ -12,8 +12,10 @@ struct SinkBosOptions {
   std::int64_t keep = 1;
   void describe(support::FieldVisitor& v) {
     v.field("window", window, "Keys that a query sees, itself the last of them; 0: all.", {.unit = "tokens", .min = 0});
-    v.field("keep", keep, "First tokens of the text that every query sees beside its window; 0: none, which breaks most "
-            "models.", {.unit = "tokens", .min = 0});
+    v.field("keep", keep,
+            "First tokens of the text that every query sees in addition to its window; 0: none, "
+            "which breaks most models.",
+            {.unit = "tokens", .min = 0});
   }
 };
 
@@ -64,11 +66,10 @@ EncodingEntry sink_bos_entry() {
        .family = Family::kSink,
        .acts_on = "weights",
        .formula = "w_i = softmax over j ≤ i with i − j < window or j < keep",
-       .known_for = "What is left of the past in a cache that drops old keys. Most models put the attention that they "
-                    "need nowhere on the first token: without it they break as soon as it is dropped. The paper keeps "
-                    "four tokens.",
-       .errata = {"It keeps only the mask of such a cache: positions stay those of the text, where the paper's cache "
-                  "counts them anew."}});
+       .known_for = "The remaining past of a cache that deletes old keys. Most models put the attention that they "
+                    "need nowhere on the first token: without it they break. The paper keeps four tokens.",
+       .errata = {"It keeps only the mask of such a cache: positions are positions of the text; the paper's cache "
+                  "counts them from its start."}});
 }
 
 }  // namespace pe::encodings

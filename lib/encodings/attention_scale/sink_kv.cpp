@@ -13,7 +13,7 @@ struct SinkKvOptions {
   SinkValue value = SinkValue::kZero;
   void describe(support::FieldVisitor& v) {
     v.choice("value", value, {{"zero", SinkValue::kZero}, {"learned", SinkValue::kLearned}},
-             "What the key's share of attention brings: nothing, or a trained value that starts at zero.");
+             "Value of the key: nothing, or a trained value that starts at zero.");
   }
 };
 
@@ -79,9 +79,10 @@ EncodingEntry sink_kv_entry() {
        .parameters = "layers*heads*head_width",
        .formula = "one more key κ_h for every query: w_ij = exp(a_ij)/(exp(q_i·κ_h/√d_h) + Σ_l exp(a_il)), its value "
                   "0 or learned",
-       .known_for = "Moves the attention sink from the first token to a key of its own.",
-       .errata = {"Released forms append the key behind rotations, so that a turned query meets a key that is not: the sink's "
-                  "strength then depends on the position. Here the query is taken before it is turned."}});
+       .known_for = "Moves the attention sink from the first token to a separate key.",
+       .errata = {
+           "Released forms append the key behind rotations, so that a turned query meets a key that is not: the sink's "
+           "strength then depends on the position. Here the query is taken before it is turned."}});
 }
 
 }  // namespace pe::encodings

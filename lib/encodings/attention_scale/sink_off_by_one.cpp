@@ -27,7 +27,7 @@ EncodingEntry sink_off_by_one_entry() {
        .acts_on = "weights",
        .formula = "w_ij = exp(a_ij)/(1 + Σ_l exp(a_il))",
        .known_for = "Lets a head attend to nothing, so no token has to serve as a dump.",
-       .errata = {"A bias beside it keeps its row constant, which plain softmax would not feel."}});
+       .errata = {"A bias next to it keeps its row constant, which would not affect plain softmax."}});
 }
 
 }  // namespace pe::encodings

@@ -13,8 +13,9 @@ struct SsmaxOptions {
   bool offset = false;
   void describe(support::FieldVisitor& v) {
     v.choice("initial", initial, {{"neutral", Initial::kNeutral}, {"one", Initial::kOne}},
-             "Where s starts: 1/mean ln n over the training length, which leaves the mean temperature as it is, or 1.");
-    v.field("offset", offset, "Learn an offset beside it: s·ln n + beta.");
+             "Initial value of s: 1/mean ln n over the training length, which leaves the mean temperature "
+             "unchanged, or 1.");
+    v.field("offset", offset, "Also learn an offset: s·ln n + beta.");
   }
 };
 
@@ -64,8 +65,8 @@ EncodingEntry ssmax_entry() {
        .known_for = "Keeps attention from fading as texts grow: with it the weight of one matching key no longer "
                     "depends on how many others there are. Combines with any other encoding; s = 1/mean ln n starts "
                     "as plain attention.",
-       .errata = {"With the initial value 1 of some code the mean temperature is six times that of plain attention at "
-                  "1,024 tokens (`initial`).",
+       .errata = {"With the initial value 1 of some code the mean temperature is six times the temperature of "
+                  "plain attention at 1,024 tokens (`initial`).",
                   "The paper finds that the offset, which the option adds, hurts long contexts."}});
 }
 

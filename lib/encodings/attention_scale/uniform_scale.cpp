@@ -9,7 +9,8 @@ struct UniformScaleOptions {
   double scale = 1;
   bool learned = false;
   void describe(support::FieldVisitor& v) {
-    v.field("scale", scale, "The factor, or where it starts; 1 leaves the base as it is.", {.min = 0.01, .max = 100});
+    v.field("scale", scale, "The factor, or its initial value; 1 leaves the base unchanged.",
+            {.min = 0.01, .max = 100});
     v.field("learned", learned, "Train it.");
   }
 };

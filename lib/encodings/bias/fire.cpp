@@ -37,8 +37,8 @@ EncodingEntry fire_entry() {
                   "listing in the paper's appendix.",
                   "A version without the dependence on i and without c also goes by this name; here it is not this "
                   "encoding.",
-                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
-                  "hardly trained, unless a sink is beside it."}});
+                  "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
+                  "and hardly trained, except with a sink."}});
 }
 
 }  // namespace pe::encodings

@@ -53,7 +53,8 @@ class FireGuide : public PositionalEncoding {
 EncodingEntry fire_guide_entry() {
   return with_options<FireGuide, FireGuideOptions>(
       {.name = "fire_guide",
-       .summary = "A guide's deviation from FIRE: a network of log-distance up to a learned length, whatever the position.",
+       .summary =
+           "A guide's deviation from FIRE: a network of log-distance up to a learned length, whatever the position.",
        .reference = "a guide to positional encodings; deviates from Li et al. 2023, arXiv:2310.04418",
        .facts = {.learned = true},
        .family = Family::kBias,
@@ -61,12 +62,11 @@ EncodingEntry fire_guide_entry() {
        .parameters = "layers*(heads + 97)",
        .formula = "x_h = min(1, ln(1 + d)/ln(1 + L_h)), L_h learned, at first 8192\n"
                   "logit(i,j) += w2·gelu(w1·x_h + b1) + b2",
-       .known_for = "A simplification of FIRE that circulates in a guide; here so that the two can be told apart by "
-                    "measurement.",
+       .known_for = "A simplification of FIRE that circulates in a guide; here to measure the difference.",
        .errata = {"Not FIRE: there is no c and no dependence on the query's position, so nothing is interpolated as "
                   "texts grow, and all distances beyond L_h look alike.",
-                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
-                  "hardly trained, unless a sink is beside it."}});
+                  "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
+                  "and hardly trained, except with a sink."}});
 }
 
 }  // namespace pe::encodings

@@ -35,8 +35,8 @@ EncodingEntry fire_per_head_entry() {
                   "logit(i,j) += w2_h·relu(w1_h·x_h + b1_h) + b2_h",
        .known_for = "FIRE with a c, a length and a network for each head, three times its parameters.",
        .errata = {"A combination that a guide describes; the paper shares all but the output among heads.",
-                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
-                  "hardly trained, unless a sink is beside it."}});
+                  "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
+                  "and hardly trained, except with a sink."}});
 }
 
 }  // namespace pe::encodings

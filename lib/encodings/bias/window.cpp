@@ -35,13 +35,15 @@ EncodingEntry window_entry() {
   return with_options<Window, WindowOptions>(
       {.name = "window",
        .aliases = {"sliding_window", "swa"},
-       .summary = "Lets queries see the last tokens alone, in all layers or in some; alone or beside another encoding.",
+       .summary = "Lets queries see only the last tokens, in all layers or in some; alone or with another "
+                  "encoding.",
        .reference = "Beltagy et al. 2020, arXiv:2004.05150; Jiang et al. 2023, arXiv:2310.06825",
        .family = Family::kBias,
        .acts_on = "logits",
        .formula = "logit(i,j) = −∞ where row i − row j ≥ size, except in layers l (from 0) with l mod interval = phase",
-       .known_for = "Bounds cost and memory per token whatever the length; what is further back reaches a query through layers, "
-                    "size − 1 tokens each.",
+       .known_for =
+           "Bounds cost and memory per token whatever the length; what is further back reaches a query through layers, "
+           "size − 1 tokens each.",
        .errata = {"Published windows count with or without the query's own token; here it counts."}});
 }
 

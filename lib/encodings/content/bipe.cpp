@@ -17,7 +17,8 @@ struct BipeOptions {
   double base = 10000;
   void describe(support::FieldVisitor& v) {
     v.choice("inter", inter, {{"rope", Between::kRope}, {"alibi", Between::kAlibi}},
-             "Between segments: rotations, or slopes 96 times those of alibi, both by the numbers of the segments.");
+             "Between segments: rotations, or slopes 96 times the slopes of alibi, both by the numbers of the "
+             "segments.");
     v.field("separators", separators, "A token whose text ends with one of these ends a segment.");
     v.field("intra_positions", intra_positions,
             "Rows of the table of places; later places of a segment share the last. auto: the training length.",

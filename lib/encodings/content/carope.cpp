@@ -47,9 +47,12 @@ EncodingEntry carope_entry() {
        .family = Family::kContent,
        .acts_on = "q and k",
        .parameters = "layers*kv_heads*width",
-       .formula = "f_t = 1/(1 + softplus(w_g·x_t)), the angle of pair c at token t is Σ_{s ≤ t} f_s^c, c = 0 .. d_h/2 − 1",
-       .known_for = "RoPE whose base every token sets anew; its authors report lower perplexity than rope at small sizes.",
-       .errata = {"The paper leaves the range of c open. From 0 on, pair 0 turns by 1 radian a token whatever the token says.",
+       .formula =
+           "f_t = 1/(1 + softplus(w_g·x_t)), the angle of pair c at token t is Σ_{s ≤ t} f_s^c, c = 0 .. d_h/2 − 1",
+       .known_for = "RoPE with a base that every token sets; its authors report lower perplexity than rope at "
+                    "small sizes.",
+       .errata = {"The paper leaves the range of c open. From 0 on, pair 0 rotates by 1 radian per token for "
+                  "every token.",
                   "f starts near 0.59, far from base^(−2/d_h), so pairs from c ≈ 20 on start unturned."}});
 }
 

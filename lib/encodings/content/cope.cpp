@@ -16,10 +16,11 @@ struct CopeOptions {
   Reading gates = Reading::kRotated;
   Reading z = Reading::kRaw;
   void describe(support::FieldVisitor& v) {
-    v.field("positions", positions, "Counts that the table tells apart; larger ones share the last.", {.min = 2});
+    v.field("positions", positions, "Number of separate counts in the table; larger counts share the last.",
+            {.min = 2});
     v.field("cope_div", cope_div, "Divide the added logit by √head_width too, as the released code does by default.");
     v.choice("gates", gates, {{"rot", Reading::kRotated}, {"raw", Reading::kRaw}},
-             "Gates read the logits as they are (rot), or q·k before any rotation (raw), a second product.");
+             "Gates read the final logits (rot), or q·k before any rotation (raw), a second product.");
     v.choice("z", z, {{"raw", Reading::kRaw}, {"rot", Reading::kRotated}},
              "The table is read by q before (raw) or after (rot) any rotation.");
   }

@@ -91,8 +91,7 @@ EncodingEntry cope_guide_entry() {
        .parameters = "layers*(heads*(width + 1) + positions*head_width + head_width*head_width)",
        .formula = "g_t = σ(w_h·x_t + b_h), p_j = min(Σ_{t ≤ j} g_t, positions − 1.001)\n"
                   "logit(i,j) += (W q_i)·e(p_j)/√d_h, e a trained table, read between its rows",
-       .known_for = "A simplification of CoPE that circulates in a guide; here so that the two can be told apart by "
-                    "measurement.",
+       .known_for = "A simplification of CoPE that circulates in a guide; here to measure the difference.",
        .errata = {"Not CoPE: counts run from the start of the text and are the same for all queries, so it is a soft "
                   "absolute position of keys."}});
 }

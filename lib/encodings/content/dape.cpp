@@ -23,12 +23,12 @@ EncodingEntry dape_entry() {
        .parameters = "2*heads + layers*(97*heads + 32)",
        .formula = "f: linear 2H → 32, leaky relu, linear 32 → H, for each pair of tokens\n"
                   "logit = A + B + f([A; B]), A the logits, B a base bias",
-       .known_for = "Repairs a static bias by what the logits say: flat beyond the training length in its paper, at "
+       .known_for = "Corrects a static bias from the logits: flat beyond the training length in its paper, at "
                     "about three times the training time.",
        .errata = {"Two classes of the released code for bases without a bias declare twice the channels that they "
                   "get, and fail.",
-                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
-                  "hardly trained, unless a sink is beside it."}});
+                  "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
+                  "and hardly trained, except with a sink."}});
 }
 
 }  // namespace pe::encodings

@@ -30,7 +30,7 @@ Tensor along_keys(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 void DapeOptions::describe(support::FieldVisitor& v) {
   v.choice("bias", bias,
            {{"kerple_log", Base::kKerpleLog}, {"alibi", Base::kAlibi}, {"fire", Base::kFire}, {"none", Base::kNone}},
-           "The base bias that the network reads beside the logits; none: it reads the logits alone.");
+           "The base bias that the network reads with the logits; none: it reads only the logits.");
 }
 
 Dape::Dape(const std::string& kind, const DapeOptions& options, const Shape& shape, std::int64_t taps)

@@ -26,8 +26,8 @@ EncodingEntry dape_v2_entry() {
        .known_for = "As dape, and each pair sees the logits of its neighbours.",
        .errata = {"In the released code the last row of a text differs from the same row in a longer text, as its "
                   "padding does; a column of zeros after the last key is appended here.",
-                  "The last bias is the same for all keys of a row, which softmax does not see: it is counted and "
-                  "hardly trained, unless a sink is beside it."}});
+                  "The last bias is the same for all keys of a row, which does not affect softmax. It is counted "
+                  "and hardly trained, except with a sink."}});
 }
 
 }  // namespace pe::encodings

@@ -109,8 +109,8 @@ EncodingEntry fox_entry() {
                     "length in its paper. Constant gates are ALiBi.",
        .errata = {"At the paper's initial bias of 0 half is forgotten at every token; larger ones (`fox_bias_init`) "
                   "remember from the start.",
-                  "Results of its \"Pro\" block, which normalises and gates more, are not comparable to those of the "
-                  "bias alone."}});
+                  "Results of its \"Pro\" block, which normalises and gates more, are not comparable to results "
+                  "of the bias alone."}});
 }
 
 }  // namespace pe::encodings

@@ -11,7 +11,7 @@ struct GrapeAOptions {
   GrapeGate form = GrapeGate::kBoth;
   void describe(support::FieldVisitor& v) {
     v.choice("form", form, {{"k", GrapeGate::kKey}, {"q", GrapeGate::kQuery}, {"qk", GrapeGate::kBoth}},
-             "What opens the gate on the slope: the key, the query, or the sum of both.");
+             "Input of the gate on the slope: the key, the query, or the sum of both.");
   }
 };
 
@@ -101,7 +101,7 @@ EncodingEntry grape_a_entry() {
                   "logit(i,j) += −(i − j)·ω_h·G",
        .known_for = "ALiBi whose slopes open and close with content; with G = 1 it is ALiBi. Its paper finds it "
                     "ahead of rotations by about a point on seven tasks.",
-       .errata = {"Gates read q and k before any rotation, so that beside one they stay free of position."}});
+       .errata = {"Gates read q and k before any rotation, so they stay free of position."}});
 }
 
 }  // namespace pe::encodings

@@ -10,7 +10,7 @@ namespace {
 struct GrapeApOptions {
   std::int64_t hidden = 8;
   void describe(support::FieldVisitor& v) {
-    v.field("hidden", hidden, "Width of what a token says about its edge.", {.min = 2, .max = 1024});
+    v.field("hidden", hidden, "Width of a token's description of its edge.", {.min = 2, .max = 1024});
     v.check(hidden % 2 == 0, "hidden is even");
   }
 };

@@ -93,7 +93,7 @@ EncodingEntry repo_entry() {
                   "q and k turn by angle z_h·θ_pair, in layers from ⌊layers/3⌋ on; before, by the position",
        .known_for = "Lets content decide where a token stands; helps needle retrieval after continual pre-training "
                     "in its paper.",
-       .errata = {"All heads need keys of their own."}});
+       .errata = {"All heads need separate keys."}});
 }
 
 }  // namespace pe::encodings

@@ -22,7 +22,7 @@ struct SelectiveRopeOptions {
   PairLayout layout = PairLayout::kHalf;
   Increments increments = Increments::kConv;
   void describe(support::FieldVisitor& v) {
-    v.field("base", base, "Pair c turns by base^(−2c/d_h) times its sum.", {.min = 1});
+    v.field("base", base, "Pair c rotates by base^(−2c/d_h) times its sum.", {.min = 1});
     v.check(base > 1, "a base of 1 would turn all pairs alike");
     v.field("rank", rank, "Rank of the map from tokens to increments.", {.min = 1, .max = 65536});
     v.field("kernel", kernel, "Tokens that the convolution of increments reads.", {.unit = "tokens", .min = 1, .max = 1024});

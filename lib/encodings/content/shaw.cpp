@@ -15,7 +15,7 @@ struct ShawOptions {
   void describe(support::FieldVisitor& v) {
     v.field("max_distance", max_distance, "Distances from here on share a vector.", {.unit = "tokens", .min = 0, .max = 65536});
     v.field("values", values, "Vectors join values too.");
-    v.field("per_head", per_head, "Tables of its own for each key/value head.");
+    v.field("per_head", per_head, "Separate tables for each key/value head.");
   }
 };
 

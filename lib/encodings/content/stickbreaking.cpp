@@ -9,7 +9,7 @@ struct StickOptions {
   bool remainder = true;
   void describe(support::FieldVisitor& v) {
     v.field("attend_current", attend_current, "The query's own token takes part, as the nearest key.");
-    v.field("remainder", remainder, "What no key took goes to the query's own value; else it is lost.");
+    v.field("remainder", remainder, "Weight that no key took goes to the query's own value; else it is lost.");
   }
 };
 
@@ -61,7 +61,7 @@ EncodingEntry stickbreaking_entry() {
   return with_options<StickBreaking, StickOptions>(
       {.name = "stickbreaking",
        .aliases = {"stick_breaking", "sba"},
-       .summary = "Replaces softmax: from the nearest key on, each takes its share of what is left.",
+       .summary = "Replaces softmax: from the nearest key on, each takes its share of the rest.",
        .reference = "Tan et al. 2024, arXiv:2410.17980",
        .family = Family::kContent,
        .acts_on = "weights",

@@ -13,7 +13,7 @@ struct TransformerXlOptions {
   bool untie = false;
   void describe(support::FieldVisitor& v) {
     v.field("clamp_length", clamp_length, "Larger distances count as this one; 0: none does.", {.unit = "tokens", .min = 0});
-    v.field("untie", untie, "Vectors u and v of its own for each layer, rather than one pair for the model.");
+    v.field("untie", untie, "Separate vectors u and v for each layer, not one pair for the model.");
   }
 };
 

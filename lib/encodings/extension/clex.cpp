@@ -30,7 +30,7 @@ struct ClexOptions : RotaryOptions {
     v.field("dt", dt, "Step of the integration; 0.1 changes frequencies by some 4e-6 of themselves.",
             {.min = 1e-4, .max = 1});
     v.choice("omega_base", omega_base, {{"model", OmegaBase::kModel}, {"10000", OmegaBase::kTenThousand}},
-             "Base of the frequencies that the network is told; the released code has 10000 whatever the model's.");
+             "Base of the frequencies that the network receives; the released code has 10000 for every model.");
     v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
             {.unit = "tokens", .min = 1});
     v.field("pe_len", pe_len, "The length in hand; auto: the one of the pass.", {.unit = "tokens", .min = 1});
@@ -148,11 +148,12 @@ EncodingEntry clex_entry() {
        .formula = "θ(t) = exp z(t), t = ⌈pe_len/L⌉ ≤ max_factor, z(1) = ln θ\n"
                   "dz/dt = act((z + ω(t))·W_up)·W_down + dω/dt, ω_c(t) = ln θ_c − (2c/(d_h − 2))·ln(2t − 1)\n"
                   "training: t drawn from 1 .. max_factor for each step, positions 0 < … < T·t − 1 drawn in order",
-       .known_for = "Extends a model to many lengths at once after some training; where W_down is 0, as at the start, it is "
+       .known_for = "Extends a model to many lengths after some training. With W_down = 0, as at the start, it is "
                     "ntk with factor 2t − 1. Up to the training length it is rope.",
-       .errata = {"A guide gives arXiv:2401.04695 for it, and its code takes Euler steps on a softplus scale; the paper is "
-                  "2310.16450 and integrates logarithms of frequencies.",
-                  "The released network is told frequencies of base 10000 whatever the model's; see omega_base."}});
+       .errata = {
+           "A guide gives arXiv:2401.04695 for it, and its code takes Euler steps on a softplus scale; the paper is "
+           "2310.16450 and integrates logarithms of frequencies.",
+           "The released network receives frequencies of base 10000 for every model; see omega_base."}});
 }
 
 }  // namespace pe::encodings

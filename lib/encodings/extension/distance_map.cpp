@@ -32,7 +32,8 @@ struct DistanceMapOptions : ExtensionOptions {
             {.unit = "tokens", .min = 1});
     v.field("chunk", chunk, "dca: tokens of a chunk; auto: ⌊5L/8⌋.", {.unit = "tokens", .min = 1});
     v.field("cap", cap, "dca: largest position of a query that looks into another chunk; auto: ⌊3L/4⌋.", {.unit = "tokens", .min = 1});
-    v.field("sinks", sinks, "lm_infinite: first keys that all queries see, beside those in the window.", {.unit = "tokens", .min = 0});
+    v.field("sinks", sinks, "lm_infinite: first keys that all queries see, in addition to the window.",
+            {.unit = "tokens", .min = 0});
     v.field("logn", logn, "Multiply queries by max(1, ln(position + 1)/ln L).");
     v.field("train_length", train_length, "L; auto: the model's.", {.unit = "tokens", .min = 2});
     describe_without_factor(v);
@@ -246,22 +247,27 @@ class DistanceMap : public PositionalEncoding {
 EncodingEntry distance_map_entry() {
   return with_options<DistanceMap, DistanceMapOptions>(
       {.name = "distance_map",
-       .summary = "Evaluates a rotary model by mapped distances: near ones stay, far ones are capped, slowed down or grouped.",
-       .reference = "ReRoPE: Su 2023; Self-Extend: Jin et al. 2024, arXiv:2401.01325; DCA: An et al. 2024, arXiv:2402.17463; "
-                    "LM-Infinite: Han et al. 2023, arXiv:2308.16137",
+       .summary =
+           "Evaluates a rotary model by mapped distances: near ones stay, far ones are capped, slowed down or grouped.",
+       .reference =
+           "ReRoPE: Su 2023; Self-Extend: Jin et al. 2024, arXiv:2401.01325; DCA: An et al. 2024, arXiv:2402.17463; "
+           "LM-Infinite: Han et al. 2023, arXiv:2308.16137",
        .facts = {.rotates = true},
        .family = Family::kExtension,
        .acts_on = "product of q and k",
-       .formula = "logit(i,j) = rope's, with D in place of d = i − j\n"
-                  "rerope: min(d, w); leaky_rerope: d < w: d, else w + (d − w)/s\n"
-                  "self_extend: d < w: d, else ⌊i/g⌋ − ⌊j/g⌋ + w − ⌊w/g⌋\n"
-                  "dca, chunks of c: same: d; previous: min(i mod c + c, m) − j mod c; earlier: min(2c − 1, m) − j mod c\n"
-                  "lm_infinite: min(d, w), and keys beyond w are seen only among the first `sinks`",
-       .known_for = "Longer texts without tuning, by evaluation alone: no pair of tokens stands further apart than training saw. "
-                    "Training with it is refused.",
-       .errata = {"Self-Extend's code drops w where the text is shorter, and its newer version takes w/g without rounding.",
-                  "ChunkLlama's tables carry an attention factor that its published results did not use, and its cap is inclusive.",
-                  "ReRoPE's code always multiplies queries by logn; here that is an option."}});
+       .formula =
+           "logit(i,j) = rope's, with D in place of d = i − j\n"
+           "rerope: min(d, w); leaky_rerope: d < w: d, else w + (d − w)/s\n"
+           "self_extend: d < w: d, else ⌊i/g⌋ − ⌊j/g⌋ + w − ⌊w/g⌋\n"
+           "dca, chunks of c: same: d; previous: min(i mod c + c, m) − j mod c; earlier: min(2c − 1, m) − j mod c\n"
+           "lm_infinite: min(d, w), and keys beyond w are seen only among the first `sinks`",
+       .known_for = "Longer texts without tuning, by evaluation alone: no pair of tokens stands further apart "
+                    "than training saw. Training with it is rejected.",
+       .errata = {
+           "Self-Extend's code drops w where the text is shorter, and its newer version takes w/g without rounding.",
+           "ChunkLlama's tables carry an attention factor that its published results did not use, and its cap is "
+           "inclusive.",
+           "ReRoPE's code always multiplies queries by logn; here that is an option."}});
 }
 
 }  // namespace pe::encodings

@@ -36,8 +36,8 @@ void LongRopeOptions::describe(support::FieldVisitor& v) {
   v.field("train_length", train_length, "Length of the training that is extended; auto: the model's.",
           {.unit = "tokens", .min = 1});
   v.field("long_factors", long_factors,
-          "What frequencies are divided by beyond the training length, a number for each pair, never falling; empty: "
-          "where the search begins (longrope: ntk's divisors; longrope2: those around its critical pair).",
+          "Divisors of the frequencies beyond the training length, one per pair, in ascending order; empty: the "
+          "start of the search (longrope: ntk's divisors; longrope2: those around its critical pair).",
           {.min = 1});
   v.field("short_factors", short_factors, "The same up to the training length; empty: all 1.", {.min = 1});
   v.field("protected", protected_positions, "So many positions at the start keep plain angles.",
@@ -95,7 +95,7 @@ RotaryFrequencies LongRopeRule::rescale(const FrequencySchedule& of, const Span&
 EncodingEntry longrope_entry() {
   return extension<LongRopeRule, LongRopeOptions>(
       {.name = "longrope",
-       .summary = "RoPE for longer texts: each pair slowed by a searched number, the first tokens left as they were.",
+       .summary = "RoPE for longer texts: each pair slowed by a searched number, the first tokens unchanged.",
        .reference = "Ding et al. 2024, arXiv:2402.13753",
        .family = Family::kExtension,
        .acts_on = "q and k, logits",

@@ -43,7 +43,7 @@ EncodingEntry ntk_parts_entry() {
   return extension<NtkByParts, NtkPartsOptions>(
       {.name = "ntk_parts",
        .aliases = {"ntk_by_parts"},
-       .summary = "RoPE for longer texts: pairs that turn often stay, those that turn seldom are slowed.",
+       .summary = "RoPE for longer texts: fast pairs stay, slow pairs are slowed further.",
        .reference = "Peng et al. 2023, arXiv:2309.00071, section 3.2",
        .family = Family::kExtension,
        .acts_on = "q and k",

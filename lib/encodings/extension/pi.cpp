@@ -54,8 +54,8 @@ EncodingEntry pi_entry() {
        .acts_on = "q and k",
        .formula = "θ'_c = θ_c/s, s = factor, which is rope at positions p/s\n"
                   "dynamic: s = max(1, pe_len/L)",
-       .known_for = "The first widely used extension. It needs some fine-tuning, as all pairs are slowed and "
-                    "neighbours get harder to tell apart.",
+       .known_for = "The first widely used extension. It needs some fine-tuning, since all pairs are slowed and "
+                    "neighbours get harder to distinguish.",
        .errata = {"arXiv:2306.15595 is position interpolation; 2310.05209 is a paper on scaling laws with which "
                   "it gets mixed up."}});
 }

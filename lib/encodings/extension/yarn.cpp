@@ -106,9 +106,9 @@ EncodingEntry yarn_entry() {
                   "in L, floor and ceiling taken, clamped to [0, 1]\n"
                   "ramp: rotations (paper): linear in the turns L·θ_c/2π between beta_slow and beta_fast\n"
                   "logits × a², a = 0.1·ln s + 1",
-       .known_for = "The usual way to lengthen the context of a rotary model, with little or no further training: "
-                    "fast pairs keep local order, slow ones are interpolated, and sharper logits hold entropy down. s "
-                    "= 1 is rope.",
+       .known_for = "The usual way to lengthen the context of a rotary model, with little or no further training. "
+                    "Fast pairs keep local order, slow pairs are interpolated, and sharper logits hold entropy "
+                    "down. s = 1 is rope.",
        .errata = {"The paper's ramp is linear in turns, its code's in the index of the pair; they differ by up to a "
                   "factor of two in a frequency. `ramp` has both; the released models need index.",
                   "All code clamps the upper end of the ramp to d_h − 1 rather than to the last pair, d_h/2 − 1; so "

@@ -14,7 +14,7 @@ struct CreamOptions : TrainingWindowOptions {
     describe_target(v);
     v.field("edge", edge, "Tokens of head and tail in one half of the draws; a third of the window in the other.",
             {.unit = "tokens", .min = 1});
-    v.field("spread", spread, "Standard deviation of where the middle starts, as a share of what is skipped.",
+    v.field("spread", spread, "Standard deviation of the start of the middle, as a share of the skipped part.",
             {.min = 1e-3, .max = 10});
   }
 };
@@ -53,12 +53,13 @@ EncodingEntry cream_entry() {
        .facts = {.shift_invariant = ShiftInvariance::kNever, .stochastic = true},
        .family = Family::kPositionMap,
        .acts_on = "positions",
-       .formula = "in training, for each sequence of T tokens: e = min(edge, ⌊T/3⌋) or ⌊T/3⌋, each in half of the draws\n"
-                  "g ~ N(½, spread²) within [0, 1]\n"
-                  "positions 0 .. e − 1, then T − 2e from e + ⌊g·(target − T) + ½⌋, then the last e below target",
-       .known_for = "PoSE with a word for the middle: positions in the middle of the long text are drawn most, which its paper "
-                    "holds against models that lose what stands there.",
-       .errata = {"No code of the authors was to be had; the draws follow the idea of the paper and are this project's."}});
+       .formula =
+           "in training, for each sequence of T tokens: e = min(edge, ⌊T/3⌋) or ⌊T/3⌋, each in half of the draws\n"
+           "g ~ N(½, spread²) within [0, 1]\n"
+           "positions 0 .. e − 1, then T − 2e from e + ⌊g·(target − T) + ½⌋, then the last e below target",
+       .known_for = "PoSE with a word for the middle: positions in the middle of the long text are drawn most, "
+                    "against models that forget the middle.",
+       .errata = {"No code of the authors was available; the draws follow the idea of the paper."}});
 }
 
 }  // namespace pe::encodings

@@ -50,11 +50,14 @@ EncodingEntry rfs_entry() {
        .facts = {.shift_invariant = ShiftInvariance::kNever, .stochastic = true},
        .family = Family::kPositionMap,
        .acts_on = "positions",
-       .formula = "positions = sort(T uniform draws from [0, max_position)), anew for each pass; the t-th of T has the mean "
-                  "max_position·t/(T + 1)",
-       .known_for = "Randomised positions without a grid: any length fits into the range, since fractions are never used up. "
-                    "For encodings that take fractions, as rotary ones and most biases do.",
-       .errata = {"Tables with a row for each whole position or distance (learned, sininit, digits, t5) refuse fractions."}});
+       .formula =
+           "positions = sort(T uniform draws from [0, max_position)), anew for each pass; the t-th of T has the mean "
+           "max_position·t/(T + 1)",
+       .known_for =
+           "Randomised positions without a grid: any length fits into the range, since fractions are never used up. "
+           "For encodings that take fractions, as rotary ones and most biases do.",
+       .errata = {"Tables with a row for each whole position or distance (learned, sininit, digits, t5) reject "
+                  "fractions."}});
 }
 
 }  // namespace pe::encodings

@@ -150,7 +150,8 @@ class Fope : public Rotary, public HoldsFrozen {
 EncodingEntry fope_entry() {
   return with_options<Fope, FopeOptions>(
       {.name = "fope",
-       .summary = "Turns pairs by frozen random mixtures of the frequencies that turn within the training length.",
+       .summary = "Rotates pairs by frozen random mixtures of the frequencies that rotate fully within the "
+                  "training length.",
        .reference = "Hua et al. 2024, arXiv:2412.17739",
        .facts = {.shift_invariant = ShiftInvariance::kNever, .rotates = true},
        .family = Family::kRotary,

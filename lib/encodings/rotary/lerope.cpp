@@ -27,8 +27,8 @@ EncodingEntry lerope_entry() {
        .acts_on = "q and k",
        .parameters = "head_width/2",
        .formula = "rope with θ_c ← θ_c·exp(α_c), α trained, one table for all layers and heads",
-       .known_for = "Its authors report slightly lower perplexity within the training length at every size and "
-                    "worse extrapolation than rope; a table of its own for each layer or head does no better."});
+       .known_for = "Its authors report slightly lower perplexity within the training length at every size, and "
+                    "worse extrapolation than rope. A separate table for each layer or head does no better."});
 }
 
 }  // namespace pe::encodings

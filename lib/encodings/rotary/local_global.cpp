@@ -76,11 +76,14 @@ EncodingEntry local_global_entry() {
        .facts = {.rotates = true},
        .family = Family::kRotary,
        .acts_on = "q and k, mask",
-       .formula = "layers l (from 0) with l mod interval = phase: no encoding, the whole text; scale: logn: q_i × max(1, ln n_i/ln L)\n"
+       .formula = "layers l (from 0) with l mod interval = phase: no encoding, the whole text; scale: logn: q_i × "
+                  "max(1, ln n_i/ln L)\n"
                   "the others: rope, and logit(i,j) = −∞ where row i − row j ≥ size",
-       .known_for = "The arrangement of most open models of 2026: rotations stay within the lengths they were trained at, and "
-                    "layers without position carry what is far; evaluation of local layers costs no more at any length.",
-       .errata = {"SWAN begins each group with the global layer (phase 0), and scales by a logarithm whose constants were not at "
+       .known_for = "The arrangement of most open models of 2026. Rotations stay within their trained lengths, "
+                    "and layers without position see far tokens; evaluation of local layers costs no more at any "
+                    "length.",
+       .errata = {"SWAN begins each group with the global layer (phase 0), and scales by a logarithm whose constants "
+                  "were not at "
                   "hand; logn stands in for it.",
                   "n counts visible keys, so a window would hold logn at 1: it acts in global layers."}});
 }

@@ -19,8 +19,8 @@ struct LropeOptions : RotaryOptions {
               {"direct", FrequencyForm::kDirect},
               {"log", FrequencyForm::kLog},
               {"log_shared", FrequencyForm::kLogShared}},
-             "What is trained: a factor on each frequency, the frequency, κ times its logarithm, or one addition to the "
-             "logarithm for all layers.");
+             "The trained parameter: a factor on each frequency, the frequency, κ times its logarithm, or one "
+             "addition to the logarithm for all layers.");
     v.field("per_head", per_head, "Frequencies for each key/value head rather than for the layer.");
     v.field("kappa", kappa, "κ of form log: larger, slower.", {.min = 1e-6});
   }

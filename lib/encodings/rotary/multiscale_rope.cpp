@@ -73,7 +73,7 @@ class MultiscaleRope : public Rotary {
   MultiscaleOptions multiscale_;
 };
 
-constexpr const char* kMultiscaleSummary = "RoPE with a base of its own for each key/value head.";
+constexpr const char* kMultiscaleSummary = "RoPE with a separate base for each key/value head.";
 
 }  // namespace
 

@@ -51,8 +51,8 @@ EncodingEntry partial_entry() {
                   "with θ_c = base^(−2c/r), c = 0 .. r/2 − 1; the others stay",
        .known_for = "The rotary encoding of GPT-J and GPT-NeoX (fraction 0.25): part of each head sees content "
                     "alone. Published runs at a quarter of the channels are close to full rope.",
-       .errata = {"Not p_rope: here the frequencies are spread anew over the turned channels, so the slowest is "
-                  "1/base whatever the fraction."}});
+       .errata = {"Not p_rope: here the frequencies are spread over the rotated channels, so the slowest is "
+                  "1/base for every fraction."}});
 }
 
 }  // namespace pe::encodings

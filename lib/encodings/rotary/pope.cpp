@@ -29,7 +29,7 @@ struct PopeOptions : RotaryOptions {
              "Phase offsets start at 0 (better on longer texts), or anywhere in −2π … 0 (better within the length).");
     v.field("project_delta", project_delta,
             "Bring phase offsets back into −2π … 0 after each step; without, one that gets above 0 stops learning.");
-    v.field("fraction", fraction, "Share of a head's channels that get a phase; the others are multiplied as they are.",
+    v.field("fraction", fraction, "Share of a head's channels that get a phase; the others have no phase.",
             {.min = 0, .max = 1});
   }
 };
@@ -141,9 +141,9 @@ EncodingEntry pope_entry() {
        .formula = "logit(i,j) = Σ_c softplus(q_c)·softplus(k_c)·cos((j − i)·θ_c + δ_c)/√d_h, θ_c = base^(−c/d_h), "
                   "c = 0 .. d_h − 1\n"
                   "δ trained for each key/value head, used within −2π … 0",
-       .known_for = "Separates what from where: the paper's diagnostic task goes from 11 % to 95 % correct, and "
-                    "perplexity stays stable beyond the training length where rope's collapses. q and k get twice "
-                    "as wide.",
+       .known_for = "Separates content from position. The paper's diagnostic task improves from 11 % to 95 % "
+                    "correct, and perplexity stays stable beyond the training length where rope's collapses. q "
+                    "and k get twice as wide.",
        .errata = {"The paper prints a positive exponent for θ: a sign slip.",
                   "A δ that an update moves above 0 has no gradient and never comes back; project_delta clamps it "
                   "after each step, which the reference code does not.",

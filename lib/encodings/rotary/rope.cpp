@@ -10,7 +10,7 @@ class Rope : public Rotary {
       : Rotary("rope", shape, options, std::move(rescaling)) {}
 };
 
-constexpr const char* kRopeSummary = "Turns pairs of query and key channels by angles proportional to position.";
+constexpr const char* kRopeSummary = "Rotates pairs of query and key channels by angles proportional to position.";
 
 }  // namespace
 
@@ -29,8 +29,8 @@ EncodingEntry rope_entry() {
                   "R(p) turns pair c by p·θ_c, θ_c = base^(−2c/d_h), c = 0 .. d_h/2 − 1\n"
                   "logit(i,j) = Σ_c [a_c·cos(d·θ_c) − b_c·sin(d·θ_c)]/√d_h, a and b from q_i and k_j",
        .known_for = "The encoding of most open language models: relative, without parameters, free in cost. Pairs "
-                    "whose wavelength exceeds the training length meet unseen angles beyond it, and perplexity rises "
-                    "sharply there; the context extensions mend that.",
+                    "whose wavelength exceeds the training length meet unseen angles beyond it, and perplexity "
+                    "rises sharply there; the context extensions repair that.",
        .errata = {"Two layouts of pairs exist (half: c and c + d_h/2; interleaved: 2c and 2c + 1). Weights of one read "
                   "as the other give a silently wrong model.",
                   "Frequencies or positions cast to bfloat16 with the rest of a model are wrong beyond position 256; "

@@ -16,7 +16,7 @@ struct RoveOptions : RotaryOptions {
     RotaryOptions::describe(v);
     v.field("fraction", fraction, "Share of a head's channels that are turned, rounded down to an even number.",
             {.min = 0, .max = 1});
-    v.field("keys", keys, "Turn queries and keys too; else values alone.");
+    v.field("keys", keys, "Also rotate queries and keys; else only values.");
     v.field("undo", undo, "Turn the output back by the query's position; without it values are absolute, a control.");
   }
 };

@@ -61,8 +61,8 @@ class Algorithmic final : public Task {
             "Options of the task that differ from those of training, as `name=value`: blanks=2 of selcopy, ignore=0.98 of flipflop.",
             {.neutral = Json::array()});
     v.field("in_context", in_context_,
-            "Tasks of pe-generate that a model of text is asked in its own tokens, after solved examples; lengths are by default a "
-            "quarter, half and all of the longest of the source's training.",
+            "Tasks of pe-generate for a language model in its own tokens, after solved examples. By default "
+            "lengths are a quarter, half and all of the longest training length of the source.",
             {.neutral = Json::array()});
     v.field("shots", shots_, "Solved examples before each item that is asked in context, as long as the item.",
             {.min = 0, .max = 1000, .neutral = Json(4)});

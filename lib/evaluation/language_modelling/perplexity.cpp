@@ -47,8 +47,8 @@ class Perplexity final : public Task {
     v.field("min_context", min_context_, "In sliding windows, tokens with fewer before them in the window are not scored.",
             {.unit = "tokens", .min = 0, .neutral = Json(0)});
     v.choice("scored", scored_, {{"common", Scored::kCommon}, {"all", Scored::kAll}},
-             "What blocks and sliding score: the tokens beyond the longest context, which are the same at every length and have the "
-             "context that sliding promises; or every token once.",
+             "Tokens that blocks and sliding score: the tokens beyond the longest context, which are the same at "
+             "every length; or every token once.",
              {.neutral = Json("common")});
     v.field("targets", targets_,
             "Tokens scored by tail at the end of a window, at most half of it, and by anchored before each end, at most half the "
@@ -113,7 +113,8 @@ class Perplexity final : public Task {
       measure(context, {TextKind::kDocuments, all, source, nullptr, "perplexity", contexts}, summaries);
       return;
     }
-    context.progress.note("perplexity: blocks and sliding are measured on documents of their own, since too few hold twice the longest context");
+    context.progress.note(
+        "perplexity: blocks and sliding use separate documents, since too few have twice the longest context");
     measure(context, {TextKind::kDocuments, others, source, nullptr, "perplexity", 1}, summaries);
     measure(context, {TextKind::kDocuments, following, source, nullptr, "perplexity/windows", 2}, summaries);
   }

@@ -56,19 +56,20 @@ std::vector<std::vector<std::int32_t>> long_texts(const DocumentSource& source, 
 }  // namespace
 
 void FactorSearchGroup::describe(support::FieldVisitor& v) {
-  v.choice("method", config.method, {{"longrope", model::FactorMethod::kLongRope}, {"longrope2", model::FactorMethod::kLongRope2}},
-           "longrope: all divisors and the protected positions, on the perplexity of texts; longrope2: from a critical "
-           "pair on, on that of needles' answers.");
+  v.choice("method", config.method,
+           {{"longrope", model::FactorMethod::kLongRope}, {"longrope2", model::FactorMethod::kLongRope2}},
+           "longrope searches all divisors and the protected positions by perplexity. longrope2 searches from a "
+           "critical pair on, by the perplexity of needles' answers.");
   v.field("factor", config.factor, "Length to reach divided by the training length.", {.min = 1});
   v.check(config.factor > 1, "search.factor must be above 1");
   split_field(v, split, "The texts that candidates are scored on: others than those that are tested later.");
   v.field("documents", documents, "Texts that a candidate is scored on (longrope2's paper: 10, longrope's: 5).", {.min = 1});
-  v.field("depth", depth, "Where needles stand, as a share of the text (longrope2).", {.min = 0, .max = 0.9});
+  v.field("depth", depth, "Place of needles, as a share of the text (longrope2).", {.min = 0, .max = 0.9});
   config.options.describe(v);
 }
 
 void SearchFactorsConfig::describe(support::FieldVisitor& v) {
-  v.group("search", search, "What is searched, and on what.");
+  v.group("search", search, "Method and texts of the search.");
   v.group("compute", compute, "How it is computed.");
 }
 

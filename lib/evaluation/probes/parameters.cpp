@@ -76,7 +76,7 @@ class Parameters final : public Task {
 
 TaskEntry parameters_task() {
   return {.name = "parameters",
-          .summary = "Guide: learned numbers of the encoding, and the tables that it keeps.",
+          .summary = "Guide: parameters of the encoding, and the tables that it keeps.",
           .tables = {"parameters"},
           .make = make_task<Parameters>};
 }

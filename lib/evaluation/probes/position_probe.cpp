@@ -197,7 +197,9 @@ class PositionProbe final : public Task {
 
 TaskEntry position_probe_task() {
   return {.name = "position_probe",
-          .summary = "Probe: where in the network positions can be read, with a random network and shuffled texts beside it.",
+          .summary =
+              "Probe: where in the network positions can be read, compared with a random network and "
+              "shuffled texts.",
           .tables = {"probe_position"},
           .make = make_task<PositionProbe>};
 }

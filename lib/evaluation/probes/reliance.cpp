@@ -31,8 +31,8 @@ class Reliance final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("sequences", sequences_, "Held-out texts of the training length.", {.min = 1, .max = 100000, .neutral = Json(64)});
-    v.field("tests", tests_,
-            "What is done to the model or its input: " + support::join(test_names(), ", ") + ".", {.neutral = Json(test_names())});
+    v.field("tests", tests_, "Changes of the model or its input: " + support::join(test_names(), ", ") + ".",
+            {.neutral = Json(test_names())});
     v.field("kept", kept_, "shuffled_prefix: tokens at the end that keep their order; the next one is scored.",
             {.unit = "tokens", .min = 1, .neutral = Json(kept_)});
     v.field("offsets", offsets_,

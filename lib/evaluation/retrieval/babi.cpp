@@ -17,8 +17,9 @@ class Babi final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
     v.field("tasks", tasks_,
-            "Which: qa1 where somebody is, qa2 where a thing is, qa3 where it was before, qa4 what lies beside a place, qa5 who "
-            "gave what to whom.", {.neutral = Json(world_names())});
+            "Questions: qa1 the place of a person, qa2 the place of a thing, qa3 its earlier place, qa4 the "
+            "neighbour of a place, qa5 giver, gift or receiver.",
+            {.neutral = Json(world_names())});
     v.field("trials", trials_, "Items at each length.", {.min = 1, .max = 99999, .neutral = Json(20)});
     v.check(!tasks_.empty(), "babi needs at least one of its tasks");
     for (const std::string& name : tasks_) {

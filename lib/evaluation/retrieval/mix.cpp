@@ -134,7 +134,7 @@ void MixGroup::describe(support::FieldVisitor& v) {
   v.field("shortest", shortest, "Shortest prompt; they are as long as that up to a whole window. 0: the shortest that there is.",
           {.unit = "tokens", .min = 0});
   v.field("windows", windows, "Windows to write; 0: until the text is used up.", {.min = 0, .max = 1e9});
-  v.group("passkey", passkey, "What passkey prompts say where they are long enough; the same as in eval.passkey.text.");
+  v.group("passkey", passkey, "Wording of long passkey prompts, as in eval.passkey.text.");
   v.field("seed", seed, "Seed of the prompts, and of which windows have one.", {.min = 0});
   v.check(!tasks.empty(), "mix.tasks names nothing to mix in");
   for (const std::string& name : tasks) {

@@ -16,7 +16,8 @@ enum class NeedleMode { kPlain, kEasy };
 class Needle final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("depths", depths_, "Where the needle stands: 0 at the beginning, 1 at the end.", {.min = 0, .max = 1, .neutral = Json(depths_)});
+    v.field("depths", depths_, "Place of the needle: 0 at the beginning, 1 at the end.",
+            {.min = 0, .max = 1, .neutral = Json(depths_)});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999, .neutral = Json(10)});
     v.choice("mode", mode_, {{"plain", NeedleMode::kPlain}, {"easy", NeedleMode::kEasy}},
              "easy: the question stands before the needle too, so that repeating what followed it is enough.",

@@ -12,10 +12,11 @@ enum class PairsFrom { kInContext, kTrained };
 class NeedleAssoc final : public Task {
  public:
   void describe(support::FieldVisitor& v) override {
-    v.field("depths", depths_, "Where the needle stands: 0 at the beginning, 1 at the end.", {.min = 0, .max = 1, .neutral = Json(depths_)});
+    v.field("depths", depths_, "Place of the needle: 0 at the beginning, 1 at the end.",
+            {.min = 0, .max = 1, .neutral = Json(depths_)});
     v.field("trials", trials_, "Items at each length and depth.", {.min = 1, .max = 99999, .neutral = Json(20)});
     v.choice("mode", mode_, {{"in_context", PairsFrom::kInContext}, {"trained", PairsFrom::kTrained}},
-             "A line says which words are partners, at a depth of its own; or tuning on data of pe-mix has said so.",
+             "Source of the pairs: a line of the context at a separate depth, or tuning on data of pe-mix.",
              {.neutral = Json("in_context")});
     v.field("candidates", candidates_, "Numbers among which the true one is ranked (S3), itself included; 1 leaves ranking out.",
             {.min = 1, .max = 1000, .neutral = Json(10)});

@@ -59,17 +59,20 @@ bool PasskeyText::is_ours() const {
 void PasskeyText::describe(support::FieldVisitor& v) {
   v.field("header", header, "Before the filler.", {.neutral = Json(kHeader)});
   v.field("filler", filler, "Repeated around the fact; the end is cut to the length.", {.neutral = Json(kUnit)});
-  v.field("fact", fact, "States the number, {K}, as often as it likes.", {.neutral = Json(kFact)});
-  v.field("question", question, "Behind the filler, up to what the model goes on with.", {.neutral = Json(kQuestionLong)});
-  v.field("answer", answer, "What it should say: {K} and what parts it from the question.", {.neutral = Json(" {K}")});
+  v.field("fact", fact, "States the number, {K}, once or more.", {.neutral = Json(kFact)});
+  v.field("question", question, "Text after the filler; the model continues from it.",
+          {.neutral = Json(kQuestionLong)});
+  v.field("answer", answer, "Expected answer: {K}, with the text between the question and the number.",
+          {.neutral = Json(" {K}")});
   v.field("digits", digits, "Digits of a number, the first not 0.", {.min = 1, .max = 18, .neutral = Json(5)});
-  v.field("upto", upto, "Numbers are uniform from 1 to this, most of them as long as it is; 0: of `digits` digits.",
+  v.field("upto", upto, "Numbers are uniform from 1 to this; 0: numbers of `digits` digits.",
           {.min = 0, .max = 1e15, .neutral = Json(0)});
   const auto holds = [](const std::string& text) { return text.find(kPlace) != std::string::npos; };
   v.check(!filler.empty(), "the filler is empty");
   v.check(holds(fact), "the fact lacks {K}, the place of the number");
   v.check(holds(answer), "the answer lacks {K}, the place of the number");
-  v.check(!holds(header) && !holds(filler) && !holds(question), "{K} stands in the header, the filler or the question; only fact and answer say the number");
+  v.check(!holds(header) && !holds(filler) && !holds(question),
+          "{K} is in the header, the filler or the question; only fact and answer may contain it");
 }
 
 const char* passkey_form_name(PasskeyForm form) { return form == PasskeyForm::kLong ? "long" : "short"; }
