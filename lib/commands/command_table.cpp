@@ -296,9 +296,10 @@ const cli::CommandTable& command_table() {
              "task "
              "runs once more in scratch and its contents are compared; differences are listed per dataset, with the "
              "number "
-             "of elements and the largest distance in units in the last place. For a folder made by 'pe-pipeline "
-             "capsule', "
-             "its files are checked and its report is computed again.\n\n",
+             "of elements and the largest distance in units in the last place. Inputs that are known and not here, "
+             "such "
+             "as checkpoints behind imported results, are made again first, in scratch. A packed file "
+             "(NAME.tar.zst) is checked as if it were a store.\n\n",
              results),
          reading_flags() +
              std::vector<Flag>{
@@ -313,7 +314,8 @@ const cli::CommandTable& command_table() {
                  json_flag()},
          {{"pe-pipeline verify", "every result of ./store"},
           {"pe-pipeline verify grid.yml 'evaluate[suite=passkey]' --rerun", ""},
-          {"pe-pipeline verify --rerun --sample 5%", "a random share"}},
+          {"pe-pipeline verify --rerun --sample 5%", "a random share"},
+          {"pe-pipeline verify results.tar.zst", "a packed file"}},
          "0 everything intact and the same; 2 usage or pipeline file; 3 some cannot be run again here; 4 the store "
          "cannot be "
          "read; "
@@ -338,19 +340,6 @@ const cli::CommandTable& command_table() {
           {"pe-pipeline diff 20261121-194512-3fa9 20261122-080112-77b1", "two runs"}},
          "0 the same content; 1 different; 2 usage; 4 something cannot be read.",
          diff_command});
-    out.push_back(
-        {"capsule",
-         "[FILE] SELECT DIR [flags]",
-         "Pack a report and everything it was made from into one folder",
-         "The folder holds the report, a store with the report and the results it read, the complete config and the "
-         "versions of every task behind them, the pipeline file if one is given, and RO-Crate metadata. "
-         "'pe-pipeline verify DIR' checks every file and computes figures and tables again. SELECT names one "
-         "report: with FILE as for run, without it as for verify.",
-         reading_flags() + std::vector<Flag>{json_flag()},
-         {{"pe-pipeline capsule grid.yml report grid-capsule", ""},
-          {"pe-pipeline verify grid-capsule", "check and recompute it"}},
-         "0 made; 2 usage, no report or several, or DIR exists; 4 something cannot be read or written.",
-         capsule_command});
     out.push_back(
         {"power",
          "[FILE] REPORT [flags]",

@@ -36,6 +36,12 @@ int explain_command(const cli::CommandLine& line) {
   if (!line.against.empty()) against = find_against(line, planned, tasks);
   const bool asked = !line.against.empty();
   Json answers = Json::array();
+  const auto origin = [&](const PlannedTask& task) -> std::string {
+    if (task.state != TaskState::kReuse && task.reason_kind != pipeline::ReasonKind::kBytesWanted) return "";
+    const std::int64_t step = task.snapshots.empty() ? -1 : task.snapshots.back().step;
+    const auto record = planned.store.read({task.task_key, step});
+    return record ? origin_of(*record) : "";
+  };
   for (const auto& explanation : pipeline::explain_all(graph, planned.plan, reader, tasks, against)) {
     const std::size_t i = explanation.task;
     const PlannedTask& task = planned.plan.tasks[i];
@@ -52,6 +58,7 @@ int explain_command(const cli::CommandLine& line) {
       json["against"] = explanation.against;
       json["against_id"] = explanation.against_id;
       json["against_run"] = explanation.against_run;
+      json["origin"] = origin(task);
       json["follows"] = Json::array();
       for (const std::size_t producer : explanation.follows) json["follows"].push_back(graph.tasks[producer].id);
       answers.push_back(std::move(json));
@@ -61,6 +68,7 @@ int explain_command(const cli::CommandLine& line) {
     if (!task.task_key.empty())
       out += cat("  key      ", task.task_key.substr(0, 12),
                  task.key_is_exact ? "" : " (if its inputs come out as before)", "\n");
+    if (const std::string from = origin(task); !from.empty()) out += cat("  origin   ", cli::harmless(from), "\n");
     if (!explanation.against_id.empty()) {
       out += cat("  against  ", explanation.against.substr(0, 12), explanation.against.empty() ? "" : "  ",
                  explanation.against_id, explanation.against_run.empty() ? "" : "  of run " + explanation.against_run, "\n");

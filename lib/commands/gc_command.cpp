@@ -66,6 +66,7 @@ int gc_command(const cli::CommandLine& line) {
   json["deleted"] = report.deleted;
   json["hours_to_rebuild"] = hours;
   json["results"] = report.results;
+  json["known"] = report.known;
   json["runs"] = report.runs;
   json["kept"] = {{"pins", report.kept_by_pins}, {"runs", report.kept_by_runs}, {"grace", report.kept_by_grace}};
   json["restored"] = report.restored;
@@ -92,7 +93,8 @@ int gc_command(const cli::CommandLine& line) {
              line.dry_run ? " and delete " : " and deleted ", size(report.deleted), " from it; the store holds ",
              size(report.bytes_after), ", before ", size(report.bytes_before), "\n");
   if (hours > 0) out += cat("recomputing what ", line.dry_run ? "would be" : "was", " dropped would take ", hours_text(hours), "\n");
-  out += cat(counted(report.results, "result"), " of ", counted(report.runs, "run"), "; kept: ", report.kept_by_pins, " by pins, ", report.kept_by_runs,
+  out += cat(counted(report.results, "result"), report.known > 0 ? cat(" (", report.known, " known, not here)") : "",
+             " of ", counted(report.runs, "run"), "; kept: ", report.kept_by_pins, " by pins, ", report.kept_by_runs,
              " by runs, ", report.kept_by_grace, " younger than ", support::short_duration(line.trash_grace_s), "\n");
   if (report.restored > 0)
     out += cat(counted(report.restored, "result"), " brought back for a run that began meanwhile\n");

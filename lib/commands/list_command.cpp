@@ -100,9 +100,11 @@ int list_records(cli::CommandLine line, const fs::path& store_folder) {
                                    {"object", output.object},
                                    {"bytes", output.bytes},
                                    {"status", status_name(record->status)},
+                                   {"known", output.absent && !store.has_object(output.object)},
                                    {"path", store.object_path(output.object).string()}});
       rows.push_back({key.short_name(), cat(record->task, ".", output.role), output.kind,
-                      support::short_bytes(static_cast<double>(output.bytes)), output.content.substr(0, 12)});
+                      support::short_bytes(static_cast<double>(output.bytes)), output.content.substr(0, 12),
+                      output.absent && !store.has_object(output.object) ? "known, not here" : ""});
     }
   }
   if (line.json)
@@ -184,15 +186,18 @@ int list_command(const cli::CommandLine& given) {
       json[kind].push_back({{"id", task.id},
                             {"stage", task.label},
                             {"state", state_name(planned.state)},
+                            {"known_only", planned.any_known()},
                             {"plan_key", task.plan_key},
                             {"task_key", planned.task_key},
                             {"axes", task.axes}});
-      rows.push_back({task.id, std::string(state_name(planned.state)), planned.task_key.substr(0, 12)});
+      rows.push_back({task.id, std::string(state_name(planned.state)), planned.task_key.substr(0, 12),
+                      planned.any_known() ? "known, not here" : ""});
       continue;
     }
     const auto add = [&](const std::optional<pipeline::Result>& result, const std::string& snapshot, std::int64_t step,
-                         bool present) {
+                         bool present, bool known) {
       if (!result) return;
+      const bool gone = !present && !known;
       for (const auto& output : result->outputs) {
         const std::string name = cat(task.id, snapshot.empty() ? "" : "@" + snapshot, ".", output.role);
         json[kind].push_back({{"task", task.id},
@@ -204,16 +209,20 @@ int list_command(const cli::CommandLine& given) {
                               {"content", output.content},
                               {"object", output.object},
                               {"bytes", output.bytes},
-                              {"present", present},
+                              {"present", !gone && !output.absent},
+                              {"known", output.absent},
                               {"status", status_name(result->status)},
                               {"path", store.object_path(output.object).string()}});
         rows.push_back({name, output.kind, support::short_bytes(static_cast<double>(output.bytes)),
-                        output.content.substr(0, 12), present ? "" : "object gone"});
+                        output.content.substr(0, 12),
+                        output.absent ? "known, not here"
+                        : gone        ? "object gone"
+                                      : ""});
       }
     };
-    add(planned.result, "", -1, planned.present);
+    add(planned.result, "", -1, planned.present, planned.known);
     for (const auto& snapshot : planned.snapshots)
-      add(snapshot.result, snapshot.label, snapshot.step, snapshot.present);
+      add(snapshot.result, snapshot.label, snapshot.step, snapshot.present, snapshot.known);
   }
   if (line.json)
     print_json(json);

@@ -133,14 +133,16 @@ Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
             {"plan_key", task.plan_key},
             {"task_key", planned.task_key},
             {"key_is_exact", planned.key_is_exact},
-            {"selected", planned.selected}};
+            {"selected", planned.selected},
+            {"known_only", planned.any_known()}};
   if (!planned.snapshots.empty()) {
     json["snapshots"] = Json::array();
     for (const auto& snapshot : planned.snapshots) {
       json["snapshots"].push_back({{"label", snapshot.label},
                                    {"step", snapshot.step},
                                    {"needed", snapshot.needed},
-                                   {"present", snapshot.present}});
+                                   {"present", snapshot.present},
+                                   {"known", snapshot.known}});
     }
   }
   return json;
@@ -183,6 +185,7 @@ int plan_command(const cli::CommandLine& line) {
               {"schema_version", 1},
               {"pipeline", graph.name},
               {"counts", std::move(counts)},
+              {"known_only", plan.count_known()},
               {"dropped", graph.dropped},
               {"causes", std::move(causes)},
               {"tasks", std::move(tasks)},
@@ -216,7 +219,8 @@ int plan_command(const cli::CommandLine& line) {
     if (const std::size_t count = plan.count(state))
       head += cat("  ", support::with_commas(static_cast<std::int64_t>(count)), " ", text);
   };
-  add(TaskState::kReuse, style.good("reuse"));
+  const std::size_t known = plan.count_known();
+  add(TaskState::kReuse, cat(style.good("reuse"), known > 0 ? cat(" (", known, " known, not here)") : ""));
   add(TaskState::kRun, "run");
   add(TaskState::kLikelyReuse, "likely-reuse (inputs must reproduce)");
   add(TaskState::kInputMissing, style.bad("input missing"));

@@ -23,6 +23,7 @@
 #include "pipeline/run/view.h"
 #include "pipeline/upkeep/uses.h"
 #include "support/error.h"
+#include "support/files.h"
 #include "support/process.h"
 #include "support/text.h"
 
@@ -97,6 +98,37 @@ void tell_timeline(const cli::CommandLine& line, const Store& store, const std::
     if (line.progress != "json") print(cat("timeline: ", short_path(page), "\n"));
   } catch (const support::Error& error) {
     say(cat("pe-pipeline: warning: no timeline: ", error.diagnostics().front().message, "\n"));
+  }
+}
+
+/// Beside a report whose results are not all here: where each was made, and by which file it came. The report itself
+/// says the same on every machine.
+void tell_origins(const Store& store, const pipeline::Graph& graph, const pipeline::Plan& plan,
+                  const std::vector<std::string>& reports) {
+  if (reports.empty() || plan.count_known() == 0) return;
+  const auto cell = [](std::string text) {
+    for (std::size_t at = 0; (at = text.find('"', at)) != std::string::npos; at += 2) text.insert(at, 1, '"');
+    return cat('"', text, '"');
+  };
+  std::string rows = "task,key,origin\n";
+  for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
+    const pipeline::PlannedTask& task = plan.tasks[i];
+    if (task.state != pipeline::TaskState::kReuse) continue;
+    const auto add = [&](std::int64_t step, const std::string& label) {
+      const auto record = store.read({task.task_key, step});
+      if (!record) return;
+      rows += cat(cell(graph.tasks[i].id + label), ",", record->key.short_name(), ",", cell(origin_of(*record)), "\n");
+    };
+    if (task.snapshots.empty()) add(-1, "");
+    for (const auto& snapshot : task.snapshots) {
+      if (snapshot.result) add(snapshot.step, "@" + snapshot.label);
+    }
+  }
+  try {
+    for (const std::string& report : reports)
+      support::write_file_atomically(fs::path(report) / "origins.csv", rows, false);
+  } catch (const support::IoError& error) {
+    say(cat("pe-pipeline: warning: no origins.csv: ", error.diagnostics().front().message, "\n"));
   }
 }
 
@@ -176,6 +208,7 @@ int run_command(const cli::CommandLine& line) {
     const pipeline::Shown shown =
         pipeline::show_all(graph, plan, store, root, pipeline::new_run_id(), selectors.empty());
     for (const std::string& text : shown.odd) say(cat("pe-pipeline: warning: ", text, "\n"));
+    tell_origins(store, graph, plan, shown.reports);
     remember(plan);
     note_use(store, graph, plan, selectors);
     const std::size_t needed = plan.tasks.size() - plan.count(pipeline::TaskState::kNotNeeded);
@@ -204,6 +237,7 @@ int run_command(const cli::CommandLine& line) {
     display->finish();
   }
   print_warnings(store);
+  tell_origins(store, graph, plan, summary.reports);
   plan = {};
   if (summary.exit_code == pipeline::kRunDone) {
     plan_options.force = false;

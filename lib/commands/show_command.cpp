@@ -180,13 +180,17 @@ std::string record_text(const Record& record, const Store& store, const cli::Sty
     out += cat("  output    ", output.role, "  ", output.kind, "  ",
                support::short_bytes(static_cast<double>(output.bytes)), "  content ", output.content.substr(0, 12),
                output.is_volatile ? "  measured" : "",
-               store.has_object(output.object) ? "" : style.bad("  its object is gone"), "\n            ",
-               store.object_path(output.object).string(), "\n");
+               store.has_object(output.object) ? ""
+               : output.absent                 ? style.warn("  known, not here")
+                                               : style.bad("  its object is gone"),
+               "\n            ", store.object_path(output.object).string(), "\n");
   }
   for (const auto& input : record.inputs) {
     out += cat("  input     ", input.role, "  ", input.producer, "  ",
                input.digest.empty() ? cat("missing: ", input.missing) : input.digest.substr(0, 12), "\n");
   }
+  if (record.occasion.is_object() && record.occasion.contains("imported"))
+    out += cat("  origin    ", origin_of(record), "\n");
   for (const char* name : {"run", "host", "started", "ended", "wall_s", "attempts", "build_id", "program", "libtorch",
                            "device", "executable", "work", "inherited_from"}) {
     if (!record.occasion.is_object() || !record.occasion.contains(name)) continue;

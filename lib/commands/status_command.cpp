@@ -88,6 +88,7 @@ std::string reasons_text(const RunStatus& status, const cli::Style& style) {
 /// The run as people read it, most important first: a window may show the beginning only.
 std::string status_text(const RunStatus& status, bool only_failed, const cli::Style& style) {
   std::string out;
+  std::size_t known = 0;
   std::map<std::string, std::size_t> counts;
   std::map<std::string, std::map<std::string, std::size_t>> by_stage;
   std::vector<std::string> stages;
@@ -95,6 +96,7 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
     ++counts[task.phase];
     if (!by_stage.count(task.stage)) stages.push_back(task.stage);
     ++by_stage[task.stage][task.phase];
+    known += task.known_only && task.phase == "reused";
   }
   const std::string state = status.state == "done"                               ? style.good("done")
                             : status.state == "failed" || status.state == "died" ? style.bad(status.state)
@@ -113,6 +115,8 @@ std::string status_text(const RunStatus& status, bool only_failed, const cli::St
       rows.push_back({"  " + stage, text});
     }
     out += table(rows);
+    if (known > 0)
+      out += cat("  ", counted(known, "result"), " known and not here: nothing needed their checkpoints or data\n");
   }
   if (!only_failed) out += reasons_text(status, style);
   for (const char* phase : {"running", "lost", "failed", "interrupted", "blocked"}) {

@@ -77,7 +77,8 @@ int move_results(const cli::CommandLine& given, bool push) {
     } else if (each.conflict) {
       ++conflicts;
       out +=
-          cat(style.warn("conflict  "), each.task, "  the other store has other contents under this key; they stay\n");
+          cat(style.warn("conflict  "), each.task, "  the other store has other contents under this key; they stay\n",
+              "  ours    ", cli::harmless(each.ours), "\n  theirs  ", cli::harmless(each.theirs), "\n");
     } else if (each.record_only) {
       records += each.existed ? 0u : 1u;
     } else if (each.existed) {

@@ -4,7 +4,6 @@
 #include <random>
 
 #include "cli/terminal.h"
-#include "commands/capsule.h"
 #include "commands/chosen.h"
 #include "commands/commands.h"
 #include "commands/diff_text.h"
@@ -12,8 +11,10 @@
 #include "commands/stop_signals.h"
 #include "pipeline/run/exit_code.h"
 #include "pipeline/run/local_runner.h"
+#include "pipeline/upkeep/results_file.h"
 #include "pipeline/upkeep/verify.h"
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/text.h"
 
 namespace pe::commands {
@@ -56,12 +57,13 @@ std::string names_of(const Inventory& inventory, const Group& group) {
 }
 
 struct Tally {
-  std::size_t elsewhere = 0, whole = 0, broken = 0, same = 0, differs = 0, failed = 0, cannot = 0;
+  std::size_t known = 0, whole = 0, broken = 0, same = 0, differs = 0, failed = 0, cannot = 0;
 };
 
 Json json_of(const Rerun& rerun) {
   Json json{{"outcome", outcome_name(rerun.outcome)}, {"wall_s", rerun.wall_s}, {"outputs", Json::array()}};
   if (!rerun.why.empty()) json["why"] = rerun.why;
+  if (rerun.inputs_made > 0) json["inputs_made"] = rerun.inputs_made;
   if (!rerun.folder.empty()) json["folder"] = rerun.folder.string();
   for (const auto& output : rerun.outputs) {
     Json each{{"role", output.role}, {"same", output.same()}, {"stored", output.stored}, {"again", output.again}};
@@ -76,10 +78,14 @@ std::string text_of(const Rerun& rerun, const std::string& name, const cli::Styl
   std::string out;
   switch (rerun.outcome) {
     case Rerun::Outcome::kSame:
-      out = cat(style.good("same     "), name, "  ", support::short_duration(rerun.wall_s), "\n");
+      out = cat(style.good("same     "), name, "  ", support::short_duration(rerun.wall_s),
+                rerun.inputs_made > 0
+                    ? cat(", and ", counted(rerun.inputs_made, "task"), " for inputs that were not here")
+                    : "",
+                "\n");
       break;
     case Rerun::Outcome::kDiffers:
-      out = cat(style.bad("differs  "), name, "\n");
+      out = cat(style.bad("differs  "), name, rerun.why.empty() ? "" : "  ", cli::harmless(rerun.why), "\n");
       for (const auto& output : rerun.outputs) {
         if (output.same()) continue;
         out += cat("  ", output.role, output.key.is_snapshot() ? cat(" at step ", output.key.step) : "", ": ");
@@ -105,8 +111,16 @@ std::string text_of(const Rerun& rerun, const std::string& name, const cli::Styl
 
 }  // namespace
 
-int verify_command(const cli::CommandLine& line) {
-  if (line.words.size() == 1 && is_capsule(line.words.front())) return verify_capsule(line);
+namespace {
+
+bool is_known_only(const Store& store, const pipeline::StoredResult& result) {
+  return !result.outputs.empty() &&
+         std::all_of(result.outputs.begin(), result.outputs.end(), [&](const pipeline::OutputRecord& output) {
+           return output.absent && !store.has_object(output.object);
+         });
+}
+
+int verify_store(const cli::CommandLine& line) {
   const Scope scope = scope_of(line);
   pipeline::StoreOptions options;
   options.create = line.repair;
@@ -114,6 +128,9 @@ int verify_command(const cli::CommandLine& line) {
   const Inventory inventory = pipeline::read_inventory(store);
   const std::vector<std::size_t> chosen = chosen_results(line, scope, store, inventory);
   std::vector<Group> groups = groups_of(inventory, chosen);
+  if (line.rerun && line.sample) {
+    std::erase_if(groups, [&](const Group& group) { return is_known_only(store, inventory.results[group.front()]); });
+  }
   if (line.sample) sample(groups, *line.sample);
 
   const cli::Style style = out_style(line);
@@ -128,6 +145,8 @@ int verify_command(const cli::CommandLine& line) {
   how.ulp = static_cast<std::uint64_t>(line.ulp.value_or(0));
   how.gpus = capacity_of(line).gpus;
   how.stop = StopSignals::level;
+  std::optional<pipeline::RemadeInputs> remade;
+  if (line.rerun) how.remade = &remade.emplace(store);
   bool stopped = false;
   const auto show = [&](const std::string& text) {
     if (!line.json) print(text);
@@ -139,10 +158,10 @@ int verify_command(const cli::CommandLine& line) {
       const std::string name = inventory.results[i].name();
       auto record = store.read(inventory.results[i].key);
       if (!record) continue;  // went away meanwhile
-      if (const std::string elsewhere = kept_elsewhere(store, *record); !elsewhere.empty()) {
-        ++tally.elsewhere;
+      if (const auto origin = known_only(store, *record)) {
+        ++tally.known;
         json["results"].push_back(
-            {{"task", name}, {"key", record->key.key}, {"kept_at", elsewhere}, {"problems", Json::array()}});
+            {{"task", name}, {"key", record->key.key}, {"known_from", *origin}, {"problems", Json::array()}});
         continue;
       }
       const std::vector<Problem> problems = verifier.check(*record);
@@ -192,7 +211,7 @@ int verify_command(const cli::CommandLine& line) {
   print_warnings(store);
   json["bytes"] = verifier.bytes_read();
   json["objects"] = verifier.objects_read();
-  json["counts"] = {{"whole", tally.whole}, {"damaged", tally.broken}, {"elsewhere", tally.elsewhere}};
+  json["counts"] = {{"whole", tally.whole}, {"damaged", tally.broken}, {"known", tally.known}};
   if (line.rerun) {
     json["counts"]["same"] = tally.same;
     json["counts"]["differs"] = tally.differs;
@@ -204,7 +223,7 @@ int verify_command(const cli::CommandLine& line) {
   } else {
     std::string out = cat(counted(tally.whole, "result"), " whole");
     if (tally.broken > 0) out += cat(", ", style.bad(cat(tally.broken, " damaged")));
-    if (tally.elsewhere > 0) out += cat(", ", tally.elsewhere, " whose contents are in another store");
+    if (tally.known > 0) out += cat(", ", tally.known, " known and not here");
     out += cat("; read ", counted(verifier.objects_read(), "object"), ", ",
                support::short_bytes(static_cast<double>(verifier.bytes_read())), "\n");
     if (line.rerun) {
@@ -222,6 +241,30 @@ int verify_command(const cli::CommandLine& line) {
   }
   if (tally.broken > 0 || tally.differs > 0 || tally.failed > 0) return pipeline::kRunMismatch;
   return tally.cannot > 0 || stopped ? pipeline::kRunIncomplete : pipeline::kRunDone;
+}
+
+/// A packed file is checked like a store that holds nothing else.
+int verify_packed(const cli::CommandLine& given) {
+  support::ScratchFolder folder = support::ScratchFolder::temporary("pe-verify");
+  {
+    pipeline::StoreOptions options;
+    options.durable = false;
+    Store store(folder.path(), options);
+    pipeline::unpack_results(given.words.front(), store);
+  }
+  cli::CommandLine line = given;
+  line.words.clear();
+  line.store = folder.path().string();
+  const int code = verify_store(line);
+  if (line.rerun && (line.keep || code == pipeline::kRunMismatch)) folder.keep();  // with what came out
+  return code;
+}
+
+}  // namespace
+
+int verify_command(const cli::CommandLine& line) {
+  const bool packed = line.words.size() == 1 && line.words.front().ends_with(pipeline::kResultsEnding);
+  return packed ? verify_packed(line) : verify_store(line);
 }
 
 }  // namespace pe::commands

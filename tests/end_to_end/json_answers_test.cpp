@@ -38,7 +38,7 @@ std::optional<std::vector<std::string>> words_for(const Project& project, const 
     } else if (where.optional) {
       continue;
     } else if (place == "SELECT") {
-      words.push_back(command.name == "capsule" ? "report" : "data");
+      words.push_back("data");
     } else if (place.rfind("stages|", 0) == 0) {
       words.push_back("tasks");
     } else if (has(place, "PATH") || place == "A" || place == "B" || place == "ARTIFACT") {
@@ -47,8 +47,11 @@ std::optional<std::vector<std::string>> words_for(const Project& project, const 
       static const test::TempFolder folder;
       support::write_file_atomically(folder.path() / "report.json", R"({"schema":"pe-report/1","sections":[]})", false);
       words.push_back(folder.path().string());
-    } else if (command.name == "capsule" && place == "DIR") {
-      words.push_back((project.root() / "capsule").string());  // made by this
+    } else if (place == "PACKED") {
+      static const std::string file = (project.root() / "packed.tar.zst").string();
+      static const bool packed = project.call("export", {"-o", file}).code == 0;
+      BOOST_TEST(packed);
+      words.push_back(file);
     } else if (place == "DIR" || place == "STORE") {
       static const Project other;  // a store to push to and pull from
       static const bool there = other.call("run").code == 0;

@@ -313,7 +313,7 @@ BOOST_AUTO_TEST_CASE(results_pushed_elsewhere_are_reported_there_without_what_th
   BOOST_TEST(executed == 1u);
   answer = laptop.call({"verify"});
   BOOST_TEST(answer.code == 0);  // what stayed on the box is no damage
-  CHECK_HAS(answer.out, "3 whose contents are in another store");
+  CHECK_HAS(answer.out, "3 known and not here");
   // The other way round, from the project that holds a store; what is there does not go again.
   const Json json = laptop.json({"pull", "*", box.root().string()});
   BOOST_TEST(json.at("objects") == 5);

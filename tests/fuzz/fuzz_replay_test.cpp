@@ -80,6 +80,7 @@ BOOST_AUTO_TEST_CASE(the_corpus_ends_in_values_or_messages) {
                                                     {"expand_pipeline", pe::fuzz::expand_pipeline},
                                                     {"read_manifest", pe::fuzz::read_manifest},
                                                     {"read_artifact", pe::fuzz::read_artifact},
+                                                    {"read_results_file", pe::fuzz::read_results_file},
                                                     {"read_task", pe::fuzz::read_task},
                                                     {"read_json_lines", pe::fuzz::read_json_lines},
                                                     {"read_text_file", pe::fuzz::read_text_file},

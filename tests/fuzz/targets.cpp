@@ -16,8 +16,10 @@
 #include "pipeline/plan/key.h"
 #include "pipeline/run/stage_event.h"
 #include "pipeline/store/journal.h"
+#include "pipeline/upkeep/results_file.h"
 #include "stage/task_file.h"
 #include "support/error.h"
+#include "support/folders.h"
 #include "support/text.h"
 #include "support/yaml.h"
 
@@ -68,6 +70,18 @@ void read_artifact(std::string_view bytes) {
   for (const artifact::Kind kind : artifact::all_kinds()) {
     if (!artifact::is_collection(kind)) expect_answer([&] { artifact::check_artifact(path, kind); });
   }
+  ::unlink(path.c_str());
+}
+
+void read_results_file(std::string_view bytes) {
+  const std::string path = put(bytes, ".tar.zst");
+  expect_answer([&] {
+    const support::ScratchFolder folder = support::ScratchFolder::temporary("fuzz-results");
+    pipeline::StoreOptions options;
+    options.durable = false;
+    pipeline::Store into(folder.path(), options);
+    pipeline::unpack_results(path, into);
+  });
   ::unlink(path.c_str());
 }
 

@@ -11,6 +11,7 @@ void read_pipeline_file(std::string_view bytes);  ///< a pipeline file, without 
 void expand_pipeline(std::string_view bytes);     ///< one that the stages of the grid expand, plan keys included
 void read_manifest(std::string_view bytes);       ///< a collection's manifest
 void read_artifact(std::string_view bytes);       ///< an HDF5 file of any kind
+void read_results_file(std::string_view bytes);   ///< a packed file of results, unpacked and checked
 void read_task(std::string_view bytes);           ///< a stage's task file
 void read_json_lines(std::string_view bytes);     ///< documents of a .jsonl, with a filter
 void read_text_file(std::string_view bytes);      ///< documents of a .txt, cut in every way

@@ -224,6 +224,7 @@ class ElementRun {
   std::optional<Plan> wait_for_inputs() {
     PlanOptions options;
     options.selected = own_;
+    options.known_suffices = false;
     const auto began = std::chrono::steady_clock::now();
     for (double pause_s = 0.25;; pause_s = std::min(pause_s * 2, 15.0)) {
       Plan plan = make_plan(orders_.graph, StoreReader(store_), options);
@@ -275,7 +276,7 @@ class ElementRun {
     facts.cancelled = is_cancelled();
     facts.lead_s = orders_.lead_s;
     if (job_) facts.restarts = job_->restarts;
-    const Plan plan = make_plan(orders_.graph, StoreReader(store_), {own_, false});
+    const Plan plan = make_plan(orders_.graph, StoreReader(store_), {own_, false, false});
     for (const std::size_t i : orders_.tasks) {
       if (is_there(plan.tasks[i])) continue;
       const std::vector<std::int64_t> steps = saved_steps(i);

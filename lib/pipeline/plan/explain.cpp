@@ -248,7 +248,8 @@ class Explainer {
         return explanation;
       case TaskState::kRun: break;
     }
-    if (planned.reason_kind == ReasonKind::kForced || planned.reason_kind == ReasonKind::kObjectGone) {
+    if (planned.reason_kind == ReasonKind::kForced || planned.reason_kind == ReasonKind::kObjectGone ||
+        planned.reason_kind == ReasonKind::kBytesWanted) {
       explanation.causes.push_back({planned.reason_kind, planned.reason, {}, {}, {}});
       return explanation;
     }

@@ -175,8 +175,8 @@ bool NoopMemo::objects_stand() const {
 
 bool NoopMemo::everything_present(const StoreView& store) const {
   for (const ResultKey& key : results()) {
-    const auto result = store.find(key);
-    if (!result || !store.complete(*result)) return false;
+    auto result = store.find(key);
+    if (!result || store.presence(*result) == Presence::kGone) return false;
   }
   return true;
 }
@@ -238,6 +238,7 @@ void NoopMemo::remember(const fs::path& store, const fs::path& pipeline_file, co
         results += packed(planned.task_key, static_cast<std::uint64_t>(step));
         if (!result) return;
         for (const OutputRecord& output : result->outputs) {
+          if (output.absent) continue;
           objects.insert(packed(output.object, output.object_bytes().value_or(kAnySize)));
           const bool sized = output.member_bytes.size() == output.members.size();
           for (std::size_t m = 0; m < output.members.size(); ++m)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "artifact/kind.h"
 #include "support/text.h"
 
 namespace pe::pipeline {
@@ -32,18 +33,32 @@ bool missing_external(const Task& task) {
                      [](const ExternalInput& external) { return !external.content->missing.empty(); });
 }
 
-/// Whether everything that is asked of a task is in the store.
+/// Whether everything that is asked of a task is in the store, or known without anything that needs its bytes.
 bool is_present(const PlannedTask& task) {
-  if (task.snapshots.empty()) return task.present;
+  if (task.snapshots.empty()) return task.usable();
   return std::all_of(task.snapshots.begin(), task.snapshots.end(),
-                     [](const PlannedSnapshot& snapshot) { return !snapshot.needed || snapshot.present; });
+                     [](const PlannedSnapshot& snapshot) { return !snapshot.needed || snapshot.usable(); });
 }
 
 bool record_without_object(const PlannedTask& task) {
-  if (task.snapshots.empty()) return task.result && !task.present;
+  if (task.snapshots.empty()) return task.result && !task.present && !task.known;
   return std::any_of(task.snapshots.begin(), task.snapshots.end(), [](const PlannedSnapshot& snapshot) {
-    return snapshot.needed && snapshot.result && !snapshot.present;
+    return snapshot.needed && snapshot.result && !snapshot.present && !snapshot.known;
   });
+}
+
+bool bytes_wanted(const PlannedTask& task) {
+  return task.bytes_wanted || std::any_of(task.snapshots.begin(), task.snapshots.end(),
+                                          [](const PlannedSnapshot& snapshot) { return snapshot.bytes_wanted; });
+}
+
+/// Of a task or a snapshot.
+template <typename Planned>
+void take_presence(const StoreView& store, Planned& planned) {
+  if (!planned.result) return;
+  const Presence presence = store.presence(*planned.result);
+  planned.present = presence == Presence::kHere;
+  planned.known = presence == Presence::kKnown;
 }
 
 void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& plan, std::size_t index) {
@@ -66,12 +81,54 @@ void look_up(const Graph& graph, const StoreView& store, KeyMaker& keys, Plan& p
   }
   if (!task.is_trajectory()) {
     planned.result = store.find({planned.task_key, -1});
-    planned.present = planned.result && store.complete(*planned.result);
+    take_presence(store, planned);
   }
   for (PlannedSnapshot& snapshot : planned.snapshots) {
     snapshot.result = store.find({planned.task_key, snapshot.step});
-    snapshot.present = snapshot.result && store.complete(*snapshot.result);
+    take_presence(store, snapshot);
   }
+}
+
+/// Notes that `reader`, which will run, needs the bytes of an output; they matter where only its contents are known.
+void want_bytes(PlannedTask& producer, const Edge& edge, const std::string& reader) {
+  const auto note = [&](auto& planned) {
+    const OutputRecord* output = planned.known && planned.result ? planned.result->output(edge.output) : nullptr;
+    if (!output || !output->absent) return;
+    if (producer.reason.empty()) {
+      producer.reason = cat("its result is known, but ", output->kind, " ", support::quote(output->role),
+                            " is not here, and ", reader, " needs it");
+    }
+    planned.bytes_wanted = true;
+  };
+  if (edge.snapshot.empty()) return note(producer);
+  for (PlannedSnapshot& snapshot : producer.snapshots) {
+    if (snapshot.label == edge.snapshot) note(snapshot);
+  }
+}
+
+/// Of a task that is selected: people ask for a report to read it. Otherwise its contents do, if they `suffice`.
+void want_selected(PlannedTask& planned, bool suffice) {
+  const auto note = [&](auto& one) {
+    if (!one.known || !one.result) return;
+    for (const OutputRecord& output : one.result->outputs) {
+      if (!output.absent || (suffice && output.kind != artifact::kind_name(artifact::Kind::kReport))) continue;
+      one.bytes_wanted = true;
+      if (planned.reason.empty())
+        planned.reason =
+            cat("its result is known, but ", output.kind, " ", support::quote(output.role), " is not here");
+    }
+  };
+  note(planned);
+  for (PlannedSnapshot& snapshot : planned.snapshots) note(snapshot);
+}
+
+/// "its result is known; checkpoint 'model' is not here, and nothing needs it".
+std::string known_reason(const PlannedTask& task) {
+  std::string absent = task.known ? absent_outputs(*task.result) : "";
+  for (const PlannedSnapshot& snapshot : task.snapshots) {
+    if (absent.empty() && snapshot.needed && snapshot.known) absent = absent_outputs(*snapshot.result);
+  }
+  return cat("its result is known; ", absent, " is not here, and nothing needs it");
 }
 
 /// Decides on a needed task from what the store has.
@@ -90,15 +147,27 @@ void decide(const Task& task, PlannedTask& planned) {
     planned.reason_kind = ReasonKind::kForced;
     planned.reason = "forced";
   } else if (is_present(planned)) {
+    const bool known = planned.any_known();
     planned.state = planned.key_is_exact ? TaskState::kReuse : TaskState::kLikelyReuse;
-    planned.reason_kind = planned.key_is_exact ? ReasonKind::kPresent : ReasonKind::kFollows;
-    planned.reason = planned.key_is_exact ? "the result is there" : "there if its inputs come out as before";
+    planned.reason_kind = !planned.key_is_exact ? ReasonKind::kFollows
+                          : known               ? ReasonKind::kKnown
+                                                : ReasonKind::kPresent;
+    planned.reason = !planned.key_is_exact ? "there if its inputs come out as before"
+                     : known               ? known_reason(planned)
+                                           : "the result is there";
+  } else if (bytes_wanted(planned) && !record_without_object(planned)) {
+    planned.state = TaskState::kRun;
+    planned.reason_kind = ReasonKind::kBytesWanted;
   } else {
     planned.state = TaskState::kRun;
     planned.reason_kind = record_without_object(planned) ? ReasonKind::kObjectGone : ReasonKind::kNew;
     planned.reason = record_without_object(planned) ? "its result is recorded, but an object is gone from the store"
                                                     : "no result yet";
   }
+  if (planned.state != TaskState::kRun || planned.forced) return;
+  // A snapshot that is known and that nothing reads is not made again.
+  for (PlannedSnapshot& snapshot : planned.snapshots)
+    snapshot.needed = snapshot.needed && (snapshot.present || !snapshot.usable());
 }
 
 }  // namespace
@@ -113,6 +182,20 @@ std::string_view state_name(TaskState state) {
     case TaskState::kNotNeeded: return "not-needed";
   }
   return "";
+}
+
+Presence StoreView::presence(Result& result) const {
+  return presence_of(result, [&](const Result& part) { return complete(part); });
+}
+
+bool PlannedTask::any_known() const {
+  return known || std::any_of(snapshots.begin(), snapshots.end(),
+                              [](const PlannedSnapshot& snapshot) { return snapshot.needed && snapshot.known; });
+}
+
+std::size_t Plan::count_known() const {
+  return static_cast<std::size_t>(std::count_if(
+      tasks.begin(), tasks.end(), [](const PlannedTask& task) { return task.reason_kind == ReasonKind::kKnown; }));
 }
 
 std::size_t Plan::count(TaskState state) const {
@@ -173,6 +256,7 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
     if (planned.selected) {
       needed[i] = true;
       for (PlannedSnapshot& snapshot : planned.snapshots) snapshot.needed = true;
+      want_selected(planned, options.known_suffices);
     }
     if (!needed[i]) {
       planned.reason = "neither selected nor needed";
@@ -185,6 +269,7 @@ Plan make_plan(const Graph& graph, const StoreView& store, const PlanOptions& op
       for (PlannedSnapshot& snapshot : plan.tasks[edge.producer].snapshots) {
         if (snapshot.label == edge.snapshot) snapshot.needed = true;
       }
+      if (planned.state == TaskState::kRun) want_bytes(plan.tasks[edge.producer], edge, graph.tasks[i].id);
     }
   }
 

@@ -45,6 +45,8 @@ class StoreView {
   virtual std::optional<Result> find(const ResultKey& key) const = 0;
   /// Whether every object is there: stats, no reading.
   virtual bool complete(const Result& result) const = 0;
+  /// The same, output by output; outputs that are here lose their mark `absent`.
+  Presence presence(Result& result) const;
   /// The task or trajectory key that a plan key last led to; a hint, never the truth.
   virtual std::optional<std::string> hint(const std::string& plan_key) const = 0;
   virtual bool has_object(const std::string& digest) const = 0;
@@ -85,15 +87,17 @@ std::string_view state_name(TaskState state);   ///< "reuse", "likely-reuse", "r
 
 /// Why a task is in its state.
 enum class ReasonKind {
-  kPresent,          ///< the record and its objects are there
+  kPresent,  ///< the record and its objects are there
   kForced,
-  kNew,              ///< nothing like it ran before
-  kObjectGone,       ///< the record is there, an object is not
-  kFollows,          ///< a producer runs
-  kConfig,           ///< config differs from an earlier result
-  kVersion,          ///< the stage's result version differs
-  kInput,            ///< an input's content differs
-  kExternal,         ///< a file that config names has other content
+  kNew,          ///< nothing like it ran before
+  kObjectGone,   ///< the record is there, an object is not
+  kKnown,        ///< its contents are known; the bytes of some outputs are not here, and nothing needs them
+  kBytesWanted,  ///< likewise, and something that runs needs them
+  kFollows,      ///< a producer runs
+  kConfig,       ///< config differs from an earlier result
+  kVersion,      ///< the stage's result version differs
+  kInput,        ///< an input's content differs
+  kExternal,     ///< a file that config names has other content
   kMissingPath,
   kBlockedBy,
 };
@@ -104,6 +108,10 @@ struct PlannedSnapshot {
   bool needed = false;
   std::optional<Result> result;       ///< what the store knows under (task key, step)
   bool present = false;               ///< and all of its objects are there
+  bool known = false;                 ///< not all of them came (OutputRecord::absent)
+  bool bytes_wanted = false;          ///< of a known one: something that runs needs what is not here
+  /// Whether readers can go by it.
+  bool usable() const { return present || (known && !bytes_wanted); }
 };
 
 struct PlannedTask {
@@ -116,7 +124,13 @@ struct PlannedTask {
   bool key_is_exact = false;
   std::optional<Result> result;       ///< of a task without snapshots: what the store knows under the task key
   bool present = false;               ///< and all of its objects are there
+  bool known = false;                 ///< not all of them came (OutputRecord::absent)
+  bool bytes_wanted = false;          ///< of a known one: something that runs needs what is not here
   std::vector<PlannedSnapshot> snapshots;
+  /// Of a task without snapshots: whether readers can go by its result.
+  bool usable() const { return present || (known && !bytes_wanted); }
+  /// Whether it or one of its snapshots is known and not here.
+  bool any_known() const;
   std::optional<std::size_t> same_as; ///< an earlier task of this graph with the same plan key: one run serves both,
                                       ///< never both at once
 };
@@ -124,6 +138,9 @@ struct PlannedTask {
 struct PlanOptions {
   std::vector<bool> selected;         ///< per task; empty: all
   bool force = false;                 ///< what is selected runs again
+  /// False: what is selected is made where only its contents are known. An element of a cluster's array does not see
+  /// who needs the bytes; the plan of its submission did.
+  bool known_suffices = true;
 };
 
 struct Plan {
@@ -132,6 +149,8 @@ struct Plan {
   std::size_t count(TaskState state) const;
   /// True when nothing is to run: every needed task is there.
   bool nothing_to_do() const;
+  /// Tasks that are reused though not all of their bytes are here.
+  std::size_t count_known() const;
 };
 
 /// Plan keys must be filled in.

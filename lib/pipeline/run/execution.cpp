@@ -109,11 +109,14 @@ void Execution::take_over_plan() {
     state.key = PackedDigest(planned.task_key);
     // What is only likely to be the result is looked up once its inputs are certain; nobody may read it before.
     const bool certain = planned.key_is_exact && !state.forced;
-    if (certain && planned.present && planned.result)
+    if (planned.bytes_wanted) state.bytes_wanted.edit().insert(TaskStates::kWhole);
+    if (certain && planned.usable() && planned.result)
       states.add_result(i, TaskStates::kWhole, PackedResult(*planned.result));
-    for (std::size_t k = 0; k < planned.snapshots.size() && certain; ++k) {
-      if (planned.snapshots[k].present)
-        states.add_result(i, static_cast<int>(k), PackedResult(*planned.snapshots[k].result));
+    for (std::size_t k = 0; k < planned.snapshots.size(); ++k) {
+      const PlannedSnapshot& snapshot = planned.snapshots[k];
+      if (snapshot.bytes_wanted) state.bytes_wanted.edit().insert(static_cast<int>(k));
+      if (certain && snapshot.usable() && snapshot.result)
+        states.add_result(i, static_cast<int>(k), PackedResult(*snapshot.result));
     }
     if (planned.state == TaskState::kNotNeeded) continue;
     if (!run_.options.only.empty() && !run_.options.only[i]) continue;
@@ -244,12 +247,39 @@ void Execution::refresh(std::size_t i) {
   if (const auto twin = run_.plan.tasks[i].same_as; twin && states.at(*twin).made) state.forced = false;
   if (!state.forced && reuse_if_there(i)) return;
   if (inputs.diverged_parent.empty()) {
-    states.set_phase(i, TaskPhase::kReady);
+    if (!ask_for_bytes(i)) states.set_phase(i, TaskPhase::kReady);
     return;
   }
   if (!publishing_->inherit_divergence(i, std::move(inputs))) return;
   state.forced = false;
   states.set_phase(i, TaskPhase::kDone);
+}
+
+/// The plan asks for the bytes of what it is sure will be read. A task whose key came out only now may find that the
+/// contents of an input are known and its bytes are not here: then its producer comes first.
+bool Execution::ask_for_bytes(std::size_t i) {
+  TaskStates& states = *run_.states;
+  std::set<std::size_t> producers;
+  for (const Edge& edge : run_.task(i).inputs) {
+    const auto result = states.result_of(edge);
+    const OutputRecord* output = result ? result->output(edge.output) : nullptr;
+    if (!output || !output->absent) continue;
+    if (!states.is_own(edge.producer)) {
+      states.block(i, cat("the contents of ", producer_id(run_.graph, edge),
+                          " are known and not here; submit the pipeline again, which makes them first"));
+      return true;
+    }
+    const int number = states.snapshot_number(edge);
+    states.at(edge.producer).bytes_wanted.edit().insert(number);
+    states.drop_result(edge.producer, number);
+    producers.insert(edge.producer);
+  }
+  for (const std::size_t producer : producers) {
+    run_.note(producer, cat("its result is known and not here, and ", run_.task(i).id, " needs it"));
+    if (!is_unfinished(states.phase(producer))) states.look_again(producer);
+  }
+  if (!producers.empty()) states.look_again(i);
+  return !producers.empty();
 }
 
 bool Execution::reuse_if_there(std::size_t i) {
@@ -261,18 +291,23 @@ bool Execution::take_if_there(std::size_t i) {
   TaskStates& states = *run_.states;
   TaskStates::State& state = states.at(i);
   const Task& task = run_.task(i);
-  const auto there = [&](std::int64_t step) -> PackedResult {
-    PackedResult result = run_.store.find_packed({state.key.hex(), step}, true);
-    return result && run_.store.complete(result.unpack(), true) ? result : PackedResult();
+  const auto there = [&](std::int64_t step, int number) -> PackedResult {
+    const PackedResult packed = run_.store.find_packed({state.key.hex(), step}, true);
+    if (!packed) return {};
+    Result result = packed.unpack();
+    const Presence presence = run_.store.presence(result, true);
+    if (presence == Presence::kGone) return {};
+    if (presence == Presence::kKnown && state.bytes_wanted->count(number) != 0) return {};
+    return PackedResult(result);
   };
   if (!task.is_trajectory()) {
-    auto result = there(-1);
+    auto result = there(-1, TaskStates::kWhole);
     if (!result) return false;
     states.add_result(i, TaskStates::kWhole, std::move(result));
   } else {
     bool all = true;
     for (const std::size_t k : states.needed_snapshots(i)) {
-      auto result = there(task.snapshots[k].step);
+      auto result = there(task.snapshots[k].step, static_cast<int>(k));
       if (result)
         states.add_result(i, static_cast<int>(k), std::move(result));
       else

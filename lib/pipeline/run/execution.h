@@ -56,6 +56,7 @@ class Execution {
   void refresh(std::size_t i);
   /// Takes what the store has under the task's key. True when the task need not start: that is all that is needed, or
   /// the store cannot be read.
+  bool ask_for_bytes(std::size_t i);
   bool reuse_if_there(std::size_t i);
   bool take_if_there(std::size_t i);
   void start_ready();

@@ -14,6 +14,7 @@ void FriendlyNames::show(std::size_t i, int snapshot, const Result& result) {
   const std::string label =
       snapshot == TaskStates::kWhole ? "" : run_.task(i).snapshots[static_cast<std::size_t>(snapshot)].label;
   for (const OutputRecord& output : result.outputs) {
+    if (output.absent) continue;
     const ViewItem item{i, label, output};
     run_.cache_changes([&] { view_.show(item); });
     if (output.kind == "report") run_.cache_changes([&] { reports_.add(item); });

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "artifact/kind.h"
+#include "pipeline/file/config_value.h"
 #include "pipeline/plan/key.h"
 #include "pipeline/run/task_file_writer.h"
 #include "support/clock.h"
@@ -91,7 +92,12 @@ artifact::Recipe Publishing::recipe_for(const ActiveAttempt& attempt) const {
 /// A forced task replaces what is there, unless another run has taken it over meanwhile.
 Standing Publishing::standing_of(std::size_t i) const {
   const bool replaces = run_.states->at(i).forced && run_.leases->holds(run_.task(i).plan_key);
-  return replaces ? Standing::kReplaced : Standing::kStays;
+  if (replaces) return Standing::kReplaced;
+  // Where only the contents of an earlier result are known, readers that went by them keep it. Without readers, and
+  // where another run gives other bytes in any case, the new result counts.
+  const Json* deterministic = find_value(*run_.task(i).config, "compute.deterministic");
+  const bool inexact = deterministic && *deterministic == "off";
+  return inexact || !run_.states->has_readers(i) ? Standing::kReplacedIfKnown : Standing::kStays;
 }
 
 void Publishing::submit(std::uint64_t ticket, ActiveAttempt& attempt, int snapshot, ResultStatus status) {
@@ -154,6 +160,12 @@ void Publishing::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
     if (is_snapshot) run_.warn(i, attempt.number, cat("snapshot ", label, " is incomplete: ", answer.damaged));
     return;
   }
+  if (answer.published.conflict && !answer.published.known_from.empty()) {
+    tell_conflict(attempt, answer.published);
+    attempt.broken = cat("its contents differ from the known result (", answer.published.known_from,
+                         "), which is kept; --force replaces it, and what was made from it runs again");
+    return;
+  }
   Json detail = Json::object();
   if (is_snapshot) detail["snapshot"] = label;
   PackedResult result = announce(attempt, answer.published, answer.job.record, std::move(detail));
@@ -168,6 +180,13 @@ void Publishing::take(ActiveAttempt& attempt, const PublishAnswer& answer) {
   run_.states->add_result(i, number, std::move(result));
 }
 
+void Publishing::tell_conflict(const ActiveAttempt& attempt, const Published& published) {
+  ++run_.summary.conflicts;
+  Json detail{{"key", published.key.key}, {"file", published.conflict_file.string()}, {"first", published.task}};
+  if (!published.known_from.empty()) detail["known_from"] = published.known_from;
+  run_.emit({"conflict", static_cast<std::int64_t>(attempt.task), attempt.number, std::move(detail)});
+}
+
 PackedResult Publishing::announce(const ActiveAttempt& attempt, const Published& published, const Record& record,
                                   Json detail) {
   const std::size_t i = attempt.task;
@@ -180,14 +199,13 @@ PackedResult Publishing::announce(const ActiveAttempt& attempt, const Published&
   std::uint64_t bytes = 0;
   for (const OutputRecord& output : record.outputs) bytes += output.bytes;
   detail["bytes"] = bytes;
-  if (published.conflict) {
+  if (published.conflict) tell_conflict(attempt, published);
+  if (!published.replaced.empty() && !published.known_from.empty()) {
     ++run_.summary.conflicts;
-    run_.emit({"conflict",
-               static_cast<std::int64_t>(i),
-               attempt.number,
-               {{"key", record.key.key}, {"file", published.conflict_file.string()}, {"first", published.task}}});
-  }
-  if (!published.replaced.empty()) {
+    run_.warn(i, attempt.number,
+              cat("its contents differ from the known result (", published.known_from, "), whose record is now ",
+                  published.replaced.string()));
+  } else if (!published.replaced.empty()) {
     run_.note(i, cat("its earlier result gives way; the record of that is ", published.replaced.string()));
   }
   detail["same"] = published.existed;

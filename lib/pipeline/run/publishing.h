@@ -30,6 +30,7 @@ class Publishing {
   Record record_for(const ActiveAttempt& attempt, std::int64_t step, ResultStatus status) const;
   /// What the manifest of a report says of its making.
   artifact::Recipe recipe_for(const ActiveAttempt& attempt) const;
+  void tell_conflict(const ActiveAttempt& attempt, const Published& published);
   /// Tells of a record that stands now. Returns the result that is valid.
   PackedResult announce(const ActiveAttempt& attempt, const Published& published, const Record& record, Json detail);
 

@@ -73,6 +73,7 @@ Json task_json(const Graph& graph, const Plan& plan, std::size_t i) {
             {"task_key", planned.task_key},
             {"state", state_name(planned.state)},
             {"reason", planned.reason}};
+  if (planned.reason_kind == ReasonKind::kKnown) json["known_only"] = true;
   if (planned.state != TaskState::kReuse) {
     Json needs = Json::array();
     for (const Edge& edge : task.inputs) needs.push_back(producer_id(graph, edge));

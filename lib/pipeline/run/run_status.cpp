@@ -85,6 +85,7 @@ RunStatus read_run(const Store& store, const std::string& run_id) {
     task.plan_key = support::text_in(json, "plan_key");
     task.task_key = support::text_in(json, "task_key");
     task.phase = support::text_in(json, "state") == "reuse" ? "reused" : "waiting";
+    task.known_only = support::field_or(json, "known_only", false);
     if (json.contains("needs") && json["needs"].is_array()) {
       for (const Json& need : json["needs"]) {
         if (need.is_string()) task.needs.push_back(need.get<std::string>());

@@ -16,6 +16,7 @@ namespace pe::pipeline {
 struct TaskStatus {
   std::string id, stage, plan_key, task_key;
   std::string phase;  ///< phase_name, or "lost" for a task of a run that died
+  bool known_only = false;  ///< reused, and not all of its bytes are in the store
   int attempt = 0;
   std::string reason;  ///< of a failure or a block
   std::string log;

@@ -53,6 +53,8 @@ class TaskStates {
     // Shared, since most tasks have none of these: an empty one is a pointer.
     support::Shared<std::map<int, PackedResult>> snapshots;
     support::Shared<std::set<int>> fresh;     ///< snapshots that this run published
+    support::Shared<std::set<int>>
+        bytes_wanted;  ///< snapshots, or kWhole, that do not do when their contents are only known
     support::Shared<std::string> reason;      ///< of a failure, a block or an interruption
     support::Shared<std::string> blocked_by;  ///< id of the task at the root of a block; empty: the lack is its own
   };
@@ -81,6 +83,8 @@ class TaskStates {
   std::size_t size() const { return states_.size(); }
   /// Whether this process makes it: an element of a cluster's array makes some of a run's tasks, others wait for those of other processes.
   bool is_own(std::size_t i) const { return only_.empty() || only_[i]; }
+  /// Whether a task of the graph reads a result of it.
+  bool has_readers(std::size_t i) const { return !readers_[i].empty(); }
 
   // ---- what happens
   /// The task's result is needed: it waits for its inputs, and what they need is wanted in turn.

@@ -152,12 +152,14 @@ std::vector<ViewItem> items_of(const Graph& graph, const Plan& plan) {
   for (std::size_t i = 0; i < graph.tasks.size(); ++i) {
     const PlannedTask& task = plan.tasks[i];
     if (task.state == TaskState::kNotNeeded) continue;
-    if (task.present && task.result) {
-      for (const OutputRecord& output : task.result->outputs) items.push_back({i, "", output});
-    }
+    const auto add = [&](const std::string& label, const Result& result) {
+      for (const OutputRecord& output : result.outputs) {
+        if (!output.absent) items.push_back({i, label, output});
+      }
+    };
+    if ((task.present || task.known) && task.result) add("", *task.result);
     for (const PlannedSnapshot& snapshot : task.snapshots) {
-      if (!snapshot.present) continue;
-      for (const OutputRecord& output : snapshot.result->outputs) items.push_back({i, snapshot.label, output});
+      if (snapshot.present || snapshot.known) add(snapshot.label, *snapshot.result);
     }
   }
   return items;

@@ -6,7 +6,8 @@
 /// File: 8 bytes "PEINDEX1", then entries: u32 length of the body, u32 CRC-32C of the body, body. All little-endian.
 /// Body: u8 type, then for
 ///   1 result     key[32] i64 step u8 status plan_key[32] f64 wall_s u16 outputs, each: u8+role u8+kind object[32]
-///                content[32] u64 bytes u8 flags(1 collection, 2 volatile) u32 members, each [32]
+///                content[32] u64 bytes u8 flags(1 collection, 2 volatile, 4 sizes of members
+///                follow, 8 absent) u32 members, each [32]
 ///   2 hint       plan_key[32] key[32]
 ///   3 forgotten  key[32] i64 step
 /// A plan key that is absent is 32 zero bytes.

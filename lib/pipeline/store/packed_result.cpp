@@ -19,7 +19,7 @@ void put_name(std::string& out, const std::string& name) {
 std::string_view take_name(ByteCursor& cursor) { return cursor.take_bytes(cursor.take<std::uint8_t>()); }
 
 /// Flags of an output. kSized: the sizes of its members follow them.
-constexpr std::uint8_t kCollection = 1, kVolatile = 2, kSized = 4;
+constexpr std::uint8_t kCollection = 1, kVolatile = 2, kSized = 4, kAbsent = 8;
 
 /// 16 bits, as in every index so far; a result of more outputs says so with the largest number, and its count follows.
 constexpr std::uint16_t kMany = 0xffff;
@@ -48,8 +48,9 @@ std::string bytes_of(const Result& result) {
     support::append_sha256(bytes, output.content);
     put_bytes(bytes, output.bytes);
     const bool sized = !output.member_bytes.empty();
-    put_bytes(bytes, static_cast<std::uint8_t>((output.collection ? kCollection : 0) |
-                                               (output.is_volatile ? kVolatile : 0) | (sized ? kSized : 0)));
+    put_bytes(bytes,
+              static_cast<std::uint8_t>((output.collection ? kCollection : 0) | (output.is_volatile ? kVolatile : 0) |
+                                        (sized ? kSized : 0) | (output.absent ? kAbsent : 0)));
     put_bytes(bytes, static_cast<std::uint32_t>(output.members.size()));
     for (const std::string& member : output.members) support::append_sha256(bytes, member);
     for (const std::uint64_t size : output.member_bytes) put_bytes(bytes, size);
@@ -135,6 +136,7 @@ Result PackedResult::unpack() const {
     const auto flags = cursor.take<std::uint8_t>();
     output.collection = flags & kCollection;
     output.is_volatile = flags & kVolatile;
+    output.absent = flags & kAbsent;
     output.members.resize(cursor.take<std::uint32_t>());
     for (std::string& member : output.members) member = cursor.take<PackedDigest>().hex();
     if (flags & kSized) output.member_bytes.resize(output.members.size());

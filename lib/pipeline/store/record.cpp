@@ -8,6 +8,7 @@
 
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/json_fields.h"
 #include "support/parse_json.h"
 #include "support/sha256_text.h"
 #include "support/text.h"
@@ -33,6 +34,7 @@ Json output_to_json(const OutputRecord& output) {
   if (output.collection) json["members"] = output.members;
   if (!output.member_bytes.empty()) json["member_bytes"] = output.member_bytes;
   if (output.is_volatile) json["volatile"] = true;
+  if (output.absent) json["absent"] = true;
   return json;
 }
 
@@ -91,6 +93,7 @@ OutputRecord output_from_json(const Json& json, const std::string& where) {
   output.bytes = reader.required<std::uint64_t>("bytes");
   output.collection = json.contains("members");
   output.is_volatile = reader.optional<bool>("volatile", false);
+  output.absent = reader.optional<bool>("absent", false);
   output.members = reader.optional<std::vector<std::string>>("members", {});
   for (const std::string& member : output.members) {
     if (!support::is_sha256(member))
@@ -288,9 +291,42 @@ Record record_from_text(std::string_view text, const std::string& where) {
   for (const Json& output : reader.required<std::vector<Json>>("outputs")) {
     record.outputs.push_back(output_from_json(output, where));
   }
+  if (!support::text_in(record.occasion, "kept_at").empty()) {  // of a version whose outputs did not say it
+    const bool said = std::any_of(record.outputs.begin(), record.outputs.end(),
+                                  [](const OutputRecord& output) { return output.absent; });
+    for (OutputRecord& output : record.outputs) output.absent = output.absent || !said;
+  }
   taker.throw_if_wrong();
   for (const Json& no_object : reader.optional<std::vector<Json>>(kInputs, {})) input_from_json(no_object, where);
   return record;
+}
+
+std::string absent_outputs(const Result& result) {
+  std::vector<std::string> names;
+  for (const OutputRecord& output : result.outputs) {
+    if (output.absent) names.push_back(cat(output.kind, " ", support::quote(output.role)));
+  }
+  return support::join(names, ", ");
+}
+
+std::string origin_of(const Record& record) {
+  const Json& occasion = record.occasion;
+  const auto text = [](const Json& json, const char* name) { return support::text_in(json, name); };
+  std::string origin;
+  if (!occasion.is_object()) return origin;
+  if (const std::string run = text(occasion, "run"); !run.empty()) {
+    const std::string host = text(occasion, "host");
+    origin = cat("made by run ", run, host.empty() ? "" : cat(" on ", host));
+  }
+  const auto imported = occasion.find("imported");
+  if (imported != occasion.end() && imported->is_object()) {
+    const std::string at = text(*imported, "at"), file = text(*imported, "file");
+    origin +=
+        cat(origin.empty() ? "" : "; ", "imported from ", support::quote(file), at.empty() ? "" : cat(" on ", at));
+  } else if (const std::string at = text(occasion, "kept_at"); !at.empty()) {
+    origin += cat(origin.empty() ? "" : "; ", "copied from ", support::quote(at));
+  }
+  return origin;
 }
 
 std::string diverged_digest(const ResultKey& key) {

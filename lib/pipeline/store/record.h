@@ -43,6 +43,7 @@ struct OutputRecord {
   std::uint64_t bytes = 0;  ///< of the file, or of all members and the manifest
   bool collection = false;
   bool is_volatile = false;          ///< measured quantities: outside early cutoff, conflicts and verify
+  bool absent = false;               ///< the record came without the bytes: known and, unless they came later, not here
   std::vector<std::string> members;  ///< objects of a collection's members, without the manifest; empty for a file
   std::vector<std::uint64_t> member_bytes;  ///< their sizes, as many; none in a record of an earlier version
 
@@ -79,6 +80,37 @@ struct Result {
 
 std::string_view status_name(ResultStatus status);  ///< "done", "diverged"
 
+/// How much of a result is in the store.
+enum class Presence {
+  kHere,   ///< every object
+  kKnown,  ///< its contents are known, and the bytes of some outputs never came (OutputRecord::absent)
+  kGone,   ///< an object is missing that was here
+};
+
+/// Asks `complete(result)` whether all objects of a result are there. Outputs that are here lose their mark `absent`.
+template <typename Complete>
+Presence presence_of(Result& result, const Complete& complete) {
+  const auto is_here = [&](const OutputRecord& output) {
+    Result one;
+    one.outputs = {output};
+    return complete(one);
+  };
+  const bool whole = complete(result);
+  bool known = false;
+  for (OutputRecord& output : result.outputs) {
+    if (!output.absent) {
+      if (!whole && !is_here(output)) return Presence::kGone;
+      continue;
+    }
+    output.absent = !whole && !is_here(output);
+    known = known || output.absent;
+  }
+  return whole || !known ? Presence::kHere : Presence::kKnown;
+}
+
+/// "checkpoint 'model'", or "'model', 'metrics'": the outputs that are not here. Empty when all are.
+std::string absent_outputs(const Result& result);
+
 Result to_result(const Record& record);
 
 /// The text of a record's file, piece by piece. With a "check", the CRC-32C of the rest, so that a record with a flipped
@@ -89,6 +121,10 @@ std::string record_text(const Record& record);
 Record record_from_text(std::string_view text, const std::string& where);
 /// The same as one tree, for people and programs that look at a record.
 Json to_json(const Record& record);
+
+/// Where a result was made, and by which file it came here: "made by run R on host H; imported from F on D". Empty when
+/// the record says neither.
+std::string origin_of(const Record& record);
 
 /// What stands in a reader's key for an output that a diverged result lacks.
 std::string diverged_digest(const ResultKey& key);

@@ -91,32 +91,89 @@ fs::path Records::replace(const fs::path& fresh, const fs::path& path) const {
   return kept;
 }
 
-Published Records::place(const Record& record, Standing standing) const {
+namespace {
+
+std::string origin_or_none(const Record& record) {
+  const std::string origin = origin_of(record);
+  return origin.empty() ? "of unknown origin" : origin;
+}
+
+/// Whether a record has the bytes of an output that came without them.
+bool brings_more(const Record& known, const Record& record) {
+  return std::any_of(known.outputs.begin(), known.outputs.end(), [&](const OutputRecord& output) {
+    const OutputRecord* ours = record.output(output.role);
+    return output.absent && ours && !ours->absent;
+  });
+}
+
+}  // namespace
+
+/// Whether a record that is there, whole or known, keeps its place. `published` then says what became of the new one.
+bool Records::holds(const Record& existing, Presence presence, const Record& record, Standing standing,
+                    Published& published) const {
+  const bool same = same_contents(existing, record);
+  if (same && brings_more(existing, record)) return false;
+  const bool whole = presence == Presence::kHere;
+  const bool differs = existing.outputs != record.outputs || existing.status != record.status;
+  if (whole && standing == Standing::kReplaced && differs) return false;
+  if (!whole && !same && standing != Standing::kStays) return false;
+  published.existed = same;
+  published.conflict = !same;
+  if (published.conflict) published.conflict_file = keep_conflict(record);
+  if (published.conflict && !whole) published.known_from = origin_or_none(existing);
+  published.task = existing.task;
+  return true;
+}
+
+namespace {
+
+/// The record that takes the place of one with the same contents whose bytes were not all here.
+Record completed(const Record& known, Record record) {
+  for (OutputRecord& output : record.outputs) {
+    const OutputRecord* before = known.output(output.role);
+    if (before && !before->absent && output.is_volatile)
+      output = *before;  // another measurement: readers went by the known one
+    else
+      output.absent = output.absent && (!before || before->absent);
+  }
+  if (record.occasion.is_object() && !record.occasion.contains("imported"))
+    record.occasion["confirms"] = origin_of(known);
+  return record;
+}
+
+}  // namespace
+
+Published Records::place(const Record& given, Standing standing) const {
   Published published;
-  const fs::path path = folder_.record(record.key);
+  const fs::path path = folder_.record(given.key);
   folder_.make_folder_of(path);
-  published.key = record.key;
+  published.key = given.key;
   for (int tries = 0;; ++tries) {
     const bool occupied = support::is_there(path);
     // Its bytes may be whole, and then they hold: only what can be read and is damaged makes room for ours.
-    auto existing = occupied ? read(record.key, true) : std::nullopt;
-    const bool whole = existing && objects_.complete(existing->outputs, true);
-    const bool replaces = whole && standing == Standing::kReplaced &&
-                          (existing->outputs != record.outputs || existing->status != record.status);
-    if (whole && !replaces) {
-      published.existed = same_contents(*existing, record);
-      published.conflict = !published.existed;
-      if (published.conflict) published.conflict_file = keep_conflict(record);
-      published.task = existing->task;
-      published.result = to_result(*existing);
-      break;
+    auto existing = occupied ? read(given.key, true) : std::nullopt;
+    Result there = existing ? to_result(*existing) : Result();
+    const auto complete = [&](const Result& part) { return objects_.complete(part.outputs, true); };
+    const Presence presence = existing ? presence_of(there, complete) : Presence::kGone;
+    if (presence != Presence::kGone) {
+      if (holds(*existing, presence, given, standing, published)) {
+        published.result = there;
+        break;
+      }
     }
+    const bool replaces = presence != Presence::kGone;
+    const bool completes = replaces && brings_more(*existing, given) && same_contents(*existing, given);
+    std::optional<Record> merged;
+    const Record& record = completes ? merged.emplace(completed(*existing, given)) : given;
     fault_point("write record");
     const auto write = [&](const support::TextSink& sink) { write_record(record, sink); };
     const fs::path fresh = write_sibling(path, write, folder_.durable());
     fault_point("commit record");
     if (replaces) {
-      published.replaced = replace(fresh, path);
+      const fs::path before = replace(fresh, path);
+      published.existed = completes;
+      if (!completes) published.replaced = before;
+      if (!completes && presence == Presence::kKnown) published.known_from = origin_or_none(*existing);
       published.task = record.task;
       published.result = to_result(record);
       break;

@@ -20,12 +20,14 @@ namespace pe::pipeline {
 enum class Standing {
   kStays,     ///< other contents are a conflict
   kReplaced,  ///< it goes to the trash, and the new one takes its place in one step; outputs of the same bytes keep it
+  kReplacedIfKnown,  ///< as kReplaced for a record whose bytes are not all here (Presence::kKnown), else as kStays
 };
 
 /// How publishing a record ended.
 struct Published {
   bool existed = false;   ///< the key had a record already, with the same contents
   bool conflict = false;  ///< it had one with other contents: the first stays, this one is kept beside it
+  std::string known_from;  ///< origin_of the record of other contents, where its bytes are not here
   std::filesystem::path conflict_file;
   std::filesystem::path replaced;  ///< where in the trash the record is whose place this one took; else empty
   ResultKey key;
@@ -58,6 +60,8 @@ class Records {
   std::vector<ResultKey> keys() const;
 
  private:
+  bool holds(const Record& existing, Presence presence, const Record& record, Standing standing,
+             Published& published) const;
   std::filesystem::path keep_conflict(const Record& record) const;
   std::filesystem::path replace(const std::filesystem::path& fresh, const std::filesystem::path& path) const;
 

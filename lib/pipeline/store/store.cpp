@@ -126,6 +126,9 @@ void Store::tidy_index() { parts_->index.tidy(); }
 bool Store::complete(const Result& result, bool strict) const {
   return parts_->objects.complete(result.outputs, strict);
 }
+Presence Store::presence(Result& result, bool strict) const {
+  return presence_of(result, [&](const Result& part) { return complete(part, strict); });
+}
 bool Store::has_object(const std::string& digest) const { return parts_->objects.has(digest); }
 fs::path Store::object_path(const std::string& digest) const { return parts_->folder.object(digest); }
 bool Store::known_whole(const OutputRecord& output) const { return parts_->objects.known_whole(output); }

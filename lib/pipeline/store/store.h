@@ -62,6 +62,8 @@ class Store {
   std::optional<Record> read(const ResultKey& key) const;
   /// Whether every object (members too) is there with its size: one stat each, nothing rehashed. `strict` as in `find`.
   bool complete(const Result& result, bool strict = false) const;
+  /// The same, output by output; outputs that are here lose their mark `absent`.
+  Presence presence(Result& result, bool strict = false) const;
   /// @throws IoError when that cannot be seen
   bool has_object(const std::string& digest) const;
   fs::path object_path(const std::string& digest) const;

@@ -202,6 +202,9 @@ class Collector {
     }
     for (const std::string& path : damaged) keep_results(cat("the pin ", path, " cannot be read"));
     for (const StoredResult& result : inventory_->results) {
+      report_.known += std::any_of(result.outputs.begin(), result.outputs.end(), [&](const OutputRecord& output) {
+        return output.absent && objects_.count(output.object) == 0;
+      });
       for (const std::string& digest : digests_of(result)) ++references_[digest];
       if (pinned_.count({result.key.key, result.key.step}) != 0) {
         ++report_.kept_by_pins;

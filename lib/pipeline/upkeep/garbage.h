@@ -59,6 +59,7 @@ struct GarbageReport {
   std::uint64_t to_trash = 0;
   std::uint64_t deleted = 0;       ///< from the trash, for good
   std::size_t results = 0;         ///< in the store, before
+  std::size_t known = 0;           ///< of them, those whose bytes are not all here; dropping them frees little
   std::size_t runs = 0;            ///< folders of runs, before
   std::size_t kept_by_pins = 0, kept_by_runs = 0, kept_by_grace = 0;
   std::size_t restored = 0;        ///< brought back for a run that began meanwhile

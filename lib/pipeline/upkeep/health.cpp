@@ -97,16 +97,22 @@ class Examination {
     }
     Store& store = *opened;
     const Inventory inventory = read_inventory(store);
-    std::size_t gone = 0, without_objects = 0;
+    std::size_t gone = 0, without_objects = 0, known = 0;
     for (const StoredResult& result : inventory.results) {
-      Result known;
-      known.outputs = result.outputs;
-      if (!store.complete(known)) ++without_objects;
+      Result found;
+      found.outputs = result.outputs;
+      const Presence presence = store.presence(found);
+      without_objects += presence == Presence::kGone;
+      known += presence == Presence::kKnown;
       store.find(result.key);
     }
     const std::vector<std::string> warnings = store.take_warnings();
     add(Level::kGood, "store",
         cat(root_.string(), ": ", inventory.results.size(), inventory.results.size() == 1 ? " result" : " results"));
+    if (known > 0) {
+      add(Level::kNote, "store",
+          cat(known, " of them are known and not here: their checkpoints or data stayed where they were made"));
+    }
     if (without_objects > 0) {
       add(Level::kNote, "store",
           cat(without_objects, " of them have no objects here; they run again when they are needed"));

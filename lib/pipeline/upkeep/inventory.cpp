@@ -76,6 +76,19 @@ const StoredResult* Inventory::find(const ResultKey& key) const {
   return found == by_key.end() ? nullptr : &results[found->second];
 }
 
+std::set<std::size_t> Inventory::behind(const std::vector<std::size_t>& chosen) const {
+  std::set<std::size_t> above;
+  std::vector<std::size_t> open = chosen;
+  while (!open.empty()) {
+    const std::size_t at = open.back();
+    open.pop_back();
+    for (const std::size_t maker : made_from(results[at])) {
+      if (above.insert(maker).second) open.push_back(maker);
+    }
+  }
+  return above;
+}
+
 std::pair<const StoredResult*, const OutputRecord*> Inventory::maker(const std::string& content) const {
   const auto found = by_content.find(content);
   if (found == by_content.end()) return {nullptr, nullptr};

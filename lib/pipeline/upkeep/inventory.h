@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -39,6 +40,8 @@ struct Inventory {
   const StoredResult* find(const ResultKey& key) const;
   /// The results whose outputs a result was made from, newest first for each input; what is gone is left out.
   std::vector<std::size_t> made_from(const StoredResult& result) const;
+  /// What these were made from, all the way up.
+  std::set<std::size_t> behind(const std::vector<std::size_t>& chosen) const;
   /// The newest result with this content, and the output that has it.
   std::pair<const StoredResult*, const OutputRecord*> maker(const std::string& content) const;
 };

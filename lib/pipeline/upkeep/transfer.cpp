@@ -20,16 +20,7 @@ class Transfer {
 
   TransferReport go(const std::vector<std::size_t>& chosen) {
     const std::set<std::size_t> whole(chosen.begin(), chosen.end());
-    // What they were made from, all the way up.
-    std::set<std::size_t> above;
-    std::vector<std::size_t> open(chosen.begin(), chosen.end());
-    while (!open.empty()) {
-      const std::size_t at = open.back();
-      open.pop_back();
-      for (const std::size_t maker : inventory_.made_from(inventory_.results[at])) {
-        if (above.insert(maker).second) open.push_back(maker);
-      }
-    }
+    const std::set<std::size_t> above = inventory_.behind(chosen);
     std::size_t number = 0;
     for (const std::size_t i : above) {
       if (whole.count(i) == 0) one(inventory_.results[i], true);
@@ -48,21 +39,28 @@ class Transfer {
     moved.key = result.key;
     moved.record_only = record_only;
     try {
-      const auto there = to_.find(result.key);
-      moved.existed = there.has_value() && (record_only || to_.complete(*there));
+      auto record = from_.read(result.key);
+      if (!record) throw support::ArtifactError("its record went away meanwhile");
+      Result ours = to_result(*record);
+      if (!record_only) from_.presence(ours);
+      for (OutputRecord& output : ours.outputs) output.absent = output.absent || record_only;
+      record->outputs = ours.outputs;
+      const auto there = to_.read(result.key);
+      Result theirs = there ? to_result(*there) : Result();
+      const Presence presence = there ? to_.presence(theirs) : Presence::kGone;
+      moved.existed = there && (record_only || (presence != Presence::kGone && !brings_more(ours, theirs)));
+      if (there && presence != Presence::kGone && !same_contents(*there, *record)) {
+        moved.conflict = true;
+        moved.ours = origin_of(*record);
+        moved.theirs = origin_of(*there);
+      }
       if (moved.existed && record_only) return add(std::move(moved));
-      if (!record_only) copy_objects(result, moved);
+      copy_objects(ours, moved);
       if (!options_.dry_run) {
-        auto record = from_.read(result.key);
-        if (!record) throw support::ArtifactError("its record went away meanwhile");
-        if (record_only) {
-          // So that nobody takes the missing objects for damage.
-          if (record->occasion.is_object()) record->occasion["kept_at"] = cat(host_name(), ":", from_.root().string());
-          to_.commit(*record);
-        } else {
-          const Published published = to_.commit(*record);
-          moved.conflict = published.conflict;
-        }
+        if (options_.amend) options_.amend(*record);
+        if (record_only && record->occasion.is_object())
+          record->occasion["kept_at"] = cat(host_name(), ":", from_.root().string());
+        to_.commit(*record);
         if (!result.plan_key.empty() && !moved.conflict) to_.set_hint(result.plan_key, result.key.key);
       }
     } catch (const support::ArtifactError& error) {
@@ -71,8 +69,17 @@ class Transfer {
     add(std::move(moved));
   }
 
-  void copy_objects(const StoredResult& result, Transferred& moved) {
+  /// Whether an output that is only known there is here.
+  static bool brings_more(const Result& ours, const Result& theirs) {
+    return std::any_of(theirs.outputs.begin(), theirs.outputs.end(), [&](const OutputRecord& output) {
+      const OutputRecord* own = ours.output(output.role);
+      return output.absent && own && !own->absent;
+    });
+  }
+
+  void copy_objects(const Result& result, Transferred& moved) {
     for (const OutputRecord& output : result.outputs) {
+      if (output.absent) continue;
       std::vector<std::string> digests = output.members;
       digests.push_back(output.object);  // a manifest after what it names
       for (const std::string& digest : digests) {

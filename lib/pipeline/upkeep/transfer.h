@@ -18,6 +18,8 @@ namespace pe::pipeline {
 
 struct TransferOptions {
   bool dry_run = false;
+  /// Changes each record that is new to the other store, such as to note where it came from.
+  std::function<void(Record& record)> amend;
   /// Told of each result that is about to go.
   std::function<void(const StoredResult& result, std::size_t number, std::size_t count)> progress;
 };
@@ -29,6 +31,7 @@ struct Transferred {
   bool record_only = false;    ///< something that a chosen result was made from
   bool existed = false;        ///< the other side had it
   bool conflict = false;       ///< it had other contents under this key: the other side's stay, ours are kept beside
+  std::string ours, theirs;    ///< of a conflict: origin_of both records
   std::string problem;         ///< why it could not go; empty when it went
 };
 

@@ -132,17 +132,17 @@ std::vector<Problem> Verifier::check(const Record& record) {
     problems.push_back(
         {Problem::What::kRecord, "", "", cat("the record's preimage cannot be hashed: ", message_of(error))});
   }
-  for (const OutputRecord& output : record.outputs) check_output(record, output, problems);
+  for (const OutputRecord& output : record.outputs) {
+    if (!output.absent || store_.has_object(output.object)) check_output(record, output, problems);
+  }
   return problems;
 }
 
-std::string kept_elsewhere(const Store& store, const Record& record) {
-  const Json& occasion = record.occasion;
-  if (!occasion.is_object() || !occasion.contains("kept_at") || !occasion["kept_at"].is_string()) return "";
-  for (const OutputRecord& output : record.outputs) {
-    if (store.has_object(output.object)) return "";
-  }
-  return occasion["kept_at"];
+std::optional<std::string> known_only(const Store& store, const Record& record) {
+  const auto is_absent = [&](const OutputRecord& output) { return output.absent && !store.has_object(output.object); };
+  const bool none_here =
+      !record.outputs.empty() && std::all_of(record.outputs.begin(), record.outputs.end(), is_absent);
+  return none_here ? std::optional(origin_of(record)) : std::nullopt;
 }
 
 void set_aside(Store& store, const Record& record, const std::vector<Problem>& problems) {
@@ -244,20 +244,64 @@ void add_files(const Record& record, TaskFileWriter& file) {
   }
 }
 
-void add_inputs(const Store& store, const Inventory& inventory, const Record& record, TaskFileWriter& file) {
+/// An input came out otherwise when it was made again, or did not come out.
+struct InputFailed {
+  Rerun rerun;
+};
+
+/// Where runs happen.
+struct Workshop {
+  const Store& store;
+  const Inventory& inventory;
+  StageCatalog& catalog;
+  Runner& runner;
+  const RerunOptions& options;
+};
+
+/// The output that holds what an input reads, made again; null when it cannot be.
+const OutputRecord* remake(const Workshop& shop, const InputRecord& input, const StoredResult& maker,
+                           std::size_t& made) {
+  RemadeInputs* remade = shop.options.remade;
+  if (!remade) return nullptr;
+  if (const OutputRecord* output = remade->find(input.digest)) return output;
+  std::vector<Record> records;  // with earlier snapshots of the training, which others may read
+  for (const StoredResult& result : shop.inventory.results) {
+    if (result.key.key != maker.key.key || result.key.step > maker.key.step) continue;
+    if (auto record = shop.store.read(result.key)) records.push_back(*std::move(record));
+  }
+  if (records.empty()) return nullptr;
+  Rerun rerun = run_again(shop.store, shop.inventory, shop.catalog, shop.runner, records, shop.options);
+  made += rerun.inputs_made + 1;
+  if (rerun.outcome == Rerun::Outcome::kCannot)
+    throw Cannot{cat("its input ", quote(input.role), " (", input.producer, ") is not here, and ", rerun.why)};
+  const OutputRecord* output = remade->find(input.digest);
+  if (rerun.outcome == Rerun::Outcome::kSame && output) return output;
+  if (rerun.why.empty()) rerun.why = "its contents are others";
+  rerun.why = cat("its input ", quote(input.role), " (", input.producer, ") was made again: ", rerun.why);
+  throw InputFailed{std::move(rerun)};
+}
+
+void add_inputs(const Workshop& shop, const Record& record, TaskFileWriter& file, std::size_t& made) {
   for (const InputRecord& input : record.inputs) {
     if (!input.missing.empty()) {
       file.add_missing(input);
       continue;
     }
-    const auto [maker, output] = inventory.maker(input.digest);
+    const auto [maker, output] = shop.inventory.maker(input.digest);
     Result one;
     if (output) one.outputs.push_back(*output);
-    if (!maker || !store.complete(one)) {
+    const bool here = maker && shop.store.complete(one);
+    if (maker && !here && output->absent) {
+      if (const OutputRecord* again = remake(shop, input, *maker, made)) {
+        file.add_input(shop.options.remade->store(), input.role, *again, maker->status, input.labels);
+        continue;
+      }
+    }
+    if (!here) {
       throw Cannot{cat("its input ", quote(input.role), " (", input.producer, ", content ", input.digest.substr(0, 12),
                        ") is not in the store any more")};
     }
-    file.add_input(store, input.role, *output, maker->status, input.labels);
+    file.add_input(shop.store, input.role, *output, maker->status, input.labels);
   }
 }
 
@@ -298,13 +342,13 @@ RunnerEvent run_to_its_end(Runner& runner, const Launch& launch, const RerunOpti
 std::string snapshot_label(const Record& record) { return cat("step-", record.key.step); }
 
 /// task.json without a checkpoint policy or anything to resume: it is to be made from nothing.
-void write_task_file(const Store& store, const Inventory& inventory, const StageDescription& stage,
-                 const std::vector<Record>& records, const fs::path& folder) {
+void write_task_file(const Workshop& shop, const StageDescription& stage, const std::vector<Record>& records,
+                     const fs::path& folder, std::size_t& made) {
   // A longer budget may have asked for the later ones: the newest config knows them all.
   const Record& record = records.back();
   TaskFileWriter file(stage, record.key.key, record.config, cpus_of(record), folder);
   file.bind_to_program(false);
-  add_inputs(store, inventory, record, file);
+  add_inputs(shop, record, file, made);
   add_files(record, file);
   if (!record.key.is_snapshot()) file.name_outputs();
   for (const Record& each : records) {
@@ -363,7 +407,37 @@ void compare(const Store& store, const StageDescription& stage, const std::vecto
   }
 }
 
+/// For results that read what just came out the same.
+void keep_as_inputs(const StageDescription& stage, const std::vector<Record>& records, const fs::path& folder,
+                    RemadeInputs& remade) {
+  for (const Record& record : records) {
+    for (const OutputDescription& description : stage.outputs) {
+      fs::path path = folder / "out";
+      if (record.key.is_snapshot()) path /= snapshot_label(record);
+      path /= file_name(description);
+      std::error_code ignored;
+      const OutputRecord* known = record.output(description.name);
+      if (!known || !known->absent || !fs::exists(path, ignored)) continue;
+      remade.add(remade.store().publish_output({description.name, description.kind, description.is_volatile, path}));
+    }
+  }
+}
+
+StoreOptions not_durable() {
+  StoreOptions options;
+  options.durable = false;
+  return options;
+}
+
 }  // namespace
+
+RemadeInputs::RemadeInputs(const Store& store)
+    : folder_(store.root() / "work" / cat("verify-", ::getpid(), "-inputs")), store_(folder_.path(), not_durable()) {}
+
+const OutputRecord* RemadeInputs::find(const std::string& content) const {
+  const auto found = by_content_.find(content);
+  return found == by_content_.end() ? nullptr : &found->second;
+}
 
 Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& catalog, Runner& runner,
                 const std::vector<Record>& records, const RerunOptions& options) {
@@ -384,7 +458,8 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
     launch.ticket = count;
     launch.directory = folder;
     launch.log = folder / "stage.log";
-    write_task_file(store, inventory, *stage, records, folder);
+    const Workshop shop{store, inventory, catalog, runner, options};
+    write_task_file(shop, *stage, records, folder, rerun.inputs_made);
     launch.arguments = {stage->executable, "--task", (folder / "task.json").string()};
     const Json& config = record.config;
     const bool computes = config.is_object() && config.contains("compute") && config["compute"].is_object();
@@ -408,12 +483,19 @@ Rerun run_again(const Store& store, const Inventory& inventory, StageCatalog& ca
     if (rerun.outcome != Rerun::Outcome::kFailed) {
       rerun.outcome = Rerun::Outcome::kSame;
       compare(store, *stage, records, folder, options, rerun);
+      if (options.remade && rerun.outcome == Rerun::Outcome::kSame)
+        keep_as_inputs(*stage, records, folder, *options.remade);
     }
     // Evidence stays.
     if (rerun.outcome != Rerun::Outcome::kSame || options.keep) {
       scratch.keep();
       rerun.folder = folder;
     }
+  } catch (const InputFailed& input) {
+    rerun.outcome = input.rerun.outcome;
+    rerun.why = input.rerun.why;
+    rerun.outputs = input.rerun.outputs;
+    rerun.folder = input.rerun.folder;
   } catch (const Cannot& cannot) {
     rerun.outcome = Rerun::Outcome::kCannot;
     rerun.why = cannot.why;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "pipeline/store/record.h"
 #include "pipeline/store/store.h"
 #include "pipeline/upkeep/inventory.h"
+#include "support/folders.h"
 
 namespace pe::pipeline {
 
@@ -53,8 +55,9 @@ class Verifier {
   std::uint64_t bytes_ = 0;
 };
 
-/// Where the objects of a record are that came without them (transfer.h); empty for any other, and once they are here.
-std::string kept_elsewhere(const Store& store, const Record& record);
+/// The origin of a result of which only the contents are known here (OutputRecord::absent); nothing for any other, and
+/// once its bytes are here.
+std::optional<std::string> known_only(const Store& store, const Record& record);
 
 /// Moves what a check found damaged to the trash: objects that are not what their names say, and the record when the
 /// record itself is wrong. The next run makes the result again.
@@ -80,12 +83,31 @@ struct Rerun {
   Outcome outcome = Outcome::kCannot;
   std::string why;
   std::vector<OutputComparison> outputs;
+  std::size_t inputs_made = 0;   ///< tasks that ran for inputs that were not here
   std::filesystem::path folder;  ///< scratch, with task.json, stage.log and outputs; gone unless it is kept
   double wall_s = 0;
 };
 std::string_view outcome_name(Rerun::Outcome outcome);  ///< "same", "differs", "failed", "cannot"
 
+/// Inputs of which a store knows the contents alone: made again by `run_again`, each once, and kept here while it is at
+/// work. A folder on the file system of the store, which goes with this.
+class RemadeInputs {
+ public:
+  /// @throws IoError
+  explicit RemadeInputs(const Store& store);
+  Store& store() { return store_; }
+  /// Null when nothing with this content was made again.
+  const OutputRecord* find(const std::string& content) const;
+  void add(OutputRecord output) { by_content_.insert_or_assign(output.content, std::move(output)); }
+
+ private:
+  support::ScratchFolder folder_;
+  Store store_;
+  std::map<std::string, OutputRecord> by_content_;
+};
+
 struct RerunOptions {
+  RemadeInputs* remade = nullptr;  ///< null: results whose inputs are not here cannot run again
   bool keep = false;              ///< keep the scratch folder of results that came out the same, too
   std::vector<std::string> gpus;  ///< for results whose compute.device is cuda
   std::uint64_t ulp = 0;          ///< for the comparison that is printed; the verdict is by digest
