@@ -299,7 +299,7 @@ const cli::CommandTable& command_table() {
              "of elements and the largest distance in units in the last place. Inputs that are known and not here, "
              "such "
              "as checkpoints behind imported results, are made again first, in scratch. A packed file "
-             "(NAME.tar.zst) is checked as if it were a store.\n\n",
+             "(NAME.tar.zst of 'pe-pipeline export') is checked as if it were a store.\n\n",
              results),
          reading_flags() +
              std::vector<Flag>{
@@ -447,6 +447,45 @@ const cli::CommandTable& command_table() {
            "store has different contents for a key.",
            push ? push_command : pull_command});
     }
+    out.push_back(
+        {"export",
+         "[FILE] [SELECT...] [flags]",
+         "Pack results into one file, without checkpoints",
+         cat("Packs evaluation tables and metrics with the records of everything that they were made from. "
+             "Checkpoints, "
+             "data and reports stay; the file names their digests. `pe-pipeline import` puts the file into another "
+             "store, where the report is made again without a training. SELECT may also be the id of a run.\n\n",
+             results),
+         reading_flags() +
+             std::vector<Flag>{
+                 text("-o,--out", "PATH", "The file to write (default: PIPELINE.tar.zst or results.tar.zst)",
+                      &CommandLine::out),
+                 choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability), json_flag()},
+         {{"pe-pipeline export grid.yml -o grid.tar.zst", "all results that the pipeline has so far"},
+          {"pe-pipeline export 20261121-194512-37503f -o grid.tar.zst", "those of a run"},
+          {"tar --zstd -tvf grid.tar.zst", "what is in it"}},
+         "0 done; 2 usage, or no such result; 4 the store cannot be read, an object is gone, or the file cannot be "
+         "written.",
+         export_command});
+    out.push_back(
+        {"import",
+         "[FILE] PACKED... [flags]",
+         "Put packed results into a store",
+         "PACKED is a file that `pe-pipeline export` wrote. Everything in it is checked first: bytes against digests, "
+         "keys against configs. Afterwards `run` reuses the results, and trains only what needs weights that are not "
+         "here. Several files can be imported into one store. Where a file has other contents for a key than the "
+         "store, nothing is written. Results of an earlier result version are imported and named; no task reuses "
+         "them. With FILE (ending in .yml), that pipeline's store is used.",
+         {store_flag(),
+          toggle("-n,--dry-run", "Check the files and list what would be imported", &CommandLine::dry_run),
+          choice("--durability", {"on", "off"}, "off skips every fsync", &CommandLine::durability), json_flag(),
+          color_flag()},
+         {{"pe-pipeline import grid.yml reports/published/grid/results.tar.zst", ""},
+          {"pe-pipeline run grid.yml report", "then, without a training"},
+          {"pe-pipeline verify grid.yml evaluate --rerun --sample 5%", "and whether they come out again"}},
+         "0 done; 2 usage; 4 a file is damaged or of another schema, or the store cannot be written; 5 a file and the "
+         "store have different contents for a key.",
+         import_command});
     out.push_back(
         {"doctor",
          "[FILE] [flags]",

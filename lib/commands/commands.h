@@ -22,6 +22,8 @@ int config_command(const cli::CommandLine& line);
 int forget_command(const cli::CommandLine& line);
 int verify_command(const cli::CommandLine& line);
 int diff_command(const cli::CommandLine& line);
+int export_command(const cli::CommandLine& line);
+int import_command(const cli::CommandLine& line);
 int power_command(const cli::CommandLine& line);
 int gc_command(const cli::CommandLine& line);
 int pin_command(const cli::CommandLine& line);

@@ -207,6 +207,7 @@ class Source : public cli::CompletionSource {
     if (kind == "FILE") return paths(typed, {".yml", ".yaml"}, true);
     if (kind == "DIR") return paths(typed, {}, false);
     if (kind == "PATH") return paths(typed, {}, true);
+    if (kind == "PACKED") return paths(typed, {".zst"}, true);
     if (kind == "REPORT") {
       out = paths(typed, {}, false);
       if (const auto file = pipeline_of(context)) {

@@ -1,0 +1,253 @@
+// Results on their way to another machine: exported, imported where nothing was trained, reported, continued, checked.
+#include <boost/test/unit_test.hpp>
+#include <chrono>
+
+#include "pipeline/store/record.h"
+#include "project.h"
+#include "support/fake_runner.h"
+#include "support/json.h"
+#include "support/text.h"
+
+using namespace pe;  // NOLINT
+namespace fs = std::filesystem;
+using test::Answer;
+using test::Project;
+
+namespace {
+
+constexpr const char* kStudy = R"(schema: pe-pipeline/1
+name: tiny
+title: "A tiny study"
+axes:
+  encoding: [none, rope]
+stages:
+  fetch:
+    run: pe-fetch
+    config:
+      set: {source: generated, generated.words: 20k, generated.min_words: 150, generated.max_words: 300}
+  tokenize:
+    run: pe-tokenize
+    needs: {raw: fetch}
+    config: {file: configs/tokenize.yml, set: {tokenizer: bpe, vocabulary: 400}}
+  train:
+    run: pe-train
+    over: [encoding]
+    needs: {data: tokenize}
+    config:
+      file: [configs/model.yml, configs/train.yml]
+      set:
+        model: {width: 32, layers: 1, heads: 2, encoding: $(encoding)}
+        train: {batch: 4, length: 64, seed: 42, tokens: 4k, warmup_steps: 4, log_every: 8, validate_every: 0, validate_windows: 8}
+  evaluate:
+    run: pe-evaluate
+    each: {model: [train]}
+    needs: {data: tokenize}
+    config:
+      file: configs/eval/quick.yml
+      set: {eval.tasks: [perplexity], eval.lengths: [1, 2], eval.documents: 8, eval.min_documents: 2}
+  report:
+    run: pe-report
+    gather: {scores: evaluate, curves: train}
+    config: {file: configs/report.yml}
+)";
+
+/// A clone of a project: configs and the pipeline, and no store.
+struct Clone : Project {
+  Clone() : Project(kStudy, "tiny.yml") {
+    fs::remove_all(root() / "configs");
+    fs::copy(test::source_root() / "configs", root() / "configs", fs::copy_options::recursive);
+  }
+  Json report() const { return Json::parse(support::read_file(root() / "reports/tiny/latest/report.json")); }
+  std::string packed() const { return (root() / "results.tar.zst").string(); }
+  Answer export_here(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> words = {"-o", packed(), "--durability", "off"};
+    words.insert(words.end(), more.begin(), more.end());
+    return call("export", words);
+  }
+  Answer import_from(const std::string& file) const { return call("import", {file, "--durability", "off"}); }
+};
+
+/// The study where it was run, and its packed file.
+const Clone& original() {
+  static const Clone clone;
+  static const Answer ran = clone.call("run", {"--progress", "plain"});
+  BOOST_REQUIRE_MESSAGE(ran.code == 0, ran.out << ran.err);
+  static const Answer exported = clone.export_here();
+  BOOST_REQUIRE_MESSAGE(exported.code == 0, exported.out << exported.err);
+  return clone;
+}
+
+/// Tasks that a run started, by stage.
+std::map<std::string, int> started(const Clone& clone) {
+  std::map<std::string, int> stages;
+  const pipeline::Store store = clone.store();
+  pipeline::each_journal_event(store.runs_folder() / store.runs().back(), [&](const pipeline::JournalEvent& event) {
+    if (event.name == "start") ++stages[event.task.substr(0, event.task.find('['))];
+  });
+  return stages;
+}
+
+using Started = std::map<std::string, int>;
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(results)
+
+BOOST_AUTO_TEST_CASE(an_imported_study_gives_the_same_report_without_a_training) {
+  const Clone& made = original();
+  BOOST_TEST(fs::file_size(made.packed()) < (1u << 20));
+  const Clone clone;
+  const auto began = std::chrono::steady_clock::now();
+  const Answer imported = clone.import_from(made.packed());
+  BOOST_REQUIRE_MESSAGE(imported.code == 0, imported.out << imported.err);
+  CHECK_HAS(imported.out, "imported 7 results from ");
+  CHECK_HAS(imported.out, "known without their checkpoints or data");
+  const Answer plan = clone.call("plan");
+  CHECK_HAS(plan.out, "6 reuse (4 known, not here)  1 run");
+  CHECK_HAS(plan.out, "its result is known, but report 'report' is not here");
+  const Answer ran = clone.call("run", {"report"});
+  BOOST_REQUIRE_MESSAGE(ran.code == 0, ran.out << ran.err);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  BOOST_TEST_MESSAGE("import and report took " << took.count() << " s");
+  BOOST_TEST(took.count() < 60);
+  BOOST_TEST((started(clone) == Started{{"report", 1}}));
+  BOOST_TEST(clone.report() == made.report());
+  BOOST_TEST((clone.contents() == made.contents()));
+  CHECK_HAS(support::read_file(clone.root() / "reports/tiny/latest/origins.csv"), "imported from");
+
+  // Every command names the state.
+  CHECK_HAS(clone.call("run").out, "nothing to do");
+  CHECK_HAS(clone.call("explain", {"train[encoding=rope]"}).out, "nothing needs it");
+  CHECK_HAS(clone.call("explain", {"evaluate"}).out, "imported from 'results.tar.zst' on ");
+  CHECK_HAS(clone.call_words({Project::program(), "list", "artifacts", clone.file().string()}).out, "known, not here");
+  CHECK_HAS(clone.call_words({Project::program(), "list", "tasks", clone.file().string()}).out, "known, not here");
+  const Answer verified = clone.call("verify");
+  BOOST_TEST(verified.code == 0, verified.out << verified.err);
+  CHECK_HAS(verified.out, "known and not here");
+  CHECK_HAS(clone.call_words({Project::program(), "gc", "-n", "--grace", "0s"}).out, "known, not here");
+  CHECK_HAS(clone.call_words({Project::program(), "status"}).out, "known and not here");
+  for (const auto& entry : fs::recursive_directory_iterator(clone.root() / "out"))
+    BOOST_TEST(fs::exists(entry.path()), entry.path() << " leads nowhere");
+}
+
+BOOST_AUTO_TEST_CASE(one_more_encoding_trains_that_one_and_travels_on) {
+  const Clone& made = original();
+  const Clone second;
+  BOOST_REQUIRE(second.import_from(made.packed()).code == 0);
+  const std::string more = "axes.encoding=[none,rope,alibi]";
+  const Answer ran = second.call("run", {"--set", more, "--progress", "plain"});
+  BOOST_REQUIRE_MESSAGE(ran.code == 0, ran.out << ran.err);
+  BOOST_TEST((started(second) == Started{{"fetch", 1}, {"tokenize", 1}, {"train", 1}, {"evaluate", 1}, {"report", 1}}));
+  // The data, made again, have the known contents.
+  CHECK_HAS(second.call("explain", {"tokenize", "--set", more}).out, "origin   made by run");
+  const Answer exported = second.export_here({"--set", more});
+  BOOST_REQUIRE_MESSAGE(exported.code == 0, exported.out << exported.err);
+  const Clone third;
+  BOOST_REQUIRE(third.import_from(made.packed()).code == 0);
+  const Answer rest = third.import_from(second.packed());
+  BOOST_REQUIRE_MESSAGE(rest.code == 0, rest.out << rest.err);
+  CHECK_HAS(rest.out, " there already");
+  const Answer report = third.call("run", {"report", "--set", more});
+  BOOST_REQUIRE_MESSAGE(report.code == 0, report.out << report.err);
+  BOOST_TEST((started(third) == Started{{"report", 1}}));
+  BOOST_TEST(third.report() == second.report());
+}
+
+BOOST_AUTO_TEST_CASE(imported_numbers_are_checked_from_their_data_on) {
+  const Clone clone;
+  BOOST_REQUIRE(clone.import_from(original().packed()).code == 0);
+  const Answer again = clone.call("verify", {"evaluate[encoding=rope]", "--rerun"});
+  BOOST_TEST(again.code == 0, again.out << again.err);
+  CHECK_HAS(again.out, "and 3 tasks for inputs that were not here");
+  CHECK_HAS(again.out, "run again: 1 same");
+  CHECK_HAS(clone.call("plan").out, "(4 known, not here)");  // scratch is gone
+  const Answer packed = clone.call_words({Project::program(), "verify", original().packed()});
+  BOOST_TEST(packed.code == 0, packed.out << packed.err);
+  CHECK_HAS(packed.out, "4 results whole, 3 known and not here");
+}
+
+BOOST_AUTO_TEST_CASE(bad_files_are_refused_and_nothing_is_written) {
+  const std::string whole = support::read_file(original().packed());
+  const Clone clone;
+  const auto answer_of = [&](const std::string& bytes) {
+    support::write_file_atomically(clone.packed(), bytes, false);
+    return clone.import_from(clone.packed());
+  };
+  const Answer cut = answer_of(whole.substr(0, whole.size() / 2));
+  BOOST_TEST(cut.code == 4);
+  CHECK_HAS(cut.err, "is no whole file of results: it is cut short");
+  BOOST_TEST(answer_of("not an archive").code == 4);
+  BOOST_TEST(clone.import_from("/dev/zero").code == 4);
+  BOOST_TEST(clone.import_from(clone.root().string()).code == 4);
+  const Answer none = clone.import_from("/nonexistent.tar.zst");
+  BOOST_TEST(none.code == 2);
+  CHECK_HAS(none.err, "there is no such file");
+  // A good file does not go in with a bad one.
+  BOOST_TEST(clone.call("import", {original().packed(), clone.packed()}).code == 4);
+  BOOST_TEST(!fs::exists(clone.root() / "store/VERSION"));
+  // Nor is a file replaced that holds something else.
+  const fs::path notes = clone.root() / "notes.txt";
+  support::write_file_atomically(notes, "mine", false);
+  const Answer kept = original().call("export", {"-o", notes.string()});
+  BOOST_TEST(kept.code == 2);
+  CHECK_HAS(kept.err, "exists and holds no results");
+  BOOST_TEST(support::read_file(notes) == "mine");
+}
+
+BOOST_AUTO_TEST_CASE(a_file_that_disagrees_with_the_store_is_a_conflict_with_both_origins) {
+  const Project here, there;
+  BOOST_REQUIRE(here.call("run").code == 0);
+  BOOST_REQUIRE(there.call("run").code == 0);
+  const std::string file = (there.root() / "toy.tar.zst").string();
+  // The other machine has other contents for the key of `data`.
+  {
+    pipeline::Store store(there.root() / "store", {false, true});
+    for (const auto& key : store.keys()) {
+      auto record = store.read(key);
+      if (record->task != "data") continue;
+      const fs::path other = there.root() / "other.h5";
+      test::write_fake_output(other, "other", key.key);
+      record->outputs = {store.publish_output({"out", artifact::Kind::kMetrics, false, other})};
+      store.forget(key);
+      store.commit(*record);
+    }
+  }
+  const Answer exported = there.call_words(
+      {Project::program(), "export", "data", "-o", file, "--store", (there.root() / "store").string()});
+  BOOST_REQUIRE_MESSAGE(exported.code == 0, exported.out << exported.err);
+  const auto before = here.contents();
+  const Answer answer = here.call("import", {file});
+  BOOST_TEST(answer.code == 5, answer.out << answer.err);
+  CHECK_HAS(answer.out, "conflict  data  key ");
+  CHECK_HAS(answer.out, "in the file   made by run ");
+  CHECK_HAS(answer.out, "in the store  made by run ");
+  CHECK_HAS(answer.out, "nothing was written");
+  BOOST_TEST((here.contents() == before));
+}
+
+BOOST_AUTO_TEST_CASE(results_of_another_version_are_named_and_not_reused) {
+  std::string next = test::kToyPipeline;
+  for (auto at = next.find("run: pe-toy\n"); at != std::string::npos; at = next.find("run: pe-toy\n"))
+    next.replace(at, 12, "run: pe-toy-next\n");
+  const Project later(next), here;
+  BOOST_REQUIRE(later.call("run").code == 0);
+  const std::string file = (later.root() / "toy.tar.zst").string();
+  BOOST_REQUIRE(later.call("export", {"-o", file}).code == 0);
+  const Answer answer = here.call("import", {file});
+  BOOST_TEST(answer.code == 0, answer.out << answer.err);
+  CHECK_HAS(answer.out, "toy has result version 1 here, not 2; no task reuses them");
+  BOOST_REQUIRE(here.call("run").code == 0);
+  CHECK_HAS(here.call("verify").out, " whole");
+}
+
+BOOST_AUTO_TEST_CASE(the_results_of_a_run_can_be_named_by_its_id) {
+  const Project project;
+  BOOST_REQUIRE(project.call("run", {"trunk[seed=1]"}).code == 0);
+  const std::string run = project.store().runs().back();
+  BOOST_REQUIRE(project.call("run").code == 0);
+  const Answer answer = project.call_words({Project::program(), "export", run, "-o", "run.tar.zst", "--json"});
+  BOOST_REQUIRE_MESSAGE(answer.code == 0, answer.out << answer.err);
+  BOOST_TEST(Json::parse(answer.out).at("results") == 3);  // data, and two snapshots of one trunk
+}
+
+BOOST_AUTO_TEST_SUITE_END()
