@@ -55,6 +55,38 @@ BOOST_AUTO_TEST_CASE(the_first_run_builds_and_the_second_says_at_once_that_there
   BOOST_TEST(fs::exists(project.root() / "out/toy/trunk/seed=1@s10.h5"));
 }
 
+BOOST_AUTO_TEST_CASE(nothing_to_do_shows_the_plan_at_hand_and_no_other_configuration) {
+  const Project project;
+  const auto report_of = [](const Answer& answer) {
+    const std::size_t at = answer.out.find("report: ");
+    BOOST_REQUIRE_MESSAGE(at != std::string::npos, answer.out << answer.err);
+    return answer.out.substr(at, answer.out.find('\n', at) - at);
+  };
+  const std::string whole = report_of(project.call("run"));
+  const std::string slice = report_of(project.call("run", {"--axis", "seed=1"}));
+  BOOST_TEST(whole != slice);
+  const fs::path latest = project.root() / "reports/toy/latest";
+  Answer answer = project.call("run");
+  CHECK_HAS(answer.out, "nothing to do");
+  CHECK_HAS(answer.out, "relinked for this plan: reports/toy/latest turned");
+  BOOST_TEST(report_of(answer) == whole);
+  CHECK_HAS(whole, fs::read_symlink(latest).string());
+  answer = project.call("run");  // now from memory
+  BOOST_TEST(report_of(answer) == whole);
+  BOOST_TEST(!has(answer.out, "relinked"), answer.out);
+  answer = project.call("run", {"--axis", "seed=1"});
+  BOOST_TEST(report_of(answer) == slice);
+  CHECK_HAS(slice, fs::read_symlink(latest).string());
+  // Other values of a slice: no model of the earlier values keeps its name beside them, and back again.
+  answer = project.call("run", {"--axis", "seed=1", "--set", "trunk.value=9"});
+  CHECK_HAS(answer.out, "to results of other settings removed from out/toy");
+  BOOST_TEST(!fs::exists(project.root() / "out/toy/trunk/seed=2@s10.h5"));
+  answer = project.call("run");
+  CHECK_HAS(answer.out, "links in out/toy replaced");
+  BOOST_TEST(report_of(answer) == whole);
+  BOOST_TEST(fs::exists(project.root() / "out/toy/trunk/seed=2@s10.h5"));
+}
+
 BOOST_AUTO_TEST_CASE(the_version_names_the_build) {
   const Project project;
   const Answer answer = project.call_words({Project::program(), "--version"});

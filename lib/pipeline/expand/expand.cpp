@@ -239,6 +239,9 @@ Graph expand(const PipelineFile& file, StageCatalog& catalog, const ExpandOption
   auto expansion = std::make_shared<Expansion>(file, catalog, options);
   Graph graph = expansion->go();
   graph.variant = variant_of(options);
+  ExpandOptions whole = options;
+  whole.axis.clear();
+  graph.settings = variant_of(whole);
   graph.source = std::move(expansion);
   return graph;
 }
