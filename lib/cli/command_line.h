@@ -48,6 +48,7 @@ struct RunFlags {
 };
 
 struct PlanFlags {
+  std::string device;
   bool exit_code = false;
   bool why = false;
 };

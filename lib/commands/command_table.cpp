@@ -155,8 +155,11 @@ const cli::CommandTable& command_table() {
                        std::vector<Flag>{
                            json_flag(), toggle("--why", "One line per task instead of one per cause", &CommandLine::why),
                            toggle("--force", "Plan as if --force were given to run", &CommandLine::force),
+                           text("--device", "NAME", "Cost on GPUs that were measured: h100, or a FILE.yml of such figures",
+                                &CommandLine::device),
                            toggle("--exit-code", "Exit with 10 when there is something to run", &CommandLine::exit_code)},
                    {{"pe-pipeline plan pipelines/fineweb_grid.yml", "the whole grid"},
+                    {"pe-pipeline plan pipelines/fineweb_grid.yml --device h100 --gpus 0,1,2,3", "its cost on four H100"},
                     {"pe-pipeline plan grid.yml --exit-code >/dev/null || echo 'there is work'", "in a script"}},
                    "0 done; 2 usage or pipeline file; 4 the store cannot be read; 10 there is work (with --exit-code).",
                    plan_command});

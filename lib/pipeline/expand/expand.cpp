@@ -82,6 +82,7 @@ Graph Expansion::go() {
   if (of_slurm.empty()) check_leads(policies, of_slurm);
   mistakes_.report(of_slurm);
   mistakes_.throw_if_any();
+  graph_.excluded = enumerator_.excluded();
   graph_.name = file.name;
   graph_.title = file.title;
   graph_.file = file.path.string();
