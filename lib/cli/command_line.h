@@ -112,6 +112,7 @@ struct DoctorFlags {
 struct ConfigFlags {
   bool resolved = false;
   bool origin = false;
+  bool changed = false;
 };
 
 /// A verb, its words, and the flags of every verb: those that a verb does not take keep their defaults.
